@@ -1,0 +1,269 @@
+"""The only door to the operating system: everything a probe may do.
+
+`RealHost` acts, `RecordingHost` also keeps what it saw, `ReplayHost` plays a recorded machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+READ_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The end of one command. A binary that is not there or does not answer is a value, not an exception."""
+
+    argv: tuple[str, ...]
+    code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    timed_out: bool = False
+    not_found: bool = False
+    not_executable: bool = False
+
+    @property
+    def signal(self) -> str | None:
+        """Name of the signal that killed it, or None."""
+        if self.code is None or self.code >= 0:
+            return None
+        try:
+            return signal.Signals(-self.code).name
+        except ValueError:
+            return f"signal {-self.code}"
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0 and not self.timed_out
+
+
+class Host(Protocol):
+    """What a probe may ask."""
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+
+    def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed: ...
+    def read(self, path: str, limit: int = READ_LIMIT) -> str | None: ...
+    def listdir(self, path: str) -> tuple[str, ...] | None: ...
+    def exists(self, path: str) -> bool: ...
+    def realpath(self, path: str) -> str: ...
+    def access(self, path: str, mode: str) -> bool: ...
+    def which(self, name: str) -> str | None: ...
+
+
+def run_command(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None, cwd: str | None = None) -> Completed:
+    """Run argv without a shell, in a session of its own; at the deadline the whole group is killed.
+
+    Output is taken from files, not pipes, so that a grandchild that keeps a pipe open cannot hold us.
+    """
+    import tempfile
+
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(
+                list(argv), stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=None if env is None else dict(env), cwd=cwd, start_new_session=True
+            )
+        except FileNotFoundError:
+            return Completed(tuple(argv), not_found=True)
+        except OSError as error:
+            return Completed(tuple(argv), not_executable=True, stderr=str(error))
+        timed_out = not wait(process, timeout)
+        kill_group(process)
+        code = None if timed_out else process.returncode
+        return Completed(tuple(argv), code, _tail(out), _tail(err), time.monotonic() - began, timed_out)
+
+
+def _tail(file: Any) -> str:
+    file.seek(0)
+    data: bytes = file.read(READ_LIMIT)
+    return data.decode("utf-8", "replace")
+
+
+def wait(process: subprocess.Popen[Any], seconds: float) -> bool:
+    """True if the process ended within `seconds`; wakes at once where the kernel has pidfds."""
+    if process.poll() is not None:
+        return True
+    try:
+        fd = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+    import select
+
+    try:
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        if not poller.poll(max(0, seconds) * 1000):
+            return False
+    finally:
+        os.close(fd)
+    return process.poll() is not None
+
+
+def kill_group(process: subprocess.Popen[Any]) -> bool:
+    """Kill what is left of a process group that we started. False if the leader cannot be reaped (stuck in the kernel)."""
+    if hasattr(os, "killpg"):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+    elif process.poll() is None:
+        process.kill()
+    return wait(process, 3.0)
+
+
+class RealHost:
+    """This machine."""
+
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        self._env = dict(os.environ if env is None else env)
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self._env
+
+    def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
+        # Fixed messages and numbers: a translated nvidia-smi or gcc cannot be read.
+        return run_command(argv, timeout=timeout, env={**self._env, "LC_ALL": "C", **(env or {})})
+
+    def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
+        """The text of a file, at most `limit` bytes; None if it cannot be read."""
+        try:
+            with open(path, "rb") as file:
+                return file.read(limit).decode("utf-8", "replace")
+        except OSError:
+            return None
+
+    def listdir(self, path: str) -> tuple[str, ...] | None:
+        try:
+            return tuple(sorted(os.listdir(path)))
+        except OSError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def realpath(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def access(self, path: str, mode: str) -> bool:
+        """Whether this user may open path; mode is made of r, w, x."""
+        return os.access(path, sum({"r": os.R_OK, "w": os.W_OK, "x": os.X_OK}[letter] for letter in mode))
+
+    def which(self, name: str) -> str | None:
+        return shutil.which(name, path=self._env.get("PATH", os.defpath))
+
+
+@dataclass
+class RecordingHost:
+    """A host that keeps every answer, as a recorded machine for `ReplayHost`."""
+
+    inner: Host
+    answers: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self.inner.env
+
+    def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
+        done = self.inner.run(argv, timeout=timeout, env=env)
+        self.answers["run " + "\0".join(argv)] = {
+            "code": done.code,
+            "stdout": done.stdout,
+            "stderr": done.stderr,
+            "seconds": round(done.seconds, 3),
+            "timed_out": done.timed_out,
+            "not_found": done.not_found,
+            "not_executable": done.not_executable,
+        }
+        return done
+
+    def _keep(self, key: str, answer: Any) -> Any:
+        self.answers[key] = answer
+        return answer
+
+    def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
+        answer: str | None = self._keep(f"read {path}", self.inner.read(path, limit))
+        return answer
+
+    def listdir(self, path: str) -> tuple[str, ...] | None:
+        answer: tuple[str, ...] | None = self._keep(f"listdir {path}", self.inner.listdir(path))
+        return answer
+
+    def exists(self, path: str) -> bool:
+        return bool(self._keep(f"exists {path}", self.inner.exists(path)))
+
+    def realpath(self, path: str) -> str:
+        return str(self._keep(f"realpath {path}", self.inner.realpath(path)))
+
+    def access(self, path: str, mode: str) -> bool:
+        return bool(self._keep(f"access {mode} {path}", self.inner.access(path, mode)))
+
+    def which(self, name: str) -> str | None:
+        answer: str | None = self._keep(f"which {name}", self.inner.which(name))
+        return answer
+
+
+class ReplayHost:
+    """A recorded machine. What was not recorded is absent: no file, no binary.
+
+    `answers` uses the keys of `RecordingHost` ("read /proc/meminfo", "run nvidia-smi\\0-L", "which nvcc").
+    """
+
+    def __init__(self, answers: Mapping[str, Any], env: Mapping[str, str] | None = None) -> None:
+        self._answers = answers
+        self._env = dict(env or {})
+
+    @classmethod
+    def load(cls, path: Path) -> ReplayHost:
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        return cls(recorded["answers"], recorded.get("env", {}))
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self._env
+
+    def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
+        answer = self._answers.get("run " + "\0".join(argv))
+        if answer is None:
+            return Completed(tuple(argv), not_found=True)
+        return Completed(tuple(argv), **answer)
+
+    def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
+        answer = self._answers.get(f"read {path}")
+        return None if answer is None else str(answer)[:limit]
+
+    def listdir(self, path: str) -> tuple[str, ...] | None:
+        answer = self._answers.get(f"listdir {path}")
+        return None if answer is None else tuple(answer)
+
+    def exists(self, path: str) -> bool:
+        answer = self._answers.get(f"exists {path}")
+        if answer is not None:
+            return bool(answer)
+        return any(self._answers.get(f"{verb} {path}") is not None for verb in ("read", "listdir"))
+
+    def realpath(self, path: str) -> str:
+        return str(self._answers.get(f"realpath {path}", path))
+
+    def access(self, path: str, mode: str) -> bool:
+        return bool(self._answers.get(f"access {mode} {path}", False))
+
+    def which(self, name: str) -> str | None:
+        answer = self._answers.get(f"which {name}")
+        return None if answer is None else str(answer)

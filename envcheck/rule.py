@@ -1,0 +1,156 @@
+"""What a rule is: a check (typed Python) and its text (TOML, read only when it is shown)."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from envcheck.intents import Intent
+
+
+class Severity(Enum):
+    ERROR = "error"  # training cannot work, or will be wrong
+    WARNING = "warning"  # works, not as meant
+    INFO = "info"
+
+    @property
+    def order(self) -> int:
+        return ("error", "warning", "info").index(self.value)
+
+
+class Confidence(Enum):
+    CERTAIN = "certain"
+    LIKELY = "likely"  # the text says "may"; never fails a run alone
+
+
+@dataclass(frozen=True)
+class Evidence:
+    source: str  # "nvidia-smi (exit 9)", "/proc/driver/nvidia/version"
+    text: str
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A condition that holds. `values` fill the placeholders of the rule's text.
+
+    `variant` picks an alternative message of the TOML file; severity and confidence override it.
+    """
+
+    values: Mapping[str, object] = field(default_factory=dict)
+    evidence: tuple[Evidence, ...] = ()
+    fixes: tuple[Intent, ...] = ()
+    variant: str | None = None
+    severity: Severity | None = None
+    confidence: Confidence | None = None
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """The facts are there but do not decide; `reason` ends up in the report."""
+
+    reason: str
+
+
+Answer: TypeAlias = Hit | Unknown | None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A rule's condition. `id` is the function's name in kebab case; parameters are section names or `tables`.
+
+    Sections in `sees_missing` are handed over even when they are Missing.
+    """
+
+    id: str
+    function: Callable[..., Answer]
+    parameters: tuple[str, ...]
+    sees_missing: frozenset[str]
+
+
+def check(*, sees_missing: tuple[str, ...] = ()) -> Callable[[Callable[..., Answer]], Check]:
+    """Make a Check of a function whose parameters are named after sections of `Snapshot`, or `tables`."""
+
+    def make(function: Callable[..., Answer]) -> Check:
+        code = function.__code__
+        parameters = code.co_varnames[: code.co_argcount]
+        return Check(function.__name__.replace("_", "-"), function, parameters, frozenset(sees_missing))
+
+    return make
+
+
+@dataclass(frozen=True)
+class RuleText:
+    """The TOML side of a rule. Keys and their meaning: CONTRIBUTING.md, "Add a rule"."""
+
+    id: str
+    family: str
+    severity: Severity
+    confidence: Confidence
+    since: str
+    title: str
+    messages: Mapping[str, str]  # "" is the message without a variant
+    why: str
+    fixes: tuple[Mapping[str, Any], ...]
+    docs: tuple[str, ...]
+    explains: tuple[str, ...]  # ids that are consequences of this one
+    rank: int  # smaller is nearer to the cause; orders findings of one severity
+    examples: tuple[Mapping[str, Any], ...]
+
+
+FAMILY_RANK = {
+    "container": 10, "driver": 20, "gpu": 30, "visibility": 25, "vendor": 35, "torch": 40, "packages": 50,
+    "launch": 60, "comm": 65, "limits": 70, "toolkit": 75, "live": 80, "meta": 90,
+}  # fmt: skip
+
+
+def rules_folder() -> Path:
+    """`rules/` inside the installed package, else beside the checkout."""
+    here = Path(__file__).parent
+    inside = here / "_rules"
+    return inside if inside.is_dir() else here.parent / "rules"
+
+
+@dataclass(frozen=True)
+class RuleTexts:
+    """Lazy access to the rule files below one or more folders; a later folder (a site's) wins."""
+
+    folders: tuple[Path, ...]
+
+    @cached_property
+    def paths(self) -> Mapping[str, Path]:
+        """Rule id → file."""
+        found: dict[str, Path] = {}
+        for folder in self.folders:
+            for family in sorted(os.listdir(folder)) if folder.is_dir() else ():
+                if family in FAMILY_RANK and (folder / family).is_dir():
+                    found |= {name[:-5]: folder / family / name for name in sorted(os.listdir(folder / family)) if name.endswith(".toml")}
+        return found
+
+    def read(self, rule_id: str) -> RuleText:
+        """The text of one rule; KeyError if there is none."""
+        path = self.paths[rule_id]
+        with open(path, "rb") as file:
+            data = tomllib.load(file)
+        family = path.parent.name
+        messages = {"": data["message"], **data.get("messages", {})}
+        return RuleText(
+            rule_id,
+            family,
+            Severity(data["severity"]),
+            Confidence(data.get("confidence", "certain")),
+            data["since"],
+            data["title"],
+            messages,
+            data["why"],
+            tuple(data.get("fix", ())),
+            tuple(data.get("docs", ())),
+            tuple(data.get("explains", ())),
+            data.get("rank", FAMILY_RANK[family]),
+            tuple(data.get("example", ())),
+        )

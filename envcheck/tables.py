@@ -1,0 +1,1 @@
+"""Typed, lazy access to rules/compat. A question about what is newer than the table is answered None."""
