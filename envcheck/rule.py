@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from envcheck.intents import Intent
+from envcheck.toml import load_toml
 
 
 class Severity(Enum):
@@ -135,8 +135,7 @@ class RuleTexts:
     def read(self, rule_id: str) -> RuleText:
         """The text of one rule; KeyError if there is none."""
         path = self.paths[rule_id]
-        with open(path, "rb") as file:
-            data = tomllib.load(file)
+        data = load_toml(path)
         family = path.parent.name
         messages = {"": data["message"], **data.get("messages", {})}
         return RuleText(
