@@ -1,0 +1,68 @@
+"""Every rule file's examples, and the ties between files, functions and placeholders."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import pytest
+
+from envcheck.bases import base, example_snapshot
+from envcheck.checks import all_checks
+from envcheck.engine import Outcome, findings, judge
+from envcheck.rule import RuleTexts, rules_folder
+from envcheck.tables import Tables
+
+RULES = rules_folder()
+TEXTS = RuleTexts((RULES,))
+CHECKS = {check.id: check for check in all_checks()}
+TABLES = Tables((RULES / "compat",))
+
+
+def _examples() -> list[Any]:
+    return [
+        pytest.param(rule, example, id=f"{rule}: {example.get('name', i)}")
+        for rule in TEXTS.paths
+        for i, example in enumerate(TEXTS.read(rule).examples)
+    ]
+
+
+@pytest.mark.parametrize(("rule", "example"), _examples())
+def test_example(rule: str, example: dict[str, Any]) -> None:
+    snapshot = example_snapshot(RULES, example)
+    [verdict] = judge(snapshot, [CHECKS[rule]], TABLES)
+    assert verdict.outcome is not Outcome.CRASHED, verdict.reason
+    allowed = {"ok": {Outcome.OK, Outcome.NOT_APPLICABLE}, "hit": {Outcome.HIT}, "unknown": {Outcome.UNKNOWN}}[example["expect"]]
+    assert verdict.outcome in allowed, verdict
+    if verdict.hit:
+        if "variant" in example:
+            assert verdict.hit.variant == example["variant"]
+        [finding] = findings([verdict], TEXTS)
+        assert "{" not in finding.message or "{" in str(verdict.hit.values)
+        for text in example.get("says", ()):
+            assert text in finding.message
+
+
+def test_files_and_functions_match() -> None:
+    assert set(TEXTS.paths) == set(CHECKS)
+
+
+@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+def test_rule_file(rule: str) -> None:
+    text = TEXTS.read(rule)
+    expects = [example["expect"] for example in text.examples]
+    assert "hit" in expects and "ok" in expects
+    assert text.title and not text.title.endswith(".")
+    assert "!" not in text.title + "".join(text.messages.values())
+    assert len(text.why) > 80
+    assert all(url.startswith("https://") for url in text.docs)
+    assert set(text.explains) <= set(CHECKS), "explains a rule that does not exist"
+    for message in text.messages.values():
+        list(string.Formatter().parse(message))
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (RULES / "bases").glob("*.toml")))
+def test_healthy_base_is_quiet(name: str) -> None:
+    verdicts = judge(base(RULES, name), CHECKS.values(), TABLES)
+    loud = [(v.rule, v.reason, v.hit and v.hit.values) for v in verdicts if v.outcome in (Outcome.HIT, Outcome.CRASHED, Outcome.UNKNOWN)]
+    assert not loud
