@@ -1,0 +1,23 @@
+"""Known error text as evidence: what logs, tracebacks and ranks' stderr say of a rule."""
+
+from __future__ import annotations
+
+from envcheck.facts import Missing, SymptomsFacts, TextEvidence
+from envcheck.rule import Evidence
+
+
+def said(symptoms: SymptomsFacts | Missing, rule_id: str) -> tuple[TextEvidence, ...]:
+    """The matched lines whose symptom names this rule, in the order in which they were read."""
+    if isinstance(symptoms, Missing):
+        return ()
+    return tuple(match for match in symptoms.matches if match.rule == rule_id)
+
+
+def quoted(matches: tuple[TextEvidence, ...], limit: int = 3) -> tuple[Evidence, ...]:
+    """Matches as the evidence of a hit."""
+    return tuple(Evidence(match.source, match.text) for match in matches[:limit])
+
+
+def value(matches: tuple[TextEvidence, ...], name: str) -> str | None:
+    """The first value that the symptoms' patterns captured under this name."""
+    return next((match.values[name] for match in matches if match.values.get(name)), None)
