@@ -1,0 +1,341 @@
+"""The finished result of a run, complete before any renderer sees it. Renderers only read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from envcheck import __version__
+from envcheck.engine import Finding, Outcome, Verdict
+from envcheck.facts import (
+    DevicesFacts,
+    DriverFacts,
+    GpusFacts,
+    ImportStatus,
+    LiveFacts,
+    LiveStatus,
+    Missing,
+    PythonFacts,
+    RocmFacts,
+    Snapshot,
+    SystemFacts,
+    TorchFacts,
+    Why,
+    XpuFacts,
+)
+from envcheck.rule import Confidence, Severity
+
+RunVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
+FailOn: TypeAlias = Literal["error", "warning", "never"]
+FixKind: TypeAlias = Literal["install", "env", "manual"]
+Who: TypeAlias = Literal["user", "admin"]
+Tool: TypeAlias = Literal["pip", "uv", "conda"]
+TOOLS: tuple[Tool, ...] = ("pip", "uv", "conda")
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Lines ready to paste, one tuple a tool; `shell` holds what no package tool does (export, sudo reboot)."""
+
+    pip: tuple[str, ...] = ()
+    uv: tuple[str, ...] = ()
+    conda: tuple[str, ...] = ()
+    shell: tuple[str, ...] = ()
+
+    def of(self, tool: Tool) -> tuple[str, ...]:
+        """The lines of one tool."""
+        return {"pip": self.pip, "uv": self.uv, "conda": self.conda}[tool]
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One way to mend a finding."""
+
+    title: str
+    who: Who = "user"
+    kind: FixKind = "manual"
+    commands: Commands = Commands()
+    text: str = ""
+    proved: bool | None = None  # the plan was applied to the snapshot and judged again; None = cannot be proved so
+    note: str = ""
+    no_command: Mapping[str, str] = field(default_factory=dict)  # tool → why it has no command here
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to an environment that trains here."""
+
+    commands: Commands
+    proved: bool
+    title: str = ""
+    changes: tuple[str, ...] = ()  # "torch 2.15.0+cu132 -> 2.15.0+cu126"
+    note: str = ""
+    who: Who = "user"
+    no_command: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """What the search threw out, and the requirement that did it."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    ways: tuple[Way, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A finding with its fixes as commands and the rule's explanation."""
+
+    finding: Finding
+    fixes: tuple[Fix, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Unsure:
+    """A rule that could not be decided."""
+
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that any renderer shows."""
+
+    verdict: RunVerdict
+    exit_code: int
+    findings: tuple[Reported, ...]
+    unknown: tuple[Unsure, ...]
+    snapshot: Snapshot
+    verdicts: tuple[Verdict, ...] = ()
+    because: tuple[str, ...] = ()  # why the verdict is inconclusive
+    plan: PlanReport = PlanReport()
+    assumed: tuple[str, ...] = ()
+    timings: Mapping[str, float] = field(default_factory=dict)
+    tool: Tool = "pip"  # the package tool of the target
+    name: str = "envcheck"
+    version: str = __version__
+
+    def count(self, severity: Severity) -> int:
+        return sum(one.finding.severity is severity for one in self.findings)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Outcome → number of rules."""
+        return {outcome.value: sum(one.outcome is outcome for one in self.verdicts) for outcome in Outcome}
+
+    @property
+    def target(self) -> str:
+        return target_line(self.snapshot)
+
+
+def finish(
+    findings: Sequence[Reported],
+    verdicts: Sequence[Verdict],
+    snapshot: Snapshot,
+    *,
+    fail_on: FailOn = "error",
+    strict: bool = False,
+    live_requested: bool = True,
+    plan: PlanReport | None = None,
+    assumed: Sequence[str] = (),
+    timings: Mapping[str, float] | None = None,
+    tool: Tool | None = None,
+) -> Report:
+    """The report of one run: the verdict is worked out here and nowhere else."""
+    plain = [one.finding for one in findings]
+    verdict, code = exit_code(plain, verdicts, snapshot, fail_on, strict, live_requested)
+    because = doubts(plain, verdicts, snapshot, strict, live_requested) if verdict == "inconclusive" else ()
+    return Report(
+        verdict,
+        code,
+        tuple(findings),
+        unsure(verdicts),
+        snapshot,
+        tuple(verdicts),
+        because,
+        plan or PlanReport(),
+        tuple(assumed),
+        dict(timings or {}),
+        tool or target_tool(snapshot),
+    )
+
+
+def unsure(verdicts: Iterable[Verdict]) -> tuple[Unsure, ...]:
+    """Rules that were not decided, a crashed one included, in the order of the verdicts."""
+    return tuple(
+        Unsure(one.rule, one.reason if one.outcome is Outcome.UNKNOWN else f"the rule itself failed: {one.reason}")
+        for one in verdicts
+        if one.outcome in (Outcome.UNKNOWN, Outcome.CRASHED)
+    )
+
+
+def exit_code(
+    findings: Sequence[Finding], verdicts: Sequence[Verdict], snapshot: Snapshot, fail_on: FailOn, strict: bool, live_requested: bool
+) -> tuple[RunVerdict, int]:
+    """The verdict and exit code of a run: 0, 1 or 3.
+
+    A likely finding never fails a run. `--fail-on never` keeps the verdict and ends with 0, except that
+    `--strict` still answers 3 for what is not known.
+    """
+    limit = Severity.WARNING if fail_on == "warning" else Severity.ERROR
+    failing = [one for one in findings if one.confidence is Confidence.CERTAIN and one.severity.order <= limit.order]
+    if failing:
+        return "fail", 0 if fail_on == "never" else 1
+    if doubts(findings, verdicts, snapshot, strict, live_requested):
+        return "inconclusive", 0 if fail_on == "never" and not strict else 3
+    return "pass", 0
+
+
+def doubts(
+    findings: Sequence[Finding], verdicts: Sequence[Verdict], snapshot: Snapshot, strict: bool, live_requested: bool
+) -> tuple[str, ...]:
+    """Why a run without findings is not a pass: what it could not tell about torch's import, CUDA or the live check."""
+    reasons = [*_import_doubts(snapshot, verdicts), *_cuda_doubts(snapshot, verdicts)]
+    if live_requested:
+        reasons += _live_doubts(snapshot)
+    if strict:
+        warnings = [one.rule for one in findings if one.severity is not Severity.INFO]
+        reasons += [f"--strict: {rule} was found" for rule in warnings]
+        if not reasons:
+            reasons += [f"--strict: {one.rule}: {one.reason}" for one in unsure(verdicts)]
+    return tuple(dict.fromkeys(reasons))
+
+
+_TROUBLE = (Why.FAILED, Why.TIMEOUT)
+
+# Rules whose doubt leaves it open whether CUDA works at all. A doubt about clocks or the kernel log does not.
+_IMPORT_RULES = frozenset({"torch-missing", "torch-import-broken", "torch-import-crashed", "torch-import-hangs"})
+_CUDA_RULES = frozenset(
+    {
+        "driver-missing", "driver-not-loaded", "driver-library-mismatch", "driver-too-old", "driver-too-old-for-gpu", "driver-no-devices",
+        "gpu-too-new-for-torch", "gpu-too-old-for-torch", "torch-cuda-unavailable", "torch-cpu-build", "gpu-kernel-failed",
+    }
+)  # fmt: skip
+
+
+def _undecided(verdicts: Iterable[Verdict], rules: frozenset[str]) -> list[str]:
+    return [f"{one.rule}: {one.reason}" for one in unsure(one for one in verdicts if one.rule in rules)]
+
+
+def _import_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
+    torch = snapshot.torch
+    if isinstance(torch, Missing) and torch.why in _TROUBLE:
+        return [f"torch's import: {torch.reason}"]
+    if isinstance(torch, TorchFacts) and torch.import_status is ImportStatus.OK:
+        return []
+    return _undecided(verdicts, _IMPORT_RULES)
+
+
+def _cuda_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
+    if not gpu_present(snapshot) or cuda_proved(snapshot):
+        return []
+    reasons: list[str] = []
+    devices = snapshot.devices
+    if isinstance(devices, Missing):
+        if devices.why in _TROUBLE:
+            reasons.append(f"CUDA: {devices.reason}")
+    else:
+        if devices.available is None:
+            reasons.append(f"CUDA: {devices.error or 'torch did not say whether a device is available'}")
+        reasons += [
+            f"CUDA: no kernel was run on device {one.index}: {one.kernel_error or 'no reason given'}"
+            for one in devices.devices
+            if one.kernel == "unknown"
+        ]
+    if not isinstance(devices, DevicesFacts):
+        for name in ("driver", "gpus", "cuda_driver"):
+            section = getattr(snapshot, name)
+            if isinstance(section, Missing) and section.why in _TROUBLE:
+                reasons.append(f"CUDA: {section.reason}")
+    return reasons or _undecided(verdicts, _CUDA_RULES)
+
+
+def _live_doubts(snapshot: Snapshot) -> list[str]:
+    live = snapshot.live
+    if isinstance(live, Missing):
+        return [f"the live check: {live.reason}"] if live.why in _TROUBLE else []
+    return [f"the live check: {live.reason or 'it did not decide'}"] if live.status is LiveStatus.INCONCLUSIVE else []
+
+
+def gpu_present(snapshot: Snapshot) -> bool:
+    """Whether any source saw an accelerator: bus, driver, NVML, ROCm, Level Zero or torch itself."""
+    match snapshot.gpus:
+        case GpusFacts(devices=devices, lost=lost) if devices or lost:
+            return True
+    match snapshot.system:
+        case SystemFacts(pci_gpus=cards) if any(card.vendor == "10de" for card in cards):
+            return True
+    match snapshot.driver:
+        case DriverFacts(gpu_count_proc=int(count)) if count:
+            return True
+        case DriverFacts(device_nodes=tuple(nodes)) if any(node[:6] == "nvidia" and node[6:].isdigit() for node in nodes):
+            return True
+    match snapshot.devices:
+        case DevicesFacts(count=int(count)) if count:
+            return True
+    match snapshot.rocm:
+        case RocmFacts(gfx=gfx, names=names) if gfx or names:
+            return True
+    match snapshot.xpu:
+        case XpuFacts(names=names) if names:
+            return True
+    return False
+
+
+def cuda_proved(snapshot: Snapshot) -> bool:
+    """Whether a kernel ran and was right on every device that torch sees: then no doubt of another source counts."""
+    devices = snapshot.devices
+    return isinstance(devices, DevicesFacts) and devices.available is True and all(one.kernel == "ok" for one in devices.devices)
+
+
+def target_tool(snapshot: Snapshot) -> Tool:
+    """The package tool that owns the target: conda-meta, a uv environment, else pip."""
+    match snapshot.python:
+        case PythonFacts(has_conda_meta=True):
+            return "conda"
+        case PythonFacts(uv=True) | PythonFacts(has_pip=False):
+            return "uv"
+    return "pip"
+
+
+def target_line(snapshot: Snapshot) -> str:
+    """The interpreter under test and why it is that one."""
+    python = snapshot.python
+    if isinstance(python, Missing):
+        return f"unknown ({python.reason})"
+    kind = ", ".join(part for part in (f"Python {python.version or '?'}", python.environment) if part)
+    because = f": {python.chosen_because}" if python.chosen_because else ""
+    return f"{python.executable or 'unknown'} ({kind}){because}"
+
+
+def host_line(snapshot: Snapshot) -> str:
+    """The machine in one line: system, architecture, cores, memory, container."""
+    system = snapshot.system
+    if isinstance(system, Missing):
+        return f"unknown ({system.reason})"
+    cores = system.cpu_limit or system.cpu_affinity or system.cpu_count
+    memory = system.memory_limit_bytes or system.memory_bytes
+    container = None if isinstance(snapshot.container, Missing) else snapshot.container.runtime or "container"
+    parts = (
+        system.distribution or system.os,
+        system.machine,
+        f"{cores:g} core{'' if cores == 1 else 's'}" if cores else None,
+        f"{memory / 2**30:.0f} GiB" if memory else None,
+        f"WSL {system.wsl}" if system.wsl else None,
+        f"in {container}" if container else None,
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def live_asked(live: LiveFacts | Missing) -> bool:
+    """Whether a snapshot holds a live check, for judging a recorded one."""
+    return not (isinstance(live, Missing) and live.why in (Why.ABSENT, Why.SKIPPED))
