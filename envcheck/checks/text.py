@@ -21,3 +21,11 @@ def quoted(matches: tuple[TextEvidence, ...], limit: int = 3) -> tuple[Evidence,
 def value(matches: tuple[TextEvidence, ...], name: str) -> str | None:
     """The first value that the symptoms' patterns captured under this name."""
     return next((match.values[name] for match in matches if match.values.get(name)), None)
+
+
+def mentioning(symptoms: SymptomsFacts | Missing, *phrases: str) -> tuple[TextEvidence, ...]:
+    """Matched lines that hold one of these texts, whatever rule their symptom names; compares without case."""
+    if isinstance(symptoms, Missing):
+        return ()
+    wanted = tuple(phrase.lower() for phrase in phrases)
+    return tuple(match for match in symptoms.matches if any(phrase in match.text.lower() for phrase in wanted))
