@@ -82,7 +82,8 @@ class LimitsFacts:
     stack_soft_bytes: int | None = None
     shm_bytes: int | None = None
     shm_free_bytes: int | None = None
-    shm_allocated_bytes: int | None = None  # what a trial allocation really got
+    shm_requested_bytes: int | None = None  # what a trial allocation asked for: less than is said to be free
+    shm_allocated_bytes: int | None = None  # and what it really got
     shm_error: str | None = None
     tmp_free_bytes: int | None = None
 
@@ -298,6 +299,22 @@ class NetworkFacts:
     infiniband: tuple[InfinibandPort, ...] = ()
     peermem: bool | None = None  # nvidia_peermem loaded
     variables: dict[str, str] = field(default_factory=dict)  # NCCL_* GLOO_* UCX_* FI_* TORCH_NCCL_*
+    nccl_conf: dict[str, str] = field(default_factory=dict)  # what /etc/nccl.conf and ~/.nccl.conf set beyond that
+
+
+@dataclass(frozen=True)
+class RankReading:
+    """What one launcher's variables say of this process; `complete` if they suffice to form a group."""
+
+    launcher: str  # as LauncherFacts.launcher
+    rank: int | None = None
+    world_size: int | None = None
+    local_rank: int | None = None
+    local_world_size: int | None = None
+    node_rank: int | None = None
+    nodes: int | None = None
+    complete: bool = False
+    unreadable: tuple[str, ...] = ()  # "RANK=abc": variables that hold no number
 
 
 @dataclass(frozen=True)
@@ -310,11 +327,13 @@ class LauncherFacts:
     world_size: int | None = None
     local_rank: int | None = None
     master_addr: str | None = None
-    master_addr_resolves: tuple[str, ...] | None = None
+    master_addr_resolves: tuple[str, ...] | None = None  # () = it does not; None = not asked, or no answer in time
+    master_addr_error: str | None = None
     master_port: str | None = None
     master_port_owner: str | None = None  # who listens there on this host
     nodes: int | None = None
     variables: dict[str, str] = field(default_factory=dict)
+    readings: tuple[RankReading, ...] = ()  # every launcher that left a trace; the one that counts first
 
 
 @dataclass(frozen=True)

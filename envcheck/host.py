@@ -12,9 +12,23 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from envcheck.syscalls import (
+    Disk,
+    Resolved,
+    Trial,
+    allocate,
+    cpu_counts,
+    disk_space,
+    group_ids,
+    ipv4_addresses,
+    platform_facts,
+    resolve,
+    resource_limits,
+)
 
 READ_LIMIT = 1 << 20
 
@@ -60,6 +74,15 @@ class Host(Protocol):
     def realpath(self, path: str) -> str: ...
     def access(self, path: str, mode: str) -> bool: ...
     def which(self, name: str) -> str | None: ...
+    def readlink(self, path: str) -> str | None: ...
+    def platform(self) -> Mapping[str, str]: ...
+    def cpus(self) -> tuple[int | None, int | None]: ...
+    def groups(self) -> tuple[int, ...]: ...
+    def limits(self) -> Mapping[str, tuple[int | None, int | None]]: ...
+    def disk(self, path: str) -> Disk | None: ...
+    def allocate_shm(self, size: int) -> Trial: ...
+    def resolve(self, name: str, timeout: float) -> Resolved: ...
+    def addresses(self) -> tuple[tuple[str, str], ...]: ...
 
 
 def run_command(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None, cwd: str | None = None) -> Completed:
@@ -73,7 +96,13 @@ def run_command(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] |
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(
-                list(argv), stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=None if env is None else dict(env), cwd=cwd, start_new_session=True
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=None if env is None else dict(env),
+                cwd=cwd,
+                start_new_session=True,
             )
         except FileNotFoundError:
             return Completed(tuple(argv), not_found=True)
@@ -168,6 +197,41 @@ class RealHost:
     def which(self, name: str) -> str | None:
         return shutil.which(name, path=self._env.get("PATH", os.defpath))
 
+    def readlink(self, path: str) -> str | None:
+        try:
+            return os.readlink(path)
+        except (OSError, ValueError):
+            return None
+
+    def platform(self) -> Mapping[str, str]:
+        """system, release, version, machine, node, libc … (`syscalls.platform_facts`)."""
+        return platform_facts()
+
+    def cpus(self) -> tuple[int | None, int | None]:
+        """Processors online, and those that this process may use."""
+        return cpu_counts()
+
+    def groups(self) -> tuple[int, ...]:
+        return group_ids()
+
+    def limits(self) -> Mapping[str, tuple[int | None, int | None]]:
+        """Resource limits by name (NOFILE, MEMLOCK …): soft and hard, None = unlimited."""
+        return resource_limits()
+
+    def disk(self, path: str) -> Disk | None:
+        return disk_space(path)
+
+    def allocate_shm(self, size: int) -> Trial:
+        """Take `size` bytes of /dev/shm for a moment."""
+        return allocate("/dev/shm", size)  # noqa: S108  # the folder is the question, no name is made up in it
+
+    def resolve(self, name: str, timeout: float) -> Resolved:
+        return resolve(name, timeout)
+
+    def addresses(self) -> tuple[tuple[str, str], ...]:
+        """(interface, IPv4 address) pairs of this host."""
+        return ipv4_addresses()
+
 
 @dataclass
 class RecordingHost:
@@ -216,6 +280,45 @@ class RecordingHost:
 
     def which(self, name: str) -> str | None:
         answer: str | None = self._keep(f"which {name}", self.inner.which(name))
+        return answer
+
+    def readlink(self, path: str) -> str | None:
+        answer: str | None = self._keep(f"readlink {path}", self.inner.readlink(path))
+        return answer
+
+    def platform(self) -> Mapping[str, str]:
+        answer: Mapping[str, str] = self._keep("platform", self.inner.platform())
+        return answer
+
+    def cpus(self) -> tuple[int | None, int | None]:
+        answer: tuple[int | None, int | None] = self._keep("cpus", self.inner.cpus())
+        return answer
+
+    def groups(self) -> tuple[int, ...]:
+        answer: tuple[int, ...] = self._keep("groups", self.inner.groups())
+        return answer
+
+    def limits(self) -> Mapping[str, tuple[int | None, int | None]]:
+        answer: Mapping[str, tuple[int | None, int | None]] = self._keep("limits", self.inner.limits())
+        return answer
+
+    def disk(self, path: str) -> Disk | None:
+        answer = self.inner.disk(path)
+        self._keep(f"disk {path}", None if answer is None else asdict(answer))
+        return answer
+
+    def allocate_shm(self, size: int) -> Trial:
+        answer = self.inner.allocate_shm(size)
+        self._keep("allocate_shm", asdict(answer))
+        return answer
+
+    def resolve(self, name: str, timeout: float) -> Resolved:
+        answer = self.inner.resolve(name, timeout)
+        self._keep(f"resolve {name}", {**asdict(answer), "seconds": round(answer.seconds, 3)})
+        return answer
+
+    def addresses(self) -> tuple[tuple[str, str], ...]:
+        answer: tuple[tuple[str, str], ...] = self._keep("addresses", self.inner.addresses())
         return answer
 
 
@@ -267,3 +370,39 @@ class ReplayHost:
     def which(self, name: str) -> str | None:
         answer = self._answers.get(f"which {name}")
         return None if answer is None else str(answer)
+
+    def readlink(self, path: str) -> str | None:
+        answer = self._answers.get(f"readlink {path}")
+        return None if answer is None else str(answer)
+
+    def platform(self) -> Mapping[str, str]:
+        answer: Mapping[str, str] = self._answers.get("platform", {})
+        return answer
+
+    def cpus(self) -> tuple[int | None, int | None]:
+        online, usable = self._answers.get("cpus", (None, None))
+        return online, usable
+
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self._answers.get("groups", ()))
+
+    def limits(self) -> Mapping[str, tuple[int | None, int | None]]:
+        return {name: (soft, hard) for name, (soft, hard) in self._answers.get("limits", {}).items()}
+
+    def disk(self, path: str) -> Disk | None:
+        answer = self._answers.get(f"disk {path}")
+        return None if answer is None else Disk(**answer)
+
+    def allocate_shm(self, size: int) -> Trial:
+        """The recorded trial; where there was none, a file system that gives what it is asked for."""
+        answer = self._answers.get("allocate_shm")
+        return Trial(size, size) if answer is None else Trial(**answer)
+
+    def resolve(self, name: str, timeout: float) -> Resolved:
+        answer = self._answers.get(f"resolve {name}")
+        if answer is None:
+            return Resolved((), "not recorded")
+        return Resolved(**{**answer, "addresses": tuple(answer.get("addresses", ()))})
+
+    def addresses(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, address) for name, address in self._answers.get("addresses", ()))
