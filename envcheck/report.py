@@ -292,9 +292,9 @@ def gpu_present(snapshot: Snapshot) -> bool:
 
 
 def cuda_proved(snapshot: Snapshot) -> bool:
-    """Whether a kernel ran and was right on every device that torch sees: then no doubt of another source counts."""
+    """Whether CUDA came up in torch and no kernel that was asked for is open: then no doubt of another source counts."""
     devices = snapshot.devices
-    return isinstance(devices, DevicesFacts) and devices.available is True and all(one.kernel == "ok" for one in devices.devices)
+    return isinstance(devices, DevicesFacts) and devices.available is True and all(one.kernel in ("ok", None) for one in devices.devices)
 
 
 def target_tool(snapshot: Snapshot) -> Tool:

@@ -1,0 +1,333 @@
+"""The NVIDIA driver: is it there, loaded, new enough, and of the right kind for the GPU."""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.checks.answer import (
+    absent,
+    contained,
+    cuda_code,
+    driver_answers,
+    driver_os,
+    fails,
+    is_jetson,
+    is_wsl,
+    listed,
+    nvidia_on_bus,
+    torch_devices,
+    trouble,
+    wants_cuda,
+    works,
+)
+from envcheck.checks.text import quoted, said
+from envcheck.facts import (
+    ContainerFacts,
+    CudaDriverFacts,
+    DevicesFacts,
+    DriverFacts,
+    GpusFacts,
+    LauncherFacts,
+    Missing,
+    SymptomsFacts,
+    SystemFacts,
+    ToolStatus,
+    TorchFacts,
+)
+from envcheck.intents import TorchBuild
+from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.tables import Tables
+
+_NO_TOOL = (ToolStatus.ABSENT, ToolStatus.SKIPPED)
+
+
+def smi_failed(driver: DriverFacts, *codes: int) -> bool:
+    """nvidia-smi or NVML ended with one of these codes; they share them."""
+    return any(answer.status is ToolStatus.FAILED and answer.code in codes for answer in (driver.smi, driver.nvml))
+
+
+def smi_evidence(driver: DriverFacts) -> tuple[Evidence, ...]:
+    """nvidia-smi's and NVML's own words where they failed."""
+    return tuple(
+        Evidence(f"{name} ({word} {answer.code})", answer.message)
+        for name, word, answer in (("nvidia-smi", "exit", driver.smi), ("NVML", "error", driver.nvml))
+        if answer.status is ToolStatus.FAILED and answer.message
+    )
+
+
+def _no_sign(driver: DriverFacts | Missing) -> bool:
+    """No file and no process of an NVIDIA driver was found."""
+    if isinstance(driver, Missing):
+        return absent(driver)
+    library = driver.nvml.status in _NO_TOOL or driver.nvml.code == 12  # NVML_ERROR_LIBRARY_NOT_FOUND
+    return not (driver.version or driver.library_version or driver.module_loaded) and driver.smi.status in _NO_TOOL and library
+
+
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "symptoms"))
+def driver_missing(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    torch: TorchFacts | Missing,
+    devices: DevicesFacts | Missing,
+    container: ContainerFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """A GPU on the bus and no driver, or a driver without the library that CUDA programs load."""
+    told = said(symptoms, "driver-missing")
+    if works(devices) or driver_answers(cuda_driver) or contained(container) or is_wsl(system) or is_jetson(system):
+        return None
+    cards, named = nvidia_on_bus(system), [gpu.name for gpu in listed(gpus) if gpu.name]
+    gpu = named[0] if named else f"PCI {cards[0].address}, device {cards[0].device}" if cards else "unknown"
+    severity = Severity.WARNING if wants_cuda(torch) is False and not told else Severity.ERROR
+    if _no_sign(driver) and (cards or named):
+        nouveau = any(card.driver == "nouveau" for card in cards)
+        return Hit({"gpu": gpu, "part": "NVIDIA driver"}, quoted(told), variant="nouveau" if nouveau else None, severity=severity)
+    loaded = not isinstance(driver, Missing) and (driver.module_loaded or driver.version is not None)
+    library_gone = absent(cuda_driver) and (fails(devices) or bool(told))
+    if not isinstance(driver, Missing) and loaded and (library_gone or (told and not fails_at_version(told[0].text))):
+        values = {"gpu": gpu, "part": "CUDA driver library (libcuda.so.1)", "driver": driver.version}
+        return Hit(values, quoted(told), variant="library", severity=severity)
+    if told and not loaded:
+        return Hit({"gpu": gpu, "part": "NVIDIA driver that CUDA can load"}, quoted(told), variant="text")
+    return None if cards or named else trouble(driver, "driver")
+
+
+def fails_at_version(text: str) -> int | None:
+    """The number in "The NVIDIA driver on your system is too old (found version 11040)": 1000 * major + 10 * minor."""
+    found = re.search(r"found version (\d{4,6})", text)
+    return int(found[1]) if found else None
+
+
+@check(sees_missing=("system", "driver", "cuda_driver", "torch", "devices", "symptoms"))
+def driver_not_loaded(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    torch: TorchFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """nvidia-smi exit 9, or driver files on disk and no module in the kernel."""
+    told = said(symptoms, "driver-not-loaded")
+    if works(devices) or driver_answers(cuda_driver) or is_wsl(system) or is_jetson(system):
+        return None
+    cards = nvidia_on_bus(system)
+    kernel = None if isinstance(system, Missing) else system.kernel
+    if isinstance(driver, Missing):
+        return Hit({"library": None, "kernel": kernel}, quoted(told)) if told else trouble(driver, "driver")
+    on_disk = driver.library_version is not None or driver.smi.status not in _NO_TOOL
+    unloaded = driver.module_loaded is False and on_disk and bool(cards)
+    if not (smi_failed(driver, 9) or unloaded or (told and driver.module_loaded is not True)):
+        return None
+    nouveau = driver.nouveau is True or any(card.driver == "nouveau" for card in cards)
+    severity = Severity.WARNING if wants_cuda(torch) is False and not cards and not told else None
+    evidence = (*smi_evidence(driver), *quoted(told))
+    return Hit({"library": driver.library_version, "kernel": kernel}, evidence, variant="nouveau" if nouveau else None, severity=severity)
+
+
+def _below(version: str, floor: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(version) < Version(floor)
+    except InvalidVersion:
+        return False
+
+
+def cuda_below(have: str, need: str) -> bool | None:
+    """A driver that offers CUDA `have` cannot run a build for CUDA `need`.
+
+    From CUDA 11 on any driver of the same major serves (minor-version compatibility); before that the number decides.
+    https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+    """
+    try:
+        mine, wanted = ([int(part) for part in text.split(".")[:2]] for text in (have, need))
+    except ValueError:
+        return None
+    return mine[0] < wanted[0] if wanted[0] >= 11 else mine < wanted
+
+
+def _offered(driver: DriverFacts | Missing, cuda_driver: CudaDriverFacts | Missing, text: str) -> str | None:
+    number = fails_at_version(text)
+    if number:
+        return f"{number // 1000}.{number % 1000 // 10}"
+    if not isinstance(cuda_driver, Missing) and cuda_driver.driver_version:
+        return cuda_driver.driver_version
+    return None if isinstance(driver, Missing) else driver.cuda
+
+
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "symptoms"))
+def driver_too_old(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    torch: TorchFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Answer:
+    """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
+    if works(devices):
+        return None
+    told = said(symptoms, "driver-too-old")
+    text = " ".join([one.text for one in told] + ([] if isinstance(devices, Missing) else [devices.error or ""]))
+    need = None if isinstance(torch, Missing) else torch.cuda
+    offered = _offered(driver, cuda_driver, text)
+    version = None if isinstance(driver, Missing) else driver.version
+    floor = tables.driver_floor(need, driver_os(system)) if need else None
+    values = {"driver": version, "offered": offered, "cuda": need, "torch": None if isinstance(torch, Missing) else torch.version}
+    values |= {"minimum": floor or (f"one that offers CUDA {need}" if need else "one for the CUDA of your torch build")}
+    evidence = quoted(told)
+    fixes = (TorchBuild(),)
+    if need is None:
+        return Hit(values, evidence, fixes, variant="text") if told else trouble(driver, "driver")
+    if offered and fails_at_version(text) and cuda_below(offered, need):
+        return Hit(values, evidence, fixes, variant=None if version else "offered")
+    if driver_answers(cuda_driver) and offered and not cuda_below(offered, need):
+        return None  # cuda-compat in place
+    if version and floor:
+        if not _below(version, floor):
+            return None
+        name = next((gpu.name for gpu in listed(gpus) if gpu.name), None)
+        bridged = tables.forward_compat(need, version, name) is True
+        guess = Confidence.LIKELY if bridged and not fails(devices) and cuda_code(devices, cuda_driver) is None else None
+        return Hit(values, evidence, fixes, variant="bridge" if bridged else None, confidence=guess)
+    if offered and cuda_below(offered, need):
+        return Hit(values, evidence, fixes, variant="offered")
+    if told and not offered:
+        return Hit(values, evidence, fixes, variant="text")
+    return trouble(driver, "driver")
+
+
+@check(sees_missing=("gpus", "cuda_driver", "devices", "symptoms", "system"))
+def driver_too_old_for_gpu(
+    system: SystemFacts | Missing,
+    driver: DriverFacts,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Answer:
+    """The GPU came out after this driver branch."""
+    if works(devices) or driver_answers(cuda_driver) or is_jetson(system):
+        return None
+    told = said(symptoms, "driver-too-old-for-gpu")
+    branch = tables.branch(driver.version, driver_os(system)) if driver.version else None
+    for gpu in listed(gpus):
+        row = tables.gpu(gpu.compute_capability) if gpu.compute_capability else None
+        first = row.first_driver if row else None
+        if branch and first and branch < int(first.split(".")[0]):
+            values = {"gpu": gpu.name or f"GPU {gpu.index}", "driver": driver.version, "minimum": first, "cc": gpu.compute_capability}
+            return Hit(values, quoted(told))
+    nameless = [gpu for gpu in listed(gpus) if gpu.name in ("NVIDIA Graphics Device", "Graphics Device")]
+    if nameless and fails(devices):
+        return Hit({"gpu": nameless[0].name, "driver": driver.version}, quoted(told), variant="nameless", confidence=Confidence.LIKELY)
+    if told:
+        return Hit({"gpu": "GPU", "driver": driver.version}, quoted(told), variant="text")
+    return None
+
+
+@check(sees_missing=("gpus", "cuda_driver", "devices", "symptoms", "system"))
+def driver_dropped_gpu(
+    system: SystemFacts | Missing,
+    driver: DriverFacts,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Answer:
+    """The driver branch no longer serves a GPU this old."""
+    if works(devices) or driver_answers(cuda_driver):
+        return None
+    told = said(symptoms, "driver-dropped-gpu")
+    branch = tables.branch(driver.version, driver_os(system)) if driver.version else None
+    for gpu in listed(gpus):
+        row = tables.gpu(gpu.compute_capability) if gpu.compute_capability else None
+        if branch and row and row.last_branch and branch > row.last_branch and fails(devices):
+            values = {"gpu": gpu.name or f"GPU {gpu.index}", "driver": driver.version, "last": row.last_branch, "arch": row.architecture}
+            return Hit(values, quoted(told))
+    if told:
+        return Hit({"driver": driver.version}, quoted(told), variant="text")
+    return None
+
+
+@check(sees_missing=("driver", "gpus", "devices", "cuda_driver", "symptoms"))
+def driver_needs_open_module(
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    devices: DevicesFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Answer:
+    """Blackwell under the proprietary module, or a GPU without GSP under the open one."""
+    told = said(symptoms, "driver-needs-open-module")
+    if works(devices) or driver_answers(cuda_driver):
+        return None
+    version = None if isinstance(driver, Missing) else driver.version
+    if told:
+        closed = any("not supported by open" in one.text for one in told)
+        needed, loaded = ("proprietary", "open") if closed else ("open", "proprietary")
+        return Hit({"gpu": "GPU", "needed": needed, "loaded": loaded, "driver": version}, quoted(told), variant=needed if closed else None)
+    if isinstance(driver, Missing):
+        return trouble(driver, "driver")
+    wrong = {"proprietary": "required", "open": "impossible"}.get(driver.flavour or "")
+    for gpu in listed(gpus):
+        row = tables.gpu(gpu.compute_capability) if gpu.compute_capability else None
+        if wrong and row and row.open_module == wrong:
+            needed = "open" if wrong == "required" else "proprietary"
+            values = {"gpu": gpu.name or f"GPU {gpu.index}", "needed": needed, "loaded": driver.flavour, "driver": version}
+            return Hit(values, variant=None if needed == "open" else needed)
+    return None
+
+
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "launcher", "symptoms"))
+def driver_no_devices(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    torch: TorchFacts | Missing,
+    devices: DevicesFacts | Missing,
+    container: ContainerFacts | Missing,
+    launcher: LauncherFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """The driver runs and offers no GPU, or its control device is closed to this process."""
+    if works(devices) or driver_answers(cuda_driver) or is_wsl(system) or listed(gpus) or torch_devices(devices):
+        return None
+    told = said(symptoms, "driver-no-devices")
+    if isinstance(driver, Missing):
+        return Hit({"nodes": None, "driver": None}, quoted(told)) if told else trouble(driver, "driver")
+    empty = smi_failed(driver, 6, 28) or (driver.nvml.status is ToolStatus.OK and not isinstance(gpus, Missing))
+    blocked = smi_failed(driver, 4, 17)
+    if not (empty or blocked or told):
+        return None
+    nodes = driver.device_nodes
+    numbered = nodes is None or any(name.removeprefix("nvidia").isdigit() for name in nodes)
+    variant = "blocked" if blocked else None
+    if not isinstance(launcher, Missing) and launcher.scheduler == "slurm":
+        variant = "slurm"
+    elif contained(container):
+        variant = "container"
+    elif not blocked and not numbered and (driver.gpu_count_proc or 0) > 0:
+        variant = "node"
+    severity = Severity.WARNING if wants_cuda(torch) is False and not nvidia_on_bus(system) and not told else None
+    values = {"nodes": ", ".join(nodes) if nodes else "none", "driver": driver.version}
+    return Hit(values, (*smi_evidence(driver), *quoted(told)), variant=variant, severity=severity)
+
+
+CHECKS = (
+    driver_missing,
+    driver_not_loaded,
+    driver_too_old,
+    driver_too_old_for_gpu,
+    driver_dropped_gpu,
+    driver_needs_open_module,
+    driver_no_devices,
+)

@@ -1,0 +1,149 @@
+"""The management side of the driver: nvidia-smi and NVML answer, no GPU is lost, the fabric is up."""
+
+from __future__ import annotations
+
+from envcheck.checks.answer import (
+    code_evidence,
+    contained,
+    cuda_code,
+    driver_answers,
+    is_wsl,
+    listed,
+    torch_devices,
+    trouble,
+    works,
+)
+from envcheck.checks.driver import smi_evidence, smi_failed
+from envcheck.checks.text import quoted, said, value
+from envcheck.facts import (
+    ContainerFacts,
+    CudaDriverFacts,
+    DevicesFacts,
+    DriverFacts,
+    GpusFacts,
+    Missing,
+    SymptomsFacts,
+    SystemFacts,
+    ToolAnswer,
+    ToolStatus,
+)
+from envcheck.rule import Answer, Evidence, Hit, Severity, check
+
+# Codes that other rules name: 4 and 17 no access, 6 no device, 8 power cable, 9 not loaded, 10 interrupts, 12 no library,
+# 14 infoROM, 15 GPU lost, 18 mismatch. https://docs.nvidia.com/deploy/nvidia-smi/ "RETURN VALUE"
+_NAMED = (0, 4, 6, 8, 9, 10, 12, 14, 15, 17, 18)
+
+
+def _seconds(answer: ToolAnswer) -> str:
+    return "its deadline" if answer.seconds is None else f"{answer.seconds:.0f} s"
+
+
+@check(sees_missing=("devices",))
+def nvidia_smi_unresponsive(driver: DriverFacts, devices: DevicesFacts | Missing) -> Answer:
+    """nvidia-smi was killed at its deadline. Slow but right is no finding."""
+    if driver.smi.status is not ToolStatus.TIMEOUT:
+        return None
+    severity = Severity.WARNING if works(devices) else None
+    evidence = (Evidence(driver.smi.path or "nvidia-smi", driver.smi.message or "no output"),)
+    return Hit({"seconds": _seconds(driver.smi), "path": driver.smi.path or "nvidia-smi"}, evidence, severity=severity)
+
+
+@check(sees_missing=("system",))
+def nvidia_smi_unreadable(driver: DriverFacts, system: SystemFacts | Missing) -> Answer:
+    """nvidia-smi died, printed something else than it should, or failed with a code of no known meaning."""
+    smi = driver.smi
+    values = {"path": smi.path or "nvidia-smi", "signal": smi.signal, "code": smi.code}
+    evidence = (Evidence(smi.path or "nvidia-smi", smi.message),) if smi.message else ()
+    match smi.status:
+        case ToolStatus.CRASHED:
+            return Hit(values, evidence, variant="wsl" if is_wsl(system) else "crashed")
+        case ToolStatus.UNREADABLE:
+            return Hit(values, evidence)
+        case ToolStatus.FAILED if smi.code not in _NAMED and "unknown error" not in smi.message.lower():
+            return Hit(values, evidence, variant="failed")
+        case _:
+            return None
+
+
+@check(sees_missing=("devices",))
+def nvml_unresponsive(driver: DriverFacts, devices: DevicesFacts | Missing) -> Answer:
+    """NVML was killed at its deadline."""
+    if driver.nvml.status is not ToolStatus.TIMEOUT:
+        return None
+    severity = Severity.WARNING if works(devices) else None
+    return Hit({"seconds": _seconds(driver.nvml)}, (Evidence("NVML", driver.nvml.message or "no answer"),), severity=severity)
+
+
+@check(sees_missing=("devices",))
+def nvml_crashed(driver: DriverFacts, devices: DevicesFacts | Missing) -> Answer:
+    """The child that asked NVML was killed by a signal."""
+    if driver.nvml.status is not ToolStatus.CRASHED:
+        return None
+    severity = Severity.WARNING if works(devices) else None
+    evidence = (Evidence("NVML", driver.nvml.message),) if driver.nvml.message else ()
+    return Hit({"signal": driver.nvml.signal}, evidence, severity=severity)
+
+
+@check(sees_missing=("driver", "gpus", "symptoms"))
+def gpu_lost(driver: DriverFacts | Missing, gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
+    """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost"."""
+    told = said(symptoms, "gpu-lost")
+    lost = [gpu for gpu in listed(gpus) if gpu.error and "lost" in gpu.error.lower()]
+    words = () if isinstance(gpus, Missing) else gpus.lost
+    failed = not isinstance(driver, Missing) and smi_failed(driver, 15)
+    if not (lost or words or failed or told):
+        return trouble(gpus, "gpus") or trouble(driver, "driver")
+    evidence = [Evidence(f"GPU {gpu.index}", gpu.error or "") for gpu in lost] + [Evidence("nvidia-smi", text) for text in words]
+    if not isinstance(driver, Missing):
+        evidence += smi_evidence(driver)
+        evidence += [Evidence("kernel log", xid.text) for xid in driver.xids if xid.code == 79]
+    named = [f"GPU {gpu.index} ({gpu.name or gpu.bus_id or 'unknown model'})" for gpu in lost]
+    which = ", ".join(named) or value(told, "gpu") or value(told, "bus_id") or "one GPU"
+    remaining = len(listed(gpus)) - len(lost)
+    return Hit({"gpus": which, "remaining": remaining}, (*evidence, *quoted(told)), variant="some" if remaining > 0 else None)
+
+
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
+def fabric_not_ready(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    devices: DevicesFacts | Missing,
+    container: ContainerFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
+    told = said(symptoms, "fabric-not-ready")
+    if works(devices) or driver_answers(cuda_driver):
+        return None
+    code = cuda_code(devices, cuda_driver)
+    waiting = [gpu for gpu in listed(gpus) if gpu.fabric_state in ("Not Started", "In Progress") or _fabric_failed(gpu.fabric_status)]
+    asked = bool(torch_devices(devices)) or code is not None or (not isinstance(devices, Missing) and devices.available is False)
+    if not (code in (802, 919) or told or (waiting and asked)):
+        return None
+    states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
+    manager = None if isinstance(driver, Missing) else driver.fabric_manager
+    version = None if isinstance(driver, Missing) else driver.version
+    manager_version = value(told, "manager")
+    values = {"state": ", ".join(states) or "unknown", "manager": manager or "not known", "driver": version, "found": manager_version}
+    evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
+    evidence += [*code_evidence(devices, cuda_driver), *quoted(told)]
+    virtual = not isinstance(system, Missing) and system.virtualization not in (None, "none")
+    mismatch = any("match" in one.text for one in told)
+    variant = "version" if mismatch else "guest" if contained(container) or virtual else None
+    return Hit(values, tuple(evidence), variant=variant)
+
+
+def _fabric_failed(status: str | None) -> bool:
+    return status not in (None, "", "N/A", "Success", "[N/A]", "Not Supported")
+
+
+CHECKS = (
+    nvidia_smi_unresponsive,
+    nvidia_smi_unreadable,
+    nvml_unresponsive,
+    nvml_crashed,
+    gpu_lost,
+    fabric_not_ready,
+)

@@ -1,0 +1,195 @@
+"""The CUDA driver library: the right one loaded, in step with the kernel module, with its device nodes."""
+
+from __future__ import annotations
+
+from envcheck.checks.answer import (
+    absent,
+    code_evidence,
+    contained,
+    cuda_code,
+    driver_answers,
+    driver_os,
+    fails,
+    is_jetson,
+    is_wsl,
+    listed,
+    trouble,
+    works,
+)
+from envcheck.checks.driver import smi_evidence, smi_failed
+from envcheck.checks.text import quoted, said, value
+from envcheck.facts import (
+    ContainerFacts,
+    CudaDriverFacts,
+    DevicesFacts,
+    DriverFacts,
+    GpusFacts,
+    Missing,
+    PythonFacts,
+    SymptomsFacts,
+    SystemFacts,
+)
+from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
+
+SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED = 803, 804
+
+
+def versions_differ(driver: DriverFacts | Missing) -> bool:
+    """Kernel module and library on disk are of different versions. NVML prints two of the three numbers: "570.195"."""
+    if isinstance(driver, Missing) or not driver.version or not driver.library_version:
+        return False
+    if not (driver.module_loaded or (driver.source or "").startswith(("/sys", "/proc"))):
+        return False
+    pairs = zip(driver.version.split("."), driver.library_version.split("."), strict=False)
+    return any(module != library for module, library in pairs)
+
+
+def _compat_loaded(cuda_driver: CudaDriverFacts | Missing) -> bool:
+    if isinstance(cuda_driver, Missing):
+        return False
+    first = (cuda_driver.library_path or next(iter(cuda_driver.candidates), "")).lower()
+    return cuda_driver.is_compat is True or "/compat" in first
+
+
+@check(sees_missing=("system", "driver", "cuda_driver", "devices", "container", "symptoms"))
+def driver_library_mismatch(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    devices: DevicesFacts | Missing,
+    container: ContainerFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """The kernel holds another driver version than the libraries: NVML 18, or CUDA 803 and 804 on a bare machine."""
+    told = said(symptoms, "driver-library-mismatch")
+    failed = not isinstance(driver, Missing) and smi_failed(driver, 18)
+    code = cuda_code(devices, cuda_driver)
+    working = works(devices) or driver_answers(cuda_driver)
+    differ = versions_differ(driver) and not (is_wsl(system) or driver_os(system) == "windows")
+    in_container = contained(container)
+    values: dict[str, object] = {"module": None, "library": None}
+    if not isinstance(driver, Missing):
+        values = {"module": driver.version, "library": driver.library_version}
+    values["module"] = values["module"] or value(told, "module")
+    values["library"] = values["library"] or value(told, "library")
+    evidence = (*(() if isinstance(driver, Missing) else smi_evidence(driver)), *code_evidence(devices, cuda_driver), *quoted(told))
+    if failed or told or (differ and not working):
+        severity = Severity.WARNING if working else None
+        variant = "container" if in_container else None if values["module"] and values["library"] else "versions_unknown"
+        return Hit(values, evidence, variant=variant, severity=severity)
+    compat_error = code in (SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED) or said(symptoms, "cuda-compat-shadows-driver")
+    compat_error = compat_error or said(symptoms, "cuda-compat-unsupported-gpu")
+    if compat_error and not (working or in_container or _compat_loaded(cuda_driver) or is_wsl(system)):
+        lines = said(symptoms, "cuda-compat-shadows-driver") + said(symptoms, "cuda-compat-unsupported-gpu")
+        return Hit(values, (*evidence, *quoted(lines)), variant="code", confidence=Confidence.LIKELY)
+    return None if working else trouble(driver, "driver")
+
+
+def _compat_values(cuda_driver: CudaDriverFacts | Missing, driver: DriverFacts | Missing, gpus: GpusFacts | Missing) -> dict[str, object]:
+    library = None if isinstance(cuda_driver, Missing) else cuda_driver.library_path
+    return {
+        "library": library or "a libcuda.so.1 of a cuda-compat package",
+        "driver": None if isinstance(driver, Missing) else driver.version,
+        "gpu": ", ".join(sorted({gpu.name for gpu in listed(gpus) if gpu.name})) or "this GPU",
+    }
+
+
+@check(sees_missing=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
+def cuda_compat_shadows_driver(
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    devices: DevicesFacts | Missing,
+    container: ContainerFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """CUDA 803: an older cuda-compat is loaded in place of the driver's own library."""
+    told = said(symptoms, "cuda-compat-shadows-driver")
+    if works(devices) or driver_answers(cuda_driver):
+        return None
+    if cuda_code(devices, cuda_driver) != SYSTEM_DRIVER_MISMATCH and not told:
+        return None
+    evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
+    values = _compat_values(cuda_driver, driver, gpus)
+    if _compat_loaded(cuda_driver):
+        return Hit(values, evidence)
+    if absent(container) or versions_differ(driver):
+        return None  # driver-library-mismatch
+    return Hit(values, evidence, variant="guess", confidence=None if contained(container) else Confidence.LIKELY)
+
+
+@check(sees_missing=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
+def cuda_compat_unsupported_gpu(
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    devices: DevicesFacts | Missing,
+    container: ContainerFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """CUDA 804: a newer cuda-compat is loaded on a GPU that is not entitled to forward compatibility."""
+    told = said(symptoms, "cuda-compat-unsupported-gpu")
+    if works(devices) or driver_answers(cuda_driver):
+        return None
+    if cuda_code(devices, cuda_driver) != COMPAT_NOT_SUPPORTED and not told:
+        return None
+    evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
+    values = _compat_values(cuda_driver, driver, gpus)
+    if _compat_loaded(cuda_driver):
+        return Hit(values, evidence)
+    if absent(container) or versions_differ(driver):
+        return None  # driver-library-mismatch
+    return Hit(values, evidence, variant="guess", confidence=None if contained(container) else Confidence.LIKELY)
+
+
+@check(sees_missing=("system", "driver", "cuda_driver", "devices", "container", "symptoms"))
+def nvidia_uvm_missing(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    devices: DevicesFacts | Missing,
+    container: ContainerFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """No /dev/nvidia-uvm, or CUDA 999 with a unified-memory module gone stale over a suspend."""
+    told = said(symptoms, "nvidia-uvm-missing")
+    if works(devices) or driver_answers(cuda_driver) or is_wsl(system) or is_jetson(system):
+        return None
+    nodes = None if isinstance(driver, Missing) else driver.device_nodes
+    code = cuda_code(devices, cuda_driver)
+    evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
+    gone = nodes is not None and "nvidia-uvm" not in nodes and (bool(nodes) or contained(container))
+    if gone and (fails(devices) or code in (3, 999) or told) and code not in (100, 101, 802, 803, 804):
+        values = {"nodes": ", ".join(nodes or ()) or "none"}
+        return Hit(values, evidence, variant="container" if contained(container) else None)
+    slept = None if isinstance(system, Missing) else system.suspends
+    if (code == 999 or told) and not gone:
+        variant = "suspended" if slept else "stale"
+        return Hit({"nodes": ", ".join(nodes or ()) or "unknown"}, evidence, variant=variant, confidence=Confidence.LIKELY)
+    if slept and fails(devices) and code == 719:
+        return Hit({"nodes": "unknown"}, evidence, variant="suspended", confidence=Confidence.LIKELY)
+    return None
+
+
+@check(sees_missing=("cuda_driver", "devices", "python", "symptoms"))
+def libcuda_stub(
+    cuda_driver: CudaDriverFacts | Missing,
+    devices: DevicesFacts | Missing,
+    python: PythonFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """CUDA 34: the link-time stub of the toolkit is loaded instead of the driver's library."""
+    told = said(symptoms, "libcuda-stub")
+    if works(devices) or driver_answers(cuda_driver):
+        return None
+    stub = not isinstance(cuda_driver, Missing) and cuda_driver.is_stub is True
+    if not (stub or told or cuda_code(devices, cuda_driver) == 34):
+        return None
+    path = None if isinstance(cuda_driver, Missing) else cuda_driver.library_path
+    loader = None if isinstance(python, Missing) else python.variables.get("LD_LIBRARY_PATH")
+    evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
+    evidence += (Evidence("LD_LIBRARY_PATH", loader),) if loader else ()
+    return Hit({"library": path or "a libcuda.so.1 in a toolkit's stubs folder"}, evidence)
+
+
+CHECKS = (driver_library_mismatch, cuda_compat_shadows_driver, cuda_compat_unsupported_gpu, nvidia_uvm_missing, libcuda_stub)

@@ -1,0 +1,220 @@
+"""The report for a terminal. The only module that imports rich; machine text is never read as markup."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from envcheck.facts import LiveFacts
+from envcheck.render.verdict import command_groups, first_paragraph, fix_aside, unknown_groups, verdict_line
+from envcheck.render.visible import ascii_only, one_line, visible
+from envcheck.report import TOOLS, Fix, Report, Reported, host_line
+from envcheck.rule import Confidence, Severity
+from envcheck.stack import Mark, stack
+
+EVIDENCE_SHOWN = 3
+EVIDENCE_CHARACTERS = 240
+WIDEST = 120  # longer lines are harder to read
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the stream can show."""
+
+    width: int = 80
+    is_tty: bool = False
+    color: bool = False
+    unicode: bool = True
+
+
+def options(stream: TextIO, env: Mapping[str, str]) -> Options:
+    """What this stream can show: COLUMNS, then the terminal, then 80 columns; https://no-color.org for colour."""
+    import os
+
+    tty = stream.isatty()
+    columns = env.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() and int(columns) else 0
+    if not width and tty:
+        try:
+            width = os.get_terminal_size(stream.fileno()).columns
+        except (OSError, ValueError):
+            width = 0
+    color = tty and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    return Options(max(min(width or 80, WIDEST), 40), tty, color, _takes(stream.encoding, "✓✗–×…"))
+
+
+def _takes(encoding: str | None, text: str) -> bool:
+    try:
+        text.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+_STYLE = {Mark.OK: "green", Mark.BAD: "bold red", Mark.WARN: "yellow", Mark.UNKNOWN: "magenta", Mark.NONE: "dim"}
+_SEVERITY = {Severity.ERROR: ("✗", "bold red"), Severity.WARNING: ("!", "yellow"), Severity.INFO: ("–", "cyan")}
+_VERDICT = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold magenta"}
+
+
+def render(report: Report, *, fix_suggest: bool = False, options: Options | None = None) -> str:
+    """The whole report; its last line is the verdict."""
+    page = _Page(options or Options())
+    _head(page, report)
+    _stack(page, report)
+    for one in report.findings:
+        _finding(page, one, report, fix_suggest)
+    _unknown(page, report)
+    _not_proved(page, report)
+    _hints(page, report, fix_suggest)
+    page.gap()
+    page.line(Text(one_line(verdict_line(report), page.width if report.verdict == "inconclusive" else None), _VERDICT[report.verdict]))
+    return page.text()
+
+
+class _Page:
+    """Lines of styled text at one width. Blocks have a hanging indent; commands are never broken."""
+
+    def __init__(self, options: Options) -> None:
+        self.width = options.width
+        self._unicode = options.unicode
+        self._out = io.StringIO()
+        self._console = Console(
+            file=self._out,
+            width=options.width,
+            force_terminal=options.color,
+            color_system="standard" if options.color else None,
+            no_color=not options.color,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            legacy_windows=False,
+            _environ={},
+        )
+
+    def line(self, text: Text) -> None:
+        """One line, however long."""
+        self._console.print(text, soft_wrap=True)
+
+    def gap(self) -> None:
+        self._console.print()
+
+    def block(self, lead: Text, body: str, style: str = "", indent: int | None = None) -> None:
+        """`lead`, then `body` wrapped beside it with every further line at `indent`."""
+        at = lead.cell_len if indent is None else indent
+        body = visible(body)
+        first = True
+        for paragraph in body.split("\n") or [""]:
+            lines = Text(paragraph, style).wrap(self._console, max(self.width - at, 20))
+            for line in lines:
+                line.rstrip()
+                self.line(Text.assemble(lead if first else " " * at, line))
+                first = False
+
+    def commands(self, lines: tuple[str, ...], at: int) -> None:
+        for line in lines:
+            self.line(Text.assemble(" " * at, (visible(line), "cyan")))
+
+    def text(self) -> str:
+        lines = [line.rstrip() for line in self._out.getvalue().split("\n")]
+        text = "\n".join(lines).strip("\n") + "\n"
+        return text if self._unicode else ascii_only(text)
+
+
+def _head(page: _Page, report: Report) -> None:
+    page.line(Text(f"{report.name} {report.version}", "bold"))
+    page.block(Text("target  ", "dim"), report.target)
+    page.block(Text("host    ", "dim"), host_line(report.snapshot))
+    for one in report.assumed:
+        page.block(Text("assumed ", "dim"), one, "yellow")
+    page.gap()
+
+
+def _stack(page: _Page, report: Report) -> None:
+    layers = stack(report.snapshot, [one.finding for one in report.findings])
+    names = max(len(layer.name) for layer in layers)
+    for layer in layers:
+        style = _STYLE[layer.mark]
+        lead = Text.assemble((layer.mark.sign, style), f" {layer.name:<{names}}  ")
+        rules = f" [{', '.join(layer.rules[:2])}{', …' if len(layer.rules) > 2 else ''}]" if layer.rules else ""
+        page.block(lead, one_line(layer.value, 300) + rules, "dim" if layer.mark is Mark.NONE else "")
+
+
+def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool) -> None:
+    finding = reported.finding
+    sign, style = _SEVERITY[finding.severity]
+    word = f"possible {finding.severity.value}" if finding.confidence is Confidence.LIKELY else finding.severity.value
+    page.gap()
+    page.block(Text.assemble((f"{sign} {word}: ", style)), f"{one_line(finding.title)} [{finding.rule}]", "bold", indent=2)
+    page.block(Text("  "), finding.message)
+    shown = finding.evidence[:EVIDENCE_SHOWN]
+    for evidence in shown:
+        source, text = one_line(evidence.source), one_line(evidence.text, EVIDENCE_CHARACTERS)
+        page.block(Text.assemble("  ", ("seen  ", "dim")), f"{source}: {text}" if text else source, "dim")
+    if len(finding.evidence) > len(shown):
+        page.block(Text("        "), f"and {len(finding.evidence) - len(shown)} more (--json has them all)", "dim")
+    if reported.why and finding.severity is not Severity.INFO:
+        page.block(Text.assemble("  ", ("why   ", "dim")), first_paragraph(reported.why))
+    if finding.consequences:
+        page.block(Text.assemble("  ", ("so    ", "dim")), f"it explains {', '.join(finding.consequences)} too")
+    _fixes(page, reported.fixes, report, fix_suggest)
+
+
+def _fixes(page: _Page, fixes: tuple[Fix, ...], report: Report, fix_suggest: bool) -> None:
+    if len(fixes) > 1:
+        page.block(Text.assemble("  ", ("do    ", "dim")), "one of these:")
+    for number, fix in enumerate(fixes, 1):
+        label = f"{number}. " if len(fixes) > 1 else ""
+        lead = Text(f"        {label}") if label else Text.assemble("  ", ("do    ", "dim"))
+        at = lead.cell_len
+        aside = fix_aside(fix)
+        title, text = one_line(fix.title), one_line(fix.text)
+        page.block(lead, (title or text) + (f" ({aside})" if aside else ""))
+        if title and text and text != title:
+            page.block(Text(" " * at), text)
+        for name, lines in command_groups(fix.commands, report.tool, fix_suggest):
+            if name:
+                page.line(Text.assemble(" " * at, (f"{name}:", "dim")))
+            page.commands(lines, at + 2)
+        if fix.note and fix_suggest:
+            page.block(Text(" " * at), fix.note, "dim")
+        if fix_suggest:
+            for tool, reason in fix.no_command.items():
+                page.block(Text(" " * at), f"{tool}: no command: {reason}", "dim")
+
+
+def _unknown(page: _Page, report: Report) -> None:
+    groups = unknown_groups(report)
+    if not groups:
+        return
+    page.gap()
+    page.line(Text("Could not tell", "bold"))
+    for reason, rules in groups.items():
+        names = ", ".join(rules[:3]) + (f" and {len(rules) - 3} more" if len(rules) > 3 else "")
+        page.block(Text.assemble(("? ", "magenta")), f"{names}: {one_line(reason, EVIDENCE_CHARACTERS)}")
+
+
+def _not_proved(page: _Page, report: Report) -> None:
+    live = report.snapshot.live
+    if not isinstance(live, LiveFacts) or not live.not_proved:
+        return
+    page.gap()
+    page.line(Text("The live check did not prove", "bold"))
+    for one in live.not_proved:
+        page.block(Text("– ", "dim"), one_line(one))
+
+
+def _hints(page: _Page, report: Report, fix_suggest: bool) -> None:
+    loud = [one for one in report.findings if one.finding.severity is not Severity.INFO]
+    if not loud:
+        return
+    hints = [f"envcheck explain {loud[0].finding.rule}"]
+    choices = [{fix.commands.of(tool) for tool in TOOLS} - {()} for one in loud for fix in one.fixes]
+    if any(len(lines) > 1 for lines in choices) and not fix_suggest:
+        hints.append("--fix-suggest for uv, pip and conda")
+    page.gap()
+    page.block(Text("More: ", "dim"), "; ".join(hints), "dim")

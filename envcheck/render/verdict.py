@@ -1,0 +1,99 @@
+"""The words that all renderers share: the verdict in one line, counts, unknowns grouped, commands per tool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envcheck.facts import LiveFacts, LiveStatus, Missing, TorchFacts
+from envcheck.render.visible import one_line
+from envcheck.report import TOOLS, Commands, Fix, Report, Tool
+from envcheck.rule import Confidence, Severity
+from envcheck.stack import accelerator, describe_gpus
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def tally(report: Report) -> str:
+    """ "1 error, 2 warnings"; what is only likely is said so. Empty where there is neither."""
+    rows = [one.finding for one in report.findings]
+    errors = [one for one in rows if one.severity is Severity.ERROR]
+    likely = sum(one.confidence is Confidence.LIKELY for one in errors)
+    parts = [
+        (len(errors) - likely, "error"),
+        (likely, "possible error"),
+        (report.count(Severity.WARNING), "warning"),
+    ]
+    return ", ".join(counted(number, noun) for number, noun in parts if number)
+
+
+def verdict_line(report: Report) -> str:
+    """The last line of every report, never more than one line."""
+    found = tally(report)
+    if report.verdict == "fail":
+        return f"Not ready: {found}"
+    if report.verdict == "inconclusive":
+        first = one_line(report.because[0]) if report.because else "an important fact is missing"
+        more = f" (and {counted(len(report.because) - 1, 'more reason')})" if len(report.because) > 1 else ""
+        return f"Cannot tell: {first}{more}"
+    but = f" ({found})" if found else ""
+    live = report.snapshot.live
+    if isinstance(live, LiveFacts) and live.status is LiveStatus.PASS:
+        return f"Ready to train{but}: {subject(report)}"
+    missing = "the live check was not run" if _imported(report) else "torch was not imported"
+    return f"{f'Nothing stands in the way{but}' if found else 'No problem found'}: {subject(report)}; {missing}"
+
+
+def _imported(report: Report) -> bool:
+    torch = report.snapshot.torch
+    return isinstance(torch, TorchFacts) and torch.import_status.value == "ok"
+
+
+def subject(report: Report) -> str:
+    """Hardware and build: "2 × NVIDIA L4, torch 2.14.1+cu130"; "CPU only, torch 2.14.1+cpu"."""
+    snapshot = report.snapshot
+    torch = "no torch" if isinstance(snapshot.torch, Missing) else f"torch {snapshot.torch.version or 'of unknown version'}"
+    kind = accelerator(snapshot)
+    if kind == "cpu":
+        return f"{torch} on the CPU"
+    if kind == "nvidia":
+        gpus = () if isinstance(snapshot.gpus, Missing) else tuple(snapshot.gpus.devices)
+        names = describe_gpus(gpus).replace("NVIDIA ", "").split(" (")[0] if gpus else "GPU"
+    else:
+        names = {"rocm": "AMD GPU", "xpu": "Intel GPU", "mps": "Apple GPU"}[kind]
+    return f"{torch} on {names}"
+
+
+def unknown_groups(report: Report) -> Mapping[str, tuple[str, ...]]:
+    """Reason → the rules that it left open, in the order of the report."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for one in report.unknown:
+        groups[one.reason] = (*groups.get(one.reason, ()), one.rule)
+    return groups
+
+
+def command_groups(commands: Commands, tool: Tool, every: bool) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """(label, lines) to show. `every`: all tools, equal ones together; else the target's tool, or the next that has a command."""
+    if not every:
+        order = [tool, *(one for one in TOOLS if one != tool)]
+        lines = next((commands.of(one) for one in order if commands.of(one)), ())
+        return (("", (*lines, *(line for line in commands.shell if line not in lines))),) if lines or commands.shell else ()
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in [tool, *(other for other in TOOLS if other != tool)]:
+        if commands.of(one):
+            groups.setdefault(commands.of(one), []).append(one)
+    made = [("" if len(names) == len(TOOLS) else ", ".join(names), lines) for lines, names in groups.items()]
+    return (*made, ("", commands.shell)) if commands.shell else tuple(made)
+
+
+def first_paragraph(text: str) -> str:
+    return " ".join(text.strip().split("\n\n", 1)[0].split())
+
+
+PROVED: Mapping[bool | None, str] = {True: "proved on these facts", False: "not proved", None: ""}
+
+
+def fix_aside(fix: Fix) -> str:
+    """What is said in brackets after a fix: whose task it is and whether it was proved."""
+    return "; ".join(word for word in ("administrator" if fix.who == "admin" else "", PROVED[fix.proved]) if word)
