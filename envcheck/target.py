@@ -1,0 +1,285 @@
+"""Starts the agent in the target interpreter, watches its deadlines, reads its lines and names its death."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from envcheck.errors import UsageError
+from envcheck.host import kill_group, wait
+
+AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent", "collect.py")
+TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr
+
+
+@dataclass(frozen=True)
+class Target:
+    executable: str
+    because: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds. `total` is the hard ceiling of the whole run; the rest is what each part may take of it."""
+
+    total: float = 180.0
+
+    @property
+    def agent(self) -> float:
+        """What the agent has in all: the report needs the rest."""
+        return max(self.total - max(2.0, 0.08 * self.total), 0.5 * self.total)
+
+    @property
+    def start(self) -> float:
+        return min(30.0, 0.4 * self.total)
+
+    @property
+    def torch_import(self) -> float:
+        return min(120.0, 0.55 * self.total)
+
+    @property
+    def devices(self) -> float:
+        return min(90.0, 0.5 * self.total)
+
+
+@dataclass
+class Running:
+    """An agent under way. `lines` is filled as they are read."""
+
+    process: subprocess.Popen[bytes]
+    folder: str
+    began: float
+    budget: Budget
+    live_asked: bool
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    ended_because: str | None = None  # "start", "import", "total" if we had to end it
+    rest: bytes = b""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What is left of an agent: its lines, how it ended, and what it printed."""
+
+    lines: tuple[dict[str, Any], ...]
+    code: int | None
+    ended_because: str | None
+    stderr: str
+    stack: str
+    seconds: float
+
+    @property
+    def last_begin(self) -> str | None:
+        begun = [line["begin"] for line in self.lines if "begin" in line]
+        return begun[-1] if begun else None
+
+    @property
+    def finished(self) -> bool:
+        return any(line.get("end") for line in self.lines)
+
+    def sections(self, name: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("section") == name]
+
+    def section(self, name: str) -> dict[str, Any] | None:
+        found = self.sections(name)
+        return found[-1] if found else None
+
+    @property
+    def signal(self) -> str | None:
+        if self.code is None or self.code >= 0:
+            return None
+        try:
+            return signal.Signals(-self.code).name
+        except ValueError:
+            return f"signal {-self.code}"
+
+
+def choose(python: str | None, env: Mapping[str, str]) -> Target:
+    """The interpreter under test and why; UsageError if the one asked for is not there."""
+    if python is not None:
+        return Target(_executable(python), "--python")
+    if _holds_torch():
+        return Target(sys.executable, "envcheck runs in it, and it holds torch")
+    if not _is_tool_environment(sys.prefix):
+        return Target(sys.executable, "envcheck runs in it")
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        found = _python_below(env.get(name))
+        if found:
+            return Target(found, f"{name} is active")
+    found = _python_below(".venv")
+    if found:
+        return Target(found, "./.venv is here")
+    return Target(sys.executable, "envcheck runs in it, and no other environment is active")
+
+
+def _executable(python: str) -> str:
+    import shutil
+
+    if os.path.isdir(python):
+        below = _python_below(python)
+        if below:
+            return below
+        raise UsageError(f"--python {python}: a folder without bin/python")
+    if os.sep in python or os.path.exists(python):
+        if not os.path.exists(python):
+            raise UsageError(f"--python {python}: there is no such file")
+        if not os.access(python, os.X_OK):
+            raise UsageError(f"--python {python}: not executable")
+        return os.path.abspath(python)
+    found = shutil.which(python)
+    if found is None:
+        raise UsageError(f"--python {python}: not found on PATH")
+    return found
+
+
+def _python_below(prefix: str | None) -> str | None:
+    if not prefix:
+        return None
+    for tail in (("bin", "python"), ("Scripts", "python.exe"), ("python.exe",)):
+        path = os.path.join(os.path.abspath(prefix), *tail)
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def _holds_torch() -> bool:
+    """A torch module or distribution on this interpreter's path; nothing is imported."""
+    from importlib.machinery import PathFinder
+
+    if PathFinder.find_spec("torch") is not None:
+        return True
+    for folder in sys.path:
+        try:
+            if any(name.startswith("torch-") and name.endswith(".dist-info") for name in os.listdir(folder or ".")):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _is_tool_environment(prefix: str) -> bool:
+    """uv and pipx put a command-line tool into an environment of its own, which nobody trains in."""
+    return any(os.path.exists(os.path.join(prefix, name)) for name in ("uv-receipt.toml", "pipx_metadata.json"))
+
+
+def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any], env: Mapping[str, str]) -> Running:
+    """Start the agent; `folder` is private and ours. To be called from the main thread (the agent dies with it)."""
+    full = {
+        "out": os.path.join(folder, "agent.jsonl"),
+        "folder": folder,
+        "live_seconds": budget.agent,
+        "devices_seconds": budget.devices,
+        **options,
+    }
+    began = time.monotonic()
+    with open(os.path.join(folder, "agent.out"), "wb") as out, open(os.path.join(folder, "agent.err"), "wb") as err:
+        try:
+            process = subprocess.Popen(
+                [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=dict(env),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
+    return Running(process, folder, began, budget, options["live"] != "off" and not options["static"])
+
+
+def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended:
+    """Wait for the agent, ending it at the deadline of the step it is in. `tick` is told the step four times a second."""
+    budget, began = running.budget, running.began
+    while True:
+        _read_lines(running)
+        step, since = _step(running)
+        deadline, name = began + budget.agent, "total"
+        if step is None and began + budget.start < deadline:
+            deadline, name = began + budget.start, "start"
+        if step == "import" and since + budget.torch_import < deadline:
+            deadline, name = since + budget.torch_import, "import"
+        left = deadline - time.monotonic()
+        if left <= 0:
+            running.ended_because = name
+            break
+        if tick:
+            tick(step or "start")
+        # Without a progress line nothing needs waking us but the end and the deadlines; the step may change unseen meanwhile.
+        if wait(running.process, min(left, 0.25 if tick else 2.0)):
+            break
+    if running.ended_because:
+        _dump_stacks(running)
+    kill_group(running.process)
+    _read_lines(running)
+    return Ended(
+        tuple(running.lines),
+        running.process.returncode if not running.ended_because else None,
+        running.ended_because,
+        _tail(os.path.join(running.folder, "agent.err")),
+        _tail(os.path.join(running.folder, "agent.stack")),
+        time.monotonic() - began,
+    )
+
+
+def _step(running: Running) -> tuple[str | None, float]:
+    begun = [line for line in running.lines if "begin" in line]
+    if not begun:
+        return None, running.began
+    last = begun[-1]
+    done = any(line.get("section") == last["begin"] for line in running.lines[running.lines.index(last) :])
+    # monotonic clocks are one and the same on this machine, so the agent's own time counts
+    return ("between steps" if done and last["begin"] == "import" else last["begin"]), float(last.get("at", running.began))
+
+
+def _read_lines(running: Running) -> None:
+    path = os.path.join(running.folder, "agent.jsonl")
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return
+    running.lines.clear()
+    for line in data.split(b"\n"):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the last line of an agent that died while it wrote
+        if isinstance(row, dict):
+            running.lines.append(row)
+
+
+def _dump_stacks(running: Running) -> None:
+    """Ask for the stacks of all threads; before the handler is there SIGUSR1 would simply end it, which is as good."""
+    if hasattr(signal, "SIGUSR1") and running.process.poll() is None:
+        os.kill(running.process.pid, signal.SIGUSR1)
+        time.sleep(0.4)
+
+
+def _tail(path: str, limit: int = 8000) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - limit))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def require_answer(ended: Ended, target: Target) -> None:
+    """UsageError if the target is no Python that can run the agent: there is nothing to report on then."""
+    if ended.section("python"):
+        return
+    said = ended.stderr.strip().splitlines()
+    last = f": {said[-1][:200]}" if said else ""
+    if ended.code == TOO_OLD and "envcheck-agent" in ended.stderr:
+        raise UsageError(f"{target.executable}: {said[-1].partition(': ')[2]}")
+    if ended.ended_because:
+        raise UsageError(f"{target.executable}: did not start within {ended.seconds:.0f} s{last}")
+    how = f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code} and no answer"
+    raise UsageError(f"{target.executable}: is not a usable Python interpreter, it {how}{last}")
