@@ -67,6 +67,7 @@ class SystemFacts:
     virtualization: str | None = None
     pci_gpus: tuple[PciDevice, ...] = ()
     uptime_seconds: float | None = None
+    suspends: int | None = None  # times the machine slept since boot: /sys/power/suspend_stats/success
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,9 @@ class DriverFacts:
     readings: tuple[Reading, ...] = ()
     device_nodes: tuple[str, ...] | None = None  # names below /dev: "nvidia0", "nvidiactl", "nvidia-uvm"
     gpu_count_proc: int | None = None  # directories in /proc/driver/nvidia/gpus
+    cuda_state: str | None = None  # nvidia-smi's word where the CUDA version should be: "N/A" (no libcuda found), "ERR!"
     xids: tuple[Xid, ...] = ()
+    kernel_messages: tuple[str, ...] = ()  # other NVRM complaints of this boot: "API mismatch", "RmInitAdapter failed"
     fabric_manager: str | None = None  # "running", "stopped", "absent"
     windows_version: str | None = None  # of a Windows driver seen through WSL
 
@@ -155,6 +158,7 @@ class GpuProcess:
     pid: int
     name: str | None = None
     memory_bytes: int | None = None
+    type: str | None = None  # "C" compute, "G" graphics, "C+G"; None if the source lists compute processes only
 
 
 @dataclass(frozen=True)
@@ -218,6 +222,7 @@ class CudaDriverFacts:
     candidates: tuple[str, ...] = ()  # every libcuda.so.1 on the loader's way, first one first
     is_stub: bool | None = None
     is_compat: bool | None = None  # from a cuda-compat package
+    devices: tuple[Device, ...] = ()  # visible devices as libcuda lists them; no kernel is run on them
 
 
 @dataclass(frozen=True)
