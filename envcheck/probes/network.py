@@ -1,0 +1,150 @@
+"""Names and interfaces that process groups are built over. Nothing is sent, but that this host's own name is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envcheck.facts import InfinibandPort, Interface, Missing, NetworkFacts
+from envcheck.host import Host
+
+RESOLVE_SECONDS = 3.0
+NET = "/sys/class/net"
+INFINIBAND = "/sys/class/infiniband"
+PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "UCX_", "UCC_", "FI_", "OFI_NCCL_", "CCL_", "TORCH_NCCL_", "TORCH_GLOO_", "TORCH_DIST", "TORCH_FR_")
+IFF_UP, IFF_LOOPBACK = 1, 8  # linux/if.h
+
+
+def probe(host: Host) -> NetworkFacts | Missing:
+    facts = host.platform()
+    linux = facts.get("system") == "Linux"
+    name = facts.get("node") or None
+    answer = host.resolve(name, RESOLVE_SECONDS) if name else None
+    return NetworkFacts(
+        hostname=name,
+        addresses=answer.addresses if answer else (),
+        resolve_error=answer.error if answer else "this host has no name",
+        resolve_seconds=round(answer.seconds, 4) if answer else None,
+        interfaces=_interfaces(host) if linux else parse_ifconfig(_ifconfig(host, facts.get("system"))),
+        infiniband=_infiniband(host) if linux else (),
+        peermem=any(host.exists(f"/sys/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")) if linux else None,
+        variables={key: value for key, value in sorted(host.env.items()) if key.startswith(PREFIXES)},
+        nccl_conf=_nccl_conf(host),
+    )
+
+
+def _interfaces(host: Host) -> tuple[Interface, ...]:
+    known: dict[str, list[str]] = {}
+    for name, address in (*host.addresses(), *parse_if_inet6(host.read("/proc/net/if_inet6"))):
+        known.setdefault(name.partition(":")[0], []).append(address)  # an alias is called eth0:1
+    rows = []
+    for name in host.listdir(NET) or tuple(known):
+        flags = (host.read(f"{NET}/{name}/flags", 64) or "").strip()
+        state = (host.read(f"{NET}/{name}/operstate", 64) or "").strip()
+        if not flags and name not in known:
+            continue  # "bonding_masters" is a file among the interfaces
+        bits = int(flags, 16) if _is_hex(flags) else None
+        mtu = (host.read(f"{NET}/{name}/mtu", 64) or "").strip()
+        rows.append(
+            Interface(
+                name,
+                # tunnels and the loopback have the state "unknown"
+                up=None if bits is None else bool(bits & IFF_UP) and state not in ("down", "lowerlayerdown", "notpresent"),
+                loopback=bool(bits & IFF_LOOPBACK) if bits is not None else name == "lo",
+                addresses=tuple(known.get(name, ())),
+                mtu=int(mtu) if mtu.isdecimal() else None,
+            )
+        )
+    return tuple(rows)
+
+
+def _is_hex(text: str) -> bool:
+    return text.startswith("0x") and len(text) > 2 and all(letter in "0123456789abcdef" for letter in text[2:].lower())
+
+
+def parse_if_inet6(text: str | None) -> tuple[tuple[str, str], ...]:
+    """(interface, address) pairs.
+
+    fe80000000000000c2000afffe280002 02 40 20 80     eth0
+    """
+    import ipaddress
+
+    found = []
+    for line in (text or "").splitlines():
+        words = line.split()
+        if len(words) == 6 and len(words[0]) == 32 and all(letter in "0123456789abcdef" for letter in words[0].lower()):
+            found.append((words[5], str(ipaddress.IPv6Address(int(words[0], 16)))))
+    return tuple(found)
+
+
+def _ifconfig(host: Host, system: str | None) -> str:
+    return host.run(("ifconfig", "-a"), timeout=5).stdout if system == "Darwin" else ""
+
+
+def parse_ifconfig(text: str) -> tuple[Interface, ...]:
+    """ifconfig -a of macOS.
+
+    en0: flags=8863<UP,BROADCAST,SMART,RUNNING,SIMPLEX,MULTICAST> mtu 1500
+    \tinet6 fe80::1c2e:4e6a:9b1a:1%en0 prefixlen 64 secured scopeid 0xb
+    \tinet 192.168.1.20 netmask 0xffffff00 broadcast 192.168.1.255
+    \tstatus: active
+    """
+    rows: list[Interface] = []
+    for line in text.splitlines():
+        if line[:1] not in ("", " ", "\t") and "flags=" in line:
+            name, _, rest = line.partition(":")
+            flags = rest.partition("<")[2].partition(">")[0].split(",")
+            mtu = rest.rpartition(" mtu ")[2].strip()
+            rows.append(Interface(name, up="UP" in flags, loopback="LOOPBACK" in flags, mtu=int(mtu) if mtu.isdecimal() else None))
+        elif rows:
+            words = line.split()
+            last = rows[-1]
+            if words[:1] in (["inet"], ["inet6"]) and len(words) > 1:
+                address = words[1].partition("%")[0]
+                rows[-1] = Interface(last.name, last.up, last.loopback, (*last.addresses, address), last.mtu)
+            elif words == ["status:", "inactive"]:
+                rows[-1] = Interface(last.name, False, last.loopback, last.addresses, last.mtu)
+    return tuple(rows)
+
+
+def _infiniband(host: Host) -> tuple[InfinibandPort, ...]:
+    """Every port of every RDMA device: state "4: ACTIVE", rate "400 Gb/sec (4X NDR)"."""
+    ports = []
+    for device in host.listdir(INFINIBAND) or ():
+        for port in host.listdir(f"{INFINIBAND}/{device}/ports") or ():
+            folder = f"{INFINIBAND}/{device}/ports/{port}"
+            if not port.isdecimal():
+                continue
+            state = (host.read(f"{folder}/state", 256) or "").strip()
+            ports.append(
+                InfinibandPort(
+                    device,
+                    int(port),
+                    state=state.rpartition(":")[2].strip() or None,
+                    link_layer=(host.read(f"{folder}/link_layer", 256) or "").strip() or None,
+                    rate=(host.read(f"{folder}/rate", 256) or "").strip() or None,
+                )
+            )
+    return tuple(ports)
+
+
+def _nccl_conf(host: Host) -> dict[str, str]:
+    """What NCCL's configuration files set that the environment does not: the environment wins, then the user's file.
+
+    https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+    """
+    user = host.env.get("NCCL_CONF_FILE") or (f"{host.env['HOME']}/.nccl.conf" if host.env.get("HOME") else None)
+    found: dict[str, str] = {}
+    for path in ("/etc/nccl.conf", user):
+        if path:
+            found.update(parse_nccl_conf((host.read(path, 65536) or "").splitlines()))
+    return {name: value for name, value in sorted(found.items()) if name not in host.env}
+
+
+def parse_nccl_conf(lines: Iterable[str]) -> dict[str, str]:
+    """NAME=value lines; # starts a comment."""
+    found = {}
+    for line in lines:
+        name, equals, value = line.strip().partition("=")
+        if equals and not name.startswith("#"):
+            found[name.strip()] = value.strip()
+    return found

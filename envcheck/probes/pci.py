@@ -1,0 +1,88 @@
+"""GPUs on the PCI bus as the kernel lists them, with or without a driver."""
+
+from __future__ import annotations
+
+from envcheck.facts import PciDevice
+from envcheck.host import Host
+
+FOLDER = "/sys/bus/pci/devices"
+NVIDIA, AMD, INTEL, ILUVATAR = "10de", "1002", "8086", "1e3e"
+# Class codes of the PCI Code and ID Assignment specification: 03 display (00 VGA, 02 3D, 80 other), 12 processing accelerator.
+# Intel's class 12 are NPUs; NVIDIA's NVSwitches are bridges (06).
+KINDS = {NVIDIA: ("03",), AMD: ("03", "12"), INTEL: ("03",), ILUVATAR: ("03", "12")}
+
+
+def pci_gpus(host: Host) -> tuple[PciDevice, ...]:
+    """Every GPU of the vendors that torch knows, in bus order."""
+    found = []
+    for address in host.listdir(FOLDER) or ():
+        folder = f"{FOLDER}/{address}"
+        kind = _hex(host.read(f"{folder}/class", 64))
+        if kind is None or kind[:2] not in ("03", "12"):
+            continue
+        vendor, device = _hex(host.read(f"{folder}/vendor", 64)), _hex(host.read(f"{folder}/device", 64))
+        if vendor is None or kind[:2] not in KINDS.get(vendor, ()):
+            continue
+        link = host.readlink(f"{folder}/driver")
+        found.append(
+            PciDevice(
+                address,
+                vendor,
+                device or "",
+                driver=link.rsplit("/", 1)[-1] if link else None,
+                link_speed=_speed(host.read(f"{folder}/current_link_speed", 64)),
+                link_width=_width(host.read(f"{folder}/current_link_width", 64)),
+            )
+        )
+    return tuple(found)
+
+
+def _hex(text: str | None) -> str | None:
+    """ "0x030200\\n" → "030200"."""
+    word = (text or "").strip().lower()
+    return word[2:] if word.startswith("0x") and len(word) > 2 else None
+
+
+def _speed(text: str | None) -> str | None:
+    """ "32.0 GT/s PCIe"; a device off the bus or virtual says "Unknown"."""
+    speed = (text or "").strip()
+    return None if not speed or speed.startswith("Unknown") else speed
+
+
+def _width(text: str | None) -> int | None:
+    """Lanes; 0 for a virtual device, 63 or 255 (all bits set) for one that is off the bus."""
+    word = (text or "").strip()
+    return int(word) if word.isdecimal() and int(word) in (1, 2, 4, 8, 12, 16, 32) else None
+
+
+def render_nodes(host: Host, address: str) -> tuple[str, ...]:
+    """The render nodes that belong to a device: "/dev/dri/renderD128"."""
+    return tuple(f"/dev/dri/{name}" for name in host.listdir(f"{FOLDER}/{address}/drm") or () if name.startswith("renderD"))
+
+
+def render_access(host: Host, devices: tuple[PciDevice, ...]) -> bool | None:
+    """Whether this user may open every render node of these devices; None if the kernel made none."""
+    nodes = [node for device in devices for node in render_nodes(host, device.address)]
+    return all(host.access(node, "rw") for node in nodes) if nodes else None
+
+
+def device_name(host: Host, device: PciDevice) -> str:
+    """The name in the system's PCI id list, else "1002:744c".
+
+    1002  Advanced Micro Devices, Inc. [AMD/ATI]
+    \t744c  Navi 31 [Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M]
+    """
+    number = device.device.removeprefix("0x")
+    for path in ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"):
+        text = host.read(path, 4 << 20)
+        if text is None:
+            continue
+        inside = False
+        for line in text[max(0, text.find(f"\n{device.vendor}  ") + 1) :].splitlines():
+            if inside and line.startswith(f"\t{number}  "):
+                return line.strip().partition("  ")[2]
+            if line[:1] not in ("\t", "#", ""):
+                if inside:
+                    break
+                inside = line.startswith(f"{device.vendor}  ")
+    return f"{device.vendor}:{number}"
