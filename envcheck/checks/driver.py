@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from envcheck.checks.answer import (
     absent,
@@ -85,7 +86,8 @@ def driver_missing(
         nouveau = any(card.driver == "nouveau" for card in cards)
         return Hit({"gpu": gpu, "part": "NVIDIA driver"}, quoted(told), variant="nouveau" if nouveau else None, severity=severity)
     loaded = not isinstance(driver, Missing) and (driver.module_loaded or driver.version is not None)
-    library_gone = absent(cuda_driver) and (fails(devices) or bool(told))
+    no_cuda = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
+    library_gone = no_cuda and (fails(devices) or bool(told))
     if not isinstance(driver, Missing) and loaded and (library_gone or (told and not fails_at_version(told[0].text))):
         values = {"gpu": gpu, "part": "CUDA driver library (libcuda.so.1)", "driver": driver.version}
         return Hit(values, quoted(told), variant="library", severity=severity)
@@ -125,15 +127,6 @@ def driver_not_loaded(
     severity = Severity.WARNING if wants_cuda(torch) is False and not cards and not told else None
     evidence = (*smi_evidence(driver), *quoted(told))
     return Hit({"library": driver.library_version, "kernel": kernel}, evidence, variant="nouveau" if nouveau else None, severity=severity)
-
-
-def _below(version: str, floor: str) -> bool:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return Version(version) < Version(floor)
-    except InvalidVersion:
-        return False
 
 
 def cuda_below(have: str, need: str) -> bool | None:
@@ -188,11 +181,12 @@ def driver_too_old(
         return Hit(values, evidence, fixes, variant=None if version else "offered")
     if driver_answers(cuda_driver) and offered and not cuda_below(offered, need):
         return None  # cuda-compat in place
-    if version and floor:
-        if not _below(version, floor):
+    suffices = tables.driver_suffices(version, need, driver_os(system)) if version else None
+    if version and floor and suffices is not None:
+        if suffices:
             return None
         name = next((gpu.name for gpu in listed(gpus) if gpu.name), None)
-        bridged = tables.forward_compat(need, version, name) is True
+        bridged = tables.forward_compat(need, version, name, driver_os(system)) is True
         guess = Confidence.LIKELY if bridged and not fails(devices) and cuda_code(devices, cuda_driver) is None else None
         return Hit(values, evidence, fixes, variant="bridge" if bridged else None, confidence=guess)
     if offered and cuda_below(offered, need):
@@ -202,10 +196,22 @@ def driver_too_old(
     return trouble(driver, "driver")
 
 
-@check(sees_missing=("gpus", "cuda_driver", "devices", "symptoms", "system"))
+def _cards(gpus: GpusFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> Iterator[tuple[str, str]]:
+    """Name and compute capability of each GPU; from the PCI bus for those that the driver does not show."""
+    for gpu in listed(gpus):
+        cc = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
+        if cc:
+            yield gpu.name or f"GPU {gpu.index}", cc
+    for card in () if listed(gpus) else nvidia_on_bus(system):
+        cc = tables.compute_capability_of_pci(card.device)
+        if cc:
+            yield f"the GPU at PCI {card.address} (compute capability {cc})", cc
+
+
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))
 def driver_too_old_for_gpu(
     system: SystemFacts | Missing,
-    driver: DriverFacts,
+    driver: DriverFacts | Missing,
     gpus: GpusFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
     devices: DevicesFacts | Missing,
@@ -216,48 +222,45 @@ def driver_too_old_for_gpu(
     if works(devices) or driver_answers(cuda_driver) or is_jetson(system):
         return None
     told = said(symptoms, "driver-too-old-for-gpu")
-    branch = tables.branch(driver.version, driver_os(system)) if driver.version else None
-    for gpu in listed(gpus):
-        row = tables.gpu(gpu.compute_capability) if gpu.compute_capability else None
-        first = row.first_driver if row else None
-        if branch and first and branch < int(first.split(".")[0]):
-            values = {"gpu": gpu.name or f"GPU {gpu.index}", "driver": driver.version, "minimum": first, "cc": gpu.compute_capability}
-            return Hit(values, quoted(told))
+    version = None if isinstance(driver, Missing) else driver.version
+    branch = tables.branch(version, driver_os(system)) if version else None
+    for name, cc in _cards(gpus, system, tables):
+        row = tables.gpu(cc)
+        if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
+            return Hit({"gpu": name, "driver": version, "minimum": row.first_driver, "cc": cc}, quoted(told))
     nameless = [gpu for gpu in listed(gpus) if gpu.name in ("NVIDIA Graphics Device", "Graphics Device")]
     if nameless and fails(devices):
-        return Hit({"gpu": nameless[0].name, "driver": driver.version}, quoted(told), variant="nameless", confidence=Confidence.LIKELY)
-    if told:
-        return Hit({"gpu": "GPU", "driver": driver.version}, quoted(told), variant="text")
-    return None
+        return Hit({"gpu": nameless[0].name, "driver": version}, quoted(told), variant="nameless", confidence=Confidence.LIKELY)
+    return Hit({"gpu": "this GPU", "driver": version}, quoted(told), variant="text") if told else trouble(driver, "driver")
 
 
-@check(sees_missing=("gpus", "cuda_driver", "devices", "symptoms", "system"))
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))
 def driver_dropped_gpu(
     system: SystemFacts | Missing,
-    driver: DriverFacts,
+    driver: DriverFacts | Missing,
     gpus: GpusFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
     devices: DevicesFacts | Missing,
     symptoms: SymptomsFacts | Missing,
     tables: Tables,
 ) -> Answer:
-    """The driver branch no longer serves a GPU this old."""
+    """The driver branch no longer serves a GPU this old, and no other GPU is usable."""
     if works(devices) or driver_answers(cuda_driver):
         return None
     told = said(symptoms, "driver-dropped-gpu")
-    branch = tables.branch(driver.version, driver_os(system)) if driver.version else None
-    for gpu in listed(gpus):
-        row = tables.gpu(gpu.compute_capability) if gpu.compute_capability else None
-        if branch and row and row.last_branch and branch > row.last_branch and fails(devices):
-            values = {"gpu": gpu.name or f"GPU {gpu.index}", "driver": driver.version, "last": row.last_branch, "arch": row.architecture}
-            return Hit(values, quoted(told))
-    if told:
-        return Hit({"driver": driver.version}, quoted(told), variant="text")
-    return None
+    version = None if isinstance(driver, Missing) else driver.version
+    branch = tables.branch(version, driver_os(system)) if version else None
+    rows = [(name, tables.gpu(cc)) for name, cc in _cards(gpus, system, tables)]
+    dropped = [(name, row) for name, row in rows if branch and row and row.last_branch and branch > row.last_branch]
+    if dropped and len(dropped) == len(rows):
+        name, row = dropped[0]
+        return Hit({"gpu": name, "driver": version, "last": row.last_branch, "arch": row.architecture}, quoted(told))
+    return Hit({"gpu": "this GPU", "driver": version}, quoted(told), variant="text") if told else trouble(driver, "driver")
 
 
-@check(sees_missing=("driver", "gpus", "devices", "cuda_driver", "symptoms"))
+@check(sees_missing=("system", "driver", "gpus", "devices", "cuda_driver", "symptoms"))
 def driver_needs_open_module(
+    system: SystemFacts | Missing,
     driver: DriverFacts | Missing,
     gpus: GpusFacts | Missing,
     devices: DevicesFacts | Missing,
@@ -266,23 +269,25 @@ def driver_needs_open_module(
     tables: Tables,
 ) -> Answer:
     """Blackwell under the proprietary module, or a GPU without GSP under the open one."""
-    told = said(symptoms, "driver-needs-open-module")
     if works(devices) or driver_answers(cuda_driver):
         return None
-    version = None if isinstance(driver, Missing) else driver.version
-    if told:
-        closed = any("not supported by open" in one.text for one in told)
-        needed, loaded = ("proprietary", "open") if closed else ("open", "proprietary")
-        return Hit({"gpu": "GPU", "needed": needed, "loaded": loaded, "driver": version}, quoted(told), variant=needed if closed else None)
+    told = said(symptoms, "driver-needs-open-module")
+    values: dict[str, object] = {"driver": None if isinstance(driver, Missing) else driver.version}
+    log = () if isinstance(driver, Missing) else tuple(line for line in driver.kernel_messages if "open" in line.lower())
+    lines = [one.text for one in told] + list(log)
+    evidence = (*quoted(told), *(Evidence("kernel log", line) for line in log[:2]))
+    if any("not supported by open" in line for line in lines):
+        return Hit(values | {"gpu": "this GPU", "needed": "proprietary", "loaded": "open"}, evidence, variant="proprietary")
+    if told or any("requires use of the NVIDIA open kernel modules" in line for line in lines):
+        return Hit(values | {"gpu": "this GPU", "needed": "open", "loaded": "proprietary"}, evidence)
     if isinstance(driver, Missing):
         return trouble(driver, "driver")
     wrong = {"proprietary": "required", "open": "impossible"}.get(driver.flavour or "")
-    for gpu in listed(gpus):
-        row = tables.gpu(gpu.compute_capability) if gpu.compute_capability else None
+    for name, cc in _cards(gpus, system, tables):
+        row = tables.gpu(cc)
         if wrong and row and row.open_module == wrong:
-            needed = "open" if wrong == "required" else "proprietary"
-            values = {"gpu": gpu.name or f"GPU {gpu.index}", "needed": needed, "loaded": driver.flavour, "driver": version}
-            return Hit(values, variant=None if needed == "open" else needed)
+            needed, variant = ("open", None) if wrong == "required" else ("proprietary", "proprietary")
+            return Hit(values | {"gpu": name, "needed": needed, "loaded": driver.flavour}, variant=variant)
     return None
 
 
