@@ -1,47 +1,502 @@
-"""Typed, lazy access to rules/compat.
+"""Typed, lazy access to rules/compat: what fits what, with the source of every row.
 
-A table answers None for what it does not hold, and for what is newer than its newest row
-unless the table says `newer = "assume-newest"`. Rows carry their source.
+A method answers None for what its table does not hold, and for what is newer than the newest row: newer is not guessed.
+A table is read when it is first asked for, once per Tables. Rows of later folders (site overlays) win by key.
+CUDA versions are "13.0", compute capabilities "8.9", drivers "580.95.05", platforms "linux-x86_64"; `os` is "linux", "windows"
+or "wsl" (where the driver is the Windows one). torch versions may carry a local part ("2.14.1+cu130"), which is ignored
+where a release is meant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import datetime
+import os as _os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar, cast
 
-# API contract (to be implemented; callers may rely on these names and types):
-#
-# class Tables(folders: tuple[Path, ...])          # rules/compat, then site overlays
-#   .verified -> dict[table name, datetime.date]
-#   driver_floor(cuda: str, os: str = "linux") -> str | None
-#       lowest driver that runs code built with this CUDA ("13.2"), by minor-version compatibility
-#   driver_cuda(driver: str, os: str = "linux") -> str | None
-#       newest CUDA that this driver's branch offers ("580.95.05" -> "13.0"); "assume" nothing above the newest row
-#   branch(driver: str, os: str = "linux") -> int | None          # 580; Windows numbers are mapped
-#   forward_compat(cuda: str, driver: str, gpu_name: str | None) -> bool | None   # may cuda-compat bridge this?
-#   gpu(compute_capability: str) -> GpuRow | None
-#       GpuRow: compute_capability, architecture, first_cuda, last_cuda|None, first_driver|None, last_branch|None,
-#               open_module: "required" | "possible" | "impossible" | None, products: tuple[str, ...], datacenter, fabric...
-#   compute_capability(product: str) -> str | None                # by exact product name
-#   is_datacenter(product: str) -> bool | None                    # may use forward compatibility
-#   releases() -> tuple[Release, ...]  oldest first;  release(version) -> Release | None   ("2.14.1+cu130" is looked up as "2.14.1")
-#       Release: version, date, pythons: Mapping[platform, tuple[str, ...]], default_variant: Mapping[platform, str], glibc: Mapping[machine, str] ...
-#   builds(version: str | None = None) -> tuple[Build, ...]
-#       Build: version "2.14.1", variant "cu130", platform "linux-x86_64", cuda|None, archs: tuple[str, ...]|None ("sm_90", "compute_90"),
-#              confidence "high"|"medium"|"low", source
-#   build(version_with_local: str, platform: str) -> Build | None
-#   companions(version: str) -> Mapping[str, str]                 # torchvision, torchaudio, ...
-#   pins(version: str) -> Mapping[str, str]                       # nvidia-* and triton requirements of the default wheel
-#   cuda_error(code: int) -> CudaError | None                     # name, text, sense
-#   cuda_error_named(name: str) -> CudaError | None
-#   nvml_error(code: int) -> str | None
-#   smi_exit(code: int) -> str | None                             # meaning of nvidia-smi's exit status
-#   xid(code: int) -> XidRow | None                               # name, action class, text
-#   host_compiler(cuda: str) -> HostCompiler | None               # max_gcc, max_clang of nvcc
-#   third_party(package: str) -> tuple[PinRow, ...]               # versions, torch specifier, python
-#
-# Pure functions:
-#   runs_on(archs: Sequence[str], compute_capability: str) -> bool | None   # cubin and PTX rules; None if archs say nothing
-#   platform_of(os, machine) -> str                               # "linux-x86_64", "windows-x86_64", "macos-arm64", "linux-aarch64"
-#   cuda_of_variant("cu130") -> "13.0"; variant_of_cuda("13.0") -> "cu130"
+from envcheck.archs import cuda_of_variant, platform_of, runs_on, variant_of_cuda
+from envcheck.tablefile import Row, TableFile, read_table, table_names
+from envcheck.torch_builds import PLATFORMS, Build, Release, builds, releases
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+_Made = TypeVar("_Made")
+
+__all__ = (
+    "PLATFORMS",
+    "Build",
+    "CondaRelease",
+    "CudaError",
+    "DriverBranch",
+    "GpuRow",
+    "HostCompiler",
+    "PinRow",
+    "Product",
+    "Release",
+    "Tables",
+    "XidRow",
+    "cuda_of_variant",
+    "platform_of",
+    "runs_on",
+    "variant_of_cuda",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DriverBranch:
+    """One driver branch: 580, offering CUDA "13.0"."""
+
+    branch: int
+    cuda: str
+    kind: str | None  # "lts", "production", "new-feature", "preview"
+    end_of_life: str | None  # "2028-06" or "2026-12-22"
+    drops: tuple[str, ...]  # architectures that this branch no longer drives: "Kepler"
+    confidence: str
+    source: str
+
+
+@dataclass(frozen=True)
+class GpuRow:
+    """What holds for every GPU of one compute capability."""
+
+    compute_capability: str
+    architecture: str
+    first_cuda: str  # first toolkit that compiles for it
+    last_cuda: str | None  # last one; None = still does
+    first_driver: str | None  # lowest driver branch that drives any board of it, "570"
+    last_branch: int | None  # last branch; None = still driven, or not known
+    open_module: str | None  # the open kernel modules are "required", "possible", "impossible"; None = not known
+    products: tuple[str, ...]
+    datacenter: bool  # data-centre boards of it exist
+    jetson: bool  # integrated GPU of a Jetson or other Tegra module
+    nvswitch: bool  # some boards sit on NVSwitch systems, which need nvidia-fabricmanager
+    confidence: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Product:
+    """A GPU by the name that its driver prints."""
+
+    name: str
+    compute_capability: str
+    kind: str  # "datacenter", "workstation", "geforce", "jetson", "mining"
+    nvswitch: bool  # boards of that name sit on NVSwitch systems (some of them also elsewhere)
+    confidence: str
+    source: str
+
+
+@dataclass(frozen=True)
+class CudaError:
+    code: int
+    name: str
+    text: str  # what cudaGetErrorString says
+    sense: str | None  # what it means for an environment
+    source: str
+
+
+@dataclass(frozen=True)
+class XidRow:
+    code: int
+    name: str | None
+    action: str | None  # "restart_app", "reset_gpu", "reboot", "contact_support", "none", …
+    text: str | None
+    training: str | None  # does a training job have to care: "yes", "maybe", "rare", …
+    source: str
+
+
+@dataclass(frozen=True)
+class HostCompiler:
+    """Newest host compilers that nvcc of one toolkit accepts (majors), and the sm_ targets of its ptxas."""
+
+    cuda: str
+    max_gcc: int | None
+    max_clang: int | None
+    archs: tuple[str, ...]  # ("sm_75", "sm_90a"); empty = not listed
+    confidence: str
+    source: str
+
+
+@dataclass(frozen=True)
+class PinRow:
+    """What versions of a package ask of torch. `versions` are listed, or a range that `specifier` states alike."""
+
+    package: str
+    versions: tuple[str, ...]
+    specifier: str  # versions as a specifier: "==0.0.34", ">=0.20.0,<=0.26.0"
+    torch: str | None  # "==2.10.0", ">=2.10"; "" = any; None = does not ask for torch
+    python: str | None
+    requires: Mapping[str, str]  # further pins: torchvision, torchaudio, tensorrt
+    source: str
+
+
+@dataclass(frozen=True)
+class CondaRelease:
+    """One release on a conda channel."""
+
+    channel: str  # "conda-forge", "pytorch"
+    torch: str
+    cuda: tuple[str, ...]
+    platform: str
+    archs: tuple[str, ...] | None
+    confidence: str
+    source: str
+
+
+@dataclass
+class Tables:
+    """All tables of `folders`, base first. Nothing is read before it is asked for."""
+
+    folders: tuple[str | _os.PathLike[str], ...]
+    _files: dict[str, TableFile] = field(default_factory=dict, init=False, repr=False)
+    _made: dict[str, object] = field(default_factory=dict, init=False, repr=False)
+
+    # ---------------------------------------------------------------- any table
+
+    def table(self, name: str) -> TableFile:
+        """One table as it is written; raises FileNotFoundError for a name that no folder has."""
+        if name not in self._files:
+            self._files[name] = read_table(name, self.folders)
+        return self._files[name]
+
+    def rows(self, table: str, section: str) -> tuple[Row, ...]:
+        return self.table(table).rows(section)
+
+    @property
+    def verified(self) -> dict[str, datetime.date]:
+        """Table name -> the day its facts were last checked. Reads every table."""
+        dates = {name: self.table(name).verified for name in table_names(self.folders)}
+        return {name: date for name, date in dates.items() if date}
+
+    # ---------------------------------------------------------------- driver
+
+    def driver_floor(self, cuda: str, os: str = "linux") -> str | None:
+        """Lowest driver that runs code built with this CUDA, by minor-version compatibility: "13.2" -> "580.65.06".
+
+        On Windows the floor of CUDA 13 is a branch, "580". Source: release notes of the CUDA toolkit.
+        """
+        row = self._floor_row(cuda)
+        return None if row is None else row["linux" if os == "linux" else "windows"]
+
+    def driver_suffices(self, driver: str, cuda: str, os: str = "linux") -> bool | None:
+        """May this driver run code built with this CUDA? None: not known, or between two numbers that NVIDIA's pages give.
+
+        PTX of a toolkit newer than the driver's own CUDA cannot be JIT-compiled even where this says True.
+        """
+        row = self._floor_row(cuda)
+        number = _version(driver)
+        if row is None or number is None:
+            return None
+        floor = _version(row["linux" if os == "linux" else "windows"])
+        unclear = None if os == "linux" else _version(row.get("windows_unclear_from"))
+        if floor is None:
+            return None
+        if number >= floor:
+            return True
+        return None if unclear and number >= unclear else False
+
+    def _floor_row(self, cuda: str) -> Row | None:
+        return self._by("cuda-driver", "floor", "cuda").get(_minor(cuda))
+
+    def branch(self, driver: str, os: str = "linux") -> int | None:
+        """Driver branch: "580.95.05" -> 580. Windows numbers run ahead of their branch and are mapped: "616.92" -> 615."""
+        number = _version(driver)
+        if number is None:
+            return None
+        if os == "linux":
+            return number.major if number.major in self._by("driver-branch", "branch", "branch") else None
+        rows = self.rows("driver-branch", "windows")
+        return next((int(row["branch"]) for row in rows if row["first"] <= number.major <= row["last"]), None)
+
+    def driver_branch(self, driver: str, os: str = "linux") -> DriverBranch | None:
+        """The branch of a driver with all that is known of it, however certain."""
+        number = self.branch(driver, os)
+        row = self._by("driver-branch", "branch", "branch").get(number)
+        if row is None:
+            return None
+        return DriverBranch(
+            row["branch"], row["cuda"], row.get("kind"), row.get("end_of_life"), tuple(row.get("drops", ())), _confidence(row),
+            self.table("driver-branch").source(row),
+        )  # fmt: skip
+
+    def driver_cuda(self, driver: str, os: str = "linux") -> str | None:
+        """Newest CUDA that this driver's branch offers: "580.95.05" -> "13.0". None for a branch whose pairing is not certain."""
+        row = self.driver_branch(driver, os)
+        return None if row is None or row.confidence == "low" else row.cuda
+
+    def forward_compat(self, cuda: str, driver: str, gpu_name: str | None, os: str = "linux") -> bool | None:
+        """May a cuda-compat package of this CUDA bridge this (older) Linux driver on this GPU?
+
+        False: not on such a GPU (CUDA error 804), no package for this pair, or nothing to bridge as the driver is as new.
+        None: not known (GPU unknown or a workstation board, driver branch not in NVIDIA's matrix).
+        """
+        if os != "linux":
+            return False
+        branch = self.branch(driver)
+        row = self._by("forward-compat", "package", "cuda").get(_minor(cuda))
+        if branch is None or row is None:
+            return None
+        if branch >= row["driver"]:
+            return False
+        if branch not in row["bridges"]:
+            return None
+        return None if gpu_name is None else self.is_datacenter(gpu_name)
+
+    # ---------------------------------------------------------------- GPU
+
+    def gpu(self, compute_capability: str) -> GpuRow | None:
+        """What holds for a compute capability, "8.9"."""
+        row = self._by("gpu-architecture", "gpu", "compute_capability").get(compute_capability)
+        if row is None:
+            return None
+        first = row.get("first_branch")
+        products = tuple(one.name for one in self._products().values() if one.compute_capability == compute_capability)
+        return GpuRow(
+            compute_capability, row["architecture"], row["first_cuda"], row.get("last_cuda"), None if first is None else str(first),
+            row.get("last_branch"), row.get("open_module"), products, row.get("datacenter", False), row.get("jetson", False),
+            row.get("nvswitch", False), _confidence(row), self.table("gpu-architecture").source(row),
+        )  # fmt: skip
+
+    def product(self, name: str) -> Product | None:
+        """A product by its exact name, with or without "NVIDIA ", in any case; a name cut off ("GeForce RTX 2080 ...") is none."""
+        return self._products().get(_product_key(name))
+
+    def compute_capability(self, product: str) -> str | None:
+        """Compute capability by product name. What the device itself reports always wins over this."""
+        row = self.product(product)
+        return None if row is None or row.confidence == "low" else row.compute_capability
+
+    def compute_capability_of_pci(self, device: str) -> str | None:
+        """Compute capability by PCI device id of vendor 10de, "2684" (display and 3D functions only)."""
+        try:
+            number = int(device, 16)
+        except ValueError:
+            return None
+        rows = self.rows("gpu-product", "pci")
+        return next((str(row["compute_capability"]) for row in rows if int(row["first"], 16) <= number <= int(row["last"], 16)), None)
+
+    def is_datacenter(self, product: str) -> bool | None:
+        """May this product use forward compatibility? Data-centre GPUs and Jetson may, GeForce may not, of RTX boards only some (None)."""
+        row = self.product(product)
+        if row is None:
+            return None
+        return {"datacenter": True, "jetson": True, "geforce": False, "mining": False}.get(row.kind)
+
+    def _products(self) -> Mapping[str, Product]:
+        def make() -> dict[str, Product]:
+            table = self.table("gpu-product")
+            return {
+                _product_key(name): Product(
+                    name, row["compute_capability"], row["kind"], row.get("nvswitch", False), _confidence(row), table.source(row)
+                )
+                for row in table.rows("product")
+                for name in row["names"]
+            }
+
+        return self._once("products", make)
+
+    # ---------------------------------------------------------------- torch
+
+    def releases(self) -> tuple[Release, ...]:
+        """Every release of torch on PyPI since 1.10, oldest first."""
+        return tuple(self._releases().values())
+
+    def release(self, version: str) -> Release | None:
+        """One release; a local part ("+cu130") does not matter."""
+        return self._releases().get(_public(version))
+
+    def builds(self, version: str | None = None) -> tuple[Build, ...]:
+        """Every build that exists or may exist (see Build.confidence), of one release or all, by release, variant, platform."""
+        if version is None:
+            return tuple(build for builds in self._builds().values() for build in builds)
+        return self._builds().get(_public(version), ())
+
+    def build(self, version_with_local: str, platform: str) -> Build | None:
+        """The build of "2.14.1+cu130" on a platform; without a local part the one that PyPI gives there."""
+        release = self.release(version_with_local)
+        if release is None:
+            return None
+        local = version_with_local.partition("+")[2]
+        variant = local or release.default_variant.get(platform)
+        return next((one for one in self.builds(release.version) if one.platform == platform and one.variant == variant), None)
+
+    def _releases(self) -> Mapping[str, Release]:
+        return self._once("releases", lambda: {one.version: one for one in releases(self.table("torch-release"))})
+
+    def _builds(self) -> Mapping[str, tuple[Build, ...]]:
+        return self._once("builds", lambda: builds(self.table("torch-build"), self.table("torch-release"), self._releases()))
+
+    def companions(self, version: str) -> Mapping[str, str]:
+        """Versions released with a torch: torchvision, torchaudio, torchtext, torchdata -> "0.29.1"."""
+        row = self._by("torch-companion", "companion", "torch").get(_public(version), {})
+        return {name: row[name] for name in ("torchvision", "torchaudio", "torchtext", "torchdata") if name in row}
+
+    def companion_specifiers(self, version: str) -> Mapping[str, str]:
+        """What goes with a torch, as specifiers: torchvision "==0.29.1", torchcodec ">=0.12", triton "~=3.8.0"."""
+        row = self._by("torch-companion", "companion", "torch").get(_public(version), {})
+        exact = {name: f"=={found}" for name, found in self.companions(version).items()}
+        return exact | {name: row[name] for name in ("torchcodec", "triton") if name in row}
+
+    def companion_requires(self, package: str, version: str) -> str | None:
+        """What torch a version of torchvision, torchaudio, torchtext or torchdata requires: "==2.13.0", ">=2.14.0", "" for any."""
+        wanted = _public(version)
+        number = _version(wanted)
+        for row in self.rows("torch-companion", "requires"):
+            if number and row["package"] == package and _in_range(number, f">={row['from']},<={row['to']}"):
+                return str(row["torch"])
+        found = [row["torch"] for row in self.rows("torch-companion", "companion") if row.get(package) == wanted]
+        return f"=={found[0]}" if len(found) == 1 else None
+
+    def companion_variants(self, package: str, version: str) -> tuple[str, ...] | None:
+        """Build variants of a companion that were seen on the download index; None: not known, usually those of its torch."""
+        wanted = (package, _public(version))
+        rows = self.rows("torch-companion", "variants")
+        return next((tuple(row["variants"].split()) for row in rows if (row["package"], row["version"]) == wanted), None)
+
+    def pins(self, version: str) -> Mapping[str, str]:
+        """nvidia-*, cuda-* and triton requirements of the default Linux wheel: {"nvidia-nccl-cu13": "==2.30.7"}.
+
+        The extras of cuda-toolkit are spelled out as the packages they bring. Empty where the wheel bundles CUDA (up to 1.12).
+        """
+        row = self._by("torch-pins", "pins", "torch").get(_public(version))
+        if row is None:
+            return {}
+        result: dict[str, str] = {}
+        for name, wanted in row["pins"].items():
+            base, _, extras = name.partition("[")
+            result[base] = wanted
+            toolkit = self._by("torch-pins", "cuda-toolkit", "cuda_toolkit").get(wanted.lstrip("="), {}) if base == "cuda-toolkit" else {}
+            for extra in extras.rstrip("]").split(",") if toolkit else ():
+                package, specifier = _requirement(toolkit["extras"][extra])
+                result.setdefault(package, specifier)
+        return result
+
+    # ---------------------------------------------------------------- codes
+
+    def cuda_error(self, code: int) -> CudaError | None:
+        """A CUDA runtime error by number; from 100 on (and 1, 2, 34, 36, 46) the driver API has the same numbers."""
+        row = self._by("cuda-error", "error", "code").get(code)
+        return None if row is None else self._error(row)
+
+    def cuda_error_named(self, name: str) -> CudaError | None:
+        """By name, "cudaErrorNoDevice"."""
+        row = self._by("cuda-error", "error", "name").get(name)
+        return None if row is None else self._error(row)
+
+    def _error(self, row: Row) -> CudaError:
+        return CudaError(row["code"], row["name"], row["text"], row.get("sense"), self.table("cuda-error").source(row))
+
+    def nvml_error(self, code: int) -> str | None:
+        """Meaning of an NVML return code: 18 -> "driver/library version mismatch"."""
+        row = self._by("nvml-error", "error", "code").get(code)
+        return None if row is None else str(row["text"])
+
+    def nvml_error_name(self, code: int) -> str | None:
+        """18 -> "NVML_ERROR_LIB_RM_VERSION_MISMATCH"."""
+        row = self._by("nvml-error", "error", "code").get(code)
+        return None if row is None else str(row["name"])
+
+    def smi_exit(self, code: int) -> str | None:
+        """Meaning of nvidia-smi's exit status. It is the NVML code where NVML failed; 0 does not mean that CUDA works."""
+        row = self._by("smi-exit", "exit", "code").get(code)
+        return None if row is None else str(row["text"])
+
+    def xid(self, code: int) -> XidRow | None:
+        """An Xid of the kernel log ("NVRM: Xid (PCI:0000:91:00): 79, …")."""
+        row = self._by("xid", "xid", "code").get(code)
+        if row is None:
+            return None
+        return XidRow(code, row.get("name"), row.get("action"), row.get("text"), row.get("training"), self.table("xid").source(row))
+
+    # ---------------------------------------------------------------- toolkit, packages, channels
+
+    def host_compiler(self, cuda: str) -> HostCompiler | None:
+        """Host compilers that nvcc of this CUDA accepts. Source: crt/host_config.h of that toolkit."""
+        row = self._by("host-compiler", "nvcc", "cuda").get(_minor(cuda))
+        if row is None:
+            return None
+        archs = tuple(f"sm_{one}" for one in row.get("archs", "").split())
+        return HostCompiler(
+            row["cuda"], row.get("max_gcc"), row.get("max_clang"), archs, _confidence(row), self.table("host-compiler").source(row)
+        )
+
+    def third_party(self, package: str) -> tuple[PinRow, ...]:
+        """What the versions of a package ask of torch, oldest first; the name in normalized form, "flash-attn"."""
+        table = self.table("third-party")
+        rows = (row for row in table.rows("pin") if row["package"] == package)
+        known = ("package", "versions", "first", "last", "torch", "python", "source", "date", "confidence", "yanked")
+        return tuple(
+            PinRow(
+                package, tuple(row.get("versions", "").split()), _range(row), row.get("torch"), row.get("python"),
+                {name: value for name, value in row.items() if name not in known}, table.source(row),
+            )
+            for row in rows
+        )  # fmt: skip
+
+    def pin_of(self, package: str, version: str) -> PinRow | None:
+        """The row of one version of a package."""
+        wanted = _public(version)
+        found = _version(wanted)
+        for row in self.third_party(package):
+            if wanted in row.versions or (not row.versions and found is not None and _in_range(found, row.specifier)):
+                return row
+        return None
+
+    # ---------------------------------------------------------------- inside
+
+    def _by(self, table: str, section: str, field: str) -> Mapping[object, Row]:
+        """Rows of a section by one field."""
+        return self._once(f"{table}/{section}/{field}", lambda: {row[field]: row for row in self.rows(table, section) if field in row})
+
+    def _once(self, key: str, make: Callable[[], _Made]) -> _Made:
+        if key not in self._made:
+            self._made[key] = make()
+        return cast("_Made", self._made[key])
+
+
+def _version(text: str | None) -> Version | None:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(text) if text else None
+    except InvalidVersion:
+        return None
+
+
+def _public(version: str) -> str:
+    """Without the local part: 2.14.1 of "2.14.1+cu130"."""
+    return version.strip().partition("+")[0]
+
+
+def _minor(cuda: str) -> str:
+    """Major and minor: 13.0 of "13.0.2"."""
+    return ".".join(cuda.strip().split(".")[:2])
+
+
+def _product_key(name: str) -> str:
+    return " ".join(name.split()).lower().removeprefix("nvidia ")
+
+
+def _confidence(row: Row) -> str:
+    return str(row.get("confidence", "high"))
+
+
+def _range(row: Row) -> str:
+    """The versions of a pin row as one specifier; several listed ones become the range they span."""
+    versions = row.get("versions", "").split()
+    first, last = (versions[0], versions[-1]) if versions else (row["first"], row["last"])
+    return f"=={first}" if first == last else f">={first},<={last}"
+
+
+def _in_range(version: Version, specifier: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)
+
+
+def _requirement(text: str) -> tuple[str, str]:
+    """Name and specifier: "nvidia-nvjitlink>=13.0.88,<14" -> ("nvidia-nvjitlink", ">=13.0.88,<14")."""
+    end = next((index for index, letter in enumerate(text) if letter in "<>=!~"), len(text))
+    return text[:end].strip(), text[end:]
