@@ -36,7 +36,7 @@ def encode(value: object) -> Any:
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls, vars(facts))
 
 
@@ -135,7 +135,7 @@ def _edited(hint: Any, current: Any, rest: str, value: Any, path: str) -> Any:
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         inner = [option for option in typing.get_args(hint) if option not in (Missing, type(None))][0]
         if current is None or isinstance(current, Missing):
-            current = inner() if is_dataclass(inner) else None
+            current = typing.cast("type[Any]", inner)() if is_dataclass(inner) else None
         hint = inner
     if isinstance(current, tuple):
         item = typing.get_args(hint)[0]

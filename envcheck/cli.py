@@ -1,0 +1,100 @@
+"""The command line: subcommands, exit codes, and nothing that is slow to import before it is needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+COMMANDS = ("check", "record", "compare", "diagnose", "plan", "explain", "rules", "run")
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BUG = 70
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; see the README for what each code means."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words in (["--version"], ["-V"]):
+        from envcheck import __version__
+
+        print(f"envcheck {__version__}")
+        return 0
+    from envcheck.errors import UsageError
+
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        print(f"envcheck: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        print("envcheck: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader is gone (`| head`); what is left unsaid must not become a traceback when Python flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except Exception as error:
+        return _bug(error, words)
+
+
+def _dispatch(words: list[str]) -> int:
+    from envcheck.options import parse
+
+    _raise_on_sigterm()
+    args = parse(words)
+    match args.command:
+        case "check" | "record":
+            from envcheck.check import execute
+        case "diagnose":
+            from envcheck.diagnose import execute
+        case "plan":
+            from envcheck.plan.command import execute
+        case "explain" | "rules":
+            from envcheck.explain import execute
+        case "compare":
+            from envcheck.compare import execute
+        case "run":
+            from envcheck.runner import execute
+        case other:
+            raise AssertionError(other)
+    return execute(args)
+
+
+def _raise_on_sigterm() -> None:
+    """A batch system's SIGTERM takes the same way out as Ctrl-C: children ended, folders removed."""
+    import signal
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            try:
+                signal.signal(getattr(signal, name), leave)
+            except ValueError:  # not in the main thread: the caller keeps its own handlers
+                return
+
+
+def _bug(error: Exception, words: list[str]) -> int:
+    import traceback
+
+    from envcheck import __version__
+
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(last.filename)}:{last.lineno}"
+    print(f"envcheck: internal error at {where}: {type(error).__name__}: {error}", file=sys.stderr)
+    print(
+        f"envcheck: this is a bug of envcheck {__version__}, not of your environment; please report the line above with the command"
+        f" `envcheck {' '.join(words)}` (ENVCHECK_TRACEBACK=1 prints the whole traceback)",
+        file=sys.stderr,
+    )
+    if os.environ.get("ENVCHECK_TRACEBACK"):
+        traceback.print_exception(error)
+    return EXIT_BUG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""Runs the agent and the host's probes side by side, each with its budget, and makes one snapshot of them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from envcheck.facts import (
+    DriverFacts,
+    GpusFacts,
+    Missing,
+    Snapshot,
+    TorchFacts,
+    VisibilityFacts,
+    Why,
+)
+from envcheck.host import Host
+from envcheck.target import Budget, Target, finish, require_answer, start
+
+
+@dataclass(frozen=True)
+class Collected:
+    snapshot: Snapshot
+    timings: Mapping[str, float]  # seconds by probe, "agent", and the agent's steps as "agent.NAME"
+
+
+@dataclass
+class Job:
+    """One probe in a thread of its own. A thread that does not come back is left behind with its section."""
+
+    sections: tuple[str, ...]
+    run: Callable[[Host], Any]
+    seconds: float  # budget
+    thread: threading.Thread | None = None
+    value: Any = None
+    error: str | None = None
+    took: float | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    def start(self, host: Host) -> None:
+        self.began = time.monotonic()
+        self.thread = threading.Thread(target=self._work, args=(host,), daemon=True, name=self.sections[0])
+        self.thread.start()
+
+    def _work(self, host: Host) -> None:
+        try:
+            self.value = self.run(host)
+        except Exception as error:  # a probe's bug costs its own section
+            self.error = f"{type(error).__name__}: {error}"
+        self.took = time.monotonic() - self.began
+
+    def result(self, deadline: float) -> dict[str, Any]:
+        """Section name → facts or Missing, at the latest at the end of the budget or at `deadline`."""
+        assert self.thread is not None
+        self.thread.join(max(0.0, min(self.began + self.seconds, deadline) - time.monotonic()))
+        if self.took is None:
+            missing = Missing(Why.TIMEOUT, f"the {self.sections[0]} probe did not end within {time.monotonic() - self.began:.0f} s")
+            return dict.fromkeys(self.sections, missing)
+        if self.error is not None:
+            return dict.fromkeys(self.sections, Missing(Why.FAILED, f"the {self.sections[0]} probe failed: {self.error}"))
+        values = self.value if len(self.sections) > 1 else (self.value,)
+        return dict(zip(self.sections, values, strict=True))
+
+
+def host_jobs(budget: Budget, gpu_seconds: float = 20.0) -> list[Job]:
+    """Every probe of the host; imported here, while the agent is already at work."""
+    from envcheck.probes import container, cuda_driver, driver, launcher, limits, mps, network, rocm, system, toolkit, visibility, xpu
+
+    short = min(10.0, 0.4 * budget.total)
+    # A big box without persistence mode needs 8 s and more for one nvidia-smi.
+    long = min(gpu_seconds, 0.4 * budget.total)
+    return [
+        Job(("driver", "gpus"), lambda host: driver.probe_driver(host, long), long + 2),
+        Job(("cuda_driver",), cuda_driver.probe, long),
+        Job(("toolkit",), toolkit.probe, short),
+        Job(("system",), system.probe, short),
+        Job(("limits",), limits.probe, short),
+        Job(("network",), network.probe, short),
+        Job(("launcher",), launcher.probe, short),
+        Job(("visibility",), visibility.probe, short),
+        Job(("container",), container.probe, short),
+        Job(("rocm",), rocm.probe, short),
+        Job(("xpu",), xpu.probe, short),
+        Job(("mps",), mps.probe, short),
+    ]
+
+
+def collect(
+    host: Host,
+    target: Target,
+    budget: Budget,
+    options: Mapping[str, Any],
+    tick: Callable[[str], None] | None = None,
+    keep: Callable[[str], None] | None = None,
+) -> Collected:
+    """The snapshot of this machine and of `target`. `keep` is handed the private folder before it is removed.
+
+    The agent is started first and from the calling thread, which must be the main one.
+    """
+    began = time.monotonic()
+    folder = tempfile.mkdtemp(prefix="envcheck-")  # 0700
+    running = None
+    try:
+        running = start(target, folder, budget, options, host.env)
+        jobs = host_jobs(budget)
+        for job in jobs:
+            job.start(host)
+        ended = finish(running, tick)
+        require_answer(ended, target)
+        from envcheck.targetfacts import sections
+
+        found = sections(ended, target, static=options["static"], live_asked=running.live_asked)
+        # Twice the agent's share is never needed: the probes' own budgets are shorter than the import's.
+        deadline = began + budget.agent
+        timings = {"agent": ended.seconds}
+        for job in jobs:
+            if tick and job.thread and job.thread.is_alive():
+                tick(job.sections[0])
+            found.update(job.result(deadline))
+            if job.took is not None:
+                timings[job.sections[0]] = job.took
+        timings.update(steps(ended.lines))
+        if keep:
+            keep(folder)
+        snapshot = settle(Snapshot(**found))
+        timings["facts"] = time.monotonic() - began
+        return Collected(_scrubbed(snapshot, folder), timings)
+    finally:
+        if running is not None and running.process.returncode is None:
+            from envcheck.host import kill_group
+
+            kill_group(running.process)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def steps(lines: tuple[dict[str, Any], ...]) -> dict[str, float]:
+    """Seconds between one begin of the agent and the next."""
+    begun = [(line["begin"], float(line["at"])) for line in lines if "begin" in line and "at" in line]
+    return {f"agent.{name}": later - at for (name, at), (_, later) in zip(begun, begun[1:], strict=False)}
+
+
+def _scrubbed(snapshot: Snapshot, folder: str) -> Snapshot:
+    """Nothing in a report names our own temporary folder, which differs from run to run."""
+    if isinstance(snapshot.live, Missing) or not any(rank.stderr for arm in snapshot.live.arms for rank in arm.ranks):
+        return snapshot
+    from envcheck.targetfacts import private_stderr
+
+    def clean(arm: Any) -> Any:
+        return replace(arm, ranks=tuple(replace(rank, stderr=private_stderr(rank.stderr, folder)) for rank in arm.ranks))
+
+    arms = tuple(clean(arm) for arm in snapshot.live.arms)
+    ranks = clean(snapshot.live).ranks
+    return replace(snapshot, live=replace(snapshot.live, arms=arms, ranks=ranks))
+
+
+def settle(snapshot: Snapshot) -> Snapshot:
+    """Facts that follow from several sections: capabilities from product names, the GPUs that CUDA_VISIBLE_DEVICES leaves,
+    and what error texts of this very run mean."""
+    return _with_symptoms(_with_selection(_with_capabilities(snapshot)))
+
+
+def _with_capabilities(snapshot: Snapshot) -> Snapshot:
+    gpus = snapshot.gpus
+    if not isinstance(gpus, GpusFacts) or all(gpu.compute_capability or not gpu.name for gpu in gpus.devices):
+        return snapshot
+    from envcheck.rule import rules_folder
+    from envcheck.tables import Tables
+
+    tables = Tables((rules_folder() / "compat",))
+
+    def filled(gpu: Any) -> Any:
+        if gpu.compute_capability or not gpu.name:
+            return gpu
+        known = tables.compute_capability(gpu.name)
+        return replace(gpu, compute_capability=known, compute_capability_source="table") if known else gpu
+
+    return replace(snapshot, gpus=replace(gpus, devices=tuple(filled(gpu) for gpu in gpus.devices)))
+
+
+def _with_selection(snapshot: Snapshot) -> Snapshot:
+    visibility, gpus = snapshot.visibility, snapshot.gpus
+    if not isinstance(visibility, VisibilityFacts) or not isinstance(gpus, GpusFacts):
+        return snapshot
+    from envcheck.visible import read_visible
+
+    selection = read_visible(visibility.cuda_visible_devices, gpus.devices)
+    return replace(snapshot, visibility=replace(visibility, selected=selection.indices, stopped_at=selection.stopped_at))
+
+
+def _with_symptoms(snapshot: Snapshot) -> Snapshot:
+    """Error texts that this run met: the failed import, CUDA's words, the ranks' output."""
+    texts: list[tuple[str, str]] = []
+    torch, devices, live = snapshot.torch, snapshot.devices, snapshot.live
+    if isinstance(torch, TorchFacts) and torch.import_failure:
+        failure = torch.import_failure
+        texts.append(("import torch", f"{failure.type}: {failure.text}\n{failure.stderr}"))
+    if not isinstance(devices, Missing):
+        texts += [("torch.cuda", text) for text in (*devices.warnings, devices.error or "")]
+        texts += [(f"kernel on {one.kind}:{one.index}", one.kernel_error) for one in devices.devices if one.kernel_error]
+    if not isinstance(live, Missing):
+        texts += [(f"rank {rank.rank} of {arm.name}", f"{rank.error}\n{rank.stderr}") for arm in live.arms for rank in arm.ranks if rank.error]
+    if isinstance(snapshot.driver, DriverFacts):
+        texts += [("nvidia-smi", snapshot.driver.smi.message), ("NVML", snapshot.driver.nvml.message)]
+    texts = [(source, text) for source, text in texts if text.strip()]
+    if not texts:
+        return snapshot
+    from envcheck.symptoms import match_all
+
+    return replace(snapshot, symptoms=match_all(texts))
+

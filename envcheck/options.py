@@ -1,0 +1,274 @@
+"""Flags, and the configuration file that sets their defaults."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from envcheck.cli import COMMANDS
+from envcheck.errors import UsageError
+
+FORMATS = ("text", "json", "markdown", "junit", "github", "html")
+# Keys of [tool.envcheck] and envcheck.toml, as the attributes of the parsed arguments that they set.
+CONFIG_KEYS = {
+    "python": str, "live": str, "nproc": (int, str), "backend": str, "start-method": str, "timeout": (int, float), "tool": str, "format": str,
+    "fail-on": str, "strict": bool, "select": list, "ignore": (list, dict), "expect": list, "severity": dict, "rules": list, "index-base": str,
+}  # fmt: skip
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are one line that names the nearest right flag."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(_with_nearest(message, [flag for action in self._actions for flag in action.option_strings]))
+
+
+def _with_nearest(message: str, flags: Sequence[str]) -> str:
+    """"unrecognized arguments: --jsno" → the same and "did you mean --json?"."""
+    import difflib
+
+    words = [word for word in message.replace(",", " ").split() if word.startswith("-")]
+    for word in words:
+        near = difflib.get_close_matches(word.split("=")[0], flags, 1, 0.6)
+        if near and near[0] not in words:
+            return f"{message}; did you mean {near[0]}?"
+    return message
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments of one command; `check` is the default command. UsageError for what cannot be understood."""
+    words = list(words)
+    if words and words[0] in ("--help", "-h"):
+        _main_help()
+    command = "check"
+    if words and not words[0].startswith("-"):
+        command = words.pop(0)
+        if command not in COMMANDS:
+            import difflib
+
+            near = difflib.get_close_matches(command, COMMANDS, 1, 0.5)
+            raise UsageError(f"{command}: no such command" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}"))
+    if command == "run":
+        return _parse_run(words)
+    parser = _parser(command)
+    args = parser.parse_args(words)
+    args.command = command
+    if command in ("check", "record"):
+        _apply_config(args, words, parser)
+        _check_values(args)
+    return args
+
+
+def _parse_run(words: list[str]) -> argparse.Namespace:
+    """`envcheck run [flags of check] -- CMD…`: what follows the first -- is never looked at."""
+    if "--" in words:
+        at = words.index("--")
+        flags, rest = words[:at], words[at + 1 :]
+    else:
+        flags, rest = [], words
+        while rest and rest[0].startswith("-"):
+            flags.append(rest.pop(0))
+    parser = _parser("run")
+    args = parser.parse_args(flags)
+    args.command, args.argv = "run", rest
+    if not rest:
+        raise UsageError("run: no command; write it after --, as in `envcheck run -- python train.py`")
+    _apply_config(args, flags, parser)
+    _check_values(args)
+    return args
+
+
+def _main_help() -> NoReturn:
+    print(MAIN_HELP)
+    sys.exit(0)
+
+
+MAIN_HELP = """\
+usage: envcheck [check] [flags]            probe this machine and the target interpreter, run two ranks, judge, report
+       envcheck record [-o FILE]           the snapshot alone, as JSON
+       envcheck compare A.json B.json      what changed, and which rules it flips
+       envcheck diagnose [FILE…|-]         the cause behind a report, a log or a traceback of any machine
+       envcheck plan ['torch==2.9.*' …]    what to install here, or on a machine that is not here
+       envcheck explain RULE               what a rule is about
+       envcheck rules [--json]             the catalogue
+       envcheck run -- CMD…                check, run CMD, and if it fails say why
+
+`envcheck COMMAND --help` lists the flags of one command.
+exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 130 interrupted, 70 a bug of envcheck"""
+
+
+def _parser(command: str) -> Parser:
+    parser = Parser(prog="envcheck" if command == "check" else f"envcheck {command}", allow_abbrev=False, description=DESCRIPTIONS[command])
+    match command:
+        case "check" | "run":
+            _target_flags(parser)
+            _facts_flags(parser)
+            _report_flags(parser)
+        case "record":
+            _target_flags(parser)
+            parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to stdout")
+            parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
+        case "diagnose":
+            from envcheck.diagnose import configure_parser
+
+            configure_parser(parser)
+        case "plan":
+            from envcheck.plan.command import configure_parser
+
+            configure_parser(parser)
+        case "compare":
+            parser.add_argument("before", metavar="A.json")
+            parser.add_argument("after", metavar="B.json")
+            parser.add_argument("--json", action="store_true", help="JSON instead of text")
+        case "explain":
+            parser.add_argument("rule", metavar="RULE")
+        case "rules":
+            parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    return parser
+
+
+DESCRIPTIONS = {
+    "check": "Tells whether this environment will train, and if not, what to run.",
+    "run": "Checks the environment, runs a command, and if it fails diagnoses its output against the snapshot.",
+    "record": "Writes the snapshot of this machine and interpreter as JSON; `envcheck --facts FILE` judges it anywhere.",
+    "compare": "Says what differs between two recorded snapshots and which rules change their verdict.",
+    "diagnose": "Names the cause behind other machines' reports, logs and tracebacks.",
+    "plan": "Finds a torch build for a machine and prints the commands that install it.",
+    "explain": "Prints what a rule is about.",
+    "rules": "Lists all rules.",
+}
+
+
+def _target_flags(parser: Parser) -> None:
+    target = parser.add_argument_group("what is examined")
+    target.add_argument("--python", metavar="PATH", help="the interpreter under test: a file, a command or a virtual environment")
+    target.add_argument("--static", action="store_true", help="metadata only: torch is not imported")
+    target.add_argument("--live", choices=("quick", "full", "off"), default="quick", help="how much the live check does (default: quick)")
+    target.add_argument("--nproc", metavar="N", default=None, help="ranks of the live check; `all` is one a visible GPU (default: 2)")
+    target.add_argument("--backend", default="auto", choices=("auto", "gloo", "nccl", "xccl", "mpi", "ucc"), help="process group backend (default: auto)")
+    target.add_argument("--start-method", default="auto", choices=("auto", "fork", "spawn"), help="how the ranks are started (default: auto)")
+    target.add_argument("--timeout", metavar="S", type=float, default=180.0, help="hard ceiling of the whole run in seconds (default: 180)")
+
+
+def _facts_flags(parser: Parser) -> None:
+    facts = parser.add_argument_group("recorded and assumed facts")
+    facts.add_argument("--facts", metavar="FILE", help="judge a recorded snapshot instead of this machine")
+    facts.add_argument("--assume", metavar="FACT=VALUE", action="append", default=[], help="judge as if, e.g. driver.version=580.95.05")
+    facts.add_argument("--expect", metavar="'A>=B'", action="append", default=[], help="fail unless, e.g. 'gpus>=8' 'driver>=580' 'torch~=2.14'")
+    facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and the agent's lines there")
+
+
+def _report_flags(parser: Parser) -> None:
+    report = parser.add_argument_group("report and exit code")
+    report.add_argument("--fix-suggest", action="store_true", help="print every command that would mend a finding, for pip, uv and conda")
+    report.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first (default: the target's own)")
+    report.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
+    report.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    report.add_argument("--json", action="store_true", help="the same as --format json")
+    report.add_argument("-o", "--output", metavar="FILE", help="write the report there instead of to stdout")
+    report.add_argument("--fail-on", choices=("error", "warning", "never"), default="error", help="what exits 1 (default: error)")
+    report.add_argument("--strict", action="store_true", help="any warning, and any rule that cannot be told, is not a pass")
+    report.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules")
+    report.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="not these rules")
+    report.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
+    report.add_argument("--version", action="version", version=_version())
+
+
+def _version() -> str:
+    from envcheck import __version__
+
+    return f"envcheck {__version__}"
+
+
+def _check_values(args: argparse.Namespace) -> None:
+    if args.nproc is not None and args.nproc != "all":
+        try:
+            args.nproc = int(args.nproc)
+        except ValueError:
+            raise UsageError(f"--nproc {args.nproc}: a number of ranks, or `all`") from None
+        if not 1 <= args.nproc <= 256:
+            raise UsageError(f"--nproc {args.nproc}: between 1 and 256")
+    if not 5 <= args.timeout <= 86400:
+        raise UsageError(f"--timeout {args.timeout:g}: between 5 and 86400 seconds")
+    if getattr(args, "json", False):
+        args.format = "json"
+    for name in ("select", "ignore"):
+        if hasattr(args, name):
+            setattr(args, name, [part for one in getattr(args, name) for part in one.split(",") if part])
+
+
+def _apply_config(args: argparse.Namespace, words: Sequence[str], parser: Parser) -> None:
+    """Values of the configuration file for flags that were not given."""
+    path, table = find_config(args.config)
+    args.severities, args.ignore_reasons, args.overlays = {}, {}, []
+    if path is None:
+        return
+    given = {word.split("=")[0] for word in words if word.startswith("-")}
+    flags = {flag: action for action in parser._actions for flag in action.option_strings}
+    for key, value in table.items():
+        kind = CONFIG_KEYS.get(key)
+        if kind is None:
+            import difflib
+
+            near = difflib.get_close_matches(key, CONFIG_KEYS, 1, 0.5)
+            raise UsageError(f"{path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        if not isinstance(value, kind):
+            raise UsageError(f"{path}: {key} has the wrong type ({type(value).__name__})")
+        if key == "severity":
+            args.severities = {str(rule): str(level) for rule, level in value.items()}
+        elif key == "rules":
+            base = os.path.dirname(os.path.abspath(path))
+            args.overlays = [os.path.join(base, folder) for folder in value]
+        elif key == "ignore" and isinstance(value, Mapping):
+            args.ignore_reasons = dict(value)
+            if hasattr(args, "ignore"):
+                args.ignore = [*args.ignore, *value]
+        elif f"--{key}" in flags and f"--{key}" not in given:
+            action = flags[f"--{key}"]
+            if action.choices is not None and value not in action.choices:
+                raise UsageError(f"{path}: {key} = {value!r}: one of {', '.join(map(str, action.choices))}")
+            setattr(args, action.dest, value)
+
+
+def find_config(explicit: str | None) -> tuple[str | None, Mapping[str, Any]]:
+    """The nearest envcheck.toml, or pyproject.toml with [tool.envcheck], from the working folder upwards."""
+    from envcheck.toml import load_toml
+
+    if explicit is not None:
+        try:
+            data = load_toml(explicit)
+        except OSError as error:
+            raise UsageError(f"--config {explicit}: {error.strerror}") from None
+        except ValueError as error:
+            raise UsageError(f"--config {explicit}: not TOML: {error}") from None
+        return explicit, data.get("tool", {}).get("envcheck", {}) if "tool" in data else data
+    folder = os.getcwd()
+    while True:
+        for name in ("envcheck.toml", "pyproject.toml"):
+            path = os.path.join(folder, name)
+            if not os.path.isfile(path) or (name == "pyproject.toml" and not _mentions_us(path)):
+                continue
+            try:
+                data = load_toml(path)
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{path}: cannot be read: {error}") from None
+            if name == "envcheck.toml":
+                return path, data
+            if "envcheck" in data.get("tool", {}):
+                return path, data["tool"]["envcheck"]
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None, {}
+        folder = parent
+
+
+def _mentions_us(path: str) -> bool:
+    """A cheap look before a TOML parse: most projects do not configure us."""
+    try:
+        with open(path, "rb") as file:
+            return b"envcheck" in file.read(1 << 20)
+    except OSError:
+        return False
