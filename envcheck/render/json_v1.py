@@ -1,0 +1,210 @@
+"""The JSON report, version 1, written out key by key: internal names may change, this document may not.
+
+Within version 1 keys are only added. The same facts give the same bytes, times and process ids aside;
+how long the run took stands in `timings` alone. JSON Schema: envcheck/schema/report-v1.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from typing import Any
+
+from envcheck.codec import DecodeError, decode_snapshot, encode
+from envcheck.credentials import MASK, is_secret_name, mask_secrets
+from envcheck.engine import Finding
+from envcheck.errors import UsageError
+from envcheck.facts import LiveFacts, Missing, Snapshot, Why
+from envcheck.render.visible import one_line
+from envcheck.report import Commands, Fix, PlanReport, Report, Reported, Way
+
+SCHEMA = 1
+FACTS_LIMIT_BYTES = 64 << 20
+FACTS = (
+    "system", "limits", "driver", "gpus", "cuda_driver", "toolkit", "visibility", "container", "network", "launcher",
+    "rocm", "xpu", "mps", "python", "packages", "torch", "backends", "devices",
+)  # fmt: skip
+
+
+def render(report: Report, *, fix_suggest: bool = False) -> str:
+    """The document with a final newline. `fix_suggest` changes nothing: all commands are always in it."""
+    return _text(document(report))
+
+
+def render_record(snapshot: Snapshot, name: str, version: str) -> str:
+    """What `envcheck record` writes: the facts without a judgement. `--facts` reads it back."""
+    return _text({"schema": SCHEMA, "tool": {"name": name, "version": version}, **_facts(snapshot)})
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as plain values, in the order of the contract."""
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": report.name, "version": report.version},
+        "verdict": report.verdict,
+        "exit_code": report.exit_code,
+        "because": list(report.because),
+        "findings": [_finding(one) for one in report.findings],
+        "unknown": [{"rule": one.rule, "reason": one.reason} for one in report.unknown],
+        "counts": dict(report.counts),
+        **_facts(report.snapshot),
+        "plan": plan_document(report.plan),
+        "assumed": list(report.assumed),
+        "timings": dict(report.timings),
+    }
+
+
+def plan_document(plan: PlanReport) -> dict[str, Any]:
+    """The `plan` block, also what `envcheck plan --json` puts into its document."""
+    return {
+        "ways": [_way(way) for way in plan.ways],
+        "excluded": [{"what": one.what, "why": one.why} for one in plan.excluded],
+    }
+
+
+def _facts(snapshot: Snapshot) -> dict[str, Any]:
+    facts = {"facts": {name: encode(getattr(snapshot, name)) for name in FACTS}, "live": _live(snapshot.live)}
+    if not isinstance(snapshot.symptoms, Missing):
+        facts["symptoms"] = encode(snapshot.symptoms)
+    return facts
+
+
+def _live(live: LiveFacts | Missing) -> dict[str, Any]:
+    """A live check that is missing keeps the shape of one that ran; `missing` tells them apart when it is read back."""
+    if isinstance(live, LiveFacts):
+        value: dict[str, Any] = encode(live)
+        return value
+    status = "inconclusive" if live.why in (Why.FAILED, Why.TIMEOUT) else "skipped"
+    shape: dict[str, Any] = {
+        "backend": None,
+        "world_size": None,
+        "start_method": None,
+        "ranks": [],
+        "stages": [],
+        "arms": [],
+        "not_proved": [],
+    }
+    return {"status": status, "reason": live.reason, **shape, "missing": live.why.value, "evidence": live.evidence}
+
+
+def _finding(reported: Reported) -> dict[str, Any]:
+    finding: Finding = reported.finding
+    return {
+        "rule": finding.rule,
+        "family": finding.family,
+        "severity": finding.severity.value,
+        "confidence": finding.confidence.value,
+        "title": finding.title,
+        "message": finding.message,
+        "evidence": [{"source": one.source, "text": one.text} for one in finding.evidence],
+        "fixes": [_fix(fix) for fix in reported.fixes],
+        "docs": list(finding.docs),
+        "consequences": list(finding.consequences),
+        "why": reported.why,
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "title": fix.title,
+        "who": fix.who,
+        "kind": fix.kind,
+        "commands": _commands(fix.commands),
+        "text": fix.text,
+        "proved": fix.proved,
+        "note": fix.note,
+        "no_command": dict(fix.no_command),
+    }
+
+
+def _way(way: Way) -> dict[str, Any]:
+    return {
+        "title": way.title,
+        "who": way.who,
+        "commands": _commands(way.commands),
+        "proved": way.proved,
+        "changes": list(way.changes),
+        "note": way.note,
+        "no_command": dict(way.no_command),
+    }
+
+
+def _commands(commands: Commands) -> dict[str, list[str]]:
+    return {"pip": list(commands.pip), "uv": list(commands.uv), "conda": list(commands.conda), "shell": list(commands.shell)}
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    return json.dumps(_plain(value), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Values that every JSON parser takes, without secrets: no NaN, no half of a surrogate pair (bytes that were not UTF-8)."""
+    if isinstance(value, str):
+        return mask_secrets(_encodable(value))
+    if isinstance(value, Mapping):
+        return {
+            _encodable(key): MASK if isinstance(item, str) and item and key.isupper() and is_secret_name(key) else _plain(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def _encodable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def load_snapshot(path: str) -> Snapshot:
+    """The facts of a report or recording (`--facts FILE`). Raises UsageError with one line that says what is wrong with the file."""
+    return parse_snapshot(_read(path), path)
+
+
+def _read(path: str) -> str:
+    name = one_line(path, 200)
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise UsageError(f"--facts {name}: not a file")
+        with open(path, "rb") as file:
+            data = file.read(FACTS_LIMIT_BYTES + 1)
+        text = data.decode("utf-8-sig") if len(data) <= FACTS_LIMIT_BYTES else ""
+    except OSError as error:
+        raise UsageError(f"--facts {name}: {error.strerror or type(error).__name__}") from None
+    except ValueError:  # a null byte in the path or bytes that are no UTF-8
+        raise UsageError(f"--facts {name}: not JSON: not UTF-8 text") from None
+    if len(data) > FACTS_LIMIT_BYTES:
+        raise UsageError(f"--facts {name}: larger than any report (the limit is {FACTS_LIMIT_BYTES >> 20} MiB)")
+    return text
+
+
+def parse_snapshot(text: str, name: str) -> Snapshot:
+    """The facts of a JSON document; `name` is what the error calls it."""
+    name = one_line(name, 200)
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise UsageError(f"--facts {name}: nested too deeply to be a report") from None
+    except ValueError as error:
+        raise UsageError(f"--facts {name}: not JSON: {one_line(str(error), 120)}") from None
+    if not isinstance(value, dict) or "schema" not in value:
+        raise UsageError(f"--facts {name}: not an envcheck report: it has no `schema` (observations are for `envcheck diagnose --facts`)")
+    schema = value["schema"]
+    if schema != SCHEMA or isinstance(schema, bool):
+        found = one_line(repr(schema), 40)
+        raise UsageError(f"--facts {name}: this is version {found} of the report; this envcheck reads version {SCHEMA}")
+    facts, live = value.get("facts"), value.get("live")
+    if not isinstance(facts, dict):
+        raise UsageError(f"--facts {name}: it has no `facts`")
+    sections = {key: facts[key] for key in FACTS if key in facts}
+    if live is not None:
+        sections["live"] = live
+    if value.get("symptoms") is not None:
+        sections["symptoms"] = value["symptoms"]
+    try:
+        return decode_snapshot(sections)
+    except (DecodeError, RecursionError) as error:
+        raise UsageError(f"--facts {name}: {one_line(str(error), 200)}") from None
