@@ -145,7 +145,7 @@ class CondaRelease:
     source: str
 
 
-@dataclass
+@dataclass(eq=False)
 class Tables:
     """All tables of `folders`, base first. Nothing is read before it is asked for."""
 
