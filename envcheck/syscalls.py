@@ -122,9 +122,12 @@ def resolve(name: str, timeout: float, lookup: Callable[..., Sequence[Any]] | No
     found: list[Sequence[Any]] = []
     errors: list[str] = []
 
+    # bytes spare the import of Python's IDNA codec (10 ms)
+    plain = name.encode() if name.isascii() else name
+
     def ask() -> None:
         try:
-            found.append(lookup(name, None, type=1))  # SOCK_STREAM: one row an address
+            found.append(lookup(plain, None, type=1))  # SOCK_STREAM: one row an address
         except (OSError, UnicodeError) as error:  # UnicodeError: a label that IDNA cannot encode
             errors.append(getattr(error, "strerror", None) or str(error))
 

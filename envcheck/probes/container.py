@@ -15,8 +15,8 @@ NAMED = {
 }  # fmt: skip
 # Variables that HPC runtimes set in every process they start.
 VARIABLES = {
-    "APPTAINER_CONTAINER": "apptainer", "APPTAINER_NAME": "apptainer", "SINGULARITY_CONTAINER": "singularity", "SINGULARITY_NAME": "singularity",
-    "CH_RUNNING": "charliecloud", "SHIFTER_RUNTIME": "shifter", "TOOLBOX_PATH": "toolbox",
+    "APPTAINER_CONTAINER": "apptainer", "APPTAINER_NAME": "apptainer", "SINGULARITY_CONTAINER": "singularity",
+    "SINGULARITY_NAME": "singularity", "CH_RUNNING": "charliecloud", "SHIFTER_RUNTIME": "shifter", "TOOLBOX_PATH": "toolbox",
 }  # fmt: skip
 # Parts of control group paths and of mount sources and roots: where each engine keeps what is its own.
 TRACES = (
@@ -44,6 +44,8 @@ def probe(host: Host) -> ContainerFacts | Missing:
     groups = (host.read("/proc/self/cgroup") or "") + (host.read("/proc/1/cgroup") or "")
     kubernetes = _kubernetes(host, groups, mounts)
     runtime = _runtime(host, groups, mounts)
+    if runtime == "podman" and kubernetes:
+        runtime = "cri-o"  # it shares podman's storage and marker file; podman itself does not serve a kubelet
     if runtime is None and not kubernetes:
         return Missing(Why.ABSENT, "no sign of a container")
     if runtime == "docker" and not kubernetes and _is_machine(groups, mounts):

@@ -1,0 +1,70 @@
+"""Who listens on a TCP port of this host, from /proc."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from envcheck.host import Host
+
+LISTEN = "0A"
+SCAN_SECONDS = 0.3  # a host may have thousands of processes
+READ_LIMIT = 8 << 20
+
+
+@dataclass(frozen=True)
+class Listener:
+    address: str  # as the kernel writes it: hexadecimal, in the byte order of the machine
+    port: int
+    uid: str
+    inode: str
+
+
+def parse_listeners(text: str | None) -> tuple[Listener, ...]:
+    """Listening sockets of /proc/net/tcp or tcp6.
+
+    sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+     0: 0100007F:8CA1 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 61232 1 0000000000000000 100 0 0 10 0
+    """
+    found = []
+    for line in (text or "").splitlines()[1:]:
+        words = line.split()
+        if len(words) < 10 or words[3] != LISTEN:
+            continue
+        address, _, port = words[1].rpartition(":")
+        try:
+            found.append(Listener(address, int(port, 16), words[7], words[9]))
+        except ValueError:
+            continue
+    return tuple(found)
+
+
+def port_owner(host: Host, port: int) -> str | None:
+    """ "python3 train.py (pid 4242)"; less where that process may not be looked at; None if nobody listens."""
+    listeners = [one for name in ("tcp", "tcp6") for one in parse_listeners(host.read(f"/proc/net/{name}", READ_LIMIT)) if one.port == port]
+    if not listeners:
+        return None
+    wanted = {f"socket:[{one.inode}]" for one in listeners}
+    deadline = time.monotonic() + SCAN_SECONDS
+    for pid in host.listdir("/proc") or ():
+        if not pid.isdecimal():
+            continue
+        if time.monotonic() > deadline:
+            break
+        for fd in host.listdir(f"/proc/{pid}/fd") or ():
+            if host.readlink(f"/proc/{pid}/fd/{fd}") in wanted:
+                name = command_name(host.read(f"/proc/{pid}/cmdline", 4096)) or (host.read(f"/proc/{pid}/comm", 64) or "").strip()
+                return f"{name or 'a process'} (pid {pid})"
+    return f"a process of user {listeners[0].uid}"
+
+
+def command_name(cmdline: str | None) -> str:
+    """Program and script or module of a NUL-separated command line; other arguments may hold secrets and are left out."""
+    words = [word for word in (cmdline or "").split("\0") if word]
+    if not words:
+        return ""
+    name = words[0].rsplit("/", 1)[-1]
+    if "-m" in words[1:4]:
+        return " ".join([name, "-m", *words[words.index("-m", 1) + 1 :][:1]])
+    script = next((word for word in words[1:4] if not word.startswith("-")), None) if name.startswith("python") else None
+    return f"{name} {script.rsplit('/', 1)[-1]}" if script else name
