@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +18,8 @@ from envcheck.facts import (
     Why,
 )
 from envcheck.host import Host
-from envcheck.target import Budget, Target, finish, require_answer, start
+from envcheck.target import Budget, Running, Target, finish, require_answer
+from envcheck.targetfacts import sections
 
 
 @dataclass(frozen=True)
@@ -90,52 +89,39 @@ def host_jobs(budget: Budget, gpu_seconds: float = 20.0) -> list[Job]:
     ]
 
 
-def collect(
-    host: Host,
-    target: Target,
-    budget: Budget,
-    options: Mapping[str, Any],
-    tick: Callable[[str], None] | None = None,
-    keep: Callable[[str], None] | None = None,
-) -> Collected:
-    """The snapshot of this machine and of `target`. `keep` is handed the private folder before it is removed.
+def collect(host: Host, target: Target, running: Running, tick: Callable[[str], None] | None = None) -> Collected:
+    """The snapshot of this machine and of `target`, whose agent is already at work in `running`."""
+    budget, began = running.budget, running.began
+    jobs = host_jobs(budget)
+    for job in jobs:
+        job.start(host)
+    prefetch()
+    ended = finish(running, tick)
+    require_answer(ended, target)
+    found = sections(ended, target, static=running.static, live_asked=running.live_asked)
+    deadline = began + budget.agent
+    timings = {"agent": ended.seconds}
+    for job in jobs:
+        while tick and job.thread and job.thread.is_alive() and time.monotonic() < min(job.began + job.seconds, deadline):
+            tick(job.sections[0])
+            job.thread.join(0.25)
+        found.update(job.result(deadline))
+        if job.took is not None:
+            timings[job.sections[0]] = job.took
+    timings.update(steps(ended.lines))
+    snapshot = _scrubbed(settle(Snapshot(**found)), running.folder)
+    timings["facts"] = time.monotonic() - began
+    return Collected(snapshot, timings)
 
-    The agent is started first and from the calling thread, which must be the main one.
-    """
-    began = time.monotonic()
-    folder = tempfile.mkdtemp(prefix="envcheck-")  # 0700
-    running = None
-    try:
-        running = start(target, folder, budget, options, host.env)
-        jobs = host_jobs(budget)
-        for job in jobs:
-            job.start(host)
-        ended = finish(running, tick)
-        require_answer(ended, target)
-        from envcheck.targetfacts import sections
 
-        found = sections(ended, target, static=options["static"], live_asked=running.live_asked)
-        # Twice the agent's share is never needed: the probes' own budgets are shorter than the import's.
-        deadline = began + budget.agent
-        timings = {"agent": ended.seconds}
-        for job in jobs:
-            if tick and job.thread and job.thread.is_alive():
-                tick(job.sections[0])
-            found.update(job.result(deadline))
-            if job.took is not None:
-                timings[job.sections[0]] = job.took
-        timings.update(steps(ended.lines))
-        if keep:
-            keep(folder)
-        snapshot = settle(Snapshot(**found))
-        timings["facts"] = time.monotonic() - began
-        return Collected(_scrubbed(snapshot, folder), timings)
-    finally:
-        if running is not None and running.process.returncode is None:
-            from envcheck.host import kill_group
+def prefetch() -> None:
+    """Import what judging needs while the agent imports torch."""
+    import envcheck.checks
+    import envcheck.engine
+    import envcheck.judging
+    import envcheck.report
 
-            kill_group(running.process)
-        shutil.rmtree(folder, ignore_errors=True)
+    envcheck.checks.all_checks()
 
 
 def steps(lines: tuple[dict[str, Any], ...]) -> dict[str, float]:

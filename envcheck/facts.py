@@ -67,6 +67,9 @@ class SystemFacts:
     virtualization: str | None = None
     pci_gpus: tuple[PciDevice, ...] = ()
     uptime_seconds: float | None = None
+    iommu: bool | None = None  # an IOMMU translates device addresses (not "iommu=pt", not off)
+    acs: bool | None = None  # PCIe bridges redirect peer-to-peer traffic (ACSCtl ReqRedir+)
+    date: str | None = None  # day of the snapshot in UTC, "2026-11-27"
     suspends: int | None = None  # times the machine slept since boot: /sys/power/suspend_stats/success
 
 
@@ -339,6 +342,7 @@ class LauncherFacts:
     nodes: int | None = None
     variables: dict[str, str] = field(default_factory=dict)
     readings: tuple[RankReading, ...] = ()  # every launcher that left a trace; the one that counts first
+    ranks_started: int | None = None  # of the whole job, where something counted them
 
 
 @dataclass(frozen=True)
@@ -622,6 +626,23 @@ class SymptomsFacts:
     matches: tuple[TextEvidence, ...] = ()
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """One demand of `--expect` that does not hold: "gpus>=8", "4"."""
+
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True)
+class ExpectationsFacts:
+    """What the user demanded of the snapshot, compared. Missing(SKIPPED) if nothing was demanded."""
+
+    failed: tuple[Expectation, ...] = ()
+    undecided: tuple[str, ...] = ()  # demands on facts that are not known
+    met: tuple[str, ...] = ()
+
+
 _NOT_READ = Missing(Why.SKIPPED, "not read")
 
 Section: TypeAlias = object
@@ -651,3 +672,4 @@ class Snapshot:
     devices: DevicesFacts | Missing = _NOT_READ
     live: LiveFacts | Missing = _NOT_READ
     symptoms: SymptomsFacts | Missing = _NOT_READ
+    expectations: ExpectationsFacts | Missing = _NOT_READ

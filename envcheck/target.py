@@ -57,6 +57,7 @@ class Running:
     folder: str
     began: float
     budget: Budget
+    static: bool
     live_asked: bool
     lines: list[dict[str, Any]] = field(default_factory=list)
     ended_because: str | None = None  # "start", "import", "total" if we had to end it
@@ -190,7 +191,8 @@ def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any
             )
         except OSError as error:
             raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
-    return Running(process, folder, began, budget, options["live"] != "off" and not options["static"])
+    static = bool(options["static"])
+    return Running(process, folder, began, budget, static, options["live"] != "off" and not static)
 
 
 def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended:
@@ -225,6 +227,11 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
         _tail(os.path.join(running.folder, "agent.stack")),
         time.monotonic() - began,
     )
+
+
+def end(running: Running) -> None:
+    """Make sure that nothing of the agent is left, whatever way the caller goes."""
+    kill_group(running.process)
 
 
 def _step(running: Running) -> tuple[str | None, float]:

@@ -1,0 +1,196 @@
+"""`envcheck [check]` and `envcheck record`: examine, judge, report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from envcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from envcheck.facts import Snapshot
+    from envcheck.report import Report
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Returns the exit code of DESIGN's table: 0, 1 or 3."""
+    if args.command == "record":
+        return _record(args)
+    report = examine_and_judge(args)
+    _write(report, args)
+    return report.exit_code
+
+
+def examine_and_judge(args: argparse.Namespace) -> Report:
+    """The finished report on this machine, or on the recorded one of --facts."""
+    began = time.monotonic()
+    timings: dict[str, float] = {}
+    _check_output(args)
+    if args.facts:
+        from envcheck.diagnose import load_facts
+
+        snapshot = load_facts(args.facts)
+    else:
+        _check_rule_names(args)  # a typo must not cost a whole run
+        snapshot, timings = examine(args)
+    from envcheck.judging import judging, report_on
+
+    snapshot, assumed = _assume(snapshot, args.assume)
+    if args.expect:
+        from envcheck.expect import expected
+
+        snapshot = expected(snapshot, args.expect)
+    by = judging(args.select, args.ignore, args.severities, args.overlays)
+    judged = time.monotonic()
+    report = report_on(
+        snapshot,
+        by,
+        fail_on=args.fail_on,
+        strict=args.strict,
+        live_requested=not args.facts and not args.static and args.live != "off",
+        assumed=assumed,
+        timings=timings,
+        tool=args.tool,
+        index_base=args.index_base,
+    )
+    timings["judge"] = time.monotonic() - judged
+    timings["total"] = time.monotonic() - began
+    from dataclasses import replace
+
+    return replace(report, timings=timings)
+
+
+def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
+    """Start the agent, then everything else beside it."""
+    import shutil
+    import tempfile
+
+    from envcheck import target
+
+    chosen = target.choose(args.python, os.environ)
+    budget = target.Budget(args.timeout)
+    options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
+    folder = tempfile.mkdtemp(prefix="envcheck-")  # 0700
+    running = None
+    try:
+        running = target.start(chosen, folder, budget, options, os.environ)
+        from envcheck.collect import collect
+        from envcheck.host import RealHost
+
+        with _progress() as tick:
+            collected = collect(RealHost(), chosen, running, tick)
+        if getattr(args, "evidence", None):
+            _keep_evidence(folder, args.evidence)
+        return collected.snapshot, dict(collected.timings)
+    finally:
+        if running is not None:
+            target.end(running)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _progress:
+    """A progress line where stderr is a terminal; None else, so that nothing wakes for it."""
+
+    def __enter__(self) -> Callable[[str], None] | None:
+        self.line = None
+        if not sys.stderr.isatty():
+            return None
+        from envcheck.progress import Progress
+
+        self.line = Progress(sys.stderr)
+        return self.line.tick
+
+    def __exit__(self, *_: object) -> None:
+        if self.line is not None:
+            self.line.close()
+
+
+def _keep_evidence(folder: str, into: str) -> None:
+    """The agent's lines, the ranks' output and stacks as one archive."""
+    import tarfile
+
+    os.makedirs(into, exist_ok=True)
+    path = os.path.join(into, f"envcheck-evidence-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.tar.gz")
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder, arcname="envcheck-evidence")
+    print(f"envcheck: evidence kept in {path}", file=sys.stderr)
+
+
+def _check_rule_names(args: argparse.Namespace) -> None:
+    if args.select or args.ignore or args.severities or args.overlays:
+        from envcheck.judging import judging
+
+        judging(args.select, args.ignore, args.severities, args.overlays)
+    if args.assume or args.expect:
+        from envcheck.expect import check_syntax
+
+        check_syntax(args.assume, args.expect)
+
+
+def _assume(snapshot: Snapshot, assumptions: list[str]) -> tuple[Snapshot, list[str]]:
+    """Facts replaced by the user's word, and the same as lines for the report."""
+    if not assumptions:
+        return snapshot, []
+    from envcheck.codec import DecodeError, edit
+    from envcheck.collect import settle
+    from envcheck.expect import parse_value, split_assumption
+
+    for one in assumptions:
+        path, text = split_assumption(one)
+        value = parse_value(text)
+        try:
+            snapshot = edit(snapshot, path, value)
+        except DecodeError as first:
+            try:  # driver.cuda=13.0 reads as a number, but the fact is a text
+                snapshot = edit(snapshot, path, text)
+            except DecodeError:
+                raise UsageError(f"--assume {one}: {first}") from None
+    return settle(snapshot), list(assumptions)
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    if args.output and (os.path.isdir(args.output) or not os.path.isdir(os.path.dirname(os.path.abspath(args.output)))):
+        raise UsageError(f"-o {args.output}: cannot be written")
+
+
+def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str:
+    """The report in the format asked for."""
+    import importlib
+
+    module = {"json": "json_v1"}.get(args.format, args.format)
+    renderer = importlib.import_module(f"envcheck.render.{module}")
+    if args.format == "text" and to_terminal:
+        text: str = renderer.render(report, fix_suggest=args.fix_suggest, options=renderer.options(sys.stdout, os.environ))
+    else:
+        text = renderer.render(report, fix_suggest=args.fix_suggest)
+    return text
+
+
+def _write(report: Report, args: argparse.Namespace) -> None:
+    text = rendered(report, args, to_terminal=not args.output)
+    _put(text if text.endswith("\n") else text + "\n", args.output)
+
+
+def _put(text: str, path: str | None) -> None:
+    if path is None:
+        sys.stdout.write(text)
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"-o {path}: {error.strerror}") from None
+
+
+def _record(args: argparse.Namespace) -> int:
+    _check_output(args)
+    snapshot, _ = examine(args)
+    from envcheck import __version__
+    from envcheck.render.json_v1 import render_record
+
+    _put(render_record(snapshot, "envcheck", __version__) + "\n", args.output)
+    return 0
