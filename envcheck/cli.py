@@ -6,7 +6,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("check", "record", "compare", "diagnose", "plan", "explain", "rules", "run")
+# Subcommand → the module whose execute(args) it is.
+MODULES = {
+    "check": "check", "record": "check", "compare": "compare", "diagnose": "diagnose", "plan": "plan.command",
+    "explain": "explain", "rules": "explain", "run": "runner",
+}  # fmt: skip
+COMMANDS = tuple(MODULES)
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
@@ -45,22 +50,10 @@ def _dispatch(words: list[str]) -> int:
 
     _raise_on_sigterm()
     args = parse(words)
-    match args.command:
-        case "check" | "record":
-            from envcheck.check import execute
-        case "diagnose":
-            from envcheck.diagnose import execute
-        case "plan":
-            from envcheck.plan.command import execute
-        case "explain" | "rules":
-            from envcheck.explain import execute
-        case "compare":
-            from envcheck.compare import execute
-        case "run":
-            from envcheck.runner import execute
-        case other:
-            raise AssertionError(other)
-    return execute(args)
+    import importlib
+
+    code: int = importlib.import_module(f"envcheck.{MODULES[args.command]}").execute(args)
+    return code
 
 
 def _raise_on_sigterm() -> None:

@@ -11,8 +11,8 @@ from envcheck.errors import UsageError
 from envcheck.facts import (
     DevicesFacts,
     DriverFacts,
+    Expectation,
     ExpectationsFacts,
-    FailedExpectation,
     GpusFacts,
     LimitsFacts,
     LiveFacts,
@@ -93,7 +93,7 @@ def expected(snapshot: Snapshot, expectations: Sequence[str]) -> Snapshot:
         name, operator, value = _parse(text)
         found = _find(snapshot, name)
         if not _holds(name, found, operator, value):
-            failed.append(FailedExpectation(text, _shown(found)))
+            failed.append(Expectation(text, _shown(found)))
     return replace(snapshot, expectations=ExpectationsFacts(tuple(failed)))
 
 

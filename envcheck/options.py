@@ -13,7 +13,7 @@ from envcheck.errors import UsageError
 
 FORMATS = ("text", "json", "markdown", "junit", "github", "html")
 # Keys of [tool.envcheck] and envcheck.toml, as the attributes of the parsed arguments that they set.
-CONFIG_KEYS = {
+CONFIG_KEYS: dict[str, type | tuple[type, ...]] = {
     "python": str, "live": str, "nproc": (int, str), "backend": str, "start-method": str, "timeout": (int, float), "tool": str, "format": str,
     "fail-on": str, "strict": bool, "select": list, "ignore": (list, dict), "expect": list, "severity": dict, "rules": list, "index-base": str,
 }  # fmt: skip
