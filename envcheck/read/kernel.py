@@ -1,0 +1,59 @@
+"""What the NVIDIA kernel module says: its version file and its lines in the kernel log."""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.facts import Xid
+from envcheck.read.smi_fields import DRIVER
+
+_STAMP = re.compile(r"^(?:<\d{1,3}>)?\[\s*(\d{1,12}\.\d{1,9})\]")
+# "NVRM: Xid (PCI:0000:91:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+# https://docs.nvidia.com/deploy/xid-errors/
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,5})(?:, *(.*))?$")
+# Texts of the open kernel module, NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c, src/nvidia/arch/nvalloc/unix/src/osinit.c
+_COMPLAINT = re.compile(
+    r"NVRM: .*(?:API mismatch|has the version|RmInitAdapter|No NVIDIA (?:GPU found|devices probed)|probe routine was not called"
+    r"|open kernel modules|not supported by (?:open nvidia\.ko|the NVIDIA)|driver release|fallen off the bus|GSP firmware|Timeout after).*"
+)
+
+
+def read_module_version(text: str) -> tuple[str | None, str | None]:
+    """Version and flavour from /proc/driver/nvidia/version.
+
+    NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (…)
+    NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024
+    """
+    for line in text.splitlines():
+        if "NVRM version:" not in line:
+            continue
+        match = re.search(rf"\s({DRIVER.pattern})", line)
+        flavour = "open" if "Open Kernel Module" in line else "proprietary" if "Kernel Module" in line else None
+        return (match.group(1) if match else None), flavour
+    return None, None
+
+
+def read_xids(text: str, uptime_seconds: float | None = None) -> tuple[Xid, ...]:
+    """The Xid lines of a kernel log, oldest first; `seconds_ago` where they carry seconds since boot."""
+    found: list[Xid] = []
+    for line in text.splitlines():
+        match = _XID.search(line[:1000].rstrip())
+        if match is None:
+            continue
+        bus, code, words = match.groups()
+        stamp = _STAMP.match(line)
+        ago = max(0.0, uptime_seconds - float(stamp.group(1))) if stamp and uptime_seconds is not None else None
+        found.append(Xid(int(code), bus, (words or "").strip()[:300], ago))
+    return tuple(found)
+
+
+def read_complaints(text: str, limit: int = 20) -> tuple[str, ...]:
+    """Other NVRM lines that say why there is no usable GPU, without their stamps, each once, the newest last."""
+    found: dict[str, None] = {}
+    for line in text.splitlines():
+        match = _COMPLAINT.search(line[:1000])
+        if match and "Xid (" not in line:
+            words = match.group().strip()[:300]
+            found.pop(words, None)
+            found[words] = None
+    return tuple(found)[-limit:]
