@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -304,17 +304,17 @@ class RecordingHost:
 
     def disk(self, path: str) -> Disk | None:
         answer = self.inner.disk(path)
-        self._keep(f"disk {path}", None if answer is None else asdict(answer))
+        self._keep(f"disk {path}", None if answer is None else answer._asdict())
         return answer
 
     def allocate_shm(self, size: int) -> Trial:
         answer = self.inner.allocate_shm(size)
-        self._keep("allocate_shm", asdict(answer))
+        self._keep("allocate_shm", answer._asdict())
         return answer
 
     def resolve(self, name: str, timeout: float) -> Resolved:
         answer = self.inner.resolve(name, timeout)
-        self._keep(f"resolve {name}", {**asdict(answer), "seconds": round(answer.seconds, 3)})
+        self._keep(f"resolve {name}", {**answer._asdict(), "seconds": round(answer.seconds, 3)})
         return answer
 
     def addresses(self) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,7 @@
 
 Nothing here raises for want of a facility: None or an empty value says that there is no answer.
 The Windows and macOS branches follow the documentation; they have not been run.
+Small values here and in the probes are NamedTuples: making such a class takes a sixth of a dataclass's time at start-up.
 """
 
 from __future__ import annotations
@@ -9,20 +10,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 STEP_BYTES = 16 << 20
 
 
-@dataclass(frozen=True)
-class Disk:
+class Disk(NamedTuple):
     total_bytes: int
     free_bytes: int  # for this user
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """A trial allocation: what was asked for and what was really got."""
 
     requested_bytes: int
@@ -30,8 +28,7 @@ class Trial:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(NamedTuple):
     """What a name resolves to; `error` says why there is nothing."""
 
     addresses: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ https://docs.kernel.org/admin-guide/cgroup-v2.html  https://docs.kernel.org/admi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from envcheck.host import Host
 from envcheck.probes.mounts import Mount, parse_mountinfo
@@ -16,8 +16,7 @@ from envcheck.probes.mounts import Mount, parse_mountinfo
 NO_LIMIT = 1 << 60
 
 
-@dataclass(frozen=True)
-class CgroupLimits:
+class CgroupLimits(NamedTuple):
     cpus: float | None = None  # quota in cores; None = none found
     memory_bytes: int | None = None
     memory_free_bytes: int | None = None  # below the tightest group: limit less use that cannot be reclaimed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # What torch, its BLAS and its companions choose code by (torch/backends/cpu, oneDNN's CPU dispatch).
 INTERESTING = frozenset((
@@ -25,8 +25,7 @@ ARM = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Cpu:
+class Cpu(NamedTuple):
     model: str | None = None
     vendor: str | None = None
     flags: tuple[str, ...] = ()  # the interesting ones

@@ -7,7 +7,7 @@ The one that counts: a complete torchrun set, then a complete native set in the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from envcheck.facts import LauncherFacts, Missing, RankReading, Why
 from envcheck.host import Host
@@ -16,8 +16,7 @@ from envcheck.probes.listeners import port_owner
 RESOLVE_SECONDS = 3.0
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(NamedTuple):
     """The variables of one launcher; the first one of each tuple that is set counts."""
 
     launcher: str

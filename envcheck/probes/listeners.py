@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from envcheck.host import Host
 
@@ -12,8 +12,7 @@ SCAN_SECONDS = 0.3  # a host may have thousands of processes
 READ_LIMIT = 8 << 20
 
 
-@dataclass(frozen=True)
-class Listener:
+class Listener(NamedTuple):
     address: str  # as the kernel writes it: hexadecimal, in the byte order of the machine
     port: int
     uid: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(NamedTuple):
     root: str  # of the mounted file system: not "/" for a bind mount
     point: str
     kind: str  # "overlay", "cgroup2"
