@@ -121,11 +121,16 @@ class Report:
     assumed: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     tool: Tool = "pip"  # the package tool of the target
+    fail_on: FailOn = "error"
     name: str = "envcheck"
     version: str = __version__
 
     def count(self, severity: Severity) -> int:
         return sum(one.finding.severity is severity for one in self.findings)
+
+    def fails(self, finding: Finding) -> bool:
+        """Whether this finding alone would fail the run (`--fail-on never` changes the exit code, not the finding)."""
+        return fails(finding, self.fail_on)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -166,6 +171,7 @@ def finish(
         tuple(assumed),
         dict(timings or {}),
         tool or target_tool(snapshot),
+        fail_on,
     )
 
 
@@ -186,13 +192,17 @@ def exit_code(
     A likely finding never fails a run. `--fail-on never` keeps the verdict and ends with 0, except that
     `--strict` still answers 3 for what is not known.
     """
-    limit = Severity.WARNING if fail_on == "warning" else Severity.ERROR
-    failing = [one for one in findings if one.confidence is Confidence.CERTAIN and one.severity.order <= limit.order]
-    if failing:
+    if any(fails(one, fail_on) for one in findings):
         return "fail", 0 if fail_on == "never" else 1
     if doubts(findings, verdicts, snapshot, strict, live_requested):
         return "inconclusive", 0 if fail_on == "never" and not strict else 3
     return "pass", 0
+
+
+def fails(finding: Finding, fail_on: FailOn) -> bool:
+    """Certain, and at or above the limit."""
+    limit = Severity.WARNING if fail_on == "warning" else Severity.ERROR
+    return finding.confidence is Confidence.CERTAIN and finding.severity.order <= limit.order
 
 
 def doubts(

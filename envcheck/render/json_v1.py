@@ -71,6 +71,19 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
     return facts
 
 
+def compact(snapshot: Snapshot) -> dict[str, Any]:
+    """The facts without what is null or empty: for people, not for reading back."""
+    value: dict[str, Any] = _pruned(_plain(_facts(snapshot)))
+    return value
+
+
+def _pruned(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _pruned(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, "", [], {})}
+    return [_pruned(item) for item in value] if isinstance(value, list) else value
+
+
 def _live(live: LiveFacts | Missing) -> dict[str, Any]:
     """A live check that is missing keeps the shape of one that ran; `missing` tells them apart when it is read back."""
     if isinstance(live, LiveFacts):

@@ -1,0 +1,47 @@
+"""The report as annotations of a GitHub Actions run.
+
+https://docs.github.com/actions/reference/workflow-commands-for-github-actions#setting-an-error-message
+"""
+
+from __future__ import annotations
+
+from envcheck.credentials import mask_secrets
+from envcheck.render.verdict import command_groups, unknown_groups, verdict_line
+from envcheck.render.visible import visible
+from envcheck.report import Report, Reported
+from envcheck.rule import Confidence, Severity
+
+_COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+def render(report: Report, *, fix_suggest: bool = False) -> str:
+    """One annotation a finding, one for what could not be told, and the verdict."""
+    lines = [_annotation(one, report, fix_suggest) for one in report.findings]
+    lines += [_line("notice", f"could not tell: {', '.join(rules[:5])}", reason) for reason, rules in unknown_groups(report).items()]
+    word = {"pass": "notice", "fail": "error", "inconclusive": "warning"}[report.verdict]
+    return "\n".join([*lines, _line(word, report.name, verdict_line(report))]) + "\n"
+
+
+def _annotation(reported: Reported, report: Report, fix_suggest: bool) -> str:
+    finding = reported.finding
+    # What is only likely must not show as an error: it does not fail the run.
+    word = "warning" if finding.severity is Severity.ERROR and finding.confidence is Confidence.LIKELY else _COMMAND[finding.severity]
+    body = [finding.message, *(f"{one.source}: {one.text}" for one in finding.evidence[:3])]
+    for fix in reported.fixes:
+        body.append(f"fix: {fix.title or fix.text}")
+        for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
+            body += [f"  {f'{label}: ' if label else ''}{line}" for line in commands]
+    return _line(word, f"{finding.rule}: {finding.title}", "\n".join(body))
+
+
+def _line(command: str, title: str, text: str) -> str:
+    return f"::{command} title={_property(title)}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    """https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts escapes these three, and two more in properties."""
+    return visible(mask_secrets(text)).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,129 @@
+"""The report as one self-contained HTML file: no script, nothing loaded, light and dark."""
+
+from __future__ import annotations
+
+from html import escape as _html_escape
+
+from envcheck.credentials import mask_secrets
+from envcheck.facts import LiveFacts
+from envcheck.render.verdict import command_groups, fix_aside, unknown_groups, verdict_line
+from envcheck.render.visible import visible
+from envcheck.report import Fix, Report, Reported, host_line
+from envcheck.rule import Confidence
+from envcheck.stack import stack
+
+_STYLE = """
+:root { color-scheme: light dark; --ok: #1a7f37; --bad: #cf222e; --warn: #9a6700; --unknown: #8250df; --none: #6e7781; }
+:root { --line: #d0d7de; --code: #f6f8fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --ok: #3fb950; --bad: #f85149; --warn: #d29922; --unknown: #a371f7; --none: #8b949e; --line: #30363d; --code: #161b22; }
+}
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-bottom: .3rem; }
+table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; vertical-align: top; text-align: left; font-weight: normal; }
+pre, code { font-family: ui-monospace, monospace; font-size: .9em; background: var(--code); border-radius: 4px; }
+code { padding: .1em .3em; } pre { padding: .6rem .8rem; overflow-x: auto; } pre code { padding: 0; }
+.finding { border-left: 4px solid var(--none); padding-left: 1rem; margin: 1.5rem 0; }
+.ok, .pass { color: var(--ok); } .bad, .fail, .error { color: var(--bad); } .warn, .warning { color: var(--warn); }
+.unknown, .inconclusive { color: var(--unknown); } .none, .info { color: var(--none); }
+.finding.error { border-color: var(--bad); color: inherit; } .finding.warning { border-color: var(--warn); color: inherit; }
+.finding.info { color: inherit; }
+.verdict { border-top: 1px solid var(--line); padding-top: 1rem; font-weight: bold; }
+"""
+
+
+def render(report: Report, *, fix_suggest: bool = True) -> str:
+    """The whole page. All commands are shown: there is room."""
+    title = escape(verdict_line(report))
+    body = [
+        f"<h1>{escape(report.name)} {escape(report.version)}: <span class='{report.verdict}'>{title}</span></h1>",
+        _table([("target", report.target), ("host", host_line(report.snapshot)), *(("assumed", one) for one in report.assumed)]),
+        _stack(report),
+        *(_finding(one, report, fix_suggest) for one in report.findings),
+        *_unknown(report),
+        *_not_proved(report),
+        _facts(report),
+        f"<p class='verdict {report.verdict}'>{title}</p>",
+    ]
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
+    )
+
+
+def escape(text: str) -> str:
+    """Machine text as HTML text."""
+    return _html_escape(visible(mask_secrets(text)))
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    return "<table>" + "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows) + "</table>"
+
+
+def _stack(report: Report) -> str:
+    rows = [
+        f"<tr><td class='{layer.mark.value}'>{layer.mark.sign}</td><th>{escape(layer.name)}</th><td>{escape(layer.value)}"
+        + "".join(f" <code>{escape(rule)}</code>" for rule in layer.rules)
+        + "</td></tr>"
+        for layer in stack(report.snapshot, [one.finding for one in report.findings])
+    ]
+    return "<h2>The stack</h2>\n<table>" + "".join(rows) + "</table>"
+
+
+def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
+    finding = reported.finding
+    word = f"possible {finding.severity.value}" if finding.confidence is Confidence.LIKELY else finding.severity.value
+    parts = [
+        f"<section class='finding {finding.severity.value}'>",
+        f"<h2><span class='{finding.severity.value}'>{word}</span>: {escape(finding.title)} <code>{escape(finding.rule)}</code></h2>",
+        f"<p>{escape(finding.message)}</p>",
+    ]
+    if finding.evidence:
+        parts.append(
+            "<ul>" + "".join(f"<li>{escape(one.source)}: <code>{escape(one.text)}</code></li>" for one in finding.evidence) + "</ul>"
+        )
+    parts += [f"<p>{escape(' '.join(paragraph.split()))}</p>" for paragraph in reported.why.strip().split("\n\n") if paragraph]
+    if reported.fixes:
+        parts.append("<ol>" + "".join(_fix(fix, report, fix_suggest) for fix in reported.fixes) + "</ol>")
+    links = [url for url in finding.docs if url.startswith(("https://", "http://"))]
+    if links:
+        parts.append("<p>" + " · ".join(f"<a href='{escape(url)}' rel='noreferrer'>{escape(url)}</a>" for url in links) + "</p>")
+    return "\n".join([*parts, "</section>"])
+
+
+def _fix(fix: Fix, report: Report, fix_suggest: bool) -> str:
+    aside = fix_aside(fix)
+    parts = [escape(fix.title or fix.text) + (f" ({escape(aside)})" if aside else "")]
+    if fix.title and fix.text and fix.text != fix.title:
+        parts.append(f"<br>{escape(fix.text)}")
+    for label, lines in command_groups(fix.commands, report.tool, fix_suggest):
+        parts.append((f"<br>{escape(label)}:" if label else "") + "<pre><code>" + escape("\n".join(lines)) + "</code></pre>")
+    if fix.note:
+        parts.append(f"<p>{escape(fix.note)}</p>")
+    return "<li>" + "".join(parts) + "</li>"
+
+
+def _unknown(report: Report) -> list[str]:
+    rows = [
+        f"<li>{' '.join(f'<code>{escape(rule)}</code>' for rule in rules)}: {escape(reason)}</li>"
+        for reason, rules in unknown_groups(report).items()
+    ]
+    return [f"<h2>Could not tell</h2><ul>{''.join(rows)}</ul>"] if rows else []
+
+
+def _not_proved(report: Report) -> list[str]:
+    live = report.snapshot.live
+    rows = [f"<li>{escape(one)}</li>" for one in live.not_proved] if isinstance(live, LiveFacts) else []
+    return [f"<h2>The live check did not prove</h2><ul>{''.join(rows)}</ul>"] if rows else []
+
+
+def _facts(report: Report) -> str:
+    import json
+
+    from envcheck.render.json_v1 import compact
+
+    text = json.dumps(compact(report.snapshot), indent=1, ensure_ascii=False)
+    return f"<details><summary>Facts</summary><pre><code>{escape(text)}</code></pre></details>"

@@ -1,0 +1,93 @@
+"""The report as JUnit XML: one suite a family, one case a rule, so that a CI page shows what was decided and what was not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from envcheck.credentials import mask_secrets
+from envcheck.engine import Outcome
+from envcheck.render.verdict import command_groups, verdict_line
+from envcheck.render.visible import visible
+from envcheck.report import Report, Reported
+
+# XML 1.0 has no way to write these, not even as a reference: https://www.w3.org/TR/xml/#charsets
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render(report: Report, *, fix_suggest: bool = False) -> str:
+    """One document. What fails the run is a failure; other findings pass, with their text; undecided rules are skipped cases."""
+    found = {one.finding.rule: one for one in report.findings}
+    suites: dict[str, list[str]] = {}
+    totals = {"failures": 0, "skipped": 0, "tests": 0}
+    for rule, outcome, reason in _cases(report):
+        reported = found.get(rule)
+        family = reported.finding.family if reported else "rules"
+        suites.setdefault(family, []).append(_case(rule, family, outcome, reason, reported, report, fix_suggest))
+        totals["tests"] += 1
+        totals["failures"] += reported is not None and report.fails(reported.finding)
+        totals["skipped"] += reported is None and outcome in (Outcome.UNKNOWN, Outcome.CRASHED, Outcome.NOT_APPLICABLE)
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f"<testsuites {_attributes({'name': report.name, **_texts(totals), 'errors': '0'})}>",
+        *(line for family, cases in suites.items() for line in _suite(family, cases)),
+        "</testsuites>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cases(report: Report) -> Sequence[tuple[str, Outcome, str]]:
+    """(rule, outcome, reason) of all verdicts, then of findings that no verdict stands for, then the run as a whole."""
+    rows = [(one.rule, one.outcome, one.reason) for one in report.verdicts]
+    known = {row[0] for row in rows}
+    rows += [(one.finding.rule, Outcome.HIT, "") for one in report.findings if one.finding.rule not in known]
+    whole = Outcome.UNKNOWN if report.verdict == "inconclusive" else Outcome.OK
+    return [*rows, ("verdict", whole, verdict_line(report))]
+
+
+def _suite(family: str, cases: Sequence[str]) -> Sequence[str]:
+    counts = {
+        "tests": len(cases),
+        "failures": sum("<failure" in case for case in cases),
+        "skipped": sum("<skipped" in case for case in cases),
+    }
+    return [f"  <testsuite {_attributes({'name': f'envcheck.{family}', **_texts(counts), 'errors': '0'})}>", *cases, "  </testsuite>"]
+
+
+def _case(rule: str, family: str, outcome: Outcome, reason: str, reported: Reported | None, report: Report, fix_suggest: bool) -> str:
+    head = f"    <testcase {_attributes({'classname': f'envcheck.{family}', 'name': rule})}"
+    if reported is not None:
+        body = _escape(_body(reported, report, fix_suggest))
+        finding = reported.finding
+        if report.fails(finding):
+            kind = {"message": finding.title, "type": f"{finding.confidence.value} {finding.severity.value}"}
+            return f"{head}>\n      <failure {_attributes(kind)}>{body}</failure>\n    </testcase>"
+        return f"{head}>\n      <system-out>{finding.severity.value}: {body}</system-out>\n    </testcase>"
+    if outcome in (Outcome.UNKNOWN, Outcome.CRASHED, Outcome.NOT_APPLICABLE):
+        return f"{head}>\n      <skipped {_attributes({'message': f'{outcome.value}: {reason}'})}/>\n    </testcase>"
+    if reason:
+        return f"{head}>\n      <system-out>{_escape(reason)}</system-out>\n    </testcase>"
+    return f"{head}/>"
+
+
+def _body(reported: Reported, report: Report, fix_suggest: bool) -> str:
+    finding = reported.finding
+    lines = [finding.title, finding.message, *(f"{one.source}: {one.text}" for one in finding.evidence)]
+    for fix in reported.fixes:
+        lines.append(f"fix: {fix.title or fix.text}")
+        for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
+            lines += [f"  {f'{label}: ' if label else ''}{line}" for line in commands]
+    return "\n".join(lines)
+
+
+def _texts(counts: Mapping[str, int]) -> dict[str, str]:
+    return {key: str(value) for key, value in counts.items()}
+
+
+def _escape(text: str) -> str:
+    text = _NOT_XML.sub("\ufffd", visible(mask_secrets(text)))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def _attributes(values: Mapping[str, str]) -> str:
+    return " ".join(f'{key}="{_escape(value).replace(chr(10), "&#10;")}"' for key, value in values.items())

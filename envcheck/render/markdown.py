@@ -1,0 +1,104 @@
+"""The report for pasting into an issue: Markdown, short, without names, addresses or secrets; facts in a fold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from envcheck.facts import LiveFacts
+from envcheck.redact import redacted
+from envcheck.render.verdict import command_groups, first_paragraph, fix_aside, unknown_groups, verdict_line
+from envcheck.render.visible import one_line, visible
+from envcheck.report import Fix, Report, Reported, host_line
+from envcheck.rule import Confidence
+from envcheck.stack import Mark, stack
+
+_MARKS = {Mark.OK: "✅", Mark.BAD: "❌", Mark.WARN: "⚠️", Mark.UNKNOWN: "❔", Mark.NONE: "➖"}
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@!])")
+
+
+def render(report: Report, *, fix_suggest: bool = False, users: Iterable[str] = (), homes: Iterable[str] = ()) -> str:
+    """The redacted report; `users` and `homes` are what the caller knows of the person beside what the facts show."""
+    report = redacted(report, users, homes)
+    parts = [f"### {report.name} {report.version}: {escape(verdict_line(report))}", _table(report)]
+    parts += [_finding(one, report, fix_suggest) for one in report.findings]
+    parts += [*_unknown(report), *_not_proved(report), *_assumed(report), _facts(report)]
+    return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str) -> str:
+    """One line of machine text that Markdown and HTML leave alone; a mention or an issue link becomes none."""
+    return _SPECIAL.sub(r"\\\1", one_line(text)).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\@", "@\u200b")
+
+
+def code(text: str) -> str:
+    """Inline code that holds any text."""
+    text = one_line(text)
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}" if text else ""
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block that its own content cannot end."""
+    text = visible(text)
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _table(report: Report) -> str:
+    head = [f"| | target | {escape(report.target)} |", f"| | host | {escape(host_line(report.snapshot))} |"]
+    layers = stack(report.snapshot, [one.finding for one in report.findings])
+    rows = [f"| {_MARKS[layer.mark]} | {layer.name} | {escape(one_line(layer.value, 300))} |" for layer in layers]
+    return "\n".join(["| | | |", "|---|---|---|", *head, *rows])
+
+
+def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
+    finding = reported.finding
+    word = f"possible {finding.severity.value}" if finding.confidence is Confidence.LIKELY else finding.severity.value
+    lines = [f"#### {word}: {escape(finding.title)} ({code(finding.rule)})", "", escape(finding.message)]
+    if finding.evidence:
+        lines += ["", *(f"- {escape(one.source)}: {code(one_line(one.text, 400))}" for one in finding.evidence)]
+    if reported.why:
+        lines += ["", escape(first_paragraph(reported.why))]
+    if reported.fixes:
+        lines += ["", "What to do:" if len(reported.fixes) == 1 else "What to do, one of:"]
+        for number, fix in enumerate(reported.fixes, 1):
+            lines += ["", *_fix(number, fix, report, fix_suggest)]
+    return "\n".join(lines)
+
+
+def _fix(number: int, fix: Fix, report: Report, fix_suggest: bool) -> list[str]:
+    aside = fix_aside(fix)
+    lines = [f"{number}. {escape(fix.title or fix.text)}{f' ({aside})' if aside else ''}"]
+    if fix.title and fix.text and fix.text != fix.title:
+        lines += ["", f"   {escape(fix.text)}"]
+    for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
+        lines += ["", *([f"   {label}:", ""] if label else []), *(f"   {line}" for line in fenced("\n".join(commands), "sh").split("\n"))]
+    return lines
+
+
+def _unknown(report: Report) -> list[str]:
+    rows = [f"- {', '.join(code(rule) for rule in rules)}: {escape(reason)}" for reason, rules in unknown_groups(report).items()]
+    return ["Could not tell:\n\n" + "\n".join(rows)] if rows else []
+
+
+def _not_proved(report: Report) -> list[str]:
+    live = report.snapshot.live
+    rows = [f"- {escape(one)}" for one in live.not_proved] if isinstance(live, LiveFacts) else []
+    return ["The live check did not prove:\n\n" + "\n".join(rows)] if rows else []
+
+
+def _assumed(report: Report) -> list[str]:
+    return ["Assumed: " + ", ".join(code(one) for one in report.assumed)] if report.assumed else []
+
+
+def _facts(report: Report) -> str:
+    import json
+
+    from envcheck.render.json_v1 import compact
+
+    text = json.dumps(compact(report.snapshot), indent=1, ensure_ascii=False)
+    return f"<details><summary>Facts</summary>\n\n{fenced(text, 'json')}\n\n</details>"
