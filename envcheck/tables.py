@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from envcheck.archs import cuda_of_variant, platform_of, runs_on, variant_of_cuda
+from envcheck.table_rows import CondaRelease, CudaError, DriverBranch, GpuRow, HostCompiler, PinRow, Product, XidRow
 from envcheck.tablefile import Row, TableFile, read_table, table_names
 from envcheck.torch_builds import PLATFORMS, Build, Release, builds, releases
 
@@ -42,107 +43,6 @@ __all__ = (
     "runs_on",
     "variant_of_cuda",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class DriverBranch:
-    """One driver branch: 580, offering CUDA "13.0"."""
-
-    branch: int
-    cuda: str
-    kind: str | None  # "lts", "production", "new-feature", "preview"
-    end_of_life: str | None  # "2028-06" or "2026-12-22"
-    drops: tuple[str, ...]  # architectures that this branch no longer drives: "Kepler"
-    confidence: str
-    source: str
-
-
-@dataclass(frozen=True)
-class GpuRow:
-    """What holds for every GPU of one compute capability."""
-
-    compute_capability: str
-    architecture: str
-    first_cuda: str  # first toolkit that compiles for it
-    last_cuda: str | None  # last one; None = still does
-    first_driver: str | None  # lowest driver branch that drives any board of it, "570"
-    last_branch: int | None  # last branch; None = still driven, or not known
-    open_module: str | None  # the open kernel modules are "required", "possible", "impossible"; None = not known
-    products: tuple[str, ...]
-    datacenter: bool  # data-centre boards of it exist
-    jetson: bool  # integrated GPU of a Jetson or other Tegra module
-    nvswitch: bool  # some boards sit on NVSwitch systems, which need nvidia-fabricmanager
-    confidence: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Product:
-    """A GPU by the name that its driver prints."""
-
-    name: str
-    compute_capability: str
-    kind: str  # "datacenter", "workstation", "geforce", "jetson", "mining"
-    nvswitch: bool  # boards of that name sit on NVSwitch systems (some of them also elsewhere)
-    confidence: str
-    source: str
-
-
-@dataclass(frozen=True)
-class CudaError:
-    code: int
-    name: str
-    text: str  # what cudaGetErrorString says
-    sense: str | None  # what it means for an environment
-    source: str
-
-
-@dataclass(frozen=True)
-class XidRow:
-    code: int
-    name: str | None
-    action: str | None  # "restart_app", "reset_gpu", "reboot", "contact_support", "none", …
-    text: str | None
-    training: str | None  # does a training job have to care: "yes", "maybe", "rare", …
-    source: str
-
-
-@dataclass(frozen=True)
-class HostCompiler:
-    """Newest host compilers that nvcc of one toolkit accepts (majors), and the sm_ targets of its ptxas."""
-
-    cuda: str
-    max_gcc: int | None
-    max_clang: int | None
-    archs: tuple[str, ...]  # ("sm_75", "sm_90a"); empty = not listed
-    confidence: str
-    source: str
-
-
-@dataclass(frozen=True)
-class PinRow:
-    """What versions of a package ask of torch. `versions` are listed, or a range that `specifier` states alike."""
-
-    package: str
-    versions: tuple[str, ...]
-    specifier: str  # versions as a specifier: "==0.0.34", ">=0.20.0,<=0.26.0"
-    torch: str | None  # "==2.10.0", ">=2.10"; "" = any; None = does not ask for torch
-    python: str | None
-    requires: Mapping[str, str]  # further pins: torchvision, torchaudio, tensorrt
-    source: str
-
-
-@dataclass(frozen=True)
-class CondaRelease:
-    """One release on a conda channel."""
-
-    channel: str  # "conda-forge", "pytorch"
-    torch: str
-    cuda: tuple[str, ...]
-    platform: str
-    archs: tuple[str, ...] | None
-    confidence: str
-    source: str
 
 
 @dataclass(eq=False)
@@ -240,7 +140,7 @@ class Tables:
             return None
         if branch >= row["driver"]:
             return False
-        if branch not in row["bridges"]:
+        if branch not in row.get("bridges", ()):
             return None
         return None if gpu_name is None else self.is_datacenter(gpu_name)
 
@@ -344,7 +244,7 @@ class Tables:
         wanted = _public(version)
         number = _version(wanted)
         for row in self.rows("torch-companion", "requires"):
-            if number and row["package"] == package and _in_range(number, f">={row['from']},<={row['to']}"):
+            if row["package"] == package and _between(number, row):
                 return str(row["torch"])
         found = [row["torch"] for row in self.rows("torch-companion", "companion") if row.get(package) == wanted]
         return f"=={found[0]}" if len(found) == 1 else None
@@ -372,6 +272,12 @@ class Tables:
                 package, specifier = _requirement(toolkit["extras"][extra])
                 result.setdefault(package, specifier)
         return result
+
+    def companion_conflict(self, torch: str, package: str, version: str) -> str | None:
+        """Why a pair does not work although its metadata allow it; None: nothing known against it."""
+        wanted = (_public(torch), package, _public(version))
+        rows = self.rows("torch-companion", "conflict")
+        return next((str(row["why"]) for row in rows if (row["torch"], row["package"], row["version"]) == wanted), None)
 
     # ---------------------------------------------------------------- codes
 
@@ -444,6 +350,57 @@ class Tables:
                 return row
         return None
 
+    def linked_cuda_major(self, package: str, version: str) -> int | None:
+        """CUDA major that the PyPI wheel of a package links by itself: vllm 0.20.0 -> 13."""
+        number = _version(_public(version))
+        if number is None:
+            return None
+        rows = (row for row in self.rows("third-party", "cuda-major") if row["package"] == package)
+        fitting = [row for row in rows if number >= (_version(row["first"]) or number)]
+        return int(fitting[-1]["cuda_major"]) if fitting else None
+
+    def conda(self, channel: str, version: str) -> tuple[CondaRelease, ...]:
+        """CUDA builds of a torch release on "conda-forge" or on "pytorch" (which ended with 2.5.1). Empty: none known there."""
+        table = self.table("conda")
+        wanted, number = _public(version), _version(_public(version))
+        if channel == "pytorch":
+            rows = [row for row in table.rows("pytorch") if _between(number, row)]
+        else:
+            rows = [row for row in table.rows("conda-forge") if channel == "conda-forge" and row["torch"] == wanted]
+        return tuple(
+            CondaRelease(
+                channel, wanted, row.get("platform", "linux-x86_64"), row["cuda"], row.get("selector", "cuda-version"),
+                _cubins(row), _confidence(row), table.source(row),
+            )
+            for row in rows
+        )  # fmt: skip
+
+    def uv_backends(self) -> frozenset[str]:
+        """Names that uv's --torch-backend takes beside "auto"."""
+        return frozenset(row["name"] for row in self.rows("installer", "uv-backend"))
+
+    def mps_floor(self, version: str) -> str | None:
+        """Lowest macOS on which MPS can be available with a torch release."""
+        number = _version(_public(version))
+        if number is None or self.release(version) is None:
+            return None
+        rows = [row for row in self.rows("mps", "floor") if (_version(row["torch"]) or number) <= number]
+        return str(rows[-1]["macos"]) if rows else None
+
+    def cudnn_floor(self, cudnn: str) -> str | None:
+        """Lowest compute capability that a cuDNN version serves: "9.10.2.21" -> "5.0"."""
+        number = _version(cudnn)
+        return next((str(row["compute_capability"]) for row in self.rows("cudnn", "floor") if _between(number, row)), None)
+
+    def cudnn_of(self, version: str, variant: str) -> str | None:
+        """cuDNN that a Linux build brings: "2.14.1", "cu130" -> "9.24.0.43". Known for PyPI's default builds and a few others."""
+        release, number = self.release(version), _version(_public(version))
+        if release is not None and release.default_variant["linux-x86_64"] == variant:
+            found = next((wanted for name, wanted in self.pins(version).items() if name.startswith("nvidia-cudnn-")), None)
+            return found.removeprefix("==") if found else None
+        rows = self.rows("cudnn", "variant")
+        return next((str(row["cudnn"]) for row in rows if row["variant"] == variant and _between(number, row)), None)
+
     # ---------------------------------------------------------------- inside
 
     def _by(self, table: str, section: str, field: str) -> Mapping[object, Row]:
@@ -494,6 +451,21 @@ def _in_range(version: Version, specifier: str) -> bool:
     from packaging.specifiers import SpecifierSet
 
     return SpecifierSet(specifier).contains(version, prereleases=True)
+
+
+def _between(number: Version | None, row: Row) -> bool:
+    """Is a version inside the range of a row, `from` … `to` (included) or `from` … `below`?"""
+    first, last, end = _version(row["from"]), _version(row.get("to")), _version(row.get("below"))
+    if number is None or first is None or number < first:
+        return False
+    return number <= last if last else end is None or number < end
+
+
+def _cubins(row: Row) -> tuple[str, ...] | None:
+    """The architectures of archs = "80 90", ptx = "120": sm_80, sm_90, compute_120."""
+    if "archs" not in row:
+        return None
+    return (*(f"sm_{one}" for one in row["archs"].split()), *(f"compute_{one}" for one in row.get("ptx", "").split()))
 
 
 def _requirement(text: str) -> tuple[str, str]:
