@@ -10,12 +10,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from envcheck.loader import library_files
 from envcheck.syscalls import (
     Disk,
     Resolved,
@@ -83,10 +85,41 @@ class Host(Protocol):
     def allocate_shm(self, size: int) -> Trial: ...
     def resolve(self, name: str, timeout: float) -> Resolved: ...
     def addresses(self) -> tuple[tuple[str, str], ...]: ...
+    def libraries(self, name: str) -> tuple[str, ...]: ...
+    def child(self, program: str, *arguments: str, timeout: float) -> Completed: ...
 
 
-def run_command(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None, cwd: str | None = None) -> Completed:
-    """Run argv without a shell, in a session of its own; at the deadline the whole group is killed.
+class Running:
+    """The processes of one host that have not ended, so that all can be ended at once."""
+
+    def __init__(self) -> None:
+        self._processes: set[subprocess.Popen[Any]] = set()
+        self._closed = False
+
+    def add(self, process: subprocess.Popen[Any]) -> None:
+        self._processes.add(process)
+        if self._closed:
+            kill_group(process)
+
+    def discard(self, process: subprocess.Popen[Any]) -> None:
+        self._processes.discard(process)
+
+    def close(self) -> None:
+        """End what runs, and whatever a thread may still start."""
+        self._closed = True
+        for process in tuple(self._processes):
+            kill_group(process)
+
+
+def run_command(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    running: Running | None = None,
+) -> Completed:
+    """Run argv without a shell, in a session of its own; at the deadline, or at Ctrl-C, the whole group is killed.
 
     Output is taken from files, not pipes, so that a grandchild that keeps a pipe open cannot hold us.
     """
@@ -108,8 +141,14 @@ def run_command(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] |
             return Completed(tuple(argv), not_found=True)
         except OSError as error:
             return Completed(tuple(argv), not_executable=True, stderr=str(error))
-        timed_out = not wait(process, timeout)
-        kill_group(process)
+        if running is not None:
+            running.add(process)
+        try:
+            timed_out = not wait(process, timeout)
+        finally:
+            kill_group(process)
+            if running is not None:
+                running.discard(process)
         code = None if timed_out else process.returncode
         return Completed(tuple(argv), code, _tail(out), _tail(err), time.monotonic() - began, timed_out)
 
@@ -161,6 +200,7 @@ class RealHost:
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = dict(os.environ if env is None else env)
+        self._running = Running()
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -168,7 +208,23 @@ class RealHost:
 
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
         # Fixed messages and numbers: a translated nvidia-smi or gcc cannot be read.
-        return run_command(argv, timeout=timeout, env={**self._env, "LC_ALL": "C", **(env or {})})
+        return run_command(argv, timeout=timeout, env={**self._env, "LC_ALL": "C", **(env or {})}, running=self._running)
+
+    def close(self) -> None:
+        """Kill what probes in other threads still run: a thread cannot be interrupted, its child can."""
+        self._running.close()
+
+    def libraries(self, name: str) -> tuple[str, ...]:
+        """Every file that the dynamic loader may take for a library, first one first."""
+        return library_files(name, self._env)
+
+    def child(self, program: str, *arguments: str, timeout: float) -> Completed:
+        """Run envcheck/probes/PROGRAM.py, which may crash or hang, in a bare interpreter of ours.
+
+        -I -S -B: no PYTHONPATH, no site-packages, no sitecustomize (which may import torch), and no .pyc is written.
+        """
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probes", f"{program}.py")
+        return self.run((sys.executable, "-I", "-S", "-B", path, *arguments), timeout=timeout)
 
     def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
         """The text of a file, at most `limit` bytes; None if it cannot be read."""
@@ -233,6 +289,18 @@ class RealHost:
         return ipv4_addresses()
 
 
+def _answer(done: Completed) -> dict[str, Any]:
+    return {
+        "code": done.code,
+        "stdout": done.stdout,
+        "stderr": done.stderr,
+        "seconds": round(done.seconds, 3),
+        "timed_out": done.timed_out,
+        "not_found": done.not_found,
+        "not_executable": done.not_executable,
+    }
+
+
 @dataclass
 class RecordingHost:
     """A host that keeps every answer, as a recorded machine for `ReplayHost`."""
@@ -246,15 +314,17 @@ class RecordingHost:
 
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
         done = self.inner.run(argv, timeout=timeout, env=env)
-        self.answers["run " + "\0".join(argv)] = {
-            "code": done.code,
-            "stdout": done.stdout,
-            "stderr": done.stderr,
-            "seconds": round(done.seconds, 3),
-            "timed_out": done.timed_out,
-            "not_found": done.not_found,
-            "not_executable": done.not_executable,
-        }
+        self.answers["run " + "\0".join(argv)] = _answer(done)
+        return done
+
+    def libraries(self, name: str) -> tuple[str, ...]:
+        answer: tuple[str, ...] = self._keep(f"libraries {name}", self.inner.libraries(name))
+        return answer
+
+    def child(self, program: str, *arguments: str, timeout: float) -> Completed:
+        # Arguments name folders of this installation; the program alone is the question.
+        done = self.inner.child(program, *arguments, timeout=timeout)
+        self.answers[f"child {program}"] = _answer(done)
         return done
 
     def _keep(self, key: str, answer: Any) -> Any:
@@ -346,6 +416,14 @@ class ReplayHost:
         if answer is None:
             return Completed(tuple(argv), not_found=True)
         return Completed(tuple(argv), **answer)
+
+    def libraries(self, name: str) -> tuple[str, ...]:
+        return tuple(self._answers.get(f"libraries {name}", ()))
+
+    def child(self, program: str, *arguments: str, timeout: float) -> Completed:
+        answer = self._answers.get(f"child {program}")
+        argv = (program, *arguments)
+        return Completed(argv, not_found=True) if answer is None else Completed(argv, **answer)
 
     def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
         answer = self._answers.get(f"read {path}")
