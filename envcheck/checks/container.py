@@ -1,0 +1,225 @@
+"""Containers and WSL: the GPU reaches the inside, and keeps reaching it."""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.checks.answer import (
+    absent,
+    contained,
+    cuda_code,
+    driver_answers,
+    fails,
+    listed,
+    nvidia_on_bus,
+    trouble,
+    wants_cuda,
+    works,
+)
+from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
+from envcheck.checks.text import mentioning, quoted, said
+from envcheck.facts import (
+    ContainerFacts,
+    CudaDriverFacts,
+    DevicesFacts,
+    DriverFacts,
+    GpusFacts,
+    LimitsFacts,
+    Missing,
+    SymptomsFacts,
+    SystemFacts,
+    ToolStatus,
+    TorchFacts,
+    VisibilityFacts,
+)
+from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
+
+# Below it the kernel that Microsoft ships for WSL 2 has no usable GPU support for CUDA.
+# https://learn.microsoft.com/windows/ai/directml/gpu-cuda-in-wsl
+WSL_KERNEL = (5, 10, 43)
+WSL_LIBRARIES = "/usr/lib/wsl"
+
+
+def _lacks_compute(container: ContainerFacts) -> bool:
+    """NVIDIA_DRIVER_CAPABILITIES without `compute`: nvidia-smi is there, libcuda is not. Unset means utility,compute."""
+    asked = {one.strip() for one in (container.driver_capabilities or "").split(",") if one.strip()}
+    return bool(asked) and not asked & {"compute", "all"}
+
+
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "visibility", "container", "torch", "devices", "symptoms"))
+def container_without_gpu(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    visibility: VisibilityFacts | Missing,
+    container: ContainerFacts | Missing,
+    torch: TorchFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """The host has a GPU and the container was started without it. A container without any GPU in sight is left alone."""
+    told = said(symptoms, "container-without-gpu")
+    if any("could not select device driver" in match.text for match in told):
+        return Hit({"runtime": "docker"}, quoted(told), variant="toolkit")
+    if isinstance(container, Missing) or works(devices) or driver_answers(cuda_driver):
+        return Hit({"runtime": "container"}, quoted(told), variant="text") if told else None
+    nodes = None if isinstance(driver, Missing) else driver.device_nodes
+    shown = listed(gpus)
+    runtime = container.runtime or "container"
+    values: dict[str, object] = {"runtime": runtime, "capabilities": container.driver_capabilities, "gpus": len(nvidia_on_bus(system))}
+    raw = None if isinstance(visibility, Missing) else visibility.nvidia_visible_devices
+    values["visible"] = "unset" if raw is None else raw
+    no_library = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
+    if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == 35) and not absent(driver):
+        return Hit(values, quoted(told), variant="capabilities")
+    if shown or (nodes and any(name.removeprefix("nvidia").isdigit() for name in nodes)):
+        return Hit(values, quoted(told), variant="text") if told else None
+    host_driver = not isinstance(driver, Missing) and bool(driver.module_loaded or driver.gpu_count_proc)
+    missed = said(symptoms, "driver-missing") + mentioning(symptoms, "Found no NVIDIA driver")
+    there = bool(nvidia_on_bus(system)) or host_driver
+    wanted = wants_cuda(torch) is not False
+    if (there and wanted) or told or missed:
+        severity = None if there or told or fails(devices) else Severity.WARNING
+        guess = None if there or told else Confidence.LIKELY
+        evidence = quoted(told or missed)
+        if not isinstance(driver, Missing):
+            evidence += smi_evidence(driver)
+        variant = {"apptainer": "apptainer", "singularity": "apptainer"}.get(runtime) or ("kubernetes" if container.kubernetes else None)
+        return Hit(values, evidence, variant=variant, severity=severity, confidence=guess)
+    return trouble(driver, "driver")
+
+
+_TERM = re.compile(r"(cuda|driver)\s*(>=|<=|>|<|=)\s*(\d{1,4}(?:\.\d{1,4})?)")
+
+
+def requirement_met(requirement: str, cuda: str | None, driver: str | None) -> bool | None:
+    """NVIDIA_REQUIRE_CUDA: alternatives are separated by spaces, conditions of one by commas; brands are not judged.
+
+    "cuda>=12.8 brand=unknown,driver>=470,driver<471 brand=tesla,driver>=535,driver<536"
+    https://github.com/NVIDIA/nvidia-container-toolkit, internal/config/image
+    """
+    answers: list[bool | None] = []
+    for alternative in requirement.split():
+        results: list[bool | None] = [None] if "brand" in alternative or "arch" in alternative else []
+        for name, sign, number in _TERM.findall(alternative):
+            have = cuda if name == "cuda" else driver
+            results.append(None if have is None else _compare(have, sign, number))
+        if results:
+            answers.append(False if False in results else None if None in results else True)
+    return True if True in answers else None if None in answers or not answers else False
+
+
+def _compare(have: str, sign: str, number: str) -> bool:
+    places = number.count(".") + 1
+    mine = [int(part) for part in re.findall(r"\d+", have)[:places]]
+    wanted = [int(part) for part in number.split(".")]
+    return {">=": mine >= wanted, "<=": mine <= wanted, ">": mine > wanted, "<": mine < wanted, "=": mine == wanted}[sign]
+
+
+@check(sees_missing=("driver", "gpus", "cuda_driver", "container", "devices", "symptoms"))
+def container_cuda_requirement(
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    container: ContainerFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """The image asks for a newer CUDA than the host's driver offers."""
+    told = said(symptoms, "container-cuda-requirement")
+    if works(devices) or driver_answers(cuda_driver):
+        return None
+    version = None if isinstance(driver, Missing) else driver.version
+    offers = None if isinstance(driver, Missing) else driver.cuda
+    if told:
+        found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", told[0].text)
+        need = found[1] if found else None
+        if need and offers and not _compare(offers, "<", need):
+            return None
+        values = {"need": need or "a newer CUDA", "driver": version or "of the host", "offers": offers or "less"}
+        return Hit(values, quoted(told), variant=None if offers else "text")
+    if isinstance(container, Missing) or not container.cuda_requirement or not offers or not fails(devices):
+        return None
+    found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", container.cuda_requirement)
+    need = found[1] if found else None
+    if not need or cuda_below(offers, need) is not True or requirement_met(container.cuda_requirement, offers, version) is not False:
+        return None
+    evidence = (Evidence("NVIDIA_REQUIRE_CUDA", container.cuda_requirement),)
+    return Hit({"need": need, "driver": version, "offers": offers}, evidence)
+
+
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "container", "devices", "symptoms"))
+def container_lost_gpu(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    container: ContainerFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """NVML "Unknown Error" in a container that had the GPU: its device rules were rewritten."""
+    told = said(symptoms, "container-lost-gpu")
+    if works(devices) or driver_answers(cuda_driver) or absent(container) or listed(gpus):
+        return None
+    if not isinstance(system, Missing) and system.wsl is not None:
+        return None
+    failed = not isinstance(driver, Missing) and any(
+        answer.status is ToolStatus.FAILED and (answer.code in (255, 999) or "unknown error" in answer.message.lower())
+        for answer in (driver.smi, driver.nvml)
+    )
+    if not (failed or told) or (failed and not told and not contained(container)):
+        return None
+    evidence = quoted(told) if isinstance(driver, Missing) else (*smi_evidence(driver), *quoted(told))
+    runtime = "container" if isinstance(container, Missing) else container.runtime or "container"
+    return Hit({"runtime": runtime}, evidence, confidence=None if contained(container) else Confidence.LIKELY)
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    """ "5.10.16.3-microsoft-standard-WSL2" → (5, 10, 16)."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", text or "")
+    return tuple(int(part) for part in found.groups()) if found else ()
+
+
+@check(sees_missing=("driver", "gpus", "cuda_driver", "torch", "devices", "container", "limits", "symptoms"))
+def wsl_driver(
+    system: SystemFacts,
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    torch: TorchFacts | Missing,
+    devices: DevicesFacts | Missing,
+    container: ContainerFacts | Missing,
+    limits: LimitsFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """WSL: version 1, an old kernel, a Linux driver over the mapped one, or its folder out of the loader's sight."""
+    if system.wsl is None:
+        return None
+    told = said(symptoms, "wsl-driver")
+    hidden = mentioning(symptoms, "libcuda.so: cannot open shared object file", "Failed to dlopen libcuda.so", "libcuda.so cannot found")
+    values: dict[str, object] = {"kernel": system.kernel, "library": None if isinstance(cuda_driver, Missing) else cuda_driver.library_path}
+    if hidden:
+        return Hit(values, quoted(hidden), variant="path")
+    if works(devices) or driver_answers(cuda_driver) or wants_cuda(torch) is False:
+        return None
+    if system.wsl == 1:
+        return Hit(values, quoted(told), variant="one")
+    kernel = _numbers(system.kernel)
+    if kernel and kernel < WSL_KERNEL and (fails(devices) or told):
+        return Hit(values, quoted(told), variant="kernel")
+    broken = not isinstance(driver, Missing) and (smi_failed(driver, 9, 12, 17, 255, 999) or driver.cuda_state == "ERR!")
+    library = "" if isinstance(cuda_driver, Missing) else cuda_driver.library_path or ""
+    foreign = library != "" and not library.startswith(WSL_LIBRARIES) and "/drivers/" not in library and not contained(container)
+    evidence = quoted(told) if isinstance(driver, Missing) else (*smi_evidence(driver), *quoted(told))
+    if foreign and (fails(devices) or cuda_code(devices, cuda_driver)):
+        return Hit(values, evidence, variant="linux_driver")
+    if absent(cuda_driver) and fails(devices) and not listed(gpus):
+        return Hit(values, evidence, variant="unmapped", confidence=Confidence.LIKELY)
+    if broken or told:
+        return Hit(values, evidence)
+    return None
+
+
+CHECKS = (container_without_gpu, container_cuda_requirement, container_lost_gpu, wsl_driver)

@@ -1,0 +1,120 @@
+"""Resource limits that stop data loaders, shared memory and RDMA."""
+
+from __future__ import annotations
+
+from envcheck.checks.answer import contained
+from envcheck.checks.gpu import size
+from envcheck.checks.text import mentioning, quoted, said
+from envcheck.facts import (
+    ContainerFacts,
+    GpusFacts,
+    LimitsFacts,
+    LiveFacts,
+    LiveStatus,
+    Missing,
+    NetworkFacts,
+    SymptomsFacts,
+    SystemFacts,
+)
+from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
+
+_MIB, _GIB = 1 << 20, 1 << 30
+FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks
+DOCKER_SHM = 64 * _MIB  # what docker and Kubernetes give without being asked
+RDMA_MEMLOCK = 64 * _MIB  # less than one set of NCCL buffers
+
+
+@check(sees_missing=("limits", "gpus", "system", "symptoms"))
+def open_files_low(
+    limits: LimitsFacts | Missing, gpus: GpusFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing
+) -> Answer:
+    """The soft limit of open files; loaders that pass tensors by descriptor use one for each."""
+    told = said(symptoms, "open-files-low")
+    soft = None if isinstance(limits, Missing) else limits.open_files_soft
+    hard = None if isinstance(limits, Missing) else limits.open_files_hard
+    values = {"soft": "unknown" if soft is None else soft, "hard": "unknown" if hard is None else hard}
+    if told:
+        return Hit(values, quoted(told), variant="reached", severity=Severity.ERROR)
+    mac = not isinstance(system, Missing) and system.os == "darwin"
+    if soft is None or mac:
+        return None
+    if soft < FEW_FILES:
+        return Hit(values)
+    many = not isinstance(gpus, Missing) and len(gpus.devices) >= 8
+    return Hit(values, severity=Severity.INFO) if soft <= FEW_FILES and many else None
+
+
+@check(sees_missing=("limits", "network", "container", "symptoms"))
+def memlock_low(
+    limits: LimitsFacts | Missing,
+    network: NetworkFacts | Missing,
+    container: ContainerFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Answer:
+    """Locked memory is limited where RDMA has to register buffers. Without an InfiniBand or RoCE port it does not matter."""
+    told = said(symptoms, "memlock-low")
+    soft = None if isinstance(limits, Missing) or not limits.memlock_read else limits.memlock_soft_bytes
+    values = {"soft": "unknown" if soft is None else size(soft)}
+    variant = "container" if contained(container) else None
+    if told:
+        return Hit(values, quoted(told), variant=variant, severity=Severity.ERROR)
+    if soft is None or soft >= RDMA_MEMLOCK or isinstance(network, Missing):
+        return None
+    active = [port for port in network.infiniband if port.state is None or "ACTIVE" in port.state.upper()]
+    if not active or network.variables.get("NCCL_IB_DISABLE") == "1":
+        return None
+    ports = tuple(
+        Evidence("InfiniBand", f"{port.device} port {port.port} {port.link_layer or ''} {port.state or ''}".strip()) for port in active
+    )
+    return Hit(values, ports[:2], variant=variant)
+
+
+@check(sees_missing=("limits", "container", "symptoms"))
+def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
+    """Shared memory is what containers get by default, or does not give what it promises."""
+    told = said(symptoms, "shm-small")
+    variant = None if isinstance(container, Missing) else "kubernetes" if container.kubernetes else "container"
+    total = None if isinstance(limits, Missing) else limits.shm_bytes
+    free = None if isinstance(limits, Missing) else limits.shm_free_bytes
+    values: dict[str, object] = {
+        "size": "unknown" if total is None else size(total),
+        "free": "unknown" if free is None else size(free),
+        "wanted": "unknown",
+        "got": "unknown",
+    }
+    if told:
+        roomy = total is not None and free is not None and free >= 8 * _GIB
+        return None if roomy else Hit(values, quoted(told), variant=variant, severity=Severity.ERROR)
+    if isinstance(limits, Missing):
+        return None
+    wanted, got = limits.shm_requested_bytes, limits.shm_allocated_bytes
+    if limits.shm_error or (wanted and got is not None and got < wanted):
+        values |= {"wanted": "a test file" if wanted is None else size(wanted), "got": "0" if got is None else size(got)}
+        evidence = (Evidence("trial in shared memory", limits.shm_error),) if limits.shm_error else ()
+        return Hit(values, evidence, variant="refused", severity=Severity.ERROR)
+    if total is not None and total <= DOCKER_SHM:
+        return Hit(values, variant=variant)
+    if free is not None and free < DOCKER_SHM:
+        return Hit(values, variant="full")
+    return None
+
+
+@check(sees_missing=("system", "live", "symptoms"))
+def host_memory_low(system: SystemFacts | Missing, live: LiveFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
+    """Little memory is left, or the kernel killed a process (SIGKILL without a traceback)."""
+    told = said(symptoms, "host-memory-low")
+    available = None if isinstance(system, Missing) else system.memory_available_bytes
+    limit = None if isinstance(system, Missing) else system.memory_limit_bytes
+    values = {"available": "unknown" if available is None else size(available), "limit": "none" if limit is None else size(limit)}
+    if told:
+        sure = mentioning(symptoms, "Out of memory: Kill", "oom-kill", "Memory cgroup out of memory", "OOMKilled", "CUDA_ERROR_HOST")
+        return Hit(values, quoted(told), variant="killed", severity=Severity.ERROR, confidence=None if sure else Confidence.LIKELY)
+    ranks = () if isinstance(live, Missing) or live.status is LiveStatus.PASS else live.ranks
+    if any(rank.signal == "SIGKILL" for rank in ranks) and available is not None and available < 2 * _GIB:
+        return Hit(values, variant="killed", severity=Severity.ERROR, confidence=Confidence.LIKELY)
+    if limit is not None and limit < 2 * _GIB:
+        return Hit(values, variant="limit")
+    return Hit(values) if available is not None and available < _GIB else None
+
+
+CHECKS = (open_files_low, memlock_low, shm_small, host_memory_low)
