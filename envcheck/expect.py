@@ -87,14 +87,20 @@ def _parse(text: str) -> tuple[str, str, str]:
 
 
 def expected(snapshot: Snapshot, expectations: Sequence[str]) -> Snapshot:
-    """The snapshot with the expectations that it does not meet."""
-    failed = []
+    """The snapshot with what became of each expectation; what is not known is undecided, not met."""
+    failed: list[Expectation] = []
+    undecided: list[str] = []
+    met: list[str] = []
     for text in expectations:
         name, operator, value = _parse(text)
         found = _find(snapshot, name)
-        if not _holds(name, found, operator, value):
+        if found is None:
+            undecided.append(text)
+        elif _holds(name, found, operator, value):
+            met.append(text)
+        else:
             failed.append(Expectation(text, _shown(found)))
-    return replace(snapshot, expectations=ExpectationsFacts(tuple(failed)))
+    return replace(snapshot, expectations=ExpectationsFacts(tuple(failed), tuple(undecided), tuple(met)))
 
 
 def _shown(found: Any) -> str:
@@ -174,7 +180,7 @@ def _dotted(snapshot: Snapshot, path: str) -> Any:
 
 
 def _holds(name: str, found: Any, operator: str, value: str) -> bool:
-    """What is not known does not hold."""
+    """For a tuple, whether it holds for every member; a member that is not known does not."""
     if isinstance(found, tuple):
         return bool(found) and all(_holds(name, one, operator, value) for one in found)
     if found is None:

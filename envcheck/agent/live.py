@@ -57,13 +57,16 @@ def run_arms(plan, torch, asked):
     """Returns the list of what was not tried, and why."""
     dist = torch.distributed
     wanted, world = plan.options["backend"], plan.options["nproc"]
+    ranks = 2 if world in (None, "all") else world
     skipped = []
     control = "fail"
     if has(dist, "gloo"):
-        control = run(plan, arm("gloo-loopback", "gloo", "cpu", world or 2, loopback=True))
+        control = run(plan, arm("gloo-loopback", "gloo", "cpu", ranks, loopback=True))
         if control != "pass":
-            run(plan, arm("gloo-file-store", "gloo", "cpu", world or 2, loopback=True, store="file", stages=SHORT))
-        run(plan, arm("gloo-as-is", "gloo", "cpu", world or 2, stages=SHORT, sizes=SIZES[:2]))
+            second = run(plan, arm("gloo-file-store", "gloo", "cpu", ranks, loopback=True, store="file", stages=SHORT))
+            if control == second == "hang":  # each further arm would cost its whole deadline and say the same
+                return ["no other backend was tried: the control arm hangs with either store"]
+        run(plan, arm("gloo-as-is", "gloo", "cpu", ranks, stages=SHORT, sizes=SIZES[:2]))
     else:
         skipped.append("gloo is not in this build: there is no control arm")
     if wanted not in ("auto", "gloo"):
@@ -71,7 +74,7 @@ def run_arms(plan, torch, asked):
             skipped.append("%s is not in this build" % wanted)
             return skipped
         if wanted not in ("nccl", "xccl"):
-            run(plan, arm(wanted, wanted, "cpu", world or 2))
+            run(plan, arm(wanted, wanted, "cpu", ranks))
             return skipped
     if wanted == "gloo":
         return skipped
@@ -96,7 +99,7 @@ def accelerator_arms(plan, dist, asked, world, control):
         return ["%s is not in this build" % backend]
     places = [row["index"] for row in usable]
     if len(places) >= 2:
-        ranks = min(len(places), world or 2)
+        ranks = len(places) if world == "all" else min(len(places), world or 2)
         if run(plan, arm(backend, backend, kind, ranks, places=places)) != "pass" and backend == "nccl" and control == "pass":
             ladder(plan, kind, ranks, places)
         return [] if ranks == len(places) else ["%d of the %d GPUs took part" % (ranks, len(places))]
@@ -334,25 +337,62 @@ def verdict(plan, arm, ranks, late, failed_at, seconds):
     bad = [one for one in rows if one["problem"] in ("failed", "wrong", "crashed")]
     hung = [one for one in rows if one["problem"] == "hang"]
     if bad:
-        first = min(bad, key=lambda one: one["failed_at"] or float("inf"))
+        first = min(bad, key=nearness_to_the_cause)
         status, reason = "fail", "rank %d: %s" % (first["rank"], first["error"] or "no reason given")
     elif hung:
-        order = {name: at for at, name in enumerate(arm["stages"])}
-        furthest_back = min(order.get(one["last_stage"], -1) for one in rows)
-        behind = [one for one in rows if order.get(one["last_stage"], -1) == furthest_back]
-        stage = behind[0]["last_stage"] or "start"
-        stopped = [one for one in hung if one["state"].startswith("T")]
-        named = stopped or behind
-        status = "hang"
-        reason = "rank %s did not leave the stage %s" % (", ".join(str(one["rank"]) for one in named), stage)
-        if stopped:
-            reason += " (stopped by a signal)"
+        status, reason = "hang", hang_reason(arm, rows, hung)
     else:
         status, reason = "pass", ""
     for one in rows:
         for key in ("problem", "failed_at", "state"):
             one.pop(key)
     return {"status": status, "reason": reason, "seconds": seconds, "ranks": rows}
+
+
+# What a rank says when another one has gone.
+VICTIM = ("closed by peer", "reset by peer", "Broken pipe", "remote worker", "Connection refused", "Timed out", "timed out", "timeout", "recvValue", "NCCL communicator was aborted")
+
+
+def nearness_to_the_cause(one):
+    """Who died or computed wrongly comes before who complains of a peer; among equals the first."""
+    victim = any(word in one["error"] for word in VICTIM)
+    order = {"crashed": 0, "wrong": 1}.get(one["problem"], 3 if victim else 2)
+    return order, one["failed_at"] or float("inf")
+
+
+def hang_reason(arm, rows, hung):
+    """Names the rank that is behind: stopped, or at an earlier stage, or outside the library in which the others wait."""
+    order = {name: at for at, name in enumerate(arm["stages"])}
+    back = min(order.get(one["last_stage"], -1) for one in rows)
+    behind = [one for one in rows if order.get(one["last_stage"], -1) == back]
+    stage = behind[0]["last_stage"] or "start"
+    stopped = [one for one in hung if one["state"].startswith("T")]
+    if stopped:
+        return "rank %s did not leave the stage %s: stopped by a signal" % (numbers(stopped), stopped[0]["last_stage"] or "start")
+    outside = [one for one in behind if innermost(one["stack"]) and not waits(one)]
+    if outside and len(outside) < len(behind):
+        place = innermost(outside[0]["stack"])
+        return "rank %s did not enter the collective of the stage %s in which the others wait: it is in %s" % (numbers(outside), stage, place)
+    return "rank %s did not leave the stage %s" % (numbers(behind), stage)
+
+
+def numbers(rows):
+    return ", ".join(str(one["rank"]) for one in rows)
+
+
+def innermost(stack):
+    """The innermost Python frame of faulthandler's main thread: `File "/x/y.py", line 79 in all_reduce` → "y.py:79 (all_reduce)"."""
+    part = stack.partition("Current thread")[2] or stack
+    for line in part.splitlines():
+        if line.lstrip().startswith('File "'):
+            path, _, rest = line.partition('File "')[2].partition('", line ')
+            number, _, function = rest.partition(" in ")
+            return "%s:%s (%s)" % (path, number, function)
+    return ""
+
+
+def waits(one):
+    return any(part in innermost(one["stack"]) for part in ("/torch/distributed/", "/torch/autograd/", "/torch/nn/parallel/"))
 
 
 def row(plan, arm, one, was_late):
