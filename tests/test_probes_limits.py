@@ -1,0 +1,98 @@
+"""Limits, and the trial allocation in /dev/shm."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from envcheck.facts import LimitsFacts
+from envcheck.host import RealHost
+from envcheck.probes import limits
+from envcheck.syscalls import Disk, allocate
+from machines import linux, machine
+
+MIB = 1 << 20
+
+
+def facts(name: str) -> LimitsFacts:
+    found = limits.probe(machine(name))
+    assert isinstance(found, LimitsFacts)
+    return found
+
+
+def test_h200() -> None:
+    found = facts("h200-vm")
+    assert (found.open_files_soft, found.open_files_hard) == (20000, 20000)
+    assert (found.memlock_soft_bytes, found.memlock_read) == (None, True)  # unlimited
+    assert found.stack_soft_bytes == 8 * MIB and found.processes_soft == 515506
+    assert found.shm_bytes == 135148564480
+    assert (found.shm_requested_bytes, found.shm_allocated_bytes, found.shm_error) == (64 * MIB, 64 * MIB, None)
+    assert found.tmp_free_bytes == 68000000000
+
+
+def test_small_shm() -> None:
+    docker, pod = facts("docker-cgroup1"), facts("kubernetes-cgroup2")
+    assert (docker.shm_bytes, docker.shm_requested_bytes, docker.shm_allocated_bytes) == (64 * MIB, 48 * MIB, 48 * MIB)
+    assert (pod.shm_bytes, pod.memlock_soft_bytes) == (MIB, 64 * MIB)
+
+
+def test_no_shm_and_no_size() -> None:
+    found = limits.probe(linux())
+    assert isinstance(found, LimitsFacts)
+    assert (found.shm_allocated_bytes, found.shm_error) == (0, "/dev/shm is not there")
+    assert not found.memlock_read
+    unlimited = limits.probe(linux({"exists /dev/shm": True, "disk /dev/shm": {"total_bytes": 0, "free_bytes": 0}}))
+    assert isinstance(unlimited, LimitsFacts)
+    assert (unlimited.shm_bytes, unlimited.shm_allocated_bytes) == (None, 64 * MIB)
+
+
+def test_other_systems_have_no_shm() -> None:
+    mac = facts("mac-m2")
+    assert (mac.shm_allocated_bytes, mac.shm_error, mac.open_files_soft) == (None, None, 256)
+    windows = facts("windows-11")
+    assert (windows.open_files_soft, windows.memlock_read) == (None, False)
+
+
+def test_the_trial_stays_small() -> None:
+    plenty = Disk(1 << 40, 1 << 40)
+    assert limits.trial_bytes(machine("h200-vm"), plenty) == 64 * MIB
+    # an eighth of what the memory group has left, which is a million bytes
+    assert limits.trial_bytes(machine("kubernetes-cgroup2"), plenty) == (68719476736 - 68719000000 + 523264) // 8 // 4096 * 4096
+    # three quarters of the file system: others may be at work in it
+    assert limits.trial_bytes(machine("h200-vm"), Disk(64 * MIB, 64 * MIB)) == 48 * MIB
+    tight = linux({"read /proc/meminfo": "MemAvailable: 80000 kB\n"})
+    assert limits.trial_bytes(tight, plenty) == 10000 * 1024 // 4096 * 4096
+    assert limits.trial_bytes(linux({"read /proc/meminfo": "MemAvailable: 3 kB\n"}), plenty) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/shm is Linux's")
+def test_allocation_is_real_and_leaves_nothing() -> None:
+    before, free = set(os.listdir("/dev/shm")), os.statvfs("/dev/shm")
+    found = limits.probe(RealHost())
+    assert isinstance(found, LimitsFacts) and found.open_files_soft
+    assert found.shm_error is None and found.shm_allocated_bytes == found.shm_requested_bytes
+    assert not [name for name in set(os.listdir("/dev/shm")) - before if name.startswith("envcheck")]
+    assert os.statvfs("/dev/shm").f_blocks == free.f_blocks
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fallocate is Linux's")
+def test_allocation_without_o_tmpfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE")
+    assert allocate(str(tmp_path), MIB).allocated_bytes == MIB
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_allocation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = allocate(str(tmp_path / "nowhere"), MIB)
+    assert (gone.allocated_bytes, gone.error) == (0, "No such file or directory")
+
+    def full(_fd: int, offset: int, _size: int) -> None:
+        if offset >= 32 * MIB:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    partly = allocate(str(tmp_path), 64 * MIB)
+    assert (partly.requested_bytes, partly.allocated_bytes, partly.error) == (64 * MIB, 32 * MIB, "No space left on device")
