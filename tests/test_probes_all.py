@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machines import NAMES, machine
 
 from envcheck.codec import decode, encode
 from envcheck.facts import Missing, Snapshot, Why
 from envcheck.host import RealHost, RecordingHost, ReplayHost
-from machines import NAMES, machine
 
 PROBES = {
     name: importlib.import_module(f"envcheck.probes.{name}").probe
@@ -81,19 +81,32 @@ class Garbage(ReplayHost):
 
 LINES = st.sampled_from(
     [
-        "0x030200", "0::/a", "4:cpu,memory:/docker/x", "1 2 0:3 / / rw - cgroup2 x rw", "1 2 0:3 /a /b rw - cgroup x rw,cpu,memory", "max 100000",
-        "100 0", "flags : avx", "Features : ", "CPU implementer : 0x41", "MemTotal: 5 kB", "MemAvailable: x kB", "gfx_target_version 90402",
+        "0x030200", "0::/a", "4:cpu,memory:/docker/x", "1 2 0:3 / / rw - cgroup2 x rw",
+        "1 2 0:3 /a /b rw - cgroup x rw,cpu,memory", "max 100000", "100 0", "flags : avx", "Features : ", "CPU implementer : 0x41", "MemTotal: 5 kB", "MemAvailable: x kB", "gfx_target_version 90402",
         "gfx_target_version -1", "a: 0100007F:ZZZZ 0 0A 0 0 0 0 0 1", "fe80000000000000c2000afffe280002 02 40 20 80 eth0",
         "# R36 (release), REVISION:", "PRETTY_NAME=\"", "=", ":", "\0", "-1", "²", "9" * 30,
     ]
 )  # fmt: skip
-NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_STEP_ID", "PET_NNODES", "MASTER_PORT", "MASTER_ADDR", "PMI_RANK", "PMI_SIZE")
+NUMBERS = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "SLURM_PROCID",
+    "SLURM_STEP_ID",
+    "PET_NNODES",
+    "MASTER_PORT",
+    "MASTER_ADDR",
+    "PMI_RANK",
+    "PMI_SIZE",
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     text=st.one_of(st.text(max_size=80), st.lists(LINES, max_size=6).map("\n".join)),
-    names=st.lists(st.sampled_from(["0", "1", "eth0", "0000:01:00.0", "renderD128", "mlx5_0", "²", "ports"]), max_size=3, unique=True).map(tuple),
+    names=st.lists(st.sampled_from(["0", "1", "eth0", "0000:01:00.0", "renderD128", "mlx5_0", "²", "ports"]), max_size=3, unique=True).map(
+        tuple
+    ),
     env=st.dictionaries(st.sampled_from(NUMBERS), st.text(max_size=6).filter(lambda value: "\0" not in value), max_size=5),
 )
 def test_garbage_never_raises(text: str, names: tuple[str, ...], env: dict[str, str]) -> None:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from machines import linux, machine
 
 from envcheck.facts import LimitsFacts
 from envcheck.host import RealHost
 from envcheck.probes import limits
 from envcheck.syscalls import Disk, allocate
-from machines import linux, machine
 
 MIB = 1 << 20
 

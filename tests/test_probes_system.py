@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import linux, machine
 
 from envcheck.facts import Missing, PciDevice, SystemFacts
 from envcheck.host import RealHost
@@ -13,7 +14,6 @@ from envcheck.probes.cgroup import parse_cgroup, read_cgroup
 from envcheck.probes.cpu import parse_cpuinfo
 from envcheck.probes.meminfo import parse_meminfo
 from envcheck.probes.mounts import parse_mountinfo, root_mount
-from machines import linux, machine
 
 
 def facts(name: str, **changes: object) -> SystemFacts:
@@ -24,7 +24,12 @@ def facts(name: str, **changes: object) -> SystemFacts:
 
 def test_h200() -> None:
     found = facts("h200-vm")
-    assert (found.os, found.kernel, found.distribution, found.distribution_id) == ("linux", "6.8.0-45-generic", "Ubuntu 24.04.3 LTS", "ubuntu")
+    assert (found.os, found.kernel, found.distribution, found.distribution_id) == (
+        "linux",
+        "6.8.0-45-generic",
+        "Ubuntu 24.04.3 LTS",
+        "ubuntu",
+    )
     assert (found.libc, found.glibc, found.machine) == ("glibc", "2.39", "x86_64")
     assert (found.cpu_model, found.cpu_vendor) == ("Intel(R) Xeon(R) Processor", "GenuineIntel")
     assert {"avx2", "avx512f", "amx_tile"} <= set(found.cpu_flags) and found.cpu_flags_read
@@ -181,10 +186,17 @@ def test_here() -> None:
 
 
 def test_texts() -> None:
-    assert system.parse_os_release("ID='x y'\n# ID=no\nNAME=\"a \\\"b\\\"\"\nBROKEN\n") == {"ID": "x y", "NAME": 'a "b"'}
+    assert system.parse_os_release('ID=\'x y\'\n# ID=no\nNAME="a \\"b\\""\nBROKEN\n') == {"ID": "x y", "NAME": 'a "b"'}
     assert parse_meminfo("MemTotal:  5 kB\nHugePages_Total: 3\nbad\nX: y kB\n") == {"MemTotal": 5120, "HugePages_Total": 3}
-    assert parse_cgroup("4:cpu,cpuacct:/d\n0::/u\nbad\n1:name=systemd:/s\n") == {"cpu": "/d", "cpuacct": "/d", "": "/u", "name=systemd": "/s"}
-    mounts = parse_mountinfo("36 35 98:0 /m\\0401 /m2 rw - ext3 /dev/root rw,errors=continue\nbad line\n1 0 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n")
+    assert parse_cgroup("4:cpu,cpuacct:/d\n0::/u\nbad\n1:name=systemd:/s\n") == {
+        "cpu": "/d",
+        "cpuacct": "/d",
+        "": "/u",
+        "name=systemd": "/s",
+    }
+    mounts = parse_mountinfo(
+        "36 35 98:0 /m\\0401 /m2 rw - ext3 /dev/root rw,errors=continue\nbad line\n1 0 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
+    )
     assert (mounts[0].root, mounts[0].point, mounts[0].kind) == ("/m 1", "/m2", "ext3")
     assert root_mount(mounts) == mounts[1] and root_mount(()) is None
     power = parse_cpuinfo("processor\t: 0\ncpu\t\t: POWER9, altivec supported\n")
