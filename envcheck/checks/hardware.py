@@ -1,0 +1,125 @@
+"""What several rules ask of the sections: which accelerators are there, and whether torch really runs on them."""
+
+from __future__ import annotations
+
+from envcheck.facts import (
+    DevicesFacts,
+    Gpu,
+    GpusFacts,
+    ImportStatus,
+    LauncherFacts,
+    LiveFacts,
+    LiveStatus,
+    Missing,
+    PackagesFacts,
+    RocmFacts,
+    TorchFacts,
+    Why,
+    XpuFacts,
+)
+
+
+def nvidia(gpus: GpusFacts | Missing) -> tuple[Gpu, ...]:
+    """NVIDIA GPUs that are listed and readable."""
+    return () if isinstance(gpus, Missing) else tuple(gpu for gpu in gpus.devices if gpu.error is None)
+
+
+def named(gpus: tuple[Gpu, ...]) -> str:
+    """ "NVIDIA H100 80GB HBM3 (8x), NVIDIA A40"."""
+    names: dict[str, int] = {}
+    for gpu in gpus:
+        name = gpu.name or "an NVIDIA GPU"
+        names[name] = names.get(name, 0) + 1
+    return ", ".join(name if count == 1 else f"{name} ({count}x)" for name, count in names.items())
+
+
+def not_told(section: object) -> bool:
+    """The section was not read, or a report does not hold it: nothing is known, in contrast to absent."""
+    return isinstance(section, Missing) and section.why is Why.SKIPPED
+
+
+def cuda_works(devices: DevicesFacts | Missing) -> bool:
+    """torch sees a device, and no kernel that was tried failed. An answer of NVML alone proves nothing."""
+    if isinstance(devices, Missing) or devices.available is not True or devices.nvml_check:
+        return False
+    return all(device.kernel in (None, "ok", "unknown") for device in devices.devices)
+
+
+def imported(torch: TorchFacts | Missing, devices: DevicesFacts | Missing) -> bool:
+    """The import is known to have worked: by trial, or because torch answered a question."""
+    if isinstance(torch, Missing):
+        return False
+    return torch.import_status is ImportStatus.OK or (not isinstance(devices, Missing) and devices.available is not None)
+
+
+def import_failed(torch: TorchFacts | Missing) -> bool:
+    """The import was tried and did not give a usable torch."""
+    return not isinstance(torch, Missing) and torch.import_status not in (ImportStatus.OK, ImportStatus.SKIPPED)
+
+
+def import_text(torch: TorchFacts | Missing) -> str:
+    """What a failed import said."""
+    if isinstance(torch, Missing) or torch.import_failure is None:
+        return ""
+    return torch.import_failure.text
+
+
+def discrete_amd(rocm: RocmFacts | Missing) -> tuple[str, ...]:
+    """AMD accelerators for which a ROCm build of torch is meant; integrated graphics do not count.
+
+    "AMD Instinct MI100", "Radeon RX 7900 XTX", "Radeon PRO W7900"
+    """
+    if isinstance(rocm, Missing):
+        return ()
+    marks = ("instinct", " rx ", "radeon pro w", "radeon vii", " mi2", " mi3")
+    return tuple(name for name in rocm.names if any(mark in f" {name.lower()} " for mark in marks))
+
+
+def discrete_intel(xpu: XpuFacts | Missing) -> tuple[str, ...]:
+    """Intel cards for which an XPU build of torch is meant. "Intel(R) Arc(TM) A770 Graphics", "Data Center GPU Max 1550" """
+    if isinstance(xpu, Missing):
+        return ()
+    marks = ("arc(tm) a", "arc(tm) b", "arc a", "arc b", "data center gpu")
+    return tuple(name for name in xpu.names if any(mark in name.lower() for mark in marks))
+
+
+def nccl_proved(live: LiveFacts | Missing, ranks: int = 1) -> bool:
+    """The live check ran NCCL with the user's environment and at least so many ranks."""
+    if isinstance(live, Missing):
+        return False
+    return any(
+        arm.backend == "nccl" and not arm.environment and arm.world_size >= ranks and arm.status is LiveStatus.PASS for arm in live.arms
+    )
+
+
+def number(text: str | None) -> int | None:
+    """An integer as launchers write it; "8(x4)" and words give None."""
+    stripped = (text or "").strip()
+    return int(stripped) if stripped.lstrip("-").isdecimal() and len(stripped) < 12 else None
+
+
+def variables(*sections: object) -> dict[str, str]:
+    """The environment as the sections that keep one know it."""
+    found: dict[str, str] = {}
+    for section in sections:
+        found.update(getattr(section, "variables", {}))
+    return found
+
+
+def node_count(launcher: LauncherFacts | Missing) -> int | None:
+    """Number of nodes of the job, as far as the launcher's variables tell."""
+    if isinstance(launcher, Missing):
+        return None
+    if launcher.nodes is not None:
+        return launcher.nodes
+    for name in ("GROUP_WORLD_SIZE", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"):
+        count = number(launcher.variables.get(name))
+        if count is not None:
+            return count
+    world, local = number(launcher.variables.get("WORLD_SIZE")), number(launcher.variables.get("LOCAL_WORLD_SIZE"))
+    return -(-world // local) if world and local else None
+
+
+def installed(packages: PackagesFacts | Missing, name: str) -> str | None:
+    """Version of a distribution, None where it is not installed or nothing is known."""
+    return None if isinstance(packages, Missing) else packages.version(name)

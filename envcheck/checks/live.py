@@ -1,0 +1,191 @@
+"""What the live check saw: ranks that fail, hang, or compute something else than they should."""
+
+from __future__ import annotations
+
+from envcheck.checks import answer
+from envcheck.checks.hardware import nvidia
+from envcheck.checks.text import quoted, said
+from envcheck.facts import (
+    Arm,
+    BackendsFacts,
+    DevicesFacts,
+    GpusFacts,
+    LiveFacts,
+    LiveStatus,
+    Missing,
+    RankFacts,
+    SymptomsFacts,
+    SystemFacts,
+    TorchFacts,
+)
+from envcheck.rule import Evidence, Hit, Severity, Unknown, check
+
+
+def _runs(live: LiveFacts) -> list[tuple[str, tuple[RankFacts, ...], LiveStatus, str, int]]:
+    """Every trial with ranks: (name, ranks, status, reason, world size). Rungs of the ladder change the environment and do not count."""
+    arms = [(arm.name, arm.ranks, arm.status, arm.reason, arm.world_size) for arm in live.arms if arm.ranks and not arm.environment]
+    if arms and any(status is live.status for _, _, status, _, _ in arms):
+        return arms
+    backend = live.backend or "the process group"
+    return [(backend, live.ranks, live.status, live.reason, live.world_size or len(live.ranks)), *arms]
+
+
+def _wrong(ranks: tuple[RankFacts, ...]) -> list[tuple[RankFacts, str, str]]:
+    return [(rank, stage.name, stage.detail) for rank in ranks for stage in rank.stages if stage.status == "wrong"]
+
+
+def _stage_of(rank: RankFacts) -> str:
+    """Where a rank hangs, else the last stage it entered."""
+    return next((stage.name for stage in rank.stages if stage.status == "hang"), rank.last_stage or "start")
+
+
+def _any_wrong(live: LiveFacts) -> bool:
+    return any(_wrong(ranks) for _, ranks, _, _, _ in _runs(live))
+
+
+def _tail(rank: RankFacts) -> tuple[Evidence, ...]:
+    """A rank's own words: its error, the end of its stderr, where it stood."""
+    pieces = (("error", rank.error, -600), ("stderr", rank.stderr, -600), ("stack", rank.stack, -1200))
+    return tuple(Evidence(f"rank {rank.rank}: {name}", text.strip()[start:]) for name, text, start in pieces if text.strip())
+
+
+def _numbers(ranks: list[RankFacts]) -> str:
+    return ", ".join(str(rank.rank) for rank in ranks)
+
+
+def _passed(live: LiveFacts) -> list[Arm]:
+    return [arm for arm in live.arms if arm.status is LiveStatus.PASS]
+
+
+@check()
+def live_wrong_result(live: LiveFacts) -> Hit | None:
+    """A collective or a DDP step ended, with numbers that are not the right ones."""
+    for name, ranks, _, _, size in _runs(live):
+        if wrong := _wrong(ranks):
+            rank, stage, detail = wrong[0]
+            numbers = _numbers([one for one, _, _ in wrong])
+            values = {"arm": name, "stage": stage, "ranks": numbers, "detail": detail or "no detail", "size": size}
+            evidence = tuple(Evidence(f"rank {one.rank}: {at}", words) for one, at, words in wrong[:4] if words)
+            return Hit(values, evidence or _tail(rank), variant="ddp" if stage == "ddp" else None)
+    return None
+
+
+@check()
+def live_hang(live: LiveFacts) -> Hit | None:
+    """Ranks that did not come back from a stage within its deadline."""
+    if live.status is not LiveStatus.HANG:
+        return None
+    for name, ranks, status, reason, size in _runs(live):
+        if status is not LiveStatus.HANG:
+            continue
+        stuck = [rank for rank in ranks if any(stage.status == "hang" for stage in rank.stages)]
+        stages = {rank.rank: _stage_of(rank) for rank in ranks}
+        order = {stage: at for at, stage in enumerate(live.stages)}
+        stuck = stuck or [rank for rank in ranks if rank.last_stage != "destroy"]
+        # The rank that is least far is the suspect: the others wait for it.
+        least = min((order.get(stages[rank.rank], 99) for rank in stuck), default=99)
+        behind = [rank for rank in stuck if order.get(stages[rank.rank], 99) == least]
+        gone = [rank for rank in ranks if rank not in stuck and (rank.signal or rank.exit_code)]
+        evidence = tuple(one for rank in (*gone, *behind, *stuck)[:3] for one in _tail(rank))
+        values: dict[str, object] = {
+            "arm": name,
+            "size": size,
+            "stage": stages[behind[0].rank] if behind else "an unknown stage",
+            "ranks": _numbers(stuck) or "of unknown number",
+            "behind": _numbers(behind),
+            "where": "; ".join(f"rank {number} in {stage}" for number, stage in sorted(stages.items())[:16]),
+            "reason": reason or live.reason,
+            "gone": _numbers(gone),
+        }
+        if gone:
+            return Hit(values, evidence, variant="gone")
+        return Hit(values, evidence, variant="behind" if behind and len(behind) < len(stuck) else None)
+    return Hit({"stage": "an unknown stage", "reason": live.reason or "no reason given"}, variant="plain")
+
+
+@check()
+def live_failed(live: LiveFacts) -> Hit | None:
+    """A rank raised or died."""
+    if live.status is not LiveStatus.FAIL or _any_wrong(live):
+        return None
+    for name, ranks, status, reason, size in _runs(live):
+        if status is not LiveStatus.FAIL:
+            continue
+        failed = [rank for rank in ranks if any(stage.status == "failed" for stage in rank.stages) or rank.error or rank.signal]
+        first = failed[0] if failed else None
+        stage = next((one.name for one in first.stages if one.status == "failed"), first.last_stage) if first else None
+        lines = [line.strip() for line in (first.error if first else reason or live.reason).splitlines() if line.strip()]
+        values: dict[str, object] = {
+            "arm": name,
+            "size": size,
+            "rank": first.rank if first else "of unknown number",
+            "stage": stage or "an unknown stage",
+            "error": (lines[-1] if lines else reason or live.reason or "no reason given")[:400],
+            "signal": first.signal if first else None,
+            "passed": [arm.name for arm in _passed(live)],
+        }
+        evidence = _tail(first) if first else ()
+        if first and first.signal:
+            return Hit(values, evidence, variant="signal")
+        return Hit(values, evidence, variant="but" if _passed(live) else None)
+    return Hit({"error": live.reason or "no reason given"}, variant="plain")
+
+
+@check()
+def live_inconclusive(live: LiveFacts) -> Hit | None:
+    """The control arm failed too, or there was no time: nothing is proved either way."""
+    if live.status is not LiveStatus.INCONCLUSIVE:
+        return None
+    evidence = tuple(one for rank in live.ranks[:2] for one in _tail(rank))
+    return Hit({"reason": live.reason.rstrip(".") or "no reason given"}, evidence)
+
+
+@check(sees_missing=("system", "gpus", "torch", "symptoms", "backends"))
+def distributed_unavailable(
+    backends: BackendsFacts | Missing,
+    torch: TorchFacts | Missing,
+    system: SystemFacts | Missing,
+    gpus: GpusFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Hit | Unknown | None:
+    """A torch without torch.distributed, or without the backend that several GPUs need."""
+    matches = said(symptoms, "distributed-unavailable")
+    version = None if isinstance(torch, Missing) else torch.version
+    values = {"version": version or "this torch", "count": len(nvidia(gpus))}
+    if isinstance(backends, Missing):
+        if matches:
+            return Hit(values, quoted(matches), variant="said", severity=Severity.ERROR)
+        if not isinstance(torch, Missing) and torch.import_status.value not in ("ok", "skipped"):
+            return None
+        return answer.trouble(backends, "backends")
+    severity = Severity.ERROR if matches else None
+    if backends.distributed is False:
+        return Hit(values, quoted(matches), severity=severity)
+    linux = isinstance(system, Missing) or system.os == "linux"
+    cuda = not isinstance(torch, Missing) and torch.cuda is not None
+    if backends.nccl is False and cuda and linux and len(nvidia(gpus)) > 1:
+        return Hit(values, quoted(matches), variant="nccl", severity=severity)
+    if matches and backends.nccl is not True:
+        return Hit(values, quoted(matches), variant="said", severity=Severity.ERROR)
+    return None
+
+
+@check()
+def gpu_kernel_failed(devices: DevicesFacts) -> Hit | None:
+    """A kernel on a visible device failed, or gave a wrong result."""
+    wrong = [one for one in devices.devices if one.kernel == "wrong"]
+    failed = [one for one in devices.devices if one.kernel == "failed"]
+    if not wrong and not failed:
+        return None
+    bad = wrong or failed
+    evidence = tuple(Evidence(f"kernel on device {one.index}", one.kernel_error or one.kernel or "") for one in bad[:4])
+    values = {
+        "devices": ", ".join(f"{one.index} ({one.name or one.kind})" for one in bad),
+        "error": ((bad[0].kernel_error or "no error text").splitlines() or ["no error text"])[0][:300],
+        "count": len(bad),
+        "of": len(devices.devices),
+    }
+    return Hit(values, evidence, variant="wrong" if wrong else None)
+
+
+CHECKS = (live_wrong_result, live_hang, live_failed, live_inconclusive, distributed_unavailable, gpu_kernel_failed)

@@ -1,0 +1,353 @@
+"""Packages of the target that do not go with its torch: twice there, overwritten, or made for another one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from envcheck.checks.hardware import import_failed, imported, installed, nvidia
+from envcheck.checks.libraries import Provider, pinned
+from envcheck.checks.text import quoted, said, value
+from envcheck.checks.versions import cuda_of_build, local, major, meets, minor, older, release
+from envcheck.facts import (
+    DevicesFacts,
+    Distribution,
+    DriverFacts,
+    GpusFacts,
+    Missing,
+    PackagesFacts,
+    SymptomsFacts,
+    SystemFacts,
+    TorchFacts,
+    Unmet,
+)
+from envcheck.intents import Install, Intent
+from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+
+if TYPE_CHECKING:
+    from envcheck.tables import Tables
+
+FAMILY = ("torch", "torchvision", "torchaudio", "triton")
+
+
+@check(sees_missing=("torch", "devices"))
+def torch_duplicated(packages: PackagesFacts, torch: TorchFacts | Missing, devices: DevicesFacts | Missing) -> Hit | None:
+    """More than one torch in the environment, or what an interrupted installation left behind."""
+    works = imported(torch, devices) and not import_failed(torch)
+    severity = Severity.WARNING if works else None
+    twice = tuple(name for name in packages.duplicates if name in FAMILY)
+    if twice:
+        rows = [row for row in packages.distributions if row.name in twice]
+        evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} in {row.location}") for row in rows[:6])
+        confidence = None if works or import_failed(torch) else Confidence.LIKELY
+        return Hit({"names": twice, "count": len(rows)}, evidence, severity=severity, confidence=confidence)
+    mixed = _conda_and_pip(packages)
+    if mixed:
+        evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} ({row.installer})") for row in mixed)
+        values = {"conda": mixed[0].version, "pip": mixed[1].version}
+        return Hit(values, evidence, variant="conda", severity=severity, confidence=Confidence.LIKELY)
+    rest = tuple(one for one in packages.leftovers if re.search(r"(?:^|/|\\)(?:~?t?orch\b|~?riton\b|torch-)", one))
+    if rest:
+        return Hit({"paths": rest}, variant="leftover", severity=Severity.INFO if works else Severity.WARNING, confidence=Confidence.LIKELY)
+    return None
+
+
+def _conda_and_pip(packages: PackagesFacts) -> tuple[Distribution, Distribution] | None:
+    """conda's record of a torch and pip's in one environment, of different versions: pip wrote over conda's files."""
+    conda = [row for row in packages.distributions if row.name in ("pytorch", "torch") and row.installer == "conda" and row.location]
+    pip = [row for row in packages.distributions if row.name == "torch" and row.installer in ("pip", "uv") and row.location]
+    for one in conda:
+        for other in pip:
+            # conda's record lies at <prefix>/conda-meta, pip's below <prefix>/lib: another prefix is another environment.
+            prefix = re.sub(r"[/\\](?:conda-meta|lib|Lib).*", "", one.location or "")
+            same = bool(prefix) and (other.location or "").startswith(prefix + "/")
+            if same and release(one.version) != release(other.version):
+                return one, other
+    return None
+
+
+# NVIDIA wheels of CUDA 12 and 13 that install to the same files (RECORD of the wheels on PyPI). NCCL has a rule of its own.
+_SHARED = ("nvidia-cudnn", "nvidia-nvshmem", "nvidia-cusparselt")
+
+
+@check(sees_missing=("torch", "devices", "system"))
+def nvidia_packages_overwritten(
+    packages: PackagesFacts, torch: TorchFacts | Missing, devices: DevicesFacts | Missing, system: SystemFacts | Missing, tables: Tables
+) -> Hit | None:
+    """Two distributions wrote the same NVIDIA library; the last one won, and removing either breaks the other."""
+    pairs: dict[str, list[str]] = {}
+    for row in packages.distributions:
+        found = re.fullmatch(r"(nvidia-[a-z]+)-cu\d\d", row.name)
+        if found and found[1] in _SHARED and row.name not in pairs.setdefault(found[1], []):
+            pairs[found[1]].append(row.name)
+    twins = [names for names in pairs.values() if len(names) > 1]
+    files = tuple(one for one in packages.overwritten if "nccl" not in one)
+    if not twins and not files:
+        return None
+    facts = None if isinstance(torch, Missing) else torch
+    cuda = major((facts.cuda or cuda_of_build(facts.version)) if facts else None)
+    pins = tables.pins(facts.version) if facts and facts.version else {}
+    remove = [name for names in twins for name in names]
+    right = [next((name for name in names if cuda and name.endswith(f"-cu{cuda}")), None) for names in twins]
+    fixes: tuple[Intent, ...] = ()
+    if remove and all(right):
+        wanted = tuple(pinned(Provider(name), pins) for name in right if name)
+        fixes = (Install(wanted, tuple(remove), reinstall=True, note="remove both, then write the right one again"),)
+    evidence = tuple(Evidence("RECORD of the distributions", one) for one in files[:4])
+    works = imported(torch, devices) and not import_failed(torch)
+    values = {"packages": remove or files[:3], "cuda": facts.cuda if facts else None}
+    return Hit(values, evidence, fixes, severity=Severity.WARNING if works or not import_failed(torch) else None)
+
+
+# Requires torch by an exact pin, or by a compiled extension that fits one torch alone.
+_COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
+
+
+@check(sees_missing=("packages", "symptoms", "system", "torch"))
+def torch_companion_mismatch(
+    torch: TorchFacts | Missing,
+    packages: PackagesFacts | Missing,
+    system: SystemFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Hit | Unknown | None:
+    """torchvision, torchaudio, torchtext, torchdata or triton of another torch, or of another CUDA."""
+    matches = said(symptoms, "torch-companion-mismatch")
+    facts = None if isinstance(torch, Missing) else torch
+    if facts and facts.version and not isinstance(packages, Missing):
+        problems = _companions(facts, packages, tables)
+        if problems:
+            wanted = _trio(facts, packages, tables)
+            fixes = (Install(wanted, note="from the same index as torch, in one command"),) if wanted else ()
+            lines = tuple(Evidence("installed distributions", line) for line, _ in problems)
+            hard = any(sure for _, sure in problems) or bool(matches)
+            values = {"version": facts.version, "problems": "; ".join(line for line, _ in problems)}
+            return Hit(values, (*lines, *quoted(matches)), fixes, confidence=None if hard else Confidence.LIKELY)
+    if not matches:
+        return None
+    package = value(matches, "package") or "torchvision or torchaudio"
+    values = {"version": (facts.version if facts else None) or "torch", "package": package}
+    fixes = ()
+    if facts and facts.version and not isinstance(packages, Missing):
+        wanted = _trio(facts, packages, tables)
+        if wanted:  # the pair is right by its versions: then the files are not what the versions say
+            fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),)
+    return Hit(values, quoted(matches), fixes, variant="said")
+
+
+def _companions(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> list[tuple[str, bool]]:
+    """What does not fit, in words, and whether it is certain."""
+    found: list[tuple[str, bool]] = []
+    version = torch.version or ""
+    known = tables.companions(version)
+    for name in _COMPANIONS:
+        other = packages.version(name)
+        if not other:
+            continue
+        unmet = [row for row in packages.unmet if row.distribution == name and re.match(r"torch\b", row.requirement)]
+        asks = tables.companion_requires(name, other)
+        if unmet:
+            found.append((f"{name} {other} requires {unmet[0].requirement}, torch is {version}", _other_series(version, unmet[0])))
+        elif asks and meets(version, asks) is False and _series_differs(asks, version):
+            found.append((f"{name} {other} requires torch{asks}, torch is {version}", True))
+        elif not asks and name in known and (minor(other) or (0, 0)) < (minor(known[name]) or (0, 0)):
+            found.append((f"{name} {other} is for an older torch than {version}, which goes with {known[name]}", True))
+        elif cuda := _other_cuda(name, other, torch):
+            found.append(cuda)
+    pin = tables.companion_specifiers(version).get("triton")
+    triton = packages.version("triton")
+    if triton and pin and local(version) != "cpu" and not torch.hip and not torch.xpu and meets(triton, pin) is False:
+        found.append((f"triton {triton} is installed, torch {version} requires triton{pin}", False))
+    return found
+
+
+def _other_series(version: str, unmet: Unmet) -> bool:
+    return _series_differs(unmet.requirement, version)
+
+
+def _series_differs(requirement: str, version: str) -> bool:
+    """An exact pin of another minor series: the compiled part cannot load. Within one series it usually does."""
+    pin = re.search(r"==\s*(\d+\.\d+)", requirement)
+    return pin is None or minor(pin[1]) != minor(version)
+
+
+def _other_cuda(name: str, version: str, torch: TorchFacts) -> tuple[str, bool] | None:
+    """torchvision refuses another CUDA major, torchaudio another CUDA version; both say so at import."""
+    theirs, mine = cuda_of_build(version), torch.cuda or cuda_of_build(torch.version)
+    if local(version) == "cpu" and mine:
+        return f"{name} {version} is a CPU build, torch is built for CUDA {mine}", False
+    if not theirs:
+        return None
+    if mine is None:
+        return (f"{name} {version} is built for CUDA {theirs}, torch {torch.version} is a CPU build", False) if torch.cpu_build else None
+    differs = major(theirs) != major(mine) if name == "torchvision" else minor(theirs) != minor(mine)
+    if name not in ("torchvision", "torchaudio") or not differs:
+        return None
+    return f"{name} {version} is built for CUDA {theirs}, torch for CUDA {mine}", True
+
+
+def _trio(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[str, ...]:
+    """Requirements of the companions that are installed, as they go with this torch."""
+    wanted = tables.companion_specifiers(torch.version or "")
+    there = [name for name in (*_COMPANIONS, "triton") if packages.version(name)]
+    if torch.hip or torch.xpu or local(torch.version) == "cpu":
+        there = [name for name in there if name != "triton"]
+    return tuple(name + wanted[name] for name in there if name in wanted)
+
+
+# CUDA of torch → first bitsandbytes whose wheel has a library for it (file lists of the wheels on PyPI).
+_BITSANDBYTES = (("13.2", "0.50.0"), ("13.0", "0.48.0"), ("12.9", "0.46.1"), ("12.8", "0.45.3"))
+
+
+@check(sees_missing=("packages", "symptoms", "system", "torch"))
+def bitsandbytes_broken(
+    torch: TorchFacts | Missing, packages: PackagesFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing
+) -> Hit | None:
+    """bitsandbytes has no library for torch's CUDA, or could not load it."""
+    matches = said(symptoms, "bitsandbytes-broken")
+    there = installed(packages, "bitsandbytes") or value(matches, "version")
+    facts = None if isinstance(torch, Missing) else torch
+    windows = not isinstance(system, Missing) and system.os == "windows"
+    values: dict[str, object] = {"installed": there or "bitsandbytes", "cuda": facts.cuda if facts else None}
+    newest: tuple[Intent, ...] = (Install(("bitsandbytes",), note="the newest release"),)
+    forced = value(matches, "override")
+    if forced:
+        return Hit(values | {"override": forced}, quoted(matches), newest, variant="override")
+    if windows and there and older(there, "0.43.0"):
+        return Hit(values | {"first": "0.43.0"}, quoted(matches), (Install(("bitsandbytes>=0.43.0",)),), variant="windows")
+    first = next((need for cuda, need in _BITSANDBYTES if facts and facts.cuda == cuda), None)
+    if there and first and older(there, first):
+        values |= {"first": first}
+        return Hit(values, quoted(matches), (Install((f"bitsandbytes>={first}",)),), severity=None if matches else Severity.WARNING)
+    return Hit(values, quoted(matches), newest, variant="said") if matches else None
+
+
+@check(sees_missing=("packages", "symptoms", "torch"))
+def pynvml_deprecated(torch: TorchFacts | Missing, packages: PackagesFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+    """The PyPI project `pynvml` beside nvidia-ml-py: harmless, but it makes `import torch` warn."""
+    matches = said(symptoms, "pynvml-deprecated")
+    there = installed(packages, "pynvml")
+    warned = [one for one in (() if isinstance(torch, Missing) else torch.import_warnings) if "pynvml" in one]
+    if not (matches or warned or there):
+        return None
+    if there and not (older(there, "12.0.0") or (minor(there) or (0, 0)) >= (13, 0)) and not matches and not warned:
+        return None  # 12.0.0 is an empty package that requires nvidia-ml-py
+    evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
+    return Hit({"installed": there or "pynvml"}, evidence, (Install(("nvidia-ml-py",), ("pynvml",), reinstall=True),))
+
+
+# "2.7.4.post1+cu12torch2.5cxx11abiFALSE"
+_FLASH = re.compile(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>TRUE|FALSE)", re.IGNORECASE)
+
+
+@check(sees_missing=("packages", "symptoms", "gpus", "torch"))
+def flash_attn_mismatch(
+    torch: TorchFacts | Missing, packages: PackagesFacts | Missing, gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing
+) -> Hit | None:
+    """flash-attn built for another torch, CUDA major or C++ ABI, or a GPU that it does not serve."""
+    matches = said(symptoms, "flash-attn-mismatch")
+    there = installed(packages, "flash-attn")
+    facts = None if isinstance(torch, Missing) else torch
+    again: tuple[Intent, ...] = ()
+    if there and release(there):
+        note = "with --no-build-isolation, after torch"
+        again = (Install((f"flash-attn=={release(there)}",), ("flash-attn",), reinstall=True, note=note),)
+    built = _FLASH.search(local(there) or "")
+    values: dict[str, object] = {"installed": there or "flash-attn", "version": facts.version if facts else "torch"}
+    if built and facts:
+        wrong = []
+        if facts.version and minor(facts.version) != minor(built["torch"]):
+            wrong.append(f"torch {built['torch']}")
+        if facts.cuda and str(major(facts.cuda)) != built["cuda"]:
+            wrong.append(f"CUDA {built['cuda']}")
+        if facts.cxx11_abi is not None and facts.cxx11_abi != (built["abi"].upper() == "TRUE"):
+            wrong.append(f"C++ ABI {built['abi'].upper()}")
+        if wrong:
+            severity = None if matches else Severity.WARNING
+            return Hit(values | {"wrong": wrong, "cuda": facts.cuda}, quoted(matches), again, severity=severity)
+    cards = [gpu for gpu in nvidia(gpus) if gpu.compute_capability]
+    low = [gpu for gpu in cards if (minor(gpu.compute_capability) or (8, 0)) < (8, 0)]
+    ampere = any("Ampere" in match.text for match in matches)
+    if ampere or (there and (major(there) or 0) >= 2 and cards and len(low) == len(cards)):
+        values |= {"gpu": [f"{gpu.name} ({gpu.compute_capability})" for gpu in low] or "this GPU"}
+        return Hit(values, quoted(matches), variant="gpu", severity=None if ampere else Severity.WARNING)
+    return Hit(values, quoted(matches), again, variant="said") if matches else None
+
+
+def _asks(name: str, packages: PackagesFacts, tables: Tables) -> str | None:
+    """What torch an installed distribution asks for: by its own metadata, else by the table."""
+    unmet = next((row for row in packages.unmet if row.distribution == name and re.match(r"torch(?![\w-])", row.requirement)), None)
+    if unmet:
+        return unmet.requirement[len("torch") :].strip()
+    version = packages.version(name)
+    if not version:
+        return None
+    row = tables.pin_of(name, version)
+    return row.torch if row else None
+
+
+@check(sees_missing=("packages", "symptoms", "torch"))
+def xformers_mismatch(
+    torch: TorchFacts | Missing, packages: PackagesFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables
+) -> Hit | None:
+    """xformers built for another torch: its operators are off, or it moves torch when it is installed."""
+    matches = said(symptoms, "xformers-mismatch")
+    facts = None if isinstance(torch, Missing) else torch
+    there = installed(packages, "xformers")
+    if there and facts and facts.version and not isinstance(packages, Missing):
+        asks = _asks("xformers", packages, tables)
+        if asks and meets(facts.version, asks) is False:
+            rows = [row for row in tables.third_party("xformers") if row.torch and meets(facts.version, row.torch)]
+            fits = [version for row in rows for version in row.versions]
+            fixes = (Install((f"xformers=={fits[-1]}",), note="from the same index as torch"),) if fits else ()
+            values = {"installed": there, "asks": asks, "version": facts.version, "fits": fits[-1] if fits else "none"}
+            return Hit(values, quoted(matches), fixes, variant=None if fits else "none")
+    if not matches:
+        return None
+    have = (facts.version if facts else None) or value(matches, "have") or "torch"
+    values = {"built": value(matches, "built") or "another torch", "version": have}
+    return Hit(values, quoted(matches), variant="said")
+
+
+@check(sees_missing=("packages", "symptoms", "gpus", "torch", "driver", "system"))
+def vllm_pin(
+    torch: TorchFacts | Missing,
+    packages: PackagesFacts | Missing,
+    gpus: GpusFacts | Missing,
+    driver: DriverFacts | Missing,
+    system: SystemFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Hit | None:
+    """vllm asks for exactly one torch, for the CUDA of its own wheel, and for GPUs from 7.0 on."""
+    matches = said(symptoms, "vllm-pin")
+    there = installed(packages, "vllm")
+    facts = None if isinstance(torch, Missing) else torch
+    values: dict[str, object] = {"installed": there or "vllm", "version": facts.version if facts else "torch"}
+    severity = None if matches else Severity.WARNING
+    if there and facts and facts.version and not isinstance(packages, Missing) and not facts.hip and not facts.xpu:
+        asks = _asks("vllm", packages, tables)
+        if asks and meets(facts.version, asks) is False and "a0" not in facts.version:
+            fixes = (Install((f"vllm=={release(there)}",), note="in an environment of its own: it brings its torch"),)
+            return Hit(values | {"asks": asks}, quoted(matches), fixes, severity=severity)
+        # Library names inside the PyPI wheels: libcudart.so.12 up to 0.19.1, libcudart.so.13 from 0.20.0 on.
+        if older(there, "0.20.0") is False and not cuda_of_build(there) and major(facts.cuda) == 12:
+            return Hit(values | {"cuda": facts.cuda}, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)
+    cards = [gpu for gpu in nvidia(gpus) if gpu.compute_capability]
+    low = [gpu for gpu in cards if (minor(gpu.compute_capability) or (7, 0)) < (7, 0)]
+    if there and cards and len(low) == len(cards):
+        values |= {"gpu": [f"{gpu.name} ({gpu.compute_capability})" for gpu in low]}
+        return Hit(values, quoted(matches), variant="gpu", severity=severity)
+    return Hit(values, quoted(matches), variant="said") if matches else None
+
+
+CHECKS = (
+    torch_duplicated,
+    nvidia_packages_overwritten,
+    torch_companion_mismatch,
+    bitsandbytes_broken,
+    pynvml_deprecated,
+    flash_attn_mismatch,
+    xformers_mismatch,
+    vllm_pin,
+)

@@ -1,0 +1,438 @@
+"""Why `import torch` fails, or loads libraries that are not its own."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from envcheck.checks import answer
+from envcheck.checks.hardware import import_failed, import_text, imported, installed, nccl_proved
+from envcheck.checks.libraries import Provider, pinned, provider
+from envcheck.checks.text import quoted, said, value
+from envcheck.checks.versions import cuda_of_build, local, major, minor, older, release
+from envcheck.facts import (
+    DevicesFacts,
+    ImportStatus,
+    LiveFacts,
+    Missing,
+    PackagesFacts,
+    PythonFacts,
+    SymptomsFacts,
+    SystemFacts,
+    TorchFacts,
+)
+from envcheck.intents import Install, Intent, SetEnv
+from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+
+if TYPE_CHECKING:
+    from envcheck.tables import Tables
+
+# What a failed import says: "libcudnn.so.9: cannot open shared object file: No such file or directory"
+_CANNOT_OPEN = re.compile(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open shared object file")
+# "/venv/…/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister"
+_UNDEFINED = re.compile(r"(?:/|\b)(lib[\w.+-]{1,80}\.so[\d.]{0,12}): undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}))?")
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def _reinstall(torch: TorchFacts) -> tuple[Intent, ...]:
+    """The same torch again, with what it requires. A conda torch and one without a version have no such command."""
+    version = release(torch.version)
+    if not version or torch.conda:
+        return ()
+    return (Install((f"torch=={version}",), reinstall=True, note="from the index it came from"),)
+
+
+@check(sees_missing=("symptoms", "devices", "system"))
+def torch_import_broken(
+    torch: TorchFacts, devices: DevicesFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing
+) -> Hit | Unknown | None:
+    """`import torch` raises. Rules that know the reason explain it."""
+    matches = said(symptoms, "torch-import-broken")
+    if torch.import_status is ImportStatus.ERROR:
+        failure = torch.import_failure
+        kind, text = (failure.type or "an exception", failure.text) if failure else ("an exception", "")
+        evidence = (Evidence("import torch", (failure.stack or text) if failure else ""), *quoted(matches))
+        values = {"version": torch.version or "of unknown version", "type": kind, "error": _last_line(text) or kind, "path": torch.path}
+        windows = not isinstance(system, Missing) and system.os == "windows"
+        if "iJIT_NotifyEvent" in text:
+            return Hit(values, evidence, (Install(("mkl<2024.1",)),), variant="mkl")
+        if (windows and "DLL load failed" in text) or "WinError 126" in text or "WinError 1114" in text:
+            return Hit(values, evidence, _reinstall(torch), variant="dll")
+        return Hit(values, evidence, _reinstall(torch))
+    if matches and not imported(torch, devices):
+        return Hit({"version": torch.version or "of unknown version"}, quoted(matches), _reinstall(torch), variant="said")
+    return None
+
+
+@check()
+def torch_import_crashed(torch: TorchFacts) -> Hit | None:
+    """`import torch` kills the interpreter, or ends it."""
+    failure = torch.import_failure
+    values: dict[str, object] = {"version": torch.version or "of unknown version", "path": torch.path}
+    evidence = (Evidence("import torch", failure.stack or failure.stderr),) if failure and (failure.stack or failure.stderr) else ()
+    if torch.import_status is ImportStatus.CRASHED:
+        signal = (failure and failure.signal) or "a signal"
+        return Hit(values | {"signal": signal}, evidence, _reinstall(torch))
+    if torch.import_status is ImportStatus.EXITED:
+        code = failure.exit_code if failure else None
+        return Hit(values | {"code": "unknown" if code is None else code}, evidence, _reinstall(torch), variant="exited")
+    return None
+
+
+@check()
+def torch_import_hangs(torch: TorchFacts) -> Hit | None:
+    """`import torch` does not come back within its limit."""
+    if torch.import_status is not ImportStatus.TIMEOUT:
+        return None
+    failure = torch.import_failure
+    stack = (failure.stack or failure.stderr) if failure else ""
+    seconds = f"{torch.import_seconds:.0f}" if torch.import_seconds else "many"
+    where = _last_line(stack)
+    values = {"version": torch.version or "of unknown version", "seconds": seconds, "where": where}
+    return Hit(values, (Evidence("stack of the import", stack),) if stack else (), variant="where" if where else None)
+
+
+@check(sees_missing=("torch", "python", "devices", "symptoms"))
+def torch_shadowed(
+    torch: TorchFacts | Missing, python: PythonFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
+) -> Hit | Unknown | None:
+    """Something else of that name is imported in torch's place, or hides a module that torch needs."""
+    matches = said(symptoms, "torch-shadowed")
+    hiding = () if isinstance(python, Missing) else python.shadowing
+    if not isinstance(torch, Missing) and torch.import_status is ImportStatus.NOT_TORCH:
+        where = torch.path or (hiding[0] if hiding else "a folder named torch")
+        return Hit({"path": where}, quoted(matches))
+    if matches:
+        return Hit({"path": value(matches, "path") or "a file or folder on sys.path"}, quoted(matches), variant="said")
+    if not hiding:
+        return None
+    values = {"paths": hiding}
+    if imported(torch, devices) or not import_failed(torch):
+        return Hit(values, variant="beside", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    return Hit(values, (Evidence("import torch", import_text(torch)),), variant="beside", confidence=Confidence.LIKELY)
+
+
+def _missing_name(torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> str | None:
+    """The library that the loader did not find."""
+    found = _CANNOT_OPEN.search(import_text(torch))
+    if found:
+        return found[1]
+    matches = said(symptoms, "missing-library")
+    if named := value(matches, "library"):
+        return named
+    return next((one[1] for match in matches if (one := _CANNOT_OPEN.search(match.text))), None)
+
+
+@check(sees_missing=("torch", "packages", "python", "devices", "symptoms", "system"))
+def missing_library(
+    torch: TorchFacts | Missing,
+    packages: PackagesFacts | Missing,
+    python: PythonFacts | Missing,
+    devices: DevicesFacts | Missing,
+    system: SystemFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Hit | Unknown | None:
+    """A shared library that torch, or a package beside it, cannot open; names the distribution that provides it."""
+    matches = said(symptoms, "missing-library")
+    library = _missing_name(torch, symptoms)
+    if library is None:
+        return Hit({"library": "a shared library"}, quoted(matches), variant="plain") if matches else None
+    stem = library.partition(".so")[0]
+    if stem in ("libcuda", "libnvidia-ml") or stem.startswith(("libtorch", "libc10")):
+        return None  # the driver's libraries, and torch's own missed by a companion: other rules
+    evidence = quoted(matches)
+    if import_failed(torch):
+        evidence = (Evidence("import torch", _last_line(import_text(torch)) or library), *evidence)
+    facts = None if isinstance(torch, Missing) else torch
+    version = facts.version if facts else None
+    values: dict[str, object] = {"library": library, "version": version or "torch", "needed_by": value(matches, "needed_by") or "a program"}
+    soname = major(library.partition(".so.")[2])
+    if stem.startswith("libcudnn") and soname == 8 and not _takes_cudnn8(facts, tables):
+        return Hit(values, evidence, variant="cudnn8")
+    cuda = _cuda_major(facts, system, tables)
+    found = provider(stem, cuda, soname)
+    if found is None:
+        return Hit(values, evidence, variant="other")
+    if cuda is not None and found.soname_cuda is not None and found.soname_cuda != cuda:
+        return Hit(values | {"cuda": cuda, "wanted": found.soname_cuda}, evidence, variant="cuda")
+    if imported(torch, devices) and not import_failed(torch):
+        return Hit(values | {"distribution": found.distribution}, evidence, variant="beside")
+    if (facts and facts.conda) or (not isinstance(python, Missing) and python.has_conda_meta and not _from_pip(packages)):
+        return Hit(values | {"distribution": found.distribution}, evidence, variant="conda")
+    requirement = _requirement(found, facts, system, tables)
+    there = installed(packages, found.distribution)
+    values |= {"distribution": found.distribution, "requirement": requirement, "installed": there}
+    note = "with torch's own pin" if "==" in requirement else "any version of the same CUDA major"
+    return Hit(values, evidence, (Install((requirement,), reinstall=there is not None, note=note),), variant="damaged" if there else None)
+
+
+def _from_pip(packages: PackagesFacts | Missing) -> bool:
+    """Whether the torch of a conda environment came from pip or uv all the same."""
+    if isinstance(packages, Missing):
+        return False
+    return any(row.name == "torch" and row.installer in ("pip", "uv") for row in packages.distributions)
+
+
+def _default_variant(torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> str | None:
+    """The build variant that a plain install of this release gives here."""
+    from envcheck.tables import platform_of
+
+    row = tables.release(torch.version) if torch and torch.version else None
+    if row is None:
+        return None
+    os, machine = ("linux", "x86_64") if isinstance(system, Missing) else (system.os or "linux", system.machine or "x86_64")
+    return row.default_variant.get(platform_of(os, machine))
+
+
+def _cuda_major(torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> int | None:
+    """CUDA major of the build: as torch says, as its version says, else what a plain install of this release brings."""
+    if torch is None:
+        return None
+    stated = major(torch.cuda or cuda_of_build(torch.version))
+    if stated is not None or local(torch.version):
+        return stated
+    return major(cuda_of_build(f"0+{_default_variant(torch, system, tables)}"))
+
+
+def _takes_cudnn8(torch: TorchFacts | None, tables: Tables) -> bool:
+    """torch before 2.4 brought cuDNN 8 (nvidia-cudnn-cu12==8.9.2.26 in 2.3.1, ==9.1.0.70 in 2.4.0)."""
+    return torch is not None and older(release(torch.version), "2.4.0") is True and (minor(torch.version) or (0, 0)) >= (1, 6)
+
+
+def _requirement(found: Provider, torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> str:
+    """The provider with torch's own pin where this is the default build, whose pins the table holds."""
+    if torch is None or torch.version is None:
+        return found.distribution
+    variant = local(torch.version)
+    if variant and variant != _default_variant(torch, system, tables):
+        return found.distribution
+    return pinned(found, tables.pins(torch.version))
+
+
+# Libraries that CUDA, cuDNN and NCCL wheels bring, as files.
+_CUDA_FILES = re.compile(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink|nvrtc|cusparse|cusolver|cufft|curand)\.so")
+
+
+@check(sees_missing=("torch", "python", "packages", "devices", "symptoms"))
+def library_path_shadows(
+    torch: TorchFacts | Missing,
+    python: PythonFacts | Missing,
+    packages: PackagesFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Hit | Unknown | None:
+    """LD_LIBRARY_PATH or LD_PRELOAD puts a foreign CUDA library before the one that torch was built with."""
+    matches = said(symptoms, "library-path-shadows")
+    text = import_text(torch)
+    symbol = _UNDEFINED.search(text)
+    mixed = symbol is not None and symbol[2].lstrip("_").startswith(("nvJitLink", "cublas", "cusparse", "cudnn", "cusolver"))
+    environment = {} if isinstance(python, Missing) else python.variables
+    name = next((one for one in ("LD_PRELOAD", "LD_LIBRARY_PATH") if environment.get(one)), "LD_LIBRARY_PATH")
+    path = environment.get(name)
+    foreign = _foreign(torch, python, packages)
+    if not (matches or mixed or foreign):
+        return None
+    fix: tuple[Intent, ...] = (SetEnv(name, None, "for this run: env -u " + name),)
+    values: dict[str, object] = {"name": name, "path": path or "not known", "loaded": foreign}
+    if mixed and symbol and import_failed(torch):
+        values |= {"symbol": symbol[2], "library": symbol[1]}
+        evidence = (Evidence("import torch", _last_line(text)), *quoted(matches))
+        return Hit(values, evidence, fix, confidence=None if path else Confidence.LIKELY)
+    if matches:
+        values |= {"symbol": value(matches, "symbol") or "a symbol", "library": value(matches, "library") or "a CUDA library"}
+        sure = path or value(matches, "path")
+        return Hit(values, quoted(matches), fix, variant="said" if sure else "unsure", confidence=None if sure else Confidence.LIKELY)
+    works = imported(torch, devices) and not import_failed(torch)
+    evidence = tuple(Evidence("libraries loaded", one) for one in foreign[:4])
+    return Hit(values, evidence, fix, variant="loaded", severity=Severity.WARNING if works else None)
+
+
+def _foreign(torch: TorchFacts | Missing, python: PythonFacts | Missing, packages: PackagesFacts | Missing) -> tuple[str, ...]:
+    """CUDA libraries loaded from a folder of LD_LIBRARY_PATH although wheels of this environment bring them."""
+    if isinstance(torch, Missing) or isinstance(python, Missing) or isinstance(packages, Missing):
+        return ()
+    folders = [one.rstrip("/") for one in python.variables.get("LD_LIBRARY_PATH", "").split(":") if one]
+    wheels = [row for row in packages.distributions if row.name.startswith("nvidia-")]
+    if not folders or not wheels:
+        return ()
+    own = (python.prefix or "\0", python.purelib or "\0", torch.path or "\0")
+    return tuple(
+        one
+        for one in torch.libraries
+        if _CUDA_FILES.search(one) and not one.startswith(own) and any(one.startswith(folder + "/") for folder in folders)
+    )
+
+
+@check(sees_missing=("torch", "packages", "python", "devices", "live", "symptoms", "system"))
+def nccl_package_mismatch(
+    torch: TorchFacts | Missing,
+    packages: PackagesFacts | Missing,
+    python: PythonFacts | Missing,
+    devices: DevicesFacts | Missing,
+    live: LiveFacts | Missing,
+    system: SystemFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Hit | Unknown | None:
+    """An NCCL that torch was not built with: two packages in one place, or a foreign libnccl.so.2."""
+    matches = said(symptoms, "nccl-package-mismatch")
+    text = import_text(torch)
+    found = _UNDEFINED.search(text)
+    symbol = found[2] if found and found[2].startswith(("nccl", "pnccl")) else value(matches, "symbol")
+    facts = None if isinstance(torch, Missing) else torch
+    all_rows = () if isinstance(packages, Missing) else packages.distributions
+    rows = tuple(row for row in all_rows if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
+    names = sorted({row.name for row in rows})
+    right = f"nvidia-nccl-cu{_cuda_major(facts, system, tables) or 13}"
+    requirement = _requirement(Provider(right), facts, system, tables)
+    values: dict[str, object] = {
+        "version": facts.version if facts else "torch",
+        "symbol": symbol or "an NCCL function",
+        "packages": [f"{row.name} {row.version}" for row in rows],
+        "requirement": requirement,
+        "built": facts.nccl if facts else None,
+        "loaded": facts.nccl_loaded if facts else None,
+    }
+    evidence = quoted(matches)
+    if import_failed(torch) and found and symbol:
+        evidence = (Evidence("import torch", _last_line(text)), *evidence)
+    said_or_failed = bool(symbol and import_failed(torch)) or bool(matches)
+    if len(names) > 1:
+        mend = (Install((requirement,), tuple(names), reinstall=True, note="both unpack to nvidia/nccl/lib/libnccl.so.2"),)
+        evidence = (*evidence, *(Evidence("installed distributions", f"{row.name} {row.version}") for row in rows))
+        if said_or_failed:
+            return Hit(values, evidence, mend, variant="two")
+        proved = nccl_proved(live) or imported(torch, devices)
+        return Hit(values, evidence, mend, "two_quiet", Severity.WARNING if proved else None, None if proved else Confidence.LIKELY)
+    if said_or_failed:
+        variables = {} if isinstance(python, Missing) else python.variables
+        name = next((one for one in ("LD_PRELOAD", "LD_LIBRARY_PATH") if variables.get(one)), None)
+        fixes: tuple[Intent, ...] = (SetEnv(name, None, "for this run"),) if name else ()
+        if rows or not isinstance(packages, Missing):
+            fixes = (*fixes, Install((requirement,), reinstall=True))
+        return Hit(values, evidence, fixes, variant="path" if name else None)
+    if facts and facts.nccl and facts.nccl_loaded and older(facts.nccl_loaded, facts.nccl) and not nccl_proved(live, 2):
+        fixes = (Install((requirement,), reinstall=True),)
+        return Hit(values, evidence, fixes, "older", Severity.WARNING, Confidence.LIKELY)
+    return None
+
+
+# "compiled against (8, 3, 2) but linked against (8, 0, 3)", "compiled against 7102 but linked against 7605"
+def cudnn_text(raw: str | None) -> str | None:
+    """torch's spellings of a cuDNN version: (8, 3, 2), 8302, 91002 and 8.3.2 → "8.3.2"."""
+    if not raw:
+        return None
+    digits = re.findall(r"\d{1,6}", raw)
+    if len(digits) > 1:
+        return ".".join(digits[:3])
+    if len(digits) == 1 and len(digits[0]) >= 4:
+        one = int(digits[0])
+        return f"{one // 10000}.{one // 100 % 100}.{one % 100}" if one >= 90000 else f"{one // 1000}.{one // 100 % 10}.{one % 100}"
+    return raw.strip() or None
+
+
+@check(sees_missing=("torch", "packages", "python", "symptoms", "system", "devices"))
+def cudnn_mismatch(
+    torch: TorchFacts | Missing,
+    packages: PackagesFacts | Missing,
+    python: PythonFacts | Missing,
+    system: SystemFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Hit | Unknown | None:
+    """The cuDNN loaded is older than the one torch was compiled with (torch's own rule: same major, minor not smaller)."""
+    matches = said(symptoms, "cudnn-mismatch")
+    facts = None if isinstance(torch, Missing) else torch
+    if facts and facts.hip:
+        return None
+    built = cudnn_text(value(matches, "compiled")) or (facts.cudnn if facts else None)
+    loaded = cudnn_text(value(matches, "loaded")) or (facts.cudnn_loaded if facts else None)
+    mine, other = minor(built), minor(loaded)
+    wrong = mine is not None and other is not None and (mine[0] != other[0] or other[1] < mine[1])
+    if not wrong and not matches:
+        return None
+    variables = {} if isinstance(python, Missing) else python.variables
+    name = next((one for one in ("LD_PRELOAD", "LD_LIBRARY_PATH") if variables.get(one)), None)
+    fixes: tuple[Intent, ...] = (SetEnv(name, None, "for this run"),) if name else ()
+    cuda = _cuda_major(facts, system, tables)
+    if facts and cuda and not facts.conda and (major(built) or 9) >= 8 and (minor(facts.version) or (0, 0)) >= (1, 13):
+        found = Provider(f"nvidia-cudnn-cu{cuda}")
+        fixes = (*fixes, Install((_requirement(found, facts, system, tables),), reinstall=True))
+    path = variables.get(name) if name else None
+    values = {"version": facts.version if facts else "torch", "built": built, "loaded": loaded, "name": name, "path": path}
+    if not wrong and mine and other:
+        return Hit(values, quoted(matches), fixes, variant="newer", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    variant = "path" if path and built and loaded else None if built and loaded else "plain"
+    return Hit(values, quoted(matches), fixes, variant=variant)
+
+
+def _numpy1_only(torch: TorchFacts, python: PythonFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> bool | None:
+    """Whether this torch was compiled against NumPy 1 alone; None for builds that the table does not hold.
+
+    Wheels for Python 3.8 stayed with NumPy 1. https://github.com/pytorch/pytorch/issues/107302
+    """
+    if not isinstance(python, Missing) and minor(python.version) == (3, 8):
+        return True
+    os = "linux" if isinstance(system, Missing) else {"darwin": "macos"}.get(system.os or "linux", system.os or "linux")
+    row = tables.release(torch.version) if torch.version else None
+    if row is not None:
+        return row.numpy_major.get(os) == 1
+    return older(release(torch.version), "1.10.0") or None
+
+
+@check(sees_missing=("torch", "packages", "python", "system", "symptoms"))
+def numpy_abi(
+    torch: TorchFacts | Missing,
+    packages: PackagesFacts | Missing,
+    python: PythonFacts | Missing,
+    system: SystemFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Hit | Unknown | None:
+    """NumPy 2 under a torch built for NumPy 1, or a NumPy too old, or none where one is needed."""
+    matches = said(symptoms, "numpy-abi")
+    facts = None if isinstance(torch, Missing) else torch
+    numpy = installed(packages, "numpy") or value(matches, "numpy")
+    warned = [one for one in (facts.import_warnings if facts else ()) if "_ARRAY_API" in one or "Failed to initialize NumPy" in one]
+    proof = bool(matches or warned)
+    built_for_1 = _numpy1_only(facts, python, system, tables) if facts and facts.version else None
+    values = {"numpy": numpy, "version": facts.version if facts else "torch"}
+    evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
+    downgrade: tuple[Intent, ...] = (Install(("numpy<2",)),)
+    text = " ".join([*(match.text for match in matches), *warned])
+    if numpy and (major(numpy) or 0) >= 2:
+        if built_for_1:
+            return Hit(values, evidence, downgrade, severity=None if proof else Severity.WARNING)
+        if not proof:
+            return None
+        if built_for_1 is False:
+            return Hit(values, evidence, downgrade, variant="module")
+        return Hit(values, evidence, downgrade)
+    if not proof:
+        return None
+    if "NumPy 1.x" in text or "_ARRAY_API" in text:
+        return Hit(values, evidence, downgrade, variant=None if numpy else "text")
+    if numpy:
+        return Hit(values, evidence, (Install(("numpy",), note="the newest that torch and the Python allow"),), variant="old")
+    if not isinstance(packages, Missing) and packages.distributions and answer.absent(symptoms) is False and packages.version("torch"):
+        return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), variant="absent")
+    return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), variant="either", confidence=Confidence.LIKELY)
+
+
+CHECKS = (
+    torch_import_broken,
+    torch_import_crashed,
+    torch_import_hangs,
+    torch_shadowed,
+    missing_library,
+    library_path_shadows,
+    nccl_package_mismatch,
+    cudnn_mismatch,
+    numpy_abi,
+)
