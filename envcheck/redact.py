@@ -38,7 +38,10 @@ def _map(value: Any, change: Callable[[str], str]) -> Any:
     if value is None or isinstance(value, bool | int | float | Enum):
         return value
     if isinstance(value, tuple | list):
-        return type(value)(_map(item, change) for item in value)
+        changed_items = [_map(item, change) for item in value]
+        return (
+            changed_items if isinstance(value, list) else type(value)(*changed_items) if hasattr(value, "_fields") else tuple(changed_items)
+        )
     if isinstance(value, Mapping):
         return {key: MASK if isinstance(item, str) and item and is_secret_name(key) else _map(item, change) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):

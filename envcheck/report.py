@@ -73,6 +73,7 @@ class Way:
     note: str = ""
     who: Who = "user"
     no_command: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)  # "requirements.txt", "Dockerfile", "pyproject.toml" -> lines to put there
 
 
 @dataclass(frozen=True)
@@ -238,8 +239,8 @@ def _undecided(verdicts: Iterable[Verdict], rules: frozenset[str]) -> list[str]:
 
 def _import_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
     torch = snapshot.torch
-    if isinstance(torch, Missing) and torch.why in _TROUBLE:
-        return [f"torch's import: {torch.reason}"]
+    if isinstance(torch, Missing) and torch.why is not Why.ABSENT:
+        return [f"torch: {torch.reason}"]
     if isinstance(torch, TorchFacts) and torch.import_status is ImportStatus.OK:
         return []
     return _undecided(verdicts, _IMPORT_RULES)
@@ -252,12 +253,12 @@ def _cuda_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
     devices = snapshot.devices
     if isinstance(devices, Missing):
         if devices.why in _TROUBLE:
-            reasons.append(f"CUDA: {devices.reason}")
+            reasons.append(_of_cuda(devices.reason))
     else:
         if devices.available is None:
-            reasons.append(f"CUDA: {devices.error or 'torch did not say whether a device is available'}")
+            reasons.append(_of_cuda(devices.error or "torch did not say whether a device is available"))
         reasons += [
-            f"CUDA: no kernel was run on device {one.index}: {one.kernel_error or 'no reason given'}"
+            f"no CUDA kernel was run on device {one.index}: {one.kernel_error or 'no reason given'}"
             for one in devices.devices
             if one.kernel == "unknown"
         ]
@@ -265,8 +266,12 @@ def _cuda_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
         for name in ("driver", "gpus", "cuda_driver"):
             section = getattr(snapshot, name)
             if isinstance(section, Missing) and section.why in _TROUBLE:
-                reasons.append(f"CUDA: {section.reason}")
+                reasons.append(_of_cuda(section.reason))
     return reasons or _undecided(verdicts, _CUDA_RULES)
+
+
+def _of_cuda(reason: str) -> str:
+    return reason if "CUDA" in reason else f"CUDA: {reason}"
 
 
 def _live_doubts(snapshot: Snapshot) -> list[str]:

@@ -6,10 +6,9 @@ from html import escape as _html_escape
 
 from envcheck.credentials import mask_secrets
 from envcheck.facts import LiveFacts
-from envcheck.render.verdict import command_groups, fix_aside, unknown_groups, verdict_line
+from envcheck.render.verdict import command_groups, fix_aside, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import visible
 from envcheck.report import Fix, Report, Reported, host_line
-from envcheck.rule import Confidence
 from envcheck.stack import stack
 
 _STYLE = """
@@ -75,7 +74,7 @@ def _stack(report: Report) -> str:
 
 def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     finding = reported.finding
-    word = f"possible {finding.severity.value}" if finding.confidence is Confidence.LIKELY else finding.severity.value
+    word = severity_word(finding)
     parts = [
         f"<section class='finding {finding.severity.value}'>",
         f"<h2><span class='{finding.severity.value}'>{word}</span>: {escape(finding.title)} <code>{escape(finding.rule)}</code></h2>",

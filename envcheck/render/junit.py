@@ -1,4 +1,7 @@
-"""The report as JUnit XML: one suite a family, one case a rule, so that a CI page shows what was decided and what was not."""
+"""The report as JUnit XML: one case a rule, so that a CI page shows what was decided and what was not.
+
+Findings stand in a suite of their family, all other rules in one.
+"""
 
 from __future__ import annotations
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 from envcheck.facts import LiveFacts
 from envcheck.redact import redacted
-from envcheck.render.verdict import command_groups, first_paragraph, fix_aside, unknown_groups, verdict_line
+from envcheck.render.verdict import command_groups, first_paragraph, fix_aside, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import one_line, visible
 from envcheck.report import Fix, Report, Reported, host_line
-from envcheck.rule import Confidence
 from envcheck.stack import Mark, stack
 
 _MARKS = {Mark.OK: "✅", Mark.BAD: "❌", Mark.WARN: "⚠️", Mark.UNKNOWN: "❔", Mark.NONE: "➖"}
@@ -57,7 +56,7 @@ def _table(report: Report) -> str:
 
 def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     finding = reported.finding
-    word = f"possible {finding.severity.value}" if finding.confidence is Confidence.LIKELY else finding.severity.value
+    word = severity_word(finding)
     lines = [f"#### {word}: {escape(finding.title)} ({code(finding.rule)})", "", escape(finding.message)]
     if finding.evidence:
         lines += ["", *(f"- {escape(one.source)}: {code(one_line(one.text, 400))}" for one in finding.evidence)]

@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from envcheck.facts import LiveFacts
-from envcheck.render.verdict import command_groups, first_paragraph, fix_aside, unknown_groups, verdict_line
+from envcheck.render.verdict import command_groups, first_paragraph, fix_aside, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import ascii_only, one_line, visible
 from envcheck.report import TOOLS, Fix, Report, Reported, host_line
 from envcheck.rule import Confidence, Severity
 from envcheck.stack import Mark, stack
 
 EVIDENCE_SHOWN = 3
-EVIDENCE_CHARACTERS = 240
+EVIDENCE_CHARACTERS = 160
 WIDEST = 120  # longer lines are harder to read
 
 
@@ -104,20 +104,20 @@ class _Page:
         self._console.print()
 
     def block(self, lead: Text, body: str, style: str = "", indent: int | None = None) -> None:
-        """`lead`, then `body` wrapped beside it with every further line at `indent`."""
+        """`lead`, then `body` wrapped behind it with every further line at `indent`."""
         at = lead.cell_len if indent is None else indent
-        body = visible(body)
-        first = True
-        for paragraph in body.split("\n") or [""]:
-            lines = Text(paragraph, style).wrap(self._console, max(self.width - at, 20))
-            for line in lines:
+        for number, paragraph in enumerate(visible(body).split("\n")):
+            whole = Text.assemble(Text(" " * at) if number else lead, (paragraph, style))
+            margin = whole[:at]
+            for line in whole[at:].wrap(self._console, max(self.width - at, 20)):
                 line.rstrip()
-                self.line(Text.assemble(lead if first else " " * at, line))
-                first = False
+                self.line(Text.assemble(margin, line))
+                margin = Text(" " * at)
 
     def commands(self, lines: tuple[str, ...], at: int) -> None:
         for line in lines:
-            self.line(Text.assemble(" " * at, (visible(line), "cyan")))
+            for part in visible(line).split("\n"):
+                self.line(Text.assemble(" " * at, (part, "cyan")))
 
     def text(self) -> str:
         lines = [line.rstrip() for line in self._out.getvalue().split("\n")]
@@ -127,10 +127,10 @@ class _Page:
 
 def _head(page: _Page, report: Report) -> None:
     page.line(Text(f"{report.name} {report.version}", "bold"))
-    page.block(Text("target  ", "dim"), report.target)
-    page.block(Text("host    ", "dim"), host_line(report.snapshot))
+    page.block(Text("target  ", "dim"), one_line(report.target))
+    page.block(Text("host    ", "dim"), one_line(host_line(report.snapshot)))
     for one in report.assumed:
-        page.block(Text("assumed ", "dim"), one, "yellow")
+        page.block(Text("assumed ", "dim"), one_line(one), "yellow")
     page.gap()
 
 
@@ -147,9 +147,12 @@ def _stack(page: _Page, report: Report) -> None:
 def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool) -> None:
     finding = reported.finding
     sign, style = _SEVERITY[finding.severity]
-    word = f"possible {finding.severity.value}" if finding.confidence is Confidence.LIKELY else finding.severity.value
+    if finding.confidence is Confidence.LIKELY and finding.severity is Severity.ERROR:
+        sign, style = _SEVERITY[Severity.WARNING]
     page.gap()
-    page.block(Text.assemble((f"{sign} {word}: ", style)), f"{one_line(finding.title)} [{finding.rule}]", "bold", indent=2)
+    page.block(
+        Text.assemble((f"{sign} {severity_word(finding)}: ", style)), f"{one_line(finding.title)} [{finding.rule}]", "bold", indent=2
+    )
     page.block(Text("  "), finding.message)
     shown = finding.evidence[:EVIDENCE_SHOWN]
     for evidence in shown:
@@ -195,7 +198,7 @@ def _unknown(page: _Page, report: Report) -> None:
     page.line(Text("Could not tell", "bold"))
     for reason, rules in groups.items():
         names = ", ".join(rules[:3]) + (f" and {len(rules) - 3} more" if len(rules) > 3 else "")
-        page.block(Text.assemble(("? ", "magenta")), f"{names}: {one_line(reason, EVIDENCE_CHARACTERS)}")
+        page.block(Text.assemble(("? ", "magenta")), f"{names}: {one_line(reason, 2 * EVIDENCE_CHARACTERS)}")
 
 
 def _not_proved(page: _Page, report: Report) -> None:

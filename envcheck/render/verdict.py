@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from envcheck.engine import Finding
 from envcheck.facts import LiveFacts, LiveStatus, Missing, TorchFacts
 from envcheck.render.visible import one_line
 from envcheck.report import TOOLS, Commands, Fix, Report, Tool
@@ -26,6 +27,12 @@ def tally(report: Report) -> str:
         (report.count(Severity.WARNING), "warning"),
     ]
     return ", ".join(counted(number, noun) for number, noun in parts if number)
+
+
+def severity_word(finding: Finding) -> str:
+    """ "error", "possible error", "warning", "info"."""
+    likely = finding.severity is Severity.ERROR and finding.confidence is Confidence.LIKELY
+    return "possible error" if likely else finding.severity.value
 
 
 def verdict_line(report: Report) -> str:

@@ -1,0 +1,43 @@
+"""Golden files: what a renderer wrote once and was read by a person. `pytest --update-golden` writes them again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envcheck import __version__
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden again instead of comparing with it")
+
+
+def placeholders(text: str) -> str:
+    """Text without what differs between two runs or two checkouts: version, times, temporary and checkout paths."""
+    text = text.replace(f"envcheck {__version__}", "envcheck {version}").replace(f'"version": "{__version__}"', '"version": "{version}"')
+    text = re.sub(r"imported in \d+\.\d s", "imported in {seconds} s", text)
+    text = re.sub(r'("\w*seconds": )\d[\d.e-]*', r"\1{seconds}", text)
+    text = re.sub(r"(&quot;\w*seconds&quot;: )\d[\d.e-]*", r"\1{seconds}", text)
+    text = re.sub(r"/tmp/(?:envcheck|pytest)[\w.-]*(?:/[\w.-]+)*", "{tmp}", text)
+    return text.replace(str(GOLDEN.parents[1]), "{checkout}")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)` holds text against tests/golden/NAME, placeholders apart."""
+
+    def compare(name: str, text: str) -> None:
+        path, made = GOLDEN / name, placeholders(text)
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(made, encoding="utf-8")
+            return
+        assert path.is_file(), f"{path} is not there: pytest --update-golden writes it; read it before you commit it"
+        assert made == path.read_text(encoding="utf-8")
+
+    return compare

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_samples import SAMPLES, driver_old, healthy, hostile, machine, mixed
+
+from envcheck.render import FORMATS, render
+from envcheck.render import text as text_renderer
+from envcheck.render.text import Options, options
+from envcheck.render.verdict import command_groups, verdict_line
+from envcheck.render.visible import ascii_only, one_line, visible
+from envcheck.report import Commands, finish
+from envcheck.stack import Mark, accelerator, stack
+
+Golden = Callable[[str, str], None]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_golden(name: str, golden: Golden) -> None:
+    golden(f"text/{name}.txt", text_renderer.render(SAMPLES[name](), options=Options(80)))
+
+
+def test_golden_of_all_commands(golden: Golden) -> None:
+    golden("text/driver-old.fix-suggest.txt", text_renderer.render(driver_old(), fix_suggest=True, options=Options(80)))
+
+
+def test_golden_wide_and_ascii(golden: Golden) -> None:
+    golden("text/mixed.120.txt", text_renderer.render(mixed(), options=Options(120)))
+    golden("text/mixed.ascii.txt", text_renderer.render(mixed(), options=Options(80, unicode=False)))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_last_line_is_the_verdict_and_lines_fit(name: str, width: int) -> None:
+    from rich.cells import cell_len
+
+    report = SAMPLES[name]()
+    shown = text_renderer.render(report, options=Options(width))
+    lines = shown.split("\n")
+    assert lines[-1] == "" and lines[-2].split(":")[0] == verdict_line(report).split(":")[0]
+    words = ("pip install", "sudo ", "Ready", "No problem", "Not ready", "envcheck --live", "docker run", "conda install")
+    assert [line for line in lines if cell_len(line) > width and not any(word in line for word in words)] == []
+    assert not any(line != line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("name", ["cpu", "rtx4090", "h100x8"])
+def test_healthy_is_short_and_plain(name: str) -> None:
+    shown = text_renderer.render(healthy(name))
+    assert len(shown.splitlines()) <= 20
+    assert shown.splitlines()[-1].startswith("Ready to train: torch 2.14.1+")
+    assert not re.search(r"(?i)error|warn|fail|✗|\?|!", shown)
+
+
+def test_no_escape_without_colour_and_some_with_it() -> None:
+    assert "\x1b" not in text_renderer.render(hostile())
+    coloured = text_renderer.render(mixed(), options=Options(80, is_tty=True, color=True))
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == text_renderer.render(mixed())
+
+
+def test_markup_of_machine_text_is_text() -> None:
+    shown = text_renderer.render(hostile(), options=Options(80, True, True))
+    assert "[red]b[/red]" in re.sub(r"\x1b\[[\d;]*m", "", shown)
+    assert "\\x1b[31mred" in re.sub(r"\x1b\[[\d;]*m", "", shown)
+    assert "\u202e" not in shown and "\x00" not in shown
+    shown.encode("utf-8")
+
+
+def test_ascii_only_for_streams_that_cannot() -> None:
+    assert text_renderer.render(hostile(), options=Options(unicode=False)).isascii()
+
+
+class Stream(io.StringIO):
+    def __init__(self, tty: bool, encoding: str) -> None:
+        super().__init__()
+        self._tty = tty
+        self._encoding = encoding
+
+    def isatty(self) -> bool:
+        return self._tty
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._encoding
+
+
+@pytest.mark.parametrize(
+    ("stream", "env", "expected"),
+    [
+        (Stream(False, "utf-8"), {}, Options(80, False, False, True)),
+        (Stream(True, "utf-8"), {"COLUMNS": "100"}, Options(100, True, True, True)),
+        (Stream(True, "utf-8"), {"COLUMNS": "100", "NO_COLOR": "1"}, Options(100, True, False, True)),
+        (Stream(True, "ascii"), {"TERM": "dumb", "COLUMNS": "9999"}, Options(120, True, False, False)),
+        (Stream(True, "latin-1"), {"COLUMNS": "x"}, Options(80, True, True, False)),
+        (Stream(False, "utf-8"), {"COLUMNS": "10", "NO_COLOR": ""}, Options(40, False, False, True)),
+    ],
+)
+def test_options_of_a_stream(stream: Stream, env: dict[str, str], expected: Options) -> None:
+    assert options(stream, env) == expected
+
+
+def test_commands_are_one_line_each() -> None:
+    shown = text_renderer.render(driver_old(), options=Options(40))
+    [command] = driver_old().findings[0].fixes[0].commands.pip
+    assert command in [line.strip() for line in shown.splitlines()]
+
+
+def test_command_groups() -> None:
+    same, own = ("x install a",), ("y install a",)
+    assert command_groups(Commands(same, own), "uv", every=False) == (("", own),)
+    assert command_groups(Commands(same, own), "conda", every=False) == (("", same),)
+    assert command_groups(Commands(same, own), "conda", every=True) == (("pip", same), ("uv", own))
+    assert command_groups(Commands(same, same, own, ("export A=1",)), "pip", every=True) == (
+        ("pip, uv", same),
+        ("conda", own),
+        ("", ("export A=1",)),
+    )
+    assert command_groups(Commands(same, same, same), "pip", every=True) == (("", same),)
+    assert command_groups(Commands(), "pip", every=False) == ()
+    assert command_groups(Commands((), (), (), ("reboot",)), "pip", every=False) == (("", ("reboot",)),)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_through_one_door(name: str) -> None:
+    assert render(mixed(), name, fix_suggest=True).endswith("\n")
+
+
+@given(st.text())
+def test_visible_never_raises_and_is_printable(text: str) -> None:
+    shown = visible(text)
+    shown.encode("utf-8")
+    assert not any((ord(char) < 32 and char != "\n") or 0x7F <= ord(char) < 0xA0 or char in "\u202e\u2066\u2028" for char in shown)
+    assert "\n" not in one_line(text) and len(one_line(text, 10)) <= 10
+    assert ascii_only(text).isascii()
+
+
+def marks(name: str, changes: dict[str, object] | None = None) -> dict[str, Mark]:
+    return {layer.name: layer.mark for layer in stack(machine(name, changes), ())}
+
+
+def test_stack_of_a_cpu_machine() -> None:
+    assert marks("cpu") == {"GPU": Mark.NONE, "torch": Mark.OK, "live step": Mark.OK}
+
+
+def test_only_a_finding_makes_a_layer_bad() -> None:
+    without_cuda = {"devices": {"available": False}, "driver.version": None, "driver.module_loaded": False}
+    assert marks("rtx4090", without_cuda)["kernels"] is Mark.NONE
+    report = finish(driver_old().findings, (), machine("rtx4090", without_cuda))
+    layers = {layer.name: layer for layer in stack(report.snapshot, [one.finding for one in report.findings])}
+    assert layers["CUDA"].mark is Mark.BAD and layers["CUDA"].rules == ("driver-too-old",)
+    assert layers["kernels"].mark is Mark.BAD
+
+
+def test_stack_says_what_it_does_not_know() -> None:
+    lost = {"missing": "timeout", "reason": "no answer"}
+    shown = marks("rtx4090", {"driver": lost, "cuda_driver": lost, "devices": lost, "backends": lost, "live": lost, "torch": lost})
+    assert shown == {
+        "GPU": Mark.OK, "driver": Mark.UNKNOWN, "CUDA": Mark.UNKNOWN, "torch": Mark.UNKNOWN,
+        "kernels": Mark.UNKNOWN, "NCCL": Mark.NONE, "live step": Mark.UNKNOWN,
+    }  # fmt: skip
+
+
+EIGHT = "8 × NVIDIA H100 80GB HBM3 (sm_90, 80 GiB)"
+BUILD = "2.14.1+cu130"
+MI300X = {"gfx": ["gfx942", "gfx942"], "names": ["AMD Instinct MI300X"], "driver_loaded": True, "version": "6.4"}
+
+
+def values(name: str, changes: dict[str, object]) -> dict[str, str]:
+    return {layer.name: layer.value for layer in stack(machine(name, changes), ())}
+
+
+@pytest.mark.parametrize(
+    ("changes", "layer", "value"),
+    [
+        ({"devices.devices.0.kernel": "wrong"}, "kernels", "1 of 8 devices fail"),
+        ({"devices.devices.0.kernel": "unknown"}, "kernels", "right on 7 of 8 devices, not run on the rest"),
+        ({"visibility.cuda_visible_devices": "0,1", "visibility.selected": [0, 1]}, "GPU", f"{EIGHT}; 2 of 8 visible"),
+        ({"gpus.lost": ["0000:09:00.0: GPU is lost"]}, "GPU", f"{EIGHT}; 1 on the bus without an answer"),
+        ({"gpus.devices.7.name": "NVIDIA L4"}, "GPU", "7 × NVIDIA H100 80GB HBM3 (sm_90, 80 GiB) + NVIDIA L4 (sm_90, 80 GiB)"),
+        ({"gpus": {"missing": "absent", "reason": "none"}}, "GPU", "8 NVIDIA on the PCI bus (nvidia), no name or state read"),
+        ({"cuda_driver.init_code": 803}, "CUDA", "driver offers up to 13.0, torch is built with 13.0, cuInit answers 803"),
+        ({"driver.library_version": "570.10"}, "driver", "580.95.05, open kernel module, libraries 570.10"),
+        ({"torch.import_status": "timeout"}, "torch", f"{BUILD}: the import does not end"),
+        ({"torch.import_status": "crashed", "torch.import_failure": {"signal": "SIGSEGV"}}, "torch", f"{BUILD}: the import is killed by SIGSEGV"),
+        ({"torch.import_status": "error", "torch.import_failure": {"type": "OSError"}}, "torch", f"{BUILD}: the import raises OSError"),
+        ({"torch.import_status": "exited"}, "torch", f"{BUILD}: the import ends the interpreter"),
+        ({"torch.import_status": "not_torch"}, "torch", "a module of that name which is not PyTorch"),
+        ({"backends.nccl": False}, "NCCL", "not in this build of torch"),
+        ({"live.status": "fail", "live.ranks.1.last_stage": "init"}, "live step", "fails: rank 1 in init"),
+        ({"live.status": "hang", "live.reason": "rank 1 waits"}, "live step", "rank 1 waits"),
+    ],
+)  # fmt: skip
+def test_values(changes: dict[str, object], layer: str, value: str) -> None:
+    assert values("h100x8", changes)[layer] == value
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "first"),
+    [
+        ({"rocm": MI300X}, "rocm", "AMD Instinct MI300X (gfx942)"),
+        ({"xpu": {"names": ["Intel Arc B580"]}}, "xpu", "Intel Arc B580"),
+        ({"mps": {"apple_silicon": True, "chip": "Apple M3"}}, "mps", "Apple M3"),
+        ({"driver": {"missing": "timeout", "reason": "no answer"}}, "nvidia", "no NVIDIA driver"),
+    ],
+)  # fmt: skip
+def test_other_accelerators(changes: dict[str, object], kind: str, first: str) -> None:
+    snapshot = machine("cpu", changes)
+    assert accelerator(snapshot) == kind
+    assert stack(snapshot, ())[0].value == first
+    assert text_renderer.render(finish((), (), snapshot, live_requested=False))
