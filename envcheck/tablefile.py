@@ -1,4 +1,4 @@
-"""Files of rules/compat: reading one table from several folders, and what must hold for every file.
+"""Files of rules/compat: reading one table from several folders.
 
 A file is a table; its sections hold rows:
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -27,9 +27,8 @@ from envcheck.toml import load_toml
 
 Row: TypeAlias = Mapping[str, Any]
 
-NEWER = ("unknown", "assume-newest")
 CONFIDENCE = ("high", "medium", "low")
-_HEAD = frozenset(("verified", "newer", "sources"))
+HEAD = frozenset(("verified", "newer", "sources"))
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class TableFile:
 
     def source(self, row: Row) -> str:
         """The source of a row, written out."""
-        return "; ".join(self.sources.get(name, name) for name in _names(row.get("source", ())))
+        return "; ".join(self.sources.get(name, name) for name in source_names(row.get("source", ())))
 
 
 def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFile:
@@ -66,7 +65,7 @@ def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFil
         head |= {key: data[key] for key in ("verified", "newer") if key in data}
         sources |= data.get("sources", {})
         for section, content in data.items():
-            if section in _HEAD:
+            if section in HEAD:
                 continue
             if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
                 raise ValueError(f"{path}: [{section}] has no rows")
@@ -94,95 +93,8 @@ def table_names(folders: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     return tuple(sorted({file[:-5] for file in files if file.endswith(".toml")}))
 
 
-def problems(folder: str | os.PathLike[str], *, overlay: bool = False) -> tuple[str, ...]:
-    """Everything in a folder of tables that breaks the format, one line each, with file, section and row."""
-    return tuple(line for name in table_names((folder,)) for line in _problems(os.path.join(folder, f"{name}.toml"), overlay))
-
-
-def _problems(path: str, overlay: bool) -> Iterator[str]:
-    name = os.path.basename(path)
-    try:
-        data = load_toml(path)
-    except (OSError, ValueError) as error:
-        yield f"{name}: cannot be read: {error}"
-        return
-    if not overlay:
-        for field in ("verified", "newer", "sources"):
-            if field not in data:
-                yield f"{name}: has no `{field}`"
-    if "verified" in data and type(data["verified"]) is not datetime.date:
-        yield f"{name}: verified is not a date"
-    if data.get("newer", "unknown") not in NEWER:
-        yield f"{name}: newer is {data['newer']!r}, not one of {', '.join(NEWER)}"
-    sources = data.get("sources", {})
-    for key, text in sources.items():
-        if not isinstance(text, str) or not text.strip():
-            yield f"{name}: source {key} is empty"
-    used: set[str] = set()
-    for section, content in data.items():
-        if section in _HEAD:
-            continue
-        if not isinstance(content, dict) or not isinstance(content.get("rows"), list) or not content.get("key"):
-            yield f"{name} [{section}]: needs `key` and `rows`"
-            continue
-        seen: set[tuple[str, ...]] = set()
-        for number, row in enumerate(content["rows"], 1):
-            where = f"{name} [{section}] row {number}"
-            if not isinstance(row, dict):
-                yield f"{where}: is not a table"
-                continue
-            if not any(field in row for field in content["key"]):
-                yield f"{where}: has none of its key fields {', '.join(content['key'])}"
-            key_of_row = row_key(row, content["key"])
-            if key_of_row in seen:
-                yield f"{where}: twice the key {' '.join(key_of_row)}"
-            seen.add(key_of_row)
-            names = _names(row.get("source", ()))
-            used |= set(names)
-            if not names:
-                yield f"{where}: has no source"
-            for one in names:
-                if one not in sources and not overlay:
-                    yield f"{where}: source {one!r} is not in [sources]"
-            for field in ("confidence", "exists"):
-                if row.get(field, "high") not in CONFIDENCE:
-                    yield f"{where}: {field} is {row[field]!r}"
-            yield from (f"{where}: {line}" for line in _bad_versions(row))
-    if not overlay:
-        for key in sorted(set(sources) - used):
-            yield f"{name}: source {key} is used by no row"
-
-
-_VERSION_FIELDS = frozenset((
-    "cuda", "from", "to", "linux", "windows", "windows_unclear_from", "compute_capability", "first_cuda", "last_cuda", "glibc", "macos",
-))  # fmt: skip
-_SPECIFIER_FIELDS = frozenset(("torch", "python", "triton", "torchcodec", "torchvision", "torchaudio", "requires_python"))  # or a version
-
-
-def _bad_versions(row: Row) -> Iterator[str]:
-    """Version fields that are no versions, and ranges that run backwards."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    parsed: dict[str, Version] = {}
-    for field in _VERSION_FIELDS & row.keys():
-        if not isinstance(row[field], str):
-            continue
-        try:
-            parsed[field] = Version(row[field])
-        except InvalidVersion:
-            yield f"{field} = {row[field]!r} is not a version"
-    for field in _SPECIFIER_FIELDS & row.keys():
-        text = str(row[field])
-        try:
-            SpecifierSet(text if not text or text[0] in "<>=!~" else f"=={text}")
-        except InvalidSpecifier:
-            yield f"{field} = {text!r} is neither a version nor a specifier"
-    if "from" in parsed and "to" in parsed and parsed["from"] > parsed["to"]:
-        yield f"runs backwards: from {row['from']} to {row['to']}"
-
-
-def _names(source: object) -> tuple[str, ...]:
+def source_names(source: object) -> tuple[str, ...]:
+    """Names of the sources of a row: one or a list."""
     if isinstance(source, str):
         return (source,) if source.strip() else ()
     return tuple(str(one) for one in source if str(one).strip()) if isinstance(source, list | tuple) else ()
