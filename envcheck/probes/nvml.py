@@ -1,0 +1,134 @@
+"""NVML's answer, from the lines of its child."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from envcheck.codec import DecodeError, decode
+from envcheck.facts import Gpu, ToolAnswer, ToolStatus
+from envcheck.host import Completed, Host
+from envcheck.probes.childlines import Line, cuda_version, read_lines, step
+from envcheck.read.smi_fields import bus_id
+
+NAME = "libnvidia-ml.so.1"
+GPU_IS_LOST = 15  # NVML_ERROR_GPU_IS_LOST
+
+
+@dataclass(frozen=True)
+class NvmlAnswer:
+    answer: ToolAnswer
+    driver: str | None = None
+    cuda: str | None = None
+    library_version: str | None = None
+    count: int | None = None
+    gpus: tuple[Gpu, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Nothing is left to ask nvidia-smi for."""
+        whole = self.count is not None and len(self.gpus) == self.count and not self.lost
+        return self.answer.status is ToolStatus.OK and whole and bool(self.driver and self.cuda)
+
+
+def ask_nvml(host: Host, timeout: float) -> NvmlAnswer:
+    """Ask NVML in a child; ABSENT without one if the loader would not find the library."""
+    files = host.libraries(NAME)
+    if not files:
+        return NvmlAnswer(ToolAnswer(ToolStatus.ABSENT, message=f"no {NAME} where the loader looks"))
+    folder = _pynvml_folder()
+    if folder is None:
+        return NvmlAnswer(
+            ToolAnswer(ToolStatus.SKIPPED, message="the module pynvml (nvidia-ml-py) is not installed beside envcheck", path=files[0])
+        )
+    done = host.child("nvml_child", folder, timeout=timeout)
+    return read_nvml(done, files[0])
+
+
+def _pynvml_folder() -> str | None:
+    """Where the child finds pynvml; it is not imported here."""
+    import importlib.util
+    import os
+
+    found = importlib.util.find_spec("pynvml")
+    if found is None or not found.origin:
+        return None
+    folder = os.path.dirname(found.origin)
+    return os.path.dirname(folder) if found.submodule_search_locations else folder
+
+
+def read_nvml(done: Completed, path: str | None = None) -> NvmlAnswer:
+    """What the child said before it ended, and how it ended."""
+    lines = read_lines(done.stdout)
+    system, count = step(lines, "system") or {}, step(lines, "count") or {}
+    gpus, lost = _devices(lines)
+    library = system.get("library")
+    number = count.get("count")
+    return NvmlAnswer(
+        answer=_answer(done, lines, path),
+        driver=_text(system.get("driver")),
+        cuda=cuda_version(system.get("cuda")),
+        # NVML puts its CUDA major in front: "13.580.95.05".
+        library_version=library.partition(".")[2] if isinstance(library, str) else None,
+        count=number if isinstance(number, int) else None,
+        gpus=gpus,
+        lost=lost,
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _answer(done: Completed, lines: list[Line], path: str | None) -> ToolAnswer:
+    init, count = step(lines, "init"), step(lines, "count")
+    heard = ToolAnswer(seconds=done.seconds, path=path)
+    if done.timed_out:
+        last = lines[-1]["step"] if lines else "start"
+        return replace(heard, status=ToolStatus.TIMEOUT, message=f"no answer within {done.seconds:.0f} s, after {last}")
+    if done.signal is not None:
+        return replace(heard, status=ToolStatus.CRASHED, signal=done.signal, message=_last_words(done.stderr))
+    for line in (init, count):
+        if line is not None and line.get("code") != 0:
+            return replace(heard, status=ToolStatus.FAILED, code=line.get("code"), message=str(line.get("text") or ""))
+    if step(lines, "end") is None:
+        return replace(heard, status=ToolStatus.FAILED, message=_last_words(done.stderr) or f"the child ended with exit status {done.code}")
+    return replace(heard, status=ToolStatus.OK, code=0)
+
+
+def _last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def _devices(lines: list[Line]) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+    """Devices by index; one that has no handle is in `lost` only, one that was lost on the way in both."""
+    fields: dict[int, dict[str, Any]] = {}
+    lost: dict[str, None] = {}
+    for line in lines:
+        index = line.get("index")
+        if line["step"] not in ("device", "detail") or not isinstance(index, int):
+            continue
+        code = line.get("code", 0)
+        if code != 0:
+            lost[f"GPU {index}: {line.get('text') or f'NVML error {code}'}"] = None
+            if index in fields:
+                fields[index]["error"] = line.get("text")
+            continue
+        values = {name: value for name, value in line.items() if name not in ("step", "code") and value is not None}
+        fields.setdefault(index, {}).update(values)
+    gpus = tuple(gpu for index in sorted(fields) if (gpu := _gpu(fields[index])) is not None)
+    return gpus, tuple(lost)
+
+
+def _gpu(values: dict[str, Any]) -> Gpu | None:
+    if "bus_id" in values:
+        values = {**values, "bus_id": bus_id(str(values["bus_id"]))}
+    if "compute_capability" in values:
+        values = {**values, "compute_capability_source": "NVML"}
+    try:
+        gpu: Gpu = decode(Gpu, values, "gpu")
+    except DecodeError:  # a library that answers with other types than NVML's
+        return None
+    return gpu
