@@ -85,6 +85,7 @@ class Host(Protocol):
     def allocate_shm(self, size: int) -> Trial: ...
     def resolve(self, name: str, timeout: float) -> Resolved: ...
     def addresses(self) -> tuple[tuple[str, str], ...]: ...
+    def today(self) -> str | None: ...
     def libraries(self, name: str) -> tuple[str, ...]: ...
     def child(self, program: str, *arguments: str, timeout: float) -> Completed: ...
 
@@ -288,6 +289,10 @@ class RealHost:
         """(interface, IPv4 address) pairs of this host."""
         return ipv4_addresses()
 
+    def today(self) -> str | None:
+        """The day in UTC, "2026-11-27"."""
+        return time.strftime("%Y-%m-%d", time.gmtime())
+
 
 def _answer(done: Completed) -> dict[str, Any]:
     return {
@@ -391,6 +396,10 @@ class RecordingHost:
         answer: tuple[tuple[str, str], ...] = self._keep("addresses", self.inner.addresses())
         return answer
 
+    def today(self) -> str | None:
+        answer: str | None = self._keep("today", self.inner.today())
+        return answer
+
 
 class ReplayHost:
     """A recorded machine. What was not recorded is absent: no file, no binary.
@@ -484,3 +493,7 @@ class ReplayHost:
 
     def addresses(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, address) for name, address in self._answers.get("addresses", ()))
+
+    def today(self) -> str | None:
+        answer = self._answers.get("today")
+        return None if answer is None else str(answer)

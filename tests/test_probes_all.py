@@ -82,7 +82,8 @@ class Garbage(ReplayHost):
 LINES = st.sampled_from(
     [
         "0x030200", "0::/a", "4:cpu,memory:/docker/x", "1 2 0:3 / / rw - cgroup2 x rw",
-        "1 2 0:3 /a /b rw - cgroup x rw,cpu,memory", "max 100000", "100 0", "flags : avx", "Features : ", "CPU implementer : 0x41", "MemTotal: 5 kB", "MemAvailable: x kB", "gfx_target_version 90402",
+        "1 2 0:3 /a /b rw - cgroup x rw,cpu,memory", "max 100000", "100 0", "flags : avx", "Features : ",
+        "CPU implementer : 0x41", "MemTotal: 5 kB", "MemAvailable: x kB", "gfx_target_version 90402",
         "gfx_target_version -1", "a: 0100007F:ZZZZ 0 0A 0 0 0 0 0 1", "fe80000000000000c2000afffe280002 02 40 20 80 eth0",
         "# R36 (release), REVISION:", "PRETTY_NAME=\"", "=", ":", "\0", "-1", "²", "9" * 30,
     ]

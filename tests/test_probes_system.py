@@ -14,6 +14,7 @@ from envcheck.probes.cgroup import parse_cgroup, read_cgroup
 from envcheck.probes.cpu import parse_cpuinfo
 from envcheck.probes.meminfo import parse_meminfo
 from envcheck.probes.mounts import parse_mountinfo, root_mount
+from envcheck.probes.pci import parse_acs
 
 
 def facts(name: str, **changes: object) -> SystemFacts:
@@ -145,6 +146,66 @@ def test_a_gpu_off_the_bus_has_no_link() -> None:
     assert unbound.pci_gpus[0].driver is None
 
 
+TWO_GPUS = {
+    "listdir /sys/bus/pci/devices": ["0000:41:00.0", "0000:42:00.0"],
+    **{
+        f"read /sys/bus/pci/devices/{address}/{name}": value
+        for address in ("0000:41:00.0", "0000:42:00.0")
+        for name, value in (("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x2684"))
+    },
+    "realpath /sys/bus/pci/devices/0000:41:00.0": "/sys/devices/pci0000:40/0000:40:01.1/0000:41:00.0",
+    "realpath /sys/bus/pci/devices/0000:42:00.0": "/sys/devices/pci0000:40/0000:40:03.1/0000:42:00.0",
+    "which lspci": "/usr/bin/lspci",
+}
+LSPCI = """\
+0000:00:1c.0 PCI bridge: Intel Corporation Device 7a38 (prog-if 00 [Normal decode])
+\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+
+0000:40:01.1 PCI bridge: Advanced Micro Devices, Inc. [AMD] Starship/Matisse GPP Bridge (prog-if 00 [Normal decode])
+\tCapabilities: [2a0 v1] Access Control Services
+\t\tACSCap:\tSrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+
+\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-
+"""
+
+
+def test_acs_of_the_bridges_above_the_gpus() -> None:
+    def acs(text: str) -> bool | None:
+        found = system.probe(linux({**TWO_GPUS, "run lspci\0-D\0-vvv": {"code": 0, "stdout": text}}))
+        assert isinstance(found, SystemFacts)
+        return found.acs
+
+    assert acs(LSPCI) is False  # the redirecting bridge is above something else
+    assert acs(LSPCI.replace("ReqRedir- CmpltRedir-", "ReqRedir+ CmpltRedir+")) is True
+    assert acs("0000:40:01.1 PCI bridge: AMD\n\tCapabilities: <access denied>\n") is None
+    assert facts("h200-vm").acs is None  # one GPU has no peer
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        (("DMA", "identity"), True),
+        (("DMA-FQ", "DMA-FQ"), True),
+        (("identity", "identity"), False),
+        ((None, None), False),
+        (("", "identity"), None),
+    ],
+)
+def test_iommu(kinds: tuple[str | None, str | None], expected: bool | None) -> None:
+    answers: dict[str, object] = dict(TWO_GPUS)
+    for address, kind in zip(("0000:41:00.0", "0000:42:00.0"), kinds, strict=True):
+        if kind is not None:
+            answers[f"exists /sys/bus/pci/devices/{address}/iommu_group"] = True
+            answers[f"read /sys/bus/pci/devices/{address}/iommu_group/type"] = kind + "\n"
+    found = system.probe(linux(answers))
+    assert isinstance(found, SystemFacts) and found.iommu is expected
+
+
+def test_sleep_and_date() -> None:
+    found = facts("h200-vm", **{"read /sys/power/suspend_stats/success": "3\n", "today": "2026-11-27"})
+    assert (found.suspends, found.date) == (3, "2026-11-27")
+    assert (facts("h200-vm").suspends, facts("h200-vm").date, facts("h200-vm").iommu) == (None, None, False)
+
+
 @pytest.mark.parametrize(
     ("vendor", "product", "flagged", "expected"),
     [
@@ -211,3 +272,4 @@ def test_parsers_never_raise(text: str) -> None:
     assert all(number >= 0 for number in parse_meminfo(text).values())
     assert parse_cpuinfo(text).flags == () or parse_cpuinfo(text).flags_read
     assert isinstance(system.parse_sysctl(text), dict)
+    assert isinstance(parse_acs(text), dict)

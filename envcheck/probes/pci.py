@@ -86,3 +86,50 @@ def device_name(host: Host, device: PciDevice) -> str:
                     break
                 inside = line.startswith(f"{device.vendor}  ")
     return f"{device.vendor}:{number}"
+
+
+def iommu_translates(host: Host, devices: tuple[PciDevice, ...]) -> bool | None:
+    """Whether an IOMMU translates the addresses of any of these devices: "DMA" and "DMA-FQ" do, "identity" (iommu=pt) does not.
+
+    https://docs.kernel.org/admin-guide/abi-testing.html (/sys/kernel/iommu_groups/<grp_id>/type)
+    """
+    if not devices:
+        return None
+    kinds = []
+    for device in devices:
+        group = f"{FOLDER}/{device.address}/iommu_group"
+        kinds.append((host.read(f"{group}/type", 64) or "").strip() if host.exists(group) else "none")
+    if any(kind.startswith("DMA") for kind in kinds):
+        return True
+    return False if all(kind in ("none", "identity") for kind in kinds) else None
+
+
+def acs_redirects(host: Host, devices: tuple[PciDevice, ...]) -> bool | None:
+    """Whether a bridge above one of several GPUs sends their traffic to each other through the root complex.
+
+    Only root may read that part of the configuration space, and only lspci knows it; so it is asked for where it matters.
+    """
+    if len(devices) < 2 or host.which("lspci") is None:
+        return None
+    bridges = {part for device in devices for part in host.realpath(f"{FOLDER}/{device.address}").split("/")[:-1] if part.count(":") == 2}
+    if not bridges:
+        return None
+    controls = parse_acs(host.run(("lspci", "-D", "-vvv"), timeout=4).stdout)
+    known = [controls[bridge] for bridge in bridges if bridge in controls]
+    return any(known) if known else None
+
+
+def parse_acs(text: str) -> dict[str, bool]:
+    """Address → whether requests are redirected, of every device that shows its access control.
+
+    0000:00:01.1 PCI bridge: Advanced Micro Devices, Inc. [AMD] Starship/Matisse GPP Bridge (prog-if 00 [Normal decode])
+    \t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+    """
+    found: dict[str, bool] = {}
+    address = ""
+    for line in text.splitlines():
+        if line[:1].strip():
+            address = line.split(" ", 1)[0]
+        elif line.lstrip().startswith("ACSCtl:") and address:
+            found[address] = "ReqRedir+" in line
+    return found

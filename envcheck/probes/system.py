@@ -7,7 +7,7 @@ from envcheck.host import Host
 from envcheck.probes.cgroup import read_cgroup
 from envcheck.probes.cpu import INTERESTING, parse_cpuinfo
 from envcheck.probes.meminfo import parse_meminfo
-from envcheck.probes.pci import pci_gpus
+from envcheck.probes.pci import NVIDIA, acs_redirects, iommu_translates, pci_gpus
 
 # The first processor is enough, and on a large host the whole file takes long: the kernel measures every core's clock for it.
 CPUINFO_LIMIT = 16 << 10
@@ -27,7 +27,12 @@ def probe(host: Host) -> SystemFacts | Missing:
         case other:
             online, usable = host.cpus()
             return SystemFacts(
-                os=other.lower(), kernel=facts.get("release"), machine=facts.get("machine"), cpu_count=online, cpu_affinity=usable
+                os=other.lower(),
+                kernel=facts.get("release"),
+                machine=facts.get("machine"),
+                cpu_count=online,
+                cpu_affinity=usable,
+                date=host.today(),
             )
 
 
@@ -41,6 +46,9 @@ def _linux(host: Host) -> SystemFacts:
     online, usable = host.cpus()
     libc, glibc = _libc(host, facts.get("libc", ""))
     wsl = _wsl(host, release)
+    gpus = pci_gpus(host)
+    nvidia = tuple(device for device in gpus if device.vendor == NVIDIA)
+    slept = (host.read("/sys/power/suspend_stats/success", 64) or "").strip()
     return SystemFacts(
         os="linux",
         kernel=release or None,
@@ -62,8 +70,12 @@ def _linux(host: Host) -> SystemFacts:
         wsl=wsl,
         jetson=_jetson(host),
         virtualization="wsl" if wsl else _virtualization(host, cpu.hypervisor),
-        pci_gpus=pci_gpus(host),
+        pci_gpus=gpus,
         uptime_seconds=_first_number(host.read("/proc/uptime")),
+        iommu=iommu_translates(host, nvidia),
+        acs=acs_redirects(host, nvidia),
+        date=host.today(),
+        suspends=int(slept) if slept.isascii() and slept.isdecimal() else None,
     )
 
 
@@ -201,6 +213,7 @@ def _macos(host: Host) -> SystemFacts:
         cpu_affinity=usable,
         memory_bytes=int(memory) if memory.isdecimal() else None,
         macos_version=version,
+        date=host.today(),
     )
 
 
@@ -228,4 +241,5 @@ def _windows(host: Host) -> SystemFacts:
         cpu_affinity=usable,
         memory_bytes=number("memory_bytes"),
         memory_available_bytes=number("memory_available_bytes"),
+        date=host.today(),
     )
