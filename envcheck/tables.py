@@ -258,8 +258,12 @@ class Tables:
     def pins(self, version: str) -> Mapping[str, str]:
         """nvidia-*, cuda-* and triton requirements of the default Linux wheel: {"nvidia-nccl-cu13": "==2.30.7"}.
 
-        The extras of cuda-toolkit are spelled out as the packages they bring. Empty where the wheel bundles CUDA (up to 1.12).
+        The extras of cuda-toolkit are spelled out as the packages they bring. Empty where the wheel bundles CUDA (up to 1.12),
+        and for a local version that is not PyPI's default ("2.14.1+cu126"): those builds pin their own.
         """
+        release, local = self.release(version), version.partition("+")[2]
+        if local and release is not None and local != release.default_variant["linux-x86_64"]:
+            return {}
         row = self._by("torch-pins", "pins", "torch").get(_public(version))
         if row is None:
             return {}

@@ -587,6 +587,7 @@ def test_pins(tables: Tables) -> None:
     assert new["nvidia-nccl-cu13"] == "==2.30.7" and new["nvidia-cublas"] == "==13.1.1.3"
     assert tables.pins("2.12.0")["nvidia-cublas"] == "<=13.1.1.3,>=13.1.0.3"  # torch's own range, not the extra's
     assert "nvidia-curand" not in tables.pins("2.15.0")
+    assert tables.pins("2.14.1+cu130") == new and tables.pins("2.14.1+cu126") == tables.pins("2.14.1+cpu") == {}
     assert tables.cudnn_of("2.14.1", "cu126") == "9.10.2.21"
     assert tables.cudnn_of("2.14.1", "cu130") == "9.24.0.43"
     assert tables.cudnn_of("2.14.1", "cu132") is None
