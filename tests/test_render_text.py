@@ -167,6 +167,7 @@ def test_stack_says_what_it_does_not_know() -> None:
 
 EIGHT = "8 × NVIDIA H100 80GB HBM3 (sm_90, 80 GiB)"
 BUILD = "2.14.1+cu130"
+CRASHED = {"torch.import_status": "crashed"}
 MI300X = {"gfx": ["gfx942", "gfx942"], "names": ["AMD Instinct MI300X"], "driver_loaded": True, "version": "6.4"}
 
 
@@ -186,7 +187,7 @@ def values(name: str, changes: dict[str, object]) -> dict[str, str]:
         ({"cuda_driver.init_code": 803}, "CUDA", "driver offers up to 13.0, torch is built with 13.0, cuInit answers 803"),
         ({"driver.library_version": "570.10"}, "driver", "580.95.05, open kernel module, libraries 570.10"),
         ({"torch.import_status": "timeout"}, "torch", f"{BUILD}: the import does not end"),
-        ({"torch.import_status": "crashed", "torch.import_failure": {"signal": "SIGSEGV"}}, "torch", f"{BUILD}: the import is killed by SIGSEGV"),
+        ({**CRASHED, "torch.import_failure": {"signal": "SIGSEGV"}}, "torch", f"{BUILD}: the import is killed by SIGSEGV"),
         ({"torch.import_status": "error", "torch.import_failure": {"type": "OSError"}}, "torch", f"{BUILD}: the import raises OSError"),
         ({"torch.import_status": "exited"}, "torch", f"{BUILD}: the import ends the interpreter"),
         ({"torch.import_status": "not_torch"}, "torch", "a module of that name which is not PyTorch"),
