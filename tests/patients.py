@@ -1,0 +1,91 @@
+"""Patients for tests: fake torch packages, and running the agent on an interpreter with them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envcheck.target import Budget, Ended, Target, end, finish, start
+from envcheck.targetfacts import sections
+
+HERE = Path(__file__).parent
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="the test interpreter has no torch")
+
+
+@dataclass(frozen=True)
+class Examined:
+    ended: Ended
+    facts: dict[str, Any]
+    folder: Path
+
+
+def distribution(site: Path, name: str, version: str, *, requires: tuple[str, ...] = (), files: tuple[str, ...] = (), make: bool = True) -> None:
+    """A .dist-info below `site` whose RECORD lists `files`, which are created unless `make` is false."""
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    lines = [f"Requires-Dist: {one}\n" for one in requires]
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{''.join(lines)}\nLong text\n")
+    (info / "INSTALLER").write_text("pip\n")
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+    for file in files if make else ():
+        path = site / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def fake_torch(site: Path, body: str, version: str | None = "2.15.0", version_py: str | None = None) -> Path:
+    """A package named torch whose __init__ is `body`; with metadata unless version is None."""
+    package = site / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(body)
+    if version_py is not None:
+        (package / "version.py").write_text(version_py)
+    if version is not None:
+        distribution(site, "torch", version)
+    return site
+
+
+def examine(
+    *,
+    env: dict[str, str] | None = None,
+    path: Path | None = None,
+    static: bool = False,
+    live: str = "off",
+    budget: Budget | None = None,
+    executable: str = sys.executable,
+    **options: Any,
+) -> Examined:
+    """Run the agent with `path` first on PYTHONPATH. What it left in its private folder is gone afterwards."""
+    target = Target(executable, "the test wants it")
+    full = {"static": static, "live": live, "nproc": None, "backend": "auto", "start_method": "auto", **options}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    with tempfile.TemporaryDirectory() as folder:
+        running = start(target, folder, budget or Budget(60), full, environment)
+        try:
+            ended = finish(running)
+        finally:
+            end(running)
+        return Examined(ended, sections(ended, target, static=static, live_asked=live != "off" and not static), Path(folder))
+
+
+def processes_with(word: str) -> list[str]:
+    """Command lines of running processes that hold `word`."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                line = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            except OSError:
+                continue
+            if word in line:
+                found.append(line)
+    return found
