@@ -1,0 +1,53 @@
+"""Fix intents as commands, and the search for a torch build that fits a machine, proved by judging the changed snapshot again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from envcheck.facts import Snapshot
+    from envcheck.intents import Intent
+    from envcheck.report import Fix, PlanReport
+    from envcheck.rule import Check, RuleTexts
+    from envcheck.tables import Tables
+
+
+def fixes(
+    intents: Sequence[Intent],
+    snapshot: Snapshot,
+    tables: Tables,
+    *,
+    checks: Iterable[Check],
+    texts: RuleTexts,
+    tool: str = "auto",
+    index_base: str | None = None,
+) -> tuple[Fix, ...]:
+    """A finding's intents as fixes with commands, in the order given; a torch build is searched and proved, at most three ways."""
+    from envcheck.plan.fixer import fixer
+
+    return fixer(snapshot, tables, checks, texts, tool, index_base).fixes(intents)
+
+
+def search(
+    snapshot: Snapshot,
+    tables: Tables,
+    wish: Sequence[str] = (),
+    *,
+    checks: Iterable[Check] | None = None,
+    texts: RuleTexts | None = None,
+    tool: str = "auto",
+    index_base: str | None = None,
+) -> PlanReport:
+    """The ways to a torch that trains on this machine, best first, and what was excluded and why."""
+    from envcheck.plan.ways import planner
+
+    if checks is None:
+        from envcheck.checks import all_checks
+
+        checks = all_checks()
+    if texts is None:
+        from envcheck.rule import RuleTexts, rules_folder
+
+        texts = RuleTexts((rules_folder(),))
+    return planner(snapshot, tables, checks, texts, tool, index_base).plan(wish)

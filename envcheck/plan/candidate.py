@@ -1,0 +1,268 @@
+"""Torch builds that could be installed, and what keeps each of them from running on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from envcheck.archs import runs_on, variant_of_cuda
+from envcheck.plan.installers import installers
+from envcheck.plan.profile import Card, Profile
+from envcheck.plan.versions import at_least, minor, version
+
+if TYPE_CHECKING:
+    from envcheck.tables import Build, Tables
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A torch release in one build variant, from the wheel indexes or from a conda channel."""
+
+    version: str
+    variant: str  # "cu130", "cpu", "rocm7.2", "xpu"
+    platform: str
+    cuda: str | None = None
+    archs: tuple[str, ...] | None = None
+    confidence: str = "high"  # of the architecture list
+    default: bool = False  # what a plain `pip install torch==X` brings on this platform
+    undocumented: bool = False
+    pythons: tuple[str, ...] = ()
+    glibc: str | None = None
+    macos: str | None = None
+    channel: str = "wheel"  # "wheel", "conda-forge", "pytorch"
+    selector: str | None = None  # package of the channel `pytorch` that chooses CUDA: "cudatoolkit", "pytorch-cuda"
+
+    @property
+    def full(self) -> str:
+        """ "2.14.1+cu130"."""
+        return f"{self.version}+{self.variant}"
+
+    @property
+    def hip(self) -> str | None:
+        return self.variant[4:] if self.variant.startswith("rocm") else None
+
+    @property
+    def xpu(self) -> bool:
+        return self.variant == "xpu"
+
+    @property
+    def cpu(self) -> bool:
+        return self.variant == "cpu"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a build does not run here: the key of its text, and the values to fill in. `needed` is the driver that would do."""
+
+    key: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    needed: str | None = None
+
+
+@lru_cache(maxsize=16)
+def catalogue(tables: Tables, platform: str) -> tuple[Candidate, ...]:
+    """Every wheel of a platform that is known to exist, newest release first."""
+    made = [_wheel(row) for row in tables.builds() if row.platform == platform and row.exists != "low"]
+    return tuple(sorted(made, key=lambda one: version(one.version), reverse=True))
+
+
+def _wheel(row: Build) -> Candidate:
+    return Candidate(
+        row.version,
+        row.variant,
+        row.platform,
+        row.cuda,
+        row.archs,
+        row.archs_confidence,
+        row.on_pypi,
+        installers().undocumented(row.variant, row.version),
+        row.pythons,
+        row.glibc,
+        row.macos,
+    )
+
+
+@lru_cache(maxsize=16)
+def conda_catalogue(tables: Tables, platform: str) -> tuple[Candidate, ...]:
+    """Every build of conda-forge and of the frozen channel `pytorch` for a platform, newest release first."""
+    data = installers()
+    made = [
+        _conda(row["torch"], row["cuda"], platform, row, data.conda_pythons(row["torch"]), "conda-forge")
+        for row in tables.rows("conda", "conda-forge")
+        if row["platform"] == platform and row.get("archs")
+    ]
+    if platform in data.data["conda"]["cpu_platforms"]:
+        releases = dict.fromkeys(row["torch"] for row in tables.rows("conda", "conda-forge"))
+        made += [_conda(one, None, platform, {}, data.conda_pythons(one), "conda-forge") for one in releases]
+    if platform in ("linux-x86_64", "windows-x86_64"):
+        for release in tables.releases():
+            last = version(data.data["conda"]["last_channel_python"])
+            pythons = tuple(one for one in release.pythons.get(platform, ()) if version(one.rstrip("t")) <= last)
+            for row in tables.rows("conda", "pytorch"):
+                if version(row["from"]) <= version(release.version) <= version(row["to"]):
+                    made.append(_conda(release.version, row["cuda"], platform, row, pythons, "pytorch"))
+    return tuple(sorted(made, key=lambda one: version(one.version), reverse=True))
+
+
+def _conda(torch: str, cuda: str | None, platform: str, row: Mapping[str, Any], pythons: tuple[str, ...], channel: str) -> Candidate:
+    archs = (*(f"sm_{one}" for one in row.get("archs", "").split()), *(f"compute_{one}" for one in row.get("ptx", "").split()))
+    variant = (variant_of_cuda(cuda) if cuda else None) or "cpu"
+    glibc = row.get("glibc", "2.17") if platform.startswith("linux") else None
+    return Candidate(torch, variant, platform, cuda, archs, pythons=pythons, glibc=glibc, channel=channel, selector=row.get("selector"))
+
+
+def obstacles(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstacle]:
+    """What keeps a build from running here, gravest first; the driver comes last because it alone can be changed."""
+    yield from _interpreter(one, profile)
+    yield from _system(one, profile, tables)
+    yield from _hardware(one, profile, tables)
+    yield from _driver(one, profile, tables)
+
+
+def first_obstacle(one: Candidate, profile: Profile, tables: Tables) -> Obstacle | None:
+    return next(obstacles(one, profile, tables), None)
+
+
+def _interpreter(one: Candidate, profile: Profile) -> Iterator[Obstacle]:
+    if profile.implementation not in (None, "cpython"):
+        yield Obstacle("implementation", {"implementation": str(profile.implementation)})
+    elif profile.python and profile.python not in one.pythons:
+        yield Obstacle("python", {"python": profile.python, "pythons": ", ".join(one.pythons) or "no Python"})
+
+
+def _system(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstacle]:
+    if profile.musl:
+        yield Obstacle("musl")
+    if not at_least(profile.glibc, one.glibc):
+        yield Obstacle("glibc", {"glibc": str(profile.glibc), "needed": str(one.glibc)})
+    if profile.os == "darwin" and profile.macos:
+        if not at_least(profile.macos, one.macos):
+            yield Obstacle("macos", {"macos": profile.macos, "needed": str(one.macos)})
+        if profile.accelerator == "mps":
+            metal = mps_floor(one.version, tables)
+            if not at_least(profile.macos, metal):
+                yield Obstacle("mps", {"macos": profile.macos, "needed": str(metal)})
+
+
+def mps_floor(torch: str, tables: Tables) -> str | None:
+    """Lowest macOS on which the MPS backend of a release works: the last row that starts at or before it."""
+    rows = [row for row in tables.rows("mps", "floor") if version(row["torch"]) <= version(torch)]
+    return str(max(rows, key=lambda row: version(row["torch"]))["macos"]) if rows else None
+
+
+def _hardware(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstacle]:
+    match profile.accelerator:
+        case "cuda":
+            if one.cuda is None:
+                yield Obstacle("not-cuda")
+                return
+            if profile.jetson and version(profile.jetson) < version("38"):
+                # JetPack 5 and 6 have a driver of their own; the official aarch64 wheels up to CUDA 12 are for servers (SBSA).
+                yield Obstacle("jetson", {"l4t": profile.jetson})
+            elif profile.jetson and version(one.cuda) < version("13"):
+                yield Obstacle("jetson-cuda", {"cuda": one.cuda})
+            for card in profile.cards:
+                yield from _card(one, card, profile, tables)
+        case "rocm":
+            if one.hip is None:
+                yield Obstacle("not-rocm")
+            elif one.archs is None:
+                yield Obstacle("archs-unknown")
+            else:
+                absent = [gfx for gfx in profile.gfx if gfx not in one.archs]
+                if absent:
+                    yield Obstacle("gfx", {"gfx": ", ".join(absent), "archs": ", ".join(one.archs)})
+        case "xpu":
+            if not one.xpu:
+                yield Obstacle("not-xpu")
+        case "mps" | "cpu":
+            if not one.cpu:
+                yield Obstacle("not-cpu")
+
+
+def _card(one: Candidate, card: Card, profile: Profile, tables: Tables) -> Iterator[Obstacle]:
+    capability = card.compute_capability
+    if capability is None:
+        return
+    if one.archs is None:
+        yield Obstacle("archs-unknown")
+        return
+    served = _serves(one.archs, capability, one.cuda)
+    values = {"gpu": card.shown, "archs": _shown(one.archs)}
+    if served is None:
+        yield Obstacle("gpu-unknown", values)
+    elif served is False:
+        newest = max((_number(arch) for arch in one.archs), default=(0, 0))
+        yield Obstacle("gpu-too-new" if _capability(capability) > newest else "gpu-too-old", values)
+    elif served == "ptx" and one.cuda and profile.driver_cuda and version(profile.driver_cuda) < version(one.cuda):
+        # Only PTX would serve: the driver must compile it, and an older driver cannot read PTX of a newer toolkit.
+        yield Obstacle("ptx", values | {"cuda": one.cuda, "driver_cuda": profile.driver_cuda})
+    if one.channel == "conda-forge" and _capability(capability) < _capability(
+        installers().data["conda"]["lowest_proved"]["compute_capability"]
+    ):
+        yield Obstacle("conda-cudnn", values)
+    if _capability(capability) < (7, 5) and one.cuda and one.channel == "wheel" and not one.variant.startswith(("cu10", "cu11", "cu126")):
+        # cuDNN 9.11 and later have no code below 7.5; the cu126 wheels stay on 9.10.2 for that reason.
+        cudnn = tables.pins(one.version).get(f"nvidia-cudnn-cu{one.cuda.partition('.')[0]}", "").lstrip("=~<> ")
+        if cudnn and version(cudnn) >= version("9.11"):
+            yield Obstacle("cudnn", values | {"cudnn": cudnn})
+
+
+@lru_cache(maxsize=4096)
+def _serves(archs: tuple[str, ...], capability: str, cuda: str | None) -> bool | str | None:
+    """True by a cubin, "ptx" by PTX alone, False by neither; None where it is not known."""
+    cubin = runs_on([arch for arch in archs if arch.startswith("sm_")], capability, cuda)
+    if cubin:
+        return True
+    return "ptx" if runs_on([arch for arch in archs if arch.startswith("compute_")], capability, cuda) else cubin
+
+
+def _driver(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstacle]:
+    if profile.accelerator != "cuda" or one.cuda is None or profile.jetson:
+        return
+    needed = driver_needed(one, profile, tables)
+    if not needed or not profile.driver or version(profile.driver) >= version(needed):
+        return
+    if profile.driver_cuda and minor(profile.driver_cuda)[0] >= minor(one.cuda)[0] >= 11 and not _card_floor(profile, tables):
+        return  # a cuda-compat library is in use and offers this CUDA family
+    yield Obstacle("driver", {"driver": profile.driver, "needed": needed, "cuda": one.cuda}, needed)
+
+
+def driver_needed(one: Candidate, profile: Profile, tables: Tables) -> str | None:
+    """Lowest driver for this build on these GPUs."""
+    if one.cuda is None:
+        return None
+    floors = [tables.driver_floor(one.cuda, driver_os(profile)), _card_floor(profile, tables)]
+    return max((floor for floor in floors if floor), key=version, default=None)
+
+
+def driver_os(profile: Profile) -> str:
+    """The system whose driver numbers count: WSL runs the Windows driver."""
+    return "windows" if profile.windows or profile.wsl else "linux"
+
+
+def _card_floor(profile: Profile, tables: Tables) -> str | None:
+    """First driver branch that drives every GPU of the machine, if the one in use is older."""
+    branch = tables.branch(profile.driver, driver_os(profile)) if profile.driver else None
+    rows = [tables.gpu(card.compute_capability) for card in profile.cards if card.compute_capability]
+    firsts = [int(row.first_driver) for row in rows if row and row.first_driver and row.first_driver.isdigit()]
+    if branch is None or not firsts or branch >= max(firsts):
+        return None
+    return str(max(firsts))
+
+
+def _capability(text: str) -> tuple[int, int]:
+    major, _, small = text.partition(".")
+    return int(major), int(small or 0)
+
+
+def _number(arch: str) -> tuple[int, int]:
+    """(12, 0) of "sm_120" or "compute_120", (9, 0) of "sm_90a"."""
+    digits = "".join(letter for letter in arch.partition("_")[2] if letter.isdigit())
+    return (int(digits[:-1] or 0), int(digits[-1])) if digits else (0, 0)
+
+
+def _shown(archs: tuple[str, ...]) -> str:
+    return " ".join(archs)

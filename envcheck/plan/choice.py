@@ -1,0 +1,286 @@
+"""The search: which torch builds fit a machine, in which order they are offered, and why the rest is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import SpecifierSet
+
+from envcheck.plan.candidate import Candidate, Obstacle, catalogue, conda_catalogue, driver_needed, driver_os, first_obstacle
+from envcheck.plan.companions import Broken, Companions, changes, companions
+from envcheck.plan.installers import texts
+from envcheck.plan.profile import Profile
+from envcheck.plan.versions import admits, minor, requirements, version
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+    from envcheck.tables import Tables
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for: a torch, a build variant, packages beside it."""
+
+    torch: str = ""  # specifier without local versions: "==2.9.*"
+    variant: str | None = None  # of "torch==2.9.1+cu126", or the bare word cu126
+    packages: tuple[tuple[str, Requirement], ...] = ()
+    texts: tuple[str, ...] = ()
+
+    @property
+    def beside(self) -> Mapping[str, Requirement]:
+        return dict(self.packages)
+
+    @property
+    def names_torch(self) -> bool:
+        return bool(self.torch or self.variant)
+
+
+_VARIANT = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d+(\.\d+)*)\Z")
+
+
+def read_wish(words: Sequence[str]) -> Wish:
+    """Requirements as the user writes them: `torch>=2.6,<2.8`, `torchvision`, `torch==2.9.1+cu126`, or a bare variant `cu126`."""
+    variant: str | None = None
+    plain: list[str] = []
+    for word in words:
+        if _VARIANT.match(word):
+            variant = word
+        else:
+            plain.append(word)
+    torch = ""
+    packages: list[tuple[str, Requirement]] = []
+    for one in requirements(plain):
+        if one.name in ("torch", "pytorch"):
+            local = re.search(r"\+([A-Za-z0-9.]+)", str(one.specifier))
+            variant = local.group(1) if local else variant
+            torch = ",".join(part for part in (torch, re.sub(r"\+[A-Za-z0-9.]+", "", str(one.specifier))) if part)
+        else:
+            packages.append((one.name, one))
+    SpecifierSet(torch)
+    return Wish(torch, variant, tuple(packages), tuple(words))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A build that fits, with what goes beside it."""
+
+    build: Candidate
+    beside: Companions
+    kind: str = "build"  # "keep", "packages", "reinstall", "install", "build", "version", "driver", "compat", "hide"
+    driver: str | None = None  # the driver that it needs and that is not there
+    kept: tuple[int, ...] | None = None  # indices of the GPUs that stay visible
+
+    def key(self, profile: Profile) -> tuple[object, ...]:
+        """Order of preference, smallest first."""
+        one = self.build
+        if one.version == profile.torch:
+            distance = 0
+        elif profile.torch and minor(one.version) == minor(profile.torch):
+            distance = 1
+        else:
+            distance = 2
+        older = distance == 1 and version(one.version) < version(profile.torch or "0")
+        release = version(one.version)
+        return (
+            distance,
+            len(self.beside.broken),
+            one.confidence == "low",
+            older,
+            (-release.epoch, *(-part for part in release.release)),
+            one.channel == "pytorch",
+            not one.default,
+            one.undocumented,
+            not _native(one, profile),
+            _taste(one),
+        )
+
+
+def _native(one: Candidate, profile: Profile) -> bool:
+    """Whether the driver's own CUDA covers the build's, without minor-version compatibility."""
+    return not (one.cuda and profile.driver_cuda) or version(one.cuda) <= version(profile.driver_cuda)
+
+
+def _taste(one: Candidate) -> tuple[float, ...]:
+    """Of builds that are otherwise alike: the newest CUDA or ROCm."""
+    number = one.cuda or one.hip or "0"
+    return tuple(-float(part) for part in number.split("."))
+
+
+@dataclass(frozen=True)
+class Rejected:
+    build: Candidate
+    obstacle: Obstacle
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search ends with: the builds that fit, best first, and the others with their obstacle."""
+
+    fits: tuple[Choice, ...]
+    rejected: tuple[Rejected, ...]
+    installed: Candidate | None  # the installed build, if the tables have it
+
+    @property
+    def best(self) -> Choice | None:
+        return self.fits[0] if self.fits else None
+
+
+def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str = "wheel") -> Found:
+    """Every build that fits the machine and the wish. Where torch works and nothing asks for another, older ones are left out."""
+    if profile.platform is None:
+        return Found((), (), None)
+    pool = catalogue(tables, profile.platform) if source == "wheel" else conda_catalogue(tables, profile.platform)
+    aim = _aimed(profile, wish)
+    fits: list[Choice] = []
+    rejected: list[Rejected] = []
+    for one in pool:
+        obstacle = _against_wish(one, wish) or _downgrade(one, profile, wish, works) or first_obstacle(one, aim, tables)
+        if obstacle is not None:
+            rejected.append(Rejected(one, obstacle))
+            continue
+        beside = companions(one, aim, wish.beside, tables)
+        wished = [broken for broken in beside.broken if broken.wished]
+        if wished:
+            rejected.append(Rejected(one, _companion(wished[0])))
+            continue
+        fits.append(Choice(one, beside))
+    fits.sort(key=lambda choice: choice.key(aim))
+    return Found(tuple(_named(choice, profile, works, wish) for choice in fits), tuple(rejected), installed(profile, pool))
+
+
+def installed(profile: Profile, pool: Iterable[Candidate]) -> Candidate | None:
+    """The installed build among the known ones."""
+    return next((one for one in pool if one.version == profile.torch and one.variant == profile.variant), None)
+
+
+def _aimed(profile: Profile, wish: Wish) -> Profile:
+    """The machine as the wish wants it used: a CPU build on a GPU host is one that the user asked for."""
+    if wish.variant == "cpu" and profile.accelerator != "mps":
+        return replace(profile, accelerator="cpu", cards=())
+    if wish.variant and profile.accelerator == "cpu":
+        kind = "cuda" if wish.variant.startswith("cu") else "rocm" if wish.variant.startswith("rocm") else "xpu"
+        return replace(profile, accelerator=kind)  # type: ignore[arg-type]
+    return profile
+
+
+def _against_wish(one: Candidate, wish: Wish) -> Obstacle | None:
+    if wish.torch and not admits(wish.torch, one.version):
+        return Obstacle("wish", {"requirement": f"torch{wish.torch}"})
+    if wish.variant and one.variant != wish.variant:
+        return Obstacle("variant", {"requirement": wish.variant})
+    return None
+
+
+def _downgrade(one: Candidate, profile: Profile, wish: Wish, works: bool) -> Obstacle | None:
+    if works and profile.torch and not wish.names_torch and version(one.version) < version(profile.torch):
+        return Obstacle("downgrade", {"installed": profile.torch})
+    return None
+
+
+def _companion(broken: Broken) -> Obstacle:
+    return Obstacle("companion", {"name": broken.name, "why": broken.why})
+
+
+def _named(choice: Choice, profile: Profile, works: bool, wish: Wish) -> Choice:
+    """What a choice amounts to on this machine."""
+    if profile.torch is None:
+        return replace(choice, kind="install")
+    if not changes(choice.build, profile) and profile.torch_from_conda == (choice.build.channel != "wheel"):
+        if not works:
+            return replace(choice, kind="reinstall")
+        return replace(choice, kind="packages" if choice.beside.moves else "keep")
+    return replace(choice, kind="build" if choice.build.version == profile.torch else "version")
+
+
+def nearest(found: Found, profile: Profile) -> Choice | None:
+    """Of the builds that fit, the one whose version is closest to the installed one, newer before older."""
+    if profile.torch is None or not found.fits:
+        return None
+    here = version(profile.torch)
+    above = [choice for choice in found.fits if version(choice.build.version) >= here]
+    pool = above or list(found.fits)
+    order = min if above else max
+    best = order((version(choice.build.version) for choice in pool), default=None)
+    return next((choice for choice in pool if version(choice.build.version) == best), None)
+
+
+def with_driver(found: Found, profile: Profile, tables: Tables, wish: Wish) -> Choice | None:
+    """The installed (or wished, or newest) build, if a newer driver is all it lacks and these GPUs have one."""
+    blocked = [row for row in found.rejected if row.obstacle.key == "driver" and row.obstacle.needed and not row.build.undocumented]
+    if not blocked:
+        return None
+    mine = [row for row in blocked if row.build.version == profile.torch and row.build.variant == profile.variant]
+    if not mine and profile.torch and found.fits and not wish.names_torch:
+        same = [row for row in blocked if row.build.version == profile.torch]
+        mine = same
+    rows = mine or blocked
+    row = min(rows, key=lambda each: Choice(each.build, Companions()).key(profile))
+    needed = row.obstacle.needed or ""
+    branch = tables.branch(needed, driver_os(profile)) or minor(needed)[0]
+    for card in profile.cards:
+        gpu = tables.gpu(card.compute_capability) if card.compute_capability else None
+        if gpu and gpu.last_branch and gpu.last_branch < branch:
+            return None
+    beside = companions(row.build, profile, wish.beside, tables)
+    return Choice(row.build, beside, "driver", driver=needed)
+
+
+def with_compat(found: Found, profile: Profile, tables: Tables) -> Choice | None:
+    """The installed build, if cuda-compat bridges the driver on every one of these GPUs."""
+    one = found.installed
+    if one is None or one.cuda is None or not profile.driver or not profile.cards or profile.wsl or profile.windows:
+        return None
+    if not any(row.build is one and row.obstacle.key == "driver" for row in found.rejected):
+        return None
+    if all(tables.forward_compat(one.cuda, profile.driver, card.name) for card in profile.cards):
+        return Choice(one, Companions(), "compat", driver=driver_needed(one, profile, tables))
+    return None
+
+
+def with_hidden(profile: Profile, tables: Tables, wish: Wish, works: bool) -> Choice | None:
+    """Where no build serves every GPU: the one that serves most of them, with the others hidden."""
+    kinds = {card.compute_capability for card in profile.cards if card.compute_capability}
+    if len(kinds) < 2:
+        return None
+    best: Choice | None = None
+    for left_out in sorted(kinds, key=lambda text: version(str(text))):
+        kept = tuple(card for card in profile.cards if card.compute_capability != left_out)
+        found = find(replace(profile, cards=kept), tables, wish, works)
+        if found.best and (best is None or len(kept) > len(best.kept or ())):
+            best = replace(found.best, kind="hide", kept=tuple(card.index for card in kept))
+    return best
+
+
+def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tuple[tuple[str, str], ...]:
+    """What was thrown out and why, newest first, runs of releases together. Builds of the wrong kind are not worth a line."""
+    silent = {"not-cuda", "not-rocm", "not-xpu", "not-cpu", "wish", "variant", "downgrade"}
+    floor = version(found.best.build.version) if found.best else None
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in found.rejected:
+        if row.obstacle.key in silent:
+            continue
+        mine = row.build.version == profile.torch
+        if floor and not mine and not wish.names_torch and version(row.build.version) < floor:
+            continue
+        why = say(row.obstacle)
+        variant = (
+            ""
+            if row.obstacle.key in ("python", "glibc", "macos", "mps", "musl", "implementation", "companion")
+            else f" {row.build.variant}"
+        )
+        groups.setdefault((variant, why), []).append(row.build.version)
+    return tuple((f"torch {_span(versions)}{variant}", why) for (variant, why), versions in list(groups.items())[:most])
+
+
+def _span(versions: Sequence[str]) -> str:
+    ordered = sorted(set(versions), key=version)
+    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+
+
+def say(obstacle: Obstacle) -> str:
+    """An obstacle in words."""
+    return texts().say(f"obstacle.{obstacle.key}", **obstacle.values)

@@ -1,0 +1,80 @@
+"""Which conda build stands for a wheel build, if any does. How it is spelled is said in `commands`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from envcheck.plan import commands
+from envcheck.plan.candidate import Candidate, conda_catalogue, first_obstacle
+from envcheck.plan.choice import Choice, say
+from envcheck.plan.companions import Companions
+from envcheck.plan.installers import texts
+from envcheck.plan.profile import Profile
+from envcheck.plan.proof import Change
+from envcheck.plan.versions import admits, minor
+
+if TYPE_CHECKING:
+    from envcheck.tables import Tables
+
+
+@dataclass(frozen=True)
+class CondaAnswer:
+    """conda lines, or none and the reason; with lines, `reason` is a note on them."""
+
+    lines: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str | None, proved: Callable[[Change], bool]) -> CondaAnswer:
+    """The conda build of the same torch; where conda-forge lags behind, its newest that fits and is proved.
+
+    `wanted` is the specifier another release must meet; None: no other release will do.
+    """
+    one, say_ = choice.build, texts().say
+    if choice.kind == "packages":
+        return CondaAnswer(reason=say_("none.conda-index"))
+    if one.channel != "wheel":
+        return CondaAnswer(commands.conda(one, choice.beside, profile))
+    if one.hip:
+        return CondaAnswer(reason=say_("none.conda-rocm"))
+    if one.xpu:
+        return CondaAnswer(reason=say_("none.conda-xpu"))
+    pool = conda_catalogue(tables, one.platform)
+    if not pool:
+        return CondaAnswer(reason=say_("none.conda-platform", platform=one.platform))
+    alike = [other for other in pool if (other.cuda is None) == (one.cuda is None)]
+    obstacle = {other: first_obstacle(other, profile, tables) for other in alike}
+    same = [other for other in alike if other.version == one.version]
+    fitting = [other for other in same if obstacle[other] is None]
+    if fitting:
+        best = min(fitting, key=lambda other: (other.channel == "pytorch", _far(other, one), Choice(other, Companions()).key(profile)))
+        return CondaAnswer(commands.conda(best, choice.beside, profile))
+    why = obstacle[same[0]] if same else None
+    reason = (
+        say_("none.conda-fit", torch=one.version, why=say(why))
+        if why
+        else say_("none.conda-version", torch=one.version, newest=pool[0].version)
+    )
+    if wanted is None:
+        return CondaAnswer(reason=reason)
+    rest = [
+        other
+        for other in alike
+        if obstacle[other] is None and other.channel == "conda-forge" and (not wanted or admits(wanted, other.version))
+    ]
+    best_other = min(rest, key=lambda other: Choice(other, Companions()).key(profile), default=None)
+    # The companions follow their torch on conda-forge: no version of this way's torch may be written.
+    moves = tuple(replace(move, version=None, specifier="" if move.version else move.specifier) for move in choice.beside.moves)
+    beside = replace(choice.beside, moves=moves)
+    if best_other is None or not proved(Change(best_other, beside)):
+        return CondaAnswer(reason=reason)
+    return CondaAnswer(commands.conda(best_other, beside, profile), say_("note.conda-other", reason=reason, torch=best_other.version))
+
+
+def _far(other: Candidate, one: Candidate) -> tuple[bool, bool]:
+    """How far a conda build is from the wheel build it stands for: another CUDA major, another CUDA."""
+    if not other.cuda or not one.cuda:
+        return False, False
+    return minor(other.cuda)[0] != minor(one.cuda)[0], other.cuda != one.cuda

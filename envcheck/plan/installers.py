@@ -1,0 +1,72 @@
+"""rules/plan/installers.toml and texts.toml as typed questions: how builds are named by pip, uv and conda, and what the planner says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from envcheck.plan.versions import version
+from envcheck.rule import rules_folder
+from envcheck.toml import load_toml
+
+
+@dataclass(frozen=True, eq=False)
+class Installers:
+    """The content of installers.toml."""
+
+    data: Mapping[str, Any]
+
+    @property
+    def index_base(self) -> str:
+        return str(self.data["pip"]["index_base"])
+
+    def undocumented(self, variant: str, torch: str) -> bool:
+        """Whether a build exists outside the documented set of its release."""
+        return any(row["variant"] == variant and version(torch) >= version(row["since"]) for row in self.data["undocumented"])
+
+    def labelled(self, package: str, torch: str, machine: str | None) -> bool:
+        """Whether the download index labels this package with the variant (torchvision 0.29.1+cu126)."""
+        since = self.data["pip"]["local_version_since"].get(package)
+        if since is None or version(torch) < version(since):
+            return False
+        return machine != "aarch64" or version(torch) >= version(self.data["pip"]["local_version_aarch64"]["since"])
+
+    def conda_pythons(self, torch: str) -> tuple[str, ...]:
+        """Pythons that conda-forge builds a torch release for."""
+        rows = [row for row in self.data["conda"]["pythons"] if version(row["since"]) <= version(torch)]
+        return tuple(rows[-1]["pythons"]) if rows else ()
+
+    def conda_name(self, package: str) -> str | None:
+        """Name on conda-forge of a package that it is known to carry."""
+        name = self.data["conda"]["names"].get(package)
+        return str(name) if name else None
+
+    def machine(self, name: str) -> Mapping[str, Any] | None:
+        """A machine by its short name: "mi300x", "orin", "m3"."""
+        return next((row for row in self.data["machine"] if name in row["names"]), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """What the planner says, by key; values fill the placeholders."""
+
+    data: Mapping[str, Any]
+
+    def say(self, key: str, **values: object) -> str:
+        """The text of "section.name"."""
+        section, _, name = key.partition(".")
+        return str(self.data[section][name]).format_map({name: str(value) for name, value in values.items()})
+
+
+@lru_cache(maxsize=1)
+def installers() -> Installers:
+    """The installers table, read once."""
+    return Installers(load_toml(rules_folder() / "plan" / "installers.toml"))
+
+
+@lru_cache(maxsize=1)
+def texts() -> Texts:
+    """The planner's texts, read once."""
+    return Texts(load_toml(rules_folder() / "plan" / "texts.toml"))

@@ -1,0 +1,227 @@
+"""What the search needs to know of a machine and its interpreter, drawn from a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from envcheck.facts import (
+    CudaDriverFacts,
+    DriverFacts,
+    Gpu,
+    GpusFacts,
+    ImportStatus,
+    Missing,
+    MpsFacts,
+    PackagesFacts,
+    PythonFacts,
+    RocmFacts,
+    Snapshot,
+    SystemFacts,
+    ToolkitFacts,
+    TorchFacts,
+    VisibilityFacts,
+    XpuFacts,
+)
+from envcheck.plan.versions import public, variant_of
+
+if TYPE_CHECKING:
+    from envcheck.report import Tool
+    from envcheck.tables import Tables
+
+Accelerator: TypeAlias = Literal["cuda", "rocm", "xpu", "mps", "cpu"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One GPU that torch would see."""
+
+    index: int
+    name: str | None
+    compute_capability: str | None
+    uuid: str | None = None
+    datacenter: bool | None = None
+
+    @property
+    def shown(self) -> str:
+        """Name and compute capability, as far as they are known."""
+        return f"{self.name or f'GPU {self.index}'} (compute capability {self.compute_capability or 'unknown'})"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A machine and an interpreter, as far as they decide which torch runs. None = not known, and then it excludes nothing."""
+
+    os: str | None = None
+    machine: str | None = None
+    platform: str | None = None  # "linux-x86_64"
+    glibc: str | None = None
+    musl: bool = False
+    macos: str | None = None
+    jetson: str | None = None
+    wsl: bool = False
+    python: str | None = None  # "3.12", "3.14t"
+    python_full: str | None = None
+    implementation: str | None = None
+    executable: str | None = None  # None: an interpreter that is not here
+    prefix: str | None = None
+    environment: str | None = None
+    has_pip: bool | None = None
+    managed: bool = False  # PEP 668: pip refuses to install here
+    index_url: str | None = None  # configured package index
+    variables: Mapping[str, str] = field(default_factory=dict)
+    tool: Tool = "pip"
+    accelerator: Accelerator = "cpu"
+    driver: str | None = None  # None: no driver, or not known
+    driver_cuda: str | None = None  # newest CUDA of the user-mode driver in use, a cuda-compat one included
+    cards: tuple[Card, ...] = ()
+    gfx: tuple[str, ...] = ()
+    torch: str | None = None  # "2.14.1"
+    variant: str | None = None  # "cu130", "cpu"; None = not known
+    torch_metadata: str | None = None  # version as pip sees it: "2.14.1" or "2.14.1+cpu"
+    torch_from_conda: bool = False
+    torch_imports: bool = False
+    packages: Mapping[str, str] = field(default_factory=dict)
+    nvcc: str | None = None
+
+    @property
+    def windows(self) -> bool:
+        return self.os == "windows"
+
+
+def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
+    """The profile of a snapshot; sections that are missing leave their fields at None."""
+    from envcheck.report import target_tool
+    from envcheck.tables import platform_of
+
+    system = snapshot.system if isinstance(snapshot.system, SystemFacts) else SystemFacts()
+    python = snapshot.python if isinstance(snapshot.python, PythonFacts) else PythonFacts()
+    packages = snapshot.packages if isinstance(snapshot.packages, PackagesFacts) else PackagesFacts()
+    torch = snapshot.torch if isinstance(snapshot.torch, TorchFacts) else TorchFacts()
+    machine = python_machine(python, system)
+    platform = platform_of(system.os, machine) if system.os and machine else None
+    cards = _cards(snapshot, tables)
+    gfx = snapshot.rocm.gfx if isinstance(snapshot.rocm, RocmFacts) else ()
+    installed = {row.name: row.version for row in reversed(packages.distributions) if row.version}
+    metadata = installed.get("torch")
+    conda = bool(torch.conda) or any(row.name in ("torch", "pytorch") and row.installer == "conda" for row in packages.distributions)
+    return Profile(
+        system.os,
+        machine,
+        platform,
+        system.glibc,
+        system.libc == "musl",
+        _macos(snapshot, system),
+        system.jetson,
+        bool(system.wsl),
+        python_tag(python),
+        python.version,
+        python.implementation,
+        python.executable,
+        python.prefix or python.environment_path,
+        python.environment,
+        python.has_pip,
+        bool(python.externally_managed) and python.environment not in ("venv", "virtualenv", "uv", "poetry", "conda", "pixi"),
+        python.index_url,
+        python.variables,
+        target_tool(snapshot),
+        _accelerator(snapshot, system, machine, cards, gfx),
+        _driver(snapshot),
+        _driver_cuda(snapshot),
+        cards,
+        gfx,
+        public(torch.version or metadata),
+        _variant(torch, metadata),
+        metadata or torch.version,
+        conda,
+        torch.import_status is ImportStatus.OK,
+        installed,
+        _nvcc(snapshot),
+    )
+
+
+def python_tag(python: PythonFacts) -> str | None:
+    """ "3.12", or "3.14t" for a free-threaded build, of "3.12.3"."""
+    if not python.version:
+        return None
+    return ".".join(python.version.split(".")[:2]) + ("t" if python.free_threaded else "")
+
+
+def python_machine(python: PythonFacts, system: SystemFacts) -> str | None:
+    """The architecture the interpreter is built for: an x86_64 Python on an Apple silicon Mac needs x86_64 wheels."""
+    platform = python.platform or ""  # "macosx-11.0-x86_64", "linux-aarch64", "win-amd64", "macosx-14.0-universal2"
+    for end, machine in (("x86_64", "x86_64"), ("amd64", "x86_64"), ("aarch64", "aarch64"), ("arm64", "arm64")):
+        if platform.endswith(end):
+            return machine
+    return system.machine
+
+
+def _macos(snapshot: Snapshot, system: SystemFacts) -> str | None:
+    return system.macos_version or (snapshot.mps.macos if isinstance(snapshot.mps, MpsFacts) else None)
+
+
+def _driver(snapshot: Snapshot) -> str | None:
+    driver = snapshot.driver
+    if not isinstance(driver, DriverFacts):
+        return None
+    return driver.windows_version or driver.version
+
+
+def _driver_cuda(snapshot: Snapshot) -> str | None:
+    """What libcuda itself said wins over the banner: it is the library that torch will load."""
+    match snapshot.cuda_driver:
+        case CudaDriverFacts(init_code=0, driver_version=str(version)):
+            return version
+    return snapshot.driver.cuda if isinstance(snapshot.driver, DriverFacts) else None
+
+
+def _cards(snapshot: Snapshot, tables: Tables) -> tuple[Card, ...]:
+    if not isinstance(snapshot.gpus, GpusFacts):
+        return ()
+    devices = [gpu for gpu in snapshot.gpus.devices if not gpu.error]
+    if isinstance(snapshot.visibility, VisibilityFacts) and snapshot.visibility.selected:
+        # An empty selection hides all: that is a finding of its own, and the plan is made for the GPUs that are there.
+        chosen = [snapshot.gpus.devices[at] for at in snapshot.visibility.selected if at < len(snapshot.gpus.devices)]
+        devices = [gpu for gpu in chosen if not gpu.error] or devices
+    return tuple(_card(gpu, tables) for gpu in devices)
+
+
+def _card(gpu: Gpu, tables: Tables) -> Card:
+    capability = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
+    return Card(gpu.index, gpu.name, capability, gpu.uuid, tables.is_datacenter(gpu.name) if gpu.name else None)
+
+
+def _accelerator(
+    snapshot: Snapshot, system: SystemFacts, machine: str | None, cards: tuple[Card, ...], gfx: tuple[str, ...]
+) -> Accelerator:
+    vendors = {device.vendor for device in system.pci_gpus}
+    nvidia = cards or "10de" in vendors or (isinstance(snapshot.driver, DriverFacts) and snapshot.driver.gpu_count_proc)
+    if nvidia or system.jetson:
+        return "cuda"
+    if gfx or (isinstance(snapshot.rocm, RocmFacts) and snapshot.rocm.kfd):
+        return "rocm"
+    if isinstance(snapshot.xpu, XpuFacts) and snapshot.xpu.names:
+        return "xpu"
+    if system.os == "darwin" and machine == "arm64":
+        return "mps"
+    return "cpu"
+
+
+def _variant(torch: TorchFacts, metadata: str | None) -> str | None:
+    labelled = variant_of(torch.version) or variant_of(metadata)
+    if labelled:
+        return labelled
+    if torch.cuda:
+        return "cu" + torch.cuda.replace(".", "")
+    return "cpu" if torch.cpu_build else None
+
+
+def _nvcc(snapshot: Snapshot) -> str | None:
+    toolkit = snapshot.toolkit
+    return toolkit.nvcc.version if isinstance(toolkit, ToolkitFacts) and toolkit.nvcc else None
+
+
+def missing(section: object) -> bool:
+    """Whether a section was not read."""
+    return isinstance(section, Missing)

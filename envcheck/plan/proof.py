@@ -1,0 +1,234 @@
+"""A plan applied to a copy of the snapshot, and judged again by the same rules. Nothing is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from envcheck.engine import Outcome, Verdict, judge
+from envcheck.facts import (
+    BackendsFacts,
+    CudaDriverFacts,
+    Distribution,
+    DriverFacts,
+    GpusFacts,
+    ImportStatus,
+    Missing,
+    PackagesFacts,
+    Snapshot,
+    TorchFacts,
+    VisibilityFacts,
+    Why,
+)
+from envcheck.intents import TorchBuild
+from envcheck.plan.versions import admits, public
+from envcheck.rule import Severity
+
+if TYPE_CHECKING:
+    from envcheck.plan.candidate import Candidate
+    from envcheck.plan.companions import Companions
+    from envcheck.rule import Check, RuleTexts
+    from envcheck.tables import Tables
+
+_NOT_RUN = Missing(Why.SKIPPED, "assumed by a plan: not run")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a plan changes of a machine: the torch build and what goes with it, the driver, or what is visible."""
+
+    build: Candidate | None = None
+    beside: Companions | None = None
+    driver: str | None = None
+    driver_cuda: str | None = None
+    visible: tuple[int, ...] | None = None  # positions in gpus.devices that stay
+    compat_cuda: str | None = None  # CUDA of a cuda-compat library that is put in front
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the rules say of the changed machine. `left` are the targeted errors that stay, `new` the errors that appear."""
+
+    left: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()  # rules about the build that could not be decided
+
+    @property
+    def holds(self) -> bool:
+        return not (self.left or self.new or self.unsure)
+
+
+# Rules that say whether a build runs here: if one of them cannot be decided, a plan is not proved.
+_DECIDING = frozenset(("driver-too-old", "driver-too-old-for-gpu", "gpu-too-new-for-torch", "gpu-too-old-for-torch", "python-unsupported"))
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """The rules and tables of a run, and what they say of the machine as it is."""
+
+    snapshot: Snapshot
+    checks: Sequence[Check]
+    texts: RuleTexts
+    tables: Tables
+    _severities: dict[str, tuple[Severity, bool]] = field(default_factory=dict)
+
+    @cached_property
+    def before(self) -> tuple[Verdict, ...]:
+        return judge(self.snapshot, self.checks, self.tables)
+
+    @cached_property
+    def errors(self) -> frozenset[str]:
+        """Rules that find an error now."""
+        return self._errors(self.before)
+
+    @cached_property
+    def targeted(self) -> frozenset[str]:
+        """Errors that another torch build is meant to mend."""
+        return frozenset(one.rule for one in self.before if one.rule in self.errors and self._wants_build(one))
+
+    def prove(self, change: Change) -> Proof:
+        """Apply a change to the snapshot and judge again."""
+        after = judge(apply(self.snapshot, change, self.tables), self.checks, self.tables)
+        errors = self._errors(after)
+        undecided = {one.rule for one in self.before if one.outcome is Outcome.UNKNOWN}
+        unsure = [one.rule for one in after if one.rule in _DECIDING and one.outcome is Outcome.UNKNOWN and one.rule not in undecided]
+        wanting = {one.rule for one in after if one.rule in errors and self._wants_build(one)}
+        left = (errors & self.targeted) | (wanting & self.errors)
+        return Proof(tuple(sorted(left)), tuple(sorted(errors - self.errors)), tuple(sorted(unsure)))
+
+    def _errors(self, verdicts: Sequence[Verdict]) -> frozenset[str]:
+        return frozenset(one.rule for one in verdicts if one.hit and self._severity(one) is Severity.ERROR)
+
+    def _severity(self, verdict: Verdict) -> Severity:
+        return (verdict.hit.severity if verdict.hit else None) or self._text(verdict.rule)[0]
+
+    def _wants_build(self, verdict: Verdict) -> bool:
+        return verdict.hit is not None and (any(isinstance(fix, TorchBuild) for fix in verdict.hit.fixes) or self._text(verdict.rule)[1])
+
+    def _text(self, rule: str) -> tuple[Severity, bool]:
+        """Severity of a rule, and whether its text asks for another build."""
+        if rule not in self._severities:
+            try:
+                text = self.texts.read(rule)
+            except KeyError:
+                self._severities[rule] = (Severity.ERROR, False)
+            else:
+                self._severities[rule] = (text.severity, any(fix["kind"] == "torch" for fix in text.fixes))
+        return self._severities[rule]
+
+
+def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:
+    """The machine after a change. What would have to be run (devices, live check) is skipped, so that the tables alone decide."""
+    after = replace(snapshot, devices=_NOT_RUN, live=_NOT_RUN, symptoms=_NOT_RUN)
+    if change.build is not None:
+        after = _with_build(after, change.build, change.beside, tables)
+    if change.driver is not None:
+        after = _with_driver(after, change.driver, change.driver_cuda)
+    if change.compat_cuda is not None:
+        library = after.cuda_driver if isinstance(after.cuda_driver, CudaDriverFacts) else CudaDriverFacts()
+        after = replace(after, cuda_driver=replace(library, init_code=0, driver_version=change.compat_cuda, is_compat=True))
+    if change.visible is not None and isinstance(after.gpus, GpusFacts):
+        seen = after.visibility if isinstance(after.visibility, VisibilityFacts) else VisibilityFacts()
+        names = ",".join(after.gpus.devices[at].uuid or str(at) for at in change.visible)
+        after = replace(after, visibility=replace(seen, selected=change.visible, cuda_visible_devices=names, stopped_at=None))
+    return after
+
+
+def _with_build(snapshot: Snapshot, one: Candidate, beside: Companions | None, tables: Tables) -> Snapshot:
+    old = snapshot.torch if isinstance(snapshot.torch, TorchFacts) else TorchFacts()
+    release = tables.release(one.version)
+    machine = one.platform.partition("-")[2]
+    on_mac = one.platform.startswith("macos")
+    torch = TorchFacts(
+        version=one.version if on_mac else one.full,
+        cuda=one.cuda,
+        hip=one.hip,
+        xpu="assumed" if one.xpu else None,
+        path=old.path,
+        debug=False,
+        cpu_build=one.cpu and not on_mac,
+        conda=one.channel != "wheel",
+        import_status=ImportStatus.OK,
+        import_seconds=old.import_seconds,
+        arch_list=one.archs if one.cuda or one.hip else (),
+        cxx11_abi=release.cxx11_abi.get(machine) if release else None,
+    )
+    packages = snapshot.packages
+    if isinstance(packages, PackagesFacts):
+        packages = _with_packages(packages, one, beside, tables)
+    backends = snapshot.backends
+    if isinstance(backends, BackendsFacts):
+        gpu = bool(one.cuda or one.hip)
+        backends = replace(
+            backends, cuda=gpu, cudnn=gpu, nccl=gpu if not one.platform.startswith("windows") else False, xpu=one.xpu, xccl=one.xpu
+        )
+    return replace(snapshot, torch=torch, packages=packages, backends=backends)
+
+
+def _with_packages(packages: PackagesFacts, one: Candidate, beside: Companions | None, tables: Tables) -> PackagesFacts:
+    """Distributions after the change. Libraries that torch pins are known for the default wheel only; of others they are left out."""
+    moves: Mapping[str, str | None] = {move.name: _landed(move.version, move.specifier) for move in beside.moves} if beside else {}
+    pins = {name: wanted.lstrip("=~<> ") for name, wanted in tables.pins(one.version).items()} if one.default else {}
+    gone = {*(beside.remove if beside else ()), "torch", *moves, *pins}
+    site = next((row.location for row in packages.distributions if row.name == "torch"), None)
+    kept = [row for row in packages.distributions if row.name not in gone and not _pinned_library(row.name)]
+    label = "" if one.default or one.platform.startswith("macos") else f"+{one.variant}"
+    new = [Distribution("torch", one.version + label, site, installer="conda" if one.channel != "wheel" else "pip")]
+    for name, landed in moves.items():
+        carries = label if name in ("torchvision", "torchaudio") and landed and "+" not in landed else ""
+        new.append(Distribution(name, landed + carries if landed else None, site))
+    new += [Distribution(name, landed, site) for name, landed in pins.items() if one.platform.startswith("linux")]
+    unmet = tuple(row for row in packages.unmet if row.distribution not in gone and _still_unmet(row.requirement, one, moves))
+    return replace(
+        packages,
+        distributions=(*kept, *new),
+        unmet=unmet,
+        overwritten=(),
+        damaged=(),
+        duplicates=tuple(name for name in packages.duplicates if name not in gone),
+        leftovers=packages.leftovers,
+    )
+
+
+def _landed(exact: str | None, specifier: str) -> str | None:
+    """Version that a move ends at; of an open specifier its lower bound, else not known."""
+    if exact:
+        return exact
+    bound = next((part.lstrip(">=~ ") for part in specifier.split(",") if part.strip().startswith((">=", "==", "~="))), None)
+    return bound.rstrip(".*") if bound else None
+
+
+def _pinned_library(name: str) -> bool:
+    return name == "triton" or (name.startswith("nvidia-") and name.rpartition("-")[2] in ("cu11", "cu12", "cu13"))
+
+
+def _still_unmet(requirement: str, one: Candidate, moves: Mapping[str, str | None]) -> bool:
+    """Whether an installed package's wish stays unmet: `torch==2.13.0` beside the new torch."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    try:
+        wanted = Requirement(requirement)
+    except InvalidRequirement:
+        return True
+    name = canonicalize_name(wanted.name)
+    if _pinned_library(name):
+        return False
+    landed = one.version if name == "torch" else moves.get(name)
+    return landed is None or not admits(str(wanted.specifier), str(public(landed)))
+
+
+def _with_driver(snapshot: Snapshot, driver: str, cuda: str | None) -> Snapshot:
+    old = snapshot.driver if isinstance(snapshot.driver, DriverFacts) else DriverFacts()
+    new = replace(
+        old,
+        version=driver,
+        windows_version=driver if old.windows_version else None,
+        library_version=driver,
+        cuda=cuda,
+        readings=(),
+        module_loaded=True,
+    )
+    return replace(snapshot, driver=new, cuda_driver=_NOT_RUN)

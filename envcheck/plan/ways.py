@@ -1,0 +1,321 @@
+"""From choices to ways: commands, changes, notes and the proof, as the report shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from envcheck.facts import GpusFacts, Snapshot
+from envcheck.plan import commands
+from envcheck.plan.candidate import Candidate, driver_needed, driver_os
+from envcheck.plan.choice import Choice, Found, Wish, excluded, find, nearest, read_wish, say, with_compat, with_driver, with_hidden
+from envcheck.plan.commands import Options, Release, Spelled
+from envcheck.plan.companions import Move
+from envcheck.plan.conda import CondaAnswer, conda_answer
+from envcheck.plan.installers import installers, texts
+from envcheck.plan.profile import Profile, profile_of
+from envcheck.plan.proof import Change, Judge, Proof
+from envcheck.plan.versions import version
+from envcheck.report import Commands, Excluded, PlanReport, Way
+
+if TYPE_CHECKING:
+    from envcheck.rule import Check, RuleTexts
+    from envcheck.tables import Tables
+
+MOST_WAYS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Planner:
+    """One search on one machine: everything it needs, and the answers it has worked out."""
+
+    snapshot: Snapshot
+    tables: Tables
+    judge: Judge
+    options: Options
+
+    @cached_property
+    def profile(self) -> Profile:
+        return profile_of(self.snapshot, self.tables)
+
+    @cached_property
+    def works(self) -> bool:
+        """Torch imports and no rule asks for another build: then nothing older may be offered unasked."""
+        return bool(self.profile.torch) and self.profile.torch_imports and not self.judge.targeted
+
+    def plan(self, words: Sequence[str] = ()) -> PlanReport:
+        """The ways for a wish, best first, at most three, and what was excluded."""
+        wish = read_wish(words)
+        conda_first = self.options.tool == "conda" or (self.options.tool == "auto" and self.profile.torch_from_conda)
+        found = find(self.profile, self.tables, wish, self.works, "conda" if conda_first else "wheel")
+        if conda_first and not found.fits and self.options.tool != "conda":
+            found = find(self.profile, self.tables, wish, self.works)
+        ways = [self.way(choice, wish) for choice in self.choices(found, wish)]
+        rows = [Excluded(what, why) for what, why in excluded(found, self.profile, wish)]
+        if not ways and (words or self.profile.jetson):
+            rows = [*self.why_not(found, wish), *rows]
+        return PlanReport(tuple(ways), tuple(dict.fromkeys(rows)))
+
+    def choices(self, found: Found, wish: Wish) -> list[Choice]:
+        """At most three ways out: the best build, the driver, another version."""
+        best = found.best
+        result: list[Choice] = []
+        if best is not None:
+            result.append(best)
+            if best.kind in ("keep", "packages"):
+                return result
+        elif hidden := with_hidden(self.profile, self.tables, wish, self.works):
+            result.append(hidden)
+        driver = with_driver(found, self.profile, self.tables, wish)
+        if driver is not None and self._worth(driver, best, wish):
+            result.append(driver)
+        if compat := with_compat(found, self.profile, self.tables):
+            result.append(compat)
+        if best is not None and best.kind in ("build", "version"):
+            for other in (nearest(found, self.profile), self._newest(found)):
+                if other is not None and all(other.build.version != one.build.version for one in result):
+                    result.append(other)
+        return result[:MOST_WAYS]
+
+    def _worth(self, driver: Choice, best: Choice | None, wish: Wish) -> bool:
+        """A newer driver is offered where nothing else helps, or where it keeps the installed or wished torch."""
+        if best is None:
+            return True
+        mine = self.profile.torch is not None and driver.build.version == self.profile.torch and best.build.version != self.profile.torch
+        same = driver.build.version == self.profile.torch and driver.build.variant == self.profile.variant
+        return mine or same
+
+    def _newest(self, found: Found) -> Choice | None:
+        if self.profile.torch is None or not found.fits:
+            return None
+        newest = max(found.fits, key=lambda choice: version(choice.build.version))
+        return newest if version(newest.build.version) > version(self.profile.torch) else None
+
+    def why_not(self, found: Found, wish: Wish) -> list[Excluded]:
+        """Why nothing fits a wish, and the nearest that does."""
+        rows: list[Excluded] = []
+        asked = " ".join(wish.texts)
+        if self.profile.jetson and version(self.profile.jetson) < version("38"):
+            rows.append(Excluded("torch", texts().say("note.jetson", l4t=self.profile.jetson)))
+        if not asked:
+            return rows
+        matching = [row for row in found.rejected if row.obstacle.key not in ("wish", "variant")]
+        if not matching:
+            rows.append(Excluded(asked, texts().say("fix.no-release", wish=asked)))
+        elif not rows:
+            rows.append(Excluded(asked, say(matching[0].obstacle)))
+        relaxed = find(self.profile, self.tables, replace(wish, torch="", variant=None), False)
+        if not relaxed.fits:
+            relaxed = find(self.profile, self.tables, replace(wish, torch="", variant=None, packages=()), False)
+        if relaxed.fits and wish.torch:
+            pivot = _pivot(wish.torch)
+            close = min(relaxed.fits, key=lambda choice: (_distance(choice.build.version, pivot), choice.key(self.profile)))
+            rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=close.build.full)))
+        elif relaxed.fits:
+            rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.full)))
+        return rows
+
+    # ---------------------------------------------------------------- one way
+
+    def way(self, choice: Choice, wish: Wish) -> Way:
+        """A choice with its commands, what it changes, and its proof."""
+        one = choice.build
+        say_ = texts().say
+        proof = self.judge.prove(self.change(choice))
+        certain, doubts = self.doubts(choice)
+        lines, no_command, spelled_notes = self.lines(choice, wish)
+        notes = [*doubts, *spelled_notes, *choice.beside.notes]
+        if not proof.holds:
+            notes.insert(0, _unproved(proof))
+        elif certain and choice.kind != "keep":
+            notes.append(say_("note.proof"))
+        title = say_(f"way.{choice.kind}", torch=one.full, driver=choice.driver or "", cuda=one.cuda or "")
+        files = (
+            self.spelled(choice).files
+            if one.channel == "wheel" and choice.kind in ("install", "build", "version", "reinstall", "packages")
+            else {}
+        )
+        return Way(
+            lines,
+            proof.holds and certain,
+            title,
+            self.changes(choice),
+            " ".join(dict.fromkeys(note for note in notes if note)),
+            "admin" if choice.kind in ("driver", "compat") else "user",
+            no_command,
+            files,
+        )
+
+    def change(self, choice: Choice) -> Change:
+        """What a choice changes, for the proof."""
+        if choice.kind == "keep":
+            return Change()
+        visible: tuple[int, ...] | None = None
+        if choice.kept is not None and isinstance(self.snapshot.gpus, GpusFacts):
+            visible = tuple(at for at, gpu in enumerate(self.snapshot.gpus.devices) if gpu.index in choice.kept)
+        if choice.kind == "compat":
+            return Change(choice.build, choice.beside, compat_cuda=choice.build.cuda)
+        if choice.kind == "driver" and choice.driver:
+            return Change(choice.build, choice.beside, choice.driver, self.tables.driver_cuda(choice.driver, driver_os(self.profile)))
+        return Change(choice.build, choice.beside, visible=visible)
+
+    def doubts(self, choice: Choice) -> tuple[bool, list[str]]:
+        """What the tables cannot vouch for: unknown GPUs, an unknown driver, architecture lists that were not read from the wheel."""
+        one, profile, say_ = choice.build, self.profile, texts().say
+        certain, notes = True, []
+        for card in profile.cards:
+            if card.compute_capability is None and one.cuda:
+                certain = False
+                notes.append(say_("note.gpu-unknown", gpu=card.name or f"GPU {card.index}"))
+        if one.confidence == "low":
+            notes.append(say_("note.confidence"))
+            certain = certain and bool(one.cuda)  # of the CUDA lists the members are certain, of the ROCm ones they are not
+        if one.undocumented:
+            notes.append(say_("note.undocumented", torch=one.version))
+        if profile.accelerator == "cuda" and profile.driver is None and one.cuda and not profile.jetson:
+            needed = driver_needed(one, profile, self.tables)
+            if needed:
+                notes.append(say_("note.driver-unknown", driver=needed))
+        if choice.kind == "driver":
+            notes.append(say_("note.driver-admin"))
+            if any(
+                (row := self.tables.gpu(card.compute_capability)) and row.open_module == "required"
+                for card in profile.cards
+                if card.compute_capability
+            ):
+                notes.append(say_("note.driver-open"))
+        if choice.kind == "compat" and one.cuda:
+            major, small = one.cuda.split(".")[:2]
+            notes.append(say_("note.compat-admin", major=major, minor=small))
+        return certain, notes
+
+    def changes(self, choice: Choice) -> tuple[str, ...]:
+        """What the way does to the environment, in lines; what would break comes last."""
+        say_, one, profile = texts().say, choice.build, self.profile
+        lines: list[str] = []
+        if choice.kind in ("driver", "compat"):
+            lines += [say_("change.driver", old=profile.driver or "none", new=choice.driver)] if choice.kind == "driver" else []
+        elif choice.kind == "keep":
+            return ()
+        elif choice.kind != "packages":
+            old = f"{profile.torch}+{profile.variant}" if profile.torch and profile.variant else profile.torch
+            if old is None:
+                lines.append(say_("change.install", name="torch", new=one.full))
+            elif old != one.full or choice.kind == "reinstall":
+                lines.append(say_("change.move", name="torch", old=old, new=one.full))
+        if choice.kind != "compat":
+            for move in choice.beside.moves:
+                if move.old is None:
+                    lines.append(say_("change.install", name=move.name, new=move.new))
+                elif move.old != (new := self._landing(move, one)):
+                    lines.append(say_("change.move", name=move.name, old=move.old, new=new))
+            lines += [say_("change.remove", name=name, old=profile.packages.get(name, "")) for name in choice.beside.remove]
+        if choice.kept is not None:
+            lines.append(say_("change.hide", kept=", ".join(card.shown for card in profile.cards if card.index in choice.kept)))
+        lines += [say_("change.breaks", why=broken.why) for broken in choice.beside.broken]
+        return tuple(lines)
+
+    def _landing(self, move: Move, one: Candidate) -> str:
+        """The version that a package ends at, with the variant where the index writes one."""
+        carries = move.version and one.channel == "wheel" and installers().labelled(move.name, one.version, self.profile.machine)
+        return f"{move.new}+{one.variant}" if carries and (self.profile.variant or "+" in (move.old or "")) else move.new
+
+    # ---------------------------------------------------------------- its commands
+
+    def lines(self, choice: Choice, wish: Wish) -> tuple[Commands, dict[str, str], tuple[str, ...]]:
+        """Commands by tool, why a tool has none, and notes on them."""
+        one, profile = choice.build, self.profile
+        if choice.kind == "keep":
+            return Commands(), {}, (texts().say("note.nothing"),)
+        if choice.kind == "compat" and one.cuda:
+            path = texts().say("note.compat-path", cuda=one.cuda)
+            line = f'export LD_LIBRARY_PATH="{path}:$LD_LIBRARY_PATH"'
+            return Commands((), (), (), (line,)), {}, ()
+        if choice.kind == "driver" and not changes_anything(choice, profile):
+            return Commands(), {}, ()
+        wanted = self.options.tool
+        no_command: dict[str, str] = {}
+        notes: list[str] = []
+        spelled = self.spelled(choice) if one.channel == "wheel" else Spelled()
+        pip = spelled.pip if wanted in ("auto", "pip") else ()
+        uv = spelled.uv if wanted in ("auto", "uv") else ()
+        conda: tuple[str, ...] = ()
+        if wanted in ("auto", "conda"):
+            answer = self.conda(choice, wish)
+            conda = answer.lines
+            if not conda:
+                no_command["conda"] = answer.reason
+            elif answer.reason:
+                notes.append(answer.reason)
+            if conda:
+                notes += self.conda_notes(one)
+        if one.channel != "wheel":
+            no_command |= dict.fromkeys(("pip", "uv"), texts().say("none.wheel", channel=one.channel))
+        shell: tuple[str, ...] = ()
+        if choice.kept is not None:
+            names = ",".join(card.uuid or str(card.index) for card in profile.cards if card.index in choice.kept)
+            shell = (commands.export(profile, "CUDA_VISIBLE_DEVICES", names),)
+        return Commands(pip, uv, conda, shell), no_command, (*spelled.notes, *notes)
+
+    def spelled(self, choice: Choice) -> Spelled:
+        """pip and uv lines of a wheel build."""
+        release = self.tables.release(choice.build.version)
+        form = Release(release.index_form, release.index_url, release.local_version) if release else Release()
+        backends = frozenset(row["name"] for row in self.tables.rows("installer", "uv-backend"))
+        options = replace(self.options, uv_backends=backends)
+        if choice.kind == "packages":
+            return commands.beside(choice.build, choice.beside, self.profile, form, options)
+        return commands.wheels(choice.build, choice.beside, self.profile, form, options, choice.kind == "reinstall")
+
+    def conda(self, choice: Choice, wish: Wish) -> CondaAnswer:
+        """The conda build of the same torch that fits this machine, or why there is none."""
+        profile = self.profile
+        if choice.kept is not None:
+            profile = replace(profile, cards=tuple(card for card in profile.cards if card.index in choice.kept))
+        if choice.kind == "driver":
+            profile = replace(profile, driver=choice.driver, driver_cuda=None)
+        others = choice.kind not in ("driver", "hide") and not self.works
+        return conda_answer(choice, profile, self.tables, wish.torch if others else None, lambda change: self.judge.prove(change).holds)
+
+    def conda_notes(self, one: Candidate) -> list[str]:
+        say_ = texts().say
+        notes = []
+        if self.profile.environment == "pixi":
+            notes.append(say_("note.pixi"))
+        if one.cuda and not self.profile.driver:
+            notes.append(say_("note.override"))
+        return notes
+
+
+def changes_anything(choice: Choice, profile: Profile) -> bool:
+    """Whether a way installs something, beside changing the driver."""
+    return bool(choice.beside.moves) or choice.build.version != profile.torch or choice.build.variant != profile.variant
+
+
+def _unproved(proof: Proof) -> str:
+    if proof.new:
+        return texts().say("note.new-errors", rules=", ".join(proof.new))
+    return texts().say("note.unproved", rules=", ".join((*proof.left, *proof.unsure)))
+
+
+def _pivot(spec: str) -> str:
+    """A version that a specifier speaks of: the middle of the wish, for measuring what is near it."""
+    import re
+
+    numbers = re.findall(r"\d+(?:\.\d+)*", spec)
+    return str(numbers[0]) if numbers else "0"
+
+
+def _distance(one: str, other: str) -> tuple[int, int]:
+    """Distance in minors, then in patches."""
+    a, b = ((*version(text).release, 0, 0, 0) for text in (one, other))
+    return abs((a[0] - b[0]) * 100 + a[1] - b[1]), abs(a[2] - b[2])
+
+
+def planner(
+    snapshot: Snapshot, tables: Tables, checks: Iterable[Check], texts_: RuleTexts, tool: str = "auto", index_base: str | None = None
+) -> Planner:
+    """The planner of one machine."""
+    return Planner(snapshot, tables, Judge(snapshot, tuple(checks), texts_, tables), Options(index_base, tool))
