@@ -7,13 +7,15 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from envcheck.facts import Snapshot
     from envcheck.report import Report
+
+T = TypeVar("T")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -75,38 +77,34 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
     budget = target.Budget(args.timeout)
     options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
     folder = tempfile.mkdtemp(prefix="envcheck-")  # 0700
-    running = None
+    running = host = None
     try:
         running = target.start(chosen, folder, budget, options, os.environ)
         from envcheck.collect import collect
         from envcheck.host import RealHost
 
-        with _progress() as tick:
-            collected = collect(RealHost(), chosen, running, tick)
+        host = RealHost()
+        at_work = running
+        collected = _watched(lambda tick: collect(host, chosen, at_work, tick))
         if getattr(args, "evidence", None):
             _keep_evidence(folder, args.evidence)
         return collected.snapshot, dict(collected.timings)
     finally:
         if running is not None:
             target.end(running)
+        if host is not None:
+            host.close()  # a probe that was given up may still have a child
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _progress:
-    """A progress line where stderr is a terminal; None else, so that nothing wakes for it."""
+def _watched(run: Callable[[Callable[[str], None] | None], T]) -> T:
+    """Run with a progress line where stderr is a terminal; with None elsewhere, so that nothing wakes for it."""
+    if not sys.stderr.isatty():
+        return run(None)
+    from envcheck.progress import Progress
 
-    def __enter__(self) -> Callable[[str], None] | None:
-        self.line = None
-        if not sys.stderr.isatty():
-            return None
-        from envcheck.progress import Progress
-
-        self.line = Progress(sys.stderr)
-        return self.line.tick
-
-    def __exit__(self, *_: object) -> None:
-        if self.line is not None:
-            self.line.close()
+    with Progress(sys.stderr) as line:
+        return run(line)
 
 
 def _keep_evidence(folder: str, into: str) -> None:

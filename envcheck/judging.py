@@ -14,7 +14,7 @@ from envcheck.rule import FAMILY_RANK, Check, RuleTexts, Severity, rules_folder
 from envcheck.tables import Tables
 
 if TYPE_CHECKING:
-    from envcheck.report import FailOn, PlanReport, Report, Reported
+    from envcheck.report import FailOn, Fix, PlanReport, Report, Reported
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,10 @@ def _reported(
     from envcheck import plan
     from envcheck.intents import TorchBuild
 
-    planner = plan.Planner(snapshot, by.tables, checks=by.checks, texts=by.texts, tool=tool, index_base=index_base)
-    rows = tuple(Reported(one, planner.fixes(one.fixes), by.texts.read(one.rule).why) for one in found)
-    wants_build = any(isinstance(intent, TorchBuild) for one in found for intent in one.fixes)
-    return rows, planner.report() if wants_build else None
+    def fixes(one: Finding) -> tuple[Fix, ...]:
+        return plan.fixes(one.fixes, snapshot, by.tables, checks=by.checks, texts=by.texts, tool=tool, index_base=index_base)
+
+    rows = tuple(Reported(one, fixes(one), by.texts.read(one.rule).why) for one in found)
+    if not any(isinstance(intent, TorchBuild) for one in found for intent in one.fixes):
+        return rows, None
+    return rows, plan.search(snapshot, by.tables, checks=by.checks, texts=by.texts, tool=tool, index_base=index_base)
