@@ -58,7 +58,18 @@ def describe(cuda: Any, index: int) -> dict[str, Any]:
     return found
 
 
+def no_core_file() -> None:
+    """A crash must leave no file behind."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    except (ImportError, OSError, ValueError):  # Windows
+        return
+
+
 def main() -> None:
+    no_core_file()
     name = sys.argv[1] if len(sys.argv) > 1 else "libcuda.so.1"
     try:
         # On 64-bit Windows both calling conventions are one.

@@ -10,9 +10,6 @@ from envcheck.host import Completed, Host
 from envcheck.read import smi_query
 from envcheck.read.smi import SmiReport, lost_lines, read_smi
 
-# Under WSL an ssh session may not have this on PATH. https://docs.nvidia.com/cuda/wsl-user-guide/
-WSL_PATH = "/usr/lib/wsl/lib/nvidia-smi"
-
 FIELDS = (
     "index",
     "uuid",
@@ -53,14 +50,6 @@ class SmiAnswer:
     def useful(self) -> bool:
         """It reached the driver: asking for more may give more."""
         return self.answer.status is ToolStatus.OK or bool(self.gpus)
-
-
-def find_smi(host: Host) -> str | None:
-    """The nvidia-smi of PATH; under WSL also the one that Windows mounts."""
-    found = host.which("nvidia-smi")
-    if found is None and host.access(WSL_PATH, "x"):
-        return WSL_PATH
-    return found
 
 
 def query(host: Host, program: str, timeout: float) -> SmiAnswer:

@@ -11,9 +11,6 @@ from envcheck.host import Completed, Host
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step
 from envcheck.read.smi_fields import bus_id
 
-NAME = "libnvidia-ml.so.1"
-GPU_IS_LOST = 15  # NVML_ERROR_GPU_IS_LOST
-
 
 @dataclass(frozen=True)
 class NvmlAnswer:
@@ -32,11 +29,10 @@ class NvmlAnswer:
         return self.answer.status is ToolStatus.OK and whole and bool(self.driver and self.cuda)
 
 
-def ask_nvml(host: Host, timeout: float) -> NvmlAnswer:
+def ask_nvml(host: Host, files: tuple[str, ...], timeout: float) -> NvmlAnswer:
     """Ask NVML in a child; ABSENT without one if the loader would not find the library."""
-    files = host.libraries(NAME)
     if not files:
-        return NvmlAnswer(ToolAnswer(ToolStatus.ABSENT, message=f"no {NAME} where the loader looks"))
+        return NvmlAnswer(ToolAnswer(ToolStatus.ABSENT, message="no libnvidia-ml.so.1 where the loader looks"))
     folder = _pynvml_folder()
     if folder is None:
         return NvmlAnswer(
@@ -83,7 +79,7 @@ def _text(value: object) -> str | None:
 
 def _answer(done: Completed, lines: list[Line], path: str | None) -> ToolAnswer:
     init, count = step(lines, "init"), step(lines, "count")
-    heard = ToolAnswer(seconds=done.seconds, path=path)
+    heard = ToolAnswer(seconds=round(done.seconds, 3), path=path)
     if done.timed_out:
         last = lines[-1]["step"] if lines else "start"
         return replace(heard, status=ToolStatus.TIMEOUT, message=f"no answer within {done.seconds:.0f} s, after {last}")

@@ -218,7 +218,18 @@ def devices(nvml: Nvml) -> None:
             say(step="device", index=index, code=LOST, text="GPU is lost")
 
 
+def no_core_file() -> None:
+    """A crash must leave no file behind."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    except (ImportError, OSError, ValueError):  # Windows
+        return
+
+
 def main() -> None:
+    no_core_file()
     sys.path[:0] = sys.argv[1:2]
     say(step="load")
     import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]
