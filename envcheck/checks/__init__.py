@@ -7,5 +7,18 @@ from envcheck.rule import Check
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which verdicts are listed."""
-    # each family module adds itself here: from envcheck.checks import driver, ...; return (*driver.CHECKS, ...)
-    return ()
+    from envcheck.checks import comm, driver, driver_tools, launch, libcuda, live, meta, packages, toolkit, torch_build, torch_import
+
+    return (
+        *driver.CHECKS,
+        *driver_tools.CHECKS,
+        *libcuda.CHECKS,
+        *torch_build.CHECKS,
+        *torch_import.CHECKS,
+        *packages.CHECKS,
+        *toolkit.CHECKS,
+        *launch.CHECKS,
+        *comm.CHECKS,
+        *live.CHECKS,
+        *meta.CHECKS,
+    )
