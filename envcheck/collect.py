@@ -172,10 +172,9 @@ def _with_selection(snapshot: Snapshot) -> Snapshot:
     visibility, gpus = snapshot.visibility, snapshot.gpus
     if not isinstance(visibility, VisibilityFacts) or not isinstance(gpus, GpusFacts):
         return snapshot
-    from envcheck.visible import read_visible
+    from envcheck.visible import with_selection
 
-    selection = read_visible(visibility.cuda_visible_devices, gpus.devices)
-    return replace(snapshot, visibility=replace(visibility, selected=selection.indices, stopped_at=selection.stopped_at))
+    return replace(snapshot, visibility=with_selection(visibility, gpus))
 
 
 def _with_symptoms(snapshot: Snapshot) -> Snapshot:
