@@ -166,6 +166,9 @@ def _gpus(tables: Tables) -> Iterator[str]:
     for row in tables.rows("gpu-product", "ambiguous"):
         if row["name"].lower().removeprefix("nvidia ") in named:
             yield f"gpu-product: {row['name']} is ambiguous and yet in [product]"
+    for row in tables.rows("gpu-product", "first-driver"):
+        if row["name"].lower().removeprefix("nvidia ") not in named or tables.branch(row["driver"]) is None:
+            yield f"gpu-product [first-driver]: {row['name']} or {row['driver']} is not known"
     end = -1
     for row in tables.rows("gpu-product", "pci"):
         first, last = int(row["first"], 16), int(row["last"], 16)

@@ -184,6 +184,11 @@ class Tables:
             return None
         return {"datacenter": True, "jetson": True, "geforce": False, "mining": False}.get(row.kind)
 
+    def first_driver(self, product: str) -> str | None:
+        """First Linux driver that lists a product, for some Blackwell boards; the branch of its generation is gpu().first_driver."""
+        rows = self.rows("gpu-product", "first-driver")
+        return next((str(row["driver"]) for row in rows if _product_key(row["name"]) == _product_key(product)), None)
+
     def _products(self) -> Mapping[str, Product]:
         def make() -> dict[str, Product]:
             table = self.table("gpu-product")

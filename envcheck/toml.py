@@ -15,8 +15,10 @@ else:
 def load_toml(path: Path | str) -> dict[str, Any]:
     """The content of one file. Raises OSError, or ValueError (TOMLDecodeError) with the position."""
     with open(path, "rb") as file:
-        return tomllib.load(file)
+        data: dict[str, Any] = tomllib.load(file)
+    return data
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    return tomllib.loads(text)
+    data: dict[str, Any] = tomllib.loads(text)
+    return data

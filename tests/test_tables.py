@@ -343,6 +343,11 @@ def test_gpu_rows(tables: Tables) -> None:
     assert tables.gpu("99.0") is None
 
 
+def test_first_driver_of_a_product(tables: Tables) -> None:
+    assert tables.first_driver("geforce rtx 5090") == "570.86.16"
+    assert tables.first_driver("NVIDIA H200") is None
+
+
 def test_datacenter(tables: Tables) -> None:
     assert tables.is_datacenter("NVIDIA L40S") is True
     assert tables.is_datacenter("NVIDIA GeForce RTX 5090") is False
