@@ -10,7 +10,6 @@ from envcheck.archs import cuda_of_variant
 from envcheck.tablefile import CONFIDENCE, Row, TableFile
 
 PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "macos-arm64", "macos-x86_64")
-INDEX = "https://download.pytorch.org/whl/"
 
 
 @dataclass(frozen=True)
