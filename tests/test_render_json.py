@@ -59,9 +59,8 @@ def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
 def pruned(value: Any) -> Any:
     """Without what says nothing, so that a new fact with its default leaves the golden files as they are."""
     if isinstance(value, dict):
-        return {
-            key: pruned(item) for key, item in value.items() if item not in (None, False, "", [], {}) or item == 0 and item is not False
-        }
+        said = {key: pruned(item) for key, item in value.items()}
+        return {key: item for key, item in said.items() if item is not None and item is not False and item not in ("", [], {})}
     return [pruned(item) for item in value] if isinstance(value, list) else value
 
 
@@ -157,7 +156,8 @@ def put(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 WRONG = [
     ("schema", 2), ("schema", None), ("tool.name", "other"), ("tool", None), ("verdict", "ok"), ("exit_code", 2), ("exit_code", 0.5),
-    ("verdict", "pass"), ("findings", []), ("findings.0.severity", "fatal"), ("findings.0.confidence", "sure"), ("findings.0.rule", "Not An Id"),
+    ("verdict", "pass"), ("findings", []), ("findings.0.severity", "fatal"), ("findings.0.confidence", "sure"),
+    ("findings.0.rule", "Not An Id"),
     ("findings.0.title", ""), ("findings.0.evidence.0", "text"), ("findings.0.evidence.0.source", None), ("findings.0.fixes.0.who", "root"),
     ("findings.0.fixes.0.kind", "magic"), ("findings.0.fixes.0.commands.pip", "pip install x"), ("findings.0.fixes.0.commands.uv", None),
     ("findings.0.fixes.0.proved", "yes"), ("findings.0.docs", ["ftp://x"]), ("unknown.0", "x"), ("counts.ok", -1), ("facts.driver", None),
@@ -166,7 +166,8 @@ WRONG = [
     ("facts.torch", {"missing": "gone"}),
     ("facts.container.missing", "never"), ("facts.gpus.devices.0.index", -1), ("facts.gpus.devices.0.compute_capability", "sm_90"),
     ("facts.devices.devices.0.kernel", "maybe"), ("facts.backends.nccl", "yes"), ("facts.system.cpu_count", 0), ("live.status", "green"),
-    ("live.ranks.0.stages.0.seconds", "1"), ("live.ranks.0.stages.0.status", "meh"), ("live.ranks.0.pid", "x"), ("live.arms.0.world_size", 0),
+    ("live.ranks.0.stages.0.seconds", "1"), ("live.ranks.0.stages.0.status", "meh"), ("live.ranks.0.pid", "x"),
+    ("live.arms.0.world_size", 0),
     ("live.start_method", "thread"), ("live.ranks", None), ("plan.ways", None), ("plan.excluded", [{"what": "x"}]), ("assumed", [1]),
     ("timings.total", -1), ("timings", None), ("live.missing", "absent"),
 ]  # fmt: skip

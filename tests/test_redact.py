@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_samples import SAMPLES, finding, machine
+
+from envcheck.credentials import is_secret_name, mask_secrets
+from envcheck.engine import Outcome, Verdict
+from envcheck.redact import Identity, Redactor, identity, map_strings, redacted
+from envcheck.render import json_v1, markdown
+from envcheck.report import Reported, finish
+from envcheck.rule import Evidence
+
+ALICE = Identity(
+    frozenset({"alice"}), frozenset({"gpu-box-7", "gpu-box-7.corp.example"}), frozenset({"/data/users/alice"}), frozenset({"12.8.4.1"})
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/home/alice/venv/bin/python", "~/venv/bin/python"),
+        ("/Users/bob/x and /home/carol", "~/x and ~"),
+        ("C:\\Users\\Bob Smith", "~ Smith"),
+        ("/data/users/alice/env", "~/env"),
+        ("/scratch/alice/env, alice@gpu-box-7.corp.example", "/scratch/[user]/env, [user]@[host]"),
+        ("malice", "malice"),
+        ("GPU-00000000-1111-2222-3333-444444444444", "GPU-[uuid-1]"),
+        ("MIG-GPU-00000000-1111-2222-3333-444444444444/1/0", "MIG-[uuid-1]"),
+        ("id 00000000-1111-2222-3333-444444444444", "id [uuid-1]"),
+        ("Serial Number                         : 1650523012345", "Serial Number                         : [serial]"),
+        ("Board ID: 0x100", "Board ID: [serial]"),
+        ("connect to 10.1.2.3:29500 from [fe80::1ff:fe23:4567:890a]", "connect to [ip-1]:29500 from [[ip-2]]"),
+        ("10.1.2.3 10.1.2.4 10.1.2.3", "[ip-1] [ip-2] [ip-1]"),
+        ("127.0.0.1 0.0.0.0 ::1", "127.0.0.1 0.0.0.0 ::1"),
+        ("52:54:00:12:34:56", "[mac]"),
+        ("nvidia-cublas-cu12==12.8.4.1 needs 12.8.4.1", "nvidia-cublas-cu12==12.8.4.1 needs 12.8.4.1"),
+        ("nvidia-curand-cu12 10.3.9.90; cuDNN version 9.24.0.43", "nvidia-curand-cu12 10.3.9.90; cuDNN version 9.24.0.43"),
+        ("driver 580.95.05, 535.183.01", "driver 580.95.05, 535.183.01"),
+        ("PCI 00000000:01:00.0 at 12:34:56", "PCI 00000000:01:00.0 at 12:34:56"),
+        ("undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_string", None),
+        ("libcudnn_engines_precompiled.so.9: cannot open", None),
+        ("HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz", "HF_TOKEN=[secret]"),
+        ("Authorization: Bearer abcdef123456", "Authorization: Bearer [secret]"),
+        ("https://ann:pw@mirror.example/simple", "https://[secret]@mirror.example/simple"),
+        ("key ghp_abcdefghijklmnopqrstuvwxyz0123", "key [secret]"),
+        ("AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd", "[secret]"),
+        ("0123456789abcdef0123456789abcdef", "[hex]"),
+        ("TOKENIZERS_PARALLELISM=false", None),
+        ("", None),
+        ("580", None),
+    ],
+)
+def test_text(text: str, expected: str | None) -> None:
+    assert Redactor(ALICE)(text) == (text if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("https://user:pass@host/x", "https://[secret]@host/x"),
+        ("https://host/a@b", "https://host/a@b"),
+        ("git+ssh://git@github.com", "git+ssh://[secret]@github.com"),
+        ("AKIAABCDEFGHIJKLMNOP", "[secret]"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.abc", "[secret]"),
+        ("/opt/sk-learn-contrib-and-more/x", "/opt/sk-learn-contrib-and-more/x"),
+        ("sk-proj-abcdef0123456789abcdef", "[secret]"),
+        ("high", "high"),
+    ],
+)
+def test_mask_secrets(text: str, expected: str) -> None:
+    assert mask_secrets(text) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["HF_TOKEN", "PIP_PASSWORD", "AWS_SECRET_ACCESS_KEY", "UV_INDEX_X_PASSWORD", "WANDB_API_KEY", "OPENAI_APIKEY", "KEY"]
+)
+def test_secret_names(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["TOKENIZERS_PARALLELISM", "CUDA_VISIBLE_DEVICES", "NCCL_P2P_BYPASS", "KEYBOARD", "PYTORCH_CUDA_ALLOC_CONF"]
+)
+def test_names_that_are_not_secret(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def personal(extra: Mapping[str, Any] | None = None) -> Any:
+    return machine(
+        "rtx4090",
+        {
+            "network.hostname": "gpu-box-7.corp.example",
+            "network.addresses": ["10.9.8.7"],
+            "python.executable": "/home/alice/venv/bin/python",
+            "python.variables": {"HF_TOKEN": "hf_secret_in_plain_sight", "LD_LIBRARY_PATH": "/home/alice/lib:/scratch/alice"},
+            "torch.git_version": "0123456789abcdef0123456789abcdef01234567",
+            **(extra or {}),
+        },
+    )
+
+
+def test_identity_of_a_snapshot() -> None:
+    found = identity(
+        personal({"launcher": {"variables": {"SLURM_JOB_USER": "amartin", "SLURMD_NODENAME": "node17"}}}), ["login"], ["/data/login/"]
+    )
+    assert found.users == {"alice", "amartin", "login"}
+    assert found.hosts == {"gpu-box-7.corp.example", "gpu-box-7", "node17"}
+    assert found.homes == {"/data/login"} and "2.14.1+cu130" in found.versions
+
+
+def test_common_names_are_left() -> None:
+    found = identity(machine("cpu", {"python.executable": "/home/ubuntu/bin/python", "network.hostname": "localhost"}), ["root"])
+    assert not found.users and not found.hosts
+
+
+def test_report_for_an_issue_names_nobody() -> None:
+    evidence = Evidence(
+        "rank 0 (gpu-box-7)",
+        "connect to 10.9.8.7:29500 failed for alice; File /home/alice/train.py; GPU-00000000-1111-2222-3333-444444444444",
+    )
+    one = Reported(finding("driver-too-old", message="alice on gpu-box-7 has /home/alice/.local", evidence=(evidence,)))
+    report = finish(
+        (one,), (Verdict("gpu-xid", Outcome.UNKNOWN, "/home/alice/x"),), personal(), assumed=("python.executable = /home/alice/p",)
+    )
+    shown = markdown.render(report)
+    for private in ("alice", "gpu-box-7", "corp.example", "10.9.8.7", "00000000-1111", "hf_secret"):
+        assert private not in shown, private
+    for kept in ("580.95.05", "2.14.1+cu130", "0123456789abcdef0123456789abcdef01234567", "9.24.0.43", "~/venv/bin/python"):
+        assert kept in shown, kept
+    # the report itself is as it was
+    assert report.snapshot == personal()
+
+
+def test_two_gpus_remain_two() -> None:
+    clean = redacted(SAMPLES["h100x8"]())
+    assert len({gpu.uuid for gpu in clean.snapshot.gpus.devices}) == 8  # type: ignore[union-attr]
+    assert clean.snapshot.gpus.devices[0].uuid == clean.snapshot.devices.devices[0].uuid  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_redacted_report_is_still_a_report(name: str) -> None:
+    clean = redacted(SAMPLES[name]())
+    assert json_v1.render(clean)
+    assert clean.verdict == SAMPLES[name]().verdict
+
+
+def test_nothing_to_hide_is_the_same_object() -> None:
+    report = replace(SAMPLES["cpu"]())
+    assert map_strings(report, lambda text: text) is report
+
+
+@given(st.text())
+def test_never_raises(text: str) -> None:
+    assert isinstance(Redactor(ALICE)(text), str)
+    assert isinstance(mask_secrets(text), str)
