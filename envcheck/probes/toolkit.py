@@ -58,7 +58,8 @@ def probe(host: Host, budget_seconds: float = SECONDS) -> ToolkitFacts:
 def cuda_home(host: Host) -> tuple[str | None, str | None]:
     """The folder that torch.utils.cpp_extension takes for CUDA_HOME, and why.
 
-    As `_find_cuda_home` of torch 2.13: the variables are believed unseen, an empty CUDA_HOME counts as unset; then two folders up from the nvcc on PATH, links not resolved; then /usr/local/cuda if it is there.
+    As `_find_cuda_home` of torch 2.13: the variables are believed unseen, an empty CUDA_HOME counts as unset;
+    then two folders up from the nvcc on PATH, links not resolved; then /usr/local/cuda if it is there.
     (A CPU build of torch has no CUDA_HOME at all.)
     """
     if host.env.get("CUDA_HOME"):
