@@ -53,15 +53,10 @@ def test_reports_validate(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "driver-old", "mixed"])
 def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"json/{name}.json", json.dumps(pruned(loaded(render(SAMPLES[name]()))), indent=2) + "\n")
-
-
-def pruned(value: Any) -> Any:
-    """Without what says nothing, so that a new fact with its default leaves the golden files as they are."""
-    if isinstance(value, dict):
-        said = {key: pruned(item) for key, item in value.items()}
-        return {key: item for key, item in said.items() if item is not None and item is not False and item not in ("", [], {})}
-    return [pruned(item) for item in value] if isinstance(value, list) else value
+    document = loaded(render(SAMPLES[name]()))
+    # the facts are those of rules/bases, which grow: here only what is read and what is missing
+    document["facts"] = {section: value if "missing" in value else "{facts}" for section, value in document["facts"].items()}
+    golden(f"json/{name}.json", json.dumps(document, indent=2) + "\n")
 
 
 @pytest.mark.parametrize("name", SAMPLES)

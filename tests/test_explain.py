@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from envcheck.checks import all_checks
+from envcheck.errors import UsageError
+from envcheck.explain import catalogue, execute, explain, nearest
+from envcheck.rule import RuleTexts, check, rules_folder
+
+TEXTS = RuleTexts((rules_folder(),))
+
+RULE = '''
+severity = "error"
+confidence = "likely"
+since = "0.1"
+title = "The {thing} is older than it should be"
+message = "{thing} {version} is too old, which is a long sentence that does not fit on one line of eighty columns."
+explains = ["other-rule"]
+why = """First paragraph,
+in two lines.
+
+    $ nvidia-smi -q    # kept as it is
+
+- an item of a list that is so long that it must be wrapped somewhere or it would leave the page to the right
+- another"""
+docs = ["https://example.com/a"]
+[messages]
+other = "The other {thing}."
+[[fix]]
+kind = "manual"
+text = "Update the driver."
+who = "admin"
+commands = ["sudo reboot"]
+[[fix]]
+kind = "env"
+name = "NCCL_P2P_DISABLE"
+value = "1"
+note = "Slower."
+[[fix]]
+kind = "env"
+name = "CUDA_VISIBLE_DEVICES"
+[[fix]]
+kind = "install"
+requirements = ["numpy<2"]
+remove = ["numpy"]
+note = "Old ABI."
+[[fix]]
+kind = "torch"
+[[example]]
+name = "an old thing"
+expect = "hit"
+[[example]]
+expect = "ok"
+'''
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> RuleTexts:
+    for family, rule in (("driver", "thing-too-old"), ("torch", "other-rule")):
+        (tmp_path / family).mkdir()
+        (tmp_path / family / f"{rule}.toml").write_text(RULE)
+    return RuleTexts((tmp_path,))
+
+
+PAGE = """\
+thing-too-old
+The {thing} is older than it should be
+error, likely: it says what may be, and never fails a run alone; family driver;
+since 0.1
+
+First paragraph, in two lines.
+
+    $ nvidia-smi -q    # kept as it is
+
+- an item of a list that is so long that it must be wrapped somewhere or it
+would leave the page to the right
+- another
+
+What it reports
+  - {thing} {version} is too old, which is a long sentence that does not fit on
+    one line of eighty columns.
+  - The other {thing}.
+
+How it is mended
+  - Update the driver. (administrator)
+      sudo reboot
+  - export NCCL_P2P_DISABLE=1
+    Slower.
+  - unset CUDA_VISIBLE_DEVICES
+  - uninstall numpy, then install numpy<2: Old ABI.
+  - a torch build that fits this host: `envcheck --fix-suggest` searches it
+
+Explains also
+  other-rule
+
+Examples it is tested with
+  an old thing: found
+
+Sources
+  https://example.com/a
+"""
+
+
+def test_page(texts: RuleTexts) -> None:
+    assert explain("thing-too-old", texts) == PAGE
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("thing-to-old", "thing-too-old"), ("thing_too_old", "thing-too-old"), ("old", "thing-too-old"), ("zzz", None), ("", None)],
+)
+def test_nearest(texts: RuleTexts, word: str, near: str | None) -> None:
+    assert nearest(word, texts.paths) == near
+    with pytest.raises(UsageError) as caught:
+        explain(word, texts)
+    assert (f"did you mean {near}?" if near else "`envcheck rules` lists them") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_rule_is_one_line_whatever_it_holds(texts: RuleTexts) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain("a\nb" * 200, texts)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 250
+
+
+def test_catalogue(texts: RuleTexts) -> None:
+    assert catalogue(texts, ()) == (
+        "driver\n  thing-too-old  error    The {thing} is older than it should be\n\n"
+        "torch\n  other-rule     error    The {thing} is older than it should be\n\n"
+        "2 rules; `envcheck explain RULE` says more\n"
+    )
+
+
+def test_catalogue_as_json(texts: RuleTexts) -> None:
+    @check()
+    def thing_too_old(driver: object, tables: object) -> None: ...
+
+    document = json.loads(catalogue(texts, [thing_too_old], as_json=True))
+    assert document["schema"] == 1
+    assert [row["rule"] for row in document["rules"]] == ["thing-too-old", "other-rule"]
+    first = document["rules"][0]
+    assert first["needs"] == ["driver"] and first["family"] == "driver" and first["confidence"] == "likely"
+    assert catalogue(texts, [], as_json=True).isascii()
+
+
+@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+def test_every_rule_has_a_page(rule: str) -> None:
+    page = explain(rule, TEXTS)
+    assert page.startswith(f"{rule}\n")
+    assert page.endswith("\n") and "\n\n\n" not in page
+
+
+def test_real_catalogue_has_every_rule() -> None:
+    document = json.loads(catalogue(TEXTS, all_checks(), as_json=True))
+    assert {row["rule"] for row in document["rules"]} == set(TEXTS.paths)
+
+
+def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(argparse.Namespace(command="rules", json=True)) == 0
+    json.loads(capsys.readouterr().out)
+    with pytest.raises(UsageError):
+        execute(argparse.Namespace(command="explain", rule="no-such-thing-at-all"))
