@@ -49,7 +49,9 @@ def imported(torch: TorchFacts | Missing, devices: DevicesFacts | Missing) -> bo
     """The import is known to have worked: by trial, or because torch answered a question."""
     if isinstance(torch, Missing):
         return False
-    return torch.import_status is ImportStatus.OK or (not isinstance(devices, Missing) and devices.available is not None)
+    if torch.import_status is not ImportStatus.SKIPPED:
+        return torch.import_status is ImportStatus.OK
+    return not isinstance(devices, Missing) and devices.available is not None
 
 
 def import_failed(torch: TorchFacts | Missing) -> bool:
