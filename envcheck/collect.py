@@ -18,11 +18,12 @@ from envcheck.facts import (
     Why,
 )
 from envcheck.host import Host
+from envcheck.record import record
 from envcheck.target import Budget, Running, Target, finish, require_answer
 from envcheck.targetfacts import sections
 
 
-@dataclass(frozen=True)
+@record
 class Collected:
     snapshot: Snapshot
     timings: Mapping[str, float]  # seconds by probe, "agent", and the agent's steps as "agent.NAME"

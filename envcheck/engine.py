@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from envcheck.facts import Missing, Snapshot, Why
 from envcheck.intents import Install, Intent, Manual, SetEnv, TorchBuild
+from envcheck.record import record
 from envcheck.rule import Check, Confidence, Evidence, Hit, RuleText, RuleTexts, Severity, Unknown
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Outcome(Enum):
     CRASHED = "crashed"
 
 
-@dataclass(frozen=True)
+@record
 class Verdict:
     rule: str
     outcome: Outcome
@@ -32,7 +32,7 @@ class Verdict:
     section: str | None = None  # the section whose absence made it unknown
 
 
-@dataclass(frozen=True)
+@record
 class Finding:
     """A hit made presentable. `fixes` are intents in the order of preference."""
 

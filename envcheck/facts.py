@@ -7,9 +7,11 @@ CUDA versions are "major.minor", compute capabilities "8.9", drivers "580.95.05"
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
+
+from envcheck.record import record
 
 
 class Why(Enum):
@@ -21,7 +23,7 @@ class Why(Enum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True)
+@record
 class Missing:
     """A section that was not read; `reason` is one line, `evidence` what was printed."""
 
@@ -30,7 +32,7 @@ class Missing:
     evidence: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class PciDevice:
     """A display or accelerator function on the PCI bus, whether or not a driver is bound to it."""
 
@@ -42,7 +44,7 @@ class PciDevice:
     link_width: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class SystemFacts:
     os: str | None = None  # "linux", "windows", "darwin"
     kernel: str | None = None
@@ -73,7 +75,7 @@ class SystemFacts:
     suspends: int | None = None  # times the machine slept since boot: /sys/power/suspend_stats/success
 
 
-@dataclass(frozen=True)
+@record
 class LimitsFacts:
     """Resource limits of this process; None is unlimited where `*_read` is true."""
 
@@ -102,7 +104,7 @@ class ToolStatus(Enum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True)
+@record
 class ToolAnswer:
     """How one source answered: nvidia-smi, NVML."""
 
@@ -114,7 +116,7 @@ class ToolAnswer:
     path: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Reading:
     """What one source said of the driver."""
 
@@ -123,7 +125,7 @@ class Reading:
     cuda: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Xid:
     """One NVIDIA Xid line of the kernel log."""
 
@@ -133,7 +135,7 @@ class Xid:
     seconds_ago: float | None = None
 
 
-@dataclass(frozen=True)
+@record
 class DriverFacts:
     """The NVIDIA kernel driver and its management interfaces; Missing(ABSENT) if there is no sign of one."""
 
@@ -156,7 +158,7 @@ class DriverFacts:
     windows_version: str | None = None  # of a Windows driver seen through WSL
 
 
-@dataclass(frozen=True)
+@record
 class GpuProcess:
     pid: int
     name: str | None = None
@@ -164,7 +166,7 @@ class GpuProcess:
     type: str | None = None  # "C" compute, "G" graphics, "C+G"; None if the source lists compute processes only
 
 
-@dataclass(frozen=True)
+@record
 class Gpu:
     index: int
     name: str | None = None
@@ -203,7 +205,7 @@ class Gpu:
     error: str | None = None  # why this device could not be read: "GPU is lost"
 
 
-@dataclass(frozen=True)
+@record
 class GpusFacts:
     """The NVIDIA GPUs of the host, in the order of nvidia-smi (PCI bus order)."""
 
@@ -213,7 +215,7 @@ class GpusFacts:
     topology: str | None = None  # nvidia-smi topo -m
 
 
-@dataclass(frozen=True)
+@record
 class CudaDriverFacts:
     """What libcuda itself says, asked in a child. Missing(ABSENT) if there is no libcuda.so.1."""
 
@@ -228,7 +230,7 @@ class CudaDriverFacts:
     devices: tuple[Device, ...] = ()  # visible devices as libcuda lists them; no kernel is run on them
 
 
-@dataclass(frozen=True)
+@record
 class Nvcc:
     path: str
     version: str | None = None  # "12.8"
@@ -237,7 +239,7 @@ class Nvcc:
     error: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class ToolkitFacts:
     nvccs: tuple[Nvcc, ...] = ()
     cuda_home: str | None = None  # what torch.utils.cpp_extension would take
@@ -252,7 +254,7 @@ class ToolkitFacts:
     compiler: str | None = None  # command that Triton would take: CC, gcc, clang
 
 
-@dataclass(frozen=True)
+@record
 class VisibilityFacts:
     """Raw values of the variables that hide devices (None = unset), and CUDA's reading of the first."""
 
@@ -266,7 +268,7 @@ class VisibilityFacts:
     stopped_at: str | None = None  # the entry at which CUDA stops reading
 
 
-@dataclass(frozen=True)
+@record
 class ContainerFacts:
     """Missing(ABSENT) outside a container."""
 
@@ -279,7 +281,7 @@ class ContainerFacts:
     nvidia_runtime: bool | None = None  # signs of the NVIDIA container toolkit or CDI
 
 
-@dataclass(frozen=True)
+@record
 class Interface:
     name: str
     up: bool | None = None
@@ -288,7 +290,7 @@ class Interface:
     mtu: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class InfinibandPort:
     device: str
     port: int
@@ -297,7 +299,7 @@ class InfinibandPort:
     rate: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class NetworkFacts:
     hostname: str | None = None
     addresses: tuple[str, ...] = ()  # what the host name resolves to
@@ -310,7 +312,7 @@ class NetworkFacts:
     nccl_conf: dict[str, str] = field(default_factory=dict)  # what /etc/nccl.conf and ~/.nccl.conf set beyond that
 
 
-@dataclass(frozen=True)
+@record
 class RankReading:
     """What one launcher's variables say of this process; `complete` if they suffice to form a group."""
 
@@ -325,7 +327,7 @@ class RankReading:
     unreadable: tuple[str, ...] = ()  # "RANK=abc": variables that hold no number
 
 
-@dataclass(frozen=True)
+@record
 class LauncherFacts:
     """Rank variables and the scheduler. Missing(ABSENT) if none is set."""
 
@@ -345,7 +347,7 @@ class LauncherFacts:
     ranks_started: int | None = None  # of the whole job, where something counted them
 
 
-@dataclass(frozen=True)
+@record
 class RocmFacts:
     """Missing(ABSENT) where there is no AMD GPU and no ROCm."""
 
@@ -361,7 +363,7 @@ class RocmFacts:
     gfx_override: str | None = None  # HSA_OVERRIDE_GFX_VERSION
 
 
-@dataclass(frozen=True)
+@record
 class XpuFacts:
     """Missing(ABSENT) where there is no Intel GPU."""
 
@@ -372,7 +374,7 @@ class XpuFacts:
     render_access: bool | None = None
 
 
-@dataclass(frozen=True)
+@record
 class MpsFacts:
     """Missing(ABSENT) off macOS."""
 
@@ -382,7 +384,7 @@ class MpsFacts:
     rosetta: bool | None = None  # an x86_64 interpreter on Apple silicon
 
 
-@dataclass(frozen=True)
+@record
 class PythonFacts:
     """The target interpreter."""
 
@@ -411,7 +413,7 @@ class PythonFacts:
     index_url: str | None = None  # configured package index, if any
 
 
-@dataclass(frozen=True)
+@record
 class Distribution:
     name: str  # normalized: "nvidia-cudnn-cu12"
     version: str | None = None
@@ -422,7 +424,7 @@ class Distribution:
     direct_url: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Unmet:
     """A requirement of an installed distribution that the installed set does not meet."""
 
@@ -431,7 +433,7 @@ class Unmet:
     installed: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class PackagesFacts:
     """Distributions of the target that bear on torch, from metadata alone."""
 
@@ -460,7 +462,7 @@ class ImportStatus(Enum):
     NOT_TORCH = "not_torch"  # a module of that name that is not PyTorch
 
 
-@dataclass(frozen=True)
+@record
 class ImportFailure:
     type: str = ""  # "ImportError"
     text: str = ""
@@ -470,7 +472,7 @@ class ImportFailure:
     stderr: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class TorchFacts:
     """The torch of the target. Missing(ABSENT) if there is no distribution and no importable module.
 
@@ -503,7 +505,7 @@ class TorchFacts:
     cuda_home: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class BackendsFacts:
     """Backend availability as torch states it; the communication backends included."""
 
@@ -524,7 +526,7 @@ class BackendsFacts:
     xccl: bool | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Device:
     """One visible device of torch and the result of a kernel on it."""
 
@@ -540,7 +542,7 @@ class Device:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
+@record
 class DevicesFacts:
     """torch.cuda (or hip, xpu, mps) asked in a child of the agent."""
 
@@ -561,7 +563,7 @@ class LiveStatus(Enum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True)
+@record
 class Stage:
     name: str
     seconds: float | None = None
@@ -569,7 +571,7 @@ class Stage:
     detail: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class RankFacts:
     rank: int
     pid: int | None = None
@@ -582,7 +584,7 @@ class RankFacts:
     stderr: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Arm:
     """One trial with a named change: the control arm, or one rung of the transport ladder."""
 
@@ -597,7 +599,7 @@ class Arm:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record
 class LiveFacts:
     status: LiveStatus
     reason: str = ""
@@ -610,7 +612,7 @@ class LiveFacts:
     not_proved: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class TextEvidence:
     """Lines of a log, traceback or kernel log that a symptom matched (`diagnose`, ranks' stderr)."""
 
@@ -621,12 +623,12 @@ class TextEvidence:
     values: dict[str, str] = field(default_factory=dict)  # named groups of the pattern
 
 
-@dataclass(frozen=True)
+@record
 class SymptomsFacts:
     matches: tuple[TextEvidence, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Expectation:
     """One demand of `--expect` that does not hold: "gpus>=8", "4"."""
 
@@ -634,7 +636,7 @@ class Expectation:
     found: str
 
 
-@dataclass(frozen=True)
+@record
 class ExpectationsFacts:
     """What the user demanded of the snapshot, compared. Missing(SKIPPED) if nothing was demanded."""
 
@@ -648,7 +650,7 @@ _NOT_READ = Missing(Why.SKIPPED, "not read")
 Section: TypeAlias = object
 
 
-@dataclass(frozen=True)
+@record
 class Snapshot:
     """All sections of one run. The field names are the parameter names of checks."""
 

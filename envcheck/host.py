@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from envcheck.loader import library_files
+from envcheck.record import record
 from envcheck.syscalls import (
     Disk,
     Resolved,
@@ -35,7 +36,7 @@ from envcheck.syscalls import (
 READ_LIMIT = 1 << 20
 
 
-@dataclass(frozen=True)
+@record
 class Completed:
     """The end of one command. A binary that is not there or does not answer is a value, not an exception."""
 

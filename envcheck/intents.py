@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from envcheck.record import record
 
-@dataclass(frozen=True)
+
+@record
 class TorchBuild:
     """A torch build that fits this host: `plan` searches it. `version` pins the release, e.g. "==2.9.*"."""
 
     version: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Install:
     """Requirements of the target environment, with what must be uninstalled first.
 
@@ -26,7 +27,7 @@ class Install:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class SetEnv:
     """A variable for the user's shell; value None means unset."""
 
@@ -35,7 +36,7 @@ class SetEnv:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Manual:
     """Something a person does: `who` is "user" or "admin"; `commands` are shown as they are, never run."""
 

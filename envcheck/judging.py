@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcheck.engine import Finding, Verdict, findings, judge
 from envcheck.errors import UsageError
 from envcheck.facts import Snapshot
+from envcheck.record import record
 from envcheck.rule import FAMILY_RANK, Check, RuleTexts, Severity, rules_folder
 from envcheck.tables import Tables
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from envcheck.report import FailOn, Fix, PlanReport, Report, Reported
 
 
-@dataclass(frozen=True)
+@record
 class Judging:
     """What judges: checks, texts and tables, a site's overlays included, and what the user wants of them."""
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from envcheck.credentials import MASK, is_secret_name, mask_secrets
 from envcheck.facts import LauncherFacts, Missing, NetworkFacts, PackagesFacts, PythonFacts, Snapshot, TorchFacts
+from envcheck.record import record
 from envcheck.report import Report
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ def _map(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-@dataclass(frozen=True)
+@record
 class Identity:
     """What names this machine and its user. `versions` look like addresses and are not: "12.8.4.1"."""
 

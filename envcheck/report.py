@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from envcheck import __version__
@@ -24,6 +24,7 @@ from envcheck.facts import (
     Why,
     XpuFacts,
 )
+from envcheck.record import record
 from envcheck.rule import Confidence, Severity
 
 RunVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
@@ -34,7 +35,7 @@ Tool: TypeAlias = Literal["pip", "uv", "conda"]
 TOOLS: tuple[Tool, ...] = ("pip", "uv", "conda")
 
 
-@dataclass(frozen=True)
+@record
 class Commands:
     """Lines ready to paste, one tuple a tool; `shell` holds what no package tool does (export, sudo reboot)."""
 
@@ -48,7 +49,7 @@ class Commands:
         return {"pip": self.pip, "uv": self.uv, "conda": self.conda}[tool]
 
 
-@dataclass(frozen=True)
+@record
 class Fix:
     """One way to mend a finding."""
 
@@ -62,7 +63,7 @@ class Fix:
     no_command: Mapping[str, str] = field(default_factory=dict)  # tool → why it has no command here
 
 
-@dataclass(frozen=True)
+@record
 class Way:
     """One way to an environment that trains here."""
 
@@ -76,7 +77,7 @@ class Way:
     files: Mapping[str, str] = field(default_factory=dict)  # "requirements.txt", "Dockerfile", "pyproject.toml" -> lines to put there
 
 
-@dataclass(frozen=True)
+@record
 class Excluded:
     """What the search threw out, and the requirement that did it."""
 
@@ -84,13 +85,13 @@ class Excluded:
     why: str
 
 
-@dataclass(frozen=True)
+@record
 class PlanReport:
     ways: tuple[Way, ...] = ()
     excluded: tuple[Excluded, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Reported:
     """A finding with its fixes as commands and the rule's explanation."""
 
@@ -99,7 +100,7 @@ class Reported:
     why: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Unsure:
     """A rule that could not be decided."""
 
@@ -107,7 +108,7 @@ class Unsure:
     reason: str
 
 
-@dataclass(frozen=True)
+@record
 class Report:
     """Everything that any renderer shows."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from envcheck.intents import Intent
+from envcheck.record import record
 from envcheck.toml import load_toml
 
 
@@ -29,13 +30,13 @@ class Confidence(Enum):
     LIKELY = "likely"  # the text says "may"; never fails a run alone
 
 
-@dataclass(frozen=True)
+@record
 class Evidence:
     source: str  # "nvidia-smi (exit 9)", "/proc/driver/nvidia/version"
     text: str
 
 
-@dataclass(frozen=True)
+@record
 class Hit:
     """A condition that holds. `values` fill the placeholders of the rule's text.
 
@@ -50,7 +51,7 @@ class Hit:
     confidence: Confidence | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Unknown:
     """The facts are there but do not decide; `reason` ends up in the report."""
 
@@ -60,7 +61,7 @@ class Unknown:
 Answer: TypeAlias = Hit | Unknown | None
 
 
-@dataclass(frozen=True)
+@record
 class Check:
     """A rule's condition. `id` is the function's name in kebab case; parameters are section names or `tables`.
 
@@ -84,7 +85,7 @@ def check(*, sees_missing: tuple[str, ...] = ()) -> Callable[[Callable[..., Answ
     return make
 
 
-@dataclass(frozen=True)
+@record
 class RuleText:
     """The TOML side of a rule. Keys and their meaning: CONTRIBUTING.md, "Add a rule"."""
 
@@ -116,7 +117,7 @@ def rules_folder() -> Path:
     return inside if inside.is_dir() else here.parent / "rules"
 
 
-@dataclass(frozen=True)
+@record
 class RuleTexts:
     """Lazy access to the rule files below one or more folders; a later folder (a site's) wins."""
 

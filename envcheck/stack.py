@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from envcheck.engine import Finding
@@ -27,6 +27,7 @@ from envcheck.facts import (
     Why,
     XpuFacts,
 )
+from envcheck.record import record
 from envcheck.rule import Confidence, Severity
 
 
@@ -42,7 +43,7 @@ class Mark(Enum):
         return {"ok": "✓", "bad": "✗", "warn": "!", "unknown": "?", "none": "–"}[self.value]
 
 
-@dataclass(frozen=True)
+@record
 class Layer:
     name: str
     mark: Mark

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from envcheck.record import record
 
 
-@dataclass(frozen=True)
+@record
 class DriverBranch:
     """One driver branch: 580, offering CUDA "13.0"."""
 
@@ -19,7 +20,7 @@ class DriverBranch:
     source: str
 
 
-@dataclass(frozen=True)
+@record
 class GpuRow:
     """What holds for every GPU of one compute capability."""
 
@@ -38,7 +39,7 @@ class GpuRow:
     source: str
 
 
-@dataclass(frozen=True)
+@record
 class Product:
     """A GPU by the name that its driver prints."""
 
@@ -50,7 +51,7 @@ class Product:
     source: str
 
 
-@dataclass(frozen=True)
+@record
 class CudaError:
     code: int
     name: str
@@ -59,7 +60,7 @@ class CudaError:
     source: str
 
 
-@dataclass(frozen=True)
+@record
 class XidRow:
     code: int
     name: str | None
@@ -69,7 +70,7 @@ class XidRow:
     source: str
 
 
-@dataclass(frozen=True)
+@record
 class HostCompiler:
     """Newest host compilers that nvcc of one toolkit accepts (majors), and the sm_ targets of its ptxas."""
 
@@ -81,7 +82,7 @@ class HostCompiler:
     source: str
 
 
-@dataclass(frozen=True)
+@record
 class PinRow:
     """What versions of a package ask of torch. `versions` are listed, or a range that `specifier` states alike."""
 
@@ -94,7 +95,7 @@ class PinRow:
     source: str
 
 
-@dataclass(frozen=True)
+@record
 class CondaRelease:
     """A CUDA build of one release on a conda channel."""
 

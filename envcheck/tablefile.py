@@ -20,9 +20,9 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from envcheck.record import record
 from envcheck.toml import load_toml
 
 Row: TypeAlias = Mapping[str, Any]
@@ -31,7 +31,7 @@ CONFIDENCE = ("high", "medium", "low")
 HEAD = frozenset(("verified", "newer", "sources"))
 
 
-@dataclass(frozen=True)
+@record
 class TableFile:
     """One table, merged over the folders. `sections` maps a section's name to its rows in file order."""
 

@@ -14,18 +14,19 @@ from typing import Any
 
 from envcheck.errors import UsageError
 from envcheck.host import kill_group, wait
+from envcheck.record import record
 
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent", "collect.py")
 TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr
 
 
-@dataclass(frozen=True)
+@record
 class Target:
     executable: str
     because: str
 
 
-@dataclass(frozen=True)
+@record
 class Budget:
     """Seconds. `total` is the hard ceiling of the whole run; the rest is what each part may take of it."""
 
@@ -64,7 +65,7 @@ class Running:
     rest: bytes = b""
 
 
-@dataclass(frozen=True)
+@record
 class Ended:
     """What is left of an agent: its lines, how it ended, and what it printed."""
 

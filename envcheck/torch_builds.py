@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from envcheck.archs import cuda_of_variant
+from envcheck.record import record
 from envcheck.tablefile import CONFIDENCE, Row, TableFile
 
 PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "macos-arm64", "macos-x86_64")
 
 
-@dataclass(frozen=True)
+@record
 class Release:
     """One release of torch. Mappings are by platform ("linux-x86_64") or by machine ("x86_64", "aarch64", "arm64")."""
 
@@ -33,7 +33,7 @@ class Release:
     source: str
 
 
-@dataclass(frozen=True)
+@record
 class Build:
     """One build of torch: release x variant x platform."""
 

@@ -8,10 +8,11 @@ https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-va
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from envcheck.facts import Gpu, GpusFacts, Missing, VisibilityFacts
+from envcheck.record import record
 
 
 class Problem(Enum):
@@ -36,7 +37,7 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
+@record
 class Selection:
     """The GPUs a value leaves visible, in CUDA's order."""
 

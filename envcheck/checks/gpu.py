@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from envcheck.archs import platform_of, runs_on, variant_of_cuda
 from envcheck.checks.answer import cuda_code, driver_answers, fails, listed, torch_devices, visible, works
@@ -21,6 +20,7 @@ from envcheck.facts import (
     VisibilityFacts,
 )
 from envcheck.intents import SetEnv, TorchBuild
+from envcheck.record import record
 from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.tables import Tables
 
@@ -28,7 +28,7 @@ _GIB = 1 << 30
 NO_KERNEL = "no kernel image is available"
 
 
-@dataclass(frozen=True)
+@record
 class _Card:
     name: str
     cc: str
@@ -37,7 +37,7 @@ class _Card:
     error: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class _Build:
     """What is known of the code in the torch build."""
 

@@ -6,10 +6,11 @@ Source: RECORD files of the NVIDIA wheels and Requires-Dist of the torch wheels 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from envcheck.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Provider:
     """A distribution that holds a library."""
 

@@ -40,7 +40,7 @@ def search(
     index_base: str | None = None,
 ) -> PlanReport:
     """The ways to a torch that trains on this machine, best first, and what was excluded and why."""
-    from envcheck.plan.ways import planner
+    from envcheck.plan.fixer import fixer
 
     if checks is None:
         from envcheck.checks import all_checks
@@ -50,4 +50,5 @@ def search(
         from envcheck.rule import RuleTexts, rules_folder
 
         texts = RuleTexts((rules_folder(),))
-    return planner(snapshot, tables, checks, texts, tool, index_base).plan(wish)
+    one = fixer(snapshot, tables, checks, texts, tool, index_base)
+    return one.planner.plan(wish) if wish else one.report(None)

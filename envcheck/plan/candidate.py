@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,13 @@ from envcheck.archs import runs_on, variant_of_cuda
 from envcheck.plan.installers import installers
 from envcheck.plan.profile import Card, Profile
 from envcheck.plan.versions import at_least, minor, version
+from envcheck.record import record
 
 if TYPE_CHECKING:
     from envcheck.tables import Build, Tables
 
 
-@dataclass(frozen=True)
+@record
 class Candidate:
     """A torch release in one build variant, from the wheel indexes or from a conda channel."""
 
@@ -26,6 +27,7 @@ class Candidate:
     cuda: str | None = None
     archs: tuple[str, ...] | None = None
     confidence: str = "high"  # of the architecture list
+    seen: bool = True  # False: the release scripts name it, nobody was seen to have it
     default: bool = False  # what a plain `pip install torch==X` brings on this platform
     undocumented: bool = False
     pythons: tuple[str, ...] = ()
@@ -40,6 +42,11 @@ class Candidate:
         return f"{self.version}+{self.variant}"
 
     @property
+    def shown(self) -> str:
+        """As a person calls it: macOS builds have no variant."""
+        return self.version if self.platform.startswith("macos") else self.full
+
+    @property
     def hip(self) -> str | None:
         return self.variant[4:] if self.variant.startswith("rocm") else None
 
@@ -52,7 +59,7 @@ class Candidate:
         return self.variant == "cpu"
 
 
-@dataclass(frozen=True)
+@record
 class Obstacle:
     """Why a build does not run here: the key of its text, and the values to fill in. `needed` is the driver that would do."""
 
@@ -76,6 +83,7 @@ def _wheel(row: Build) -> Candidate:
         row.cuda,
         row.archs,
         row.archs_confidence,
+        row.exists == "high" or row.variant == "cpu",
         row.on_pypi,
         installers().undocumented(row.variant, row.version),
         row.pythons,

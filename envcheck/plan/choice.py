@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
@@ -14,6 +14,7 @@ from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import admits, minor, requirements, version
+from envcheck.record import record
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from envcheck.tables import Tables
 
 
-@dataclass(frozen=True)
+@record
 class Wish:
     """What the user asked for: a torch, a build variant, packages beside it."""
 
@@ -64,7 +65,7 @@ def read_wish(words: Sequence[str]) -> Wish:
     return Wish(torch, variant, tuple(packages), tuple(words))
 
 
-@dataclass(frozen=True)
+@record
 class Choice:
     """A build that fits, with what goes beside it."""
 
@@ -88,6 +89,7 @@ class Choice:
         return (
             distance,
             len(self.beside.broken),
+            not one.seen,
             one.confidence == "low",
             older,
             (-release.epoch, *(-part for part in release.release)),
@@ -110,13 +112,13 @@ def _taste(one: Candidate) -> tuple[float, ...]:
     return tuple(-float(part) for part in number.split("."))
 
 
-@dataclass(frozen=True)
+@record
 class Rejected:
     build: Candidate
     obstacle: Obstacle
 
 
-@dataclass(frozen=True)
+@record
 class Found:
     """What a search ends with: the builds that fit, best first, and the others with their obstacle."""
 

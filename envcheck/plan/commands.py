@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.companions import Companions, Move
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import public, variant_of
+from envcheck.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Options:
     """What the user wants of the commands: another index base than download.pytorch.org, the package tool."""
 
@@ -22,7 +23,7 @@ class Options:
     uv_backends: frozenset[str] = frozenset()  # names that --torch-backend takes
 
 
-@dataclass(frozen=True)
+@record
 class Release:
     """How the documented commands of one release name a variant."""
 
@@ -31,7 +32,7 @@ class Release:
     labels: bool = False  # the local version must be written
 
 
-@dataclass(frozen=True)
+@record
 class Spelled:
     """Command lines of one way, and the same as files."""
 
@@ -41,7 +42,7 @@ class Spelled:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class NoCommand:
     """Why a tool has no command for this."""
 
@@ -60,7 +61,7 @@ def beside(one: Candidate, companions: Companions, profile: Profile, release: Re
     return Spelled(order.pip(), order.uv(), order.files(), order.notes())
 
 
-@dataclass(frozen=True)
+@record
 class _Order:
     """One installation: which requirements, from where, and what goes first."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from envcheck.plan.candidate import Candidate
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import admits, minor, public, variant_of, version
+from envcheck.record import record
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from envcheck.tables import Tables
 
 
-@dataclass(frozen=True)
+@record
 class Move:
     """One package that is installed or changed beside torch. Either an exact version, or a specifier."""
 
@@ -40,7 +40,7 @@ class Move:
         return f"{self.name}=={self.version}" + (f"+{label}" if label else "")
 
 
-@dataclass(frozen=True)
+@record
 class Broken:
     """An installed or wished package that has no counterpart beside a torch."""
 
@@ -49,7 +49,7 @@ class Broken:
     wished: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Companions:
     moves: tuple[Move, ...] = ()
     broken: tuple[Broken, ...] = ()
@@ -132,10 +132,10 @@ def _released_with(
         else:
             yield Broken(name, texts().say("broken.no-build", name=name, variant=one.variant, torch=one.version), wished)
         return
-    if name == "torchaudio" and partner == data["torchaudio"]["last"] and profile.python:
-        if version(profile.python.rstrip("t")) > version(data["torchaudio"]["last_python"]):
-            yield Broken(name, texts().say("broken.python", name=name, version=partner, python=profile.python), wished)
-            return
+    last = name == "torchaudio" and partner == data["torchaudio"]["last"]
+    if last and profile.python and version(profile.python.rstrip("t")) > version(data["torchaudio"]["last_python"]):
+        yield Broken(name, texts().say("broken.python", name=name, version=partner, python=profile.python), wished)
+        return
     yield Move(name, partner, old=old)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envcheck.plan import commands
@@ -14,12 +14,13 @@ from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.proof import Change
 from envcheck.plan.versions import admits, minor
+from envcheck.record import record
 
 if TYPE_CHECKING:
     from envcheck.tables import Tables
 
 
-@dataclass(frozen=True)
+@record
 class CondaAnswer:
     """conda lines, or none and the reason; with lines, `reason` is a note on them."""
 

@@ -13,6 +13,7 @@ from envcheck.plan.candidate import Candidate
 from envcheck.plan.companions import has_variant
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.ways import Planner, planner
+from envcheck.record import record
 from envcheck.report import Commands, Fix, PlanReport, Way
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class Fixer:
         return (commands.conda_install(profile, wanted, intent.reinstall),), ""
 
 
-@dataclass(frozen=True)
+@record
 class _Run:
     """What a run's searches depend on; two are the same if they are about the same objects."""
 

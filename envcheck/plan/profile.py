@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from envcheck.facts import (
@@ -25,6 +25,7 @@ from envcheck.facts import (
     XpuFacts,
 )
 from envcheck.plan.versions import public, variant_of
+from envcheck.record import record
 
 if TYPE_CHECKING:
     from envcheck.report import Tool
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 Accelerator: TypeAlias = Literal["cuda", "rocm", "xpu", "mps", "cpu"]
 
 
-@dataclass(frozen=True)
+@record
 class Card:
     """One GPU that torch would see."""
 
@@ -49,7 +50,7 @@ class Card:
         return f"{self.name or f'GPU {self.index}'} (compute capability {self.compute_capability or 'unknown'})"
 
 
-@dataclass(frozen=True)
+@record
 class Profile:
     """A machine and an interpreter, as far as they decide which torch runs. None = not known, and then it excludes nothing."""
 

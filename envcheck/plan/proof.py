@@ -24,6 +24,7 @@ from envcheck.facts import (
 )
 from envcheck.intents import TorchBuild
 from envcheck.plan.versions import admits, public
+from envcheck.record import record
 from envcheck.rule import Severity
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _NOT_RUN = Missing(Why.SKIPPED, "assumed by a plan: not run")
 
 
-@dataclass(frozen=True)
+@record
 class Change:
     """What a plan changes of a machine: the torch build and what goes with it, the driver, or what is visible."""
 
@@ -47,7 +48,7 @@ class Change:
     compat_cuda: str | None = None  # CUDA of a cuda-compat library that is put in front
 
 
-@dataclass(frozen=True)
+@record
 class Proof:
     """What the rules say of the changed machine. `left` are the targeted errors that stay, `new` the errors that appear."""
 

@@ -112,9 +112,9 @@ class Planner:
         if relaxed.fits and wish.torch:
             pivot = _pivot(wish.torch)
             close = min(relaxed.fits, key=lambda choice: (_distance(choice.build.version, pivot), choice.key(self.profile)))
-            rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=close.build.full)))
+            rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=close.build.shown)))
         elif relaxed.fits:
-            rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.full)))
+            rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.shown)))
         return rows
 
     # ---------------------------------------------------------------- one way
@@ -131,7 +131,7 @@ class Planner:
             notes.insert(0, _unproved(proof))
         elif certain and choice.kind != "keep":
             notes.append(say_("note.proof"))
-        title = say_(f"way.{choice.kind}", torch=one.full, driver=choice.driver or "", cuda=one.cuda or "")
+        title = say_(f"way.{choice.kind}", torch=one.shown, driver=choice.driver or "", cuda=one.cuda or "")
         files = (
             self.spelled(choice).files
             if one.channel == "wheel" and choice.kind in ("install", "build", "version", "reinstall", "packages")
@@ -172,6 +172,9 @@ class Planner:
         if one.confidence == "low":
             notes.append(say_("note.confidence"))
             certain = certain and bool(one.cuda)  # of the CUDA lists the members are certain, of the ROCm ones they are not
+        if not one.seen:
+            certain = False
+            notes.append(say_("note.not-seen", torch=one.full))
         if one.undocumented:
             notes.append(say_("note.undocumented", torch=one.version))
         if profile.accelerator == "cuda" and profile.driver is None and one.cuda and not profile.jetson:
@@ -202,9 +205,9 @@ class Planner:
         elif choice.kind != "packages":
             old = f"{profile.torch}+{profile.variant}" if profile.torch and profile.variant else profile.torch
             if old is None:
-                lines.append(say_("change.install", name="torch", new=one.full))
+                lines.append(say_("change.install", name="torch", new=one.shown))
             elif old != one.full or choice.kind == "reinstall":
-                lines.append(say_("change.move", name="torch", old=old, new=one.full))
+                lines.append(say_("change.move", name="torch", old=old, new=one.shown))
         if choice.kind != "compat":
             for move in choice.beside.moves:
                 if move.old is None:

@@ -8,17 +8,16 @@ This module looks for signs of a driver; only where there is one are the modules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envcheck.facts import DriverFacts, GpusFacts, Missing, Why
 from envcheck.host import Host
+from envcheck.record import record
 
 NVML = "libnvidia-ml.so.1"
 # Under WSL an ssh session may not have this on PATH. https://docs.nvidia.com/cuda/wsl-user-guide/
 WSL_SMI = "/usr/lib/wsl/lib/nvidia-smi"
 
 
-@dataclass(frozen=True)
+@record
 class Signs:
     """What the kernel and the file system show without asking the driver."""
 

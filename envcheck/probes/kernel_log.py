@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envcheck.facts import Xid
 from envcheck.host import Host
 from envcheck.read.kernel import read_complaints, read_xids
+from envcheck.record import record
 
 TIMEOUT = 2.0
 
 
-@dataclass(frozen=True)
+@record
 class KernelLog:
     xids: tuple[Xid, ...] = ()
     messages: tuple[str, ...] = ()

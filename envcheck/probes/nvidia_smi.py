@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from envcheck.facts import Gpu, Reading, ToolAnswer, ToolStatus
 from envcheck.host import Completed, Host
 from envcheck.read import smi_query
 from envcheck.read.smi import SmiReport, lost_lines, read_smi
+from envcheck.record import record
 
 FIELDS = (
     "index",
@@ -29,7 +29,7 @@ _REFUSALS = 4  # fields that a release may not know before we give up
 _SHELL_SIGNALS = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV"}
 
 
-@dataclass(frozen=True)
+@record
 class SmiAnswer:
     """One call, and what it says."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from envcheck.codec import DecodeError, decode
@@ -10,9 +10,10 @@ from envcheck.facts import Gpu, ToolAnswer, ToolStatus
 from envcheck.host import Completed, Host
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step
 from envcheck.read.smi_fields import bus_id
+from envcheck.record import record
 
 
-@dataclass(frozen=True)
+@record
 class NvmlAnswer:
     answer: ToolAnswer
     driver: str | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from envcheck.record import record
 
 
-@dataclass(frozen=True)
+@record
 class NvccVersion:
     version: str  # "12.8"
     release: str | None = None  # "12.8.93"

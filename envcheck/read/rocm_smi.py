@@ -7,10 +7,11 @@ GPU  NODE  DID     GUID   GFX VER   GFX RAS  SDMA RAS  UMC RAS  VBIOS           
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from envcheck.record import record
 
 
-@dataclass(frozen=True)
+@record
 class RocmSmiGpu:
     index: int
     gfx: str | None  # "gfx1102"

@@ -7,13 +7,13 @@ pasted together with other lines between. Text that holds none of it gives an em
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from envcheck.facts import Gpu
 from envcheck.read import smi_dump, smi_fields, smi_query, smi_table
+from envcheck.record import record
 
 
-@dataclass(frozen=True)
+@record
 class SmiFailure:
     """An error of nvidia-smi in its own words, with the exit code that these words come with (an NVML code)."""
 
@@ -21,7 +21,7 @@ class SmiFailure:
     text: str
 
 
-@dataclass(frozen=True)
+@record
 class SmiReport:
     """What a text says. Numbers are None where nvidia-smi prints N/A, ERR! or nothing."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from envcheck.facts import Gpu
 from envcheck.read import smi_fields
+from envcheck.record import record
 
 # Words that may open a header; any other field of --query-gpu is taken by its shape, "memory.total [MiB]".
 _PLAIN = {"index", "name", "gpu_name", "uuid", "gpu_uuid", "gpu_bus_id", "driver_version", "kmd_version", "compute_cap"}
@@ -24,7 +24,7 @@ _COMMAND = re.compile(r"--query-gpu[= ]([\w.,]+)")
 _NVIDIA = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |TITAN |RTX |GTX |GRID ")
 
 
-@dataclass(frozen=True)
+@record
 class Rows:
     """One answer of --query-gpu."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
 from envcheck.facts import LiveFacts
+from envcheck.record import record
 from envcheck.render.verdict import command_groups, first_paragraph, fix_aside, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import ascii_only, one_line, visible
 from envcheck.report import TOOLS, Fix, Report, Reported, host_line
@@ -22,7 +22,7 @@ EVIDENCE_CHARACTERS = 160
 WIDEST = 120  # longer lines are harder to read
 
 
-@dataclass(frozen=True)
+@record
 class Options:
     """What the stream can show."""
 
