@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import nccl_proved, node_count, nvidia, variables
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import older
@@ -62,7 +63,7 @@ def _family(symptoms: SymptomsFacts | Missing) -> tuple[TextEvidence, ...]:
 @check(sees_missing=("network", "launcher", "live", "symptoms"))
 def nccl_interface(
     network: NetworkFacts | Missing, launcher: LauncherFacts | Missing, live: LiveFacts | Missing, symptoms: SymptomsFacts | Missing
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """NCCL_SOCKET_IFNAME selects no interface, or NCCL took one that the peers cannot reach."""
     family = _family(symptoms)
     matches = tuple(match for match in said(symptoms, "nccl-interface") if match not in family)
@@ -86,7 +87,7 @@ def nccl_interface(
     if family and spec:
         return Hit({"spec": spec}, quoted(family), (unset,), variant="family")
     if not matches:
-        return None
+        return trouble(network, "network")
     if spec:
         return Hit({"spec": spec}, quoted(matches), (unset,), variant="said")
     return Hit({}, quoted(matches), variant="unset")
@@ -95,7 +96,7 @@ def nccl_interface(
 @check(sees_missing=("network", "launcher", "live", "symptoms"))
 def gloo_interface(
     network: NetworkFacts | Missing, launcher: LauncherFacts | Missing, live: LiveFacts | Missing, symptoms: SymptomsFacts | Missing
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """GLOO_SOCKET_IFNAME names no interface, or gloo falls back to loopback with several nodes."""
     matches = said(symptoms, "gloo-interface")
     name = "GLOO_SOCKET_IFNAME"
@@ -118,7 +119,7 @@ def gloo_interface(
     if facts and several and not spec and facts.addresses and all(one.startswith("127.") or one == "::1" for one in facts.addresses):
         values |= {"host": facts.hostname, "addresses": facts.addresses}
         return Hit(values, fixes=(fix,) if better else (), variant="hostname", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    return None
+    return trouble(network, "network")
 
 
 def _gloo_proved(live: LiveFacts | Missing) -> bool:
@@ -291,7 +292,7 @@ _OFF_AT_ZERO = {
 
 
 @check(sees_missing=("network", "python", "gpus"))
-def nccl_debug_leftover(network: NetworkFacts | Missing, python: PythonFacts | Missing, gpus: GpusFacts | Missing) -> Hit | None:
+def nccl_debug_leftover(network: NetworkFacts | Missing, python: PythonFacts | Missing, gpus: GpusFacts | Missing) -> Hit | Unknown | None:
     """Variables that were set to find a fault and now cost speed."""
     facts = None if isinstance(network, Missing) else network
     seen = {**(facts.nccl_conf if facts else {}), **variables(network)}
@@ -312,7 +313,7 @@ def nccl_debug_leftover(network: NetworkFacts | Missing, python: PythonFacts | M
     if seen.get("NCCL_DEBUG", "").upper() == "TRACE":
         found.append(("NCCL_DEBUG", seen["NCCL_DEBUG"], "every call is logged", False))
     if not found:
-        return None
+        return trouble(network, "network")
     names = [name for name, _, _, _ in found]
     set_here = [name for name in names if name in variables(network) or name == "CUDA_LAUNCH_BLOCKING"]
     where = {name: "environment" if name in set_here else "nccl.conf" for name in names}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import node_count, number
 from envcheck.checks.text import quoted, said, value
 from envcheck.facts import LauncherFacts, Missing, NetworkFacts, RankReading, SymptomsFacts
 from envcheck.intents import SetEnv
-from envcheck.rule import Confidence, Evidence, Hit, Severity, check
+from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 _ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -17,7 +18,7 @@ def _native(launcher: LauncherFacts) -> list[RankReading]:
 
 
 @check(sees_missing=("launcher", "symptoms"))
-def launch_env_incomplete(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+def launch_env_incomplete(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | Unknown | None:
     """Some of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are set and others are not, so env:// cannot work."""
     matches = said(symptoms, "launch-env-incomplete")
     facts = None if isinstance(launcher, Missing) else launcher
@@ -26,7 +27,9 @@ def launch_env_incomplete(launcher: LauncherFacts | Missing, symptoms: SymptomsF
     if matches:
         name = value(matches, "variable") or "RANK"
         return Hit({"variable": name, "set": have or "none of them"}, quoted(matches), variant="said", severity=Severity.ERROR)
-    if facts is None or not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
+    if facts is None:
+        return trouble(launcher, "launcher")
+    if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
         return None  # an address alone is what a batch script exports before it starts the ranks
     if _native(facts) or any(name in facts.variables for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
         return None  # the other half comes with the tasks
@@ -51,7 +54,7 @@ def _pairs(facts: LauncherFacts) -> str | None:
 
 
 @check(sees_missing=("launcher", "symptoms"))
-def launch_env_conflict(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+def launch_env_conflict(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | Unknown | None:
     """Rank variables that contradict each other, within one launcher's set or between two."""
     matches = said(symptoms, "launch-env-conflict")
     facts = None if isinstance(launcher, Missing) else launcher
@@ -68,7 +71,7 @@ def launch_env_conflict(launcher: LauncherFacts | Missing, symptoms: SymptomsFac
                 values: dict[str, object] = {"rank": mine.rank, "size": mine.world_size}
                 values |= {"other": other.launcher, "other_rank": other.rank, "other_size": other.world_size}
                 return Hit(values, quoted(matches), variant="two", confidence=Confidence.LIKELY)
-    return Hit({}, quoted(matches), variant="said") if matches else None
+    return Hit({}, quoted(matches), variant="said") if matches else trouble(launcher, "launcher")
 
 
 @check(sees_missing=("launcher", "symptoms"))
@@ -111,7 +114,7 @@ def _here(launcher: LauncherFacts, network: NetworkFacts | Missing) -> bool:
 @check(sees_missing=("launcher", "network", "symptoms"))
 def launch_port_in_use(
     launcher: LauncherFacts | Missing, network: NetworkFacts | Missing, symptoms: SymptomsFacts | Missing
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """The rendezvous port is taken by another process."""
     matches = said(symptoms, "launch-port-in-use")
     facts = None if isinstance(launcher, Missing) else launcher
@@ -124,7 +127,9 @@ def launch_port_in_use(
         return Hit(values, quoted(matches), variant="self" if twice else "owner" if owner else "said")
     # Within a torchrun worker the agent's own store listens there; on other nodes than the master's the port does not matter.
     worker = bool(facts and any(name.startswith("TORCHELASTIC_") for name in facts.variables))
-    if facts is None or owner is None or worker or not _here(facts, network) or (facts.rank or 0) > 0:
+    if facts is None:
+        return trouble(launcher, "launcher")
+    if owner is None or worker or not _here(facts, network) or (facts.rank or 0) > 0:
         return None
     severity = Severity.WARNING if facts.rank is None else None
     return Hit(values, (Evidence(f"listening on port {port}", owner),), variant="owner", severity=severity)
@@ -146,7 +151,7 @@ def launch_unreachable(launcher: LauncherFacts | Missing, symptoms: SymptomsFact
 
 
 @check(sees_missing=("launcher", "symptoms"))
-def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | Unknown | None:
     """With several nodes the master's address must not be this machine's own loopback."""
     matches = said(symptoms, "launch-master-address")
     facts = None if isinstance(launcher, Missing) else launcher
@@ -165,7 +170,7 @@ def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsF
     if matches:
         address = value(matches, "address") or (facts.master_addr if facts else None) or "a loopback address"
         return Hit({"address": address, "nodes": nodes or "several"}, quoted(matches), variant="said")
-    return None
+    return trouble(launcher, "launcher")
 
 
 @check(sees_missing=("launcher", "symptoms"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from envcheck.checks import answer
 from envcheck.checks.hardware import import_failed, imported, installed, nvidia
 from envcheck.checks.libraries import Provider, pinned
 from envcheck.checks.text import quoted, said, value
@@ -124,7 +125,7 @@ def torch_companion_mismatch(
             values = {"version": facts.version, "problems": "; ".join(line for line, _ in problems)}
             return Hit(values, (*lines, *quoted(matches)), fixes, confidence=None if hard else Confidence.LIKELY)
     if not matches:
-        return None
+        return answer.trouble(packages, "packages")
     package = value(matches, "package") or "torchvision or torchaudio"
     values = {"version": (facts.version if facts else None) or "torch", "package": package}
     fixes = ()
@@ -202,7 +203,7 @@ _BITSANDBYTES = (("13.2", "0.50.0"), ("13.0", "0.48.0"), ("12.9", "0.46.1"), ("1
 @check(sees_missing=("packages", "symptoms", "system", "torch"))
 def bitsandbytes_broken(
     torch: TorchFacts | Missing, packages: PackagesFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """bitsandbytes has no library for torch's CUDA, or could not load it."""
     matches = said(symptoms, "bitsandbytes-broken")
     there = installed(packages, "bitsandbytes") or value(matches, "version")
@@ -219,7 +220,7 @@ def bitsandbytes_broken(
     if there and first and older(there, first):
         values |= {"first": first}
         return Hit(values, quoted(matches), (Install((f"bitsandbytes>={first}",)),), severity=None if matches else Severity.WARNING)
-    return Hit(values, quoted(matches), newest, variant="said") if matches else None
+    return Hit(values, quoted(matches), newest, variant="said") if matches else answer.trouble(packages, "packages")
 
 
 @check(sees_missing=("packages", "symptoms", "torch"))
@@ -243,7 +244,7 @@ _FLASH = re.compile(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<ab
 @check(sees_missing=("packages", "symptoms", "gpus", "torch"))
 def flash_attn_mismatch(
     torch: TorchFacts | Missing, packages: PackagesFacts | Missing, gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """flash-attn built for another torch, CUDA major or C++ ABI, or a GPU that it does not serve."""
     matches = said(symptoms, "flash-attn-mismatch")
     there = installed(packages, "flash-attn")
@@ -271,7 +272,7 @@ def flash_attn_mismatch(
     if ampere or (there and (major(there) or 0) >= 2 and cards and len(low) == len(cards)):
         values |= {"gpu": [f"{gpu.name} ({gpu.compute_capability})" for gpu in low] or "this GPU"}
         return Hit(values, quoted(matches), variant="gpu", severity=None if ampere else Severity.WARNING)
-    return Hit(values, quoted(matches), again, variant="said") if matches else None
+    return Hit(values, quoted(matches), again, variant="said") if matches else answer.trouble(packages, "packages")
 
 
 def _asks(name: str, packages: PackagesFacts, tables: Tables) -> str | None:
@@ -289,7 +290,7 @@ def _asks(name: str, packages: PackagesFacts, tables: Tables) -> str | None:
 @check(sees_missing=("packages", "symptoms", "torch"))
 def xformers_mismatch(
     torch: TorchFacts | Missing, packages: PackagesFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """xformers built for another torch: its operators are off, or it moves torch when it is installed."""
     matches = said(symptoms, "xformers-mismatch")
     facts = None if isinstance(torch, Missing) else torch
@@ -303,7 +304,7 @@ def xformers_mismatch(
             values = {"installed": there, "asks": asks, "version": facts.version, "fits": fits[-1] if fits else "none"}
             return Hit(values, quoted(matches), fixes, variant=None if fits else "none")
     if not matches:
-        return None
+        return answer.trouble(packages, "packages")
     have = (facts.version if facts else None) or value(matches, "have") or "torch"
     values = {"built": value(matches, "built") or "another torch", "version": have}
     return Hit(values, quoted(matches), variant="said")
@@ -318,7 +319,7 @@ def vllm_pin(
     system: SystemFacts | Missing,
     symptoms: SymptomsFacts | Missing,
     tables: Tables,
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """vllm asks for exactly one torch, for the CUDA of its own wheel, and for GPUs from 7.0 on."""
     matches = said(symptoms, "vllm-pin")
     there = installed(packages, "vllm")
@@ -338,7 +339,7 @@ def vllm_pin(
     if there and cards and len(low) == len(cards):
         values |= {"gpu": [f"{gpu.name} ({gpu.compute_capability})" for gpu in low]}
         return Hit(values, quoted(matches), variant="gpu", severity=severity)
-    return Hit(values, quoted(matches), variant="said") if matches else None
+    return Hit(values, quoted(matches), variant="said") if matches else answer.trouble(packages, "packages")
 
 
 CHECKS = (

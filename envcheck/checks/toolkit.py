@@ -23,7 +23,7 @@ from envcheck.facts import (
     TorchFacts,
 )
 from envcheck.intents import Manual, SetEnv
-from envcheck.rule import Evidence, Hit, Severity, check
+from envcheck.rule import Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
     from envcheck.tables import Tables
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @check(sees_missing=("toolkit", "python", "torch", "symptoms"))
 def cuda_home_missing(
     toolkit: ToolkitFacts | Missing, python: PythonFacts | Missing, torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """CUDA_HOME names no folder with a toolkit; or an extension was built where there is none.
 
     torch takes CUDA_HOME and CUDA_PATH without a look whether the folder exists (torch/utils/cpp_extension.py, _find_cuda_home).
@@ -56,7 +56,7 @@ def cuda_home_missing(
         other = paths[0].removesuffix("/bin/nvcc") if paths else None
         fixes = (SetEnv(name, other, "" if other else "torch then looks for nvcc on PATH and in /usr/local/cuda"),)
         return Hit(values, quoted(matches), fixes, severity=severity)
-    return Hit(values, quoted(matches), variant="said") if matches else None
+    return Hit(values, quoted(matches), variant="said") if matches else answer.trouble(toolkit, "toolkit")
 
 
 def _nvcc(toolkit: ToolkitFacts | Missing) -> str | None:
@@ -71,7 +71,7 @@ def _nvcc(toolkit: ToolkitFacts | Missing) -> str | None:
 @check(sees_missing=("toolkit", "torch", "devices", "symptoms"))
 def nvcc_major_mismatch(
     toolkit: ToolkitFacts | Missing, torch: TorchFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """nvcc of another CUDA major than torch: extensions cannot be built. A wheel alone does not care."""
     matches = said(symptoms, "nvcc-major-mismatch")
     cuda = value(matches, "torch_cuda") or (None if isinstance(torch, Missing) else torch.cuda)
@@ -81,7 +81,7 @@ def nvcc_major_mismatch(
         same = nvcc is not None and cuda is not None and major(nvcc) == major(cuda)
         return Hit(values, quoted(matches), variant="minor" if same else "said")
     if not nvcc or not cuda or major(nvcc) == major(cuda):
-        return None
+        return answer.trouble(toolkit, "toolkit") if cuda else None
     where = None if isinstance(toolkit, Missing) or toolkit.nvcc is None else toolkit.nvcc.path
     evidence = (Evidence(where or "nvcc", f"release {nvcc}"), Evidence("torch.version.cuda", cuda))
     # Beside a torch that was asked and answered this is everyday; where nothing else is known it is the lead.
@@ -92,7 +92,7 @@ def nvcc_major_mismatch(
 @check(sees_missing=("symptoms", "torch", "toolkit"))
 def nvcc_host_compiler(
     toolkit: ToolkitFacts | Missing, torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables
-) -> Hit | None:
+) -> Hit | Unknown | None:
     """gcc newer than nvcc accepts."""
     matches = said(symptoms, "nvcc-host-compiler")
     nvcc = _nvcc(toolkit)
@@ -108,7 +108,9 @@ def nvcc_host_compiler(
             ),
         )
         return Hit(values, quoted(matches), fixes, severity=Severity.ERROR if matches else None)
-    return Hit(values, quoted(matches), variant="said", severity=Severity.ERROR) if matches else None
+    if matches:
+        return Hit(values, quoted(matches), variant="said", severity=Severity.ERROR)
+    return answer.trouble(toolkit, "toolkit")
 
 
 @check(sees_missing=("toolkit", "python", "packages", "symptoms", "system", "torch"))

@@ -319,7 +319,7 @@ def nccl_package_mismatch(
     if facts and facts.nccl and facts.nccl_loaded and older(facts.nccl_loaded, facts.nccl) and not nccl_proved(live, 2):
         fixes = (Install((requirement,), reinstall=True),)
         return Hit(values, evidence, fixes, "older", Severity.WARNING, Confidence.LIKELY)
-    return None
+    return answer.trouble(packages, "packages")
 
 
 # "compiled against (8, 3, 2) but linked against (8, 0, 3)", "compiled against 7102 but linked against 7605"
@@ -415,12 +415,12 @@ def numpy_abi(
             return Hit(values, evidence, downgrade, variant="module")
         return Hit(values, evidence, downgrade)
     if not proof:
-        return None
+        return answer.trouble(packages, "packages")
     if "NumPy 1.x" in text or "_ARRAY_API" in text:
         return Hit(values, evidence, downgrade, variant=None if numpy else "text")
     if numpy:
         return Hit(values, evidence, (Install(("numpy",), note="the newest that torch and the Python allow"),), variant="old")
-    if not isinstance(packages, Missing) and packages.distributions and answer.absent(symptoms) is False and packages.version("torch"):
+    if not isinstance(packages, Missing) and packages.version("torch"):  # the list is of this environment, and has no NumPy
         return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), variant="absent")
     return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), variant="either", confidence=Confidence.LIKELY)
 
