@@ -111,7 +111,9 @@ def read_text(text: str) -> Dump | None:
     """The text of `nvidia-smi -q`, or a part of it; None if nothing of it is there."""
     dump = _dump(_text_events(text))
     # "CUDA Version : 13.0" alone may as well be a line of `nvidia-smi --version`.
-    return dump if dump.gpus or not {"driver_version", "kmd_version", "attached_gpus"}.isdisjoint(dump.head) else None
+    versions = (dump.head.get(name, "") for name in ("driver_version", "kmd_version"))
+    sure = "attached_gpus" in dump.head or any(smi_fields.driver_version(version) for version in versions)
+    return dump if dump.gpus or sure else None
 
 
 _TOKEN = re.compile(r"<(/?)([A-Za-z_][\w.-]{0,80})([^<>]{0,200})>|([^<]+)|<")
