@@ -84,8 +84,15 @@ def _packages(ended: Ended) -> PackagesFacts | Missing:
     )
 
 
+# Requirements whose being unmet breaks torch or its companions; the rest (sympy, jinja2, …) is pip's business.
+WATCHED = ("torch", "pytorch", "nvidia-", "triton", "cuda-", "numpy", "xformers", "flash-attn", "rocm", "intel-")
+
+
 def _unmet(requirements: Sequence[Sequence[str]], markers: Mapping[str, str], rows: Sequence[Distribution]) -> tuple[Unmet, ...]:
     """Requirements of the torch family that the installed versions do not meet, by the target's own markers."""
+    requirements = [(owner, text) for owner, text in requirements if text.lower().replace("_", "-").startswith(WATCHED)]
+    if not requirements:
+        return ()  # a CPU build beside nothing: not worth importing packaging for
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name
     from packaging.version import InvalidVersion, Version
