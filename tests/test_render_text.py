@@ -12,7 +12,7 @@ from report_samples import SAMPLES, driver_old, healthy, hostile, machine, mixed
 from envcheck.render import FORMATS, render
 from envcheck.render import text as text_renderer
 from envcheck.render.text import Options, options
-from envcheck.render.verdict import command_groups, verdict_line
+from envcheck.render.verdict import command_groups, in_short, verdict_line
 from envcheck.render.visible import ascii_only, one_line, visible
 from envcheck.report import Commands, finish
 from envcheck.stack import Mark, accelerator, stack
@@ -123,6 +123,12 @@ def test_command_groups() -> None:
     assert command_groups(Commands(same, same, same), "pip", every=True) == (("", same),)
     assert command_groups(Commands(), "pip", every=False) == ()
     assert command_groups(Commands((), (), (), ("reboot",)), "pip", every=False) == (("", ("reboot",)),)
+
+
+def test_in_short() -> None:
+    why = "One thing, e.g. NCCL 2.30. Another\nthing: torch vs. Triton. A third.\n\nMore."
+    assert in_short(why) == "One thing, e.g. NCCL 2.30. Another thing: torch vs. Triton."
+    assert in_short("") == "" and in_short("No end") == "No end"
 
 
 @pytest.mark.parametrize("name", FORMATS)

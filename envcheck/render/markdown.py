@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from envcheck.facts import LiveFacts
 from envcheck.redact import redacted
-from envcheck.render.verdict import command_groups, first_paragraph, fix_aside, severity_word, unknown_groups, verdict_line
+from envcheck.render.verdict import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import one_line, visible
 from envcheck.report import Fix, Report, Reported, host_line
 from envcheck.stack import Mark, stack
@@ -61,7 +61,7 @@ def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     if finding.evidence:
         lines += ["", *(f"- {escape(one.source)}: {code(one_line(one.text, 400))}" for one in finding.evidence)]
     if reported.why:
-        lines += ["", escape(first_paragraph(reported.why))]
+        lines += ["", escape(in_short(reported.why))]
     if reported.fixes:
         lines += ["", "What to do:" if len(reported.fixes) == 1 else "What to do, one of:"]
         for number, fix in enumerate(reported.fixes, 1):

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from envcheck.facts import LiveFacts
 from envcheck.record import record
-from envcheck.render.verdict import command_groups, first_paragraph, fix_aside, severity_word, unknown_groups, verdict_line
+from envcheck.render.verdict import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import ascii_only, one_line, visible
 from envcheck.report import TOOLS, Fix, Report, Reported, host_line
 from envcheck.rule import Confidence, Severity
@@ -161,7 +161,7 @@ def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool)
     if len(finding.evidence) > len(shown):
         page.block(Text("        "), f"and {len(finding.evidence) - len(shown)} more (--json has them all)", "dim")
     if reported.why and finding.severity is not Severity.INFO:
-        page.block(Text.assemble("  ", ("why   ", "dim")), first_paragraph(reported.why))
+        page.block(Text.assemble("  ", ("why   ", "dim")), in_short(reported.why))
     if finding.consequences:
         page.block(Text.assemble("  ", ("so    ", "dim")), f"it explains {', '.join(finding.consequences)} too")
     _fixes(page, reported.fixes, report, fix_suggest)

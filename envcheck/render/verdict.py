@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from envcheck.engine import Finding
@@ -96,6 +97,15 @@ def command_groups(commands: Commands, tool: Tool, every: bool) -> tuple[tuple[s
 
 def first_paragraph(text: str) -> str:
     return " ".join(text.strip().split("\n\n", 1)[0].split())
+
+
+# "…, e.g. NCCL" and "vs. CUDA" do not end a sentence
+_SENTENCE_END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<=[.?!])\s+(?=[A-Z`])")
+
+
+def in_short(text: str, sentences: int = 2) -> str:
+    """The first sentences of a rule's explanation; `envcheck explain` has the rest."""
+    return " ".join(_SENTENCE_END.split(first_paragraph(text))[:sentences])
 
 
 PROVED: Mapping[bool | None, str] = {True: "proved on these facts", False: "not proved", None: ""}
