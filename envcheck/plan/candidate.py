@@ -204,9 +204,9 @@ def _card(one: Candidate, card: Card, profile: Profile, tables: Tables) -> Itera
     elif served is False:
         newest = max((_number(arch) for arch in one.archs), default=(0, 0))
         yield Obstacle("gpu-too-new" if _capability(capability) > newest else "gpu-too-old", values)
-    elif served == "ptx" and one.cuda and profile.driver_cuda and version(profile.driver_cuda) < version(one.cuda):
-        # Only PTX would serve: the driver must compile it, and an older driver cannot read PTX of a newer toolkit.
-        yield Obstacle("ptx", values | {"cuda": one.cuda, "driver_cuda": profile.driver_cuda})
+    elif served == "ptx":
+        # torch's own kernels could be compiled by the driver, but cuBLAS and cuDNN of that CUDA have no code for a newer GPU.
+        yield Obstacle("ptx", values)
     if one.channel == "conda-forge" and _capability(capability) < _capability(
         installers().data["conda"]["lowest_proved"]["compute_capability"]
     ):

@@ -86,10 +86,12 @@ class Choice:
             distance = 2
         older = distance == 1 and version(one.version) < version(profile.torch or "0")
         release = version(one.version)
+        doubtful = not one.seen or (one.hip is not None and one.confidence == "low")
         return (
+            doubtful,
             distance,
             len(self.beside.broken),
-            not one.seen,
+            max((move.age for move in self.beside.moves), default=0),
             one.confidence == "low",
             older,
             (-release.epoch, *(-part for part in release.release)),
@@ -137,10 +139,13 @@ def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str 
         return Found((), (), None)
     pool = catalogue(tables, profile.platform) if source == "wheel" else conda_catalogue(tables, profile.platform)
     aim = _aimed(profile, wish)
+    kept = installed(profile, pool) if works and not wish.variant else None
     fits: list[Choice] = []
     rejected: list[Rejected] = []
     for one in pool:
-        obstacle = _against_wish(one, wish) or _downgrade(one, profile, wish, works) or first_obstacle(one, aim, tables)
+        obstacle = _against_wish(one, wish) or _downgrade(one, profile, wish, works)
+        if one is not kept:  # what works is not called unfit, whatever the tables say
+            obstacle = obstacle or first_obstacle(one, aim, tables)
         if obstacle is not None:
             rejected.append(Rejected(one, obstacle))
             continue
@@ -204,10 +209,10 @@ def nearest(found: Found, profile: Profile) -> Choice | None:
         return None
     here = version(profile.torch)
     above = [choice for choice in found.fits if version(choice.build.version) >= here]
-    pool = above or list(found.fits)
-    order = min if above else max
-    best = order((version(choice.build.version) for choice in pool), default=None)
-    return next((choice for choice in pool if version(choice.build.version) == best), None)
+    if not above:
+        return max(found.fits, key=lambda choice: version(choice.build.version))
+    series = min(minor(choice.build.version) for choice in above)
+    return min((choice for choice in above if minor(choice.build.version) == series), key=lambda choice: choice.key(profile))
 
 
 def with_driver(found: Found, profile: Profile, tables: Tables, wish: Wish) -> Choice | None:
@@ -268,14 +273,15 @@ def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tupl
         mine = row.build.version == profile.torch
         if floor and not mine and not wish.names_torch and version(row.build.version) < floor:
             continue
+        if row.obstacle.key in _WHOLE_RELEASE and version(row.build.version) == floor:
+            continue
         why = say(row.obstacle)
-        variant = (
-            ""
-            if row.obstacle.key in ("python", "glibc", "macos", "mps", "musl", "implementation", "companion")
-            else f" {row.build.variant}"
-        )
+        variant = "" if row.obstacle.key in _WHOLE_RELEASE else f" {row.build.variant}"
         groups.setdefault((variant, why), []).append(row.build.version)
     return tuple((f"torch {_span(versions)}{variant}", why) for (variant, why), versions in list(groups.items())[:most])
+
+
+_WHOLE_RELEASE = frozenset(("python", "glibc", "macos", "mps", "musl", "implementation", "companion"))
 
 
 def _span(versions: Sequence[str]) -> str:

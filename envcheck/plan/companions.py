@@ -28,10 +28,11 @@ class Move:
     specifier: str = ""
     old: str | None = None
     build_here: bool = False  # compiled on this machine: needs torch first, and no build isolation
+    age: int = 0  # how many newer groups of versions of a wished package do not go with this torch
 
     @property
     def new(self) -> str:
-        return self.version or self.specifier or "newest"
+        return self.version or self.specifier
 
     def requirement(self, label: str | None = None) -> str:
         """As a requirement; `label` is the variant to write ("cu130")."""
@@ -185,7 +186,7 @@ def flash_wheel(one: Candidate, profile: Profile, tables: Tables) -> bool:
 
 def _built(name: str, old: str, profile: Profile) -> str:
     have = ".".join(map(str, minor(profile.torch))) if profile.torch else "?"
-    return texts().say("broken.compiled", name=name, version=old, minor=have, cuda=profile.variant or "?")
+    return texts().say("broken.compiled", name=name, version=old, minor=have, variant=profile.variant or "?")
 
 
 def _same_binary(one: Candidate, profile: Profile) -> bool:
@@ -236,22 +237,27 @@ def _pinned(
         row = tables.pin_of(name, old)
         if row is None or row.torch is None or (admits(row.torch, one.version) and _item_fits(name, old, one, profile, tables)):
             return
-    for row in reversed(rows):
+    for age, row in enumerate(reversed(rows)):
         if row.torch is None or not admits(row.torch, one.version) or not _python_fits(row.python, profile):
             continue
+        if wish is None and old and not row.torch.startswith("==") and not any(version(item) >= version(old) for item in row.versions):
+            break  # an old version that took any newer torch is no counterpart of the installed one
         wanted = str(wish.specifier) if wish is not None else ""
         listed = [item for item in row.versions if admits(wanted, item) and _item_fits(name, item, one, profile, tables)]
         if listed:
             if name == "xformers" and one.cuda and not one.variant.startswith("cu128"):
                 yield texts().say("note.xformers")
-            yield Move(name, listed[-1], old=old)
+            yield Move(name, listed[-1], old=old, age=age if wish is not None else 0)
             return
-        if not row.versions:
-            yield Move(name, specifier=row.specifier, old=old)
+        if not row.versions and (not wanted or wish is None):
+            yield Move(name, specifier=row.specifier, old=old, age=age if wish is not None else 0)
             return
     if old and wish is None:
         asked = tables.pin_of(name, old)
-        yield Broken(name, texts().say("broken.pin", name=name, version=old, wanted=asked.torch if asked else ""))
+        if asked and asked.torch is not None and admits(asked.torch, one.version):
+            yield Broken(name, texts().say("broken.other-cuda", name=name, version=old, cuda=one.cuda))
+        else:
+            yield Broken(name, texts().say("broken.pin", name=name, version=old, wanted=asked.torch if asked else ""))
     else:
         yield Broken(name, texts().say("broken.none-for", name=name, torch=one.version), True)
 
@@ -277,7 +283,7 @@ def _python_fits(wanted: str | None, profile: Profile) -> bool:
 
 def _same_files(one: Candidate, profile: Profile) -> tuple[str, ...]:
     """Installed packages of another CUDA major that write the same files as those the new torch brings."""
-    if not one.cuda or minor(one.cuda)[0] < 12 or one.channel != "wheel":
+    if not one.cuda or not changes(one, profile) or minor(one.cuda)[0] < 12 or one.channel != "wheel":
         return ()
     major = minor(one.cuda)[0]
     shared = installers().data["same_files"]["packages"]

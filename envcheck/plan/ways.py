@@ -48,11 +48,17 @@ class Planner:
     def plan(self, words: Sequence[str] = ()) -> PlanReport:
         """The ways for a wish, best first, at most three, and what was excluded."""
         wish = read_wish(words)
-        conda_first = self.options.tool == "conda" or (self.options.tool == "auto" and self.profile.torch_from_conda)
+        own = self.profile.torch_from_conda or (self.profile.torch is None and self.profile.environment in ("conda", "pixi"))
+        conda_first = self.options.tool == "conda" or (self.options.tool == "auto" and own)
         found = find(self.profile, self.tables, wish, self.works, "conda" if conda_first else "wheel")
-        if conda_first and not found.fits and self.options.tool != "conda":
-            found = find(self.profile, self.tables, wish, self.works)
-        ways = [self.way(choice, wish) for choice in self.choices(found, wish)]
+        chosen = self.choices(found, wish)
+        if conda_first and self.options.tool != "conda" and not any(choice.kind in ("keep", "packages") for choice in chosen):
+            wheels = find(self.profile, self.tables, wish, self.works)
+            if not found.fits:
+                found, chosen = wheels, self.choices(wheels, wish)
+            elif wheels.best is not None:
+                chosen = [*chosen[: MOST_WAYS - 1], wheels.best]
+        ways = [self.way(choice, wish) for choice in chosen]
         rows = [Excluded(what, why) for what, why in excluded(found, self.profile, wish)]
         if not ways and (words or self.profile.jetson):
             rows = [*self.why_not(found, wish), *rows]
@@ -102,10 +108,11 @@ class Planner:
         if not asked:
             return rows
         matching = [row for row in found.rejected if row.obstacle.key not in ("wish", "variant")]
+        telling = [row for row in matching if not row.obstacle.key.startswith("not-")]
         if not matching:
             rows.append(Excluded(asked, texts().say("fix.no-release", wish=asked)))
         elif not rows:
-            rows.append(Excluded(asked, say(matching[0].obstacle)))
+            rows.append(Excluded(asked, say((telling or matching)[0].obstacle)))
         relaxed = find(self.profile, self.tables, replace(wish, torch="", variant=None), False)
         if not relaxed.fits:
             relaxed = find(self.profile, self.tables, replace(wish, torch="", variant=None, packages=()), False)
@@ -131,7 +138,8 @@ class Planner:
             notes.insert(0, _unproved(proof))
         elif certain and choice.kind != "keep":
             notes.append(say_("note.proof"))
-        title = say_(f"way.{choice.kind}", torch=one.shown, driver=choice.driver or "", cuda=one.cuda or "")
+        kind = "driver-install" if choice.kind == "driver" and changes_anything(choice, self.profile) else choice.kind
+        title = say_(f"way.{kind}", torch=one.shown, driver=choice.driver or "", cuda=one.cuda or "")
         files = (
             self.spelled(choice).files
             if one.channel == "wheel" and choice.kind in ("install", "build", "version", "reinstall", "packages")
@@ -198,23 +206,22 @@ class Planner:
         """What the way does to the environment, in lines; what would break comes last."""
         say_, one, profile = texts().say, choice.build, self.profile
         lines: list[str] = []
-        if choice.kind in ("driver", "compat"):
-            lines += [say_("change.driver", old=profile.driver or "none", new=choice.driver)] if choice.kind == "driver" else []
-        elif choice.kind == "keep":
+        if choice.kind in ("keep", "compat"):
             return ()
-        elif choice.kind != "packages":
+        if choice.kind == "driver":
+            lines.append(say_("change.driver", old=profile.driver or "none", new=choice.driver))
+        if choice.kind != "packages":
             old = f"{profile.torch}+{profile.variant}" if profile.torch and profile.variant else profile.torch
             if old is None:
                 lines.append(say_("change.install", name="torch", new=one.shown))
             elif old != one.full or choice.kind == "reinstall":
                 lines.append(say_("change.move", name="torch", old=old, new=one.shown))
-        if choice.kind != "compat":
-            for move in choice.beside.moves:
-                if move.old is None:
-                    lines.append(say_("change.install", name=move.name, new=move.new))
-                elif move.old != (new := self._landing(move, one)):
-                    lines.append(say_("change.move", name=move.name, old=move.old, new=new))
-            lines += [say_("change.remove", name=name, old=profile.packages.get(name, "")) for name in choice.beside.remove]
+        for move in choice.beside.moves:
+            if move.old is None:
+                lines.append(say_("change.install" if move.new else "change.install-any", name=move.name, new=move.new))
+            elif move.old != (new := self._landing(move, one)):
+                lines.append(say_("change.move", name=move.name, old=move.old, new=new))
+        lines += [say_("change.remove", name=name, old=profile.packages.get(name, "")) for name in choice.beside.remove]
         if choice.kept is not None:
             lines.append(say_("change.hide", kept=", ".join(card.shown for card in profile.cards if card.index in choice.kept)))
         lines += [say_("change.breaks", why=broken.why) for broken in choice.beside.broken]
@@ -258,8 +265,10 @@ class Planner:
             no_command |= dict.fromkeys(("pip", "uv"), texts().say("none.wheel", channel=one.channel))
         shell: tuple[str, ...] = ()
         if choice.kept is not None:
-            names = ",".join(card.uuid or str(card.index) for card in profile.cards if card.index in choice.kept)
-            shell = (commands.export(profile, "CUDA_VISIBLE_DEVICES", names),)
+            kept = [card for card in profile.cards if card.index in choice.kept]
+            shell = (commands.export(profile, "CUDA_VISIBLE_DEVICES", ",".join(card.uuid or str(card.index) for card in kept)),)
+            if not all(card.uuid for card in kept):  # CUDA counts the fastest GPU first unless told otherwise
+                shell = (commands.export(profile, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"), *shell)
         return Commands(pip, uv, conda, shell), no_command, (*spelled.notes, *notes)
 
     def spelled(self, choice: Choice) -> Spelled:
@@ -312,9 +321,9 @@ def _pivot(spec: str) -> str:
 
 
 def _distance(one: str, other: str) -> tuple[int, int]:
-    """Distance in minors, then in patches."""
+    """Distance in minors, then in patches where a patch was named."""
     a, b = ((*version(text).release, 0, 0, 0) for text in (one, other))
-    return abs((a[0] - b[0]) * 100 + a[1] - b[1]), abs(a[2] - b[2])
+    return abs((a[0] - b[0]) * 100 + a[1] - b[1]), abs(a[2] - b[2]) if len(version(other).release) > 2 else 0
 
 
 def planner(
