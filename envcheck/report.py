@@ -329,7 +329,8 @@ def target_line(snapshot: Snapshot) -> str:
     if isinstance(python, Missing):
         return f"unknown ({python.reason})"
     kind = ", ".join(part for part in (f"Python {python.version or '?'}", python.environment) if part)
-    because = f": {python.chosen_because}" if python.chosen_because else ""
+    because = python.chosen_because or ""
+    because = f": given with {because}" if because.startswith("-") else f": {because}" if because else ""
     return f"{python.executable or 'unknown'} ({kind}){because}"
 
 

@@ -143,7 +143,7 @@ def test_target_tool(changes: dict[str, Any], tool: str) -> None:
 
 
 def test_lines_about_target_and_host() -> None:
-    snapshot = machine("cpu", {"python.chosen_because": "given with --python", "system.cpu_limit": 2.0, "container": {"runtime": "docker"}})
+    snapshot = machine("cpu", {"python.chosen_because": "--python", "system.cpu_limit": 2.0, "container": {"runtime": "docker"}})
     assert target_line(snapshot) == "/venv/bin/python (Python 3.12.3, venv): given with --python"
     assert host_line(snapshot) == "Ubuntu 24.04.3 LTS, x86_64, 2 cores, 64 GiB, in docker"
     lost = replace(snapshot, python=Missing(Why.TIMEOUT, "no answer"), system=Missing(Why.FAILED, "broken"))
