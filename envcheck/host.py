@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -203,6 +204,8 @@ class RealHost:
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = dict(os.environ if env is None else env)
         self._running = Running()
+        # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.
+        atexit.register(self._running.close)
 
     @property
     def env(self) -> Mapping[str, str]:
