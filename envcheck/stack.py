@@ -149,6 +149,8 @@ def _gpu(snapshot: Snapshot, kind: str) -> Layer:
             return Layer("GPU", Mark.OK, ", ".join(snapshot.xpu.names))
         case "mps" if isinstance(snapshot.mps, MpsFacts):
             return Layer("GPU", Mark.OK, snapshot.mps.chip or "Apple silicon")
+    if isinstance(snapshot.gpus, Missing) and snapshot.gpus.why is Why.SKIPPED:
+        return _of_missing("GPU", snapshot.gpus)
     return Layer("GPU", Mark.NONE, "none; this machine trains on its CPU")
 
 
@@ -285,12 +287,12 @@ def _nccl(snapshot: Snapshot) -> Layer:
 def _live(snapshot: Snapshot) -> Layer:
     live = snapshot.live
     if isinstance(live, Missing):
-        return _of_missing("live step", live, f"not run ({live.reason})")
+        return _of_missing("live step", live, f"not run: {live.reason}")
     match live.status:
         case LiveStatus.PASS:
             return Layer("live step", Mark.OK, f"{live_words(live)}: sums and gradients right")
         case LiveStatus.SKIPPED:
-            return Layer("live step", Mark.NONE, f"not run{f' ({live.reason})' if live.reason else ''}")
+            return Layer("live step", Mark.NONE, f"not run: {live.reason}" if live.reason else "not run")
         case LiveStatus.INCONCLUSIVE:
             return Layer("live step", Mark.UNKNOWN, live.reason or "did not decide")
         case LiveStatus.FAIL | LiveStatus.HANG:

@@ -163,7 +163,10 @@ def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool)
     if reported.why and finding.severity is not Severity.INFO:
         page.block(Text.assemble("  ", ("why   ", "dim")), in_short(reported.why))
     if finding.consequences:
-        page.block(Text.assemble("  ", ("so    ", "dim")), f"it explains {', '.join(finding.consequences)} too")
+        page.block(
+            Text.assemble("  ", ("so    ", "dim")),
+            f"{', '.join(finding.consequences)} {'follows' if len(finding.consequences) == 1 else 'follow'} from it",
+        )
     _fixes(page, reported.fixes, report, fix_suggest)
 
 
