@@ -157,15 +157,17 @@ def _check_output(args: argparse.Namespace) -> None:
 
 def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str:
     """The report in the format asked for."""
-    import importlib
+    from envcheck.render import render
 
-    module = {"json": "json_v1"}.get(args.format, args.format)
-    renderer = importlib.import_module(f"envcheck.render.{module}")
-    if args.format == "text" and to_terminal:
-        text: str = renderer.render(report, fix_suggest=args.fix_suggest, options=renderer.options(sys.stdout, os.environ))
-    else:
-        text = renderer.render(report, fix_suggest=args.fix_suggest)
-    return text
+    return render(
+        report,
+        args.format,
+        fix_suggest=args.fix_suggest,
+        stream=sys.stdout if to_terminal else None,
+        env=os.environ,
+        users=[os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)],
+        homes=[os.path.expanduser("~")],
+    )
 
 
 def _write(report: Report, args: argparse.Namespace) -> None:
@@ -175,7 +177,11 @@ def _write(report: Report, args: argparse.Namespace) -> None:
 
 def _put(text: str, path: str | None) -> None:
     if path is None:
-        sys.stdout.write(text)
+        try:
+            sys.stdout.write(text)
+        except UnicodeEncodeError:  # Markdown and HTML are UTF-8 whatever the locale says; text and JSON never come here
+            sys.stdout.flush()
+            sys.stdout.buffer.write(text.encode("utf-8"))
         return
     try:
         with open(path, "w", encoding="utf-8") as file:
@@ -190,5 +196,5 @@ def _record(args: argparse.Namespace) -> int:
     from envcheck import __version__
     from envcheck.render.json_v1 import render_record
 
-    _put(render_record(snapshot, "envcheck", __version__) + "\n", args.output)
+    _put(render_record(snapshot, "envcheck", __version__), args.output)
     return 0
