@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,14 +83,14 @@ def report_on(
     timings: Mapping[str, float] | None = None,
     tool: str = "auto",
     index_base: str | None = None,
-    most: int | None = None,
+    choose: Callable[[Sequence[Finding]], Sequence[Finding]] | None = None,
 ) -> Report:
-    """Judge a snapshot and turn what was found into a report with commands. `most` keeps the first findings only."""
+    """Judge a snapshot and turn what was found into a report with commands. `choose` keeps and orders findings."""
     from envcheck.report import finish
 
     verdicts = judge(snapshot, by.checks, by.tables)
     found = _with_severities(findings(verdicts, by.texts), by)
-    reported, plan = _reported(found[:most] if most is not None else found, snapshot, by, tool, index_base)
+    reported, plan = _reported(choose(found) if choose else found, snapshot, by, tool, index_base)
     return finish(
         reported,
         verdicts,

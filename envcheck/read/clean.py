@@ -1,0 +1,102 @@
+"""Other people's files as clean text in bounded pieces: no escape sequence, no control character, no NUL.
+
+A file is read once, in pieces that end at a line, so that a log of any size costs a few megabytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from envcheck.record import record
+
+PIECE_BYTES = 4 << 20
+HEAD_BYTES = 8192
+LINE_LIMIT = 1 << 16  # a longer line is broken: nobody prints a message of 64 KiB
+
+# "\x1b[31mERROR\x1b[0m", "\x1b]0;title\x07": CSI and OSC sequences of ECMA-48, then any other two-character escape.
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[ -/]?[0-Z\\^-~])")
+
+# Control characters, DEL, C1, bidirectional overrides (https://trojansource.codes), the byte order mark.
+_DROP = {code: None for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0xFEFF)}
+_DROP |= {0x09: "\t", 0x0A: "\n", 0x0D: "\n", 0x2028: "\n", 0x2029: "\n"}  # type: ignore[dict-item]
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+# First bytes of what is no text: https://en.wikipedia.org/wiki/List_of_file_signatures
+_MAGIC = (
+    (b"\x7fELF", "an ELF program or library"),
+    (b"PK\x03\x04", "a zip archive (a wheel, a checkpoint)"),
+    (b"\x1f\x8b", "a gzip file"),
+    (b"BZh", "a bzip2 file"),
+    (b"\xfd7zXZ", "an xz file"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"%PDF", "a PDF"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"MZ", "a Windows program"),
+    (b"\x93NUMPY", "a NumPy array"),
+)
+
+
+@record
+class Piece:
+    """Some whole lines of a file."""
+
+    text: str
+    first_line: int  # number of its first line, from 1
+
+
+def what_binary(head: bytes) -> str | None:
+    """What kind of non-text a file's first bytes show; None for text."""
+    for magic, name in _MAGIC:
+        if head.startswith(magic) and (magic != b"MZ" or b"\x00" in head[:64]):
+            return name
+    if encoding(head) != "utf-8":
+        return None
+    strange = sum(head.count(byte) for byte in (b"\x00", b"\x01", b"\x02", b"\x03", b"\x04", b"\x05", b"\x06", b"\x0e", b"\x0f"))
+    return "binary data" if strange * 20 > len(head) else None
+
+
+def encoding(head: bytes) -> str:
+    """UTF-16 where PowerShell's `>` wrote it (byte order mark, or every second byte NUL), else UTF-8."""
+    if head.startswith(codecs.BOM_UTF16_LE):
+        return "utf-16-le"
+    if head.startswith(codecs.BOM_UTF16_BE):
+        return "utf-16-be"
+    pairs = len(head) // 2
+    if pairs >= 8 and head[1::2].count(0) * 10 > pairs * 8 and head[::2].count(0) * 10 < pairs:
+        return "utf-16-le"
+    return "utf-8"
+
+
+def clean(text: str) -> str:
+    """Text without escape sequences and control characters, lines ending in newlines."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    return text.translate(_DROP) if _CONTROL.search(text) else text
+
+
+def pieces(file: BinaryIO, head: bytes = b"") -> Iterator[Piece]:
+    """Clean pieces of a binary file; `head` is what was already read of it."""
+    decoder = codecs.getincrementaldecoder(encoding(head))(errors="replace")
+    rest, number, data = "", 1, head
+    while True:
+        more = file.read(PIECE_BYTES)
+        raw = rest + decoder.decode(data + more, final=not more)
+        data = b""
+        cut = len(raw) if not more else raw.rfind("\n") + 1
+        if not cut:
+            cut = len(raw) if len(raw) > LINE_LIMIT else 0
+        rest = raw[cut:]
+        if cut:
+            text = clean(raw[:cut])
+            yield Piece(text, number)
+            number += text.count("\n")
+        if not more:
+            return

@@ -1,0 +1,57 @@
+"""What a reader found in a text: facts by dotted path with the line each came from, and signs of rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from envcheck.facts import TextEvidence
+from envcheck.record import record
+
+LINE_LIMIT = 400  # characters of a line that are kept as evidence
+
+
+@record
+class Fact:
+    """One statement. `path` is a field of the snapshot ("driver.version"), or one of
+    "env.NAME", "package.NAME", "gpu.0", "missing.SECTION" (known to be absent), "other.KEY" (evidence only)."""
+
+    path: str
+    value: object
+    line: str
+    number: int = 0  # of the line in its text, from 1; 0 = not from a line
+
+
+@record
+class Found:
+    """What one reader recognised."""
+
+    kind: str  # "collect_env", "pip list", "NCCL log"
+    facts: tuple[Fact, ...] = ()
+    signs: tuple[TextEvidence, ...] = ()  # what the text shows of a rule and no single message says
+    rank: int = 1  # 0 messages in passing, 1 a tool's own report, 2 what a person stated
+
+
+@dataclass
+class Notes:
+    """Facts as they are collected by one reader; the first statement of a path stays."""
+
+    kind: str
+    rank: int = 1
+    facts: dict[str, Fact] = field(default_factory=dict)
+    signs: list[TextEvidence] = field(default_factory=list)
+
+    def put(self, path: str, value: object, line: str, number: int = 0) -> None:
+        """Keep a fact unless the path is taken or the value says nothing."""
+        if value is not None and path not in self.facts:
+            self.facts[path] = Fact(path, value, line.strip()[:LINE_LIMIT], number)
+
+    def sign(self, rule: str, line: str, symptom: str, values: dict[str, str] | None = None) -> None:
+        one = TextEvidence(self.kind, line.strip()[:LINE_LIMIT], rule, symptom, values or {})
+        if one not in self.signs:
+            self.signs.append(one)
+
+    def found(self) -> Found | None:
+        """None where nothing was recognised."""
+        if not self.facts and not self.signs:
+            return None
+        return Found(self.kind, tuple(self.facts.values()), tuple(self.signs), self.rank)

@@ -1,0 +1,140 @@
+"""What kinds of text a file holds, and the facts of each. One file may hold several: an issue with a report, a table and a log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from envcheck.facts import Nvcc
+from envcheck.read.collect_env import read_collect_env
+from envcheck.read.found import Found, Notes
+from envcheck.read.messages import read_messages
+from envcheck.read.nccl import read_nccl
+from envcheck.read.packages import read_packages
+from envcheck.read.topology import read_topology
+
+# Programs whose logs hold other people's errors: kind → texts of which one must occur.
+_LOGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("traceback", ("Traceback (most recent call last)",)),
+    ("torchrun", ("torch.distributed.elastic", "torch/distributed/run.py", "torch/distributed/elastic", "ChildFailedError")),
+    ("Ray", ("ray.exceptions", "(raylet", "RayTaskError", "RayActorError", "ray::")),
+    ("Lightning", ("lightning.pytorch", "pytorch_lightning", "MisconfigurationException", "Lightning")),
+    ("DeepSpeed", ("[deepspeed]", "DeepSpeed", "deepspeed.")),
+    ("vLLM", ("vllm/", "EngineCore", "APIServer pid=")),
+    ("docker", ("Error response from daemon", "nvidia-container-cli")),
+    ("pip", ("ERROR: Could not find a version", "No matching distribution found", "pip's dependency resolver", "Looking in indexes")),
+    ("compiler", ("nvcc fatal", "ptxas fatal", "ninja: build stopped", "error: command '", "/usr/bin/ld: ", "collect2: error")),
+    ("kernel log", ("NVRM: ", "kernel: ", "AER: ", "oom-kill", "Out of memory: Killed")),
+    ("error", ("Error:", "ERROR", "error:", "FATAL", "CUDA error", "Exception")),
+)
+
+
+def identify(text: str) -> tuple[str, ...]:
+    """The kinds of text in a text, reports before logs; () for prose."""
+    kinds = [found.kind for found in read_text(text)]
+    kinds += log_kinds(text)
+    return tuple(dict.fromkeys(kinds))
+
+
+def log_kinds(text: str) -> list[str]:
+    kinds = [kind for kind, marks in _LOGS if any(mark in text for mark in marks)]
+    return kinds[:-1] if len(kinds) > 1 and kinds[-1] == "error" else kinds
+
+
+def read_text(text: str) -> list[Found]:
+    """What every reader finds in one clean piece of text. No reader raises on any text."""
+    return [found for reader in _READERS if (found := reader(text)) is not None]
+
+
+_SMI_HINTS = ("NVIDIA-SMI", "nvidia-smi", "NVSMI", "nvidia_smi_log", "GPU 0: ", "MiB /", "driver_version", "GPU-", "Product Name", "Driver Version", "NVML", "device handle")
+
+
+def _smi(text: str) -> Found | None:
+    if not any(hint in text for hint in _SMI_HINTS):
+        return None
+    from envcheck.read.smi import read_smi
+
+    report = read_smi(text)
+    notes = Notes(f"nvidia-smi ({', '.join(report.formats)})" if report.formats else "nvidia-smi")
+    line, number = _line_with(text, report.driver) if report.driver else ("", 0)
+    notes.put("driver.version", report.driver, line, number)
+    notes.put("driver.cuda", report.cuda, *(_line_with(text, report.cuda) if report.cuda else ("", 0)))
+    notes.put("driver.cuda_state", report.cuda_state, line, number)
+    if report.formats and not report.failure:
+        notes.put("driver.smi", "ok", line or report.formats[0], number)
+    elif report.failure and report.failure.code != 127:
+        notes.put("driver.smi", "failed", report.failure.text, 0)
+    if report.library_version and report.driver and not report.library_version.startswith(report.driver[:3]):
+        notes.put("driver.library_version", report.library_version, *_line_with(text, report.library_version))
+    for gpu in report.gpus:
+        notes.put(f"gpu.{gpu.index}", gpu, *_line_with(text, gpu.name or gpu.uuid or "GPU"))
+    notes.put("gpus.lost", report.lost or None, report.lost[0] if report.lost else "", 0)
+    return notes.found()
+
+
+def _kernel(text: str) -> Found | None:
+    if "NVRM" not in text:
+        return None
+    from envcheck.read.kernel import read_complaints, read_module_version, read_xids
+
+    notes = Notes("kernel log")
+    xids = read_xids(text)
+    notes.put("driver.xids", xids or None, *_line_with(text, "NVRM: Xid"))
+    notes.put("driver.kernel_messages", read_complaints(text) or None, *_line_with(text, "NVRM: "))
+    version, flavour = read_module_version(text)
+    if version:
+        notes.put("driver.version", version, *_line_with(text, "NVRM version:"))
+        notes.put("driver.source", "/proc/driver/nvidia/version", *_line_with(text, "NVRM version:"))
+        notes.put("driver.flavour", flavour, *_line_with(text, "NVRM version:"))
+    return notes.found()
+
+
+def _nvcc(text: str) -> Found | None:
+    if "Cuda compilation tools" not in text:
+        return None
+    from envcheck.read.nvcc import read_nvcc
+
+    version = read_nvcc(text)
+    if version is None:
+        return None
+    notes = Notes("nvcc")
+    one = Nvcc("nvcc", version.version, version.release, "PATH")
+    where = _line_with(text, "Cuda compilation tools")
+    notes.put("toolkit.nvcc", one, *where)
+    notes.put("toolkit.nvccs", (one,), *where)
+    return notes.found()
+
+
+def _rocm(text: str) -> Found | None:
+    if "ROCm" not in text and "ROCM" not in text and "rocm" not in text and "gfx" not in text:
+        return None
+    from envcheck.read.rocm_smi import read_rocm_smi
+
+    notes = Notes("rocm-smi")
+    rows = read_rocm_smi(text)
+    if rows:
+        names = tuple(name for row in rows if (name := getattr(row, "name", None)))
+        targets = tuple(gfx for row in rows if (gfx := getattr(row, "gfx", None)))
+        notes.put("rocm.names", names or None, *_line_with(text, "GPU"))
+        notes.put("rocm.gfx", targets or None, *_line_with(text, "gfx"))
+        return notes.found()
+    match = re.search(r"^\s+Name:\s+(gfx[0-9a-f]{3,5})\s*$", text, re.MULTILINE)  # rocminfo
+    if match:
+        notes.kind = "rocminfo"
+        notes.put("rocm.gfx", tuple(re.findall(r"^\s+Name:\s+(gfx[0-9a-f]{3,5})\s*$", text, re.MULTILINE)), match[0], 0)
+    return notes.found()
+
+
+def _line_with(text: str, part: str) -> tuple[str, int]:
+    """The first line that holds a part, and its number."""
+    at = text.find(part)
+    if at < 0:
+        return part, 0
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    return text[start : end if end >= 0 else len(text)], text.count("\n", 0, start) + 1
+
+
+_READERS: tuple[Callable[[str], Found | None], ...] = (
+    read_collect_env, _smi, _nvcc, read_topology, read_nccl, _kernel, _rocm, read_packages, read_messages,
+)  # fmt: skip

@@ -1,0 +1,198 @@
+"""Facts of several texts → one Snapshot. What nobody states stays None, or a section "not stated": nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from envcheck import facts as f
+from envcheck.facts import Gpu, Missing, Snapshot, TextEvidence, Why
+from envcheck.read.found import Fact, Found
+from envcheck.read.values import gpu_vendor
+from envcheck.read.variables import place
+from envcheck.record import record
+
+if TYPE_CHECKING:
+    from envcheck.tables import Tables
+
+NOT_STATED = Missing(Why.SKIPPED, "not stated")
+
+_SECTIONS: Mapping[str, type[Any]] = {
+    "system": f.SystemFacts, "limits": f.LimitsFacts, "driver": f.DriverFacts, "gpus": f.GpusFacts, "cuda_driver": f.CudaDriverFacts,
+    "toolkit": f.ToolkitFacts, "visibility": f.VisibilityFacts, "container": f.ContainerFacts, "network": f.NetworkFacts,
+    "launcher": f.LauncherFacts, "rocm": f.RocmFacts, "xpu": f.XpuFacts, "mps": f.MpsFacts, "python": f.PythonFacts,
+    "packages": f.PackagesFacts, "torch": f.TorchFacts, "backends": f.BackendsFacts, "devices": f.DevicesFacts,
+}  # fmt: skip
+
+
+@record
+class Source:
+    """Where a fact came from."""
+
+    file: str
+    line: int
+    text: str
+
+
+@record
+class Merged:
+    snapshot: Snapshot
+    sources: Mapping[str, Source]  # dotted path → its line
+    other: tuple[TextEvidence, ...]  # what was said and is no fact: kept as evidence
+    conflicts: tuple[str, ...]  # two texts say different things
+
+
+def merge(found: Sequence[tuple[str, Found]], symptoms: Iterable[TextEvidence], tables: Tables) -> Merged:
+    """One snapshot of all that was found, each with the name of its file. What a person states comes before tools, tools before messages."""
+    rows = sorted(found, key=lambda one: -one[1].rank)
+    taken: dict[str, tuple[Fact, str]] = {}
+    conflicts: list[str] = []
+    other: list[TextEvidence] = []
+    gpu_lists: list[list[Gpu]] = []
+    for file, one in rows:
+        gpus = [fact.value for fact in one.facts if fact.path.startswith("gpu.") and isinstance(fact.value, Gpu)]
+        gpu_lists += [gpus] if gpus else []
+        for fact in one.facts:
+            if fact.path.startswith("other."):
+                other.append(TextEvidence(file, fact.line, "", fact.path[6:], {"value": str(fact.value)}))
+            elif fact.path not in taken or _says_more(taken[fact.path][0], fact):
+                taken[fact.path] = (fact, file)
+            elif fact.path in ("torch.version", "driver.version", "python.version") and not _same(taken[fact.path][0].value, fact.value):
+                conflicts.append(f"{fact.path}: {taken[fact.path][0].value} ({taken[fact.path][1]}), {fact.value} ({file})")
+    signs = [replace(sign, source=f"{file}: {sign.source}") for file, one in rows for sign in one.signs]
+    plain = {path: fact.value for path, (fact, _) in taken.items()}
+    snapshot = _build(plain, gpu_lists, (*symptoms, *signs), tables)
+    sources = {path: Source(file, fact.number, fact.line) for path, (fact, file) in taken.items()}
+    return Merged(snapshot, sources, tuple(other), tuple(conflicts))
+
+
+def _says_more(old: Fact, new: Fact) -> bool:
+    """ "2.1.0+cu121" says more than "2.1.0", "580.95.05" more than "580.95"."""
+    a, b = str(old.value), str(new.value)
+    return old.path in ("torch.version", "driver.version", "python.version") and len(b) > len(a) and b.startswith(a) and b[len(a)] in "+."
+
+
+def _same(a: object, b: object) -> bool:
+    return str(a) == str(b) or str(a).startswith(f"{b}+") or str(b).startswith((f"{a}+", f"{a}.")) or str(a).startswith(f"{b}.")
+
+
+def _build(plain: Mapping[str, Any], gpu_lists: Sequence[list[Gpu]], symptoms: tuple[TextEvidence, ...], tables: Tables) -> Snapshot:
+    values: dict[str, dict[str, Any]] = {}
+    for path, value in plain.items():
+        section, _, name = path.partition(".")
+        if section in _SECTIONS and name in _SECTIONS[section].__dataclass_fields__:
+            values.setdefault(section, {})[name] = value
+    _variables(plain, values)
+    _packages(plain, values)
+    _gpus(plain, gpu_lists, values, tables)
+    _torch(values)
+    made: dict[str, Any] = {name: NOT_STATED for name in _SECTIONS}
+    for name, cls in _SECTIONS.items():
+        if f"missing.{name}" in plain:
+            made[name] = Missing(Why.ABSENT, str(plain[f"missing.{name}"]))
+        elif name in values:
+            made[name] = cls(**_fitting(cls, values[name]))
+    if isinstance(made["visibility"], f.VisibilityFacts) and isinstance(made["gpus"], f.GpusFacts):
+        from envcheck.visible import with_selection
+
+        made["visibility"] = with_selection(made["visibility"], made["gpus"])
+    return Snapshot(**made, live=Missing(Why.SKIPPED, "not run"), symptoms=f.SymptomsFacts(symptoms))
+
+
+def _fitting(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Words of readers as the enums and nested facts of a section."""
+    made = dict(values)
+    if cls is f.DriverFacts:
+        for name in ("smi", "nvml"):
+            if isinstance(made.get(name), str):
+                made[name] = f.ToolAnswer(f.ToolStatus(made[name]))
+    if cls is f.TorchFacts and isinstance(made.get("import_status"), str):
+        made["import_status"] = f.ImportStatus(made["import_status"])
+    return made
+
+
+def _variables(plain: Mapping[str, Any], values: dict[str, dict[str, Any]]) -> None:
+    """Environment variables go where the probes put them."""
+    complete = "env." in plain
+    for path, value in plain.items():
+        if path.startswith("env.") and path != "env.":
+            place(path[4:], None if value is Missing else str(value), values)
+    if complete:  # the whole list was printed: what is not in it is unset
+        values.setdefault("visibility", {})
+
+
+def _packages(plain: Mapping[str, Any], values: dict[str, dict[str, Any]]) -> None:
+    rows = [value for path, value in plain.items() if path.startswith("package.") and isinstance(value, f.Distribution)]
+    if rows:
+        values.setdefault("packages", {})["distributions"] = tuple(sorted(rows, key=lambda row: row.name))
+
+
+def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str, dict[str, Any]], tables: Tables) -> None:
+    """The longest list is the machine's; what it leaves open comes from the others, the compute capability from the product's name."""
+    rows = _combined(lists)
+    count = plain.get("count.gpus")
+    if isinstance(count, int) and rows and 1 == len(rows) < count <= 64:
+        rows = [replace(rows[0], index=index) for index in range(count)]
+    nvidia: list[Gpu] = []
+    for gpu in rows:
+        vendor = gpu_vendor(gpu.name or "")
+        if vendor in ("amd", "intel", "apple"):
+            continue
+        capability = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
+        source = gpu.compute_capability_source or ("table" if capability and not gpu.compute_capability else None)
+        nvidia.append(replace(gpu, compute_capability=capability, compute_capability_source=source))
+    if not nvidia and isinstance(count, int) and 0 < count <= 64 and not rows and plain.get("gpu_vendor") in (None, "nvidia"):
+        nvidia = [Gpu(index) for index in range(count)]
+    if nvidia:
+        values.setdefault("gpus", {})["devices"] = tuple(nvidia)
+        values["gpus"].setdefault("source", "report")
+    for vendor, section in (("amd", "rocm"), ("intel", "xpu")):
+        names = tuple(gpu.name for gpu in rows if gpu_vendor(gpu.name or "") == vendor and gpu.name)
+        if names and not values.get(section, {}).get("names"):
+            values.setdefault(section, {})["names"] = names
+
+
+def _combined(lists: Sequence[list[Gpu]]) -> list[Gpu]:
+    if not lists:
+        return []
+    best = max(lists, key=len)
+    rows = []
+    for gpu in best:
+        for others in lists:
+            for one in others:
+                if others is not best and one.index == gpu.index and _one_product(gpu.name, one.name):
+                    gpu = _filled(gpu, one)
+        rows.append(gpu)
+    return rows
+
+
+def _one_product(a: str | None, b: str | None) -> bool:
+    return a is None or b is None or a.split()[-1].lower() == b.split()[-1].lower() or a.lower() in b.lower() or b.lower() in a.lower()
+
+
+def _filled(gpu: Gpu, other: Gpu) -> Gpu:
+    """The first GPU with its empty fields taken from the second."""
+    empty = {one.name: getattr(other, one.name) for one in fields(Gpu) if getattr(gpu, one.name) in (None, ())}
+    return replace(gpu, **empty)
+
+
+def _torch(values: dict[str, dict[str, Any]]) -> None:
+    """The build variant in the version's local part is a fact: "+cu126" is CUDA 12.6, "+cpu" is none."""
+    torch = values.get("torch")
+    if not torch:
+        return
+    version = str(torch.get("version") or "")
+    from envcheck.archs import cuda_of_variant
+
+    local = version.partition("+")[2].split(".")[0]
+    if local.startswith("cu") and "cuda" not in torch:
+        torch["cuda"] = cuda_of_variant(local)
+    if local.startswith("rocm") and "hip" not in torch:
+        torch["hip"] = version.partition("+rocm")[2]
+    if torch.get("cuda") or torch.get("hip") or torch.get("xpu") or local == "xpu":
+        torch["cpu_build"] = False
+    elif local == "cpu":
+        torch["cpu_build"] = True
+    if values.get("devices", {}).get("available") is True and values.get("python", {}).get("variables", {}).get("PYTORCH_NVML_BASED_CUDA_CHECK") == "1":
+        values["devices"]["nvml_check"] = True

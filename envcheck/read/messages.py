@@ -1,0 +1,90 @@
+"""Facts in torch's own messages, and signs that need a comparison of numbers.
+
+    NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.
+    The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.
+
+Texts: torch/cuda/__init__.py (_check_capability, _check_cubins), c10/cuda/CUDAFunctions.cpp of torch 1.0 to 2.15.
+"""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.facts import Gpu
+from envcheck.read.found import Found, Notes
+from envcheck.read.values import version_in
+
+_HINTS = ("cuda capability", "CUDA capabilit", "compute capability (CC)", "found version ", "ytorch", "YTORCH", "torch ", "arch_list", "nranks", "capability")
+
+_FOUND = re.compile(r"Found GPU(\d{1,2}) (?!%)(.{1,80}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(\d{1,2}\.\d)")
+_RANGE = re.compile(r"Minimum and Maximum cuda capability supported by this version of PyTorch is\s{1,10}\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)")
+_MINIMUM = re.compile(r"minimum cuda capability supported by this library is (\d{1,2}\.\d)")
+_BUILT_FOR = re.compile(r"- (\d{1,2}\.\d) which supports hardware CC >=(\d{1,2}\.\d),<(\d{1,2}\.\d)(?: except \{([\d., ]{0,80})\})?")
+_NOT_COMPATIBLE = re.compile(r"(?:^|[:\s])((?:NVIDIA|GeForce|Tesla|Quadro|TITAN|A\d|H\d|RTX)[^\n:]{1,80}?) with CUDA capability sm_(\d{2,3}) is not compatible")
+_SUPPORTS = re.compile(r"current PyTorch install supports CUDA capabilities ((?:(?:sm|compute)_\d{2,3}[a-z]?[ .]{0,2}){1,24})")
+_ARCH_LIST = re.compile(r"(?:get_arch_list\(\)|arch_list)\W{1,6}\[((?:'(?:sm|compute)_\d{2,3}[a-z]?'(?:, )?){1,24})\]")
+_DRIVER_CUDA = re.compile(r"found version (\d{4,5})\b")
+_VERSION = re.compile(r"(?:^|[\s>])(?:py)?torch(?:[ _.]?version|\.__version__)?\s{0,3}[:=]?=?\s{0,3}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+[\w.]{2,40})\b(?!\S{0,40}\.whl)", re.IGNORECASE)
+_BARE_VERSION = re.compile(r"^(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))$")
+
+
+def read_messages(text: str) -> Found | None:
+    """Compute capabilities, architecture lists, the driver's CUDA and torch's version, where torch prints them."""
+    if not any(hint in text for hint in _HINTS) and "+cu" not in text and "+cpu" not in text:
+        return None
+    notes = Notes("torch messages", rank=0)
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) < 4000:
+            _line(notes, line, number)
+    _capabilities(notes, text)
+    return notes.found()
+
+
+def _line(notes: Notes, line: str, number: int) -> None:
+    if "found version" in line and (match := _DRIVER_CUDA.search(line)):
+        value = int(match[1])
+        notes.put("driver.cuda", f"{value // 1000}.{value % 1000 // 10}", line, number)
+    if "apabilit" in line:
+        if match := _SUPPORTS.search(line):
+            notes.put("torch.arch_list", tuple(re.findall(r"(?:sm|compute)_\d{2,3}[a-z]?", match[1])), line, number)
+        if match := _FOUND.search(line):
+            _gpu(notes, Gpu(int(match[1]), match[2].strip(), compute_capability=match[3], compute_capability_source="torch"), line, number)
+        elif match := _NOT_COMPATIBLE.search(line):
+            digits = match[2]
+            _gpu(notes, Gpu(0, match[1].strip(), compute_capability=f"{digits[:-1]}.{digits[-1]}", compute_capability_source="torch"), line, number)
+    if "arch_list" in line and (match := _ARCH_LIST.search(line)):
+        notes.put("torch.arch_list", tuple(re.findall(r"(?:sm|compute)_\d{2,3}[a-z]?", match[1])), line, number)
+    if "+" in line:
+        match = _BARE_VERSION.match(line.strip()) or _VERSION.search(line)
+        if match:
+            notes.put("torch.version", version_in(match[1]), line, number)
+
+
+def _gpu(notes: Notes, gpu: Gpu, line: str, number: int) -> None:
+    if all(not (isinstance(fact.value, Gpu) and fact.value.index == gpu.index) for fact in notes.facts.values()):
+        notes.put(f"gpu.{gpu.index}", gpu, line, number)
+
+
+def _number(capability: str) -> tuple[int, int]:
+    major, _, minor = capability.partition(".")
+    return int(major), int(minor)
+
+
+def _capabilities(notes: Notes, text: str) -> None:
+    """Torch warns about every capability outside its list. Only a comparison tells an old card from a new one, or from one that runs."""
+    for fact in list(notes.facts.values()):
+        gpu = fact.value
+        if not isinstance(gpu, Gpu) or not gpu.compute_capability:
+            continue
+        own, line = _number(gpu.compute_capability), fact.line
+        values = {"gpu": gpu.name or "", "cc": gpu.compute_capability}
+        bounds, minimum = _RANGE.search(text), _MINIMUM.search(text)
+        lowest = bounds[1] if bounds else minimum[1] if minimum else None
+        if lowest and own < _number(lowest):
+            notes.sign("gpu-too-old-for-torch", line, "torch-capability-below", {**values, "minimum": lowest})
+        elif bounds and own > _number(bounds[2]) and own[0] != _number(bounds[2])[0]:
+            notes.sign("gpu-too-new-for-torch", line, "torch-capability-above", {**values, "maximum": bounds[2]})
+        served = [(_number(row[2]), _number(row[3]), row[4] or "") for row in _BUILT_FOR.finditer(text)]
+        if served and not any(low <= own < high and gpu.compute_capability not in except_ for low, high, except_ in served):
+            rule = "gpu-too-old-for-torch" if own < min(low for low, _, _ in served) else "gpu-too-new-for-torch"
+            notes.sign(rule, line, "torch-capability-not-built", values)

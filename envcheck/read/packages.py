@@ -1,0 +1,99 @@
+"""Lists of installed packages: pip list, pip freeze, pip show, uv pip list, conda list, and stray "[pip3] name==version" lines.
+
+    Package      Version          torch==2.9.0+cu128            # packages in environment at /opt/conda:
+    ------------ -----------      nvidia-nccl-cu12==2.27.5      # Name    Version   Build                  Channel
+    torch        2.9.0+cu128      torch @ https://…/torch-…whl  pytorch   2.5.1     py3.12_cuda12.4_…      pytorch
+"""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.facts import Distribution
+from envcheck.read.collect_env import normal
+from envcheck.read.found import Found, Notes
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"
+_VERSION = r"[0-9][0-9A-Za-z.!+_-]{0,60}"
+_FREEZE = re.compile(rf"({_NAME})(?:\[[\w,-]{{1,40}}\])?===?({_VERSION})\s*$")
+_WHEEL = re.compile(rf"({_NAME}) @ \S{{0,300}}?/[A-Za-z0-9_.]{{1,80}}-({_VERSION}?)-(?:cp|py)\d")
+_TABLE = re.compile(rf"({_NAME})\s+({_VERSION})(?:\s+\S.*)?$")
+_CONDA = re.compile(rf"({_NAME})\s+({_VERSION})\s+(\S{{1,80}})(?:\s+(\S{{1,60}}))?\s*$")
+_TAGGED = re.compile(rf"\[pip3?\]\s*({_NAME})==({_VERSION})")
+_HEAD = re.compile(r"\s{0,4}Package\s+Version\b")
+_RULE = re.compile(r"\s{0,4}-{3,}\s+-{3,}")
+
+
+def read_packages(text: str) -> Found | None:
+    """Distributions of the first lists in a text; None where there is none."""
+    if "==" not in text and "Package" not in text and "# Name" not in text and "Version: " not in text and " @ " not in text:
+        return None
+    notes = Notes("package list")
+    mode, freeze = "", []
+    shown = ""
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = raw.strip()
+        if not line or len(line) > 600:
+            mode = "" if not line and mode == "table" else mode
+            continue
+        if _HEAD.match(raw):
+            mode = "head"
+        elif mode == "head" and _RULE.match(raw):
+            mode = "table"
+            notes.kind = "pip list"
+        elif line.startswith("# packages in environment at"):
+            mode = "conda"
+            notes.kind = "conda list"
+            notes.put("python.prefix", line.partition(" at ")[2].rstrip(":") or None, line, number)
+        elif mode == "conda" and not line.startswith("#"):
+            mode = _conda(notes, line, number)
+        elif mode == "table":
+            mode = _table(notes, line, number)
+        elif match := _TAGGED.match(line):
+            _put(notes, match[1], match[2], line, number)
+        elif line.startswith("Name: "):
+            shown = line[6:].strip()
+        elif shown and line.startswith("Version: "):
+            _put(notes, shown, line[9:].strip(), line, number)
+            shown = ""
+        elif match := _FREEZE.match(line) or _WHEEL.match(line):
+            freeze.append((match[1], match[2], line, number))
+    if len(freeze) >= 3 or (freeze and notes.kind != "package list"):  # one or two such lines are a requirement in an error message
+        notes.kind = "pip freeze" if notes.kind == "package list" else notes.kind
+        for name, version, line, number in freeze:
+            _put(notes, name, version, line, number)
+    return notes.found()
+
+
+def _put(notes: Notes, name: str, version: str, line: str, number: int) -> None:
+    own = normal(name)
+    if re.fullmatch(_VERSION, version):
+        notes.put(f"package.{own}", Distribution(own, version), line, number)
+        if own == "torch":
+            notes.put("torch.version", version, line, number)
+
+
+def _table(notes: Notes, line: str, number: int) -> str:
+    match = _TABLE.match(line)
+    if not match:
+        return ""
+    _put(notes, match[1], match[2], line, number)
+    return "table"
+
+
+def _conda(notes: Notes, line: str, number: int) -> str:
+    match = _CONDA.match(line) or _TABLE.match(line)
+    if not match:
+        return ""
+    build = match[3] if match.re is _CONDA else None
+    channel = match[4] if match.re is _CONDA else None
+    by_pip = "pypi" in (build, channel) or channel == "<pip>"
+    name = normal(match[1])
+    own = "torch" if name == "pytorch" and not by_pip else name
+    if own == "torch":
+        notes.put("torch.version", match[2], line, number)
+        if not by_pip:
+            notes.put("torch.conda", True, line, number)
+    one = Distribution(own, match[2], installer="pip" if by_pip else "conda", build=None if by_pip else build, channel=None if by_pip else channel)
+    notes.put(f"package.{own}", one, line, number)
+    return "conda"

@@ -1,0 +1,228 @@
+"""Known error text → rule id: the table rules/symptoms/*.toml over a text of any size.
+
+An entry is looked for by a literal first, so a log costs one substring search an entry; its regular expression is
+compiled only where the literal occurs and sees a bounded window of a few lines. Entries are of three kinds: a symptom
+names a rule, a victim says that something else failed first, a harmless one takes its line out of the count.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from envcheck.facts import TextEvidence
+from envcheck.record import record
+from envcheck.toml import parse_toml
+
+WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4
+HITS = 40  # windows tried for one entry in one piece
+KEPT = 3  # different matches kept of one entry
+CONDENSE_ABOVE = 1 << 18  # characters; larger pieces are searched with repeated lines left out
+SHOWN = 300
+
+_HEADER = re.compile(r"^\[\[(symptom|victim|harmless)\]\]\s*$", re.MULTILINE)
+_NO_DIGITS = {code: None for code in range(0x30, 0x3A)}
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One entry of the table; everything but the literals is parsed when a literal was met."""
+
+    kind: str  # "symptom", "victim", "harmless"
+    literals: tuple[str, ...]
+    block: str  # its lines of the file
+    file: str
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        return parse_toml(self.block)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(self.data["pattern"].strip())
+
+    @property
+    def id(self) -> str:
+        return str(self.data["id"])
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return (self.data["rule"], *self.data.get("also", ())) if self.kind == "symptom" else ()
+
+    @property
+    def stated(self) -> bool:
+        """It matches observations of a person, not what a program prints."""
+        return bool(self.data.get("stated"))
+
+
+@record
+class Noted:
+    """A line that names no rule: a victim's last words, or a message that means no harm."""
+
+    entry: str
+    source: str
+    text: str
+    advice: str  # of a victim: what would show the cause; of a harmless line: why it is one
+
+
+@record
+class Symptoms:
+    """What a set of texts shows."""
+
+    matches: tuple[TextEvidence, ...] = ()
+    victims: tuple[Noted, ...] = ()
+    harmless: tuple[Noted, ...] = ()
+
+
+@record
+class SymptomTable:
+    """The entries below one or more folders `rules/` (a site's comes last)."""
+
+    folders: tuple[Path, ...]
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """Harmless entries come first, since they take lines away from the others."""
+        found = [entry for folder in self.folders for entry in _read_folder(folder / "symptoms")]
+        return tuple(sorted(found, key=lambda entry: entry.kind != "harmless"))
+
+    @cached_property
+    def conditions(self) -> tuple[str, ...]:
+        """Every text that some entry needs or must not meet elsewhere."""
+        named = [entry for entry in self.entries if "\nneeds = " in entry.block or "\nunless = " in entry.block]
+        return tuple(dict.fromkeys(text for entry in named for key in ("needs", "unless") for text in entry.data.get(key, ())))
+
+
+def _read_folder(folder: Path) -> Iterator[Entry]:
+    if not folder.is_dir():
+        return
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".toml"):
+            continue
+        text = (folder / name).read_text(encoding="utf-8")
+        headers = list(_HEADER.finditer(text))
+        for index, header in enumerate(headers):
+            block = text[header.end() : headers[index + 1].start() if index + 1 < len(headers) else len(text)]
+            yield Entry(header[1], _literals(block, name), block, name)
+
+
+def _literals(block: str, name: str) -> tuple[str, ...]:
+    """The `literal` line of a block, which is a line of its own; parsing the whole block would cost 20 times as much."""
+    for line in block.split("\n"):
+        if line.startswith("literal = "):
+            value = parse_toml(line)["literal"]
+            return (value,) if isinstance(value, str) else tuple(value)
+    raise ValueError(f"{name}: an entry without a literal: {block[:80]!r}")
+
+
+@dataclass
+class Scanner:
+    """Collects what the texts of one run show; `finish` weighs needs and unless over all of them."""
+
+    table: SymptomTable
+    met: set[str] = field(default_factory=set)
+    hits: dict[tuple[str, str], tuple[Entry, TextEvidence]] = field(default_factory=dict)
+    noted: dict[str, tuple[Entry, Noted]] = field(default_factory=dict)
+    count: dict[str, int] = field(default_factory=dict)
+
+    def scan(self, text: str, source: str, *, stated: bool = False) -> None:
+        """Search one clean piece of text. `stated` marks a person's observations: then only entries meant for them are tried."""
+        if len(text) > CONDENSE_ABOVE:
+            text = condense(text)
+        self.met.update(condition for condition in self.table.conditions if condition not in self.met and condition in text)
+        taken: list[tuple[int, int]] = []
+        for entry in self.table.entries:
+            for literal in entry.literals:
+                if literal in text and (entry.stated is stated or entry.kind != "symptom"):
+                    self._look(entry, literal, text, source, taken)
+
+    def _look(self, entry: Entry, literal: str, text: str, source: str, taken: list[tuple[int, int]]) -> None:
+        at, tried = text.find(literal), 0
+        while at >= 0 and tried < HITS and self.count.get(entry.id, 0) < KEPT:
+            tried += 1
+            window = _window(text, at, len(literal))
+            match = entry.pattern.search(window)
+            if match and not any(start <= at < end for start, end in taken):
+                self._keep(entry, match, window, source)
+                if entry.kind == "harmless":
+                    taken.append(_line(text, at))
+            elif match is None and entry.kind == "harmless" and len(taken) > HITS:
+                break
+            at = text.find(literal, _line(text, at)[1])
+
+    def _keep(self, entry: Entry, match: re.Match[str], window: str, source: str) -> None:
+        shown = _shown(window, match)
+        if entry.kind != "symptom":
+            self.noted.setdefault(entry.id, (entry, Noted(entry.id, source, shown, entry.data.get("ask") or entry.data.get("why", ""))))
+            return
+        # "port2" is another place of "port": one pattern cannot name a group twice
+        values = {name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value}
+        for rule in entry.rules:
+            key = (rule, shown)
+            if key not in self.hits:
+                self.hits[key] = (entry, TextEvidence(source, shown, rule, entry.id, values))
+                if rule == entry.rules[0]:
+                    self.count[entry.id] = self.count.get(entry.id, 0) + 1
+
+    def finish(self) -> Symptoms:
+        """Matches whose conditions hold."""
+        kept = tuple(evidence for entry, evidence in self.hits.values() if self._holds(entry))
+        noted = {kind: tuple(one for entry, one in self.noted.values() if entry.kind == kind) for kind in ("victim", "harmless")}
+        return Symptoms(kept, noted["victim"], noted["harmless"])
+
+    def _holds(self, entry: Entry) -> bool:
+        needs, unless = entry.data.get("needs", ()), entry.data.get("unless", ())
+        return (not needs or any(text in self.met for text in needs)) and not any(text in self.met for text in unless)
+
+
+def condense(text: str) -> str:
+    """A large text without the lines that only repeat earlier ones but for their numbers (steps, losses, time stamps).
+
+    A line that follows a new one is kept too, so that a message over several lines stays whole.
+    """
+    lines = text.split("\n")
+    keys = text.translate(_NO_DIGITS).split("\n")
+    seen: set[str] = set()
+    kept: list[str] = []
+    follow = 0
+    for line, key in zip(lines, keys, strict=True):
+        if key not in seen:
+            seen.add(key)
+            follow = WINDOW_LINES
+        elif not follow:
+            continue
+        else:
+            follow -= 1
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def _line(text: str, at: int) -> tuple[int, int]:
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    return start, len(text) if end < 0 else end + 1
+
+
+def _window(text: str, at: int, length: int) -> str:
+    """The literal's line from its start and the lines after it on one line, with single blanks: messages are wrapped by whoever prints them."""
+    start = max(text.rfind("\n", max(at - WINDOW_BEFORE, 0), at) + 1, at - WINDOW_BEFORE, 0)
+    end = at + length
+    for _ in range(WINDOW_LINES):
+        newline = text.find("\n", end, at + WINDOW_AFTER)
+        if newline < 0:
+            end = min(at + WINDOW_AFTER, len(text))
+            break
+        end = newline + 1
+    return " ".join(text[start:end].split())
+
+
+def _shown(window: str, match: re.Match[str]) -> str:
+    """The part of the window worth quoting: the match with some of what surrounds it."""
+    start = max(match.start() - 60, 0)
+    end = min(max(match.end(), start + SHOWN // 2), match.start() + SHOWN)
+    return f"{'…' if start else ''}{window[start:end].strip()}{'…' if end < len(window) else ''}"
