@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from envcheck.credentials import MASK, is_secret_name, mask_secrets
-from envcheck.facts import LauncherFacts, Missing, NetworkFacts, PackagesFacts, PythonFacts, Snapshot, TorchFacts
+from envcheck.facts import LauncherFacts, NetworkFacts, PackagesFacts, PythonFacts, Snapshot, TorchFacts
 from envcheck.record import record
 from envcheck.report import Report
 
@@ -184,14 +184,17 @@ class Redactor:
 
 def redacted(report: Report, users: Iterable[str] = (), homes: Iterable[str] = ()) -> Report:
     """The report as it may be pasted into a public issue."""
-    redactor = Redactor(identity(report.snapshot, users, homes))
-    # versions of packages and of the driver look like addresses or are none of a person's business to hide
-    packages = report.snapshot.packages
-    clean = map_strings(report, redactor)
-    if isinstance(packages, Missing) or isinstance(clean.snapshot.packages, Missing):
-        return clean
-    rows = tuple(
-        replace(after, name=before.name, version=before.version)
-        for before, after in zip(packages.distributions, clean.snapshot.packages.distributions, strict=True)
-    )
-    return replace(clean, snapshot=replace(clean.snapshot, packages=replace(clean.snapshot.packages, distributions=rows)))
+    clean = map_strings(report, Redactor(identity(report.snapshot, users, homes)))
+    return replace(clean, snapshot=replace(clean.snapshot, **_structured(report.snapshot, clean.snapshot)))
+
+
+def _structured(before: Snapshot, after: Snapshot) -> dict[str, Any]:
+    """What only the place tells: a host name of two letters is one, and the version of a package is no address."""
+    changed: dict[str, Any] = {}
+    if isinstance(after.network, NetworkFacts) and after.network.hostname:
+        changed["network"] = replace(after.network, hostname="[host]")
+    if isinstance(before.packages, PackagesFacts) and isinstance(after.packages, PackagesFacts):
+        pairs = zip(before.packages.distributions, after.packages.distributions, strict=True)
+        rows = tuple(replace(clean, name=row.name, version=row.version) for row, clean in pairs)
+        changed["packages"] = replace(after.packages, distributions=rows)
+    return changed

@@ -137,6 +137,11 @@ def test_report_for_an_issue_names_nobody() -> None:
     assert report.snapshot == personal()
 
 
+def test_host_name_is_gone_however_short() -> None:
+    clean = redacted(finish((), (), machine("cpu", {"network.hostname": "vm"})))
+    assert clean.snapshot.network.hostname == "[host]"  # type: ignore[union-attr]
+
+
 def test_two_gpus_remain_two() -> None:
     clean = redacted(SAMPLES["h100x8"]())
     assert len({gpu.uuid for gpu in clean.snapshot.gpus.devices}) == 8  # type: ignore[union-attr]
