@@ -1,0 +1,186 @@
+"""The command as a user meets it: exit codes, one JSON document, bad input, interruption, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from patients import HERE, fake_torch, needs_torch, processes_with
+
+ROOT = HERE.parent
+SCHEMA = json.loads((ROOT / "envcheck" / "schema" / "report-v1.json").read_text())
+STAGES = ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "destroy"]
+
+
+def run(*words: str, env: dict[str, str] | None = None, timeout: float = 120, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT), **(env or {})}
+    return subprocess.run([sys.executable, "-m", "envcheck", *words], capture_output=True, text=True, env=environment, timeout=timeout, cwd=cwd)
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert done.returncode == 0 and done.stdout.startswith("envcheck ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--jsno"], "did you mean --json"),
+        (["exlpain", "x"], "did you mean explain"),
+        (["--select", "driver-too-odl"], "did you mean driver-too-old"),
+        (["--ignore", "nonsense-rule-xyzzy"], "no such rule or family"),
+        (["explain", "torch-misssing"], "torch-missing"),
+        (["--live", "slow"], "invalid choice"),
+        (["--timeout", "1"], "between 5 and"),
+        (["--nproc", "zero"], "a number of ranks"),
+        (["--python", "/nowhere/python"], "no such file"),
+        (["--python", "/bin/false"], "not a usable Python interpreter"),
+        (["--facts", "/nowhere.json"], "/nowhere.json"),
+        (["--expect", "gpsu>=8"], "did you mean gpus"),
+        (["--expect", "driver>=new"], "not a version"),
+        (["--assume", "driver"], "SECTION.FIELD=VALUE"),
+        (["-o", "/nowhere/report.txt"], "cannot be written"),
+        (["--config", "/nowhere.toml"], "/nowhere.toml"),
+        (["run"], "no command"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.returncode == 2, done
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"not json", "JSON"), (b'{"schema": 99}', "99"), (b"\x00\x01\x02\xff", "JSON"), (b"[1, 2]", ""), (b'{"schema": 1, "facts": {"driver": 5}}', "driver")],
+)
+def test_bad_facts_files(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "facts.json"
+    path.write_bytes(content)
+    done = run("--facts", str(path))
+    assert done.returncode == 2, done
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_huge_facts_file_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    with path.open("wb") as file:
+        file.truncate(500 << 20)
+    began = time.monotonic()
+    done = run("--facts", str(path))
+    assert done.returncode == 2 and time.monotonic() - began < 5
+
+
+@needs_torch
+@pytest.mark.torch
+def test_the_main_job(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = run("--json", env=env, cwd=home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == "", "progress is for terminals"
+    report: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(report, SCHEMA)
+    assert (report["verdict"], report["exit_code"], report["findings"]) == ("pass", 0, [])
+    live = report["live"]
+    assert (live["status"], live["world_size"], len(live["ranks"])) == ("pass", 2, 2)
+    for rank in live["ranks"]:
+        assert [stage["name"] for stage in rank["stages"]] == STAGES
+    assert report["facts"]["torch"]["import_seconds"] > 0
+    assert list(home.iterdir()) == [], "nothing is left on disk"
+
+
+@needs_torch
+@pytest.mark.torch
+def test_text_ends_with_the_verdict_and_has_no_escapes() -> None:
+    done = run("--live", "off")
+    assert done.returncode == 0
+    assert done.stdout.rstrip().splitlines()[-1].startswith(("Ready", "No problem"))
+    assert "\x1b" not in done.stdout
+
+
+def test_record_and_facts_give_the_same_report(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    assert run("record", "--static", "-o", str(path)).returncode == 0
+    first, second = run("--facts", str(path), "--json"), run("--facts", str(path), "--json")
+    one, other = json.loads(first.stdout), json.loads(second.stdout)
+    one.pop("timings"), other.pop("timings")
+    assert one == other
+    same = run("compare", str(path), str(path))
+    assert same.returncode == 0 and "same facts" in same.stdout
+
+
+def test_assume_and_expect(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    assert run("record", "--static", "-o", str(path)).returncode == 0
+    done = run("--facts", str(path), "--json", "--expect", "gpus>=8")
+    report = json.loads(done.stdout)
+    assert done.returncode == 1 and report["findings"][0]["rule"] == "expectation-failed"
+    assumed = json.loads(run("--facts", str(path), "--json", "--assume", "driver.version=570.124.06").stdout)
+    assert assumed["assumed"] == ["driver.version=570.124.06"]
+    assert assumed["facts"]["driver"]["version"] == "570.124.06"
+
+
+def test_configuration_file(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.envcheck]\nexpect = ["gpus>=64"]\nformat = "json"\n')
+    done = run("--static", cwd=tmp_path)
+    assert done.returncode == 1 and json.loads(done.stdout)["findings"][0]["rule"] == "expectation-failed"
+    (tmp_path / "pyproject.toml").write_text("[tool.envcheck]\ntimeuot = 5\n")
+    assert "did you mean 'timeout'" in run("--static", cwd=tmp_path).stderr
+
+
+def test_timeout_is_a_ceiling(tmp_path: Path) -> None:
+    fake_torch(tmp_path, "import time; time.sleep(3600)")
+    began = time.monotonic()
+    done = run("--timeout", "10", "--json", env={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
+    assert time.monotonic() - began < 10
+    assert done.returncode == 1 and json.loads(done.stdout)["findings"][0]["rule"] == "torch-import-hangs"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interruption_takes_everything_along(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    fake_torch(tmp_path / "site", f"import subprocess, time; subprocess.Popen(['sleep', '54321{code}']); time.sleep(3600)")
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}", "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen([sys.executable, "-m", "envcheck"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 20
+    while not processes_with(f"sleep 54321{code}") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == code, said
+    assert "Traceback" not in said
+    assert not processes_with(f"sleep 54321{code}")
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_a_reader_that_goes_away() -> None:
+    process = subprocess.Popen(
+        f"'{sys.executable}' -m envcheck rules | head -1", shell=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT  # noqa: S602
+    )
+    out, err = process.communicate(timeout=30)
+    assert out and err == ""
+
+
+@pytest.mark.parametrize(("program", "code"), [("raise SystemExit(7)", 7), ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137), ("", 0)])
+def test_run_keeps_the_exit_code(program: str, code: int) -> None:
+    done = run("run", "--static", "--fail-on", "never", "--", sys.executable, "-c", program or "print('trained')")
+    assert done.returncode == code, done
+    if not code:
+        assert done.stdout == "trained\n"
+
+
+def test_run_names_the_cause(tmp_path: Path) -> None:
+    words = "RuntimeError: Numpy is not available"
+    done = run("run", "--static", "--fail-on", "never", "--", sys.executable, "-c", f"import sys; print({words!r}, file=sys.stderr); sys.exit(1)")
+    assert done.returncode == 1
+    assert words in done.stderr and "numpy-abi" in done.stderr
