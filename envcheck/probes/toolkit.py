@@ -150,7 +150,7 @@ def _version(done: Completed | None) -> str | None:
 def _nvcc(path: str, source: str, done: Completed | None) -> Nvcc:
     """One compiler, or why it does not say its version."""
     if done is None or done.timed_out:
-        return Nvcc(path, source=source, error=f"no answer within {SECONDS:.0f} s")
+        return Nvcc(path, source=source, error="no answer" if done is None else f"no answer within {done.seconds:.0f} s")
     said = read_nvcc(done.stdout)
     if said is not None and done.ok:
         return Nvcc(path, said.version, said.release, source)
