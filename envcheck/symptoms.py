@@ -145,8 +145,11 @@ class Scanner:
         at, tried = text.find(literal), 0
         while at >= 0 and tried < HITS and self.count.get(entry.id, 0) < KEPT:
             tried += 1
-            window = _window(text, at, len(literal))
+            window = _window(text, at, len(literal), 0)
             match = entry.pattern.search(window)
+            if match is None:  # the message may have begun on the line before
+                window = _window(text, at, len(literal), 1)
+                match = entry.pattern.search(window)
             if match and not any(start <= at < end for start, end in taken):
                 self._keep(entry, match, window, source)
                 if entry.kind == "harmless":
@@ -208,9 +211,13 @@ def _line(text: str, at: int) -> tuple[int, int]:
     return start, len(text) if end < 0 else end + 1
 
 
-def _window(text: str, at: int, length: int) -> str:
+def _window(text: str, at: int, length: int, lines_before: int) -> str:
     """The literal's line from its start and the lines after it on one line, with single blanks: messages are wrapped by whoever prints them."""
-    start = max(text.rfind("\n", max(at - WINDOW_BEFORE, 0), at) + 1, at - WINDOW_BEFORE, 0)
+    low = max(at - WINDOW_BEFORE, 0)
+    start = text.rfind("\n", low, at) + 1
+    for _ in range(lines_before if start else 0):
+        start = text.rfind("\n", low, start - 1) + 1
+    start = max(start, low)
     end = at + length
     for _ in range(WINDOW_LINES):
         newline = text.find("\n", end, at + WINDOW_AFTER)

@@ -207,8 +207,8 @@ def wsl_driver(
     if system.wsl == 1:
         return Hit(values, quoted(told), variant="one")
     kernel = _numbers(system.kernel)
-    if kernel and kernel < WSL_KERNEL and (fails(devices) or told):
-        return Hit(values, quoted(told), variant="kernel")
+    if kernel and kernel < WSL_KERNEL:
+        return Hit(values, quoted(told), variant="kernel", confidence=None if fails(devices) or told else Confidence.LIKELY)
     broken = not isinstance(driver, Missing) and (smi_failed(driver, 9, 12, 17, 255, 999) or driver.cuda_state == "ERR!")
     library = "" if isinstance(cuda_driver, Missing) else cuda_driver.library_path or ""
     foreign = library != "" and not library.startswith(WSL_LIBRARIES) and "/drivers/" not in library and not contained(container)

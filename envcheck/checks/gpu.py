@@ -102,7 +102,8 @@ def _build(torch: TorchFacts | Missing, system: SystemFacts | Missing, symptoms:
     told = _text_archs(symptoms)
     if told:
         return _Build(told, "torch's warning", True, torch.cuda)
-    if torch.version and not torch.conda and not isinstance(system, Missing):
+    # "1.11.0" without a CUDA version may be any build of that release: conda's carry no local part
+    if torch.version and (torch.cuda or "+" in torch.version) and not torch.conda and not isinstance(system, Missing):
         name = torch.version
         variant = variant_of_cuda(torch.cuda) if torch.cuda else None
         if "+" not in name and variant:
@@ -161,8 +162,9 @@ def _judge(
         if rule == "gpu-too-old-for-torch" and too_old and all(card.kernel != "ok" and _pair(card.cc) < (5, 0) for card in cards):
             values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
             return Hit(values, quoted(too_old), variant="text")
-        if told and not cards and not build.archs:
-            return Hit({"gpu": "this GPU", "cc": None}, quoted(told), (TorchBuild(),), variant="text", confidence=Confidence.LIKELY)
+        if told and not build.archs and not any(card.kernel == "ok" for card in cards) and _age_fits(wanted, cards):
+            values = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
+            return Hit(values, quoted(told), (TorchBuild(),), variant="text", confidence=Confidence.LIKELY)
         return None
     card, kind = bad[0][0], bad[0][1][0]
     certain = any(verdict[1] for _, verdict in bad)
@@ -187,6 +189,13 @@ def _judge(
     known_variant = "family" if kind == "family" else None if build.archs else "toolkit"
     severity = Severity.WARNING if good else None
     return Hit(values, evidence, fixes, variant=known_variant, severity=severity, confidence=None if certain else Confidence.LIKELY)
+
+
+def _age_fits(wanted: tuple[str, ...], cards: list[_Card]) -> bool:
+    """Where nothing is known of the build: Ampere and later were always too new for some build, and only what precedes Turing was ever dropped."""
+    if not cards:
+        return True
+    return any(_pair(card.cc) < (7, 5) for card in cards) if "old" in wanted else any(_pair(card.cc) >= (7, 5) for card in cards)
 
 
 @check(sees_missing=("system", "gpus", "visibility", "torch", "devices", "symptoms"))

@@ -79,7 +79,7 @@ def nvcc_major_mismatch(
     if matches:
         values = {"nvcc": nvcc or "another version", "cuda": cuda or "another version"}
         same = nvcc is not None and cuda is not None and major(nvcc) == major(cuda)
-        return Hit(values, quoted(matches), variant="minor" if same else "said")
+        return Hit(values, quoted(matches), variant="minor" if same else "said", severity=Severity.ERROR)  # the build was refused
     if not nvcc or not cuda or major(nvcc) == major(cuda):
         return answer.trouble(toolkit, "toolkit") if cuda else None
     where = None if isinstance(toolkit, Missing) or toolkit.nvcc is None else toolkit.nvcc.path

@@ -88,6 +88,7 @@ def _build(plain: Mapping[str, Any], gpu_lists: Sequence[list[Gpu]], symptoms: t
     _gpus(plain, gpu_lists, values, tables)
     _torch(values)
     made: dict[str, Any] = {name: NOT_STATED for name in _SECTIONS}
+    values.setdefault("system", {})  # every text is of some system: rules that only read symptoms apply
     for name, cls in _SECTIONS.items():
         if f"missing.{name}" in plain:
             made[name] = Missing(Why.ABSENT, str(plain[f"missing.{name}"]))
