@@ -78,14 +78,18 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+# The call that follows each step of the child.
+_CALLS = {"load": "nvmlInit", "init": "nvmlSystemGetDriverVersion", "system": "nvmlDeviceGetCount", "count": "nvmlDeviceGetHandleByIndex"}
+
+
 def _answer(done: Completed, lines: list[Line], path: str | None) -> ToolAnswer:
     init, count = step(lines, "init"), step(lines, "count")
     heard = ToolAnswer(seconds=round(done.seconds, 3), path=path)
+    where = _CALLS.get(lines[-1]["step"], "a query of a device") if lines else "the start of its child"
     if done.timed_out:
-        last = lines[-1]["step"] if lines else "start"
-        return replace(heard, status=ToolStatus.TIMEOUT, message=f"no answer within {done.seconds:.0f} s, after {last}")
+        return replace(heard, status=ToolStatus.TIMEOUT, message=f"{where} did not return within {done.seconds:.0f} s")
     if done.signal is not None:
-        return replace(heard, status=ToolStatus.CRASHED, signal=done.signal, message=_last_words(done.stderr))
+        return replace(heard, status=ToolStatus.CRASHED, signal=done.signal, message=_last_words(done.stderr) or f"in {where}")
     for line in (init, count):
         if line is not None and line.get("code") != 0:
             return replace(heard, status=ToolStatus.FAILED, code=line.get("code"), message=str(line.get("text") or ""))
