@@ -13,6 +13,7 @@ from envcheck.facts import (
     GpusFacts,
     Missing,
     Snapshot,
+    SymptomsFacts,
     TorchFacts,
     VisibilityFacts,
     Why,
@@ -195,7 +196,10 @@ def _with_symptoms(snapshot: Snapshot) -> Snapshot:
     texts = [(source, text) for source, text in texts if text.strip()]
     if not texts:
         return snapshot
-    from envcheck.symptoms import match_all
+    from envcheck.rule import rules_folder
+    from envcheck.symptoms import Scanner, SymptomTable
 
-    return replace(snapshot, symptoms=match_all(texts))
-
+    scanner = Scanner(SymptomTable((rules_folder(),)))
+    for source, text in texts:
+        scanner.scan(text, source)
+    return replace(snapshot, symptoms=SymptomsFacts(scanner.finish().matches))
