@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from envcheck.checks import answer
 from envcheck.checks.hardware import nvidia
 from envcheck.checks.text import quoted, said
@@ -112,7 +114,9 @@ def live_failed(live: LiveFacts) -> Hit | None:
         if status is not LiveStatus.FAIL:
             continue
         failed = [rank for rank in ranks if any(stage.status == "failed" for stage in rank.stages) or rank.error or rank.signal]
-        first = failed[0] if failed else None
+        # The reason names the rank nearest to the cause; the others often only complain that a peer is gone.
+        named = re.match(r"rank (\d+)\b", reason or live.reason)
+        first = next((rank for rank in failed if named and rank.rank == int(named[1])), failed[0] if failed else None)
         stage = next((one.name for one in first.stages if one.status == "failed"), first.last_stage) if first else None
         lines = [line.strip() for line in (first.error if first else reason or live.reason).splitlines() if line.strip()]
         values: dict[str, object] = {
