@@ -29,6 +29,7 @@ class Candidate:
     confidence: str = "high"  # of the architecture list
     seen: bool = True  # False: the release scripts name it, nobody was seen to have it
     default: bool = False  # what a plain `pip install torch==X` brings on this platform
+    mainline: bool = False  # the variant that PyPI gives on Linux x86_64 for this release
     undocumented: bool = False
     pythons: tuple[str, ...] = ()
     glibc: str | None = None
@@ -71,11 +72,12 @@ class Obstacle:
 @lru_cache(maxsize=16)
 def catalogue(tables: Tables, platform: str) -> tuple[Candidate, ...]:
     """Every wheel of a platform that is known to exist, newest release first."""
-    made = [_wheel(row) for row in tables.builds() if row.platform == platform and row.exists != "low"]
+    mainline = {release.version: release.default_variant.get("linux-x86_64") for release in tables.releases()}
+    made = [_wheel(row, mainline.get(row.version)) for row in tables.builds() if row.platform == platform and row.exists != "low"]
     return tuple(sorted(made, key=lambda one: version(one.version), reverse=True))
 
 
-def _wheel(row: Build) -> Candidate:
+def _wheel(row: Build, mainline: str | None) -> Candidate:
     return Candidate(
         row.version,
         row.variant,
@@ -85,6 +87,7 @@ def _wheel(row: Build) -> Candidate:
         row.archs_confidence,
         row.exists == "high" or row.variant == "cpu",
         row.on_pypi,
+        mainline == row.variant,
         installers().undocumented(row.variant, row.version),
         row.pythons,
         row.glibc,

@@ -74,6 +74,7 @@ class Choice:
     kind: str = "build"  # "keep", "packages", "reinstall", "install", "build", "version", "driver", "compat", "hide"
     driver: str | None = None  # the driver that it needs and that is not there
     kept: tuple[int, ...] | None = None  # indices of the GPUs that stay visible
+    knows: bool = True  # the build's CUDA is one that NVIDIA made for these GPUs
 
     def key(self, profile: Profile) -> tuple[object, ...]:
         """Order of preference, smallest first."""
@@ -96,11 +97,19 @@ class Choice:
             older,
             (-release.epoch, *(-part for part in release.release)),
             one.channel == "pytorch",
+            not self.knows,
             not one.default,
             one.undocumented,
             not _native(one, profile),
+            not one.mainline,
             _taste(one),
         )
+
+
+def _knows(one: Candidate, profile: Profile, tables: Tables) -> bool:
+    """Whether the build's CUDA compiles for every GPU here. An older one of the same major runs, without code of its own."""
+    rows = [tables.gpu(card.compute_capability) for card in profile.cards if card.compute_capability]
+    return one.cuda is None or all(row is None or version(one.cuda) >= version(row.first_cuda) for row in rows)
 
 
 def _native(one: Candidate, profile: Profile) -> bool:
@@ -154,7 +163,7 @@ def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str 
         if wished:
             rejected.append(Rejected(one, _companion(wished[0])))
             continue
-        fits.append(Choice(one, beside))
+        fits.append(Choice(one, beside, knows=_knows(one, aim, tables)))
     fits.sort(key=lambda choice: choice.key(aim))
     return Found(tuple(_named(choice, profile, works, wish) for choice in fits), tuple(rejected), installed(profile, pool))
 
@@ -267,7 +276,8 @@ def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tupl
     silent = {"not-cuda", "not-rocm", "not-xpu", "not-cpu", "wish", "variant", "downgrade"}
     floor = version(found.best.build.version) if found.best else None
     groups: dict[tuple[str, str], list[str]] = {}
-    for row in found.rejected:
+    rows = found.rejected if found.best else sorted(found.rejected, key=lambda row: _stage(row.obstacle))
+    for row in rows:
         if row.obstacle.key in silent:
             continue
         mine = row.build.version == profile.torch
@@ -282,6 +292,17 @@ def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tupl
 
 
 _WHOLE_RELEASE = frozenset(("python", "glibc", "macos", "mps", "musl", "implementation", "companion"))
+
+
+_STAGES = (
+    ("driver",),
+    ("gpu-too-new", "gpu-too-old", "gpu-unknown", "ptx", "cudnn", "conda-cudnn", "gfx", "archs-unknown", "jetson", "jetson-cuda"),
+)
+
+
+def _stage(obstacle: Obstacle) -> int:
+    """Where nothing fits, what stops a build that passed the other questions is the telling reason."""
+    return next((at for at, keys in enumerate(_STAGES) if obstacle.key in keys), len(_STAGES))
 
 
 def _span(versions: Sequence[str]) -> str:

@@ -258,9 +258,9 @@ def conda(one: Candidate, beside: Companions, profile: Profile) -> tuple[str, ..
         lines.append(line(profile, profile.executable or "python", "-m", "pip", "uninstall", "-y", *gone))
     names = [move for move in beside.moves if installers().conda_name(move.name)]
     if one.channel == "pytorch":
-        extra = [f"{move.name}=={move.version}" for move in names if move.version]
+        extra = [f"{move.name}=={move.version}" if move.version else move.name + move.specifier for move in names]
         kind = [f"{one.selector}={one.cuda}"] if one.cuda else ["cpuonly"] if not one.platform.startswith("macos") else []
-        channels = ["-c", "pytorch", *(["-c", "nvidia"] if one.selector == "pytorch-cuda" else ["-c", "conda-forge"] if one.cuda else [])]
+        channels = ["-c", "pytorch", *channel_beside(one)]
         lines.append(line(profile, "conda", "install", *_prefix(profile), f"pytorch=={one.version}", *extra, *kind, *channels))
         return tuple(lines)
     package = "pytorch-gpu" if one.cuda else "pytorch" if one.platform.startswith("macos") else "pytorch-cpu"
@@ -268,7 +268,7 @@ def conda(one: Candidate, beside: Companions, profile: Profile) -> tuple[str, ..
     # conda-forge's torchvision and torchaudio follow its torch: the solver finds the pair.
     wanted += [str(installers().conda_name(move.name)) + ("" if move.version else move.specifier) for move in names]
     if profile.environment == "pixi":
-        lines.append(line(profile, "pixi", "add", *(_pixi(text) for text in wanted)))
+        lines.append(line(profile, "pixi", "add", *wanted))
         return tuple(lines)
     command = line(profile, "conda", "install", *_prefix(profile), "-c", "conda-forge", *wanted)
     if one.cuda and not profile.driver:
@@ -284,10 +284,11 @@ def conda_install(profile: Profile, requirements: Sequence[str], again: bool = F
     return line(profile, "conda", "install", *_prefix(profile), *force, "-c", "conda-forge", *requirements)
 
 
-def _pixi(text: str) -> str:
-    """ "pytorch-gpu==2.13.0" of "pytorch-gpu=2.13.0"; pixi reads a single = as a prefix match, as conda does."""
-    name, mark, value = text.partition("=")
-    return text if not mark or name.endswith(("<", ">", "!", "~")) or value.startswith("=") else f"{name}={value}"
+def channel_beside(one: Candidate) -> list[str]:
+    """The channel that a build of the channel `pytorch` needs beside it: CUDA 11.1 to 11.6 come from conda-forge, then from nvidia."""
+    if not one.cuda or one.cuda == "10.2":
+        return []
+    return ["-c", "nvidia" if one.selector == "pytorch-cuda" else "conda-forge"]
 
 
 def _prefix(profile: Profile) -> list[str]:

@@ -12,7 +12,6 @@ from envcheck.facts import (
     Gpu,
     GpusFacts,
     ImportStatus,
-    Missing,
     MpsFacts,
     PackagesFacts,
     PythonFacts,
@@ -129,7 +128,7 @@ def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
         target_tool(snapshot),
         _accelerator(snapshot, system, machine, cards, gfx),
         _driver(snapshot),
-        _driver_cuda(snapshot),
+        _driver_cuda(snapshot, tables, system),
         cards,
         gfx,
         public(torch.version or metadata),
@@ -169,12 +168,17 @@ def _driver(snapshot: Snapshot) -> str | None:
     return driver.windows_version or driver.version
 
 
-def _driver_cuda(snapshot: Snapshot) -> str | None:
-    """What libcuda itself said wins over the banner: it is the library that torch will load."""
+def _driver_cuda(snapshot: Snapshot, tables: Tables, system: SystemFacts) -> str | None:
+    """What libcuda itself said wins over the banner, and that over the table: it is the library that torch will load."""
     match snapshot.cuda_driver:
         case CudaDriverFacts(init_code=0, driver_version=str(version)):
             return version
-    return snapshot.driver.cuda if isinstance(snapshot.driver, DriverFacts) else None
+    if not isinstance(snapshot.driver, DriverFacts):
+        return None
+    number = _driver(snapshot)
+    return snapshot.driver.cuda or (
+        tables.driver_cuda(number, "windows" if system.os == "windows" or system.wsl else "linux") if number else None
+    )
 
 
 def _cards(snapshot: Snapshot, tables: Tables) -> tuple[Card, ...]:
@@ -221,8 +225,3 @@ def _variant(torch: TorchFacts, metadata: str | None) -> str | None:
 def _nvcc(snapshot: Snapshot) -> str | None:
     toolkit = snapshot.toolkit
     return toolkit.nvcc.version if isinstance(toolkit, ToolkitFacts) and toolkit.nvcc else None
-
-
-def missing(section: object) -> bool:
-    """Whether a section was not read."""
-    return isinstance(section, Missing)

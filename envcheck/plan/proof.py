@@ -87,7 +87,12 @@ class Judge:
     @cached_property
     def targeted(self) -> frozenset[str]:
         """Errors that another torch build is meant to mend."""
-        return frozenset(one.rule for one in self.before if one.rule in self.errors and self._wants_build(one))
+        return self.errors & self.wanting
+
+    @cached_property
+    def wanting(self) -> frozenset[str]:
+        """Errors and warnings that ask for another torch build."""
+        return frozenset(one.rule for one in self.before if self._wants_build(one) and self._severity(one) is not Severity.INFO)
 
     def prove(self, change: Change) -> Proof:
         """Apply a change to the snapshot and judge again."""
@@ -95,8 +100,8 @@ class Judge:
         errors = self._errors(after)
         undecided = {one.rule for one in self.before if one.outcome is Outcome.UNKNOWN}
         unsure = [one.rule for one in after if one.rule in _DECIDING and one.outcome is Outcome.UNKNOWN and one.rule not in undecided]
-        wanting = {one.rule for one in after if one.rule in errors and self._wants_build(one)}
-        left = (errors & self.targeted) | (wanting & self.errors)
+        wanting = {one.rule for one in after if self._wants_build(one) and self._severity(one) is not Severity.INFO}
+        left = (errors & self.targeted) | (wanting & self.wanting)
         return Proof(tuple(sorted(left)), tuple(sorted(errors - self.errors)), tuple(sorted(unsure)))
 
     def _errors(self, verdicts: Sequence[Verdict]) -> frozenset[str]:
@@ -122,7 +127,11 @@ class Judge:
 
 def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:
     """The machine after a change. What would have to be run (devices, live check) is skipped, so that the tables alone decide."""
-    after = replace(snapshot, devices=_NOT_RUN, live=_NOT_RUN, symptoms=_NOT_RUN)
+    after = replace(snapshot, symptoms=_NOT_RUN)
+    if change.build is None and change.beside is not None:
+        packages = after.packages
+        return replace(after, packages=_beside(packages, change.beside)) if isinstance(packages, PackagesFacts) else after
+    after = replace(after, devices=_NOT_RUN, live=_NOT_RUN)
     if change.build is not None:
         after = _with_build(after, change.build, change.beside, tables)
     if change.driver is not None:
@@ -171,7 +180,7 @@ def _with_build(snapshot: Snapshot, one: Candidate, beside: Companions | None, t
 def _with_packages(packages: PackagesFacts, one: Candidate, beside: Companions | None, tables: Tables) -> PackagesFacts:
     """Distributions after the change. Libraries that torch pins are known for the default wheel only; of others they are left out."""
     moves: Mapping[str, str | None] = {move.name: _landed(move.version, move.specifier) for move in beside.moves} if beside else {}
-    pins = {name: wanted.lstrip("=~<> ") for name, wanted in tables.pins(one.version).items()} if one.default else {}
+    pins = {name: wanted.lstrip("=~<> ") for name, wanted in tables.pins(one.version).items()} if one.default and one.cuda else {}
     gone = {*(beside.remove if beside else ()), "torch", *moves, *pins}
     site = next((row.location for row in packages.distributions if row.name == "torch"), None)
     kept = [row for row in packages.distributions if row.name not in gone and not _pinned_library(row.name)]
@@ -191,6 +200,13 @@ def _with_packages(packages: PackagesFacts, one: Candidate, beside: Companions |
         duplicates=tuple(name for name in packages.duplicates if name not in gone),
         leftovers=packages.leftovers,
     )
+
+
+def _beside(packages: PackagesFacts, beside: Companions) -> PackagesFacts:
+    """Distributions with packages added to a torch that stays."""
+    moved = {move.name: _landed(move.version, move.specifier) for move in beside.moves}
+    kept = tuple(row for row in packages.distributions if row.name not in moved)
+    return replace(packages, distributions=(*kept, *(Distribution(name, landed) for name, landed in moved.items())))
 
 
 def _landed(exact: str | None, specifier: str) -> str | None:

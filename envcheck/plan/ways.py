@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from envcheck.facts import GpusFacts, Snapshot
+from envcheck.facts import DevicesFacts, GpusFacts, Snapshot
 from envcheck.plan import commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
 from envcheck.plan.choice import Choice, Found, Wish, excluded, find, nearest, read_wish, say, with_compat, with_driver, with_hidden
@@ -43,7 +43,10 @@ class Planner:
     @cached_property
     def works(self) -> bool:
         """Torch imports and no rule asks for another build: then nothing older may be offered unasked."""
-        return bool(self.profile.torch) and self.profile.torch_imports and not self.judge.targeted
+        if not self.profile.torch or not self.profile.torch_imports or self.judge.targeted:
+            return False
+        devices = self.snapshot.devices
+        return not self.judge.wanting or (isinstance(devices, DevicesFacts) and devices.available is True)
 
     def plan(self, words: Sequence[str] = ()) -> PlanReport:
         """The ways for a wish, best first, at most three, and what was excluded."""
@@ -81,7 +84,7 @@ class Planner:
             result.append(compat)
         if best is not None and best.kind in ("build", "version"):
             for other in (nearest(found, self.profile), self._newest(found)):
-                if other is not None and all(other.build.version != one.build.version for one in result):
+                if other is not None and other.build.seen and all(other.build.version != one.build.version for one in result):
                     result.append(other)
         return result[:MOST_WAYS]
 
@@ -130,7 +133,7 @@ class Planner:
         """A choice with its commands, what it changes, and its proof."""
         one = choice.build
         say_ = texts().say
-        proof = self.judge.prove(self.change(choice))
+        proof = Proof(tuple(sorted(self.judge.targeted))) if choice.kind == "keep" else self.judge.prove(self.change(choice))
         certain, doubts = self.doubts(choice)
         lines, no_command, spelled_notes = self.lines(choice, wish)
         notes = [*doubts, *spelled_notes, *choice.beside.notes]
@@ -158,8 +161,8 @@ class Planner:
 
     def change(self, choice: Choice) -> Change:
         """What a choice changes, for the proof."""
-        if choice.kind == "keep":
-            return Change()
+        if choice.kind == "packages":
+            return Change(beside=choice.beside)
         visible: tuple[int, ...] | None = None
         if choice.kept is not None and isinstance(self.snapshot.gpus, GpusFacts):
             visible = tuple(at for at, gpu in enumerate(self.snapshot.gpus.devices) if gpu.index in choice.kept)
