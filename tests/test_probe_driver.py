@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from fakes import FAULTS, SMI, MakeHost, driver_host, fake_libraries
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from envcheck.facts import DriverFacts, GpusFacts, Missing, Reading, ToolStatus, Why
-from envcheck.host import RealHost, RecordingHost, ReplayHost
+from envcheck.codec import _hints, decode, encode
+from envcheck.facts import DriverFacts, GpusFacts, Missing, Reading, Snapshot, ToolStatus, Why
+from envcheck.host import READ_LIMIT, Completed, RealHost, RecordingHost, ReplayHost
+from envcheck.probes.cuda_driver import probe as probe_cuda
 from envcheck.probes.driver import probe_driver
 from envcheck.probes.nvml import read_nvml
+from envcheck.probes.toolkit import probe as probe_toolkit
 
 __all__ = ["driver_host", "fake_libraries"]
 
@@ -309,8 +316,6 @@ def test_kernel_log_of_a_recorded_machine() -> None:
 
 
 def test_answers_of_a_child_that_nobody_expects() -> None:
-    from envcheck.host import Completed
-
     noise = 'hello\n{"step": "init", "code": 0}\n{"step":\n[1]\n{"step": "count", "count": "two", "code": 0}\n'
     noise += '{"step": "device", "index": 0, "name": 7}\n{"step": "device", "index": null}\n{"step": "system", "driver": 5, "cuda": "x"}\n'
     answer = read_nvml(Completed(("child",), 3, noise, "Traceback\nValueError: no\n"))
@@ -352,6 +357,39 @@ def test_a_closed_host_starts_nothing_that_lives() -> None:
     began = time.monotonic()
     host.run(("sleep", "20"), timeout=10)
     assert time.monotonic() - began < 5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(), st.text(), st.sampled_from([0, 1, 6, 15, 139, -11, None]))
+def test_no_answer_of_any_source_raises(text: str, other: str, code: int | None) -> None:
+    """A machine on which every file and every program says something odd."""
+
+    class Odd(ReplayHost):
+        def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
+            return Completed(tuple(argv), code, text, other)
+
+        def child(self, program: str, *arguments: str, timeout: float) -> Completed:
+            lines = '{"step": "load"}\n{"step": "count", "count": 1, "code": 0}\n{"step": "device", "index": 0}\n'
+            return Completed((program,), code, lines + text, other)
+
+        def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
+            return text
+
+        def listdir(self, path: str) -> tuple[str, ...] | None:
+            return ("1", "nvidia0", text.replace("/", ""))
+
+        def exists(self, path: str) -> bool:
+            return path != "/dev/dxg"
+
+        def which(self, name: str) -> str | None:
+            return f"/usr/bin/{name}"
+
+        def libraries(self, name: str) -> tuple[str, ...]:
+            return (f"/usr/lib/{name}",)
+
+    driver, gpus = driver_of(Odd({}), 2.0)
+    for section, facts in (("driver", driver), ("gpus", gpus), ("cuda_driver", probe_cuda(Odd({}))), ("toolkit", probe_toolkit(Odd({})))):
+        assert decode(_hints(Snapshot)[section], json.loads(json.dumps(encode(facts)))) == facts
 
 
 FAULT_KIT = {
