@@ -170,7 +170,7 @@ def container_lost_gpu(
         for answer in (driver.smi, driver.nvml)
     )
     if not (failed or told) or (failed and not told and not contained(container)):
-        return None
+        return trouble(driver, "driver") if contained(container) else None
     evidence = quoted(told) if isinstance(driver, Missing) else (*smi_evidence(driver), *quoted(told))
     runtime = "container" if isinstance(container, Missing) else container.runtime or "container"
     return Hit({"runtime": runtime}, evidence, confidence=None if contained(container) else Confidence.LIKELY)

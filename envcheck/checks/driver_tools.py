@@ -121,7 +121,7 @@ def fabric_not_ready(
     waiting = [gpu for gpu in listed(gpus) if gpu.fabric_state in ("Not Started", "In Progress") or _fabric_failed(gpu.fabric_status)]
     asked = bool(torch_devices(devices)) or code is not None or (not isinstance(devices, Missing) and devices.available is False)
     if not (code in (802, 919) or told or (waiting and asked)):
-        return None
+        return trouble(cuda_driver, "cuda_driver") or trouble(gpus, "gpus")
     states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
     manager = None if isinstance(driver, Missing) else driver.fabric_manager
     version = None if isinstance(driver, Missing) else driver.version

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.archs import platform_of, runs_on, variant_of_cuda
-from envcheck.checks.answer import cuda_code, driver_answers, fails, listed, torch_devices, visible, works
+from envcheck.checks.answer import cuda_code, driver_answers, fails, listed, torch_devices, trouble, visible, works
 from envcheck.checks.text import mentioning, quoted, said
 from envcheck.facts import (
     CudaDriverFacts,
@@ -21,7 +21,7 @@ from envcheck.facts import (
 )
 from envcheck.intents import SetEnv, TorchBuild
 from envcheck.record import record
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.tables import Tables
 
 _GIB = 1 << 30
@@ -150,7 +150,13 @@ def _verdict(card: _Card, build: _Build, tables: Tables, no_kernel: bool) -> tup
 
 
 def _judge(
-    wanted: tuple[str, ...], rule: str, cards: list[_Card], build: _Build, symptoms: SymptomsFacts | Missing, tables: Tables
+    wanted: tuple[str, ...],
+    rule: str,
+    cards: list[_Card],
+    build: _Build,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+    missing: Unknown | None,
 ) -> Answer:
     lines = mentioning(symptoms, NO_KERNEL, "not compatible with the current PyTorch", "no longer supports this GPU")
     found = [(card, _verdict(card, build, tables, bool(lines) or NO_KERNEL in card.error)) for card in cards]
@@ -165,7 +171,7 @@ def _judge(
         if told and not build.archs and not any(card.kernel == "ok" for card in cards) and _age_fits(wanted, cards):
             values = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
             return Hit(values, quoted(told), (TorchBuild(),), variant="text", confidence=Confidence.LIKELY)
-        return None
+        return None if cards else missing
     card, kind = bad[0][0], bad[0][1][0]
     certain = any(verdict[1] for _, verdict in bad)
     row = tables.gpu(card.cc)
@@ -192,7 +198,7 @@ def _judge(
 
 
 def _age_fits(wanted: tuple[str, ...], cards: list[_Card]) -> bool:
-    """Where nothing is known of the build: Ampere and later were always too new for some build, and only what precedes Turing was ever dropped."""
+    """Where nothing is known of the build: what came with Turing or later was too new for some, only what precedes it was ever dropped."""
     if not cards:
         return True
     return any(_pair(card.cc) < (7, 5) for card in cards) if "old" in wanted else any(_pair(card.cc) >= (7, 5) for card in cards)
@@ -210,7 +216,8 @@ def gpu_too_new_for_torch(
 ) -> Answer:
     """No cubin and no PTX of the build serves a GPU that came after it, or that is a family of its own."""
     cards = _cards(gpus, visibility, devices, symptoms, tables)
-    return _judge(("new", "family"), "gpu-too-new-for-torch", cards, _build(torch, system, symptoms, tables), symptoms, tables)
+    build, missing = _build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
+    return _judge(("new", "family"), "gpu-too-new-for-torch", cards, build, symptoms, tables, missing)
 
 
 @check(sees_missing=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
@@ -225,7 +232,8 @@ def gpu_too_old_for_torch(
 ) -> Answer:
     """The build starts above this GPU's compute capability."""
     cards = _cards(gpus, visibility, devices, symptoms, tables)
-    return _judge(("old",), "gpu-too-old-for-torch", cards, _build(torch, system, symptoms, tables), symptoms, tables)
+    build, missing = _build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
+    return _judge(("old",), "gpu-too-old-for-torch", cards, build, symptoms, tables, missing)
 
 
 def _process_list(gpu: Gpu) -> str:
@@ -279,7 +287,7 @@ def gpu_exclusive_mode(
         return Hit(values, severity=Severity.INFO)
     if refused and not works(devices) and not seen:
         return Hit(values, quoted(told), variant="text", severity=Severity.ERROR, confidence=Confidence.LIKELY)
-    return None
+    return trouble(gpus, "gpus")
 
 
 @check(sees_missing=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
@@ -295,7 +303,7 @@ def gpu_mig(
     partitioned = [gpu for gpu in listed(gpus) if gpu.mig or gpu.mig_devices or " MIG " in f" {gpu.name or ''} "]
     slices = [one for one in torch_devices(devices) if " MIG " in f" {one.name or ''} "]
     if not partitioned and not slices:
-        return Hit({"gpus": "a GPU"}, quoted(told), variant="refused", severity=Severity.ERROR) if told else None
+        return Hit({"gpus": "a GPU"}, quoted(told), variant="refused", severity=Severity.ERROR) if told else trouble(gpus, "gpus")
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
     values = {"gpus": ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0].name, "instances": instances}
     refused = told + mentioning(symptoms, "invalid device ordinal", "device >= 0 && device < num_gpus")

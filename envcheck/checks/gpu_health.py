@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from envcheck.checks.answer import code_evidence, cuda_code, listed, torch_devices, works
+from envcheck.checks.answer import code_evidence, cuda_code, listed, torch_devices, trouble, works
 from envcheck.checks.text import quoted, said, value
 from envcheck.facts import CudaDriverFacts, DevicesFacts, DriverFacts, Gpu, GpusFacts, Missing, SymptomsFacts, SystemFacts, ToolStatus
 from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -32,7 +32,7 @@ def gpu_ecc_error(
     kernels = [one.kernel_error or "" for one in torch_devices(devices)]
     stopped = bool(told) or cuda_code(devices, cuda_driver) == 214 or any("uncorrectable ECC" in error for error in kernels)
     if not (hurt or stopped):
-        return None
+        return trouble(gpus, "gpus")
     count = sum(gpu.ecc_uncorrected_volatile or 0 for gpu in hurt) or "at least one"
     severity = Severity.ERROR if stopped else Severity.WARNING
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
@@ -49,7 +49,7 @@ def gpu_row_remap(gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) 
     pending = [gpu for gpu in listed(gpus) if gpu.remap_pending or gpu.retired_pages_pending]
     if pending or told:
         return Hit({"gpus": _named(pending) or "a GPU"}, quoted(told))
-    return None
+    return trouble(gpus, "gpus")
 
 
 @check(sees_missing=("driver", "gpus", "devices", "symptoms"))
@@ -73,7 +73,7 @@ def gpu_xid(
     if not grave:
         if told and not rows:
             return Hit({"xids": "an Xid", "gpu": "a GPU", "action": "see NVIDIA's catalog", "text": told[0].text}, quoted(told))
-        return None
+        return trouble(driver, "driver")
     _, bus, text, row = grave[0]
     codes = ", ".join(str(number) for number in dict.fromkeys(entry[0] for entry in grave))
     values = {
@@ -109,7 +109,7 @@ def gpu_throttled(gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) 
         if mask & SW_POWER_CAP and _starved(gpu):
             values |= {"power": f"{gpu.power_watts:.0f} of {gpu.power_limit_watts:.0f} W"}
             return Hit(values, quoted(told), variant="starved", confidence=Confidence.LIKELY)
-    return None
+    return trouble(gpus, "gpus")
 
 
 def _clock(gpu: Gpu) -> str:
@@ -142,7 +142,7 @@ def gpu_pcie_degraded(gpus: GpusFacts | Missing, system: SystemFacts | Missing, 
             return Hit(values, quoted(told), variant="half", severity=Severity.INFO)
         if generation and newest and generation < newest and loaded:
             return Hit(values, quoted(told), variant="generation")
-    return Hit({"gpu": "a GPU"}, quoted(told), variant="text") if told else None
+    return Hit({"gpu": "a GPU"}, quoted(told), variant="text") if told else trouble(gpus, "gpus")
 
 
 @check(sees_missing=("driver", "gpus", "cuda_driver", "devices", "symptoms"))
@@ -175,7 +175,7 @@ def gpu_hardware_fault(
     code = cuda_code(devices, cuda_driver)
     if code in (220, 226) or told:
         return Hit(values | {"code": code}, (*evidence, *code_evidence(devices, cuda_driver)))
-    return None
+    return trouble(gpus, "gpus") or trouble(driver, "driver")
 
 
 CHECKS = (gpu_ecc_error, gpu_row_remap, gpu_xid, gpu_throttled, gpu_pcie_degraded, gpu_hardware_fault)

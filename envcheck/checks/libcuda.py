@@ -108,7 +108,7 @@ def cuda_compat_shadows_driver(
     if works(devices) or driver_answers(cuda_driver):
         return None
     if cuda_code(devices, cuda_driver) != SYSTEM_DRIVER_MISMATCH and not told:
-        return None
+        return trouble(cuda_driver, "cuda_driver")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
     values = _compat_values(cuda_driver, driver, gpus)
     if _compat_loaded(cuda_driver):
@@ -132,7 +132,7 @@ def cuda_compat_unsupported_gpu(
     if works(devices) or driver_answers(cuda_driver):
         return None
     if cuda_code(devices, cuda_driver) != COMPAT_NOT_SUPPORTED and not told:
-        return None
+        return trouble(cuda_driver, "cuda_driver")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
     values = _compat_values(cuda_driver, driver, gpus)
     if _compat_loaded(cuda_driver):
@@ -168,7 +168,7 @@ def nvidia_uvm_missing(
         return Hit({"nodes": ", ".join(nodes or ()) or "unknown"}, evidence, variant=variant, confidence=Confidence.LIKELY)
     if slept and fails(devices) and code == 719:
         return Hit({"nodes": "unknown"}, evidence, variant="suspended", confidence=Confidence.LIKELY)
-    return None
+    return trouble(driver, "driver") or trouble(cuda_driver, "cuda_driver")
 
 
 @check(sees_missing=("cuda_driver", "devices", "python", "symptoms"))
@@ -184,7 +184,7 @@ def libcuda_stub(
         return None
     stub = not isinstance(cuda_driver, Missing) and cuda_driver.is_stub is True
     if not (stub or told or cuda_code(devices, cuda_driver) == 34):
-        return None
+        return trouble(cuda_driver, "cuda_driver")
     path = None if isinstance(cuda_driver, Missing) else cuda_driver.library_path
     loader = None if isinstance(python, Missing) else python.variables.get("LD_LIBRARY_PATH")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))

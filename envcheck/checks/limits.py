@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.checks.answer import contained
+from envcheck.checks.answer import contained, trouble
 from envcheck.checks.gpu import size
 from envcheck.checks.text import mentioning, quoted, said
 from envcheck.facts import (
@@ -37,7 +37,7 @@ def open_files_low(
         return Hit(values, quoted(told), variant="reached", severity=Severity.ERROR)
     mac = not isinstance(system, Missing) and system.os == "darwin"
     if soft is None or mac:
-        return None
+        return trouble(limits, "limits")
     if soft < FEW_FILES:
         return Hit(values)
     many = not isinstance(gpus, Missing) and len(gpus.devices) >= 8
@@ -59,7 +59,7 @@ def memlock_low(
     if told:
         return Hit(values, quoted(told), variant=variant, severity=Severity.ERROR)
     if soft is None or soft >= RDMA_MEMLOCK or isinstance(network, Missing):
-        return None
+        return trouble(limits, "limits")
     active = [port for port in network.infiniband if port.state is None or "ACTIVE" in port.state.upper()]
     if not active or network.variables.get("NCCL_IB_DISABLE") == "1":
         return None
@@ -86,7 +86,7 @@ def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing
         roomy = total is not None and free is not None and free >= 8 * _GIB
         return None if roomy else Hit(values, quoted(told), variant=variant, severity=Severity.ERROR)
     if isinstance(limits, Missing):
-        return None
+        return trouble(limits, "limits")
     wanted, got = limits.shm_requested_bytes, limits.shm_allocated_bytes
     if limits.shm_error or (wanted and got is not None and got < wanted):
         values |= {"wanted": "a test file" if wanted is None else size(wanted), "got": "0" if got is None else size(got)}
@@ -114,7 +114,7 @@ def host_memory_low(system: SystemFacts | Missing, live: LiveFacts | Missing, sy
         return Hit(values, variant="killed", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if limit is not None and limit < 2 * _GIB:
         return Hit(values, variant="limit")
-    return Hit(values) if available is not None and available < _GIB else None
+    return Hit(values) if available is not None and available < _GIB else trouble(system, "system")
 
 
 CHECKS = (open_files_low, memlock_low, shm_small, host_memory_low)

@@ -103,7 +103,7 @@ def rocm_gfx_unsupported(
         return Hit(values, quoted(told), fixes, variant=None if usable else "none", confidence=None if sure or told else Confidence.LIKELY)
     if told and not works(devices):
         return Hit(values, quoted(told), variant="text")
-    return None
+    return trouble(rocm, "rocm")
 
 
 def _rocm_archs(torch: TorchFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> tuple[tuple[str, ...], str]:
