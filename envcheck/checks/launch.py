@@ -124,7 +124,7 @@ def launch_port_in_use(
     if matches:
         text = " ".join(match.text for match in matches)
         twice = "--local_rank" in text or "--local-rank" in text
-        return Hit(values, quoted(matches), variant="self" if twice else "owner" if owner else "said")
+        return Hit(values, quoted(matches), variant="self" if twice else None if owner else "said")
     # Within a torchrun worker the agent's own store listens there; on other nodes than the master's the port does not matter.
     worker = bool(facts and any(name.startswith("TORCHELASTIC_") for name in facts.variables))
     if facts is None:
@@ -132,7 +132,7 @@ def launch_port_in_use(
     if owner is None or worker or not _here(facts, network) or (facts.rank or 0) > 0:
         return None
     severity = Severity.WARNING if facts.rank is None else None
-    return Hit(values, (Evidence(f"listening on port {port}", owner),), variant="owner", severity=severity)
+    return Hit(values, (Evidence(f"listening on port {port}", owner),), severity=severity)
 
 
 @check(sees_missing=("launcher", "symptoms"))

@@ -28,6 +28,8 @@ def _runs(live: LiveFacts) -> list[tuple[str, tuple[RankFacts, ...], LiveStatus,
     arms = [(arm.name, arm.ranks, arm.status, arm.reason, arm.world_size) for arm in live.arms if arm.ranks and not arm.environment]
     if arms and any(status is live.status for _, _, status, _, _ in arms):
         return arms
+    if not live.ranks:
+        return arms
     backend = live.backend or "the process group"
     return [(backend, live.ranks, live.status, live.reason, live.world_size or len(live.ranks)), *arms]
 
