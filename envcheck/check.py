@@ -78,6 +78,7 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
     options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
     folder = tempfile.mkdtemp(prefix="envcheck-")  # 0700
     running = host = None
+    cores = _no_core_files()
     try:
         running = target.start(chosen, folder, budget, options, os.environ)
         from envcheck.collect import collect
@@ -94,7 +95,26 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
             target.end(running)
         if host is not None:
             host.close()  # a probe that was given up may still have a child
+        _allow_core_files(cores)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _no_core_files() -> tuple[int, int] | None:
+    """What crashes under our hands leaves no core file in the user's folder. Returns the limit as it was."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limits = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, limits[1]))
+    return limits
+
+
+def _allow_core_files(limits: tuple[int, int] | None) -> None:
+    if limits is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, limits)
 
 
 def _watched(run: Callable[[Callable[[str], None] | None], T]) -> T:
