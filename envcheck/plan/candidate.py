@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from envcheck.archs import runs_on, variant_of_cuda
@@ -14,12 +15,15 @@ from envcheck.plan.versions import at_least, minor, version
 from envcheck.record import record
 
 if TYPE_CHECKING:
-    from envcheck.tables import Build, Tables
+    from envcheck.tables import Build, GpuRow, Tables
 
 
 @record
 class Candidate:
-    """A torch release in one build variant, from the wheel indexes or from a conda channel."""
+    """A torch release in one build variant, from the wheel indexes or from a conda channel. One object a build, compared by identity."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     version: str
     variant: str  # "cu130", "cpu", "rocm7.2", "xpu"
@@ -133,7 +137,40 @@ def obstacles(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obst
 
 
 def first_obstacle(one: Candidate, profile: Profile, tables: Tables) -> Obstacle | None:
+    """The gravest obstacle, None for a build that fits."""
     return next(obstacles(one, profile, tables), None)
+
+
+def pool(tables: Tables, platform: str, source: str) -> tuple[Candidate, ...]:
+    """The builds of one source: "wheel" or "conda"."""
+    return catalogue(tables, platform) if source == "wheel" else conda_catalogue(tables, platform)
+
+
+@lru_cache(maxsize=512)
+def system_obstacles(tables: Tables, platform: str, source: str, system: Profile) -> tuple[Obstacle | None, ...]:
+    """For every build of a pool what the interpreter and the system object to. `system` is a profile of these alone."""
+    return tuple(next(chain(_interpreter(one, system), _system(one, system, tables)), None) for one in pool(tables, platform, source))
+
+
+@lru_cache(maxsize=2048)
+def hardware_obstacles(tables: Tables, platform: str, source: str, hardware: Profile) -> tuple[tuple[Obstacle | None, bool], ...]:
+    """For every build of a pool what GPUs and driver object to, and whether its CUDA was made for these GPUs."""
+    return tuple(
+        (next(chain(_hardware(one, hardware, tables), _driver(one, hardware, tables)), None), _knows(one, hardware, tables))
+        for one in pool(tables, platform, source)
+    )
+
+
+def _knows(one: Candidate, profile: Profile, tables: Tables) -> bool:
+    """Whether the build's CUDA compiles for every GPU here. An older one of the same major runs, without code of its own."""
+    rows = [gpu_row(tables, card.compute_capability) for card in profile.cards if card.compute_capability]
+    return one.cuda is None or all(row is None or version(one.cuda) >= version(row.first_cuda) for row in rows)
+
+
+@lru_cache(maxsize=128)
+def gpu_row(tables: Tables, capability: str) -> GpuRow | None:
+    """What holds for a compute capability, looked up once."""
+    return tables.gpu(capability)
 
 
 def _interpreter(one: Candidate, profile: Profile) -> Iterator[Obstacle]:
@@ -254,10 +291,11 @@ def driver_os(profile: Profile) -> str:
     return "windows" if profile.windows or profile.wsl else "linux"
 
 
+@lru_cache(maxsize=1024)
 def _card_floor(profile: Profile, tables: Tables) -> str | None:
     """First driver branch that drives every GPU of the machine, if the one in use is older."""
     branch = tables.branch(profile.driver, driver_os(profile)) if profile.driver else None
-    rows = [tables.gpu(card.compute_capability) for card in profile.cards if card.compute_capability]
+    rows = [gpu_row(tables, card.compute_capability) for card in profile.cards if card.compute_capability]
     firsts = [int(row.first_driver) for row in rows if row and row.first_driver and row.first_driver.isdigit()]
     if branch is None or not firsts or branch >= max(firsts):
         return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.specifiers import SpecifierSet
 
-from envcheck.plan.candidate import Candidate, Obstacle, catalogue, conda_catalogue, driver_needed, driver_os, first_obstacle
+from envcheck.plan.candidate import Candidate, Obstacle, driver_needed, driver_os, gpu_row, hardware_obstacles, pool, system_obstacles
 from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
@@ -38,6 +39,10 @@ class Wish:
     @property
     def names_torch(self) -> bool:
         return bool(self.torch or self.variant)
+
+    def admits(self, one: Candidate) -> bool:
+        """Whether a build is one of those asked for."""
+        return (not self.torch or admits(self.torch, one.version)) and (not self.variant or one.variant == self.variant)
 
 
 _VARIANT = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d+(\.\d+)*)\Z")
@@ -71,7 +76,7 @@ class Choice:
 
     build: Candidate
     beside: Companions
-    kind: str = "build"  # "keep", "packages", "reinstall", "install", "build", "version", "driver", "compat", "hide"
+    kind: str = ""  # "keep", "packages", "reinstall", "install", "build", "version", "driver", "compat", "hide"
     driver: str | None = None  # the driver that it needs and that is not there
     kept: tuple[int, ...] | None = None  # indices of the GPUs that stay visible
     knows: bool = True  # the build's CUDA is one that NVIDIA made for these GPUs
@@ -86,30 +91,31 @@ class Choice:
         else:
             distance = 2
         older = distance == 1 and version(one.version) < version(profile.torch or "0")
-        release = version(one.version)
         doubtful = not one.seen or (one.hip is not None and one.confidence == "low")
+        age = max((move.age for move in self.beside.moves), default=0) if self.beside.moves else 0
         return (
             doubtful,
             distance,
             len(self.beside.broken),
-            max((move.age for move in self.beside.moves), default=0),
+            age,
             one.confidence == "low",
             older,
-            (-release.epoch, *(-part for part in release.release)),
+            *_newest_first(one.version),
             one.channel == "pytorch",
             not self.knows,
             not one.default,
             one.undocumented,
             not _native(one, profile),
             not one.mainline,
-            _taste(one),
+            *_newest_first(one.cuda or one.hip or "0"),
         )
 
 
-def _knows(one: Candidate, profile: Profile, tables: Tables) -> bool:
-    """Whether the build's CUDA compiles for every GPU here. An older one of the same major runs, without code of its own."""
-    rows = [tables.gpu(card.compute_capability) for card in profile.cards if card.compute_capability]
-    return one.cuda is None or all(row is None or version(one.cuda) >= version(row.first_cuda) for row in rows)
+@lru_cache(maxsize=512)
+def _newest_first(text: str) -> tuple[int, int, int]:
+    """A version as numbers that grow with its age."""
+    release = (*version(text).release, 0, 0)
+    return -release[0], -release[1], -release[2]
 
 
 def _native(one: Candidate, profile: Profile) -> bool:
@@ -117,14 +123,9 @@ def _native(one: Candidate, profile: Profile) -> bool:
     return not (one.cuda and profile.driver_cuda) or version(one.cuda) <= version(profile.driver_cuda)
 
 
-def _taste(one: Candidate) -> tuple[float, ...]:
-    """Of builds that are otherwise alike: the newest CUDA or ROCm."""
-    number = one.cuda or one.hip or "0"
-    return tuple(-float(part) for part in number.split("."))
+class Rejected(NamedTuple):
+    """A build and its obstacle."""
 
-
-@record
-class Rejected:
     build: Candidate
     obstacle: Obstacle
 
@@ -146,15 +147,22 @@ def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str 
     """Every build that fits the machine and the wish. Where torch works and nothing asks for another, older ones are left out."""
     if profile.platform is None:
         return Found((), (), None)
-    pool = catalogue(tables, profile.platform) if source == "wheel" else conda_catalogue(tables, profile.platform)
+    builds = pool(tables, profile.platform, source)
     aim = _aimed(profile, wish)
-    kept = installed(profile, pool) if works and not wish.variant else None
+    kept = installed(profile, builds) if works and not wish.variant else None
+    system = system_obstacles(tables, profile.platform, source, aim.system_alone)
+    hardware = hardware_obstacles(tables, profile.platform, source, aim.hardware_alone)
     fits: list[Choice] = []
     rejected: list[Rejected] = []
-    for one in pool:
-        obstacle = _against_wish(one, wish) or _downgrade(one, profile, wish, works)
+    not_wished = Obstacle("wish", {"requirement": " ".join(wish.texts)})
+    downgrade = Obstacle("downgrade", {"installed": profile.torch or ""})
+    floor = version(profile.torch) if works and profile.torch and not wish.names_torch else None
+    for one, of_system, (of_hardware, knows) in zip(builds, system, hardware, strict=True):
+        obstacle = None if wish.admits(one) else not_wished
+        if floor is not None and version(one.version) < floor:
+            obstacle = downgrade
         if one is not kept:  # what works is not called unfit, whatever the tables say
-            obstacle = obstacle or first_obstacle(one, aim, tables)
+            obstacle = obstacle or of_system or of_hardware
         if obstacle is not None:
             rejected.append(Rejected(one, obstacle))
             continue
@@ -163,14 +171,14 @@ def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str 
         if wished:
             rejected.append(Rejected(one, _companion(wished[0])))
             continue
-        fits.append(Choice(one, beside, knows=_knows(one, aim, tables)))
+        fits.append(Choice(one, beside, knows=knows))
     fits.sort(key=lambda choice: choice.key(aim))
-    return Found(tuple(_named(choice, profile, works, wish) for choice in fits), tuple(rejected), installed(profile, pool))
+    return Found(tuple(fits), tuple(rejected), installed(profile, builds))
 
 
-def installed(profile: Profile, pool: Iterable[Candidate]) -> Candidate | None:
+def installed(profile: Profile, builds: Iterable[Candidate]) -> Candidate | None:
     """The installed build among the known ones."""
-    return next((one for one in pool if one.version == profile.torch and one.variant == profile.variant), None)
+    return next((one for one in builds if one.version == profile.torch and one.variant == profile.variant), None)
 
 
 def _aimed(profile: Profile, wish: Wish) -> Profile:
@@ -183,26 +191,14 @@ def _aimed(profile: Profile, wish: Wish) -> Profile:
     return profile
 
 
-def _against_wish(one: Candidate, wish: Wish) -> Obstacle | None:
-    if wish.torch and not admits(wish.torch, one.version):
-        return Obstacle("wish", {"requirement": f"torch{wish.torch}"})
-    if wish.variant and one.variant != wish.variant:
-        return Obstacle("variant", {"requirement": wish.variant})
-    return None
-
-
-def _downgrade(one: Candidate, profile: Profile, wish: Wish, works: bool) -> Obstacle | None:
-    if works and profile.torch and not wish.names_torch and version(one.version) < version(profile.torch):
-        return Obstacle("downgrade", {"installed": profile.torch})
-    return None
-
-
 def _companion(broken: Broken) -> Obstacle:
     return Obstacle("companion", {"name": broken.name, "why": broken.why})
 
 
-def _named(choice: Choice, profile: Profile, works: bool, wish: Wish) -> Choice:
+def named(choice: Choice, profile: Profile, works: bool) -> Choice:
     """What a choice amounts to on this machine."""
+    if choice.kind:
+        return choice
     if profile.torch is None:
         return replace(choice, kind="install")
     if not changes(choice.build, profile) and profile.torch_from_conda == (choice.build.channel != "wheel"):
@@ -238,7 +234,7 @@ def with_driver(found: Found, profile: Profile, tables: Tables, wish: Wish) -> C
     needed = row.obstacle.needed or ""
     branch = tables.branch(needed, driver_os(profile)) or minor(needed)[0]
     for card in profile.cards:
-        gpu = tables.gpu(card.compute_capability) if card.compute_capability else None
+        gpu = gpu_row(tables, card.compute_capability) if card.compute_capability else None
         if gpu and gpu.last_branch and gpu.last_branch < branch:
             return None
     beside = companions(row.build, profile, wish.beside, tables)
@@ -273,7 +269,7 @@ def with_hidden(profile: Profile, tables: Tables, wish: Wish, works: bool) -> Ch
 
 def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tuple[tuple[str, str], ...]:
     """What was thrown out and why, newest first, runs of releases together. Builds of the wrong kind are not worth a line."""
-    silent = {"not-cuda", "not-rocm", "not-xpu", "not-cpu", "wish", "variant", "downgrade"}
+    silent = {"not-cuda", "not-rocm", "not-xpu", "not-cpu", "wish", "downgrade"}
     floor = version(found.best.build.version) if found.best else None
     groups: dict[tuple[str, str], list[str]] = {}
     rows = found.rejected if found.best else sorted(found.rejected, key=lambda row: _stage(row.obstacle))

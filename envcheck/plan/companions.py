@@ -58,12 +58,15 @@ class Companions:
     notes: tuple[str, ...] = ()
 
 
+_NOTHING = Companions()
 RELEASED_WITH = ("torchvision", "torchaudio", "torchtext", "torchdata")
 
 
 def companions(one: Candidate, profile: Profile, wished: Mapping[str, Requirement], tables: Tables) -> Companions:
     """What goes with a build on this machine: what is installed there, and what was wished."""
     names = [name for name in dict.fromkeys((*profile.packages, *wished)) if name != "torch"]
+    if not names:
+        return _NOTHING
     found = [answer for name in names for answer in _one(name, profile.packages.get(name), wished.get(name), one, profile, tables)]
     notes = [answer for answer in found if isinstance(answer, str)]
     moves = tuple(answer for answer in found if isinstance(answer, Move))

@@ -85,6 +85,36 @@ class Profile:
     packages: Mapping[str, str] = field(default_factory=dict)
     nvcc: str | None = None
 
+    def __hash__(self) -> int:
+        return hash((self.os, self.python, self.glibc, self.accelerator, self.driver, self.driver_cuda, self.cards, self.gfx))
+
+    @property
+    def system_alone(self) -> Profile:
+        """The part that decides whether a wheel can be installed."""
+        return Profile(
+            os=self.os,
+            glibc=self.glibc,
+            musl=self.musl,
+            macos=self.macos,
+            python=self.python,
+            implementation=self.implementation,
+            accelerator=self.accelerator,
+        )
+
+    @property
+    def hardware_alone(self) -> Profile:
+        """The part that decides whether a build runs: GPUs and driver."""
+        return Profile(
+            os=self.os,
+            wsl=self.wsl,
+            jetson=self.jetson,
+            accelerator=self.accelerator,
+            driver=self.driver,
+            driver_cuda=self.driver_cuda,
+            cards=self.cards,
+            gfx=self.gfx,
+        )
+
     @property
     def windows(self) -> bool:
         return self.os == "windows"

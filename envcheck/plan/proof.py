@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from envcheck.engine import Outcome, Verdict, judge
@@ -73,7 +73,6 @@ class Judge:
     checks: Sequence[Check]
     texts: RuleTexts
     tables: Tables
-    _severities: dict[str, tuple[Severity, bool]] = field(default_factory=dict)
 
     @cached_property
     def before(self) -> tuple[Verdict, ...]:
@@ -108,21 +107,22 @@ class Judge:
         return frozenset(one.rule for one in verdicts if one.hit and self._severity(one) is Severity.ERROR)
 
     def _severity(self, verdict: Verdict) -> Severity:
-        return (verdict.hit.severity if verdict.hit else None) or self._text(verdict.rule)[0]
+        return (verdict.hit.severity if verdict.hit else None) or _text(self.texts, verdict.rule)[0]
 
     def _wants_build(self, verdict: Verdict) -> bool:
-        return verdict.hit is not None and (any(isinstance(fix, TorchBuild) for fix in verdict.hit.fixes) or self._text(verdict.rule)[1])
+        return verdict.hit is not None and (
+            any(isinstance(fix, TorchBuild) for fix in verdict.hit.fixes) or _text(self.texts, verdict.rule)[1]
+        )
 
-    def _text(self, rule: str) -> tuple[Severity, bool]:
-        """Severity of a rule, and whether its text asks for another build."""
-        if rule not in self._severities:
-            try:
-                text = self.texts.read(rule)
-            except KeyError:
-                self._severities[rule] = (Severity.ERROR, False)
-            else:
-                self._severities[rule] = (text.severity, any(fix["kind"] == "torch" for fix in text.fixes))
-        return self._severities[rule]
+
+@lru_cache(maxsize=1024)
+def _text(texts: RuleTexts, rule: str) -> tuple[Severity, bool]:
+    """Severity of a rule, and whether its text asks for another build."""
+    try:
+        text = texts.read(rule)
+    except KeyError:
+        return Severity.ERROR, False
+    return text.severity, any(fix["kind"] == "torch" for fix in text.fixes)
 
 
 def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from envcheck.facts import DevicesFacts, GpusFacts, Snapshot
 from envcheck.plan import commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
-from envcheck.plan.choice import Choice, Found, Wish, excluded, find, nearest, read_wish, say, with_compat, with_driver, with_hidden
+from envcheck.plan.choice import Choice, Found, Wish, excluded, find, named, nearest, read_wish, say, with_compat, with_driver, with_hidden
 from envcheck.plan.commands import Options, Release, Spelled
 from envcheck.plan.companions import Move
 from envcheck.plan.conda import CondaAnswer, conda_answer
@@ -60,7 +60,7 @@ class Planner:
             if not found.fits:
                 found, chosen = wheels, self.choices(wheels, wish)
             elif wheels.best is not None:
-                chosen = [*chosen[: MOST_WAYS - 1], wheels.best]
+                chosen = [*chosen[: MOST_WAYS - 1], named(wheels.best, self.profile, self.works)]
         ways = [self.way(choice, wish) for choice in chosen]
         rows = [Excluded(what, why) for what, why in excluded(found, self.profile, wish)]
         if not ways and (words or self.profile.jetson):
@@ -69,7 +69,7 @@ class Planner:
 
     def choices(self, found: Found, wish: Wish) -> list[Choice]:
         """At most three ways out: the best build, the driver, another version."""
-        best = found.best
+        best = named(found.best, self.profile, self.works) if found.best else None
         result: list[Choice] = []
         if best is not None:
             result.append(best)
@@ -86,7 +86,7 @@ class Planner:
             for other in (nearest(found, self.profile), self._newest(found)):
                 if other is not None and other.build.seen and all(other.build.version != one.build.version for one in result):
                     result.append(other)
-        return result[:MOST_WAYS]
+        return [named(choice, self.profile, self.works) for choice in result[:MOST_WAYS]]
 
     def _worth(self, driver: Choice, best: Choice | None, wish: Wish) -> bool:
         """A newer driver is offered where nothing else helps, or where it keeps the installed or wished torch."""
@@ -110,7 +110,7 @@ class Planner:
             rows.append(Excluded("torch", texts().say("note.jetson", l4t=self.profile.jetson)))
         if not asked:
             return rows
-        matching = [row for row in found.rejected if row.obstacle.key not in ("wish", "variant")]
+        matching = [row for row in found.rejected if row.obstacle.key != "wish"]
         telling = [row for row in matching if not row.obstacle.key.startswith("not-")]
         if not matching:
             rows.append(Excluded(asked, texts().say("fix.no-release", wish=asked)))
