@@ -71,10 +71,13 @@ def code_evidence(devices: DevicesFacts | Missing, cuda_driver: CudaDriverFacts 
 
 
 def wants_cuda(torch: TorchFacts | Missing) -> bool | None:
-    """A torch built for CUDA; None where torch is not known."""
+    """A torch built for CUDA; None where that is not known: a bare "2.1.0" in a report may be any build."""
     if isinstance(torch, Missing):
         return False if torch.why is Why.ABSENT else None
-    return None if torch.version is None and torch.cuda is None else torch.cuda is not None
+    if torch.cuda is not None:
+        return True
+    other = torch.cpu_build is True or torch.hip is not None or torch.xpu is not None or "+" in (torch.version or "")
+    return False if other else None
 
 
 def nvidia_on_bus(system: SystemFacts | Missing) -> tuple[PciDevice, ...]:
