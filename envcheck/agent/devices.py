@@ -1,0 +1,272 @@
+"""The accelerator, asked in a child that may crash or hang: availability, properties, one checked kernel on each device.
+
+Loaded by collect.py. The first half runs in the agent, the second in the child.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Tuple
+
+    from envcheck.agent import lines, processes  # collect.load puts them here
+
+
+class Child:
+    """The child under way: forked, with a pipe for its one line, or started afresh, with a file."""
+
+    def __init__(self, pid: int = 0, pipe: int = -1, process: Optional[subprocess.Popen[bytes]] = None, out: str = "") -> None:
+        self.pid, self.pipe, self.process, self.out = pid, pipe, process, out
+        self.began = time.monotonic()
+        self.refused: Optional[OSError] = None  # the system would not start it
+
+
+def start(options: Dict[str, Any], torch: Any, fork: bool) -> Optional[Child]:
+    """A child that initialises the accelerator while this process goes on importing. None if this build knows none."""
+    accelerated = any(lines.attempt(lambda name=name: getattr(torch.version, name)) for name in ("cuda", "hip", "xpu"))
+    if not accelerated and sys.platform != "darwin":
+        return None
+    try:
+        return start_forked(options) if fork else start_afresh(options)
+    except OSError as error:
+        child = Child()
+        child.refused = error
+        return child
+
+
+def start_forked(options: Dict[str, Any]) -> Child:
+    agent = os.getpid()
+    receive, send = os.pipe()
+    try:
+        pid = processes.fork()
+    except OSError:
+        os.close(receive)
+        os.close(send)
+        raise
+    if pid == 0:
+        code = 1
+        try:
+            os.close(receive)
+            processes.die_with_parent(agent)
+            processes.leave_stacks(os.path.join(options["folder"], "devices.stack"))
+            try:
+                data = lines.encoded({"value": ask_devices(options["live"] != "off")})
+            except BaseException as error:
+                data = lines.encoded({"error": lines.described(error)})
+            lines.write_all(send, data)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(send)
+    return Child(pid=pid, pipe=receive)
+
+
+def start_afresh(options: Dict[str, Any]) -> Child:
+    out = os.path.join(options["folder"], "devices.jsonl")
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "collect.py")
+    told = lines.encoded(dict(options, only="devices", out=out)).decode()
+    return Child(process=subprocess.Popen([sys.executable, here, told], stdin=subprocess.DEVNULL), out=out)
+
+
+def finish(child: Optional[Child], options: Dict[str, Any], writer: lines.Writer, deadline: float) -> Any:
+    """Wait for the child within its budget; its death or silence becomes the section's error. Returns the value or None."""
+    if child is None:
+        value = {"available": False, "count": 0}
+        writer.line(section="devices", value=value)
+        return value
+    writer.line(begin="devices", at=time.monotonic())
+    if child.refused:
+        writer.line(section="devices", error=lines.described(child.refused))
+        return None
+    deadline = min(deadline, child.began + options["devices_seconds"])
+    answer, status = collect_afresh(child, child.process, deadline) if child.process else collect_forked(child, deadline)
+    if answer is None:
+        kind, how = death(status, deadline - child.began)
+        stack = processes.tail(os.path.join(options["folder"], "devices.stack"), 8000)
+        answer = {"error": {"type": kind, "text": "asking the devices " + how, "stack": stack}}
+    writer.line(section="devices", **answer)
+    return answer.get("value")
+
+
+def collect_forked(child: Child, deadline: float) -> Tuple[Any, Optional[int]]:
+    """The answer and the exit status, each None if there is none. A whole line is an answer whatever becomes of the child then."""
+    data, closed = b"", False
+    os.set_blocking(child.pipe, False)
+    while True:
+        status = processes.exit_status(child.pid)  # asked before the last read, and because a grandchild may keep the pipe open
+        part, closed = processes.drain(child.pipe)
+        data += part
+        left = deadline - time.monotonic()
+        if status is not None or closed or data.endswith(b"\n") or left <= 0:
+            break
+        processes.wait_readable([child.pipe], min(left, 0.2))
+    os.close(child.pipe)
+    if status is None and (closed or data):
+        status = processes.reap(child.pid, 5)  # a context takes a moment to be torn down
+    if status is None:
+        if not data:
+            processes.ask_for_stack(child.pid)
+            time.sleep(0.5)
+        os.kill(child.pid, signal.SIGKILL)
+        processes.reap(child.pid, 3)
+    return (lines.decoded(data) if data.endswith(b"\n") else None), status
+
+
+def collect_afresh(child: Child, process: subprocess.Popen[bytes], deadline: float) -> Tuple[Any, Optional[int]]:
+    try:
+        code: Optional[int] = process.wait(max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        code = None
+        processes.ask_for_stack(process.pid)
+        time.sleep(0.5)
+        process.kill()
+        lines.attempt(process.wait, 3)
+    try:
+        with open(child.out, "rb") as file:
+            rows = [lines.decoded(line) for line in file]
+    except OSError:
+        rows = []
+    for row in rows:
+        if isinstance(row, dict) and row.get("section") == "devices":
+            return {key: row[key] for key in ("value", "error") if key in row}, code
+    return None, code
+
+
+def death(status: Optional[int], seconds: float) -> Tuple[str, str]:
+    if status is None:
+        return "timeout", "did not end within %.0f s" % seconds
+    if status < 0:
+        return "crashed", "died with " + processes.signal_name(-status)
+    return "failed", "ended with exit code %d and no answer" % status
+
+
+# ---- inside the child
+
+
+def ask_devices(kernels: bool) -> Dict[str, Any]:
+    """Availability, properties of every visible device and, if `kernels`, one checked kernel on each."""
+    import torch
+
+    if lines.attempt(lambda: torch.version.xpu) and not lines.attempt(lambda: torch.version.cuda):
+        return ask(torch, torch.xpu, "xpu", kernels)
+    if sys.platform == "darwin":
+        return ask_mps(torch, kernels)
+    return ask(torch, torch.cuda, "cuda", kernels)
+
+
+def ask(torch: Any, api: Any, kind: str, kernels: bool) -> Dict[str, Any]:
+    facts: Dict[str, Any] = {"nvml_check": os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK") == "1"}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        facts["available"] = bool(api.is_available())
+        facts["count"] = int(lines.call(api, "device_count") or 0)
+    facts["warnings"] = [lines.said(one.message) for one in caught or ()]
+    archs = lines.call(api, "get_arch_list")
+    facts["arch_list"] = [lines.said(one) for one in archs] if isinstance(archs, (list, tuple)) else None
+    facts["cudnn"] = lines.flag(lines.call(torch, "backends.cudnn.is_available"))
+    facts["cusparselt"] = lines.flag(lines.call(torch, "backends.cusparselt.is_available"))
+    if facts["available"]:
+        facts["devices"] = [device(torch, api, kind, index, kernels) for index in range(facts["count"])]
+    else:
+        facts["error"] = first_error(api, facts["warnings"])
+    return facts
+
+
+def first_error(api: Any, warned: List[str]) -> Optional[str]:
+    """What CUDA says when it is really used: is_available() swallows it."""
+    try:
+        api.init()
+    except BaseException as error:
+        return lines.said(error)
+    return warned[0] if warned else None
+
+
+def device(torch: Any, api: Any, kind: str, index: int, kernels: bool) -> Dict[str, Any]:
+    row: Dict[str, Any] = {"index": index, "kind": kind}
+    try:
+        properties = api.get_device_properties(index)
+        row["name"] = lines.said(properties.name)
+        row["memory_bytes"] = int(properties.total_memory)
+        row["uuid"] = lines.attempt(lambda: "GPU-" + str(properties.uuid))
+        if kind == "cuda":
+            row["compute_capability"] = lines.attempt(lambda: "%d.%d" % (properties.major, properties.minor))
+    except BaseException as error:
+        row.update(kernel="failed", kernel_error="properties: " + lines.said(error, 1000))
+        return row
+    if not kernels:
+        return row
+    reason = reason_to_refrain(row["uuid"]) if kind == "cuda" and not lines.attempt(lambda: torch.version.hip) else None
+    if reason:
+        row.update(kernel="unknown", kernel_error=reason)
+        return row
+    began = time.monotonic()
+    try:
+        row["kernel"], row["kernel_error"] = kernel(torch, "%s:%d" % (kind, index))
+        free = lines.call(api, "mem_get_info", index)
+        row["memory_free_bytes"] = int(free[0]) if free else None
+    except BaseException as error:
+        text = lines.said(error)
+        busy = "busy or unavailable" in text or "out of memory" in text
+        row.update(kernel="unknown" if busy else "failed", kernel_error=text)
+    row["seconds"] = time.monotonic() - began
+    return row
+
+
+def kernel(torch: Any, device: str) -> Tuple[str, Optional[str]]:
+    """An elementwise kernel and a matrix product with known results: sum of 2i+1 for i < 1024 is 1024²; a row of 64 ones is 64."""
+    numbers = torch.arange(1024, device=device, dtype=torch.int32)
+    total = int((numbers * 2 + 1).sum().item())
+    if total != 1024 * 1024:
+        return "wrong", "sum of 2i+1 over i < 1024 gave %d, not %d" % (total, 1024 * 1024)
+    ones = torch.ones(64, 64, device=device)
+    product = (ones @ ones).cpu()
+    if not bool((product == 64).all()):
+        return "wrong", "a product of two 64 × 64 matrices of ones is not 64 everywhere"
+    return "ok", None
+
+
+def reason_to_refrain(uuid: Optional[str]) -> Optional[str]:
+    """Why no context may be made on this GPU: it is exclusive and taken, or nearly full. NVML is asked, which needs no context."""
+    try:
+        import ctypes
+
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2():
+            return None
+        handle = ctypes.c_void_p()
+        if nvml.nvmlDeviceGetHandleByUUID(str(uuid).encode(), ctypes.byref(handle)):
+            return None
+        memory = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
+        if not nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) and memory[0] and memory[1] < 1 << 30:
+            return "only %d MiB are free, a CUDA context alone takes several hundred" % (memory[1] >> 20)
+        mode = ctypes.c_int()
+        if not nvml.nvmlDeviceGetComputeMode(handle, ctypes.byref(mode)):
+            if mode.value == 2:
+                return "compute mode is Prohibited"
+            count = ctypes.c_uint(0)
+            taken = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None) == 7 or count.value
+            if mode.value in (1, 3) and taken:  # 7: NVML_ERROR_INSUFFICIENT_SIZE, so there is at least one
+                return "compute mode is exclusive and another process holds the GPU"
+    except Exception:
+        return None
+    return None
+
+
+def ask_mps(torch: Any, kernels: bool) -> Dict[str, Any]:
+    available = bool(lines.call(torch, "backends.mps.is_available"))
+    facts: Dict[str, Any] = {"available": available, "count": int(available), "mps": available}
+    if available and kernels:
+        row: Dict[str, Any] = {"index": 0, "kind": "mps", "name": "Apple GPU"}
+        try:
+            row["kernel"], row["kernel_error"] = kernel(torch, "mps")
+        except BaseException as error:
+            row.update(kernel="failed", kernel_error=lines.said(error))
+        facts["devices"] = [row]
+    return facts

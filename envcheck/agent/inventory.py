@@ -1,0 +1,356 @@
+"""What is installed, read without importing any of it: the interpreter, the distributions, and torch/version.py. Loaded by collect.py."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+    from envcheck.agent import lines  # collect.load puts it here
+
+# Distributions whose version or presence bears on torch; by normalized name or its prefix.
+FAMILY = {
+    "torch", "torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "torchao", "torchtune", "torchrec", "torch-tensorrt",
+    "pytorch", "pytorch-triton", "pytorch-triton-rocm", "pytorch-lightning", "lightning", "triton", "triton-windows", "triton-xpu",
+    "xformers", "flash-attn", "flashinfer-python", "bitsandbytes", "vllm", "sglang", "deepspeed", "apex", "accelerate", "transformers",
+    "peft", "trl", "numpy", "pynvml", "nvidia-ml-py", "cuda-toolkit", "cuda-bindings", "cuda-python", "cupy-cuda11x", "cupy-cuda12x",
+    "cupy-cuda13x", "intel-extension-for-pytorch", "onnxruntime-gpu", "ray", "horovod", "mpi4py", "fairscale", "megatron-core",
+    "transformer-engine", "torch-scatter", "torch-sparse", "torch-cluster", "torch-geometric", "pyg-lib", "causal-conv1d", "mamba-ssm",
+    "auto-gptq", "py-spy", "jax", "jaxlib", "tensorflow", "setuptools", "typing-extensions", "sympy", "fsspec", "jinja2", "networkx",
+    "filelock", "mkl", "envcheck", "torch-envcheck",
+}  # fmt: skip
+FAMILY_PREFIXES = ("nvidia-", "torch", "rocm", "cuda-", "intel-", "oneccl", "onemkl", "tcmlib", "umf", "dpcpp", "impi", "triton")
+# Requirements are compared only for these: they pin torch or are pinned by it.
+REQUIRING = {
+    "torch", "torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "xformers", "vllm", "torch-tensorrt", "triton",
+    "bitsandbytes", "flash-attn", "torchao", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "cuda-toolkit", "sglang", "torchrec",
+    "pytorch-lightning",
+}  # fmt: skip
+# Variables of the target that decide what is loaded or from where it is installed.
+VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "CONDA_PREFIX", "CONDA_OVERRIDE_CUDA",
+             "VIRTUAL_ENV", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BNB_CUDA_VERSION", "TRITON_CACHE_DIR", "MAX_JOBS", "CC", "CXX",
+             "HF_HOME")  # fmt: skip
+VARIABLE_PREFIXES = ("PYTORCH_", "TORCH_", "CUDA_", "PIP_", "UV_", "HSA_", "XLA_", "TORCHINDUCTOR_")
+SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
+# Modules of the standard library that torch's import needs and whose names people give to their own files.
+HIDDEN = ("random", "types", "typing", "logging", "queue", "socket", "code", "copy", "enum", "json", "re", "signal", "select", "platform",
+          "inspect")  # fmt: skip
+CONDA_NAMES = ("cudatoolkit", "cudnn", "nccl", "libtorch", "pytorch-cuda", "pytorch-gpu", "pytorch-mutex")
+
+
+def normalized(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def wanted(name: str) -> bool:
+    return name in FAMILY or name.startswith(FAMILY_PREFIXES)
+
+
+def read(path: str, limit: int = 1 << 20) -> Optional[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(limit)
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return None
+
+
+def is_missing(path: str) -> bool:
+    """True only if the file is known not to be there; a folder that may not be entered says nothing."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def names_in(folder: str) -> List[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (OSError, ValueError):
+        return []
+
+
+def searched() -> List[str]:
+    """sys.path as import reads it: entries that are no strings are passed over."""
+    entries: List[Any] = list(sys.path)
+    return [path for path in entries if isinstance(path, str) and path]
+
+
+def released(version: Any) -> str:
+    """(3, 14, 0, "candidate", 2) as "3.14.0rc2", the form of packaging's python_full_version."""
+    short = "" if version[3] == "final" else {"alpha": "a", "beta": "b"}.get(version[3], "rc") + str(version[4])
+    return "%d.%d.%d" % tuple(version[:3]) + short
+
+
+def python_facts() -> Dict[str, Any]:
+    """The interpreter: how it was made and what it can see."""
+    prefix, base = sys.prefix, getattr(sys, "base_prefix", sys.prefix)
+    conda_meta = os.path.isdir(os.path.join(prefix, "conda-meta"))
+    config = read(os.path.join(prefix, "pyvenv.cfg")) or ""
+    keys = {line.partition("=")[0].strip() for line in config.splitlines()}
+    if conda_meta:
+        kind = "pixi" if os.sep + ".pixi" + os.sep in prefix + os.sep else "conda"
+    elif "uv" in keys:
+        kind = "uv"
+    elif config:
+        kind = "poetry" if "pypoetry" in prefix else "virtualenv" if "virtualenv" in keys else "venv"
+    else:
+        kind = "system"
+    paths = lines.attempt(sysconfig.get_paths) or {}  # an interpreter without its build data raises
+    site = sys.modules.get("site")
+    enabled = getattr(site, "ENABLE_USER_SITE", None)
+    return {
+        "executable": sys.executable,
+        "version": released(sys.version_info),
+        "implementation": sys.implementation.name,
+        "free_threaded": lines.attempt(lambda: bool(sysconfig.get_config_var("Py_GIL_DISABLED"))),
+        "bits": 64 if sys.maxsize > 2**32 else 32,
+        "platform": lines.text(sysconfig.get_platform),
+        "prefix": prefix,
+        "environment": kind,
+        "environment_path": prefix if prefix != base or conda_meta else None,
+        "has_pip": any(os.path.isdir(os.path.join(path, "pip")) for path in searched()),
+        "has_conda_meta": conda_meta,
+        "uv": "uv" in keys,
+        "externally_managed": prefix == base and "stdlib" in paths and os.path.exists(os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")),
+        "user_site": getattr(site, "USER_SITE", None),
+        "user_site_enabled": bool(enabled) if enabled is not None else None,
+        "pythonpath": os.environ.get("PYTHONPATH"),
+        "purelib": paths.get("purelib"),
+        "sys_path": searched(),
+        "include_python_h": os.path.exists(os.path.join(paths["include"], "Python.h")) if "include" in paths else None,
+        "shadowing": shadowing(),
+        "variables": variables(),
+        "index_url": index_url(prefix),
+    }
+
+
+def shadowing() -> List[str]:
+    """Files of the working folder and of PYTHONPATH that `import` would take instead of torch or the standard library."""
+    here = lines.attempt(os.getcwd)  # None if the folder was deleted meanwhile
+    found = []
+    for folder in [here, *(os.environ.get("PYTHONPATH") or "").split(os.pathsep)]:
+        if not folder or ((sys.prefix + os.sep).startswith(folder + os.sep) and folder != here):
+            continue
+        for name in ("torch", "numpy", "triton", *HIDDEN):
+            for path in (os.path.join(folder, name + ".py"), os.path.join(folder, name, "__init__.py")):
+                # A checkout or an installation of the real package is no intruder: it has torch/version.py or is site-packages.
+                if not os.path.isfile(path) or path.endswith(os.path.join("site-packages", name, "__init__.py")):
+                    continue
+                if not os.path.exists(os.path.join(folder, name, "version.py")) and not has_distribution(folder, name):
+                    found.append(path)
+    return found
+
+
+def has_distribution(folder: str, name: str) -> bool:
+    return any(entry.startswith(name + "-") and entry.endswith((".dist-info", ".egg-info")) for entry in names_in(folder))
+
+
+def variables() -> Dict[str, str]:
+    chosen = {}
+    for key, value in os.environ.items():
+        if key in VARIABLES or key.startswith(VARIABLE_PREFIXES):
+            chosen[key] = "(hidden)" if any(word in key for word in SECRET) else without_password(value)
+    return dict(sorted(chosen.items()))
+
+
+def without_password(text: str) -> str:
+    """Text whose URLs have lost user:password and the tokens of conda channels ("/t/TOKEN/"). There may be several URLs."""
+    head, *rest = text.split("://")
+    kept = [head]
+    for part in rest:
+        space = next((at for at, letter in enumerate(part) if letter.isspace() or letter in ",;"), len(part))
+        kept.append(without_login(part[:space]) + part[space:])
+    return "://".join(kept)
+
+
+def without_login(url: str) -> str:
+    """From user:password@host/path to host/path."""
+    authority, slash, path = url.partition("/")
+    if "@" in authority:
+        authority = authority.rpartition("@")[2]
+    elif "@" in path and ":" in authority and not authority.rpartition(":")[2].isdigit():  # a password with a slash in it
+        authority, slash, path = path.rpartition("@")[2].partition("/")
+    if path.startswith("t/"):
+        path = path[2:].partition("/")[2]
+    return authority + slash + path
+
+
+def index_url(prefix: str) -> Optional[str]:
+    """The package index that pip or uv is configured with, if any."""
+    for key in ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"):
+        if os.environ.get(key):
+            return without_password(os.environ[key])
+    home = os.path.expanduser("~")
+    places = (os.path.join(prefix, "pip.conf"), os.path.join(home, ".config/pip/pip.conf"), os.path.join(home, ".pip/pip.conf"))
+    for path in (*places, "/etc/pip.conf"):
+        for line in (read(path, 65536) or "").splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() in ("index-url", "index_url") and value.strip():
+                return without_password(value.strip())
+    return None
+
+
+def package_facts(ours: str) -> Dict[str, Any]:
+    """Distributions of the torch family from folder names and their small files; `requirements` are judged by the caller."""
+    rows: List[Dict[str, Any]] = []
+    requirements: List[List[str]] = []
+    records: Dict[str, Tuple[str, str]] = {}
+    leftovers: List[str] = []
+    for folder in folders(ours):
+        for entry in names_in(folder):
+            path = os.path.join(folder, entry)
+            if entry.startswith("~") and entry.lower().startswith(("~orch", "~riton", "~vidia", "~umpy")):
+                leftovers.append(path)
+            stem, ending = os.path.splitext(entry)
+            name = normalized(stem.partition("-")[0])
+            if ending not in (".dist-info", ".egg-info") or not wanted(name):
+                continue
+            file = os.path.join(path, "METADATA" if ending == ".dist-info" else "PKG-INFO")
+            if os.path.isdir(path) and is_missing(file):
+                leftovers.append(path)
+                continue
+            headers = list(headers_of(read(file, 200000) or ""))
+            version = next((value for key, value in headers if key == "Version"), None) or stem.partition("-")[2].split("-py")[0]
+            rows.append(
+                {
+                    "name": name,
+                    "version": version,
+                    "location": folder,
+                    "installer": (read(os.path.join(path, "INSTALLER"), 100) or "").strip() or None,
+                    "direct_url": direct_url(path),
+                }
+            )
+            if name in REQUIRING:
+                requirements += [[name, value] for key, value in headers if key == "Requires-Dist" and "extra ==" not in value]
+            if name.startswith("nvidia-") or name == "torch":
+                records[path] = (name, folder)
+    overwritten, damaged = owners(records)
+    return {
+        "distributions": rows + conda_packages(),
+        "leftovers": leftovers,
+        "overwritten": overwritten,
+        "damaged": damaged,
+        "requirements": requirements,
+        "markers": marker_environment(),
+    }
+
+
+def folders(ours: str) -> Iterator[str]:
+    """The folders of sys.path without ours, each once whatever its spellings."""
+    seen = {os.path.realpath(ours)}
+    for folder in searched():
+        real = lines.attempt(os.path.realpath, folder)
+        if real is not None and real not in seen:
+            seen.add(real)
+            yield folder
+
+
+def headers_of(metadata: str) -> Iterator[Tuple[str, str]]:
+    """(Name, torch), (Version, 2.9.1), … up to the first empty line; the description follows."""
+    for line in metadata.partition("\n\n")[0].splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            yield key, value.strip()
+
+
+def direct_url(path: str) -> Optional[str]:
+    """Where a distribution was installed from, if not an index: {"url": "file:///src/torch", "dir_info": {"editable": true}}."""
+    found = lines.decoded((read(os.path.join(path, "direct_url.json"), 10000) or "").encode("utf-8", "replace"))
+    url = found.get("url") if isinstance(found, dict) else None
+    return without_password(url) if isinstance(url, str) else None
+
+
+def owners(records: Dict[str, Tuple[str, str]]) -> Tuple[List[str], List[str]]:
+    """Shared libraries that two distributions claim, and libraries that RECORD lists but that are gone."""
+    owner: Dict[str, str] = {}
+    overwritten: List[str] = []
+    damaged: List[str] = []
+    for path, (name, folder) in sorted(records.items()):
+        for line in (read(os.path.join(path, "RECORD"), 8 << 20) or "").splitlines():
+            file = line.split(",", 1)[0]
+            if ".so" not in file or file.startswith("..") or not is_library(file):
+                continue
+            if name == "torch" and not file.startswith("torch/lib/"):
+                continue
+            key = os.path.join(folder, file)
+            first = owner.setdefault(key, name)
+            if first != name:
+                overwritten.append("%s: %s, %s" % (file, first, name))
+            if len(damaged) < 20 and is_missing(key):
+                damaged.append("%s (%s)" % (file, name))
+    return overwritten[:50], damaged
+
+
+def is_library(file: str) -> bool:
+    """libnccl.so and libnccl.so.2, not block.sort.h."""
+    return file.endswith(".so") or ".so." in file
+
+
+def conda_packages() -> List[Dict[str, Any]]:
+    """torch, CUDA and their kin among conda's own records: conda-meta/pytorch-2.5.1-py3.12_cuda12.4_cudnn9.1.0_0.json."""
+    folder = os.path.join(sys.prefix, "conda-meta")
+    rows = []
+    for entry in names_in(folder):
+        parts = entry[:-5].rsplit("-", 2) if entry.endswith(".json") else ()
+        if len(parts) == 3 and (wanted(normalized(parts[0])) or parts[0] in CONDA_NAMES):
+            text = read(os.path.join(folder, entry), 4000) or ""
+            channel = next((line.split('"')[3] for line in text.splitlines() if '"channel"' in line and line.count('"') >= 4), None)
+            channel = channel and without_password(channel)
+            row = {"name": parts[0], "version": parts[1], "build": parts[2], "channel": channel}
+            rows.append(dict(row, location=folder, installer="conda"))
+    return rows
+
+
+def marker_environment() -> Dict[str, str]:
+    """What requirements' markers ask for. os.uname says what `platform` would, whose import costs more than this whole file."""
+    if hasattr(os, "uname"):
+        system, _, release, version, machine = os.uname()
+    else:
+        import platform
+
+        system, release, version, machine = platform.system(), platform.release(), platform.version(), platform.machine()
+    implementation = sys.implementation.name
+    return {
+        "os_name": os.name,
+        "sys_platform": sys.platform,
+        "platform_machine": machine,
+        "platform_system": system,
+        "platform_release": release,
+        "platform_version": version,
+        "platform_python_implementation": {"cpython": "CPython", "pypy": "PyPy"}.get(implementation, implementation),
+        "implementation_name": implementation,
+        "implementation_version": released(sys.implementation.version),
+        "python_version": "%d.%d" % sys.version_info[:2],
+        "python_full_version": released(sys.version_info),
+        "extra": "",
+    }
+
+
+def torch_static() -> Optional[Dict[str, Any]]:
+    """Where `import torch` would find torch, and what torch/version.py says, without importing. None if nowhere."""
+    spec = None
+    for finder in sys.meta_path:
+        spec = lines.attempt(lambda finder=finder: finder.find_spec("torch", None))
+        if spec:
+            break
+    if spec is None:
+        return None
+    places = list(spec.submodule_search_locations or ())
+    path = places[0] if places else spec.origin
+    facts = {"path": path, "namespace_only": spec.origin is None}
+    text = read(os.path.join(path, "version.py"), 20000) if places else None
+    for line in (text or "").splitlines():
+        name, equals, value = line.partition("=")
+        name = name.split(":")[0].strip()
+        if equals and name in ("__version__", "cuda", "hip", "xpu", "git_version", "debug"):
+            value = value.strip().strip("'\"")
+            if value and value != "__version__" and not value.startswith("torch_version"):
+                facts[name.strip("_")] = None if value == "None" else value
+    return facts

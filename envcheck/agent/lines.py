@@ -1,0 +1,99 @@
+"""The agent's JSON lines, and words for whatever a patient raises or returns. Stdlib only, Python 3.8 syntax, as all files here."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+TYPE_CHECKING = False  # typing itself is not imported: it costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional
+
+
+class Writer:
+    """Appends lines to a file, which is opened for each: a patient may close descriptors that it does not know."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def line(self, **fields: Any) -> None:
+        self.write(encoded(fields))
+
+    def write(self, data: bytes) -> None:
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+
+    def section(self, name: str, make: Callable[..., Any], *arguments: Any) -> Any:
+        """Run one step between its begin and its end; whatever it raises is a result too. Returns the value or None."""
+        self.line(begin=name, at=time.monotonic())
+        value = None
+        try:
+            value = make(*arguments)
+            data = encoded({"section": name, "value": value})
+        except BaseException as error:
+            data = encoded({"section": name, "error": described(error)})
+        self.write(data)
+        return value
+
+
+def write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def encoded(fields: Any) -> bytes:
+    """One line. Names that are not UTF-8 come with question marks, so that no reader stumbles over half a surrogate pair."""
+    return json.dumps(fields, ensure_ascii=False, default=said).encode("utf-8", "replace") + b"\n"
+
+
+def decoded(line: bytes) -> Any:
+    """The value of one line, None if it is none: its writer may have died in the middle of it."""
+    try:
+        return json.loads(line.decode("utf-8", "replace"))
+    except ValueError:
+        return None
+
+
+def said(value: object, limit: int = 2000) -> str:
+    """str(value), which may raise as well."""
+    try:
+        return str(value)[:limit]
+    except BaseException:
+        return "(%s that cannot be shown)" % type(value).__name__
+
+
+def described(error: BaseException) -> Any:
+    return {"type": type(error).__name__, "text": said(error)}
+
+
+def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The value, or None if this torch does not have it or says no: with any exception, even one that means to end the process."""
+    try:
+        return function(*arguments)
+    except BaseException:
+        return None
+
+
+def dotted(root: Any, path: str) -> Any:
+    for name in path.split("."):
+        root = getattr(root, name)
+    return root
+
+
+def call(root: Any, path: str, *arguments: Any) -> Any:
+    return attempt(lambda: dotted(root, path)(*arguments))
+
+
+def text(function: Callable[[], Any]) -> Optional[str]:
+    """What `function` returns as a string; None for None, and if it raises."""
+    value = attempt(function)
+    return None if value is None else said(value)
+
+
+def flag(value: object) -> Optional[bool]:
+    """Only what really is true or false: a stand-in for torch answers with objects of its own."""
+    return bool(value) if isinstance(value, int) else None

@@ -1,0 +1,151 @@
+"""Children of the agent: forking, waiting with a deadline, ending, and the stacks that they leave. Loaded by collect.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import warnings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional, Sequence, Tuple
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def fork() -> int:
+    """os.fork without its warning: from Python 3.12 it warns when there are threads, and under -W error the *parent* raises then."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return os.fork()
+
+
+def keep_exit_statuses() -> None:
+    """Undo SIGCHLD = ignore, inherited or set by the patient: the kernel would reap our children and lose how they ended."""
+    if hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def die_with_parent(parent: Optional[int] = None) -> None:
+    """Ask Linux to kill this process when the one that started it dies, however it dies.
+
+    A forked child knows its parent's pid. An interpreter started afresh does not: then a parent that is gone before this
+    call goes unseen, and the deadlines end what is left.
+    """
+    if sys.platform != "linux":
+        return
+    if parent is None:
+        parent = os.getppid()
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    except Exception:
+        return
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def leave_stacks(path: str) -> None:
+    """SIGUSR1 makes this process write the stacks of all its threads to `path`; a crash writes them to stderr."""
+    try:
+        import faulthandler
+
+        # The descriptor, not sys.stderr: a sitecustomize may have put there what has none.
+        faulthandler.enable(file=2)
+        if hasattr(signal, "SIGUSR1"):
+            # Python keeps the file open as long as the handler stands.
+            faulthandler.register(signal.SIGUSR1, file=open(path, "w", encoding="utf-8"), all_threads=True)  # noqa: SIM115
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    except Exception as error:  # a full disk, no descriptor 2: the check goes on without stacks
+        if sys.stderr:
+            sys.stderr.write("envcheck-agent: no stacks: %s\n" % error)
+
+
+def ask_for_stack(pid: int) -> None:
+    """Only for children of ours that are not reaped, so that the pid can be nobody else's."""
+    if hasattr(signal, "SIGUSR1"):
+        os.kill(pid, signal.SIGUSR1)
+
+
+def exit_status(pid: int) -> Optional[int]:
+    """Exit code of a child of ours, negative for a signal; None while it runs."""
+    try:
+        done, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # something in this process reaped it: how it ended is lost, what it said before is not
+        return 0
+    if not done:
+        return None
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def reap(pid: int, seconds: float) -> Optional[int]:
+    """The exit status as soon as there is one, None if there is none within `seconds`."""
+    limit = time.monotonic() + seconds
+    while True:
+        status = exit_status(pid)
+        if status is not None or time.monotonic() > limit:
+            return status
+        time.sleep(0.002)
+
+
+def wait_readable(fds: Sequence[int], seconds: float) -> List[int]:
+    """Those of `fds` that can be read or are at their end. poll knows descriptors above 1023, which select refuses."""
+    import select
+
+    if hasattr(select, "poll"):
+        poller = select.poll()
+        for fd in fds:
+            poller.register(fd, select.POLLIN)
+        return [fd for fd, _ in poller.poll(max(0, int(seconds * 1000)))]
+    return list(select.select(fds, [], [], max(0.0, seconds))[0])
+
+
+def drain(fd: int) -> Tuple[bytes, bool]:
+    """What a pipe that does not block holds just now, and whether it is at its end."""
+    data = b""
+    try:
+        while len(data) < 1 << 22:
+            part = os.read(fd, 65536)
+            if not part:
+                return data, True
+            data += part
+    except BlockingIOError:
+        pass
+    return data, False
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal %d" % number
+
+
+def state(pid: int) -> str:
+    """State and kernel wait channel, e.g. "T (stopped)", "S (sleeping) in ep_poll"; empty where there is no /proc."""
+    found = ""
+    try:
+        with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("State:"):
+                    found = line.split(":", 1)[1].strip()
+        with open("/proc/%d/wchan" % pid, encoding="utf-8", errors="replace") as file:
+            channel = file.read().strip()
+        if channel and channel != "0":
+            found += " in " + channel
+    except OSError:
+        pass
+    return found
+
+
+def tail(path: str, limit: int = 6000) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - limit))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,259 @@
+"""Inside one rank of the live check: the stages, stated before they are entered. Loaded by run.py.
+
+A rank leaves by os._exit inside its function: with gloo, freeing DDP after destroy_process_group joins a thread while
+holding the GIL, and hangs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import time
+import traceback
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import Any, Callable, Dict, List, NoReturn, Optional, TypedDict
+
+    from envcheck.agent import lines, processes  # collect.load puts them here
+
+    class Arm(TypedDict, total=False):
+        """One trial: what its ranks do, and with what."""
+
+        name: str
+        backend: str
+        device: str
+        world_size: int
+        places: List[int]  # device index of each rank
+        store: str  # "tcp", "file"
+        port: int
+        stages: List[str]
+        sizes: List[int]  # bytes
+        environment: Dict[str, str]
+
+
+SCRUB = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "PET_", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "JSM_")
+# Never the first to give up: the agent's deadlines are shorter, and the libraries' own are multiples of what one asks for.
+LIBRARY_LIMIT = datetime.timedelta(seconds=600)
+
+
+class Progress:
+    """Says through `write` what this rank is doing."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self.write = write
+        self.stage = "start"
+        self.began = 0.0
+
+    def say(self, **event: Any) -> None:
+        self.write(lines.encoded(event))
+
+    def enter(self, stage: str) -> None:
+        self.stage, self.began = stage, time.monotonic()
+        self.say(enter=stage)
+
+    def leave(self) -> None:
+        self.say(leave=self.stage, seconds=time.monotonic() - self.began)
+
+
+class Wrong(Exception):
+    """A collective or DDP gave other numbers than it must."""
+
+
+def rank_main(
+    options: Dict[str, Any],
+    arm: Arm,
+    rank: int,
+    write: Callable[[bytes], None],
+    listener: Optional[socket.socket],
+    agent: Optional[int] = None,
+) -> NoReturn:
+    """Everything that a rank does. `agent` is the pid of the process that forked it."""
+    code = 1
+    progress = Progress(write)
+    try:
+        prepare(options, arm, rank, agent)
+        stages(progress, arm, rank, listener, options["folder"])
+        code = 0
+    except BaseException as error:
+        try:
+            traceback.print_exc()
+            wrong = isinstance(error, Wrong)
+            text = str(error) if wrong else "%s: %s" % (type(error).__name__, lines.said(error, 3000))
+            progress.say(fail=progress.stage, status="wrong" if wrong else "failed", text=text, at=time.monotonic())
+        except BaseException:
+            code = 2
+    finally:
+        try:
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+
+def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int]) -> None:
+    """Output to a file of this rank, stacks on SIGUSR1, the launcher's variables gone, the arm's variables set."""
+    name = os.path.join(options["folder"], "%s-%d" % (arm["name"], rank))
+    if agent is not None:  # one that was started afresh has done this before its import
+        processes.die_with_parent(agent)
+        try:
+            log = os.open(name + ".log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError:  # a full disk is no fault of the patient's training
+            log = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        processes.leave_stacks(name + ".stack")
+    for key in list(os.environ):
+        if key.startswith(SCRUB):
+            del os.environ[key]
+    os.environ.update(arm["environment"])
+    if arm["backend"] == "nccl":
+        os.environ.setdefault("NCCL_DEBUG", "WARN")
+
+
+def stages(progress: Progress, arm: Arm, rank: int, listener: Optional[socket.socket], folder: str) -> None:
+    progress.enter("start")
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    world = arm["world_size"]
+    progress.leave()
+
+    progress.enter("device")
+    device = torch.device("cpu")
+    if arm["device"] != "cpu":
+        device = torch.device(arm["device"], arm["places"][rank])
+        getattr(torch, arm["device"]).set_device(device)
+        torch.ones(1, device=device).item()
+    progress.leave()
+
+    progress.enter("store")
+    store = make_store(dist, arm, rank, listener, folder)
+    progress.leave()
+
+    progress.enter("init")
+    join(dist, arm, rank, store, device)
+    progress.leave()
+
+    progress.enter("barrier")
+    if arm["backend"] == "nccl":
+        dist.barrier(device_ids=[device.index])
+    else:
+        dist.barrier()
+    progress.leave()
+
+    progress.enter("all_reduce")
+    for size in arm["sizes"]:
+        all_reduce(torch, dist, rank, world, device, size)
+    progress.leave()
+
+    if "ddp" in arm["stages"]:
+        progress.enter("ddp")
+        ddp(torch, dist, rank, world, device, arm["backend"])
+        progress.leave()
+
+    progress.enter("destroy")
+    dist.destroy_process_group()
+    progress.leave()
+
+
+def make_store(dist: Any, arm: Arm, rank: int, listener: Optional[socket.socket], folder: str) -> Any:
+    world = arm["world_size"]
+    if arm["store"] == "file":
+        return dist.FileStore(os.path.join(folder, arm["name"] + ".store"), world)
+    if listener is not None:
+        # The socket was bound to loopback before the fork, so there is no moment at which another process can take the port.
+        descriptor = listener.detach()
+        return dist.TCPStore("127.0.0.1", arm["port"], world, True, LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=descriptor)
+    return dist.TCPStore("127.0.0.1", arm["port"], world, False, LIBRARY_LIMIT, wait_for_workers=False)
+
+
+def join(dist: Any, arm: Arm, rank: int, store: Any, device: Any) -> None:
+    fixed = {"store": store, "rank": rank, "world_size": arm["world_size"], "timeout": LIBRARY_LIMIT}
+    if arm["device"] != "cpu" and arm["backend"] != "gloo":
+        try:
+            # With device_id the communicator is built here, so that its failure is not blamed on the first collective.
+            dist.init_process_group(arm["backend"], device_id=device, **fixed)
+            return
+        except TypeError:
+            pass
+    dist.init_process_group(arm["backend"], **fixed)
+
+
+def all_reduce(torch: Any, dist: Any, rank: int, world: int, device: Any, size: int) -> None:
+    """Integers that differ by place and by rank, so that neither a missing rank nor a shifted buffer goes unseen."""
+    count = size // 4
+    pattern = torch.arange(count, dtype=torch.int32, device=device) % 1000 + 1
+    tensor = pattern * (rank + 1)
+    dist.all_reduce(tensor)
+    expected = pattern * (world * (world + 1) // 2)
+    if not torch.equal(tensor, expected):
+        bad = (tensor != expected).nonzero()
+        first = int(bad[0].item())
+        raise Wrong(
+            "all_reduce of %d bytes over %d ranks: %d of %d values are wrong, the first at %d is %d and must be %d"
+            % (size, world, bad.shape[0], count, first, int(tensor[first].item()), int(expected[first].item()))
+        )
+
+
+def ddp(torch: Any, dist: Any, rank: int, world: int, device: Any, backend: str) -> None:
+    """Two steps of DistributedDataParallel against the same model trained in this process on all ranks' batches."""
+
+    def model() -> Any:
+        torch.manual_seed(7)
+        layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+        return layers.to(device=device, dtype=torch.float64)  # TF32 and the like blur float32 below 1e-3
+
+    def batch(step: int, of_rank: int) -> Any:
+        generator = torch.Generator().manual_seed(100 * step + of_rank)
+        return torch.randn(5, 8, generator=generator, dtype=torch.float64).to(device)
+
+    reference, mine = model(), model()
+    if rank:  # the constructor must bring rank 0's parameters here
+        with torch.no_grad():
+            for parameter in mine.parameters():
+                parameter.add_(rank)
+    places = [device.index] if device.type == "cuda" else None
+    wrapped = torch.nn.parallel.DistributedDataParallel(mine, device_ids=places)
+    compare(torch, dist, "parameters after construction", mine, reference, rank, world, backend, lambda p: p)
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    ideal = torch.optim.SGD(reference.parameters(), lr=0.1)
+    for step in range(2):
+        optimizer.zero_grad()
+        ideal.zero_grad()
+        wrapped(batch(step, rank)).square().mean().backward()
+        (sum(reference(batch(step, other)).square().mean() for other in range(world)) / world).backward()
+        compare(torch, dist, "gradients of step %d" % (step + 1), mine, reference, rank, world, backend, lambda p: p.grad)
+        optimizer.step()
+        ideal.step()
+        compare(torch, dist, "parameters after step %d" % (step + 1), mine, reference, rank, world, backend, lambda p: p)
+    del wrapped, optimizer, mine
+
+
+def compare(
+    torch: Any,
+    dist: Any,
+    what: str,
+    mine: Any,
+    reference: Any,
+    rank: int,
+    world: int,
+    backend: str,
+    pick: Callable[[Any], Any],
+) -> None:
+    """Equal to the single-process mean within float64 rounding, and equal over ranks to the bit."""
+    flat = torch.cat([pick(p).detach().reshape(-1) for p in mine.parameters()])
+    ideal = torch.cat([pick(p).detach().reshape(-1) for p in reference.parameters()])
+    scale = max(float(ideal.abs().max()), 1e-12)
+    error = float((flat - ideal).abs().max()) / scale
+    if not error < 1e-9:
+        raise Wrong("DDP: the %s of rank %d differ from the single-process mean by %.3g of its largest value" % (what, rank, error))
+    if world > 1:
+        local = flat if backend not in ("gloo", "mpi") else flat.cpu()  # gloo gathers CPU tensors only
+        everyone = [torch.empty_like(local) for _ in range(world)]
+        dist.all_gather(everyone, local)
+        for other, theirs in enumerate(everyone):
+            if not torch.equal(theirs, local):
+                raise Wrong("DDP: the %s of rank %d and rank %d differ" % (what, rank, other))

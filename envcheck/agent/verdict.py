@@ -1,0 +1,140 @@
+"""What the ranks of one arm did → its verdict: who failed and how, or who is behind in a hang. Loaded by run.py."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+    from envcheck.agent import processes  # collect.load puts it here
+    from envcheck.agent.live import RankProcess
+    from envcheck.agent.rank import Arm
+
+# What a rank says when another one has gone.
+VICTIM = ("closed by peer", "reset by peer", "Broken pipe", "remote worker", "Connection refused", "Timed out", "timed out", "timeout",
+          "recvValue", "NCCL communicator was aborted")  # fmt: skip
+
+
+class Row:
+    """One rank: `facts` as facts.RankFacts wants them, and what only the verdict asks for."""
+
+    def __init__(self, arm: Arm, one: RankProcess) -> None:
+        self.rank, self.state = one.number, one.state
+        self.problem = ""  # "failed", "wrong", "crashed", "hang", "unfinished"
+        self.error = ""
+        self.failed_at: Optional[float] = None
+        self.stages: List[Dict[str, Any]] = []
+        self.stack = self.stderr = ""
+        self.read(one.events)
+        self.judge(arm, one)
+        if self.problem:
+            self.stderr = processes.tail(one.path + ".log")
+            stack = processes.tail(one.path + ".stack")
+            self.stack = (one.state + "\n" if one.late else "") + stack
+            if one.abandoned:
+                self.error = "does not end even by SIGKILL: it is stuck in the kernel and was left behind"
+        status = one.status if one.status is not None else 0
+        self.facts: Dict[str, Any] = {
+            "rank": one.number, "pid": one.pid, "last_stage": self.last_stage, "stages": self.stages, "error": self.error,
+            "exit_code": one.status if status >= 0 else None, "signal": processes.signal_name(-status) if status < 0 else None,
+            "stack": self.stack, "stderr": self.stderr,
+        }  # fmt: skip
+
+    @property
+    def last_stage(self) -> Optional[str]:
+        return str(self.stages[-1]["name"]) if self.stages else None
+
+    def read(self, events: Sequence[Dict[str, Any]]) -> None:
+        for event in events:
+            if "enter" in event:
+                self.stages.append({"name": event["enter"], "status": "entered"})
+            elif "leave" in event and self.stages:
+                self.stages[-1].update(status="ok", seconds=event["seconds"])
+            elif "fail" in event:
+                self.problem, self.error, self.failed_at = event["status"], event["text"], event["at"]
+                self.mark(event["status"], event["text"][:500])
+
+    def mark(self, status: str, detail: str = "") -> None:
+        if self.stages:
+            self.stages[-1].update(status=status, detail=detail)
+
+    def judge(self, arm: Arm, one: RankProcess) -> None:
+        """A problem that the rank itself did not tell."""
+        if self.problem:
+            return
+        finished = [stage["name"] for stage in self.stages if stage["status"] == "ok"] == arm["stages"]
+        if one.late and one.out_of_time:
+            self.problem = "unfinished"
+        elif one.late and finished:
+            self.problem, self.error = "failed", "did not end after its last stage"
+        elif one.late:
+            self.problem = "hang"
+            self.mark("hang")
+        elif one.status is not None and (one.status != 0 or not finished):
+            self.problem = "crashed"
+            how = "died with " + processes.signal_name(-one.status) if one.status < 0 else "left with exit code %d" % one.status
+            self.error = "%s in the stage %s" % (how, self.last_stage or "start")
+            self.mark("failed", self.error)
+
+
+def of(arm: Arm, ranks: Sequence[RankProcess], seconds: float) -> Dict[str, Any]:
+    """The status of the arm and its reason, with all ranks."""
+    rows = [Row(arm, one) for one in ranks]
+    bad = [row for row in rows if row.problem in ("failed", "wrong", "crashed")]
+    hung = [row for row in rows if row.problem == "hang"]
+    late = [row for row in rows if row.problem == "unfinished"]
+    if bad:
+        first = min(bad, key=nearness_to_the_cause)
+        status, reason = "fail", "rank %d: %s" % (first.rank, first.error or "no reason given")
+    elif hung:
+        status, reason = "hang", hang_reason(arm, rows, hung)
+    elif late:
+        status, reason = "inconclusive", "the time for the live check ran out in the stage %s" % (late[0].last_stage or "start")
+    else:
+        status, reason = "pass", ""
+    return {"status": status, "reason": reason, "seconds": seconds, "ranks": [row.facts for row in rows]}
+
+
+def nearness_to_the_cause(row: Row) -> Tuple[int, float]:
+    """Who died or computed wrongly comes before who complains of a peer; among equals the first."""
+    victim = any(word in row.error for word in VICTIM)
+    order = {"crashed": 0, "wrong": 1}.get(row.problem, 3 if victim else 2)
+    return order, row.failed_at or float("inf")
+
+
+def hang_reason(arm: Arm, rows: Sequence[Row], hung: Sequence[Row]) -> str:
+    """Names the rank that is behind: stopped, or at an earlier stage, or outside the library in which the others wait."""
+    order: Dict[Optional[str], int] = {name: at for at, name in enumerate(arm["stages"])}
+    back = min(order.get(row.last_stage, -1) for row in rows)
+    behind = [row for row in rows if order.get(row.last_stage, -1) == back]
+    stage = behind[0].last_stage or "start"
+    stopped = [row for row in hung if row.state.startswith("T")]
+    if stopped:
+        return "rank %s did not leave the stage %s: stopped by a signal" % (numbers(stopped), stopped[0].last_stage or "start")
+    outside = [row for row in behind if innermost(row.stack) and not waits(row)]
+    if outside and len(outside) < len(behind):
+        text = "rank %s did not enter the collective of the stage %s in which the others wait: it is in %s"
+        return text % (numbers(outside), stage, innermost(outside[0].stack))
+    return "rank %s did not leave the stage %s" % (numbers(behind), stage)
+
+
+def numbers(rows: Sequence[Row]) -> str:
+    return ", ".join(str(row.rank) for row in rows)
+
+
+def innermost(stack: str) -> str:
+    """The innermost Python frame of faulthandler's main thread: `File "/x/y.py", line 79 in all_reduce` → "/x/y.py:79 (all_reduce)"."""
+    part = stack.partition("Current thread")[2] or stack
+    for line in part.splitlines():
+        if line.lstrip().startswith('File "'):
+            path, _, rest = line.partition('File "')[2].partition('", line ')
+            number, _, function = rest.partition(" in ")
+            return "%s:%s (%s)" % (path, number, function)
+    return ""
+
+
+def waits(row: Row) -> bool:
+    place = innermost(row.stack).replace(os.sep, "/")
+    return any(part in place for part in ("/torch/distributed/", "/torch/autograd/", "/torch/nn/parallel/"))
