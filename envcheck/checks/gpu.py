@@ -303,10 +303,12 @@ def gpu_mig(
     partitioned = [gpu for gpu in listed(gpus) if gpu.mig or gpu.mig_devices or " MIG " in f" {gpu.name or ''} "]
     slices = [one for one in torch_devices(devices) if " MIG " in f" {one.name or ''} "]
     if not partitioned and not slices:
-        return Hit({"gpus": "a GPU"}, quoted(told), variant="refused", severity=Severity.ERROR) if told else trouble(gpus, "gpus")
+        if told:  # the text fits MIG, and other things too
+            return Hit({"gpus": "a GPU"}, quoted(told), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
+        return trouble(gpus, "gpus")
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
     values = {"gpus": ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0].name, "instances": instances}
-    refused = told + mentioning(symptoms, "invalid device ordinal", "device >= 0 && device < num_gpus")
+    refused = told + mentioning(symptoms, "invalid device ordinal", "device >= 0 && device < num_gpus", "busy or unavailable")
     if refused:
         return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)
     empty = [gpu for gpu in partitioned if gpu.mig and not gpu.mig_devices]

@@ -31,9 +31,17 @@ if TYPE_CHECKING:
 FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
 
-@check(sees_missing=("torch", "devices"))
-def torch_duplicated(packages: PackagesFacts, torch: TorchFacts | Missing, devices: DevicesFacts | Missing) -> Hit | None:
+@check(sees_missing=("packages", "torch", "devices", "symptoms"))
+def torch_duplicated(
+    packages: PackagesFacts | Missing, torch: TorchFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
+) -> Hit | Unknown | None:
     """More than one torch in the environment, or what an interrupted installation left behind."""
+    told = tuple(match for match in said(symptoms, "torch-duplicated") if "invalid distribution" in match.text)
+    if told:
+        paths = f"~{value(told, 'name') or 'orch'}"
+        return Hit({"paths": paths}, quoted(told), variant="leftover", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    if isinstance(packages, Missing):
+        return answer.trouble(packages, "packages")
     works = imported(torch, devices) and not import_failed(torch)
     severity = Severity.WARNING if works else None
     twice = tuple(name for name in packages.duplicates if name in FAMILY)

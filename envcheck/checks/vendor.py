@@ -6,7 +6,7 @@ import re
 
 from envcheck.archs import platform_of
 from envcheck.checks.answer import contained, fails, is_wsl, listed, trouble, works
-from envcheck.checks.text import quoted, said
+from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import minor
 from envcheck.facts import (
     BackendsFacts,
@@ -23,7 +23,7 @@ from envcheck.facts import (
     XpuFacts,
 )
 from envcheck.intents import SetEnv, TorchBuild
-from envcheck.rule import Answer, Confidence, Evidence, Hit, check
+from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.tables import Tables
 
 
@@ -122,21 +122,31 @@ def _rocm_archs(torch: TorchFacts | Missing, system: SystemFacts | Missing, tabl
     return tuple(sorted(every)), "any published ROCm build"
 
 
-@check(sees_missing=("system", "rocm", "gpus", "devices", "symptoms"))
+@check(sees_missing=("system", "rocm", "gpus", "torch", "devices", "symptoms"))
 def rocm_build_mismatch(
     system: SystemFacts | Missing,
     rocm: RocmFacts | Missing,
     gpus: GpusFacts | Missing,
-    torch: TorchFacts,
+    torch: TorchFacts | Missing,
     devices: DevicesFacts | Missing,
     symptoms: SymptomsFacts | Missing,
     tables: Tables,
 ) -> Answer:
-    """A CUDA build on a machine whose only GPU is AMD's, or a ROCm build where the only one is NVIDIA's."""
+    """A CUDA or CPU build on a machine whose only GPU is AMD's, a ROCm build where it is NVIDIA's, or ROCm libraries of another version."""
+    told = said(symptoms, "rocm-build-mismatch")
+    if isinstance(torch, Missing) and not told:
+        return trouble(torch, "torch")
     if works(devices):
         return None
-    told = said(symptoms, "rocm-build-mismatch")
     nvidia = bool(listed(gpus))
+    if library := value(told, "library"):
+        return Hit({"library": library}, quoted(told), (TorchBuild(),), variant="library")
+    if isinstance(torch, Missing):
+        return trouble(torch, "torch")
+    marked = () if isinstance(rocm, Missing) else tuple(name for name in rocm.names if " rx " in f" {name.lower()} " or "instinct" in name.lower())
+    if torch.cpu_build and marked and not nvidia and not isinstance(rocm, Missing):
+        values = {"gpu": ", ".join(marked), "torch": torch.version, "gfx": ", ".join(rocm.gfx) or "unknown"}
+        return Hit(values, quoted(told), (TorchBuild(),), variant="cpu", severity=Severity.WARNING)
     if torch.hip is not None and nvidia and isinstance(rocm, Missing):
         name = listed(gpus)[0].name or "an NVIDIA GPU"
         return Hit({"gpu": name, "torch": torch.version, "hip": torch.hip}, quoted(told), (TorchBuild(),), variant="nvidia")
@@ -198,17 +208,19 @@ def mps_floor(version: str | None, tables: Tables) -> str | None:
     return found[-1] if found else None
 
 
-@check(sees_missing=("xpu", "system", "backends", "devices", "symptoms"))
+@check(sees_missing=("xpu", "system", "torch", "backends", "devices", "symptoms"))
 def xpu_driver(
     xpu: XpuFacts | Missing,
     system: SystemFacts | Missing,
-    torch: TorchFacts,
+    torch: TorchFacts | Missing,
     backends: BackendsFacts | Missing,
     devices: DevicesFacts | Missing,
     symptoms: SymptomsFacts | Missing,
 ) -> Answer:
     """An XPU build that finds no Intel GPU: kernel driver, Level Zero, compute runtime, or access to the render nodes."""
     told = said(symptoms, "xpu-driver")
+    if isinstance(torch, Missing):
+        return Hit({"torch": "", "gpu": "an Intel GPU"}, quoted(told), variant="text") if told else trouble(torch, "torch")
     is_xpu = torch.xpu is not None or "+xpu" in (torch.version or "")
     if (not isinstance(backends, Missing) and backends.xpu) or (works(devices) and not told):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.checks.answer import absent, cuda_code, fails, listed, nvidia_on_bus, torch_devices, wants_cuda, works
+from envcheck.checks.answer import absent, cuda_code, fails, listed, nvidia_on_bus, torch_devices, trouble, wants_cuda, works
 from envcheck.checks.text import mentioning, quoted, said
 from envcheck.facts import (
     ContainerFacts,
@@ -24,6 +24,7 @@ from envcheck.visible import Problem, Selection, read_visible
 
 NAME = "CUDA_VISIBLE_DEVICES"
 _NO_GPUS = ("No CUDA GPUs are available", "no CUDA-capable device is detected")
+_BEYOND = ("invalid device ordinal", "Invalid device id", "But your machine only has")
 
 
 def _range(gpus: tuple[Gpu, ...]) -> str:
@@ -106,18 +107,26 @@ def visible_devices_empty(
     return Hit(values, _evidence(visibility, found), fixes, variant=variant, confidence=None if known else Confidence.LIKELY)
 
 
-@check(sees_missing=("system", "driver", "gpus", "torch", "devices", "container", "symptoms"))
+@check(sees_missing=("system", "driver", "gpus", "visibility", "torch", "devices", "container", "symptoms"))
 def visible_devices_out_of_range(
     system: SystemFacts | Missing,
     driver: DriverFacts | Missing,
     gpus: GpusFacts | Missing,
-    visibility: VisibilityFacts,
+    visibility: VisibilityFacts | Missing,
     torch: TorchFacts | Missing,
     devices: DevicesFacts | Missing,
     container: ContainerFacts | Missing,
     symptoms: SymptomsFacts | Missing,
 ) -> Answer:
-    """The list starts with a GPU that is not there, so that none is left."""
+    """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
+    beyond = mentioning(symptoms, *_BEYOND)
+    if beyond and not any(gpu.mig or " MIG " in f" {gpu.name or ''} " for gpu in listed(gpus)):
+        shown = "unset" if isinstance(visibility, Missing) else visibility.cuda_visible_devices
+        whole = isinstance(visibility, Missing) or _read(visibility, gpus)[1].problem in (Problem.NONE, Problem.UNKNOWN)
+        if whole:
+            return Hit({"value": "unset" if shown is None else shown}, quoted(beyond), variant="ordinal")
+    if isinstance(visibility, Missing):
+        return trouble(visibility, "visibility")
     if visibility.cuda_visible_devices is None or works(devices) or _without_gpu(driver, gpus, system, torch):
         return None
     found, chosen = _read(visibility, gpus)

@@ -205,6 +205,8 @@ class _Observations:
 
     def smi_cuda(self, value: object) -> None:
         """What nvidia-smi prints is the driver's own statement, unless a better one is given. In a container with cuda-compat it is compat's."""
+        if str(value).strip() in ("ERR!", "N/A"):
+            self.put("driver.cuda_state", str(value).strip(), "smi_cuda", value)
         if "driver_cuda" not in self.values or absent(self.values["driver_cuda"]):
             self.put("driver.cuda", cuda_version(value), "smi_cuda", value)
 
@@ -218,12 +220,10 @@ class _Observations:
         name = name.strip() if isinstance(name, str) and name.strip() else None
         gfx = next((str(row[key]) for key in ("gfx", "arch") if str(row.get(key, "")).startswith("gfx")), None)
         if gfx or gpu_vendor(name or "") == "amd":
-            others = self.notes.facts.get("rocm.names")
-            if others is None:
-                self.put("rocm.names", tuple(str(gpu.get("name")) for gpu in self.values["gpus"] if isinstance(gpu, Mapping) and gpu.get("name")), "gpus", row)
-                rows = [gpu for gpu in self.values["gpus"] if isinstance(gpu, Mapping)]
-                targets = tuple(str(gpu.get(key)) for gpu in rows for key in ("gfx", "arch") if str(gpu.get(key, "")).startswith("gfx"))
-                self.put("rocm.gfx", targets or None, "gpus", row)
+            rows = [gpu for gpu in self.values["gpus"] if isinstance(gpu, Mapping)]
+            self.put("rocm.names", tuple(str(gpu.get("name")) for gpu in rows if gpu.get("name")), "gpus", row)
+            targets = tuple(str(gpu.get(key)) for gpu in rows for key in ("gfx", "arch") if str(gpu.get(key, "")).startswith("gfx"))
+            self.put("rocm.gfx", targets or None, "gpus", row)
             return
         capability = re.fullmatch(r"(?:sm_)?(\d{1,2}\.\d)", str(row.get("cc", "")).strip())
         mig = row.get("mig", self.values.get("mig"))
@@ -305,6 +305,25 @@ class _Observations:
     def world_size(self, value: object) -> None:
         self.put("launcher.world_size", int(str(value)) if str(value).isdigit() and value is not True else None, "world_size", value)
 
+    def ranks_started(self, value: object) -> None:
+        self.put("launcher.ranks_started", int(str(value)) if str(value).isdigit() and value is not True else None, "ranks_started", value)
+
+    def iommu(self, value: object) -> None:
+        """ "on" and "off"; "pt" (pass-through) does not translate."""
+        word = str(value).strip().lower()
+        on = True if word in ("on", "true", "enabled", "yes") else False if word in ("off", "false", "disabled", "no", "pt", "passthrough") else None
+        self.put("system.iommu", on, "iommu", value)
+
+    def acs(self, value: object) -> None:
+        word = str(value).strip().lower()
+        self.put("system.acs", {"true": True, "on": True, "enabled": True, "false": False, "off": False, "disabled": False}.get(word), "acs", value)
+
+    def mps_available(self, value: object) -> None:
+        self.put("backends.mps", value if isinstance(value, bool) else None, "mps_available", value)
+
+    def mps_built(self, value: object) -> None:
+        self.put("backends.mps_built", value if isinstance(value, bool) else None, "mps_built", value)
+
     def cpu_flags_missing(self, value: object) -> None:
         flags = {str(flag).lower() for flag in value} if isinstance(value, list) else set(re.findall(r"[a-z0-9_]+", str(value).lower()))
         carried = ("sse4_2", "avx", "avx2", "fma", "avx512f")
@@ -350,6 +369,8 @@ _KEYS: Mapping[str, Callable[[_Observations, object], None]] = {
     "mig": _Observations.mig, "gpu_vendor": _Observations.gpu_vendor, "nvcc": _Observations.nvcc, "gcc": _Observations.gcc,
     "fabric_manager": _Observations.fabric_manager, "xid": _Observations.xid, "devices": _Observations.devices, "env": _Observations.env,
     "scheduler": _Observations.scheduler, "nodes": _Observations.nodes, "nnodes": _Observations.nodes, "world_size": _Observations.world_size,
+    "ranks_started": _Observations.ranks_started, "iommu": _Observations.iommu, "acs": _Observations.acs, "acs_enabled": _Observations.acs,
+    "mps_available": _Observations.mps_available, "mps_built": _Observations.mps_built,
     "cpu_flags_missing": _Observations.cpu_flags_missing, "ulimit_l": _Observations.ulimit_l, "ulimit_n": _Observations.ulimit_n,
     "kernel": _direct("system.kernel", "kernel"), "cpu": _direct("system.cpu_model", "cpu"), "glibc": _version("system.glibc", "glibc"),
     "container_image": _direct("container.image", "container_image"), "container_cuda": _version("container.cuda_version", "container_cuda"),
