@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import json
+import os
+import resource
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from patients import distribution, examine, fake_torch, processes_with
 
-from envcheck.facts import ImportStatus, Missing, PackagesFacts, PythonFacts, TorchFacts, Why
+from envcheck.facts import ImportStatus, LiveFacts, LiveStatus, Missing, PackagesFacts, PythonFacts, TorchFacts, Why
 from envcheck.target import AGENT, Budget
 
 WORKING = """
@@ -26,6 +35,18 @@ class cuda:
     get_device_properties = staticmethod(lambda i: types.SimpleNamespace(name="NVIDIA A10", total_memory=1 << 34, major=8, minor=6, uuid="u"))
 """
 
+# With a torch.distributed that has gloo, as far as the agent asks; what a rank does first is {rank}.
+DISTRIBUTED = (
+    WORKING.format(available=False, init="lambda: None").replace('cuda="13.0"', "cuda=None")
+    + """
+import os, sys, time
+distributed = sys.modules["torch.distributed"] = types.ModuleType("torch.distributed")
+distributed.is_available = distributed.is_gloo_available = lambda: True
+def set_num_threads(number):
+    {rank}
+"""
+)
+
 
 def torch_of(facts: dict[str, object]) -> TorchFacts:
     torch = facts["torch"]
@@ -34,7 +55,9 @@ def torch_of(facts: dict[str, object]) -> TorchFacts:
 
 
 def test_static_facts_cost_no_import(tmp_path: Path) -> None:
-    fake_torch(tmp_path, "raise SystemExit('imported')", version_py="__version__ = '2.14.1+cu130'\ncuda: Optional[str] = '13.0'\nhip = None\n")
+    fake_torch(
+        tmp_path, "raise SystemExit('imported')", version_py="__version__ = '2.14.1+cu130'\ncuda: Optional[str] = '13.0'\nhip = None\n"
+    )
     facts = examine(path=tmp_path, static=True).facts
     torch = torch_of(facts)
     assert (torch.version, torch.cuda, torch.import_status, torch.cpu_build) == ("2.14.1+cu130", "13.0", ImportStatus.SKIPPED, False)
@@ -46,7 +69,11 @@ def test_static_facts_cost_no_import(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ("raise ImportError('libcudnn.so.9: cannot open shared object file: No such file or directory')", ImportStatus.ERROR, "libcudnn.so.9"),
+        (
+            "raise ImportError('libcudnn.so.9: cannot open shared object file: No such file or directory')",
+            ImportStatus.ERROR,
+            "libcudnn.so.9",
+        ),
         ("raise OSError('libcudart.so.13: cannot open shared object file')", ImportStatus.ERROR, "libcudart.so.13"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ImportStatus.CRASHED, "SIGSEGV"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", ImportStatus.CRASHED, "SIGILL"),
@@ -139,7 +166,12 @@ def test_metadata_without_the_module(tmp_path: Path) -> None:
 def test_package_facts(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     library = "nvidia/nccl/lib/libnccl.so.2"
-    distribution(first, "torch", "2.9.1", requires=("nvidia-nccl-cu12==2.27.5; platform_system == 'Linux'", "triton==3.5.1; platform_system == 'Windows'"))
+    distribution(
+        first,
+        "torch",
+        "2.9.1",
+        requires=("nvidia-nccl-cu12==2.27.5; platform_system == 'Linux'", "triton==3.5.1; platform_system == 'Windows'"),
+    )
     distribution(first, "nvidia-nccl-cu12", "2.21.5", files=(library,))
     distribution(first, "nvidia-nccl-cu13", "2.28.9", files=(library,))
     distribution(first, "nvidia-cudnn-cu12", "9.10.2.21", files=("nvidia/cudnn/lib/libcudnn.so.9",), make=False)
@@ -180,7 +212,13 @@ def test_the_agent_imports_only_the_standard_library() -> None:
     assert len(paths) > 5
     for path in paths:
         for node in agent_nodes(path):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
             for name in names:
                 assert name and name.partition(".")[0] in allowed, f"{path.name} imports {name}"
 
@@ -200,3 +238,285 @@ def test_nothing_slow_is_imported_before_the_version_gate() -> None:
     body = ast.parse(Path(AGENT).read_text()).body
     assert isinstance(body[1], ast.Import) and [alias.name for alias in body[1].names] == ["sys"]
     assert isinstance(body[2], ast.If), "the gate follows `import sys` at once"
+
+
+@pytest.fixture(scope="module")
+def agent() -> ModuleType:
+    """collect.py as a module; its `load` gives the other files."""
+    spec = importlib.util.spec_from_file_location("agent_under_test", AGENT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def inventory(agent: ModuleType) -> Any:
+    return agent.load("inventory", agent.load("lines"))
+
+
+def live_of(facts: dict[str, Any]) -> LiveFacts:
+    live = facts["live"]
+    assert isinstance(live, LiveFacts), live
+    return live
+
+
+# ---- what stands on PYTHONPATH
+
+
+def test_a_module_that_hides_the_standard_library_breaks_torch_and_not_us(tmp_path: Path) -> None:
+    site = fake_torch(tmp_path, "import json\nx = json.dumps")
+    for name in ("json", "signal", "traceback", "warnings", "sysconfig"):
+        (site / f"{name}.py").write_text("")
+    examined = examine(path=site, env={"PYTHONNOUSERSITE": "1"})
+    torch = torch_of(examined.facts)
+    assert torch.import_failure is not None and "json" in torch.import_failure.text, "the patient's import finds the patient's json"
+    assert str(site / "json.py") in examined.facts["python"].shadowing
+    assert examined.ended.finished
+
+
+def test_our_own_folder_on_the_path(tmp_path: Path) -> None:
+    site = fake_torch(tmp_path, WORKING.format(available=False, init="lambda: None"))
+    env = {"PYTHONPATH": f"{Path(AGENT).parent}:{site}", "PYTHONSAFEPATH": "1"}
+    examined = examine(env=env)
+    assert torch_of(examined.facts).import_status is ImportStatus.OK and examined.ended.finished
+    assert not (Path(AGENT).parent / "__pycache__").exists(), "no bytecode is left"
+
+
+def test_odd_entries_of_the_path(tmp_path: Path) -> None:
+    site = fake_torch(tmp_path, "")
+    odd = os.fsdecode(b"/tmp/\xff")
+    (site / "sitecustomize.py").write_text(
+        f"import sys\nsys.path += [None, 7, b'/bytes', '/nul\\0here', {odd!r}] + ['/nowhere/%d' % i for i in range(3000)]\n"
+    )
+    examined = examine(path=site, static=True)
+    python, packages = examined.facts["python"], examined.facts["packages"]
+    assert "/nowhere/2999" in python.sys_path
+    json.dumps(python.sys_path, ensure_ascii=False).encode()  # no half surrogate pair
+    assert packages.version("torch") == "2.15.0"
+
+
+def test_a_sitecustomize_that_has_imported_torch_and_replaced_stderr(tmp_path: Path) -> None:
+    site = fake_torch(tmp_path, WORKING.format(available=False, init="lambda: None"))
+    (site / "sitecustomize.py").write_text("import torch, sys, io\nsys.stderr = io.StringIO()\nsys.stdout = None\n")
+    examined = examine(path=site)
+    assert torch_of(examined.facts).import_status is ImportStatus.OK
+    assert examined.facts["devices"].available is False
+
+
+# ---- what a torch may do to us
+
+
+@pytest.mark.parametrize("error", ["SystemExit(3)", "KeyboardInterrupt()", "RuntimeError('no')"])
+def test_attributes_that_raise_anything(tmp_path: Path, error: str) -> None:
+    body = f"""
+__version__ = "2.15.0"
+def tensor(*a): pass
+class Words(str):
+    def __str__(self): raise ValueError("no words")
+class Stub:
+    def __getattr__(self, name): raise {error}
+    def __str__(self): raise {error}
+class Version:
+    cuda = 13.0
+    hip = Stub()
+    git_version = Words("x")
+    xpu = property(lambda self: None)
+version = Version
+def __getattr__(name):
+    if name.startswith("__"): raise AttributeError(name)
+    raise {error}
+"""
+    examined = examine(path=fake_torch(tmp_path, body), live="quick")
+    torch = torch_of(examined.facts)
+    assert torch.import_status is ImportStatus.OK and torch.cuda == "13.0"
+    assert isinstance(examined.facts["devices"], Missing)
+    assert isinstance(examined.facts["live"], Missing) and examined.facts["live"].why is Why.ABSENT
+    assert examined.ended.finished
+
+
+def test_descriptors_closed_and_signals_taken(tmp_path: Path) -> None:
+    deadly = "__import__('os').kill(__import__('os').getpid(), 11)"
+    body = (
+        WORKING.format(available=deadly, init="lambda: None")
+        + """
+import os, signal
+os.closerange(3, 256)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.signal(signal.SIGUSR1, lambda *a: None)
+"""
+    )
+    examined = examine(path=fake_torch(tmp_path, body))
+    devices = examined.facts["devices"]
+    assert isinstance(devices, Missing) and "SIGSEGV" in devices.reason, "a status that the kernel would have thrown away"
+    assert examined.ended.finished
+
+
+def test_an_answer_counts_although_its_process_does_not_end(agent: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = agent.load("lines")
+    processes = agent.load("processes")
+    devices = agent.load("devices", lines, processes)
+    receive, send = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(send, b'{"value": {"available": true}}\n')
+        time.sleep(60)
+        os._exit(0)
+    os.close(send)
+    monkeypatch.setattr(processes, "reap", lambda pid, seconds: processes.exit_status(pid))  # not the whole five seconds
+    answer, status = devices.collect_forked(devices.Child(pid=pid, pipe=receive), time.monotonic() + 30)
+    assert answer == {"value": {"available": True}} and status is None
+    assert os.waitpid(pid, 0)[0] == pid
+
+
+def test_warnings_as_errors(tmp_path: Path) -> None:
+    warns = fake_torch(
+        tmp_path / "a", "import warnings\nwarnings.warn('old', FutureWarning)\n" + WORKING.format(available=False, init="lambda: None")
+    )
+    silent = fake_torch(tmp_path / "b", WORKING.format(available=False, init="lambda: None"))
+    torch = torch_of(examine(path=warns, env={"PYTHONWARNINGS": "error"}).facts)
+    assert torch.import_failure is not None and torch.import_failure.type == "FutureWarning", "python -c 'import torch' fails as well"
+    assert "old" in torch_of(examine(path=warns).facts).import_warnings
+    examined = examine(path=silent, env={"PYTHONWARNINGS": "error", "PYTHONWARNDEFAULTENCODING": "1"})
+    assert examined.facts["devices"].available is False and examined.ended.finished
+
+
+# ---- the loop that watches the ranks
+
+
+def test_no_distributed_package(tmp_path: Path) -> None:
+    live = examine(path=fake_torch(tmp_path, WORKING.format(available=False, init="lambda: None")), live="quick").facts["live"]
+    assert isinstance(live, Missing) and live.why is Why.ABSENT
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_stub_of_torch_fails_with_its_own_error(tmp_path: Path, method: str) -> None:
+    body = DISTRIBUTED.format(rank="print('words'); raise NotImplementedError('a stub')")
+    examined = examine(path=fake_torch(tmp_path, body), live="quick", start_method=method)
+    live = live_of(examined.facts)
+    assert live.status is LiveStatus.FAIL and "NotImplementedError: a stub" in live.reason
+    assert "NotImplementedError" in live.ranks[0].stderr and examined.ended.finished
+
+
+def test_a_rank_that_closes_its_pipe_costs_no_cpu(tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    body = DISTRIBUTED.format(rank="os.closerange(3, 256); time.sleep(60)")
+    live = live_of(examine(path=fake_torch(tmp_path, body), live="quick", stage_seconds=2.0).facts)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert live.status is LiveStatus.HANG and "stage start" in live.reason
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5, "two arms stood still for 2 s each"
+
+
+def test_time_that_runs_out_is_no_hang(tmp_path: Path) -> None:
+    body = DISTRIBUTED.format(rank="time.sleep(60)")
+    examined = examine(path=fake_torch(tmp_path, body), live="quick", budget=Budget(6), stage_seconds=60.0)
+    live = live_of(examined.facts)
+    assert live.status is LiveStatus.INCONCLUSIVE and "ran out in the stage start" in live.reason
+    assert examined.ended.finished, "before the caller's own deadline"
+
+
+def test_processes_that_cannot_be_made(tmp_path: Path) -> None:
+    body = (
+        DISTRIBUTED.format(rank="pass").replace("cuda=None", 'cuda="13.0"')
+        + """
+def refuse(): raise BlockingIOError(11, "Resource temporarily unavailable")
+os.fork = refuse
+"""
+    )
+    examined = examine(path=fake_torch(tmp_path, body), live="quick")
+    devices = examined.facts["devices"]
+    assert isinstance(devices, Missing) and "temporarily unavailable" in devices.reason
+    live = live_of(examined.facts)
+    assert live.status is LiveStatus.INCONCLUSIVE and "rank 0 could not be started" in live.reason
+
+
+def test_output_without_end_does_not_fill_the_disk(tmp_path: Path, agent: ModuleType) -> None:
+    lines, processes = agent.load("lines"), agent.load("processes")
+    live = agent.load("live", lines, processes)
+    log = tmp_path / "arm-0.log"
+    with log.open("ab") as file:
+        file.truncate(live.LOG_LIMIT + 1)
+        live.RankProcess(0, str(tmp_path / "arm-0"), os.getpid()).trim_output()
+        assert log.stat().st_size == 0
+        file.write(b"the end\n")
+    assert processes.tail(str(log)) == "the end\n"
+
+
+def test_a_child_dies_with_its_parent(agent: ModuleType) -> None:
+    program = f"""
+import os, runpy, time
+agent = runpy.run_path({AGENT!r})
+processes = agent["load"]("processes")
+mine = os.getpid()
+pid = os.fork()
+if pid == 0:
+    while os.getppid() == mine: time.sleep(0.01)  # the parent goes first: the race that prctl alone loses
+    processes.die_with_parent(mine)
+    print("survived", flush=True)
+    os._exit(0)
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_statuses_survive_an_ignored_sigchld(agent: ModuleType) -> None:
+    processes = agent.load("processes")
+    old = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        processes.keep_exit_statuses()
+        pid = processes.fork()
+        if pid == 0:
+            os._exit(5)
+        assert processes.reap(pid, 10) == 5
+        assert processes.exit_status(pid) == 0, "reaped by somebody else: no exception"
+    finally:
+        signal.signal(signal.SIGCHLD, old)
+
+
+# ---- distributions
+
+
+def test_broken_small_files_cost_nothing_else(tmp_path: Path) -> None:
+    distribution(tmp_path, "torch", "2.9.1")
+    for name, text in (("torchvision", "no JSON"), ("torchaudio", "[1]"), ("torchtext", '{"url": "git+https://me:hunter2@host/x.git"}')):
+        distribution(tmp_path, name, "1.0")
+        (tmp_path / f"{name}-1.0.dist-info" / "direct_url.json").write_text(text)
+    (tmp_path / "triton-3.5.0.dist-info").mkdir()
+    (tmp_path / "torch-2.9.1.dist-info" / "RECORD").write_bytes(
+        b"torch/lib/\xff\xfe.so,,\nnvidia/block.sort.h,,\n" + b"torch/lib/x.py,,\n" * 200_000
+    )
+    packages = examine(path=tmp_path, static=True).facts["packages"]
+    assert isinstance(packages, PackagesFacts)
+    urls = {row.name: row.direct_url for row in packages.distributions if row.location == str(tmp_path)}
+    assert urls == {"torch": None, "torchaudio": None, "torchtext": "git+https://host/x.git", "torchvision": None}
+    assert any("triton" in path for path in packages.leftovers), "no METADATA in it"
+    assert len(packages.damaged) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("https://a:b@x/s https://c:d@y/t", "https://x/s https://y/t"),
+        ("https://user:pa/ss@host/simple", "https://host/simple"),
+        ("git+https://host:443/a/b@v1", "git+https://host:443/a/b@v1"),
+        ("https://conda.anaconda.org/t/xy-123/private", "https://conda.anaconda.org/private"),
+        ("/plain:/paths", "/plain:/paths"),
+        ("https://token@host", "https://host"),
+    ],
+)
+def test_urls_without_passwords(inventory: Any, text: str, kept: str) -> None:
+    assert inventory.without_password(text) == kept
+
+
+@pytest.mark.parametrize(("version", "text"), [((3, 14, 0, "candidate", 2), "3.14.0rc2"), ((3, 8, 18, "final", 0), "3.8.18")])
+def test_versions_as_packaging_spells_them(inventory: Any, version: Any, text: str) -> None:
+    assert inventory.released(version) == text
+
+
+def test_a_folder_that_may_not_be_read_is_not_called_broken(inventory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "stat", refused)
+    assert inventory.is_missing("/root/site-packages/torch/lib/libtorch.so") is False

@@ -196,12 +196,15 @@ def _other_cuda(name: str, version: str, torch: TorchFacts) -> tuple[str, bool] 
 
 
 def _trio(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[str, ...]:
-    """Requirements of the companions that are installed, as they go with this torch."""
+    """The companions that are installed and that go with this torch, by name: the plan gives them version and index.
+
+    triton is the exception: it comes from PyPI, with torch's own pin.
+    """
     wanted = tables.companion_specifiers(torch.version or "")
-    there = [name for name in (*_COMPANIONS, "triton") if packages.version(name)]
-    if torch.hip or torch.xpu or local(torch.version) == "cpu":
-        there = [name for name in there if name != "triton"]
-    return tuple(name + wanted[name] for name in there if name in wanted)
+    names = tuple(name for name in _COMPANIONS if packages.version(name) and name in wanted)
+    gpu = not torch.hip and not torch.xpu and local(torch.version) != "cpu"
+    triton = (f"triton{wanted['triton']}",) if gpu and packages.version("triton") and "triton" in wanted else ()
+    return (*names, *triton)
 
 
 # CUDA of torch → first bitsandbytes whose wheel has a library for it (file lists of the wheels on PyPI).

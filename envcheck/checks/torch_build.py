@@ -89,19 +89,19 @@ def torch_cpu_build(
         return None if known or not matches else _cpu_said(torch, matches, system)
     if not isinstance(system, Missing) and system.os == "darwin":
         return _cpu_said(torch, matches, system)
-    version = torch.version or "torch"
+    version = torch.version or "of unknown version"
     evidence = (Evidence("torch", f"version {version}, CUDA {torch.cuda or 'none'}"), *quoted(matches))
     cards = nvidia(gpus)
     jetson = answer.is_jetson(system) or any("orin" in (gpu.name or "").lower() for gpu in cards)
     if cards or answer.driver_answers(cuda_driver):
         if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], tables):
             return None
-        values = {"version": version, "gpu": named(cards) or "an NVIDIA GPU", "driver": getattr(driver, "version", None)}
+        values = {"version": version, "kind": "CUDA", "gpu": named(cards) or "an NVIDIA GPU"}
         return Hit(values, evidence, () if jetson else (TorchBuild(),), variant="jetson" if jetson else None)
     if amd := discrete_amd(rocm):
-        return Hit({"version": version, "gpu": amd}, evidence, (TorchBuild(),), variant="amd")
+        return Hit({"version": version, "kind": "ROCm", "gpu": amd}, evidence, (TorchBuild(),), variant="amd")
     if intel := discrete_intel(xpu):
-        return Hit({"version": version, "gpu": intel}, evidence, (TorchBuild(),), variant="intel", severity=Severity.WARNING)
+        return Hit({"version": version, "kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), variant="intel", severity=Severity.WARNING)
     if matches:
         return _cpu_said(torch, matches, system)
     if not not_told(gpus):
@@ -116,7 +116,8 @@ def torch_cpu_build(
         sign = f"CUDA toolkit {toolkit.nvccs[0].version or toolkit.nvccs[0].path}"
     if sign is None:
         return None
-    return Hit({"version": version, "sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
+    values = {"version": version, "kind": "CUDA", "sign": sign}
+    return Hit(values, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
 
 
 def _cpu_said(torch: TorchFacts | Missing, matches: tuple[TextEvidence, ...], system: SystemFacts | Missing) -> Hit | None:
@@ -124,12 +125,13 @@ def _cpu_said(torch: TorchFacts | Missing, matches: tuple[TextEvidence, ...], sy
     if not matches or (isinstance(torch, Missing) and torch.why is Why.ABSENT):
         return None
     version = None if isinstance(torch, Missing) else torch.version
+    values: dict[str, object] = {"version": version or "of unknown version", "kind": "CUDA"}
     evidence = quoted(matches)
     if not isinstance(system, Missing) and system.os == "darwin":
-        return Hit({"version": version or "torch"}, evidence, variant="mac")
+        return Hit(values, evidence, variant="mac")
     if answer.is_jetson(system):
-        return Hit({"version": version or "torch", "gpu": "the Jetson's GPU", "driver": None}, evidence, variant="jetson")
-    return Hit({"version": version or "torch"}, evidence, (TorchBuild(),), variant="said")
+        return Hit(values | {"gpu": "the Jetson's GPU"}, evidence, variant="jetson")
+    return Hit(values, evidence, (TorchBuild(),), variant="said")
 
 
 @check(sees_missing=("gpus", "cuda_driver", "rocm", "visibility", "symptoms", "devices"))

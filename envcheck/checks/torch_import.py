@@ -38,17 +38,20 @@ def _last_line(text: str) -> str:
     return lines[-1][:300] if lines else ""
 
 
-def _reinstall(torch: TorchFacts) -> tuple[Intent, ...]:
-    """The same torch again, with what it requires. A conda torch and one without a version have no such command."""
-    version = release(torch.version)
-    if not version or torch.conda:
+def _reinstall(torch: TorchFacts, system: SystemFacts | Missing, tables: Tables) -> tuple[Intent, ...]:
+    """The same build of torch again. A conda torch and one without a version have no such command."""
+    version, variant = release(torch.version), local(torch.version)
+    if not version or torch.conda or (tables.release(version) is None and variant):
         return ()
-    return (Install((f"torch=={version}",), reinstall=True, note="from the index it came from"),)
+    if not variant or variant == _default_variant(torch, system, tables):
+        return (Install((f"torch=={version}",), reinstall=True),)
+    # PyPI holds the default build only: the plain version would bring another one.
+    return (Install((f"torch=={torch.version}",), reinstall=True, note=f"with --index-url https://download.pytorch.org/whl/{variant}"),)
 
 
 @check(sees_missing=("symptoms", "devices", "system"))
 def torch_import_broken(
-    torch: TorchFacts, devices: DevicesFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing
+    torch: TorchFacts, devices: DevicesFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables
 ) -> Hit | Unknown | None:
     """`import torch` raises. Rules that know the reason explain it."""
     matches = said(symptoms, "torch-import-broken")
@@ -61,25 +64,25 @@ def torch_import_broken(
         if "iJIT_NotifyEvent" in text:
             return Hit(values, evidence, (Install(("mkl<2024.1",)),), variant="mkl")
         if (windows and "DLL load failed" in text) or "WinError 126" in text or "WinError 1114" in text:
-            return Hit(values, evidence, _reinstall(torch), variant="dll")
-        return Hit(values, evidence, _reinstall(torch))
+            return Hit(values, evidence, _reinstall(torch, system, tables), variant="dll")
+        return Hit(values, evidence, _reinstall(torch, system, tables))
     if matches and not imported(torch, devices):
-        return Hit({"version": torch.version or "of unknown version"}, quoted(matches), _reinstall(torch), variant="said")
+        return Hit({"version": torch.version or "of unknown version"}, quoted(matches), _reinstall(torch, system, tables), variant="said")
     return None
 
 
-@check()
-def torch_import_crashed(torch: TorchFacts) -> Hit | None:
+@check(sees_missing=("system",))
+def torch_import_crashed(torch: TorchFacts, system: SystemFacts | Missing, tables: Tables) -> Hit | None:
     """`import torch` kills the interpreter, or ends it."""
     failure = torch.import_failure
     values: dict[str, object] = {"version": torch.version or "of unknown version", "path": torch.path}
     evidence = (Evidence("import torch", failure.stack or failure.stderr),) if failure and (failure.stack or failure.stderr) else ()
     if torch.import_status is ImportStatus.CRASHED:
         signal = (failure and failure.signal) or "a signal"
-        return Hit(values | {"signal": signal}, evidence, _reinstall(torch))
+        return Hit(values | {"signal": signal}, evidence, _reinstall(torch, system, tables))
     if torch.import_status is ImportStatus.EXITED:
         code = failure.exit_code if failure else None
-        return Hit(values | {"code": "unknown" if code is None else code}, evidence, _reinstall(torch), variant="exited")
+        return Hit(values | {"code": "unknown" if code is None else code}, evidence, _reinstall(torch, system, tables), variant="exited")
     return None
 
 
