@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 @lru_cache(maxsize=2048)
@@ -58,6 +60,9 @@ def at_least(text: str | None, floor: str | None) -> bool:
 
 def requirements(texts: Iterable[str]) -> tuple[Requirement, ...]:
     """Parsed requirements with normalized names. Raises UsageError on what is none."""
+    from packaging.requirements import InvalidRequirement, Requirement  # with its parser as costly as all the rest of the planner
+    from packaging.utils import canonicalize_name
+
     result = []
     for text in texts:
         try:

@@ -6,12 +6,7 @@ import re
 from collections.abc import Callable
 
 from envcheck.facts import Nvcc
-from envcheck.read.collect_env import read_collect_env
 from envcheck.read.found import Found, Notes
-from envcheck.read.messages import read_messages
-from envcheck.read.nccl import read_nccl
-from envcheck.read.packages import read_packages
-from envcheck.read.topology import read_topology
 
 # Programs whose logs hold other people's errors: kind → texts of which one must occur.
 _LOGS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -46,11 +41,12 @@ def read_text(text: str) -> list[Found]:
     return [found for reader in _READERS if (found := reader(text)) is not None]
 
 
-_SMI_HINTS = ("NVIDIA-SMI", "nvidia-smi", "NVSMI", "nvidia_smi_log", "GPU 0: ", "MiB /", "driver_version", "GPU-", "Product Name", "Driver Version", "NVML", "device handle")
+_SMI_HINTS = ("NVIDIA-SMI", "nvidia-smi", "NVSMI", "nvidia_smi_log", "MiB /", "driver_version", "GPU-", "Product Name", "Driver Version", "NVML", "device handle")
 
 
 def _smi(text: str) -> Found | None:
-    if not any(hint in text for hint in _SMI_HINTS):
+    listed = "GPU 0: " in text and "odels and configuration" not in text
+    if not listed and not any(hint in text for hint in _SMI_HINTS):
         return None
     from envcheck.read.smi import read_smi
 
@@ -135,6 +131,48 @@ def _line_with(text: str, part: str) -> tuple[str, int]:
     return text[start : end if end >= 0 else len(text)], text.count("\n", 0, start) + 1
 
 
+def _collect_env(text: str) -> Found | None:
+    if not any(hint in text for hint in ("ytorch", "YTORCH", "CUDA", "cuda", "driver version", "Python platform", "[conda]", "Libc version")):
+        return None
+    from envcheck.read.collect_env import read_collect_env
+
+    return read_collect_env(text)
+
+
+def _topology(text: str) -> Found | None:
+    if "GPU0" not in text:
+        return None
+    from envcheck.read.topology import read_topology
+
+    return read_topology(text)
+
+
+def _nccl(text: str) -> Found | None:
+    if "NCCL INFO" not in text and "NCCL WARN" not in text and "NCCL version" not in text and "RCCL" not in text and " INFO NET" not in text:
+        return None
+    from envcheck.read.nccl import read_nccl
+
+    return read_nccl(text)
+
+
+def _packages(text: str) -> Found | None:
+    listed = "==" in text.replace("====", "") or " @ " in text or "Version: " in text
+    if not listed and "# Name" not in text and not ("Package" in text and "Version" in text and "---" in text):
+        return None
+    from envcheck.read.packages import read_packages
+
+    return read_packages(text)
+
+
+def _messages(text: str) -> Found | None:
+    if not any(hint in text for hint in ("apabilit", "found version ", "+cu", "+cpu", "+rocm", "+xpu", "arch_list")):
+        return None
+    from envcheck.read.messages import read_messages
+
+    return read_messages(text)
+
+
+# A reader's module is loaded when its text is met: most inputs hold one or two kinds.
 _READERS: tuple[Callable[[str], Found | None], ...] = (
-    read_collect_env, _smi, _nvcc, read_topology, read_nccl, _kernel, _rocm, read_packages, read_messages,
+    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages,
 )  # fmt: skip
