@@ -32,7 +32,8 @@ class cuda:
     device_count = staticmethod(lambda: 2)
     get_arch_list = staticmethod(lambda: ["sm_80", "sm_90"])
     init = staticmethod({init})
-    get_device_properties = staticmethod(lambda i: types.SimpleNamespace(name="NVIDIA A10", total_memory=1 << 34, major=8, minor=6, uuid="u"))
+    properties = types.SimpleNamespace(name="NVIDIA A10", total_memory=1 << 34, major=8, minor=6, uuid="u")
+    get_device_properties = staticmethod(lambda i: cuda.properties)
 """
 
 # With a torch.distributed that has gloo, as far as the agent asks; what a rank does first is {rank}.
@@ -155,7 +156,8 @@ def test_metadata_without_the_module(tmp_path: Path) -> None:
     site = tmp_path / "site"
     distribution(site, "torch", "2.9.1")
     python = tmp_path / "bare-python"
-    program = f"import sys; sys.path.append({str(site)!r}); sys.argv = sys.argv[1:]; import runpy; runpy.run_path(sys.argv[0], run_name='__main__')"
+    start = "sys.argv = sys.argv[1:]; import runpy; runpy.run_path(sys.argv[0], run_name='__main__')"
+    program = f"import sys; sys.path.append({str(site)!r}); {start}"
     python.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" -I -S -c "{program}" "$@"\n')
     python.chmod(0o755)
     torch = torch_of(examine(executable=str(python)).facts)

@@ -32,7 +32,6 @@ def main():
     if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(HERE):
         del sys.path[0]
     lines = load("lines")
-    processes = load("processes", lines)
     options = lines.json.loads(sys.argv[1])
     options["began"] = began
     writer = lines.Writer(options["out"])
@@ -45,6 +44,7 @@ def main():
         if options["static"] or torch is None:
             writer.line(end=True)
             return
+    processes = load("processes")
     run = load("run", lines, processes, load("devices", lines, processes))
     run.main(options, writer, load)
     writer.line(end=True)
@@ -52,33 +52,34 @@ def main():
 
 def load(name, *siblings):
     # type: (str, Any) -> Any
-    """A sibling file as a module that sees the `siblings`, without leaving bytecode.
+    """A sibling file as a module that sees the `siblings`; from the bytecode that an installer left, but never leaving any.
 
     Not through sys.path, which belongs to the patient. What the file imports is searched without PYTHONPATH, so that a json.py
     there breaks the patient and not us; what it hides is forgotten again, so that the patient's own imports do break.
     """
-    path = os.path.join(HERE, name + ".py")
-    with open(path, encoding="utf-8") as file:
-        code = compile(file.read(), path, "exec")
-    module = type(sys)("envcheck_agent_" + name)
-    module.__dict__["__file__"] = path
-    for sibling in siblings:
-        module.__dict__[sibling.__name__[len("envcheck_agent_") :]] = sibling
-    folders = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    if not folders:
-        exec(code, module.__dict__)  # noqa: S102 - a file of ours
-        return module
     theirs, known = sys.path[:], set(sys.modules)
+    writes = sys.dont_write_bytecode
+    folders = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     stdlib = os.path.dirname(os.path.abspath(os.__file__))
-    sys.path[:] = [entry for entry in theirs if entry and (entry not in folders or entry.startswith(stdlib))]
+    if folders:
+        sys.path[:] = [entry for entry in theirs if entry and (entry not in folders or entry.startswith(stdlib))]
+    sys.dont_write_bytecode = True
     try:
-        exec(code, module.__dict__)  # noqa: S102
+        from importlib.machinery import SourceFileLoader
+
+        path = os.path.join(HERE, name + ".py")
+        code = SourceFileLoader("envcheck_agent_" + name, path).get_code("envcheck_agent_" + name)
+        module = type(sys)("envcheck_agent_" + name)
+        module.__dict__["__file__"] = path
+        for sibling in siblings:
+            module.__dict__[sibling.__name__[len("envcheck_agent_") :]] = sibling
+        exec(code, module.__dict__)  # type: ignore[arg-type] # noqa: S102 - a file of ours, which always has code
     finally:
-        sys.path[:] = theirs
-        hidden = [top for top in {name.partition(".")[0] for name in set(sys.modules) - known} if hides(folders, top)]
-        for name in list(sys.modules):
-            if name not in known and name.partition(".")[0] in hidden:
-                del sys.modules[name]
+        sys.path[:], sys.dont_write_bytecode = theirs, writes
+        new = [one for one in sys.modules if one not in known] if folders else []
+        for one in new:
+            if hides(folders, one.partition(".")[0]):
+                del sys.modules[one]
     return module
 
 

@@ -163,7 +163,7 @@ def ask_devices(kernels: bool) -> Dict[str, Any]:
 
 def ask(torch: Any, api: Any, kind: str, kernels: bool) -> Dict[str, Any]:
     facts: Dict[str, Any] = {"nvml_check": os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK") == "1"}
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True, module=warnings) as caught:
         warnings.simplefilter("always")
         facts["available"] = bool(api.is_available())
         facts["count"] = int(lines.call(api, "device_count") or 0)

@@ -17,7 +17,7 @@ PR_SET_PDEATHSIG = 1  # prctl(2)
 
 def fork() -> int:
     """os.fork without its warning: from Python 3.12 it warns when there are threads, and under -W error the *parent* raises then."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(module=warnings):  # not sys.modules["warnings"], which may be the patient's own
         warnings.simplefilter("ignore")
         return os.fork()
 

@@ -79,7 +79,7 @@ def import_torch(raising: bool = False) -> Dict[str, Any]:
     began = time.monotonic()
     noise = output_size()
     result: Dict[str, Any] = {"status": "ok"}
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True, module=warnings) as caught:
         if not any(option.startswith("e") for option in sys.warnoptions):  # -W error breaks the user's import too
             warnings.simplefilter("default")
         try:
