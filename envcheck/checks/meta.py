@@ -18,12 +18,14 @@ OLD_DAYS = 180  # torch has a release about every two months
 @check(sees_missing=("torch", "system"))
 def tables_old(torch: TorchFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> Hit | None:
     """A torch newer than the newest row, or tables that were last checked long before the day of the snapshot."""
-    newest = tables.releases()[-1]
     mine = None if isinstance(torch, Missing) else parsed(release(torch.version))
+    today = None if isinstance(system, Missing) or not system.date else _day(system.date)
+    if mine is None and today is None:
+        return None
+    newest = tables.releases()[-1]
     known = parsed(newest.version)
     if mine and known and not mine.is_prerelease and mine.release[:2] > known.release[:2]:
         return Hit({"version": release(getattr(torch, "version", None)), "newest": newest.version})
-    today = None if isinstance(system, Missing) or not system.date else _day(system.date)
     checked = tables.table("torch-release").verified
     if today and checked and (today - checked).days > OLD_DAYS:
         return Hit({"days": (today - checked).days, "checked": checked.isoformat(), "newest": newest.version}, variant="age")

@@ -63,7 +63,7 @@ def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
     """Whether any CUDA build of torch has code for one of these GPUs; an unknown capability counts as yes."""
     from envcheck.tables import runs_on
 
-    archs = [build.archs for build in tables.builds() if build.cuda and build.archs]
+    archs = {build.archs for build in tables.builds() if build.cuda and build.archs}
     return not capabilities or any(runs_on(list(one), capability) is not False for one in archs for capability in capabilities)
 
 

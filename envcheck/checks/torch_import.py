@@ -291,6 +291,9 @@ def nccl_package_mismatch(
     all_rows = () if isinstance(packages, Missing) else packages.distributions
     rows = tuple(row for row in all_rows if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
     names = sorted({row.name for row in rows})
+    drifted = facts is not None and facts.nccl and facts.nccl_loaded and older(facts.nccl_loaded, facts.nccl)
+    if not (symbol or matches or len(names) > 1 or drifted):
+        return answer.trouble(packages, "packages")  # nothing to look up in the tables
     right = f"nvidia-nccl-cu{_cuda_major(facts, system, tables) or 13}"
     requirement = _requirement(Provider(right), facts, system, tables)
     values: dict[str, object] = {
