@@ -25,6 +25,14 @@ KEPT = 3  # different matches kept of one entry
 CONDENSE_ABOVE = 1 << 18  # characters; larger pieces are searched with repeated lines left out
 SHOWN = 300
 
+# Words of which most literals hold one: where such a word does not occur, a long text is spared the searches for those.
+GATES = (
+    "NCCL", "nccl", "CUDA", "cuda", "nvidia", "NVIDIA", "NVML", "torch", "Torch", "lib", "Error", "error", "failed", "rank", "GPU", "device",
+    "driver", "not ", "symbol", "process", "exitcode", "module", "version", "IB", "HIP", "hip", "MPS", "XPU", "UR", "SLURM", "docker", "num",
+    "Num", "ail", "xpected", "lash", "xform", "vllm", "cannot", "cuBLAS", "STATUS", "nsupported", "memory", "triton", "ptx", "undefined",
+    "address", "connect", "Connect", "socket", "loo", "ACS", "IOMMU", "ignal", "illed", "oom", "shm", "open ", "requirement",
+)  # fmt: skip
+
 _HEADER = re.compile(r"^\[\[(symptom|victim|harmless)\]\]\s*$", re.MULTILINE)
 _NO_DIGITS = {code: None for code in range(0x30, 0x3A)}
 
@@ -53,6 +61,11 @@ class Entry:
     @property
     def rules(self) -> tuple[str, ...]:
         return (self.data["rule"], *self.data.get("also", ())) if self.kind == "symptom" else ()
+
+    @cached_property
+    def gated(self) -> tuple[tuple[str, str | None], ...]:
+        """The literals, each with a gate that is part of it."""
+        return tuple((literal, _gate(literal)) for literal in self.literals)
 
     @property
     def stated(self) -> bool:
@@ -92,10 +105,14 @@ class SymptomTable:
         return tuple(sorted(found, key=lambda entry: entry.kind != "harmless"))
 
     @cached_property
-    def conditions(self) -> tuple[str, ...]:
-        """Every text that some entry needs or must not meet elsewhere."""
+    def conditions(self) -> Mapping[str, str | None]:
+        """Every text that some entry needs or must not meet elsewhere, with its gate."""
         named = [entry for entry in self.entries if "\nneeds = " in entry.block or "\nunless = " in entry.block]
-        return tuple(dict.fromkeys(text for entry in named for key in ("needs", "unless") for text in entry.data.get(key, ())))
+        return {text: _gate(text) for entry in named for key in ("needs", "unless") for text in entry.data.get(key, ())}
+
+
+def _gate(text: str) -> str | None:
+    return next((gate for gate in GATES if gate in text), None)
 
 
 def _read_folder(folder: Path) -> Iterator[Entry]:
@@ -134,11 +151,12 @@ class Scanner:
         """Search one clean piece of text. `stated` marks a person's observations: then only entries meant for them are tried."""
         if len(text) > CONDENSE_ABOVE:
             text = condense(text)
-        self.met.update(condition for condition in self.table.conditions if condition not in self.met and condition in text)
+        absent = frozenset(gate for gate in GATES if gate not in text) if len(text) > CONDENSE_ABOVE else frozenset()
+        self.met.update(one for one, gate in self.table.conditions.items() if one not in self.met and gate not in absent and one in text)
         taken: list[tuple[int, int]] = []
         for entry in self.table.entries:
-            for literal in entry.literals:
-                if literal in text and (entry.stated is stated or entry.kind != "symptom"):
+            for literal, gate in entry.gated:
+                if gate not in absent and literal in text and (entry.stated is stated or entry.kind != "symptom"):
                     self._look(entry, literal, text, source, taken)
 
     def _look(self, entry: Entry, literal: str, text: str, source: str, taken: list[tuple[int, int]]) -> None:

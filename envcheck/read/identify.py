@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from envcheck.facts import Nvcc
 from envcheck.read.found import Found, Notes
@@ -32,13 +33,56 @@ def identify(text: str) -> tuple[str, ...]:
 
 
 def log_kinds(text: str) -> list[str]:
+    if len(text) > WHOLE:
+        text = text[: WHOLE // 2] + text[-WHOLE // 2 :]
     kinds = [kind for kind, marks in _LOGS if any(mark in text for mark in marks)]
     return kinds[:-1] if len(kinds) > 1 and kinds[-1] == "error" else kinds
 
 
 def read_text(text: str) -> list[Found]:
-    """What every reader finds in one clean piece of text. No reader raises on any text."""
+    """What every reader finds in one clean piece of text. No reader raises on any text.
+
+    Of a long piece only the surroundings of lines that begin a report are read: reports are short, logs are not.
+    """
+    if len(text) <= WHOLE:
+        return _read(text)
+    return [_moved(found, text.count("\n", 0, start)) for start, end in regions(text) for found in _read(text[start:end])]
+
+
+WHOLE = 1 << 18  # characters of a piece that is read as a whole
+_BEFORE, _AFTER, _REGIONS = 1 << 12, 1 << 16, 8
+
+# What stands near the beginning of each kind of report, or is the report.
+_MARKS = (
+    "PyTorch version", "CUDA used to build", "Is CUDA available", "Nvidia driver version", "NVIDIA-SMI", "NVSMI LOG", "<nvidia_smi_log",
+    "driver_version", "(UUID: GPU-", "Cuda compilation tools", "CPU Affinity", "NCCL version", "NCCL_DEBUG set", "set by environment to", "NVRM: ",
+    "# packages in environment at", "Package   ", "torch==", "[pip3]", "[conda]", "CUDA capabilit", "cuda capability", "compute capability (CC)",
+    "found version ", "ROCm System Management",
+)  # fmt: skip
+
+
+def regions(text: str) -> list[tuple[int, int]]:
+    """Whole-line ranges around the first and the last of each mark, merged; a bounded number of bounded ranges."""
+    places = sorted({at for mark in _MARKS for at in (text.find(mark), text.rfind(mark)) if at >= 0})
+    merged: list[tuple[int, int]] = []
+    for at in places:
+        start = text.rfind("\n", 0, max(at - _BEFORE, 0)) + 1
+        end = text.find("\n", min(at + _AFTER, len(text)))
+        end = min(len(text) if end < 0 else end, at + 2 * _AFTER)
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        elif len(merged) < _REGIONS:
+            merged.append((max(start, at - 2 * _BEFORE), end))
+    return [(start, min(end, start + 4 * _AFTER)) for start, end in merged]
+
+
+def _read(text: str) -> list[Found]:
     return [found for reader in _READERS if (found := reader(text)) is not None]
+
+
+def _moved(found: Found, lines: int) -> Found:
+    """The same with line numbers of the whole piece."""
+    return replace(found, facts=tuple(replace(fact, number=fact.number + lines) if fact.number else fact for fact in found.facts))
 
 
 _SMI_HINTS = ("NVIDIA-SMI", "nvidia-smi", "NVSMI", "nvidia_smi_log", "MiB /", "driver_version", "GPU-", "Product Name", "Driver Version", "NVML", "device handle")
