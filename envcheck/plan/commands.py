@@ -55,9 +55,17 @@ def wheels(one: Candidate, beside: Companions, profile: Profile, release: Releas
     return Spelled(order.pip(), order.uv(), order.files(), order.notes())
 
 
-def beside(one: Candidate, companions: Companions, profile: Profile, release: Release, options: Options) -> Spelled:
-    """Lines that add packages and leave torch as it is."""
-    order = _Order(one, companions, profile, release, options, False, torch=False)
+def some(
+    one: Candidate,
+    beside: Companions,
+    profile: Profile,
+    release: Release,
+    options: Options,
+    torch: bool = False,
+    again: bool = False,
+) -> Spelled:
+    """Lines for some packages of a variant's index, torch among them or not; `again` writes their files anew, and only theirs."""
+    order = _Order(one, beside, profile, release, options, again, torch, alone=again)
     return Spelled(order.pip(), order.uv(), order.files(), order.notes())
 
 
@@ -72,6 +80,7 @@ class _Order:
     options: Options
     again: bool
     torch: bool = True  # torch itself is part of it
+    alone: bool = False  # without dependencies
 
     @property
     def url(self) -> str:
@@ -155,7 +164,7 @@ class _Order:
             lines.append(_conda_remove(profile))
         if gone := self.uninstall():
             lines.append(line(profile, *pip, "uninstall", "-y", *gone))
-        force = ["--force-reinstall"] if self.again else []
+        force = [*(["--force-reinstall"] if self.again else []), *(["--no-deps"] if self.alone else [])]
         together = self.others if self.plain or not self.moves else ()
         if names := self.requirements((*self.moves, *together)):
             lines.append(line(profile, *pip, "install", *force, *names, *(self.source() if self.moves else ())))
@@ -179,6 +188,7 @@ class _Order:
         if gone := self.uninstall():
             lines.append(line(profile, "uv", "pip", "uninstall", *where, *gone))
         force = [flag for move in self.moves for flag in ("--reinstall-package", move.name)] if self.again else []
+        force += ["--no-deps"] if self.alone else []
         backend = self.one.variant in self.options.uv_backends and not self.options.index_base and self.release.form != "find-links"
         forced = profile.variables.get("UV_TORCH_BACKEND")
         if (self.plain and not forced) or not self.moves:

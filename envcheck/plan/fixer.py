@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from envcheck.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.plan import commands
-from envcheck.plan.candidate import Candidate
-from envcheck.plan.companions import has_variant
+from envcheck.plan.candidate import Candidate, catalogue
+from envcheck.plan.companions import Companions, Move, has_variant
 from envcheck.plan.installers import installers, texts
+from envcheck.plan.versions import public
 from envcheck.plan.ways import Planner, planner
 from envcheck.record import record
 from envcheck.report import Commands, Fix, PlanReport, Way
@@ -19,7 +20,7 @@ from envcheck.report import Commands, Fix, PlanReport, Way
 if TYPE_CHECKING:
     from envcheck.facts import Snapshot
     from envcheck.rule import Check, RuleTexts
-    from envcheck.tables import Build, Tables
+    from envcheck.tables import Tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +58,16 @@ class Fixer:
 
     def _build(self, wanted: str | None) -> tuple[Fix, ...]:
         report = self.report(wanted)
-        ways = [way for way in report.ways if way.commands != Commands() or way.who == "admin" or way.changes]
-        if ways:
+        if report.ways:
+            ways = [way for way in report.ways if way.commands != Commands() or way.who == "admin" or way.changes]
             return tuple(_of_way(way) for way in ways)
         if not report.excluded:
             return ()
+        say = texts().say
+        if jetson := self.planner.profile.jetson:
+            return (Fix(say("fix.no-build"), text=say("note.jetson", l4t=jetson)),)
         why = "; ".join(f"{row.what}: {row.why}" for row in report.excluded[:3])
-        return (Fix(texts().say("fix.no-build", why=why), text=why, proved=None),)
+        return (Fix(say("fix.no-build"), text=why),)
 
     def _variable(self, name: str, value: str | None, note: str) -> Fix:
         say = texts().say
@@ -73,29 +77,23 @@ class Fixer:
         return Fix(title, "user", "env", Commands((), (), (), (shell,)), text, None, note)
 
     def _install(self, intent: Install) -> Fix:
-        """Packages by name; what is released with torch gets the version and the index of the installed torch."""
+        """Packages by name; torch and what is released with it come from the index of the installed variant."""
         say, profile = texts().say, self.planner.profile
-        family, rest = self._family(intent.requirements)
-        pip: tuple[str, ...] = ()
-        uv: tuple[str, ...] = ()
-        if family:
-            build = self._installed()
-            names = [f"{name}=={number}" for name, number in family]
-            if build is not None:
-                labelled = [
-                    f"{name}=={number}+{build.variant}"
-                    if installers().labelled(name, build.version, profile.machine) and not build.on_pypi
-                    else f"{name}=={number}"
-                    for name, number in family
-                ]
-                pip, uv = self._of_index(labelled, build.variant, build.on_pypi, intent.remove)
-            else:
-                rest = (*names, *rest)
-        if rest or (intent.remove and not family):
-            more_pip, more_uv = commands.install(profile, rest, () if family else intent.remove, intent.reinstall)
+        build, moves, rest = self._family(intent.requirements)
+        pip, uv = commands.install(profile, (), intent.remove)
+        named = [text for text in intent.requirements if text not in rest]
+        if build is not None:
+            torch = any(move.name == "torch" for move in moves)
+            beside = Companions(tuple(move for move in moves if move.name != "torch"))
+            form, options = self.planner.form(build), self.planner.tool_options()
+            spelled = commands.some(build, beside, profile, form, options, torch, intent.reinstall)
+            pip, uv = (*pip, *spelled.pip), (*uv, *spelled.uv)
+            named = [move.requirement() for move in moves]
+        if rest:
+            more_pip, more_uv = commands.install(profile, rest, (), intent.reinstall)
             pip, uv = (*pip, *more_pip), (*uv, *more_uv)
         conda, why = self._conda(intent)
-        what = ", ".join((*(f"{name} {number}" for name, number in family), *rest)) or ", ".join(intent.remove)
+        what = ", ".join((*named, *rest)) or ", ".join(intent.remove)
         key = "install.remove" if not intent.requirements else "install.reinstall" if intent.reinstall else "install.title"
         wanted = self.planner.options.tool
         lines = Commands(
@@ -103,53 +101,27 @@ class Fixer:
         )
         return Fix(say(key, what=what), "user", "install", lines, "", None, intent.note, {"conda": why} if why else {})
 
-    def _installed(self) -> Build | None:
-        """The installed build, if the tables have it."""
-        profile = self.planner.profile
-        if not profile.torch or not profile.platform:
-            return None
-        text = f"{profile.torch}+{profile.variant}" if profile.variant else profile.torch
-        build = self.planner.tables.build(text, profile.platform)
-        return None if build is None or build.exists == "low" else build
-
-    def _family(self, requirements: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Bare names of packages that are released with torch, with their version; and the other requirements."""
-        profile = self.planner.profile
-        build = self._installed()
-        family: list[tuple[str, str]] = []
+    def _family(self, requirements: Sequence[str]) -> tuple[Candidate | None, tuple[Move, ...], tuple[str, ...]]:
+        """The installed build, what of the requirements its index holds, and the rest."""
+        profile, tables = self.planner.profile, self.planner.tables
+        held = installers().data["pip"]["local_version_since"]
+        exact = {commands.name_of(text): public(text.partition("==")[2] or None) for text in requirements}
+        torch = exact.get("torch") or profile.torch
+        builds = catalogue(tables, profile.platform) if profile.platform else ()
+        build = next((one for one in builds if one.version == torch and one.variant == profile.variant), None)
+        if build is None:
+            return None, (), tuple(requirements)
+        moves: list[Move] = []
         rest: list[str] = []
         for text in requirements:
-            partner = self.planner.tables.companions(profile.torch).get(text) if profile.torch else None
-            known = build is None or not partner or has_variant(text, partner, _as_candidate(build), self.planner.tables)
-            if partner and known:
-                family.append((text, partner))
+            name = commands.name_of(text)
+            number = exact[name] or (torch if name == "torch" else tables.companions(build.version).get(name))
+            bare = text == name or "==" in text
+            if name in held and bare and number and (name == "torch" or has_variant(name, number, build, tables)):
+                moves.append(Move(name, number, old=profile.torch_metadata if name == "torch" else profile.packages.get(name)))
             else:
                 rest.append(text)
-        return tuple(family), tuple(rest)
-
-    def _of_index(
-        self, names: Sequence[str], variant: str, default: bool, remove: Sequence[str]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """pip and uv lines for packages of the installed variant's index."""
-        profile, options = self.planner.profile, self.planner.options
-        base = options.index_base or installers().index_base
-        pip, uv = commands.install(profile, (), remove)
-        python = profile.executable or "python"
-        where = ["--python", profile.executable] if profile.executable else []
-        plain = default and not options.index_base
-        flag = (
-            []
-            if plain
-            else ["--extra-index-url" if profile.index_url and not options.index_base else "--index-url", f"{base.rstrip('/')}/{variant}"]
-        )
-        backends = {row["name"] for row in self.planner.tables.rows("installer", "uv-backend")}
-        uv_flag = (
-            [] if plain else [f"--torch-backend={variant}"] if variant in backends and not options.index_base else ["--index-url", flag[-1]]
-        )
-        return (
-            (*pip, commands.line(profile, python, "-m", "pip", "install", *names, *flag)),
-            (*uv, commands.line(profile, "uv", "pip", "install", *where, *names, *uv_flag)),
-        )
+        return (build if moves else None), tuple(moves), tuple(rest)
 
     def _conda(self, intent: Install) -> tuple[tuple[str, ...], str]:
         """conda lines where conda itself put the packages there; pip packages have none."""
@@ -197,10 +169,6 @@ def fixer(
 @lru_cache(maxsize=2)
 def _fixer(run: _Run) -> Fixer:
     return Fixer(planner(run.snapshot, run.tables, run.checks, run.texts, run.tool, run.index_base))
-
-
-def _as_candidate(build: Build) -> Candidate:
-    return Candidate(build.version, build.variant, build.platform, build.cuda, build.archs)
 
 
 def _of_way(way: Way) -> Fix:

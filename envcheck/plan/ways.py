@@ -276,13 +276,19 @@ class Planner:
 
     def spelled(self, choice: Choice) -> Spelled:
         """pip and uv lines of a wheel build."""
-        release = self.tables.release(choice.build.version)
-        form = Release(release.index_form, release.index_url, release.local_version) if release else Release()
-        backends = frozenset(row["name"] for row in self.tables.rows("installer", "uv-backend"))
-        options = replace(self.options, uv_backends=backends)
+        form, options = self.form(choice.build), self.tool_options()
         if choice.kind == "packages":
-            return commands.beside(choice.build, choice.beside, self.profile, form, options)
+            return commands.some(choice.build, choice.beside, self.profile, form, options, torch=False)
         return commands.wheels(choice.build, choice.beside, self.profile, form, options, choice.kind == "reinstall")
+
+    def form(self, one: Candidate) -> Release:
+        """How the documented commands of a release name a variant."""
+        release = self.tables.release(one.version)
+        return Release(release.index_form, release.index_url, release.local_version) if release else Release()
+
+    def tool_options(self) -> Options:
+        """The user's options with what this uv knows."""
+        return replace(self.options, uv_backends=frozenset(row["name"] for row in self.tables.rows("installer", "uv-backend")))
 
     def conda(self, choice: Choice, wish: Wish) -> CondaAnswer:
         """The conda build of the same torch that fits this machine, or why there is none."""
