@@ -43,7 +43,9 @@ _CONDA = re.compile(r"\[conda\]\s+([A-Za-z0-9][\w.-]{0,80})\s+(\d\S{0,60})(?:\s+
 _PYTHON = re.compile(r"(\d\.\d{1,2}(?:\.\d{1,3})?(?:(?:a|b|rc)\d+)?\+?)")
 _PLATFORM = re.compile(r"Linux-(.{1,90}?)-(x86_64|aarch64|arm64|ppc64le|s390x|riscv64)(?:-|$)")
 _VERSION = re.compile(r"\d{1,2}\.\d{1,2}(?:\.\d{1,3})?")
-_ENVIRONMENT = re.compile(r"\s{0,8}((?:CUDA|NVIDIA|NCCL|GLOO|HIP|ROCR|HSA|ZE|UCX|FI|LD|PYTORCH|TORCH|VLLM|OMP|MASTER|MKL|XLA|SLURM)_[A-Z0-9_]{1,60}|RANK|WORLD_SIZE|LOCAL_RANK)=(.*)")
+_ENVIRONMENT = re.compile(
+    r"\s{0,8}((?:CUDA|NVIDIA|NCCL|GLOO|HIP|ROCR|HSA|ZE|UCX|FI|LD|PYTORCH|TORCH|VLLM|OMP|MASTER|MKL|XLA|SLURM)_[A-Z0-9_]{1,60}|RANK|WORLD_SIZE|LOCAL_RANK)=(.*)"
+)
 _XPU_NAME = re.compile(r"name='(Intel[^']{1,80})'|^\s*\*?\s*(Intel\(R\)[^,'\n]{3,80})$")
 _CARRIED_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "amx_tile", "asimd", "sve")
 
@@ -119,6 +121,9 @@ class _Report:
         if self.block == "gpu models and configuration" and key.startswith(("gpu", "mig")):
             self._continued(line, number)
             return
+        if self.block == "intel gpu driver version" and line.lstrip().startswith("*"):
+            self.values.setdefault(f"intel {key}", (value, line, number))  # "* libze1:  1.27.0-1~24.04~ppa1"
+            return
         self.block = key
         self.values.setdefault(key, (value, line, number))
         if key == "gpu models and configuration" and value:
@@ -181,6 +186,8 @@ class _Report:
     # ------------------------------------------------------------------ what the lines say
 
     def finish(self) -> None:
+        if (self.said("python version") or "").startswith("2."):
+            self.pip = {name: row for name, row in self.pip.items() if "[pip3]" not in row[1]}  # pip3 is another interpreter's
         self._system()
         self._python()
         self._torch()
@@ -251,6 +258,8 @@ class _Report:
             bits = re.search(r"\((32|64)-bit runtime\)", value)
             self.put("python.bits", int(bits[1]) if bits else None, "python version")
             self.put("python.free_threaded", True if "free-threading" in value else None, "python version")
+            built = re.search(r"\((AMD64|ARM64)\)\]", value)  # "[MSC v.1944 64 bit (AMD64)]"
+            self.put("system.machine", {"AMD64": "x86_64", "ARM64": "arm64"}[built[1]] if built else None, "python version")
         if "PyPy" in (value or ""):
             self.put("python.implementation", "pypy", "python version")
 
@@ -274,7 +283,7 @@ class _Report:
         return self.values["pytorch version"][0].strip().lower() == "n/a"
 
     def _torch_not_there(self) -> None:
-        """"N/A" is printed when `import torch` fails: a torch that is listed does not import; one that is not listed is not there."""
+        """ "N/A" is printed when `import torch` fails: a torch that is listed does not import; one that is not listed is not there."""
         listed = self.pip.get("torch")
         if listed:
             self.notes.put("torch.version", listed[0].version, listed[1], listed[2])
@@ -290,7 +299,9 @@ class _Report:
         elif version and cuda == "none" and self.notes.facts.keys().isdisjoint({"torch.hip", "torch.xpu"}):
             if "a0" in version and "is xpu available" not in self.values:
                 return  # built from source, and the report is too old to say whether for XPU
-            intel = any(name.startswith(("dpcpp", "intel-", "oneccl", "triton-xpu", "pytorch-triton-xpu")) for name in {*self.pip, *self.conda})
+            intel = any(
+                name.startswith(("dpcpp", "intel-", "oneccl", "triton-xpu", "pytorch-triton-xpu")) for name in {*self.pip, *self.conda}
+            )
             apple = "system.os" in self.notes.facts and self.notes.facts["system.os"].value == "darwin"
             if not (intel or apple or "+xpu" in version or "xpu" in (self.said("is xpu available") or "")) and self._says_rocm():
                 self.put("torch.cpu_build", True, "cuda used to build pytorch")
@@ -303,7 +314,7 @@ class _Report:
         darwin = self.notes.facts.get("system.os")
         nvidia = [(gpu, where) for gpu, where in zip(self.gpus, self.gpu_lines, strict=True) if gpu_vendor(gpu.name or "") != "amd"]
         for gpu, (line, number) in nvidia:
-            if "nvgpu" in (gpu.name or ""):
+            if "nvgpu" in (gpu.name or ""):  # the integrated GPU of a Jetson
                 self.notes.put("system.jetson", gpu.name, line, number)
             self.notes.put(f"gpu.{gpu.index}", gpu, line, number)
         amd = [(gpu, where) for gpu, where in zip(self.gpus, self.gpu_lines, strict=True) if gpu_vendor(gpu.name or "") == "amd"]
@@ -394,4 +405,3 @@ def normal(name: str) -> str:
 
 def _yes(value: str | None) -> bool | None:
     return {"true": True, "yes": True, "false": False, "no": False}.get((value or "").strip().lower())
-

@@ -85,7 +85,19 @@ def _moved(found: Found, lines: int) -> Found:
     return replace(found, facts=tuple(replace(fact, number=fact.number + lines) if fact.number else fact for fact in found.facts))
 
 
-_SMI_HINTS = ("NVIDIA-SMI", "nvidia-smi", "NVSMI", "nvidia_smi_log", "MiB /", "driver_version", "GPU-", "Product Name", "Driver Version", "NVML", "device handle")
+_SMI_HINTS = (
+    "NVIDIA-SMI",
+    "nvidia-smi",
+    "NVSMI",
+    "nvidia_smi_log",
+    "MiB /",
+    "driver_version",
+    "GPU-",
+    "Product Name",
+    "Driver Version",
+    "NVML",
+    "device handle",
+)
 
 
 def _smi(text: str) -> Found | None:
@@ -176,7 +188,9 @@ def _line_with(text: str, part: str) -> tuple[str, int]:
 
 
 def _collect_env(text: str) -> Found | None:
-    if not any(hint in text for hint in ("ytorch", "YTORCH", "CUDA", "cuda", "driver version", "Python platform", "[conda]", "Libc version")):
+    if not any(
+        hint in text for hint in ("ytorch", "YTORCH", "CUDA", "cuda", "driver version", "Python platform", "[conda]", "Libc version")
+    ):
         return None
     from envcheck.read.collect_env import read_collect_env
 
@@ -192,7 +206,13 @@ def _topology(text: str) -> Found | None:
 
 
 def _nccl(text: str) -> Found | None:
-    if "NCCL INFO" not in text and "NCCL WARN" not in text and "NCCL version" not in text and "RCCL" not in text and " INFO NET" not in text:
+    if (
+        "NCCL INFO" not in text
+        and "NCCL WARN" not in text
+        and "NCCL version" not in text
+        and "RCCL" not in text
+        and " INFO NET" not in text
+    ):
         return None
     from envcheck.read.nccl import read_nccl
 

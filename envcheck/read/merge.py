@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck import facts as f
 from envcheck.facts import Gpu, Missing, Snapshot, TextEvidence, Why
 from envcheck.read.found import Fact, Found
+from envcheck.read.products import capability_of
 from envcheck.read.values import gpu_vendor
 from envcheck.read.variables import place
 from envcheck.record import record
@@ -140,7 +141,7 @@ def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str
         vendor = gpu_vendor(gpu.name or "")
         if vendor in ("amd", "intel", "apple"):
             continue
-        capability = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
+        capability = gpu.compute_capability or (capability_of(gpu.name, tables) if gpu.name else None)
         source = gpu.compute_capability_source or ("table" if capability and not gpu.compute_capability else None)
         nvidia.append(replace(gpu, compute_capability=capability, compute_capability_source=source))
     if not nvidia and isinstance(count, int) and 0 < count <= 64 and not rows and plain.get("gpu_vendor") in (None, "nvidia"):
@@ -195,5 +196,8 @@ def _torch(values: dict[str, dict[str, Any]]) -> None:
         torch["cpu_build"] = False
     elif local == "cpu":
         torch["cpu_build"] = True
-    if values.get("devices", {}).get("available") is True and values.get("python", {}).get("variables", {}).get("PYTORCH_NVML_BASED_CUDA_CHECK") == "1":
+    if (
+        values.get("devices", {}).get("available") is True
+        and values.get("python", {}).get("variables", {}).get("PYTORCH_NVML_BASED_CUDA_CHECK") == "1"
+    ):
         values["devices"]["nvml_check"] = True

@@ -14,17 +14,35 @@ from envcheck.facts import Gpu
 from envcheck.read.found import Found, Notes
 from envcheck.read.values import version_in
 
-_HINTS = ("cuda capability", "CUDA capabilit", "compute capability (CC)", "found version ", "ytorch", "YTORCH", "torch ", "arch_list", "nranks", "capability")
+_HINTS = (
+    "cuda capability",
+    "CUDA capabilit",
+    "compute capability (CC)",
+    "found version ",
+    "ytorch",
+    "YTORCH",
+    "torch ",
+    "arch_list",
+    "nranks",
+    "capability",
+)
 
 _FOUND = re.compile(r"Found GPU(\d{1,2}) (?!%)(.{1,80}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(\d{1,2}\.\d)")
-_RANGE = re.compile(r"Minimum and Maximum cuda capability supported by this version of PyTorch is\s{1,10}\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)")
+_RANGE = re.compile(
+    r"Minimum and Maximum cuda capability supported by this version of PyTorch is\s{1,10}\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)"
+)
 _MINIMUM = re.compile(r"minimum cuda capability supported by this library is (\d{1,2}\.\d)")
 _BUILT_FOR = re.compile(r"- (\d{1,2}\.\d) which supports hardware CC >=(\d{1,2}\.\d),<(\d{1,2}\.\d)(?: except \{([\d., ]{0,80})\})?")
-_NOT_COMPATIBLE = re.compile(r"(?:^|[:\s])((?:NVIDIA|GeForce|Tesla|Quadro|TITAN|A\d|H\d|RTX)[^\n:]{1,80}?) with CUDA capability sm_(\d{2,3}) is not compatible")
+_NOT_COMPATIBLE = re.compile(
+    r"(?:^|[:\s])((?:NVIDIA|GeForce|Tesla|Quadro|TITAN|A\d|H\d|RTX)[^\n:]{1,80}?) with CUDA capability sm_(\d{2,3}) is not compatible"
+)
 _SUPPORTS = re.compile(r"current PyTorch install supports CUDA capabilities ((?:(?:sm|compute)_\d{2,3}[a-z]?[ .]{0,2}){1,24})")
 _ARCH_LIST = re.compile(r"(?:get_arch_list\(\)|arch_list)\W{1,6}\[((?:'(?:sm|compute)_\d{2,3}[a-z]?'(?:, )?){1,24})\]")
 _DRIVER_CUDA = re.compile(r"found version (\d{4,5})\b")
-_VERSION = re.compile(r"(?:^|[\s>])(?:py)?torch(?:[ _.]?version|\.__version__)?\s{0,3}[:=]?=?\s{0,3}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+[\w.]{2,40})\b(?!\S{0,40}\.whl)", re.IGNORECASE)
+_VERSION = re.compile(
+    r"(?:^|[\s>])(?:py)?torch(?:[ _.]?version|\.__version__)?\s{0,3}[:=]?=?\s{0,3}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+[\w.]{2,40})\b(?!\S{0,40}\.whl)",
+    re.IGNORECASE,
+)
 _BARE_VERSION = re.compile(r"^['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?$")
 
 
@@ -51,7 +69,12 @@ def _line(notes: Notes, line: str, number: int) -> None:
             _gpu(notes, Gpu(int(match[1]), match[2].strip(), compute_capability=match[3], compute_capability_source="torch"), line, number)
         elif match := _NOT_COMPATIBLE.search(line):
             digits = match[2]
-            _gpu(notes, Gpu(0, match[1].strip(), compute_capability=f"{digits[:-1]}.{digits[-1]}", compute_capability_source="torch"), line, number)
+            _gpu(
+                notes,
+                Gpu(0, match[1].strip(), compute_capability=f"{digits[:-1]}.{digits[-1]}", compute_capability_source="torch"),
+                line,
+                number,
+            )
     if "arch_list" in line and (match := _ARCH_LIST.search(line)):
         notes.put("torch.arch_list", tuple(re.findall(r"(?:sm|compute)_\d{2,3}[a-z]?", match[1])), line, number)
     if "+" in line:

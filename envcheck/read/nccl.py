@@ -1,8 +1,8 @@
 """Logs of NCCL and RCCL with NCCL_DEBUG=INFO or WARN, 2.2 to 2.32.
 
-    node1:1819:1819 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0
-    node1:1819:1819 [0] NCCL INFO NCCL version 2.28.9+cuda13.0
-    node1:1819:1819 [0] NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0>
+node1:1819:1819 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0
+node1:1819:1819 [0] NCCL INFO NCCL version 2.28.9+cuda13.0
+node1:1819:1819 [0] NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0>
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ def read_nccl(text: str) -> Found | None:
             notes.put("other.NCCL network", match[1], line, number)
     # Not network.interfaces: the log names those that NCCL uses, not those that there are.
     if interfaces:
-        notes.put("other.NCCL interfaces", ", ".join(f"{name} {' '.join(dict.fromkeys(addresses))}" for name, addresses in interfaces.items()), *where)
+        notes.put(
+            "other.NCCL interfaces",
+            ", ".join(f"{name} {' '.join(dict.fromkeys(addresses))}" for name, addresses in interfaces.items()),
+            *where,
+        )
     _drift(notes, versions)
     return notes.found()
 

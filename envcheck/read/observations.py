@@ -112,7 +112,15 @@ class _Observations:
         if value is False or absent(value):
             self.put("missing.container", "stated: not in a container", "container", value)
             return
-        known = {"docker": "docker", "podman": "podman", "containerd": "containerd", "apptainer": "apptainer", "singularity": "apptainer", "enroot": "enroot", "lxc": "lxc"}
+        known = {
+            "docker": "docker",
+            "podman": "podman",
+            "containerd": "containerd",
+            "apptainer": "apptainer",
+            "singularity": "apptainer",
+            "enroot": "enroot",
+            "lxc": "lxc",
+        }
         runtime = next((name for word, name in known.items() if word in text), None)
         self.put("container.kubernetes", "kubernetes" in text or "k8s" in text, "container", value)
         self.put("container.runtime", runtime, "container", value)
@@ -247,9 +255,19 @@ class _Observations:
         if vendor in ("amd", "nvidia", "intel", "apple"):
             self.put("gpu_vendor", vendor, "gpu_vendor", value)
         if vendor == "amd":
-            self.put("rocm.names", tuple(str(gpu.get("name")) for gpu in self.values.get("gpus") or () if isinstance(gpu, Mapping)), "gpu_vendor", value)
+            self.put(
+                "rocm.names",
+                tuple(str(gpu.get("name")) for gpu in self.values.get("gpus") or () if isinstance(gpu, Mapping)),
+                "gpu_vendor",
+                value,
+            )
         elif vendor == "intel":
-            self.put("xpu.names", tuple(str(gpu.get("name")) for gpu in self.values.get("gpus") or () if isinstance(gpu, Mapping)), "gpu_vendor", value)
+            self.put(
+                "xpu.names",
+                tuple(str(gpu.get("name")) for gpu in self.values.get("gpus") or () if isinstance(gpu, Mapping)),
+                "gpu_vendor",
+                value,
+            )
 
     def nvcc(self, value: object) -> None:
         if absent(value):
@@ -266,7 +284,15 @@ class _Observations:
 
     def fabric_manager(self, value: object) -> None:
         text = str(value).strip().lower()
-        word = "absent" if absent(value) or value is False else "running" if text in ("running", "active", "true") else "stopped" if text in ("stopped", "inactive", "failed", "dead") else None
+        word = (
+            "absent"
+            if absent(value) or value is False
+            else "running"
+            if text in ("running", "active", "true")
+            else "stopped"
+            if text in ("stopped", "inactive", "failed", "dead")
+            else None
+        )
         self.put("driver.fabric_manager", word, "fabric_manager", value)
 
     def xid(self, value: object) -> None:
@@ -280,7 +306,11 @@ class _Observations:
                 self.put("rocm.kfd", there, f"devices.{name}", there)
             elif isinstance(there, bool):
                 self.put(f"other.device {name}", "present" if there else "missing", f"devices.{name}", there)
-        nodes = {str(name)[5:]: there for name, there in value.items() if str(name).startswith("/dev/nvidia")} if isinstance(value, Mapping) else {}
+        nodes = (
+            {str(name)[5:]: there for name, there in value.items() if str(name).startswith("/dev/nvidia")}
+            if isinstance(value, Mapping)
+            else {}
+        )
         if nodes and all(isinstance(there, bool) for there in nodes.values()):
             self.put("driver.device_nodes_stated", tuple(sorted((name, there) for name, there in nodes.items())), "devices", value)
 
@@ -311,12 +341,23 @@ class _Observations:
     def iommu(self, value: object) -> None:
         """ "on" and "off"; "pt" (pass-through) does not translate."""
         word = str(value).strip().lower()
-        on = True if word in ("on", "true", "enabled", "yes") else False if word in ("off", "false", "disabled", "no", "pt", "passthrough") else None
+        on = (
+            True
+            if word in ("on", "true", "enabled", "yes")
+            else False
+            if word in ("off", "false", "disabled", "no", "pt", "passthrough")
+            else None
+        )
         self.put("system.iommu", on, "iommu", value)
 
     def acs(self, value: object) -> None:
         word = str(value).strip().lower()
-        self.put("system.acs", {"true": True, "on": True, "enabled": True, "false": False, "off": False, "disabled": False}.get(word), "acs", value)
+        self.put(
+            "system.acs",
+            {"true": True, "on": True, "enabled": True, "false": False, "off": False, "disabled": False}.get(word),
+            "acs",
+            value,
+        )
 
     def mps_available(self, value: object) -> None:
         self.put("backends.mps", value if isinstance(value, bool) else None, "mps_available", value)

@@ -1,8 +1,8 @@
 """Lists of installed packages: pip list, pip freeze, pip show, uv pip list, conda list, and stray "[pip3] name==version" lines.
 
-    Package      Version          torch==2.9.0+cu128            # packages in environment at /opt/conda:
-    ------------ -----------      nvidia-nccl-cu12==2.27.5      # Name    Version   Build                  Channel
-    torch        2.9.0+cu128      torch @ https://…/torch-…whl  pytorch   2.5.1     py3.12_cuda12.4_…      pytorch
+Package      Version          torch==2.9.0+cu128            # packages in environment at /opt/conda:
+------------ -----------      nvidia-nccl-cu12==2.27.5      # Name    Version   Build                  Channel
+torch        2.9.0+cu128      torch @ https://…/torch-…whl  pytorch   2.5.1     py3.12_cuda12.4_…      pytorch
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ def _conda(notes: Notes, line: str, number: int) -> str:
         notes.put("torch.version", match[2], line, number)
         if not by_pip:
             notes.put("torch.conda", True, line, number)
-    one = Distribution(own, match[2], installer="pip" if by_pip else "conda", build=None if by_pip else build, channel=None if by_pip else channel)
+    one = Distribution(
+        own, match[2], installer="pip" if by_pip else "conda", build=None if by_pip else build, channel=None if by_pip else channel
+    )
     notes.put(f"package.{own}", one, line, number)
     return "conda"

@@ -1,7 +1,7 @@
 """`nvidia-smi topo -m`: kept as the text it is, for the transports between GPUs.
 
-            GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity   GPU NUMA ID
-    GPU0     X      NV18    PIX     0-51            0               N/A
+        GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity   GPU NUMA ID
+GPU0     X      NV18    PIX     0-51            0               N/A
 """
 
 from __future__ import annotations

@@ -66,7 +66,9 @@ def operating_system(text: str) -> Mapping[str, object]:
         identity = next((name for name in names if name in low), None)
         if identity:
             found["system.os"] = "linux"
-            found["system.distribution_id"] = {"red hat": "rhel", "suse": "opensuse", "pop": "pop", "amazon": "amzn"}.get(identity, identity)
+            found["system.distribution_id"] = {"red hat": "rhel", "suse": "opensuse", "pop": "pop", "amazon": "amzn"}.get(
+                identity, identity
+            )
             if identity == "linux":
                 del found["system.distribution_id"]
     if found:
@@ -80,7 +82,8 @@ _AMD = re.compile(r"\bamd\b|radeon|instinct|\bmi\d{2,3}[ax]?\b|\bgfx\d|ryzen|\br
 _INTEL = re.compile(r"\bintel\b|\barc\b.*\b[ab]\d{2,3}\b|data center gpu (?:max|flex)|iris xe", re.IGNORECASE)
 _APPLE = re.compile(r"\bapple m\d", re.IGNORECASE)
 _NVIDIA = re.compile(
-    r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|\bgt \d{3}|[ghb][bh]?\d{3}|\b[alvtpkm]\d{1,3}[0se]?\b|nvs|grid|orin|xavier|thor|jetson|tegra", re.IGNORECASE
+    r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|\bgt \d{3}|[ghb][bh]?\d{3}|\b[alvtpkm]\d{1,3}[0se]?\b|nvs|grid|orin|xavier|thor|jetson|tegra",
+    re.IGNORECASE,
 )
 
 
