@@ -522,3 +522,9 @@ def test_a_folder_that_may_not_be_read_is_not_called_broken(inventory: Any, monk
 
     monkeypatch.setattr(os, "stat", refused)
     assert inventory.is_missing("/root/site-packages/torch/lib/libtorch.so") is False
+
+
+def test_a_full_disk_is_told_apart_from_what_the_patient_does(tmp_path: Path) -> None:
+    options = {"out": "/dev/full", "folder": str(tmp_path), "static": True}
+    done = subprocess.run([sys.executable, AGENT, json.dumps(options)], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 74 and "No space left on device" in done.stderr

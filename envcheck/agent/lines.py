@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 
 TYPE_CHECKING = False  # typing itself is not imported: it costs milliseconds
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional
+
+CANNOT_WRITE = 74  # exit status (EX_IOERR of sysexits.h) when our own file cannot be written: a full disk says nothing of the patient
 
 
 class Writer:
@@ -21,11 +24,17 @@ class Writer:
         self.write(encoded(fields))
 
     def write(self, data: bytes) -> None:
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
         try:
-            write_all(fd, data)
-        finally:
-            os.close(fd)
+            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
+            try:
+                write_all(fd, data)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if sys.stderr:
+                attempt(sys.stderr.write, "envcheck-agent: %s: %s\n" % (self.path, error))
+                attempt(sys.stderr.flush)
+            os._exit(CANNOT_WRITE)
 
     def section(self, name: str, make: Callable[..., Any], *arguments: Any) -> Any:
         """Run one step between its begin and its end; whatever it raises is a result too. Returns the value or None."""

@@ -56,8 +56,8 @@ def leave_stacks(path: str) -> None:
         # The descriptor, not sys.stderr: a sitecustomize may have put there what has none.
         faulthandler.enable(file=2)
         if hasattr(signal, "SIGUSR1"):
-            # Python keeps the file open as long as the handler stands.
-            faulthandler.register(signal.SIGUSR1, file=open(path, "w", encoding="utf-8"), all_threads=True)  # noqa: SIM115
+            stacks = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # stays open as long as the handler stands
+            faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
     except Exception as error:  # a full disk, no descriptor 2: the check goes on without stacks
         if sys.stderr:

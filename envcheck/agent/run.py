@@ -205,4 +205,9 @@ def may_fork(torch: Any, options: Dict[str, Any]) -> bool:
 def preload() -> None:
     """What DDP's constructor imports anyway and what costs as much as torch itself; paid once, before the fork."""
     import torch._dynamo
-    import torch.nn.parallel  # noqa: F401
+    import torch.nn.parallel
+
+    try:  # torch 2.13: what the optimizers' first step imports, the only module left that a rank would
+        import torch.profiler._cupti_monitor  # noqa: F401
+    except ImportError:
+        pass
