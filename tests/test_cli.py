@@ -22,7 +22,9 @@ STAGES = ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "d
 
 def run(*words: str, env: dict[str, str] | None = None, timeout: float = 120, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT), **(env or {})}
-    return subprocess.run([sys.executable, "-m", "envcheck", *words], capture_output=True, text=True, env=environment, timeout=timeout, cwd=cwd)
+    return subprocess.run(
+        [sys.executable, "-m", "envcheck", *words], capture_output=True, text=True, env=environment, timeout=timeout, cwd=cwd
+    )
 
 
 def test_version() -> None:
@@ -44,7 +46,7 @@ def test_version() -> None:
         (["--python", "/nowhere/python"], "no such file"),
         (["--python", "/bin/false"], "not a usable Python interpreter"),
         (["--facts", "/nowhere.json"], "/nowhere.json"),
-        (["--expect", "gpsu>=8"], "did you mean gpus"),
+        (["--expect", "gpsu>=8"], "did you mean gpu"),
         (["--expect", "driver>=new"], "not a version"),
         (["--assume", "driver"], "SECTION.FIELD=VALUE"),
         (["-o", "/nowhere/report.txt"], "cannot be written"),
@@ -61,7 +63,13 @@ def test_bad_input_is_one_line_and_exit_2(words: list[str], said: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"not json", "JSON"), (b'{"schema": 99}', "99"), (b"\x00\x01\x02\xff", "JSON"), (b"[1, 2]", ""), (b'{"schema": 1, "facts": {"driver": 5}}', "driver")],
+    [
+        (b"not json", "JSON"),
+        (b'{"schema": 99}', "99"),
+        (b"\x00\x01\x02\xff", "JSON"),
+        (b"[1, 2]", ""),
+        (b'{"schema": 1, "facts": {"driver": 5}}', "driver"),
+    ],
 )
 def test_bad_facts_files(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "facts.json"
@@ -165,13 +173,20 @@ def test_interruption_takes_everything_along(tmp_path: Path, number: signal.Sign
 
 def test_a_reader_that_goes_away() -> None:
     process = subprocess.Popen(
-        f"'{sys.executable}' -m envcheck rules | head -1", shell=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT  # noqa: S602
+        f"'{sys.executable}' -m envcheck rules | head -1",
+        shell=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,  # noqa: S602
     )
     out, err = process.communicate(timeout=30)
     assert out and err == ""
 
 
-@pytest.mark.parametrize(("program", "code"), [("raise SystemExit(7)", 7), ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137), ("", 0)])
+@pytest.mark.parametrize(
+    ("program", "code"), [("raise SystemExit(7)", 7), ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137), ("", 0)]
+)
 def test_run_keeps_the_exit_code(program: str, code: int) -> None:
     done = run("run", "--static", "--fail-on", "never", "--", sys.executable, "-c", program or "print('trained')")
     assert done.returncode == code, done
@@ -181,6 +196,8 @@ def test_run_keeps_the_exit_code(program: str, code: int) -> None:
 
 def test_run_names_the_cause(tmp_path: Path) -> None:
     words = "RuntimeError: Numpy is not available"
-    done = run("run", "--static", "--fail-on", "never", "--", sys.executable, "-c", f"import sys; print({words!r}, file=sys.stderr); sys.exit(1)")
+    done = run(
+        "run", "--static", "--fail-on", "never", "--", sys.executable, "-c", f"import sys; print({words!r}, file=sys.stderr); sys.exit(1)"
+    )
     assert done.returncode == 1
     assert words in done.stderr and "numpy-abi" in done.stderr

@@ -62,6 +62,8 @@ def container_without_gpu(
     told = said(symptoms, "container-without-gpu")
     if any("could not select device driver" in match.text for match in told):
         return Hit({"runtime": "docker"}, quoted(told), variant="toolkit")
+    if absent(container):
+        return None
     if isinstance(container, Missing) or works(devices) or driver_answers(cuda_driver):
         return Hit({"runtime": "container"}, quoted(told), variant="text") if told else None
     nodes = None if isinstance(driver, Missing) else driver.device_nodes
@@ -76,7 +78,7 @@ def container_without_gpu(
     if shown or (nodes and any(name.removeprefix("nvidia").isdigit() for name in nodes)):
         return Hit(values, quoted(told), variant="text") if told else None
     host_driver = not isinstance(driver, Missing) and bool(driver.module_loaded or driver.gpu_count_proc)
-    missed = said(symptoms, "driver-missing") + mentioning(symptoms, "Found no NVIDIA driver")
+    missed = said(symptoms, "driver-missing") + mentioning(symptoms, "Found no NVIDIA driver", "No devices were found")
     there = bool(nvidia_on_bus(system)) or host_driver
     wanted = wants_cuda(torch) is not False
     if (there and wanted) or told or missed:
