@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from envcheck.errors import UsageError
 from envcheck.plan.candidate import Candidate, Obstacle, driver_needed, driver_os, gpu_row, hardware_obstacles, pool, system_obstacles
 from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
@@ -66,7 +67,10 @@ def read_wish(words: Sequence[str]) -> Wish:
             torch = ",".join(part for part in (torch, re.sub(r"\+[A-Za-z0-9.]+", "", str(one.specifier))) if part)
         else:
             packages.append((one.name, one))
-    SpecifierSet(torch)
+    try:
+        SpecifierSet(torch)
+    except InvalidSpecifier:
+        raise UsageError(f"torch{torch}: not a version specifier") from None
     return Wish(torch, variant, tuple(packages), tuple(words))
 
 

@@ -143,8 +143,9 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
         if args.files:
             for name, content in way.files.items():
                 lines += [f"   {say('print.files', name=name)}", *(f"     {line}" for line in content.splitlines())]
-        status = say("print.proved" if way.proved else "print.not-proved")
-        lines.append(f"   {status} {way.note}".rstrip())
+        told = way.note.endswith(say("note.proof"))
+        status = "" if way.proved and told else say("print.proved" if way.proved else "print.not-proved")
+        lines.append(f"   {f'{status} {way.note}'.strip()}")
         lines.append("")
     if not report.ways:
         lines += [say("print.none"), ""]
