@@ -17,7 +17,7 @@ from envcheck.checks.answer import (
     works,
 )
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
-from envcheck.checks.text import mentioning, quoted, said
+from envcheck.checks.text import alone, holding, mentioning, of_programs, quoted, said
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -32,7 +32,7 @@ from envcheck.facts import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.rule import Answer, Confidence, Evidence, Hit, check
 
 # Below it the kernel that Microsoft ships for WSL 2 has no usable GPU support for CUDA.
 # https://learn.microsoft.com/windows/ai/directml/gpu-cuda-in-wsl
@@ -59,36 +59,36 @@ def container_without_gpu(
     symptoms: SymptomsFacts | Missing,
 ) -> Answer:
     """The host has a GPU and the container was started without it. A container without any GPU in sight is left alone."""
-    told = said(symptoms, "container-without-gpu")
-    if any("could not select device driver" in match.text for match in told):
-        return Hit({"runtime": "docker"}, quoted(told), variant="toolkit")
-    if absent(container):
-        return None
+    every = said(symptoms, "container-without-gpu")
+    own = alone(symptoms, "container-without-gpu")
+    handed = holding(own, "could not select device driver", "invalid runtime name", "unresolvable CDI devices")
+    if handed:
+        return Hit({"runtime": "docker"}, quoted(handed), variant="toolkit")
+    if holding(own, "Insufficient nvidia.com/gpu"):
+        return Hit({"runtime": "pod"}, quoted(own), variant="scheduling")
     if isinstance(container, Missing) or works(devices) or driver_answers(cuda_driver):
-        return Hit({"runtime": "container"}, quoted(told), variant="text") if told else None
+        return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
     nodes = None if isinstance(driver, Missing) else driver.device_nodes
-    shown = listed(gpus)
     runtime = container.runtime or "container"
     values: dict[str, object] = {"runtime": runtime, "capabilities": container.driver_capabilities, "gpus": len(nvidia_on_bus(system))}
     raw = None if isinstance(visibility, Missing) else visibility.nvidia_visible_devices
     values["visible"] = "unset" if raw is None else raw
     no_library = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
     if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == 35) and not absent(driver):
-        return Hit(values, quoted(told), variant="capabilities")
-    if shown or (nodes and any(name.removeprefix("nvidia").isdigit() for name in nodes)):
-        return Hit(values, quoted(told), variant="text") if told else None
+        return Hit(values, quoted(every), variant="capabilities")
+    if listed(gpus) or (nodes and any(name.removeprefix("nvidia").isdigit() for name in nodes)):
+        return Hit(values, quoted(own), variant="text") if own else None
     host_driver = not isinstance(driver, Missing) and bool(driver.module_loaded or driver.gpu_count_proc)
-    missed = said(symptoms, "driver-missing") + mentioning(symptoms, "Found no NVIDIA driver", "No devices were found")
     there = bool(nvidia_on_bus(system)) or host_driver
-    wanted = wants_cuda(torch) is not False
-    if (there and wanted) or told or missed:
-        severity = None if there or told or fails(devices) else Severity.WARNING
-        guess = None if there or told else Confidence.LIKELY
-        evidence = quoted(told or missed)
+    hidden = not isinstance(visibility, Missing) and visibility.cuda_visible_devices is not None
+    unseen = isinstance(driver, Missing) or driver.version is None
+    shared = of_programs(every) if unseen and not hidden else ()
+    if (there and wants_cuda(torch) is not False) or own or shared:
+        evidence = quoted(own or every)
         if not isinstance(driver, Missing):
             evidence += smi_evidence(driver)
         variant = {"apptainer": "apptainer", "singularity": "apptainer"}.get(runtime) or ("kubernetes" if container.kubernetes else None)
-        return Hit(values, evidence, variant=variant, severity=severity, confidence=guess)
+        return Hit(values, evidence, variant=variant, confidence=None if there or own else Confidence.LIKELY)
     return trouble(driver, "driver")
 
 
@@ -200,7 +200,13 @@ def wsl_driver(
     if system.wsl is None:
         return None
     told = said(symptoms, "wsl-driver")
-    hidden = mentioning(symptoms, "libcuda.so: cannot open shared object file", "Failed to dlopen libcuda.so", "libcuda.so cannot found")
+    hidden = mentioning(
+        symptoms,
+        "libcuda.so: cannot open shared object file",
+        "Failed to dlopen libcuda.so",
+        "libcuda.so cannot found",
+        "cannot find -lcuda",
+    )
     values: dict[str, object] = {"kernel": system.kernel, "library": None if isinstance(cuda_driver, Missing) else cuda_driver.library_path}
     if hidden:
         return Hit(values, quoted(hidden), variant="path")
@@ -220,7 +226,8 @@ def wsl_driver(
     if absent(cuda_driver) and fails(devices) and not listed(gpus):
         return Hit(values, evidence, variant="unmapped", confidence=Confidence.LIKELY)
     if broken or told:
-        return Hit(values, evidence)
+        sure = broken or alone(symptoms, "wsl-driver")
+        return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY)
     return None
 
 

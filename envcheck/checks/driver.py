@@ -21,7 +21,7 @@ from envcheck.checks.answer import (
     wants_cuda,
     works,
 )
-from envcheck.checks.text import quoted, said
+from envcheck.checks.text import holding, of_programs, quoted, said
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -77,29 +77,34 @@ def driver_missing(
 ) -> Answer:
     """A GPU on the bus and no driver, or a driver without the library that CUDA programs load."""
     told = said(symptoms, "driver-missing")
+    told = told if nvidia_on_bus(system) else of_programs(told)
     if works(devices) or driver_answers(cuda_driver) or contained(container) or is_wsl(system) or is_jetson(system):
         return None
     cards, named = nvidia_on_bus(system), [gpu.name for gpu in listed(gpus) if gpu.name]
     gpu = named[0] if named else f"PCI {cards[0].address}, device {cards[0].device}" if cards else "unknown"
-    severity = Severity.WARNING if wants_cuda(torch) is False and not told else Severity.ERROR
+    severity = Severity.WARNING if wants_cuda(torch) is False else Severity.ERROR
     if _no_sign(driver) and (cards or named):
         nouveau = any(card.driver == "nouveau" for card in cards)
         return Hit({"gpu": gpu, "part": "NVIDIA driver"}, quoted(told), variant="nouveau" if nouveau else None, severity=severity)
     loaded = not isinstance(driver, Missing) and (driver.module_loaded or driver.version is not None)
     no_cuda = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
-    library_gone = no_cuda and (fails(devices) or bool(told))
-    if not isinstance(driver, Missing) and loaded and (library_gone or (told and not fails_at_version(told[0].text))):
+    plain = holding(told, "Found no NVIDIA driver", "libcuda.so.1")
+    if not isinstance(driver, Missing) and loaded and (plain or (no_cuda and (fails(devices) or bool(told)))):
         values = {"gpu": gpu, "part": "CUDA driver library (libcuda.so.1)", "driver": driver.version}
         return Hit(values, quoted(told), variant="library", severity=severity)
     if told and not loaded:
-        return Hit({"gpu": gpu, "part": "NVIDIA driver that CUDA can load"}, quoted(told), variant="text")
+        values = {"gpu": gpu, "part": "NVIDIA driver that CUDA can load"}
+        return Hit(values, quoted(told), variant="text", severity=severity, confidence=None if plain else Confidence.LIKELY)
     return None if cards or named else trouble(driver, "driver")
 
 
 def fails_at_version(text: str) -> int | None:
-    """The number in "The NVIDIA driver on your system is too old (found version 11040)": 1000 * major + 10 * minor."""
-    found = re.search(r"found version (\d{4,6})", text)
+    """The number in "driver on your system is too old (found version 11040)" or NCCL's "Insufficient driver: 11040 < 12000"."""
+    found = re.search(r"(?:found version|Insufficient driver:) (\d{4,6})", text)
     return int(found[1]) if found else None
+
+
+_PTX = ("unsupported toolchain", "not supported in the installed CUDA driver", "Loader version is insufficient", "Unsupported .version")
 
 
 @check(sees_missing=("system", "driver", "cuda_driver", "torch", "devices", "symptoms"))
@@ -144,7 +149,7 @@ def cuda_below(have: str, need: str) -> bool | None:
 
 def _offered(driver: DriverFacts | Missing, cuda_driver: CudaDriverFacts | Missing, text: str) -> str | None:
     number = fails_at_version(text)
-    if number:
+    if number:  # 12020 is 12.2
         return f"{number // 1000}.{number % 1000 // 10}"
     if not isinstance(cuda_driver, Missing) and cuda_driver.driver_version:
         return cuda_driver.driver_version
@@ -163,9 +168,11 @@ def driver_too_old(
     tables: Tables,
 ) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
-    if works(devices):
-        return None
     told = said(symptoms, "driver-too-old")
+    limits = holding(told, *_PTX)
+    told = tuple(match for match in told if match not in limits)
+    if works(devices) and not limits:
+        return None
     text = " ".join([one.text for one in told] + ([] if isinstance(devices, Missing) else [devices.error or ""]))
     need = None if isinstance(torch, Missing) else torch.cuda
     offered = _offered(driver, cuda_driver, text)
@@ -175,8 +182,14 @@ def driver_too_old(
     values |= {"minimum": floor or (f"one that offers CUDA {need}" if need else "one for the CUDA of your torch build")}
     evidence = quoted(told)
     fixes = (TorchBuild(),)
+    if limits and not (offered and need and not _older(offered, need)):
+        return Hit(values, quoted(limits), fixes, variant="minor", confidence=Confidence.LIKELY)
+    if works(devices):
+        return None
     if need is None:
-        return Hit(values, evidence, fixes, variant="text") if told else trouble(driver, "driver")
+        sure = fails_at_version(text) is not None or holding(told, "too old")
+        guess = None if sure else Confidence.LIKELY
+        return Hit(values, evidence, fixes, variant="text", confidence=guess) if told else trouble(driver, "driver")
     if offered and fails_at_version(text) and cuda_below(offered, need):
         return Hit(values, evidence, fixes, variant=None if version else "offered")
     if driver_answers(cuda_driver) and offered and not cuda_below(offered, need):
@@ -192,8 +205,13 @@ def driver_too_old(
     if offered and cuda_below(offered, need):
         return Hit(values, evidence, fixes, variant="offered")
     if told and not offered:
-        return Hit(values, evidence, fixes, variant="text")
+        return Hit(values, evidence, fixes, variant="text", confidence=None if holding(told, "too old") else Confidence.LIKELY)
     return trouble(driver, "driver")
+
+
+def _older(offered: str, need: str) -> bool:
+    """A driver's CUDA number below that of the code it should load."""
+    return [int(part) for part in re.findall(r"\d+", offered)[:2]] < [int(part) for part in re.findall(r"\d+", need)[:2]]
 
 
 def _cards(gpus: GpusFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from envcheck.checks.answer import (
     works,
 )
 from envcheck.checks.driver import smi_evidence, smi_failed
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import holding, quoted, said, value
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -88,6 +88,7 @@ def nvml_crashed(driver: DriverFacts, devices: DevicesFacts | Missing) -> Answer
 def gpu_lost(driver: DriverFacts | Missing, gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
     """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost"."""
     told = said(symptoms, "gpu-lost")
+    told = tuple(match for match in told if match not in holding(told, "RmInitAdapter"))  # it never came up
     lost = [gpu for gpu in listed(gpus) if gpu.error and "lost" in gpu.error.lower()]
     words = () if isinstance(gpus, Missing) else gpus.lost
     failed = not isinstance(driver, Missing) and smi_failed(driver, 15)

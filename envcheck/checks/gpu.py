@@ -6,7 +6,7 @@ import re
 
 from envcheck.archs import platform_of, runs_on, variant_of_cuda
 from envcheck.checks.answer import cuda_code, driver_answers, fails, listed, torch_devices, trouble, visible, works
-from envcheck.checks.text import mentioning, quoted, said
+from envcheck.checks.text import mentioning, quoted, said, value
 from envcheck.facts import (
     CudaDriverFacts,
     Device,
@@ -245,8 +245,8 @@ def size(number: int) -> str:
     return f"{number / _GIB:.1f} GiB" if number >= _GIB else f"{number >> 20} MiB"
 
 
-@check(sees_missing=("visibility", "symptoms"))
-def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
+@check(sees_missing=("gpus", "visibility", "symptoms"))
+def gpu_busy(gpus: GpusFacts | Missing, visibility: VisibilityFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
     """Other processes hold most of a GPU's memory. Integrated GPUs, whose memory is the machine's, are left out."""
     told = said(symptoms, "gpu-busy")
     for gpu in visible(gpus, visibility):
@@ -258,7 +258,9 @@ def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts | Missing, symptoms: S
             return Hit(values, quoted(told))
         if free < total // 2:
             return Hit(values, quoted(told), variant="half", severity=Severity.INFO)
-    return None
+    if told:
+        return Hit({"pid": value(told, "pid") or "another", "memory": value(told, "memory") or "memory"}, quoted(told), variant="text")
+    return trouble(gpus, "gpus")
 
 
 @check(sees_missing=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
@@ -303,7 +305,7 @@ def gpu_mig(
     partitioned = [gpu for gpu in listed(gpus) if gpu.mig or gpu.mig_devices or " MIG " in f" {gpu.name or ''} "]
     slices = [one for one in torch_devices(devices) if " MIG " in f" {one.name or ''} "]
     if not partitioned and not slices:
-        if told:  # the text fits MIG, and other things too
+        if told and not (listed(gpus) and all(gpu.mig is False for gpu in listed(gpus))):  # the text fits other things too
             return Hit({"gpus": "a GPU"}, quoted(told), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
         return trouble(gpus, "gpus")
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from envcheck.checks.answer import code_evidence, cuda_code, listed, torch_devices, trouble, works
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import holding, quoted, said, value
 from envcheck.facts import CudaDriverFacts, DevicesFacts, DriverFacts, Gpu, GpusFacts, Missing, SymptomsFacts, SystemFacts, ToolStatus
 from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.tables import Tables
@@ -44,8 +44,8 @@ def gpu_row_remap(gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) 
     """Memory rows wait to be replaced, or could not be."""
     told = said(symptoms, "gpu-row-remap")
     failed = [gpu for gpu in listed(gpus) if gpu.remap_failed]
-    if failed:
-        return Hit({"gpus": _named(failed)}, quoted(told), variant="failed", severity=Severity.ERROR)
+    if failed or holding(told, "Failure", ": 64,"):
+        return Hit({"gpus": _named(failed) or "a GPU"}, quoted(told), variant="failed", severity=Severity.ERROR)
     pending = [gpu for gpu in listed(gpus) if gpu.remap_pending or gpu.retired_pages_pending]
     if pending or told:
         return Hit({"gpus": _named(pending) or "a GPU"}, quoted(told))
@@ -173,6 +173,9 @@ def gpu_hardware_fault(
         evidence += [Evidence(f"GPU {gpu.index}", gpu.error or "") for gpu in failing]
         return Hit(values | {"gpus": _named(failing), "action": "Reset"}, tuple(evidence), variant="recovery")
     code = cuda_code(devices, cuda_driver)
+    started = holding(told, "RmInitAdapter")
+    if started and len(started) == len(told):
+        return Hit(values | {"code": code}, tuple(evidence), variant="init", confidence=Confidence.LIKELY)
     if code in (220, 226) or told:
         return Hit(values | {"code": code}, (*evidence, *code_evidence(devices, cuda_driver)))
     return trouble(gpus, "gpus") or trouble(driver, "driver")

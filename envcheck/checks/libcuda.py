@@ -17,7 +17,7 @@ from envcheck.checks.answer import (
     works,
 )
 from envcheck.checks.driver import smi_evidence, smi_failed
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import alone, holding, quoted, said, value
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -32,6 +32,8 @@ from envcheck.facts import (
 from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 
 SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED = 803, 804
+_803 = ("unsupported display driver", "SystemDriverMismatch", "SYSTEM_DRIVER_MISMATCH")
+_804 = ("forward compatibility was attempted", "CompatNotSupportedOnDevice", "COMPAT_NOT_SUPPORTED_ON_DEVICE")
 
 
 def versions_differ(driver: DriverFacts | Missing) -> bool:
@@ -61,7 +63,8 @@ def driver_library_mismatch(
     symptoms: SymptomsFacts | Missing,
 ) -> Answer:
     """The kernel holds another driver version than the libraries: NVML 18, or CUDA 803 and 804 on a bare machine."""
-    told = said(symptoms, "driver-library-mismatch")
+    every = said(symptoms, "driver-library-mismatch")
+    told = alone(symptoms, "driver-library-mismatch")
     failed = not isinstance(driver, Missing) and smi_failed(driver, 18)
     code = cuda_code(devices, cuda_driver)
     working = works(devices) or driver_answers(cuda_driver)
@@ -77,11 +80,10 @@ def driver_library_mismatch(
         severity = Severity.WARNING if working else None
         variant = "container" if in_container else None if values["module"] and values["library"] else "versions_unknown"
         return Hit(values, evidence, variant=variant, severity=severity)
-    compat_error = code in (SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED) or said(symptoms, "cuda-compat-shadows-driver")
-    compat_error = compat_error or said(symptoms, "cuda-compat-unsupported-gpu")
+    lines = holding(every + said(symptoms, "cuda-compat-shadows-driver") + said(symptoms, "cuda-compat-unsupported-gpu"), *_803, *_804)
+    compat_error = code in (SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED) or bool(lines)
     if compat_error and not (working or in_container or _compat_loaded(cuda_driver) or is_wsl(system)):
-        lines = said(symptoms, "cuda-compat-shadows-driver") + said(symptoms, "cuda-compat-unsupported-gpu")
-        return Hit(values, (*evidence, *quoted(lines)), variant="code", confidence=Confidence.LIKELY)
+        return Hit(values, (*evidence, *quoted(lines[:1])), variant="code", confidence=Confidence.LIKELY)
     return None if working else trouble(driver, "driver")
 
 
@@ -105,6 +107,7 @@ def cuda_compat_shadows_driver(
 ) -> Answer:
     """CUDA 803: an older cuda-compat is loaded in place of the driver's own library."""
     told = said(symptoms, "cuda-compat-shadows-driver")
+    told = tuple(match for match in told if match not in holding(told, *_804))
     if works(devices) or driver_answers(cuda_driver):
         return None
     if cuda_code(devices, cuda_driver) != SYSTEM_DRIVER_MISMATCH and not told:
@@ -159,12 +162,13 @@ def nvidia_uvm_missing(
     code = cuda_code(devices, cuda_driver)
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
     gone = nodes is not None and "nvidia-uvm" not in nodes and (bool(nodes) or contained(container))
+    gone = gone or bool(holding(told, "/dev/nvidia-uvm: false", "Module nvidia-uvm not found", "Module nvidia_uvm not found"))
     if gone and (fails(devices) or code in (3, 999) or told) and code not in (100, 101, 802, 803, 804):
         values = {"nodes": ", ".join(nodes or ()) or "none"}
         return Hit(values, evidence, variant="container" if contained(container) else None)
     slept = None if isinstance(system, Missing) else system.suspends
     if (code == 999 or told) and not gone:
-        variant = "suspended" if slept else "stale"
+        variant = "suspended" if slept or holding(told, "unspecified launch failure") else "stale"
         return Hit({"nodes": ", ".join(nodes or ()) or "unknown"}, evidence, variant=variant, confidence=Confidence.LIKELY)
     if slept and fails(devices) and code == 719:
         return Hit({"nodes": "unknown"}, evidence, variant="suspended", confidence=Confidence.LIKELY)
@@ -189,7 +193,8 @@ def libcuda_stub(
     loader = None if isinstance(python, Missing) else python.variables.get("LD_LIBRARY_PATH")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
     evidence += (Evidence("LD_LIBRARY_PATH", loader),) if loader else ()
-    return Hit({"library": path or "a libcuda.so.1 in a toolkit's stubs folder"}, evidence)
+    only_nvml = bool(told) and len(holding(told, "libnvidia-ml.so")) == len(told) and not stub
+    return Hit({"library": path or "a libcuda.so.1 in a toolkit's stubs folder"}, evidence, variant="nvml" if only_nvml else None)
 
 
 CHECKS = (driver_library_mismatch, cuda_compat_shadows_driver, cuda_compat_unsupported_gpu, nvidia_uvm_missing, libcuda_stub)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envcheck.checks.answer import contained, trouble
 from envcheck.checks.gpu import size
-from envcheck.checks.text import mentioning, quoted, said
+from envcheck.checks.text import holding, mentioning, quoted, said
 from envcheck.facts import (
     ContainerFacts,
     GpusFacts,
@@ -52,7 +52,9 @@ def memlock_low(
     symptoms: SymptomsFacts | Missing,
 ) -> Answer:
     """Locked memory is limited where RDMA has to register buffers. Without an InfiniBand or RoCE port it does not matter."""
-    told = said(symptoms, "memlock-low")
+    told = holding(said(symptoms, "memlock-low"), "allocate memory", "locked memory", "memlock", "ulimit -l", "RLIMIT_MEMLOCK")
+    if not isinstance(limits, Missing) and limits.memlock_read and limits.memlock_soft_bytes is None:
+        return None
     soft = None if isinstance(limits, Missing) or not limits.memlock_read else limits.memlock_soft_bytes
     values = {"soft": "unknown" if soft is None else size(soft)}
     variant = "container" if contained(container) else None
@@ -106,8 +108,10 @@ def host_memory_low(system: SystemFacts | Missing, live: LiveFacts | Missing, sy
     available = None if isinstance(system, Missing) else system.memory_available_bytes
     limit = None if isinstance(system, Missing) else system.memory_limit_bytes
     values = {"available": "unknown" if available is None else size(available), "limit": "none" if limit is None else size(limit)}
+    if told and len(holding(told, "DefaultCPUAllocator")) == len(told):
+        return Hit(values, quoted(told), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if told:
-        sure = mentioning(symptoms, "Out of memory: Kill", "oom-kill", "Memory cgroup out of memory", "OOMKilled", "CUDA_ERROR_HOST")
+        sure = mentioning(symptoms, "Out of memory: Kill", "oom-kill", "Memory cgroup out of memory", "OOMKilled")
         return Hit(values, quoted(told), variant="killed", severity=Severity.ERROR, confidence=None if sure else Confidence.LIKELY)
     ranks = () if isinstance(live, Missing) or live.status is LiveStatus.PASS else live.ranks
     if any(rank.signal == "SIGKILL" for rank in ranks) and available is not None and available < 2 * _GIB:

@@ -29,3 +29,25 @@ def mentioning(symptoms: SymptomsFacts | Missing, *phrases: str) -> tuple[TextEv
         return ()
     wanted = tuple(phrase.lower() for phrase in phrases)
     return tuple(match for match in symptoms.matches if any(phrase in match.text.lower() for phrase in wanted))
+
+
+def alone(symptoms: SymptomsFacts | Missing, rule_id: str) -> tuple[TextEvidence, ...]:
+    """Of `said`, the lines whose symptom names this rule only; the others leave the cause to the facts."""
+    if isinstance(symptoms, Missing):
+        return ()
+    shared = {match.symptom or match.text for match in symptoms.matches if match.rule != rule_id}
+    return tuple(match for match in said(symptoms, rule_id) if (match.symptom or match.text) not in shared)
+
+
+def holding(matches: tuple[TextEvidence, ...], *phrases: str) -> tuple[TextEvidence, ...]:
+    """Of these lines, those with one of the texts; compares without case."""
+    wanted = tuple(phrase.lower() for phrase in phrases)
+    return tuple(match for match in matches if any(phrase in match.text.lower() for phrase in wanted))
+
+
+def of_programs(matches: tuple[TextEvidence, ...]) -> tuple[TextEvidence, ...]:
+    """Of these lines, those that a program printed; not the answers to this tool's own questions on this machine.
+
+    A machine without a GPU answers "Found no NVIDIA driver" when asked, which is no complaint.
+    """
+    return tuple(match for match in matches if match.source not in ("torch.cuda", "nvidia-smi", "NVML", "import torch"))

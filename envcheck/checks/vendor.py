@@ -6,7 +6,7 @@ import re
 
 from envcheck.archs import platform_of
 from envcheck.checks.answer import contained, fails, is_wsl, listed, trouble, works
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import holding, quoted, said, value
 from envcheck.checks.versions import minor
 from envcheck.facts import (
     BackendsFacts,
@@ -42,20 +42,25 @@ def rocm_permission(
 ) -> Answer:
     """/dev/kfd or the render nodes are closed to this user, or were not passed into the container. WSL has none."""
     told = said(symptoms, "rocm-permission")
+    vague = bool(told) and len(holding(told, "No HIP GPUs")) == len(told)
     if works(devices) or is_wsl(system):
         return None
     inside = contained(container)
-    gone = any("No such file" in match.text for match in told)
+    gone = bool(holding(told, "No such file", "module is NOT loaded"))
     if isinstance(rocm, Missing):
         if not told:
             return trouble(rocm, "rocm")
-        return Hit({"node": "/dev/kfd", "groups": "unknown"}, quoted(told), variant="absent" if gone else "container" if inside else None)
+        variant = "text" if vague else "absent" if gone else "container" if inside else None
+        guess = Confidence.LIKELY if vague else None
+        return Hit({"node": "/dev/kfd", "groups": "unknown"}, quoted(told), variant=variant, confidence=guess)
     groups = ", ".join(rocm.groups) or "unknown"
     if gone or (rocm.kfd is False and inside and (_is_rocm_build(torch) or bool(told))):
         return Hit({"node": "/dev/kfd", "groups": groups}, quoted(told), variant="absent")
     closed = (
         "/dev/kfd" if rocm.kfd_access is False and rocm.kfd is not False else "/dev/dri/renderD*" if rocm.render_access is False else None
     )
+    if vague and not closed:
+        return Hit({"node": "/dev/kfd", "groups": groups}, quoted(told), variant="text", confidence=Confidence.LIKELY)
     if told or (closed and (_is_rocm_build(torch) or fails(devices)) and (rocm.gfx or rocm.names)):
         return Hit({"node": closed or "/dev/kfd", "groups": groups}, quoted(told), variant="container" if inside else None)
     return None
@@ -143,7 +148,11 @@ def rocm_build_mismatch(
         return Hit({"library": library}, quoted(told), (TorchBuild(),), variant="library")
     if isinstance(torch, Missing):
         return trouble(torch, "torch")
-    marked = () if isinstance(rocm, Missing) else tuple(name for name in rocm.names if " rx " in f" {name.lower()} " or "instinct" in name.lower())
+    marked = (
+        ()
+        if isinstance(rocm, Missing)
+        else tuple(name for name in rocm.names if " rx " in f" {name.lower()} " or "instinct" in name.lower())
+    )
     if torch.cpu_build and marked and not nvidia and not isinstance(rocm, Missing):
         values = {"gpu": ", ".join(marked), "torch": torch.version, "gfx": ", ".join(rocm.gfx) or "unknown"}
         return Hit(values, quoted(told), (TorchBuild(),), variant="cpu", severity=Severity.WARNING)
@@ -219,8 +228,11 @@ def xpu_driver(
 ) -> Answer:
     """An XPU build that finds no Intel GPU: kernel driver, Level Zero, compute runtime, or access to the render nodes."""
     told = said(symptoms, "xpu-driver")
+    told = tuple(match for match in told if match not in holding(told, "not compiled with XPU"))
     if isinstance(torch, Missing):
-        return Hit({"torch": "", "gpu": "an Intel GPU"}, quoted(told), variant="text") if told else trouble(torch, "torch")
+        if told:
+            return Hit({"torch": "(version not known)", "gpu": "an Intel GPU"}, quoted(told), variant="text", confidence=Confidence.LIKELY)
+        return trouble(torch, "torch")
     is_xpu = torch.xpu is not None or "+xpu" in (torch.version or "")
     if (not isinstance(backends, Missing) and backends.xpu) or (works(devices) and not told):
         return None

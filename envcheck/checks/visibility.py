@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envcheck.checks.answer import absent, cuda_code, fails, listed, nvidia_on_bus, torch_devices, trouble, wants_cuda, works
-from envcheck.checks.text import mentioning, quoted, said
+from envcheck.checks.text import alone, mentioning, quoted, said
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -178,7 +178,7 @@ def visible_devices_unreadable(
     symptoms: SymptomsFacts | Missing,
 ) -> Answer:
     """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
-    told = said(symptoms, "visible-devices-unreadable")
+    told = alone(symptoms, "visible-devices-unreadable")
     names = [match for match in told + mentioning(symptoms, "invalid literal for int()") if _is_device_name(match)]
     if names:
         entry = names[0].text.partition("base 10:")[2].strip(" '\"") or "a UUID"
