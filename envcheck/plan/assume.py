@@ -208,8 +208,8 @@ def product_named(text: str, tables: Tables) -> Product:
     fewest = scored[0][0]
     best = [product for score, _, name in scored if score == fewest and (product := tables.product(name))]
     # Generations share numbers: Quadro RTX 6000 (7.5) and RTX 6000 Ada (8.9). One word more or less does not tell which is meant.
-    near = [product for score, _, name in scored if score <= fewest + 1 and (product := tables.product(name))]
-    kinds = {product.compute_capability: product.name for product in reversed(near)}
+    close = [product for score, _, name in scored if score <= fewest + 1 and (product := tables.product(name))]
+    kinds = {product.compute_capability: product.name for product in reversed(close)}
     if len(kinds) > 1:
         raise UsageError(f"--for {text}: {', or '.join(kinds.values())}: name one of them")
     return best[0]

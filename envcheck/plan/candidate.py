@@ -189,15 +189,9 @@ def _system(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstac
         if not at_least(profile.macos, one.macos):
             yield Obstacle("macos", {"macos": profile.macos, "needed": str(one.macos)})
         if profile.accelerator == "mps":
-            metal = mps_floor(one.version, tables)
+            metal = tables.mps_floor(one.version)
             if not at_least(profile.macos, metal):
                 yield Obstacle("mps", {"macos": profile.macos, "needed": str(metal)})
-
-
-def mps_floor(torch: str, tables: Tables) -> str | None:
-    """Lowest macOS on which the MPS backend of a release works: the last row that starts at or before it."""
-    rows = [row for row in tables.rows("mps", "floor") if version(row["torch"]) <= version(torch)]
-    return str(max(rows, key=lambda row: version(row["torch"]))["macos"]) if rows else None
 
 
 def _hardware(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstacle]:

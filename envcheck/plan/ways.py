@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from envcheck.facts import DevicesFacts, GpusFacts, Snapshot
 from envcheck.plan import commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
-from envcheck.plan.choice import Choice, Found, Wish, excluded, find, named, nearest, read_wish, say, with_compat, with_driver, with_hidden
+from envcheck.plan.choice import Choice, Found, Wish, excluded, find, named, nearest, read_wish, with_compat, with_driver, with_hidden
 from envcheck.plan.commands import Options, Release, Spelled
 from envcheck.plan.companions import Move
 from envcheck.plan.conda import CondaAnswer, conda_answer
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile, profile_of
 from envcheck.plan.proof import Change, Judge, Proof
+from envcheck.plan.refusal import why_not
 from envcheck.plan.versions import version
 from envcheck.report import Commands, Excluded, PlanReport, Way
 
@@ -64,7 +65,7 @@ class Planner:
         ways = [self.way(choice, wish) for choice in chosen]
         rows = [Excluded(what, why) for what, why in excluded(found, self.profile, wish)]
         if not ways and (words or self.profile.jetson):
-            rows = [*self.why_not(found, wish), *rows]
+            rows = [*why_not(self.profile, self.tables, found, wish), *rows]
         return PlanReport(tuple(ways), tuple(dict.fromkeys(rows)))
 
     def choices(self, found: Found, wish: Wish) -> list[Choice]:
@@ -101,31 +102,6 @@ class Planner:
             return None
         newest = max(found.fits, key=lambda choice: version(choice.build.version))
         return newest if version(newest.build.version) > version(self.profile.torch) else None
-
-    def why_not(self, found: Found, wish: Wish) -> list[Excluded]:
-        """Why nothing fits a wish, and the nearest that does."""
-        rows: list[Excluded] = []
-        asked = " ".join(wish.texts)
-        if self.profile.jetson and version(self.profile.jetson) < version("38"):
-            rows.append(Excluded("torch", texts().say("note.jetson", l4t=self.profile.jetson)))
-        if not asked:
-            return rows
-        matching = [row for row in found.rejected if row.obstacle.key != "wish"]
-        telling = [row for row in matching if not row.obstacle.key.startswith("not-")]
-        if not matching:
-            rows.append(Excluded(asked, texts().say("fix.no-release", wish=asked)))
-        elif not rows:
-            rows.append(Excluded(asked, say((telling or matching)[0].obstacle)))
-        relaxed = find(self.profile, self.tables, replace(wish, torch="", variant=None), False)
-        if not relaxed.fits:
-            relaxed = find(self.profile, self.tables, replace(wish, torch="", variant=None, packages=()), False)
-        if relaxed.fits and wish.torch:
-            pivot = _pivot(wish.torch)
-            close = min(relaxed.fits, key=lambda choice: (_distance(choice.build.version, pivot), choice.key(self.profile)))
-            rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=close.build.shown)))
-        elif relaxed.fits:
-            rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.shown)))
-        return rows
 
     # ---------------------------------------------------------------- one way
 
@@ -288,7 +264,7 @@ class Planner:
 
     def tool_options(self) -> Options:
         """The user's options with what this uv knows."""
-        return replace(self.options, uv_backends=frozenset(row["name"] for row in self.tables.rows("installer", "uv-backend")))
+        return replace(self.options, uv_backends=self.tables.uv_backends())
 
     def conda(self, choice: Choice, wish: Wish) -> CondaAnswer:
         """The conda build of the same torch that fits this machine, or why there is none."""
@@ -319,20 +295,6 @@ def _unproved(proof: Proof) -> str:
     if proof.new:
         return texts().say("note.new-errors", rules=", ".join(proof.new))
     return texts().say("note.unproved", rules=", ".join((*proof.left, *proof.unsure)))
-
-
-def _pivot(spec: str) -> str:
-    """A version that a specifier speaks of: the middle of the wish, for measuring what is near it."""
-    import re
-
-    numbers = re.findall(r"\d+(?:\.\d+)*", spec)
-    return str(numbers[0]) if numbers else "0"
-
-
-def _distance(one: str, other: str) -> tuple[int, int]:
-    """Distance in minors, then in patches where a patch was named."""
-    a, b = ((*version(text).release, 0, 0, 0) for text in (one, other))
-    return abs((a[0] - b[0]) * 100 + a[1] - b[1]), abs(a[2] - b[2]) if len(version(other).release) > 2 else 0
 
 
 def planner(

@@ -1,0 +1,54 @@
+"""Why nothing fits what was asked for, and the nearest that does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from envcheck.plan.choice import Found, Wish, find, say
+from envcheck.plan.installers import texts
+from envcheck.plan.profile import Profile
+from envcheck.plan.versions import version
+from envcheck.report import Excluded
+
+if TYPE_CHECKING:
+    from envcheck.tables import Tables
+
+
+def why_not(profile: Profile, tables: Tables, found: Found, wish: Wish) -> list[Excluded]:
+    """Why nothing fits a wish, and the nearest that does."""
+    rows: list[Excluded] = []
+    asked = " ".join(wish.texts)
+    if profile.jetson and version(profile.jetson) < version("38"):
+        rows.append(Excluded("torch", texts().say("note.jetson", l4t=profile.jetson)))
+    if not asked:
+        return rows
+    matching = [row for row in found.rejected if row.obstacle.key != "wish"]
+    telling = [row for row in matching if not row.obstacle.key.startswith("not-")]
+    if not matching:
+        rows.append(Excluded(asked, texts().say("fix.no-release", wish=asked)))
+    elif not rows:
+        rows.append(Excluded(asked, say((telling or matching)[0].obstacle)))
+    relaxed = find(profile, tables, replace(wish, torch="", variant=None), False)
+    if not relaxed.fits:
+        relaxed = find(profile, tables, replace(wish, torch="", variant=None, packages=()), False)
+    if relaxed.fits and wish.torch:
+        pivot = _pivot(wish.torch)
+        close = min(relaxed.fits, key=lambda choice: (_distance(choice.build.version, pivot), choice.key(profile)))
+        rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=close.build.shown)))
+    elif relaxed.fits:
+        rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.shown)))
+    return rows
+
+
+def _pivot(spec: str) -> str:
+    """A version that a specifier speaks of: the middle of the wish, for measuring what is near it."""
+    numbers = re.findall(r"\d+(?:\.\d+)*", spec)
+    return str(numbers[0]) if numbers else "0"
+
+
+def _distance(one: str, other: str) -> tuple[int, int]:
+    """Distance in minors, then in patches where a patch was named."""
+    a, b = ((*version(text).release, 0, 0, 0) for text in (one, other))
+    return abs((a[0] - b[0]) * 100 + a[1] - b[1]), abs(a[2] - b[2]) if len(version(other).release) > 2 else 0
