@@ -279,10 +279,11 @@ def test_a_module_that_hides_the_standard_library_breaks_torch_and_not_us(tmp_pa
 
 def test_our_own_folder_on_the_path(tmp_path: Path) -> None:
     site = fake_torch(tmp_path, WORKING.format(available=False, init="lambda: None"))
-    env = {"PYTHONPATH": f"{Path(AGENT).parent}:{site}", "PYTHONSAFEPATH": "1"}
+    env = {"PYTHONPATH": f"{Path(AGENT).parent}:{site}", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": ""}
+    here = set(Path(AGENT).parent.rglob("*"))
     examined = examine(env=env)
     assert torch_of(examined.facts).import_status is ImportStatus.OK and examined.ended.finished
-    assert not (Path(AGENT).parent / "__pycache__").exists(), "no bytecode is left"
+    assert set(Path(AGENT).parent.rglob("*")) == here, "no bytecode is left"
 
 
 def test_odd_entries_of_the_path(tmp_path: Path) -> None:
