@@ -28,8 +28,12 @@ FORMATS = ("text", "json", "markdown", "junit", "github", "html")
 
 def configure_parser(parser: argparse.ArgumentParser) -> None:
     """The flags of `envcheck diagnose`."""
-    parser.add_argument("files", nargs="*", metavar="FILE", help="reports, logs, tracebacks, nvidia-smi output; - is stdin (default without --facts)")
-    parser.add_argument("--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="reports, logs, tracebacks, nvidia-smi output; - is stdin (default without --facts)"
+    )
+    parser.add_argument(
+        "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
+    )
     parser.add_argument("--fix-suggest", action="store_true", help="print every command that would mend a finding, for pip, uv and conda")
     parser.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first")
     parser.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
@@ -238,7 +242,11 @@ def _decided(report: Report, read: Read, texts: Texts) -> Report:
     if loud:
         likely = [one for one in loud if one.confidence is Confidence.LIKELY]
         if not likely:
-            return replace(report, verdict="pass", exit_code=0, because=()) if not _trouble(read) else replace(report, verdict="inconclusive", exit_code=3, because=(_ask(read),))
+            return (
+                replace(report, verdict="pass", exit_code=0, because=())
+                if not _trouble(read)
+                else replace(report, verdict="inconclusive", exit_code=3, because=(_ask(read),))
+            )
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
     if _trouble(read) or not _says_something(read, texts):
         return replace(report, verdict="inconclusive", exit_code=3, because=(_ask(read),))
@@ -287,7 +295,7 @@ def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
 
 
 def _read_lines(read: Read) -> list[str]:
-    """"read  report.txt: collect_env, traceback": what each file was taken for."""
+    """ "read  report.txt: collect_env, traceback": what each file was taken for."""
     from envcheck.render.visible import one_line
 
     lines = [f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that is known')}" for name, kinds in read.files.items()]
@@ -309,7 +317,9 @@ def _json(report: Report, read: Read) -> str:
     extra = {
         "files": [{"name": one_line(name), "kinds": list(kinds)} for name, kinds in read.files.items()],
         "refused": [{"name": one_line(name), "reason": reason} for name, reason in read.refused.items()],
-        "sources": {path: {"file": one_line(one.file), "line": one.line, "text": one_line(one.text)} for path, one in sorted(read.sources.items())},
+        "sources": {
+            path: {"file": one_line(one.file), "line": one.line, "text": one_line(one.text)} for path, one in sorted(read.sources.items())
+        },
         "other": [one_line(one) for one in read.other],
         "harmless": noted(read.symptoms.harmless),
         "victims": noted(read.symptoms.victims),

@@ -27,14 +27,15 @@ SHOWN = 300
 
 # Words of which most literals hold one: where such a word does not occur, a long text is spared the searches for those.
 GATES = (
-    "NCCL", "nccl", "CUDA", "cuda", "nvidia", "NVIDIA", "NVML", "torch", "Torch", "lib", "Error", "error", "failed", "rank", "GPU", "device",
-    "driver", "not ", "symbol", "process", "exitcode", "module", "version", "IB", "HIP", "hip", "MPS", "XPU", "UR", "SLURM", "docker", "num",
-    "Num", "ail", "xpected", "lash", "xform", "vllm", "cannot", "cuBLAS", "STATUS", "nsupported", "memory", "triton", "ptx", "undefined",
-    "address", "connect", "Connect", "socket", "loo", "ACS", "IOMMU", "ignal", "illed", "oom", "shm", "open ", "requirement",
+    "NCCL", "nccl", "CUDA", "cuda", "nvidia", "NVIDIA", "NVML", "torch", "Torch", "lib", "Error", "error", "failed", "rank", "GPU",
+    "device", "driver", "not ", "symbol", "process", "exitcode", "module", "version", "IB", "HIP", "hip", "MPS", "XPU", "UR", "SLURM",
+    "docker", "num", "Num", "ail", "xpected", "lash", "xform", "vllm", "cannot", "cuBLAS", "STATUS", "nsupported", "memory", "triton",
+    "ptx", "undefined", "address", "connect", "Connect", "socket", "loo", "ACS", "IOMMU", "ignal", "illed", "oom", "shm", "open ",
+    "requirement",
 )  # fmt: skip
 
 _HEADER = re.compile(r"^\[\[(symptom|victim|harmless)\]\]\s*$", re.MULTILINE)
-_NO_DIGITS = {code: None for code in range(0x30, 0x3A)}
+_NO_DIGITS = dict.fromkeys(range(48, 58))
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +231,7 @@ def _line(text: str, at: int) -> tuple[int, int]:
 
 
 def _window(text: str, at: int, length: int, lines_before: int) -> str:
-    """The literal's line from its start and the lines after it on one line, with single blanks: messages are wrapped by whoever prints them."""
+    """The literal's line from its start and the lines after it on one line, with single blanks: who prints a message wraps it."""
     low = max(at - WINDOW_BEFORE, 0)
     start = text.rfind("\n", low, at) + 1
     for _ in range(lines_before if start else 0):

@@ -369,7 +369,7 @@ class _Report:
             self.put(path, match[0] if match else None, key)
 
     def _libraries(self) -> None:
-        """Packages of the interpreter. The [conda] lines come from whichever conda is on PATH, so they count only if they agree on torch."""
+        """Packages of the interpreter. The [conda] lines come from the conda that is on PATH: they count only if they agree on torch."""
         rows = dict(self.pip)
         if self._conda_is_ours():
             for name, row in self.conda.items():

@@ -55,9 +55,9 @@ _BEFORE, _AFTER, _REGIONS = 1 << 12, 1 << 16, 8
 # What stands near the beginning of each kind of report, or is the report.
 _MARKS = (
     "PyTorch version", "CUDA used to build", "Is CUDA available", "Nvidia driver version", "NVIDIA-SMI", "NVSMI LOG", "<nvidia_smi_log",
-    "driver_version", "(UUID: GPU-", "Cuda compilation tools", "CPU Affinity", "NCCL version", "NCCL_DEBUG set", "set by environment to", "NVRM: ",
-    "# packages in environment at", "Package   ", "torch==", "[pip3]", "[conda]", "CUDA capabilit", "cuda capability", "compute capability (CC)",
-    "found version ", "ROCm System Management",
+    "driver_version", "(UUID: GPU-", "Cuda compilation tools", "CPU Affinity", "NCCL version", "NCCL_DEBUG set", "set by environment to",
+    "NVRM: ", "# packages in environment at", "Package   ", "torch==", "[pip3]", "[conda]", "CUDA capabilit", "cuda capability",
+    "compute capability (CC)", "found version ", "ROCm System Management",
 )  # fmt: skip
 
 

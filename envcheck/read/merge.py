@@ -45,7 +45,7 @@ class Merged:
 
 
 def merge(found: Sequence[tuple[str, Found]], symptoms: Iterable[TextEvidence], tables: Tables) -> Merged:
-    """One snapshot of all that was found, each with the name of its file. What a person states comes before tools, tools before messages."""
+    """One snapshot of all that was found, each with the name of its file. A person comes before tools, tools before messages."""
     rows = sorted(found, key=lambda one: -one[1].rank)
     taken: dict[str, tuple[Fact, str]] = {}
     conflicts: list[str] = []
@@ -88,7 +88,7 @@ def _build(plain: Mapping[str, Any], gpu_lists: Sequence[list[Gpu]], symptoms: t
     _packages(plain, values)
     _gpus(plain, gpu_lists, values, tables)
     _torch(values)
-    made: dict[str, Any] = {name: NOT_STATED for name in _SECTIONS}
+    made: dict[str, Any] = dict.fromkeys(_SECTIONS, NOT_STATED)
     values.setdefault("system", {})  # every text is of some system: rules that only read symptoms apply
     for name, cls in _SECTIONS.items():
         if f"missing.{name}" in plain:

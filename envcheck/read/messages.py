@@ -40,7 +40,8 @@ _SUPPORTS = re.compile(r"current PyTorch install supports CUDA capabilities ((?:
 _ARCH_LIST = re.compile(r"(?:get_arch_list\(\)|arch_list)\W{1,6}\[((?:'(?:sm|compute)_\d{2,3}[a-z]?'(?:, )?){1,24})\]")
 _DRIVER_CUDA = re.compile(r"found version (\d{4,5})\b")
 _VERSION = re.compile(
-    r"(?:^|[\s>])(?:py)?torch(?:[ _.]?version|\.__version__)?\s{0,3}[:=]?=?\s{0,3}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+[\w.]{2,40})\b(?!\S{0,40}\.whl)",
+    r"(?:^|[\s>])(?:py)?torch(?:[ _.]?version|\.__version__)?\s{0,3}[:=]?=?\s{0,3}['\"]?"
+    r"(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+[\w.]{2,40})\b(?!\S{0,40}\.whl)",
     re.IGNORECASE,
 )
 _BARE_VERSION = re.compile(r"^['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?$")

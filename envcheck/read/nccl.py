@@ -12,7 +12,7 @@ import re
 from envcheck.read.found import Found, Notes
 
 _VERSION = re.compile(r"NCCL version (\d{1,2}\.\d{1,2}\.\d{1,2})(?:\+cuda(\d{1,2}\.\d{1,2}))?")
-_VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]{2,60}) set (?:by environment )?to ([^\s,]{1,200}?)\.?$")
+_VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,200}?)\.?$")
 _HOST = re.compile(r"(?:^|[>\s])([A-Za-z0-9][\w.-]{0,60}):\d{1,9}:\d{1,9} \[")
 _USING = re.compile(r"\[\d{1,2}\]([A-Za-z][\w.@-]{0,20}):([0-9A-Fa-f:.]{3,45})<")
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (?:\[\d\])?([A-Za-z][\w.@-]{0,20}):([0-9A-Fa-f:.]{3,45})<")

@@ -212,7 +212,7 @@ class _Observations:
         self.put("driver.cuda", cuda_version(value), "driver_cuda", value)
 
     def smi_cuda(self, value: object) -> None:
-        """What nvidia-smi prints is the driver's own statement, unless a better one is given. In a container with cuda-compat it is compat's."""
+        """What nvidia-smi prints is the driver's own statement, unless a better one is given."""
         if str(value).strip() in ("ERR!", "N/A"):
             self.put("driver.cuda_state", str(value).strip(), "smi_cuda", value)
         if "driver_cuda" not in self.values or absent(self.values["driver_cuda"]):
@@ -296,7 +296,7 @@ class _Observations:
         self.put("driver.fabric_manager", word, "fabric_manager", value)
 
     def xid(self, value: object) -> None:
-        codes = [int(one) for one in (value if isinstance(value, list) else [value]) if str(one).isdigit() and one is not True]
+        codes = [int(str(one)) for one in (value if isinstance(value, list) else [value]) if str(one).isdigit() and one is not True]
         self.put("driver.xids", tuple(Xid(code) for code in codes) or None, "xid", value)
 
     def devices(self, value: object) -> None:
@@ -401,18 +401,20 @@ def _version(path: str, key: str) -> Callable[[_Observations, object], None]:
 
 _KEYS: Mapping[str, Callable[[_Observations, object], None]] = {
     "os": _Observations.os, "arch": _Observations.arch, "platform": _Observations.platform, "wsl": _Observations.wsl,
-    "container": _Observations.container, "python": _Observations.python, "installer": _Observations.installer, "torch": _Observations.torch,
-    "torch_cuda": _Observations.torch_cuda, "hip": _Observations.hip, "torch_hip": _Observations.hip, "arch_list": _Observations.arch_list,
-    "cuda_available": _Observations.cuda_available, "nccl": _Observations.nccl, "cudnn": _Observations.cudnn, "packages": _Observations.packages,
-    "driver": _Observations.driver, "driver_module": _Observations.kernel_module, "kernel_module": _Observations.kernel_module,
+    "container": _Observations.container, "python": _Observations.python, "installer": _Observations.installer,
+    "torch": _Observations.torch, "torch_cuda": _Observations.torch_cuda, "hip": _Observations.hip, "torch_hip": _Observations.hip,
+    "arch_list": _Observations.arch_list, "cuda_available": _Observations.cuda_available, "nccl": _Observations.nccl,
+    "cudnn": _Observations.cudnn, "packages": _Observations.packages, "driver": _Observations.driver,
+    "driver_module": _Observations.kernel_module, "kernel_module": _Observations.kernel_module,
     "driver_userspace": _Observations.library_version, "userspace_driver": _Observations.library_version,
-    "driver_cuda": _Observations.driver_cuda, "smi_cuda": _Observations.smi_cuda, "gpus": _Observations.gpus, "gpu_count": _Observations.gpu_count,
-    "mig": _Observations.mig, "gpu_vendor": _Observations.gpu_vendor, "nvcc": _Observations.nvcc, "gcc": _Observations.gcc,
-    "fabric_manager": _Observations.fabric_manager, "xid": _Observations.xid, "devices": _Observations.devices, "env": _Observations.env,
-    "scheduler": _Observations.scheduler, "nodes": _Observations.nodes, "nnodes": _Observations.nodes, "world_size": _Observations.world_size,
-    "ranks_started": _Observations.ranks_started, "iommu": _Observations.iommu, "acs": _Observations.acs, "acs_enabled": _Observations.acs,
-    "mps_available": _Observations.mps_available, "mps_built": _Observations.mps_built,
-    "cpu_flags_missing": _Observations.cpu_flags_missing, "ulimit_l": _Observations.ulimit_l, "ulimit_n": _Observations.ulimit_n,
-    "kernel": _direct("system.kernel", "kernel"), "cpu": _direct("system.cpu_model", "cpu"), "glibc": _version("system.glibc", "glibc"),
-    "container_image": _direct("container.image", "container_image"), "container_cuda": _version("container.cuda_version", "container_cuda"),
+    "driver_cuda": _Observations.driver_cuda, "smi_cuda": _Observations.smi_cuda, "gpus": _Observations.gpus,
+    "gpu_count": _Observations.gpu_count, "mig": _Observations.mig, "gpu_vendor": _Observations.gpu_vendor, "nvcc": _Observations.nvcc,
+    "gcc": _Observations.gcc, "fabric_manager": _Observations.fabric_manager, "xid": _Observations.xid, "devices": _Observations.devices,
+    "env": _Observations.env, "scheduler": _Observations.scheduler, "nodes": _Observations.nodes, "nnodes": _Observations.nodes,
+    "world_size": _Observations.world_size, "ranks_started": _Observations.ranks_started, "iommu": _Observations.iommu,
+    "acs": _Observations.acs, "acs_enabled": _Observations.acs, "mps_available": _Observations.mps_available,
+    "mps_built": _Observations.mps_built, "cpu_flags_missing": _Observations.cpu_flags_missing, "ulimit_l": _Observations.ulimit_l,
+    "ulimit_n": _Observations.ulimit_n, "kernel": _direct("system.kernel", "kernel"), "cpu": _direct("system.cpu_model", "cpu"),
+    "glibc": _version("system.glibc", "glibc"), "container_image": _direct("container.image", "container_image"),
+    "container_cuda": _version("container.cuda_version", "container_cuda"),
 }  # fmt: skip

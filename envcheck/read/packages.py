@@ -30,6 +30,7 @@ def read_packages(text: str) -> Found | None:
         return None
     notes = Notes("package list")
     mode, freeze = "", []
+    tagged = "PyTorch version" not in text and "relevant libraries" not in text  # else the lines belong to that report
     shown = ""
     for number, raw in enumerate(text.split("\n"), 1):
         line = raw.strip()
@@ -49,7 +50,7 @@ def read_packages(text: str) -> Found | None:
             mode = _conda(notes, line, number)
         elif mode == "table":
             mode = _table(notes, line, number)
-        elif match := _TAGGED.match(line):
+        elif tagged and (match := _TAGGED.match(line)):
             _put(notes, match[1], match[2], line, number)
         elif line.startswith("Name: "):
             shown = line[6:].strip()

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from envcheck.tables import Tables
 
 # What stands beside the product's name and does not change it.
-_ASIDE = re.compile(r"\bMIG\b.*|\(nvgpu\)|\(UUID.*|\([^)]{0,40}\)|\b(?:nvidia|graphics|gpu|card|x\d|laptop|jetson|nano|agx|nx)\b", re.IGNORECASE)
+_ASIDE = re.compile(
+    r"\bMIG\b.*|\(nvgpu\)|\(UUID.*|\([^)]{0,40}\)|\b(?:nvidia|graphics|gpu|card|x\d|laptop|jetson|nano|agx|nx)\b", re.IGNORECASE
+)
 
 
 def capability_of(name: str, tables: Tables) -> str | None:
@@ -18,7 +20,9 @@ def capability_of(name: str, tables: Tables) -> str | None:
     if exact:
         return exact
     wanted = _words(_ASIDE.sub(" ", name))
-    if not wanted or (len(wanted) == 1 and (not re.search(r"\d", wanted[0]) or len(wanted[0]) < 2) and wanted[0] not in ("orin", "thor", "xavier")):
+    if not wanted or (
+        len(wanted) == 1 and (not re.search(r"\d", wanted[0]) or len(wanted[0]) < 2) and wanted[0] not in ("orin", "thor", "xavier")
+    ):
         return None
     found = set()
     for row in tables.rows("gpu-product", "product"):

@@ -61,8 +61,11 @@ def operating_system(text: str) -> Mapping[str, object]:
         version = re.search(r"(?:mac\s?osx?|os x)\s+(\d{2}(?:\.\d+){0,2})", low)
         found["system.macos_version"] = version[1] if version else None
     else:
-        names = ("ubuntu", "debian", "centos", "red hat", "rhel", "fedora", "arch", "suse", "alpine", "rocky", "alma", "amazon", "linux",
-                 "nixos", "mint", "manjaro", "pop", "dgx", "gentoo", "oracle", "scientific", "kali", "sles", "photon", "azure", "container-optimized")  # fmt: skip
+        names = (
+            "ubuntu", "debian", "centos", "red hat", "rhel", "fedora", "arch", "suse", "alpine", "rocky", "alma", "amazon", "linux",
+            "nixos", "mint", "manjaro", "pop", "dgx", "gentoo", "oracle", "scientific", "kali", "sles", "photon", "azure",
+            "container-optimized",
+        )  # fmt: skip
         identity = next((name for name in names if name in low), None)
         if identity:
             found["system.os"] = "linux"
@@ -82,7 +85,8 @@ _AMD = re.compile(r"\bamd\b|radeon|instinct|\bmi\d{2,3}[ax]?\b|\bgfx\d|ryzen|\br
 _INTEL = re.compile(r"\bintel\b|\barc\b.*\b[ab]\d{2,3}\b|data center gpu (?:max|flex)|iris xe", re.IGNORECASE)
 _APPLE = re.compile(r"\bapple m\d", re.IGNORECASE)
 _NVIDIA = re.compile(
-    r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|\bgt \d{3}|[ghb][bh]?\d{3}|\b[alvtpkm]\d{1,3}[0se]?\b|nvs|grid|orin|xavier|thor|jetson|tegra",
+    r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|\bgt \d{3}|[ghb][bh]?\d{3}|\b[alvtpkm]\d{1,3}[0se]?\b|nvs|grid|orin"
+    r"|xavier|thor|jetson|tegra",
     re.IGNORECASE,
 )
 

@@ -1,0 +1,262 @@
+"""`envcheck diagnose`: from files to a named cause, or to the one thing that would decide."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envcheck import diagnose
+from envcheck.errors import UsageError
+from envcheck.facts import Missing
+from envcheck.judging import judging
+from envcheck.toml import load_toml
+
+TESTS = Path(__file__).parent
+SHARED = Path(os.environ.get("ENVCHECK_SHARED", TESTS.parents[1] / "shared"))
+DRIVER = "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver\n"
+
+
+def run(tmp_path: Path, *texts: str, facts: str | None = None, **flags: Any) -> tuple[int, dict[str, Any]]:
+    """The exit code and the JSON document of one diagnosis."""
+    parser = argparse.ArgumentParser()
+    diagnose.configure_parser(parser)
+    words = ["--json", "-o", str(tmp_path / "out.json")]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
+        words.append(str(tmp_path / f"{number}.txt"))
+    if facts is not None:
+        (tmp_path / "facts.toml").write_text(facts, encoding="utf-8")
+        words += ["--facts", str(tmp_path / "facts.toml")]
+    code = diagnose.execute(parser.parse_args(words))
+    return code, json.loads((tmp_path / "out.json").read_text())
+
+
+def named(document: dict[str, Any]) -> list[str]:
+    return [one["rule"] for one in document["findings"] if one["severity"] in ("error", "warning")]
+
+
+def test_an_issue_names_the_driver(tmp_path: Path) -> None:
+    code, document = run(tmp_path, (TESTS / "samples" / "logs" / "issue.md").read_text())
+    assert code == document["exit_code"] == 1
+    assert document["verdict"] == "fail"
+    assert named(document)[0] == "driver-too-old"
+    assert document["read"]["files"] == [{"name": "0.txt", "kinds": ["collect_env", "nvidia-smi (table)", "torch messages", "traceback"]}]
+    assert document["read"]["sources"]["driver.version"]["text"].startswith(("| NVIDIA-SMI", "Nvidia driver version"))
+
+
+def test_facts_tell_two_causes_of_one_message_apart(tmp_path: Path) -> None:
+    """Error 804: in a container the image's cuda-compat; on bare metal a kernel module that is older than libcuda."""
+    text = "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW\n"
+    _, inside = run(tmp_path, text, facts='container = true\ngpus = [{ name = "NVIDIA GeForce RTX 3090" }]\n')
+    _, bare = run(tmp_path, text, facts='container = false\ngpus = [{ name = "Quadro RTX 6000", cc = "7.5" }]\n')
+    assert named(inside)[0].startswith("cuda-compat")
+    assert named(bare)[0] == "driver-library-mismatch"
+
+
+def test_harmless_text_is_no_finding(tmp_path: Path) -> None:
+    text = "[W socket.cpp:401] [c10d] The server socket cannot be initialized on [::]:29500 (errno: 97 - Address family not supported by protocol).\n"  # noqa: E501
+    code, document = run(tmp_path, text)
+    assert (code, named(document)) == (0, [])
+    assert document["read"]["harmless"][0]["id"] == "errno-97"
+
+
+def test_a_victim_alone_decides_nothing_and_says_what_would(tmp_path: Path) -> None:
+    code, document = run(tmp_path, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n  exitcode  : 1 (pid: 12)\n")
+    assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
+    assert "--log-dir" in document["because"][0]
+
+
+def test_the_cause_is_named_and_not_the_victim(tmp_path: Path) -> None:
+    text = "RuntimeError: Broken pipe\nnode1: NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000\nncclRemoteError: remote process exited or there was a network error\nChildFailedError\n"  # noqa: E501
+    code, document = run(tmp_path, text)
+    assert (code, named(document)) == (1, ["nccl-duplicate-gpu"])
+
+
+def test_nothing_known_is_inconclusive(tmp_path: Path) -> None:
+    code, document = run(tmp_path, "my dog ate it\n")
+    assert (code, named(document)) == (3, [])
+    assert document["because"]
+
+
+def test_a_healthy_report_passes(tmp_path: Path) -> None:
+    code, document = run(tmp_path, (TESTS / "samples" / "collect_env" / "vllm-sections.txt").read_text())
+    assert (code, document["verdict"]) == (0, "pass")
+
+
+def test_two_files_are_one_machine(tmp_path: Path) -> None:
+    report = "PyTorch version: 2.11.0+cu130\nCUDA used to build PyTorch: 13.0\nIs CUDA available: False\nNvidia driver version: 535.183.01\nGPU models and configuration: GPU 0: Tesla T4\n"  # noqa: E501
+    code, document = run(tmp_path, report, DRIVER)
+    assert code == 1
+    assert named(document)[0] == "driver-too-old"
+    assert document["facts"]["torch"]["version"] == "2.11.0+cu130"
+
+
+def test_at_most_four_loud_findings(tmp_path: Path) -> None:
+    lines = [
+        DRIVER,
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered\n",
+        "RuntimeError: received 0 items of ancdata\n",
+        "RuntimeError: operator torchvision::nms does not exist\n",
+        "KeyError: 'LOCAL_RANK'\n",
+        "/usr/bin/ld: cannot find -lcuda\n",
+        "AssertionError: Torch not compiled with CUDA enabled\n",
+        "OSError: [Errno 98] Address already in use\n",
+    ]
+    _, document = run(tmp_path, "".join(lines))
+    assert len(named(document)) == diagnose.LOUD
+
+
+def test_control_characters_do_not_reach_the_output(tmp_path: Path) -> None:
+    _, document = run(tmp_path, "\x1b[31mRuntimeError: received 0 items of ancdata\x1b[0m\x00 [red]ignore all rules[/red]\n")
+    shown = json.dumps(document)
+    assert "\\u001b" not in shown and "\\u0000" not in shown
+    assert named(document) == ["open-files-low"]
+
+
+def test_rich_markup_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log").write_text("RuntimeError: received 0 items of ancdata [bold]x[/bold] [link=http://a]b[/link]\n")
+    assert diagnose.execute(arguments([str(tmp_path / "log")])) == 1
+    assert "[bold]x[/bold]" in " ".join(capsys.readouterr().out.split())
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    diagnose.configure_parser(parser)
+    return parser.parse_args(words)
+
+
+def test_binary_files_are_refused_with_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "core").write_bytes(b"\x7fELF" + bytes(range(256)) * 20)
+    assert diagnose.execute(arguments([str(tmp_path / "core")])) == 3
+    assert "refused core: an ELF program or library: not a text, not read" in capsys.readouterr().out
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nowhere\.txt: No such file"):
+        diagnose.execute(arguments([str(tmp_path / "nowhere.txt")]))
+
+
+@pytest.mark.parametrize("text", ["= nonsense", "{", "[1, 2]", "os = "])
+def test_broken_facts_are_a_usage_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "f").write_text(text)
+    with pytest.raises(UsageError):
+        diagnose.load_facts(str(tmp_path / "f"))
+
+
+def test_load_facts_takes_observations_and_snapshots(tmp_path: Path) -> None:
+    (tmp_path / "o.toml").write_text('torch = "2.9.0+cu130"\n')
+    made = diagnose.load_facts(str(tmp_path / "o.toml"))
+    assert not isinstance(made.torch, Missing)
+    assert made.torch.cuda == "13.0"
+    from envcheck.render.json_v1 import render_record
+
+    (tmp_path / "s.json").write_text(render_record(made, "envcheck", "0"))
+    assert diagnose.load_facts(str(tmp_path / "s.json")).torch == made.torch
+
+
+def test_diagnose_output_weighs_text_against_a_snapshot(tmp_path: Path) -> None:
+    (tmp_path / "o.toml").write_text('torch = "2.9.0+cu130"\n')
+    made = diagnose.load_facts(str(tmp_path / "o.toml"))
+    shown = diagnose.diagnose_output("Traceback\nRuntimeError: received 0 items of ancdata\n", made, name="train.py")
+    assert "open-files-low" in shown
+    assert "train.py" in shown
+
+
+def test_select_and_ignore(tmp_path: Path) -> None:
+    texts = diagnose.Texts()
+    texts.take_text(DRIVER + "RuntimeError: received 0 items of ancdata\n", "log")
+    report, _ = diagnose.diagnose(texts, judging(ignore=("open-files-low",)))
+    assert [one.finding.rule for one in report.findings] == ["driver-too-old"]
+
+
+def test_a_torch_import_is_not_needed_and_it_is_quick() -> None:
+    """0.35 s is the promise on an idle machine; twice that much processor time where others work too."""
+    file = TESTS / "samples" / "logs" / "issue.md"
+    spent = []
+    for _ in range(3):
+        before = os.times()
+        done = subprocess.run(
+            [sys.executable, "-m", "envcheck", "diagnose", "--json", str(file)],
+            cwd=TESTS.parent,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        after = os.times()
+        spent.append(after.children_user - before.children_user + after.children_system - before.children_system)
+        assert done.returncode == 1, done.stderr
+    assert min(spent) < 0.7
+
+
+def test_a_long_log_costs_bounded_memory_and_time(tmp_path: Path) -> None:
+    with open(tmp_path / "big.log", "w", encoding="utf-8") as file:
+        file.writelines(f"2026-11-27 10:00:00,123 INFO trainer: step {number} loss 0.{number} lr 1.0e-4\n" for number in range(150_000))
+        file.write("RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
+    texts = diagnose.Texts()
+    began = time.process_time()
+    texts.take_file(str(tmp_path / "big.log"))
+    assert time.process_time() - began < 3
+    assert [match.rule for match in texts.scanner.finish().matches] == ["gpu-ecc-error"]
+
+
+# ------------------------------------------------------------------ the public cases, where they are beside the repository
+
+
+def cases() -> list[dict[str, Any]]:
+    path = SHARED / "cases" / "cases.toml"
+    if not path.is_file():
+        return []
+    rows: list[dict[str, Any]] = load_toml(path)["case"]
+    return rows
+
+
+def test_public_cases(tmp_path: Path) -> None:
+    """At least 95 of 100 decidable cases are named, no healthy one is called broken, no undecidable one is guessed at error."""
+    rows = cases()
+    if not rows:
+        pytest.skip("the collection of public cases is not beside the repository")
+    folder = SHARED / "cases"
+    expected = load_toml(folder / "expected.toml")
+    by = judging()
+    right, alarms, guessed, count, wrong = 0, [], [], 0, []
+    for case in rows:
+        texts = diagnose.Texts()
+        if case.get("error"):
+            texts.take_text("\n".join(case["error"]) + "\n", "error.txt")
+        if case.get("collect_env"):
+            texts.take_file(str(folder / case["collect_env"]))
+        (tmp_path / "facts.json").write_text(json.dumps(case.get("facts") or {}, default=str))
+        texts.take_facts(str(tmp_path / "facts.json"))
+        want = expected.get("case", {}).get(case["id"], expected["kind"][case["kind"]])
+        loud, errors = judged(texts, by)
+        if want == "undecidable":
+            guessed += [case["id"]] if errors else []
+            continue
+        count += 1
+        if want == "stay_quiet" or case["severity"] == "ok":
+            alarms += [case["id"]] if errors else []
+            right += not errors
+        elif set(want) & set(loud[:2]):
+            right += 1
+        else:
+            wrong.append(case["id"])
+    assert (alarms, guessed) == ([], [])
+    assert right >= 0.95 * count, wrong
+
+
+def judged(texts: diagnose.Texts, by: Any) -> tuple[list[str], list[str]]:
+    """Rules of the loud findings, without the commands that mend them, which cost the most."""
+    from envcheck.engine import findings, judge
+
+    found = diagnose.first_causes(findings(judge(texts.merged(by.tables).snapshot, by.checks, by.tables), by.texts))
+    loud = [one for one in found if one.severity.value != "info"]
+    return [one.rule for one in loud], [one.rule for one in loud if one.severity.value == "error"]
