@@ -52,7 +52,7 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
         devices.finish(child, options, writer, deadline)
         return
     if fork and lines.call(torch, "distributed.is_available"):
-        writer.section("preload", preload)
+        writer.section("preload", preload, options["folder"])
     asked = devices.finish(child, options, writer, deadline)
     # How slow this machine is: the import, and whatever of it a sitecustomize has done before us.
     slowness = max(imported["seconds"], time.process_time() / 2)
@@ -202,8 +202,12 @@ def may_fork(torch: Any, options: Dict[str, Any]) -> bool:
     return not lines.call(torch, "cuda.is_initialized")
 
 
-def preload() -> None:
-    """What DDP's constructor imports anyway and what costs as much as torch itself; paid once, before the fork."""
+def preload(folder: str) -> None:
+    """What DDP's constructor imports anyway and what costs as much as torch itself; paid once, before the fork.
+
+    torch._dynamo makes its cache folder when it is imported; unless the user has chosen one, it goes where we clean up.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(folder, "inductor"))
     import torch._dynamo
     import torch.nn.parallel
 
