@@ -20,8 +20,10 @@ LINE_LIMIT = 1 << 16  # a longer line is broken: nobody prints a message of 64 K
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[ -/]?[0-Z\\^-~])")
 
 # Control characters, DEL, C1, bidirectional overrides (https://trojansource.codes), the byte order mark.
-_DROP = dict.fromkeys((*range(32), *range(127, 160), *range(8234, 8239), *range(8294, 8298), 8206, 8207, 65279))
-_DROP |= {0x09: "\t", 0x0A: "\n", 0x0D: "\n", 0x2028: "\n", 0x2029: "\n"}  # type: ignore[dict-item]
+_DROP: dict[int, str | None] = dict.fromkeys(
+    (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0xFEFF)
+)
+_DROP |= {0x09: "\t", 0x0A: "\n", 0x0D: "\n", 0x2028: "\n", 0x2029: "\n"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 # First bytes of what is no text: https://en.wikipedia.org/wiki/List_of_file_signatures
