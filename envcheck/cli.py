@@ -20,6 +20,9 @@ EXIT_BUG = 70
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; see the README for what each code means."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller (`>&-`)
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # stays open as long as we do
     if words in (["--version"], ["-V"]):
         from envcheck import __version__
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
@@ -36,7 +36,7 @@ def encode(value: object) -> Any:
 
 
 @cache
-def _hints(cls: Any) -> dict[str, Any]:
+def _hints(cls: Hashable) -> dict[str, Any]:
     return typing.get_type_hints(cls, vars(facts))
 
 
@@ -84,7 +84,7 @@ def _decode_missing(value: Mapping[str, Any], path: str) -> Missing:
 def _decode_dataclass(cls: type[Any], value: Any, path: str) -> Any:
     if not isinstance(value, Mapping):
         raise DecodeError(f"{path or cls.__name__}: a table was expected, found {_show(value)}")
-    hints = _hints(cls)
+    hints = _hints(typing.cast(Hashable, cls))
     known = {name: decode(hints[name], item, f"{path}.{name}".lstrip(".")) for name, item in value.items() if name in hints}
     try:
         return cls(**known)
@@ -122,7 +122,7 @@ def edit(node: T, path: str, value: Any) -> T:
     replaced by an empty one, so that an assumption can be made about what was not read.
     """
     head, _, rest = path.partition(".")
-    hints = _hints(type(node))
+    hints = _hints(typing.cast(Hashable, type(node)))
     if head not in hints:
         raise DecodeError(f"{path}: no such fact; known here: {', '.join(hints)}")
     return replace(node, **{head: _edited(hints[head], getattr(node, head), rest, value, path)})  # type: ignore[type-var]

@@ -209,7 +209,7 @@ def _apply_config(args: argparse.Namespace, words: Sequence[str], parser: Parser
     given = {word.split("=")[0] for word in words if word.startswith("-")}
     flags = {flag: action for action in parser._actions for flag in action.option_strings}
     for key, value in table.items():
-        kind = CONFIG_KEYS.get(key)
+        kind: Any = CONFIG_KEYS.get(key)
         if kind is None:
             import difflib
 

@@ -62,7 +62,7 @@ def _state(self: Any) -> tuple[Any, ...]:
     return tuple(self.__dict__[name] for name in type(self).__dataclass_fields__)
 
 
-def _eq(self: Any, other: object) -> bool:
+def _eq(self: Any, other: object) -> Any:
     if type(other) is not type(self):
         return NotImplemented
     return _state(self) == _state(other)

@@ -144,7 +144,7 @@ def _through_pipes(argv: Sequence[str]) -> tuple[int, bytes]:
     def forward(number: int, _frame: object) -> None:
         process.send_signal(number)
 
-    previous = {name: signal.signal(name, forward) for name in (signal.SIGTERM, signal.SIGINT) if name is not None}
+    previous = {name: signal.signal(name, forward) for name in (signal.SIGTERM, signal.SIGINT)}
 
     def pump(source: int, into: int) -> None:
         while data := os.read(source, 65536):

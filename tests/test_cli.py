@@ -152,7 +152,7 @@ def test_timeout_is_a_ceiling(tmp_path: Path) -> None:
     began = time.monotonic()
     done = run("--timeout", "10", "--json", env={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
     assert time.monotonic() - began < 10
-    assert done.returncode == 1 and json.loads(done.stdout)["findings"][0]["rule"] == "torch-import-hangs"
+    assert done.returncode == 1 and "torch-import-hangs" in [one["rule"] for one in json.loads(done.stdout)["findings"]]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
