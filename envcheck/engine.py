@@ -82,12 +82,24 @@ def _judge(snapshot: Snapshot, one: Check, tables: Tables) -> Verdict:
 
 
 def findings(verdicts: Iterable[Verdict], texts: RuleTexts) -> tuple[Finding, ...]:
-    """Hits as findings, cause first; a hit that another hit explains moves into its `consequences`."""
+    """Hits as findings, cause first; a hit that another hit explains moves into its `consequences`.
+
+    A weaker cause (a note, a guess) does not swallow a stronger consequence: what is certain stays on its own, behind the cause.
+    """
     rows = [(texts.read(verdict.rule), verdict.hit) for verdict in verdicts if verdict.hit]
-    explained = _explained([text for text, _ in rows])
-    made = [(text, _finding(text, hit, explained)) for text, hit in rows if not any(text.id in ids for ids in explained.values())]
-    made.sort(key=lambda row: (row[1].severity.order, row[1].confidence is Confidence.LIKELY, row[0].rank, row[0].id))
+    strength = {text.id: _strength(text, hit) for text, hit in rows}
+    related = _explained([text for text, _ in rows])
+    explained = {cause: tuple(one for one in ids if strength[cause] <= strength[one]) for cause, ids in related.items()}
+    folded = {one for ids in explained.values() for one in ids}
+    made = [(text, _finding(text, hit, explained)) for text, hit in rows if text.id not in folded]
+    place = {text.id: min([strength[text.id], *(strength[one] for one in related[text.id])]) for text, _ in made}
+    made.sort(key=lambda row: (place[row[0].id], row[0].rank, row[0].id))
     return tuple(finding for _, finding in made)
+
+
+def _strength(text: RuleText, hit: Hit) -> tuple[int, bool]:
+    """Smaller is stronger: severity first, then a certain hit before a guess."""
+    return (hit.severity or text.severity).order, (hit.confidence or text.confidence) is Confidence.LIKELY
 
 
 def _explained(hit: Sequence[RuleText]) -> dict[str, tuple[str, ...]]:

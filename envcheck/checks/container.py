@@ -163,7 +163,7 @@ def container_lost_gpu(
 ) -> Answer:
     """NVML "Unknown Error" in a container that had the GPU: its device rules were rewritten."""
     told = said(symptoms, "container-lost-gpu")
-    if works(devices) or driver_answers(cuda_driver) or absent(container) or listed(gpus):
+    if works(devices) or driver_answers(cuda_driver) or listed(gpus):
         return None
     if not isinstance(system, Missing) and system.wsl is not None:
         return None
@@ -171,11 +171,13 @@ def container_lost_gpu(
         answer.status is ToolStatus.FAILED and (answer.code in (255, 999) or "unknown error" in answer.message.lower())
         for answer in (driver.smi, driver.nvml)
     )
-    if not (failed or told) or (failed and not told and not contained(container)):
+    bare = absent(container)
+    if not (failed or told) or (failed and not told and not contained(container)) or (bare and not fails(devices)):
         return trouble(driver, "driver") if contained(container) else None
     evidence = quoted(told) if isinstance(driver, Missing) else (*smi_evidence(driver), *quoted(told))
     runtime = "container" if isinstance(container, Missing) else container.runtime or "container"
-    return Hit({"runtime": runtime}, evidence, confidence=None if contained(container) else Confidence.LIKELY)
+    guess = None if contained(container) else Confidence.LIKELY
+    return Hit({"runtime": runtime}, evidence, variant="bare" if bare else None, confidence=guess)
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:

@@ -34,6 +34,7 @@ from envcheck.facts import (
     SystemFacts,
     ToolStatus,
     TorchFacts,
+    VisibilityFacts,
 )
 from envcheck.intents import TorchBuild
 from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -64,12 +65,13 @@ def _no_sign(driver: DriverFacts | Missing) -> bool:
     return not (driver.version or driver.library_version or driver.module_loaded) and driver.smi.status in _NO_TOOL and library
 
 
-@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "symptoms"))
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "visibility", "torch", "devices", "container", "symptoms"))
 def driver_missing(
     system: SystemFacts | Missing,
     driver: DriverFacts | Missing,
     gpus: GpusFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
+    visibility: VisibilityFacts | Missing,
     torch: TorchFacts | Missing,
     devices: DevicesFacts | Missing,
     container: ContainerFacts | Missing,
@@ -87,7 +89,9 @@ def driver_missing(
         nouveau = any(card.driver == "nouveau" for card in cards)
         return Hit({"gpu": gpu, "part": "NVIDIA driver"}, quoted(told), variant="nouveau" if nouveau else None, severity=severity)
     loaded = not isinstance(driver, Missing) and (driver.module_loaded or driver.version is not None)
-    no_cuda = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
+    unlisted = not isinstance(driver, Missing) and driver.cuda_state == "N/A"
+    chosen = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
+    no_cuda = unlisted or (absent(cuda_driver) and chosen is None)  # a variable that hides every GPU has the same face
     plain = holding(told, "Found no NVIDIA driver", "libcuda.so.1")
     if not isinstance(driver, Missing) and loaded and (plain or (no_cuda and (fails(devices) or bool(told)))):
         values = {"gpu": gpu, "part": "CUDA driver library (libcuda.so.1)", "driver": driver.version}
@@ -190,11 +194,13 @@ def driver_too_old(
         sure = fails_at_version(text) is not None or holding(told, "too old")
         guess = None if sure else Confidence.LIKELY
         return Hit(values, evidence, fixes, variant="text", confidence=guess) if told else trouble(driver, "driver")
+    suffices = tables.driver_suffices(version, need, driver_os(system)) if version else None
     if offered and fails_at_version(text) and cuda_below(offered, need):
-        return Hit(values, evidence, fixes, variant=None if version else "offered")
+        # with a kernel driver that is new enough, an older libcuda was loaded
+        plain, guess = version and floor and suffices is False, Confidence.LIKELY if suffices else None
+        return Hit(values, evidence, fixes, variant=None if plain else "offered", confidence=guess)
     if driver_answers(cuda_driver) and offered and not cuda_below(offered, need):
         return None  # cuda-compat in place
-    suffices = tables.driver_suffices(version, need, driver_os(system)) if version else None
     if version and floor and suffices is not None:
         if suffices:
             return None
