@@ -64,8 +64,9 @@ def measure(case: Case, runs: int) -> None:
     mine = statistics.median(getattr(ours, case.figure) for ours, _ in pairs)
     theirs = statistics.median(getattr(theirs, case.figure) for _, theirs in pairs)
     mark = "ok  " if statistics.median(ratios) <= case.limit else "OVER"
+    spread = f"min {ratios[0]:.3f}, max {ratios[-1]:.3f}, limit {case.limit}"
     print(
-        f"{mark} {case.name:12} {case.figure:4} ratio {statistics.median(ratios):.3f} (min {ratios[0]:.3f}, max {ratios[-1]:.3f}, limit {case.limit})"
+        f"{mark} {case.name:12} {case.figure:4} ratio {statistics.median(ratios):.3f} ({spread})"
         f"  {mine:.3f} s against {theirs:.3f} s, n={runs}, exit {sorted(codes)}",
         flush=True,
     )
@@ -120,7 +121,8 @@ def main() -> None:
         if not args.names or case.name in args.names:
             measure(case, args.runs)
     if not args.names or "memory" in args.names:
-        for name, command in (("default", ENVCHECK), ("static", (*ENVCHECK, "--static")), ("import torch", (PYTHON, "-c", "import torch"))):
+        commands = {"default": ENVCHECK, "static": (*ENVCHECK, "--static"), "import torch": (PYTHON, "-c", "import torch")}
+        for name, command in commands.items():
             tree, largest = memory(command)
             print(f"     memory {name:12} tree {tree:.0f} MiB (PSS), largest process {largest:.0f} MiB (resident)")
 

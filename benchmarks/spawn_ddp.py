@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-import torch  # noqa: TID251  # a benchmark is a user of torch, not the tool
+import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 

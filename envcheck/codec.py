@@ -133,7 +133,7 @@ def _edited(hint: Any, current: Any, rest: str, value: Any, path: str) -> Any:
         return decode(hint, value, path)
     head, _, tail = rest.partition(".")
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        inner = [option for option in typing.get_args(hint) if option not in (Missing, type(None))][0]
+        inner = next(option for option in typing.get_args(hint) if option not in (Missing, type(None)))
         if current is None or isinstance(current, Missing):
             current = typing.cast("type[Any]", inner)() if is_dataclass(inner) else None
         hint = inner

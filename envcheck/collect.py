@@ -57,8 +57,8 @@ class Job:
 
     def result(self, deadline: float) -> dict[str, Any]:
         """Section name → facts or Missing, at the latest at the end of the budget or at `deadline`."""
-        assert self.thread is not None
-        self.thread.join(max(0.0, min(self.began + self.seconds, deadline) - time.monotonic()))
+        if self.thread is not None:
+            self.thread.join(max(0.0, min(self.began + self.seconds, deadline) - time.monotonic()))
         if self.took is None:
             missing = Missing(Why.TIMEOUT, f"the {self.sections[0]} probe did not end within {time.monotonic() - self.began:.0f} s")
             return dict.fromkeys(self.sections, missing)
@@ -190,7 +190,8 @@ def _with_symptoms(snapshot: Snapshot) -> Snapshot:
         texts += [("torch.cuda", text) for text in (*devices.warnings, devices.error or "")]
         texts += [(f"kernel on {one.kind}:{one.index}", one.kernel_error) for one in devices.devices if one.kernel_error]
     if not isinstance(live, Missing):
-        texts += [(f"rank {rank.rank} of {arm.name}", f"{rank.error}\n{rank.stderr}") for arm in live.arms for rank in arm.ranks if rank.error]
+        ranks = [(arm, rank) for arm in live.arms for rank in arm.ranks if rank.error]
+        texts += [(f"rank {rank.rank} of {arm.name}", f"{rank.error}\n{rank.stderr}") for arm, rank in ranks]
     if isinstance(snapshot.driver, DriverFacts):
         texts += [("nvidia-smi", snapshot.driver.smi.message), ("NVML", snapshot.driver.nvml.message)]
     texts = [(source, text) for source, text in texts if text.strip()]

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 # These differ between any two runs and mean nothing.
-VOLATILE = ("seconds", "pid", "uptime_seconds", "memory_available_bytes", "shm_free_bytes", "tmp_free_bytes", "utilization_percent", "temperature_celsius", "power_watts", "sm_clock_mhz")  # fmt: skip
+VOLATILE = (
+    "seconds", "pid", "uptime_seconds", "memory_available_bytes", "shm_free_bytes", "tmp_free_bytes", "utilization_percent",
+    "temperature_celsius", "power_watts", "sm_clock_mhz",
+)  # fmt: skip
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -59,7 +62,11 @@ def _print(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, st
         print()
     for rule, was, now in flipped:
         print(f"{rule}: {was} → {now}")
-    print(f"{len(changed)} facts differ, {len(flipped)} rules change their verdict" if changed or flipped else "the same facts, the same verdicts")
+    print(
+        f"{len(changed)} facts differ, {len(flipped)} rules change their verdict"
+        if changed or flipped
+        else "the same facts, the same verdicts"
+    )
 
 
 def _short(value: Any) -> str:

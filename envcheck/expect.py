@@ -41,7 +41,7 @@ def check_syntax(assumptions: Sequence[str], expectations: Sequence[str]) -> Non
 
 
 def split_assumption(text: str) -> tuple[str, str]:
-    """"driver.version=580.95.05" → its path and its value."""
+    """ "driver.version=580.95.05" → its path and its value."""
     path, equals, value = text.partition("=")
     if not equals or "." not in path:
         raise UsageError(f"--assume {text}: write SECTION.FIELD=VALUE, as in driver.version=580.95.05")
@@ -68,7 +68,10 @@ def _parse(text: str) -> tuple[str, str, str]:
         import difflib
 
         near = difflib.get_close_matches(name, NAMES, 1, 0.4)
-        raise UsageError(f"--expect {text!r}: {name} is no name of a fact" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(NAMES)}"))
+        raise UsageError(
+            f"--expect {text!r}: {name} is no name of a fact"
+            + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(NAMES)}")
+        )
     if name in TEXTS and operator not in ("==", "!="):
         raise UsageError(f"--expect {text!r}: {name} takes == or !=")
     if name in VERSIONS:
@@ -193,9 +196,14 @@ def _holds(name: str, found: Any, operator: str, value: str) -> bool:
             number = float(value)
         except ValueError:
             return False
-        return {">=": found >= number, "<=": found <= number, "==": found == number, "!=": found != number, ">": found > number, "<": found < number}.get(
-            operator, False
-        )
+        return {
+            ">=": found >= number,
+            "<=": found <= number,
+            "==": found == number,
+            "!=": found != number,
+            ">": found > number,
+            "<": found < number,
+        }.get(operator, False)
     if name in TEXTS or not re.match(r"\d", value):
         return (found == value) is (operator == "==")
     return _version_holds(str(found), operator, value)

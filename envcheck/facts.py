@@ -556,7 +556,7 @@ class DevicesFacts:
 
 
 class LiveStatus(Enum):
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105
     FAIL = "fail"
     HANG = "hang"
     INCONCLUSIVE = "inconclusive"

@@ -14,8 +14,9 @@ from envcheck.errors import UsageError
 FORMATS = ("text", "json", "markdown", "junit", "github", "html")
 # Keys of [tool.envcheck] and envcheck.toml, as the attributes of the parsed arguments that they set.
 CONFIG_KEYS: dict[str, type | tuple[type, ...]] = {
-    "python": str, "live": str, "nproc": (int, str), "backend": str, "start-method": str, "timeout": (int, float), "tool": str, "format": str,
-    "fail-on": str, "strict": bool, "select": list, "ignore": (list, dict), "expect": list, "severity": dict, "rules": list, "index-base": str,
+    "python": str, "live": str, "nproc": (int, str), "backend": str, "start-method": str, "timeout": (int, float), "tool": str,
+    "format": str, "fail-on": str, "strict": bool, "select": list, "ignore": (list, dict), "expect": list, "severity": dict,
+    "rules": list, "index-base": str,
 }  # fmt: skip
 
 
@@ -27,7 +28,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _with_nearest(message: str, flags: Sequence[str]) -> str:
-    """"unrecognized arguments: --jsno" → the same and "did you mean --json?"."""
+    """ "unrecognized arguments: --jsno" → the same and "did you mean --json?"."""
     import difflib
 
     words = [word for word in message.replace(",", " ").split() if word.startswith("-")]
@@ -50,7 +51,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             import difflib
 
             near = difflib.get_close_matches(command, COMMANDS, 1, 0.5)
-            raise UsageError(f"{command}: no such command" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}"))
+            raise UsageError(
+                f"{command}: no such command" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}")
+            )
     if command == "run":
         return _parse_run(words)
     parser = _parser(command)
@@ -110,7 +113,9 @@ def _parser(command: str) -> Parser:
         case "record":
             _target_flags(parser)
             parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to stdout")
-            parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
+            parser.add_argument(
+                "--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml"
+            )
         case "diagnose":
             from envcheck.diagnose import configure_parser
 
@@ -148,8 +153,12 @@ def _target_flags(parser: Parser) -> None:
     target.add_argument("--static", action="store_true", help="metadata only: torch is not imported")
     target.add_argument("--live", choices=("quick", "full", "off"), default="quick", help="how much the live check does (default: quick)")
     target.add_argument("--nproc", metavar="N", default=None, help="ranks of the live check; `all` is one a visible GPU (default: 2)")
-    target.add_argument("--backend", default="auto", choices=("auto", "gloo", "nccl", "xccl", "mpi", "ucc"), help="process group backend (default: auto)")
-    target.add_argument("--start-method", default="auto", choices=("auto", "fork", "spawn"), help="how the ranks are started (default: auto)")
+    target.add_argument(
+        "--backend", default="auto", choices=("auto", "gloo", "nccl", "xccl", "mpi", "ucc"), help="process group backend (default: auto)"
+    )
+    target.add_argument(
+        "--start-method", default="auto", choices=("auto", "fork", "spawn"), help="how the ranks are started (default: auto)"
+    )
     target.add_argument("--timeout", metavar="S", type=float, default=180.0, help="hard ceiling of the whole run in seconds (default: 180)")
 
 
@@ -157,14 +166,18 @@ def _facts_flags(parser: Parser) -> None:
     facts = parser.add_argument_group("recorded and assumed facts")
     facts.add_argument("--facts", metavar="FILE", help="judge a recorded snapshot instead of this machine")
     facts.add_argument("--assume", metavar="FACT=VALUE", action="append", default=[], help="judge as if, e.g. driver.version=580.95.05")
-    facts.add_argument("--expect", metavar="'A>=B'", action="append", default=[], help="fail unless, e.g. 'gpus>=8' 'driver>=580' 'torch~=2.14'")
+    facts.add_argument(
+        "--expect", metavar="'A>=B'", action="append", default=[], help="fail unless, e.g. 'gpus>=8' 'driver>=580' 'torch~=2.14'"
+    )
     facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and the agent's lines there")
 
 
 def _report_flags(parser: Parser) -> None:
     report = parser.add_argument_group("report and exit code")
     report.add_argument("--fix-suggest", action="store_true", help="print every command that would mend a finding, for pip, uv and conda")
-    report.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first (default: the target's own)")
+    report.add_argument(
+        "--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first (default: the target's own)"
+    )
     report.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
     report.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     report.add_argument("--json", action="store_true", help="the same as --format json")

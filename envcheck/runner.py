@@ -122,7 +122,7 @@ def _copy(master: int, kept: Kept) -> None:
 
 def _exec(argv: Sequence[str]) -> None:
     try:
-        os.execvp(argv[0], list(argv))
+        os.execvp(argv[0], list(argv))  # noqa: S606
     except OSError as error:
         os.write(2, f"envcheck: {argv[0]}: {error.strerror}\n".encode())
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
@@ -152,7 +152,8 @@ def _through_pipes(argv: Sequence[str]) -> tuple[int, bytes]:
             with lock:
                 kept.take(data)
 
-    assert process.stdout and process.stderr
+    if process.stdout is None or process.stderr is None:
+        raise RuntimeError("Popen gave no pipes")
     pumps = [threading.Thread(target=pump, args=pair, daemon=True) for pair in ((process.stdout.fileno(), 1), (process.stderr.fileno(), 2))]
     for thread in pumps:
         thread.start()

@@ -13,7 +13,6 @@ from envcheck.facts import (
     BackendsFacts,
     DevicesFacts,
     Distribution,
-    ImportFailure,
     ImportStatus,
     LiveFacts,
     LiveStatus,
@@ -60,7 +59,9 @@ def _lost(ended: Ended, step: str) -> Missing:
         error = line["error"]
         return Missing(Why.FAILED, f"{error['type']}: {error['text']}", ended.stderr[-2000:])
     if ended.ended_because:
-        return Missing(Why.TIMEOUT, f"the target did not answer within {ended.seconds:.0f} s (last step: {ended.last_begin})", ended.stack[-2000:])
+        return Missing(
+            Why.TIMEOUT, f"the target did not answer within {ended.seconds:.0f} s (last step: {ended.last_begin})", ended.stack[-2000:]
+        )
     how = f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code}"
     return Missing(Why.FAILED, f"the target's interpreter {how} in the step {ended.last_begin}", ended.stderr[-2000:])
 
@@ -219,7 +220,10 @@ def _death_at_import(ended: Ended) -> dict[str, Any]:
     if ended.ended_because:
         return {"import_status": "timeout", "import_failure": {**failure, "text": f"did not return within {ended.seconds:.0f} s"}}
     if ended.signal:
-        return {"import_status": "crashed", "import_failure": {**failure, "signal": ended.signal, "text": f"the interpreter died with {ended.signal}"}}
+        return {
+            "import_status": "crashed",
+            "import_failure": {**failure, "signal": ended.signal, "text": f"the interpreter died with {ended.signal}"},
+        }
     text = f"the interpreter ended with exit code {ended.code}"
     return {"import_status": "exited", "import_failure": {**failure, "exit_code": ended.code, "text": text}}
 
@@ -304,7 +308,9 @@ def summary(arms: Sequence[Arm], start_method: str, skipped: Sequence[str]) -> L
     troubled = [arm for arm in main if arm.status is not LiveStatus.PASS]
     proved = sorted((arm for arm in main if arm.status is LiveStatus.PASS), key=lambda arm: PREFERRED.index(arm.name))
     if not main:
-        return LiveFacts(LiveStatus.INCONCLUSIVE, "; ".join(skipped) or "no backend could be tried", start_method=start_method, not_proved=tuple(skipped))
+        return LiveFacts(
+            LiveStatus.INCONCLUSIVE, "; ".join(skipped) or "no backend could be tried", start_method=start_method, not_proved=tuple(skipped)
+        )
     shown = troubled[0] if troubled else proved[0]
     ranks: tuple[RankFacts, ...] = shown.ranks
     stages = [stage.name for stage in max((rank.stages for rank in ranks), key=len, default=())]

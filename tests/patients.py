@@ -26,7 +26,9 @@ class Examined:
     folder: Path
 
 
-def distribution(site: Path, name: str, version: str, *, requires: tuple[str, ...] = (), files: tuple[str, ...] = (), make: bool = True) -> None:
+def distribution(
+    site: Path, name: str, version: str, *, requires: tuple[str, ...] = (), files: tuple[str, ...] = (), make: bool = True
+) -> None:
     """A .dist-info below `site` whose RECORD lists `files`, which are created unless `make` is false."""
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)

@@ -58,7 +58,14 @@ def test_healthy(method: str) -> None:
 
 
 def test_launcher_variables_do_not_reach_the_ranks() -> None:
-    leaked = {"RANK": "5", "WORLD_SIZE": "64", "MASTER_ADDR": "192.0.2.1", "TORCHELASTIC_USE_AGENT_STORE": "True", "PET_NNODES": "2", "SLURM_PROCID": "3"}
+    leaked = {
+        "RANK": "5",
+        "WORLD_SIZE": "64",
+        "MASTER_ADDR": "192.0.2.1",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "PET_NNODES": "2",
+        "SLURM_PROCID": "3",
+    }
     assert live_of(examine(live="quick", env=leaked).facts).status is LiveStatus.PASS
 
 

@@ -77,7 +77,12 @@ def test_scenario(scenario: dict[str, Any], slot: dict[str, Path], tmp_path: Pat
     live = ["--live", "off"] if scenario["torch"] in ("stub", "noisy") else []
     began = time.monotonic()
     done = subprocess.run(
-        [slot["python"], "-m", "envcheck", "--json", "--timeout", "60", *live], env=env, cwd=home, capture_output=True, text=True, timeout=120
+        [slot["python"], "-m", "envcheck", "--json", "--timeout", "60", *live],
+        env=env,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     seconds = time.monotonic() - began
     report = json.loads(done.stdout)

@@ -24,7 +24,9 @@ def test_an_environment_folder_will_do(tmp_path: Path) -> None:
     assert choose(str(tmp_path), {}) == Target(python, "--python")
 
 
-@pytest.mark.parametrize(("name", "words"), [("/nowhere/python", "no such file"), ("no-such-python-3.99", "not found on PATH"), ("/etc", "without bin/python")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("/nowhere/python", "no such file"), ("no-such-python-3.99", "not found on PATH"), ("/etc", "without bin/python")]
+)
 def test_not_there(name: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         choose(name, {})
