@@ -89,7 +89,8 @@ def test_sockets_stay_on_loopback(tmp_path: Path) -> None:
 
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from patients import HERE, examine;"
-        "examine(path=HERE / 'faults' / 'torch_patches', env={'ENVCHECK_FAULT': 'sleep:barrier'}, live='quick', stage_seconds=6.0, folder_mark=sys.argv[2])"
+        "examine(path=HERE / 'faults' / 'torch_patches', env={'ENVCHECK_FAULT': 'sleep:barrier'}, live='quick', stage_seconds=6.0,"
+        " folder_mark=sys.argv[2])"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(HERE), str(tmp_path)], cwd=HERE.parent)
     try:
