@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from envcheck.facts import Nvcc
+from envcheck.facts import Nvcc, ToolAnswer, ToolStatus
 from envcheck.read.found import Found, Notes
 
 # Programs whose logs hold other people's errors: kind → texts of which one must occur.
@@ -114,8 +114,9 @@ def _smi(text: str) -> Found | None:
     notes.put("driver.cuda_state", report.cuda_state, line, number)
     if report.formats and not report.failure:
         notes.put("driver.smi", "ok", line or report.formats[0], number)
-    elif report.failure and report.failure.code != 127:
-        notes.put("driver.smi", "failed", report.failure.text, 0)
+    elif report.failure and report.failure.code not in (2, 127):  # a wrong flag, or no such command: no word on the driver
+        failed = ToolAnswer(ToolStatus.FAILED, report.failure.code, message=report.failure.text)
+        notes.put("driver.smi", failed, *_line_with(text, report.failure.text))
     if report.library_version and report.driver and not report.library_version.startswith(report.driver[:3]):
         notes.put("driver.library_version", report.library_version, *_line_with(text, report.library_version))
     for gpu in report.gpus:
