@@ -171,9 +171,11 @@ def container_lost_gpu(
         answer.status is ToolStatus.FAILED and (answer.code in (255, 999) or "unknown error" in answer.message.lower())
         for answer in (driver.smi, driver.nvml)
     )
-    bare = absent(container)
-    if not (failed or told) or (failed and not told and not contained(container)) or (bare and not fails(devices)):
+    if not (failed or told):
         return trouble(driver, "driver") if contained(container) else None
+    bare = absent(container)
+    if (bare and not fails(devices)) or (failed and not told and not bare and not contained(container)):
+        return None
     evidence = quoted(told) if isinstance(driver, Missing) else (*smi_evidence(driver), *quoted(told))
     runtime = "container" if isinstance(container, Missing) else container.runtime or "container"
     guess = None if contained(container) else Confidence.LIKELY

@@ -92,6 +92,7 @@ def driver_missing(
     unlisted = not isinstance(driver, Missing) and driver.cuda_state == "N/A"
     chosen = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
     no_cuda = unlisted or (absent(cuda_driver) and chosen is None)  # a variable that hides every GPU has the same face
+    no_cuda = no_cuda and not _torch_reached_libcuda(devices)
     plain = holding(told, "Found no NVIDIA driver", "libcuda.so.1")
     if not isinstance(driver, Missing) and loaded and (plain or (no_cuda and (fails(devices) or bool(told)))):
         values = {"gpu": gpu, "part": "CUDA driver library (libcuda.so.1)", "driver": driver.version}
@@ -100,6 +101,14 @@ def driver_missing(
         values = {"gpu": gpu, "part": "NVIDIA driver that CUDA can load"}
         return Hit(values, quoted(told), variant="text", severity=severity, confidence=None if plain else Confidence.LIKELY)
     return None if cards or named else trouble(driver, "driver")
+
+
+def _torch_reached_libcuda(devices: DevicesFacts | Missing) -> bool:
+    """A code of CUDA, or the driver's version in "too old (found version 12020)", comes out of libcuda: it was loaded."""
+    if isinstance(devices, Missing):
+        return False
+    said_so = any((fails_at_version(text) or 0) > 0 for text in (*devices.warnings, devices.error or ""))
+    return devices.error_code is not None or said_so
 
 
 def fails_at_version(text: str) -> int | None:

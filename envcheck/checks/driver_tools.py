@@ -99,7 +99,8 @@ def gpu_lost(driver: DriverFacts | Missing, gpus: GpusFacts | Missing, symptoms:
         evidence += smi_evidence(driver)
         evidence += [Evidence("kernel log", xid.text) for xid in driver.xids if xid.code == 79]
     named = [f"GPU {gpu.index} ({gpu.name or gpu.bus_id or 'unknown model'})" for gpu in lost]
-    which = ", ".join(named) or value(told, "gpu") or value(told, "bus_id") or "one GPU"
+    bus = value(told, "bus_id")
+    which = ", ".join(named) or value(told, "gpu") or (f"The GPU at {bus}" if bus else "A GPU")
     remaining = len(listed(gpus)) - len(lost)
     return Hit({"gpus": which, "remaining": remaining}, (*evidence, *quoted(told)), variant="some" if remaining > 0 else None)
 
