@@ -17,6 +17,7 @@ from envcheck.host import kill_group, wait
 from envcheck.record import record
 
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent", "collect.py")
+CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
 TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr
 
 
@@ -287,6 +288,10 @@ def require_answer(ended: Ended, target: Target) -> None:
     last = f": {said[-1][:200]}" if said else ""
     if ended.code == TOO_OLD and "envcheck-agent" in ended.stderr:
         raise UsageError(f"{target.executable}: {said[-1].partition(': ')[2]}")
+    if "-X is reserved" in ended.stderr:  # Python 2.7 refuses our flags before it reads a line of ours
+        raise UsageError(f"{target.executable}: Python 2 is too old, 3.8 or newer is needed")
+    if ended.code == CANNOT_WRITE:
+        raise UsageError(f"the temporary folder cannot be written{last}")
     if ended.ended_because:
         raise UsageError(f"{target.executable}: did not start within {ended.seconds:.0f} s{last}")
     how = f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code} and no answer"

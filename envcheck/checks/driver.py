@@ -191,7 +191,9 @@ def driver_too_old(
     offered = _offered(driver, cuda_driver, text)
     version = None if isinstance(driver, Missing) else driver.version
     floor = tables.driver_floor(need, driver_os(system)) if need else None
+    offered = offered or (tables.driver_cuda(version, driver_os(system)) if version else None)
     values = {"driver": version, "offered": offered, "cuda": need, "torch": None if isinstance(torch, Missing) else torch.version}
+    values["target"] = f"{floor} or newer" if floor else "the newest branch that supports this GPU"
     values |= {"minimum": floor or (f"one that offers CUDA {need}" if need else "one for the CUDA of your torch build")}
     evidence = quoted(told)
     fixes = (TorchBuild(),)
@@ -201,8 +203,8 @@ def driver_too_old(
         return None
     if need is None:
         sure = fails_at_version(text) is not None or holding(told, "too old")
-        guess = None if sure else Confidence.LIKELY
-        return Hit(values, evidence, fixes, variant="text", confidence=guess) if told else trouble(driver, "driver")
+        guess, variant = (None, "too_old") if sure else (Confidence.LIKELY, "text")
+        return Hit(values, evidence, fixes, variant=variant, confidence=guess) if told else trouble(driver, "driver")
     suffices = tables.driver_suffices(version, need, driver_os(system)) if version else None
     if offered and fails_at_version(text) and cuda_below(offered, need):
         # with a kernel driver that is new enough, an older libcuda was loaded
@@ -220,7 +222,8 @@ def driver_too_old(
     if offered and cuda_below(offered, need):
         return Hit(values, evidence, fixes, variant="offered")
     if told and not offered:
-        return Hit(values, evidence, fixes, variant="text", confidence=None if holding(told, "too old") else Confidence.LIKELY)
+        guess, variant = (None, "too_old") if holding(told, "too old") else (Confidence.LIKELY, "text")
+        return Hit(values, evidence, fixes, variant=variant, confidence=guess)
     return trouble(driver, "driver")
 
 
@@ -238,7 +241,7 @@ def _cards(gpus: GpusFacts | Missing, system: SystemFacts | Missing, tables: Tab
     for card in () if listed(gpus) else nvidia_on_bus(system):
         cc = tables.compute_capability_of_pci(card.device)
         if cc:
-            yield f"the GPU at PCI {card.address} (compute capability {cc})", cc
+            yield f"The GPU at PCI {card.address}", cc
 
 
 @check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))

@@ -34,6 +34,9 @@ class Fixer:
         """Fixes in the order of the intents; what would be said twice is said once."""
         made: list[Fix] = []
         for intent in intents:
+            # The search has already named the driver that would do, with the proof; a rule's general word adds nothing.
+            if isinstance(intent, Manual) and "driver" in intent.text and any(fix.who == "admin" and fix.proved for fix in made):
+                continue
             for fix in self._fixes(intent):
                 if not any(other.title == fix.title and other.commands == fix.commands and other.text == fix.text for other in made):
                     made.append(fix)
@@ -73,8 +76,7 @@ class Fixer:
         say = texts().say
         shell = commands.export(self.planner.profile, name, value)
         title = say("env.title-unset", name=name) if value is None else say("env.title-set", name=name, value=value)
-        text = say("env.unset" if value is None else "env.set", name=name)
-        return Fix(title, "user", "env", Commands((), (), (), (shell,)), text, None, note)
+        return Fix(title, "user", "env", Commands((), (), (), (shell,)), "", None, note)
 
     def _install(self, intent: Install) -> Fix:
         """Packages by name; torch and what is released with it come from the index of the installed variant."""
