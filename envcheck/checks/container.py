@@ -69,8 +69,12 @@ def container_without_gpu(
     if isinstance(container, Missing) or works(devices) or driver_answers(cuda_driver):
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
     nodes = None if isinstance(driver, Missing) else driver.device_nodes
-    runtime = container.runtime or "container"
-    values: dict[str, object] = {"runtime": runtime, "capabilities": container.driver_capabilities, "gpus": len(nvidia_on_bus(system))}
+    runtime = container.runtime or ""
+    values: dict[str, object] = {
+        "runtime": f"{runtime} container".strip(),
+        "capabilities": container.driver_capabilities,
+        "gpus": len(nvidia_on_bus(system)),
+    }
     raw = None if isinstance(visibility, Missing) else visibility.nvidia_visible_devices
     values["visible"] = "unset" if raw is None else raw
     no_library = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
@@ -88,7 +92,9 @@ def container_without_gpu(
         if not isinstance(driver, Missing):
             evidence += smi_evidence(driver)
         variant = {"apptainer": "apptainer", "singularity": "apptainer"}.get(runtime) or ("kubernetes" if container.kubernetes else None)
-        return Hit(values, evidence, variant=variant, confidence=None if there or own else Confidence.LIKELY)
+        if not (there or own):
+            return Hit(values, evidence, variant="guess", confidence=Confidence.LIKELY)
+        return Hit(values, evidence, variant=variant if there else "text")
     return trouble(driver, "driver")
 
 
@@ -177,9 +183,9 @@ def container_lost_gpu(
     if (bare and not fails(devices)) or (failed and not told and not bare and not contained(container)):
         return None
     evidence = quoted(told) if isinstance(driver, Missing) else (*smi_evidence(driver), *quoted(told))
-    runtime = "container" if isinstance(container, Missing) else container.runtime or "container"
+    runtime = "container" if isinstance(container, Missing) else f"{container.runtime or ''} container".strip()
     guess = None if contained(container) else Confidence.LIKELY
-    return Hit({"runtime": runtime}, evidence, variant="bare" if bare else None, confidence=guess)
+    return Hit({"runtime": runtime}, evidence, variant="bare" if bare else "guess" if guess else None, confidence=guess)
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:

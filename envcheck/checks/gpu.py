@@ -242,6 +242,8 @@ def _process_list(gpu: Gpu) -> str:
 
 def size(number: int) -> str:
     """ "512 MiB", "23.5 GiB"."""
+    if number < 1 << 20:
+        return f"{number >> 10} KiB"
     return f"{number / _GIB:.1f} GiB" if number >= _GIB else f"{number >> 20} MiB"
 
 

@@ -56,7 +56,7 @@ def memlock_low(
     if not isinstance(limits, Missing) and limits.memlock_read and limits.memlock_soft_bytes is None:
         return None
     soft = None if isinstance(limits, Missing) or not limits.memlock_read else limits.memlock_soft_bytes
-    values = {"soft": "unknown" if soft is None else size(soft)}
+    values = {"soft": "only a part" if soft is None else size(soft)}
     variant = "container" if contained(container) else None
     if told:
         return Hit(values, quoted(told), variant=variant, severity=Severity.ERROR)
@@ -86,7 +86,7 @@ def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing
     }
     if told:
         roomy = total is not None and free is not None and free >= 8 * _GIB
-        return None if roomy else Hit(values, quoted(told), variant=variant, severity=Severity.ERROR)
+        return None if roomy else Hit(values, quoted(told), variant="reached" if total is None else variant, severity=Severity.ERROR)
     if isinstance(limits, Missing):
         return trouble(limits, "limits")
     wanted, got = limits.shm_requested_bytes, limits.shm_allocated_bytes
