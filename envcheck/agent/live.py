@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence
 
-    from envcheck.agent import lines, processes, rank, verdict  # collect.load puts them here
+    from envcheck.agent import evidence, lines, processes, rank, verdict  # collect.load puts them here
     from envcheck.agent.rank import Arm
 
 STAGES = ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "destroy"]
@@ -337,7 +337,10 @@ def watch(plan: Plan, arm: Arm, ranks: Sequence[RankProcess]) -> None:
             for one in ranks:
                 one.out_of_time = one.running
             break
-    end([one for one in ranks if one.running])
+    late = [one for one in ranks if one.running]
+    if late and failed_at is None:
+        evidence.gather(plan.options["folder"], arm, late)
+    end(late)
 
 
 def allowed(plan: Plan, arm: Arm, one: RankProcess) -> float:

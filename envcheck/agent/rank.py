@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import socket
     from typing import Any, Callable, Dict, List, NoReturn, Optional, TypedDict
 
-    from envcheck.agent import lines, processes  # collect.load puts them here
+    from envcheck.agent import evidence, lines, processes  # collect.load puts them here
 
     class Arm(TypedDict, total=False):
         """One trial: what its ranks do, and with what."""
@@ -109,7 +109,7 @@ def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int]) 
             del os.environ[key]
     os.environ.update(arm["environment"])
     if arm["backend"] == "nccl":
-        os.environ.setdefault("NCCL_DEBUG", "WARN")
+        os.environ.update(evidence.variables(options["folder"], arm["name"], rank, os.environ))
 
 
 def stages(progress: Progress, arm: Arm, rank: int, listener: Optional[socket.socket], folder: str) -> None:
@@ -146,6 +146,7 @@ def stages(progress: Progress, arm: Arm, rank: int, listener: Optional[socket.so
 
     progress.enter("all_reduce")
     for size in arm["sizes"]:
+        progress.say(size=size)
         all_reduce(torch, dist, rank, world, device, size)
     progress.leave()
 

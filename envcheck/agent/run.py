@@ -29,7 +29,7 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     processes.die_with_parent()
     if options.get("rank") is not None:  # a spawned rank
         import_torch(raising=True)
-        load("rank", lines, processes).rank_main(options, options["arm"], options["rank"], writer.write, None)
+        load("rank", lines, processes, load("evidence")).rank_main(options, options["arm"], options["rank"], writer.write, None)
     if options.get("only") == "devices":
         import_torch(raising=True)
         writer.section("devices", devices.ask_devices, options["live"] != "off")
@@ -58,7 +58,8 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     slowness = max(imported["seconds"], time.process_time() / 2)
     writer.line(begin="live", at=time.monotonic())
     try:
-        live = load("live", lines, processes, load("rank", lines, processes), load("verdict", processes))
+        evidence = load("evidence")
+        live = load("live", lines, processes, load("rank", lines, processes, evidence), load("verdict", processes, evidence), evidence)
         value = live.check(options, writer, asked, fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
     except Exception as error:
         traceback.print_exc()

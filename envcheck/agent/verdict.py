@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import processes  # collect.load puts it here
+    from envcheck.agent import evidence, processes  # collect.load puts them here
     from envcheck.agent.live import RankProcess
     from envcheck.agent.rank import Arm
 
@@ -25,12 +25,13 @@ class Row:
         self.problem = ""  # "failed", "wrong", "crashed", "hang", "unfinished"
         self.error = ""
         self.failed_at: Optional[float] = None
+        self.sizes: List[int] = []  # of the collectives begun, the last one perhaps not ended
         self.stages: List[Dict[str, Any]] = []
         self.stack = self.stderr = ""
         self.read(one.events)
         self.judge(arm, one)
         if self.problem:
-            self.stderr = processes.tail(one.path + ".log")
+            self.stderr = evidence.complaints(one.path + ".nccl") + processes.tail(one.path + ".log")
             stack = processes.tail(one.path + ".stack")
             self.stack = (one.state + "\n" if one.late else "") + stack
             if one.abandoned:
@@ -50,11 +51,19 @@ class Row:
         for event in events:
             if "enter" in event:
                 self.stages.append({"name": event["enter"], "status": "entered"})
+            elif "size" in event:
+                self.sizes.append(int(event["size"]))
             elif "leave" in event and self.stages:
                 self.stages[-1].update(status="ok", seconds=event["seconds"])
             elif "fail" in event:
                 self.problem, self.error, self.failed_at = event["status"], event["text"], event["at"]
                 self.mark(event["status"], event["text"][:500])
+
+    def size_reached(self) -> str:
+        """Where small messages pass and larger ones do not, the path swallows large packets."""
+        if self.last_stage != "all_reduce" or len(self.sizes) < 2:
+            return ""
+        return "%d bytes passed, %d did not end" % (self.sizes[-2], self.sizes[-1])
 
     def mark(self, status: str, detail: str = "") -> None:
         if self.stages:
@@ -71,7 +80,7 @@ class Row:
             self.problem, self.error = "failed", "did not end after its last stage"
         elif one.late:
             self.problem = "hang"
-            self.mark("hang")
+            self.mark("hang", self.size_reached())
         elif one.status is not None and (one.status != 0 or not finished):
             self.problem = "crashed"
             how = "died with " + processes.signal_name(-one.status) if one.status < 0 else "left with exit code %d" % one.status
@@ -117,7 +126,8 @@ def hang_reason(arm: Arm, rows: Sequence[Row], hung: Sequence[Row]) -> str:
     if outside and len(outside) < len(behind):
         text = "rank %s did not enter the collective of the stage %s in which the others wait: it is in %s"
         return text % (numbers(outside), stage, innermost(outside[0].stack))
-    return "rank %s did not leave the stage %s" % (numbers(behind), stage)
+    reached = behind[0].size_reached()
+    return "rank %s did not leave the stage %s%s" % (numbers(behind), stage, ": " + reached if reached else "")
 
 
 def numbers(rows: Sequence[Row]) -> str:
