@@ -61,6 +61,8 @@ def _no_sign(driver: DriverFacts | Missing) -> bool:
     """No file and no process of an NVIDIA driver was found."""
     if isinstance(driver, Missing):
         return absent(driver)
+    if driver.fabric_manager or driver.xids or driver.cuda:
+        return False  # someone spoke of its service, of its kernel log, or of what it offers
     library = driver.nvml.status in _NO_TOOL or driver.nvml.code == 12  # NVML_ERROR_LIBRARY_NOT_FOUND
     return not (driver.version or driver.library_version or driver.module_loaded) and driver.smi.status in _NO_TOOL and library
 

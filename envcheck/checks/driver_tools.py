@@ -7,6 +7,7 @@ from envcheck.checks.answer import (
     contained,
     cuda_code,
     driver_answers,
+    fails,
     is_wsl,
     listed,
     torch_devices,
@@ -27,7 +28,8 @@ from envcheck.facts import (
     ToolAnswer,
     ToolStatus,
 )
-from envcheck.rule import Answer, Evidence, Hit, Severity, check
+from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.tables import Tables
 
 # Codes that other rules name: 4 and 17 no access, 6 no device, 8 power cable, 9 not loaded, 10 interrupts, 12 no library,
 # 14 infoROM, 15 GPU lost, 18 mismatch. https://docs.nvidia.com/deploy/nvidia-smi/ "RETURN VALUE"
@@ -114,6 +116,7 @@ def fabric_not_ready(
     devices: DevicesFacts | Missing,
     container: ContainerFacts | Missing,
     symptoms: SymptomsFacts | Missing,
+    tables: Tables,
 ) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
     told = said(symptoms, "fabric-not-ready")
@@ -122,7 +125,11 @@ def fabric_not_ready(
     code = cuda_code(devices, cuda_driver)
     waiting = [gpu for gpu in listed(gpus) if gpu.fabric_state in ("Not Started", "In Progress") or _fabric_failed(gpu.fabric_status)]
     asked = bool(torch_devices(devices)) or code is not None or (not isinstance(devices, Missing) and devices.available is False)
-    if not (code in (802, 919) or told or (waiting and asked)):
+    service = None if isinstance(driver, Missing) else driver.fabric_manager
+    down = (
+        service in ("stopped", "absent") and fails(devices) and code is None and any(_on_nvswitch(gpu.name, tables) for gpu in listed(gpus))
+    )
+    if not (code in (802, 919) or told or (waiting and asked) or down):
         return trouble(cuda_driver, "cuda_driver") or trouble(gpus, "gpus")
     states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
     manager = None if isinstance(driver, Missing) else driver.fabric_manager
@@ -134,7 +141,14 @@ def fabric_not_ready(
     virtual = not isinstance(system, Missing) and system.virtualization not in (None, "none")
     mismatch = any("match" in one.text for one in told)
     variant = "version" if mismatch else "guest" if contained(container) or virtual else None
-    return Hit(values, tuple(evidence), variant=variant)
+    guess = Confidence.LIKELY if down and not (code or told or waiting) else None
+    return Hit(values, tuple(evidence), variant=variant, confidence=guess)
+
+
+def _on_nvswitch(name: str | None, tables: Tables) -> bool:
+    """A product whose boards sit on NVSwitch systems."""
+    row = tables.product(name) if name else None
+    return row is not None and bool(row.nvswitch)
 
 
 def _fabric_failed(status: str | None) -> bool:

@@ -108,11 +108,28 @@ def _build(torch: TorchFacts | Missing, system: SystemFacts | Missing, symptoms:
         variant = variant_of_cuda(torch.cuda) if torch.cuda else None
         if "+" not in name and variant:
             name = f"{name}+{variant}"
-        row = tables.build(name, platform_of(system.os, system.machine or "x86_64") or "linux-x86_64")
-        if row and row.archs:
-            source = f"the published build {row.version}+{row.variant}"
-            return _Build(row.archs, source, row.archs_confidence == "high", row.cuda or torch.cuda)
+        rows = [tables.build(name, platform_of(os, system.machine or "x86_64")) for os in _systems(system)]
+        known = [row for row in rows if row and row.archs]
+        if known:
+            archs = tuple(dict.fromkeys(arch for row in known for arch in row.archs or ()))
+            source = f"the published build {known[0].version}+{known[0].variant}"
+            return _Build(archs, source, all(row.archs_confidence == "high" for row in known), known[0].cuda or torch.cuda)
     return _Build(None, "the CUDA version of the build", False, torch.cuda)
+
+
+def _systems(system: SystemFacts) -> tuple[str, ...]:
+    """Where a report does not name the system, a build of either counts: what neither holds is not there."""
+    return (system.os,) if system.os else ("linux", "windows")
+
+
+def _first_cuda(capability: str, tables: Tables) -> tuple[int, int] | None:
+    """First CUDA that compiles code which runs on this GPU: that of its own capability or of an earlier one of its family."""
+    row = tables.gpu(capability)
+    if row is None:
+        return None
+    generation, minor = _pair(capability)
+    family = [tables.gpu(f"{generation}.{one}") for one in range(minor)] if not row.jetson else []
+    return min(_pair(one.first_cuda) for one in (row, *family) if one is not None and (one is row or not one.jetson))
 
 
 def _pair(text: str | None) -> tuple[int, int]:
@@ -142,7 +159,8 @@ def _verdict(card: _Card, build: _Build, tables: Tables, no_kernel: bool) -> tup
         return ("family" if between else "new"), build.certain and runs is False
     if row is None or build.cuda is None:
         return None
-    if _pair(row.first_cuda) > cuda:
+    first = _first_cuda(card.cc, tables)
+    if first is not None and first > cuda:
         return "new", no_kernel
     if row.last_cuda and _pair(row.last_cuda) < cuda:
         return "old", True
@@ -316,7 +334,7 @@ def gpu_mig(
     if refused:
         return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)
     empty = [gpu for gpu in partitioned if gpu.mig and not gpu.mig_devices]
-    unusable = fails(devices) or cuda_code(devices, cuda_driver) == 100
+    unusable = fails(devices) or cuda_code(devices, cuda_driver) == 100 or bool(mentioning(symptoms, "No CUDA GPUs are available"))
     if empty and len(empty) == len(listed(gpus)) and unusable and not driver_answers(cuda_driver):
         return Hit(values, variant="empty", severity=Severity.ERROR)
     chosen = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices

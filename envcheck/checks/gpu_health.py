@@ -109,6 +109,9 @@ def gpu_throttled(gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) 
         if mask & SW_POWER_CAP and _starved(gpu):
             values |= {"power": f"{gpu.power_watts:.0f} of {gpu.power_limit_watts:.0f} W"}
             return Hit(values, quoted(told), variant="starved", confidence=Confidence.LIKELY)
+    if told and not listed(gpus):
+        reason = (value(told, "reason") or "a slowdown").replace("HW", "hardware").replace("SW", "software")
+        return Hit({"gpu": "a GPU", "reasons": reason, "mask": "not shown", "temperature": "unknown", "clock": "unknown"}, quoted(told))
     return trouble(gpus, "gpus")
 
 

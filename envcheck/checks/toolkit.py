@@ -220,9 +220,7 @@ _PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torc
 
 
 @check(sees_missing=("packages", "torch", "symptoms"))
-def extension_abi_mismatch(
-    packages: PackagesFacts | Missing, torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing
-) -> Hit | None:
+def extension_abi_mismatch(packages: PackagesFacts | Missing, torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
     """A compiled extension that was built for another torch or another CUDA."""
     matches = said(symptoms, "extension-abi-mismatch")
     facts = None if isinstance(torch, Missing) else torch

@@ -169,9 +169,7 @@ def torch_cuda_unavailable(
     return answer.trouble(gpus, "gpus")
 
 
-def _unavailable(
-    torch: TorchFacts, matches: tuple[TextEvidence, ...], gpu: str, error: str | None, confidence: Confidence | None
-) -> Hit:
+def _unavailable(torch: TorchFacts, matches: tuple[TextEvidence, ...], gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
     built = f"ROCm {torch.hip}" if torch.hip else f"CUDA {torch.cuda}"
     evidence = quoted(matches)
     if error:

@@ -49,12 +49,18 @@ def _reinstall(torch: TorchFacts, system: SystemFacts | Missing, tables: Tables)
     return (Install((f"torch=={torch.version}",), reinstall=True, note=f"with --index-url https://download.pytorch.org/whl/{variant}"),)
 
 
-@check(sees_missing=("symptoms", "devices", "system"))
+@check(sees_missing=("torch", "symptoms", "devices", "system"))
 def torch_import_broken(
-    torch: TorchFacts, devices: DevicesFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables
+    torch: TorchFacts | Missing,
+    devices: DevicesFacts | Missing,
+    system: SystemFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
 ) -> Hit | Unknown | None:
     """`import torch` raises. Rules that know the reason explain it."""
     matches = said(symptoms, "torch-import-broken")
+    if isinstance(torch, Missing):
+        return Hit({"version": "of unknown version"}, quoted(matches), variant="said") if matches else answer.trouble(torch, "torch")
     if torch.import_status is ImportStatus.ERROR:
         failure = torch.import_failure
         kind, text = (failure.type or "an exception", failure.text) if failure else ("an exception", "")

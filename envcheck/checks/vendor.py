@@ -118,8 +118,8 @@ def _rocm_archs(torch: TorchFacts | Missing, system: SystemFacts | Missing, tabl
         if own:
             return own, "torch.cuda.get_arch_list()"
         if torch.version and torch.hip:
-            os, machine = ("linux", "x86_64") if isinstance(system, Missing) else (system.os, system.machine)
-            row = tables.build(torch.version, platform_of(os, machine) or "linux-x86_64")
+            os, machine = ("linux", "x86_64") if isinstance(system, Missing) else (system.os or "linux", system.machine or "x86_64")
+            row = tables.build(torch.version, platform_of(os, machine))
             if row and row.archs:
                 return row.archs, f"the published build {row.version}+{row.variant}"
         return (), ""

@@ -127,7 +127,9 @@ def _variables(plain: Mapping[str, Any], values: dict[str, dict[str, Any]]) -> N
 def _packages(plain: Mapping[str, Any], values: dict[str, dict[str, Any]]) -> None:
     rows = [value for path, value in plain.items() if path.startswith("package.") and isinstance(value, f.Distribution)]
     if rows:
+        names = [row.name for row in rows]
         values.setdefault("packages", {})["distributions"] = tuple(sorted(rows, key=lambda row: row.name))
+        values["packages"]["duplicates"] = tuple(sorted({name for name in names if names.count(name) > 1}))
 
 
 def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str, dict[str, Any]], tables: Tables) -> None:

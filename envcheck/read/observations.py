@@ -181,7 +181,10 @@ class _Observations:
     def packages(self, value: object) -> None:
         for name, version in value.items() if isinstance(value, Mapping) else ():
             stated = stated_version(version)
-            if stated:
+            twin = re.fullmatch(r"(torch|pytorch)_(pip|conda)", str(name))
+            if stated and twin:  # "torch_pip" beside "pytorch_conda": two torches in one environment
+                self.put(f"package.torch ({twin[2]})", Distribution("torch", stated, installer=twin[2]), f"packages.{name}", version)
+            elif stated:
                 own = normal(str(name))
                 self.put(f"package.{own}", Distribution(own, stated), f"packages.{name}", version)
                 if own in ("torch", "pytorch") and "torch" not in self.values:
