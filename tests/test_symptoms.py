@@ -69,6 +69,9 @@ def test_blocks_are_what_toml_reads() -> None:
     """The table is split by headers without parsing; a whole parse must give the same entries."""
     whole = {row["id"]: row for path in (rules_folder() / "symptoms").glob("*.toml") for rows in load_toml(path).values() for row in rows}
     assert {entry.id: dict(entry.data) for entry in TABLE.entries} == whole
+    for entry in TABLE.entries:
+        literal = entry.data["literal"]
+        assert list(entry.literals) == ([literal] if isinstance(literal, str) else literal)
 
 
 def repeats(parsed: Any, inside: bool = False) -> Iterator[str]:
