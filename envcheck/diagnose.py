@@ -291,7 +291,9 @@ def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
 
     stream = None if args.output else sys.stdout
     body = render(report, form, fix_suggest=args.fix_suggest, stream=stream if form == "text" else None, env=os.environ)
-    return "\n".join([*_read_lines(read), body]) if form == "text" else body
+    if form != "text":
+        return body
+    return "\n".join([*_read_lines(read), body + "".join(f"{reason}\n" for reason in report.because)])
 
 
 def _read_lines(read: Read) -> list[str]:
