@@ -88,7 +88,7 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
         at_work = running
         collected = _watched(lambda tick: collect(host, chosen, at_work, tick))
         if getattr(args, "evidence", None):
-            _keep_evidence(folder, args.evidence)
+            _keep_evidence(folder, args.evidence, collected.snapshot, chosen.executable)
         return collected.snapshot, dict(collected.timings)
     finally:
         if running is not None:
@@ -127,14 +127,21 @@ def _watched(run: Callable[[Callable[[str], None] | None], T]) -> T:
         return run(line)
 
 
-def _keep_evidence(folder: str, into: str) -> None:
-    """The agent's lines, the ranks' output and stacks as one archive."""
-    import tarfile
+def _keep_evidence(folder: str, into: str, snapshot: Snapshot, executable: str) -> None:
+    """The agent's lines, the ranks' output and stacks, and what an analysis makes of them, as one archive."""
+    from envcheck import __version__
+    from envcheck.credentials import mask_secrets
+    from envcheck.live.evidence import keep
+    from envcheck.redact import map_strings
+    from envcheck.render.json_v1 import render_record
 
-    os.makedirs(into, exist_ok=True)
     path = os.path.join(into, f"envcheck-evidence-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.tar.gz")
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(folder, arcname="envcheck-evidence")
+    try:
+        os.makedirs(into, exist_ok=True)
+        keep(folder, path, snapshot, render_record(map_strings(snapshot, mask_secrets), "envcheck", __version__), executable)
+    except OSError as error:
+        print(f"envcheck: no evidence could be kept in {path}: {error.strerror}", file=sys.stderr)
+        return
     print(f"envcheck: evidence kept in {path}", file=sys.stderr)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from envcheck.facts import (
     DriverFacts,
     GpusFacts,
+    LiveStatus,
     Missing,
     Snapshot,
     SymptomsFacts,
@@ -111,9 +112,18 @@ def collect(host: Host, target: Target, running: Running, tick: Callable[[str], 
         if job.took is not None:
             timings[job.sections[0]] = job.took
     timings.update(steps(ended.lines))
-    snapshot = _scrubbed(settle(Snapshot(**found)), running.folder)
+    snapshot = _scrubbed(settle(_with_insights(Snapshot(**found), running.folder, target, began + budget.total)), running.folder)
     timings["facts"] = time.monotonic() - began
     return Collected(snapshot, timings)
+
+
+def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: float) -> Snapshot:
+    """What the evidence of a live check that did not pass says; the folder is removed soon."""
+    if isinstance(snapshot.live, Missing) or snapshot.live.status in (LiveStatus.PASS, LiveStatus.SKIPPED):
+        return snapshot
+    from envcheck.live.evidence import with_insights
+
+    return with_insights(snapshot, folder, target.executable, deadline - time.monotonic() - 3)
 
 
 def prefetch() -> None:

@@ -191,6 +191,8 @@ class Gpu:
     pcie_generation_max: int | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
+    nvlinks_active: int | None = None  # None: no NVLink, or not asked
+    nvlink_peers: dict[str, int] = field(default_factory=dict)  # active links by what is at their other end: "switch", a bus id
     fabric_state: str | None = None  # "Completed", "In Progress", "Not Started", "N/A"
     fabric_status: str | None = None
     temperature_celsius: float | None = None
@@ -305,6 +307,7 @@ class NetworkFacts:
     addresses: tuple[str, ...] = ()  # what the host name resolves to
     resolve_error: str | None = None
     resolve_seconds: float | None = None
+    reverse_seconds: float | None = None  # for the name of an own address, which a TCPStore asks for each client
     interfaces: tuple[Interface, ...] = ()
     infiniband: tuple[InfinibandPort, ...] = ()
     peermem: bool | None = None  # nvidia_peermem loaded
@@ -600,6 +603,57 @@ class Arm:
 
 
 @record
+class Insight:
+    """What an analysis of the evidence says of an arm that failed or hung."""
+
+    arm: str
+    source: str  # "stacks", "gloo", "NCCL log", "NCCL diagnostics", "NCCL RAS", "Flight Recorder"
+    text: str
+
+
+@record
+class WirePoint:
+    """all_reduce of one size. GB are 10^9 bytes; busbw = algbw x 2(n-1)/n."""
+
+    size_bytes: int
+    seconds: float  # one call, the median of several, of the slowest rank
+    algbw_gb_s: float
+    busbw_gb_s: float
+
+
+@record
+class PeerCopy:
+    """A copy from one visible GPU to another."""
+
+    source: int
+    target: int
+    gb_s: float
+
+
+@record
+class HostCopy:
+    """Copies between pinned host memory and one GPU."""
+
+    device: int
+    to_device_gb_s: float
+    from_device_gb_s: float | None = None
+
+
+@record
+class WireFacts:
+    """Bandwidths as `--live full` measured them."""
+
+    backend: str
+    device: str  # "cpu", "cuda"
+    world_size: int
+    points: tuple[WirePoint, ...] = ()  # rising sizes
+    flat: bool = False  # the last sizes brought nothing more
+    host: tuple[HostCopy, ...] = ()
+    peers: tuple[PeerCopy, ...] = ()
+    troubles: tuple[str, ...] = ()  # what could not be measured
+
+
+@record
 class LiveFacts:
     status: LiveStatus
     reason: str = ""
@@ -610,6 +664,8 @@ class LiveFacts:
     stages: tuple[str, ...] = ()
     arms: tuple[Arm, ...] = ()
     not_proved: tuple[str, ...] = ()
+    insights: tuple[Insight, ...] = ()
+    wire: WireFacts | None = None
 
 
 @record

@@ -28,6 +28,11 @@ _ASSIGNED = re.compile(
 _DENSE = re.compile(r"(?<![\w/+.=-])(?!_Z)(?=[\w+=-]*\d)(?=[\w+=-]*[a-z])(?=[\w+=-]*[A-Z])[A-Za-z0-9_+=-]{32,}(?![\w/+.=-])")
 
 
+def mask_assignments(text: str) -> str:
+    """Text without the values of what is named after a secret: "password=…", "HF_TOKEN: …", "Authorization: Bearer …"."""
+    return _ASSIGNED.sub(lambda found: f"{found[1]}{found[2] or ''}{MASK}", text)
+
+
 def map_strings(value: T, change: Callable[[str], str]) -> T:
     """A copy of a tree of dataclasses, tuples and mappings with every string changed; values of secret names are masked."""
     return _map(value, change)  # type: ignore[no-any-return]
@@ -142,7 +147,7 @@ class Redactor:
             return text
         text = mask_secrets(text)
         if "=" in text or ":" in text:
-            text = _ASSIGNED.sub(lambda found: f"{found[1]}{found[2] or ''}{MASK}", text)
+            text = mask_assignments(text)
         for home in sorted(self.identity.homes, key=len, reverse=True):
             text = re.sub(rf"{re.escape(home)}(?=[/\\\s:'\",;)\]]|$)", "~", text)
         text = _HOME.sub("~", text)

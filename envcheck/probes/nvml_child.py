@@ -23,6 +23,8 @@ FABRIC_STATES = ("N/A", "Not Started", "In Progress", "Completed")  # NVML_GPU_F
 RECOVERY_ACTIONS = ("None", "Reset", "Reboot", "Drain P2P", "Drain and Reset", "Recover IMEX Domain", "Bus Reset", "Reboot")
 ECC_UNCORRECTED, ECC_VOLATILE, ECC_AGGREGATE = 1, 0, 1
 CLOCK_SM = 1
+NVLINKS = 18  # where the binding does not say
+GPU, SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
 NOT_AVAILABLE = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE
 
 
@@ -185,6 +187,25 @@ def fabric(nvml: Nvml, handle: Any) -> dict[str, Any]:
     return {"fabric_state": name, "fabric_status": status}
 
 
+def links(nvml: Nvml, handle: Any) -> dict[str, Any]:
+    """Active NVLinks, by what is at their other end. A device without NVLink refuses the first question."""
+    peers: dict[str, int] = {}
+    active, asked = 0, False
+    for link in range(getattr(nvml.module, "NVML_NVLINK_MAX_LINKS", NVLINKS)):
+        state = nvml.ask("nvmlDeviceGetNvLinkState", handle, link)
+        if state is None:
+            break
+        asked = True
+        if not state:
+            continue
+        active += 1
+        kind = nvml.ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
+        pci = None if kind == SWITCH else nvml.ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
+        name = "switch" if kind == SWITCH else text(pci.busId) if kind == GPU and pci is not None else "unknown"
+        peers[name] = peers.get(name, 0) + 1
+    return {"nvlinks_active": active, "nvlink_peers": peers} if asked else {}
+
+
 def processes(nvml: Nvml, handle: Any) -> dict[str, Any]:
     # By version: the plain name refuses to work with a library of another age.
     names = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
@@ -209,7 +230,7 @@ def devices(nvml: Nvml) -> None:
             continue
         nvml.lost = False
         say(step="device", index=index, code=0, **identity(nvml, handle))
-        for part in (memory, mig, health, state, fabric, processes):
+        for part in (memory, mig, health, state, fabric, links, processes):
             try:
                 say(step="detail", index=index, **part(nvml, handle))
             except Exception as error:  # noqa: BLE001  # one part that fails must not cost the other parts and devices

@@ -98,6 +98,8 @@ def _live(live: LiveFacts | Missing) -> dict[str, Any]:
         "stages": [],
         "arms": [],
         "not_proved": [],
+        "insights": [],
+        "wire": None,
     }
     return {"status": status, "reason": live.reason, **shape, "missing": live.why.value, "evidence": live.evidence}
 
