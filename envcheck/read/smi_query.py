@@ -79,7 +79,7 @@ def find(text: str) -> list[Rows]:
 
 def _says_something(gpu: Gpu) -> bool:
     """A lone word below the lone word "name" is prose, unless it names a card."""
-    said = [value for name, value in vars(gpu).items() if name not in ("index", "name") and value not in (None, (), False)]
+    said = [value for name, value in vars(gpu).items() if name not in ("index", "name") and value not in (None, (), {}, False)]
     return bool(said) or (gpu.name is not None and _NVIDIA.match(gpu.name) is not None and len(gpu.name) < 60)
 
 
