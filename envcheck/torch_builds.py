@@ -31,6 +31,12 @@ class Release:
     local_version: bool  # a command must write torch==X+cuNNN to get the variant
     yanked: bool
     source: str
+    macos_pythons: tuple[tuple[str, str], ...] = ()  # Pythons whose arm64 wheel needs a newer macOS: (("3.13t", "14.0"),)
+
+    def macos_on(self, machine: str, python: str | None) -> str | None:
+        """Lowest macOS of the wheel for one Python."""
+        special = dict(self.macos_pythons) if machine == "arm64" else {}
+        return special.get(python or "", self.macos.get(machine))
 
 
 @record
@@ -53,6 +59,7 @@ class Build:
     exists: str  # confidence that the build exists
     archs_confidence: str
     source: str
+    macos_pythons: tuple[tuple[str, str], ...] = ()  # Pythons whose wheel needs a newer macOS
 
 
 def releases(table: TableFile) -> Iterator[Release]:
@@ -86,6 +93,7 @@ def releases(table: TableFile) -> Iterator[Release]:
             local_version=form["local_version"],
             yanked=row.get("yanked", False),
             source=table.source(row),
+            macos_pythons=tuple((python, one["macos"]) for one in ranged("macos-python", version) for python in one["pythons"].split()),
         )
 
 
@@ -127,6 +135,7 @@ def builds(table: TableFile, release_table: TableFile, known: Mapping[str, Relea
                     exists=exists,
                     archs_confidence=certain,
                     source=source,
+                    macos_pythons=release.macos_pythons if platform == "macos-arm64" else (),
                 )
             )
     return {version: tuple(found) for version, found in result.items()}

@@ -40,6 +40,7 @@ class Candidate:
     macos: str | None = None
     channel: str = "wheel"  # "wheel", "conda-forge", "pytorch"
     selector: str | None = None  # package of the channel `pytorch` that chooses CUDA: "cudatoolkit", "pytorch-cuda"
+    macos_pythons: tuple[tuple[str, str], ...] = ()  # Pythons whose wheel needs a newer macOS
 
     @property
     def full(self) -> str:
@@ -96,6 +97,7 @@ def _wheel(row: Build, mainline: str | None) -> Candidate:
         row.pythons,
         row.glibc,
         row.macos,
+        macos_pythons=row.macos_pythons,
     )
 
 
@@ -186,8 +188,9 @@ def _system(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstac
     if not at_least(profile.glibc, one.glibc):
         yield Obstacle("glibc", {"glibc": str(profile.glibc), "needed": str(one.glibc)})
     if profile.os == "darwin" and profile.macos:
-        if not at_least(profile.macos, one.macos):
-            yield Obstacle("macos", {"macos": profile.macos, "needed": str(one.macos)})
+        needed = dict(one.macos_pythons).get(profile.python or "", one.macos)
+        if not at_least(profile.macos, needed):
+            yield Obstacle("macos", {"macos": profile.macos, "needed": str(needed)})
         if profile.accelerator == "mps":
             metal = tables.mps_floor(one.version)
             if not at_least(profile.macos, metal):
