@@ -15,7 +15,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Sequence
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
     from envcheck.agent import evidence, lines, processes, rank, verdict  # collect.load puts them here
     from envcheck.agent.rank import Arm
@@ -39,6 +39,7 @@ class Plan:
         self.options, self.writer, self.fork = options, writer, fork
         self.stage_seconds: float = options.get("stage_seconds") or stage_seconds
         self.deadline = deadline
+        self.tasks: Dict[str, Callable[..., None]] = {}  # of the full check
 
 
 class RankProcess:
@@ -110,19 +111,30 @@ class RankProcess:
             pass
 
 
-def check(options: Dict[str, Any], writer: lines.Writer, asked: Any, fork: bool, stage_seconds: float, deadline: float) -> Dict[str, Any]:
-    """Run the arms one after the other and write each result. `asked` is what the devices' child said, or None."""
+def check(
+    options: Dict[str, Any],
+    writer: lines.Writer,
+    asked: Any,
+    fork: bool,
+    stage_seconds: float,
+    deadline: float,
+    full: Optional[Callable[[Plan, Any, Any, str], List[str]]] = None,
+) -> Dict[str, Any]:
+    """Run the arms one after the other and write each result. `asked` is what the devices' child said, or None; `full` is the rest."""
     import torch
 
     if not lines.call(torch, "distributed.is_available"):
         return {"unavailable": "torch.distributed is not in this build"}
     plan = Plan(options, writer, fork, stage_seconds, deadline)
-    skipped = run_arms(plan, torch.distributed, asked)
-    return {"start_method": "fork" if fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
+    skipped, control = run_arms(plan, torch.distributed, asked)
+    value = {"start_method": "fork" if fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
+    if full:
+        value["order"] = full(plan, torch.distributed, asked, control)
+    return value
 
 
-def run_arms(plan: Plan, dist: Any, asked: Any) -> List[str]:
-    """Returns the list of what was not tried, and why."""
+def run_arms(plan: Plan, dist: Any, asked: Any) -> Tuple[List[str], str]:
+    """Returns what was not tried, and why; and the status of the control arm."""
     wanted, world = plan.options["backend"], plan.options["nproc"]
     ranks = 2 if world in (None, "all") else world
     skipped: List[str] = []
@@ -132,20 +144,20 @@ def run_arms(plan: Plan, dist: Any, asked: Any) -> List[str]:
         if control != "pass":
             second = run(plan, make_arm("gloo-file-store", "gloo", "cpu", ranks, loopback=True, store="file", stages=SHORT))
             if control == second == "hang":  # each further arm would cost its whole deadline and say the same
-                return ["no other backend was tried: the control arm hangs with either store"]
+                return ["no other backend was tried: the control arm hangs with either store"], control
         run(plan, make_arm("gloo-as-is", "gloo", "cpu", ranks, stages=SHORT, sizes=SIZES[:2]))
     else:
         skipped.append("gloo is not in this build: there is no control arm")
     if wanted not in ("auto", "gloo"):
         if not has(dist, wanted):
             skipped.append("%s is not in this build" % wanted)
-            return skipped
+            return skipped, control
         if wanted not in ("nccl", "xccl"):
             run(plan, make_arm(wanted, wanted, "cpu", ranks))
-            return skipped
+            return skipped, control
     if wanted == "gloo":
-        return skipped
-    return skipped + accelerator_arms(plan, dist, asked, world, control)
+        return skipped, control
+    return skipped + accelerator_arms(plan, dist, asked, world, control), control
 
 
 def has(dist: Any, backend: str) -> bool:
@@ -220,23 +232,71 @@ def make_arm(
 def run(plan: Plan, arm: Arm) -> str:
     """Run one arm, write its result, return its status."""
     plan.writer.line(begin="arm " + arm["name"], at=time.monotonic())
-    began = time.monotonic()
-    if began > plan.deadline - 1:
-        result: Dict[str, Any] = {"status": "inconclusive", "reason": "no time was left for it", "ranks": []}
-    else:
-        ranks: List[RankProcess] = []
-        try:
-            start_ranks(plan, arm, ranks)
-        except OSError as error:  # no more processes, no memory: that is no verdict on what the ranks would have done
-            end(ranks)
-            reason = "rank %d could not be started: %s" % (len(ranks), lines.said(error))
-            result = {"status": "inconclusive", "reason": reason, "ranks": []}
-        else:
-            watch(plan, arm, ranks)
-            result = verdict.of(arm, ranks, time.monotonic() - began)
-    shown = {"name": arm["name"], "backend": arm["backend"], "device": arm["device"], "world_size": arm["world_size"]}
-    plan.writer.line(section="arm", value=dict(shown, environment=arm["environment"], **result))
+    trial = Trial(plan, arm)
+    trial.start()
+    while not trial.step(0.1):
+        pass
+    result = trial.refused or verdict.of(arm, trial.ranks, time.monotonic() - trial.began)
+    write_result(plan, arm, result)
     return str(result["status"])
+
+
+def write_result(plan: Plan, arm: Arm, result: Dict[str, Any]) -> None:
+    keys = ("name", "backend", "device", "world_size", "environment", "part")
+    plan.writer.line(section="arm", value=dict({key: arm[key] for key in keys if key in arm}, **result))  # type: ignore[literal-required]
+
+
+class Trial:
+    """The ranks of one arm, from their start until they have ended or were ended."""
+
+    def __init__(self, plan: Plan, arm: Arm) -> None:
+        self.plan, self.arm = plan, arm
+        self.ranks: List[RankProcess] = []
+        self.began = time.monotonic()
+        self.refused: Optional[Dict[str, Any]] = None  # the result, if they could not even be started
+        self.failed_at: Optional[float] = None
+        self.trimmed_at = self.began
+
+    def start(self) -> None:
+        if self.began > self.plan.deadline - 1:
+            self.refused = {"status": "inconclusive", "reason": "no time was left for it", "ranks": []}
+            return
+        try:
+            start_ranks(self.plan, self.arm, self.ranks)
+        except OSError as error:  # no more processes, no memory: that is no verdict on what the ranks would have done
+            end(self.ranks)
+            reason = "rank %d could not be started: %s" % (len(self.ranks), lines.said(error))
+            self.refused = {"status": "inconclusive", "reason": reason, "ranks": []}
+
+    def step(self, seconds: float) -> bool:
+        """Look at the ranks once, after `seconds` at most; end them all when one fails or none moves. True when it is over."""
+        running = [one for one in self.ranks if one.running]
+        if self.refused or not running:
+            return True
+        if seconds:
+            wait_for_events(running, seconds)
+        now = time.monotonic()
+        for one in running:
+            one.poll(now)
+        if now > self.trimmed_at + 1:
+            self.trimmed_at = now
+            for one in running:
+                one.trim_output()
+        if self.failed_at is None and any(one.troubled for one in self.ranks):
+            self.failed_at = now
+        # The others wait for the one that failed; what they would say in the end is a consequence.
+        consequence = self.failed_at is not None and now > self.failed_at + 2
+        silent = any(one.running and now - one.since > allowed(self.plan, self.arm, one) for one in self.ranks)
+        if not consequence and not silent:
+            if now <= self.plan.deadline:
+                return not any(one.running for one in self.ranks)
+            for one in self.ranks:
+                one.out_of_time = one.running
+        late = [one for one in self.ranks if one.running]
+        if late and self.failed_at is None:
+            evidence.gather(self.plan.options["folder"], self.arm, late)
+        end(late)
+        return True
 
 
 def start_ranks(plan: Plan, arm: Arm, ranks: List[RankProcess]) -> None:
@@ -244,7 +304,9 @@ def start_ranks(plan: Plan, arm: Arm, ranks: List[RankProcess]) -> None:
     listener = loopback_listener(plan) if arm["store"] == "tcp" else None
     if listener:
         arm["port"] = listener.getsockname()[1]
-    else:
+    elif arm["store"] in ("env://", "tcp://"):
+        arm["port"] = quiet_port()
+    elif arm["store"] == "tcp":
         arm["store"] = "file"  # without a socket of ours TCPStore would listen on every address
     try:
         for number in range(arm["world_size"]):
@@ -270,6 +332,25 @@ def loopback_listener(plan: Plan) -> Optional[socket.socket]:
     return listener
 
 
+def quiet_port() -> int:
+    """A port that nobody has and that the system gives to nobody by itself: below the range of /proc/sys/net/ipv4/ip_local_port_range."""
+    import random
+
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii", errors="replace") as file:
+            lowest = int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        lowest = 0
+    for attempt in range(40):
+        with socket.socket() as one:
+            try:
+                one.bind(("", random.randrange(lowest // 2, lowest) if lowest > 4096 and attempt < 30 else 0))  # noqa: S311
+            except OSError:
+                continue
+            return int(one.getsockname()[1])
+    return 29500
+
+
 def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socket], earlier: Sequence[RankProcess]) -> RankProcess:
     agent = os.getpid()
     receive, send = os.pipe()
@@ -288,7 +369,7 @@ def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socke
             if listener and number:
                 listener.close()
                 listener = None
-            rank.rank_main(plan.options, arm, number, lambda data: lines.write_all(send, data), listener, agent)
+            rank.rank_main(plan.options, arm, number, lambda data: lines.write_all(send, data), listener, agent, plan.tasks)
         finally:
             os._exit(2)  # whatever happens, this copy of the agent does not go on
     os.close(send)
@@ -310,51 +391,20 @@ def start_rank(plan: Plan, arm: Arm, number: int) -> RankProcess:
     return RankProcess(number, path, process.pid, process=process)
 
 
-def watch(plan: Plan, arm: Arm, ranks: Sequence[RankProcess]) -> None:
-    """Wait for all ranks, each stage within its deadline; end them all when one fails or none moves."""
-    failed_at = None
-    trimmed_at = time.monotonic()
-    while True:
-        running = [one for one in ranks if one.running]
-        if not running:
-            return
-        wait_for_events(running)
-        now = time.monotonic()
-        for one in running:
-            one.poll(now)
-        if now > trimmed_at + 1:
-            trimmed_at = now
-            for one in running:
-                one.trim_output()
-        if failed_at is None and any(one.troubled for one in ranks):
-            failed_at = now
-        # The others wait for the one that failed; what they would say in the end is a consequence.
-        if failed_at is not None and now > failed_at + 2:
-            break
-        if any(one.running and now - one.since > allowed(plan, arm, one) for one in ranks):
-            break
-        if now > plan.deadline:
-            for one in ranks:
-                one.out_of_time = one.running
-            break
-    late = [one for one in ranks if one.running]
-    if late and failed_at is None:
-        evidence.gather(plan.options["folder"], arm, late)
-    end(late)
-
-
 def allowed(plan: Plan, arm: Arm, one: RankProcess) -> float:
     """Seconds that the stage a rank is in may take. A rank started afresh imports torch first; NCCL's first contact builds everything."""
     if one.stage == "start":
         return plan.stage_seconds * (1 if plan.fork else 4)
+    if one.stage in arm.get("patience", ()):
+        return plan.stage_seconds * arm["patience"][one.stage]
     return plan.stage_seconds * (2 if arm["backend"] in ("nccl", "xccl") and one.stage in ("init", "barrier") else 1)
 
 
-def wait_for_events(running: Sequence[RankProcess]) -> None:
-    """Until a rank says something or ends, 0.1 s at most. A pipe at its end would always be ready, so those are not waited for."""
+def wait_for_events(running: Sequence[RankProcess], seconds: float) -> None:
+    """Until a rank says something or ends, `seconds` at most. A pipe at its end would always be ready, so those are not waited for."""
     pipes = [one.pipe for one in running if one.pipe is not None]
     if pipes:
-        processes.wait_readable(pipes, 0.1)
+        processes.wait_readable(pipes, seconds)
     if len(pipes) < len(running):
         time.sleep(0.01)
 

@@ -27,16 +27,22 @@ if TYPE_CHECKING:
         device: str
         world_size: int
         places: List[int]  # device index of each rank
-        store: str  # "tcp", "file"
+        store: str  # "tcp", "file"; or an init method that makes its own: "env://", "tcp://", "file://"
         port: int
         stages: List[str]
         sizes: List[int]  # bytes
         environment: Dict[str, str]
+        part: str  # of the full check: "collectives", "training", "launchers"
+        tasks: List[str]  # of the full check: what a set of ranks does in one go, each an arm of its own in the report
+        alone: bool  # one process without a process group
+        patience: Dict[str, float]  # by stage, how many times the usual deadline it may take
 
 
 SCRUB = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "PET_", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "JSM_")
 # Never the first to give up: the agent's deadlines are shorter, and the libraries' own are multiples of what one asks for.
 LIBRARY_LIMIT = datetime.timedelta(seconds=600)
+
+INIT_METHODS = ("env://", "tcp://", "file://")
 
 
 class Progress:
@@ -57,9 +63,42 @@ class Progress:
     def leave(self) -> None:
         self.say(leave=self.stage, seconds=time.monotonic() - self.began)
 
+    def skip(self, reason: str) -> None:
+        self.say(skip=self.stage, seconds=time.monotonic() - self.began, text=reason)
+
+    def task(self, name: str, done: bool = False) -> None:
+        """One of an arm's `tasks` begins, or is done."""
+        self.say(**{"done" if done else "task": name})
+
 
 class Wrong(Exception):
     """A collective or DDP gave other numbers than it must."""
+
+
+class Skip(Exception):
+    """What a stage would try is not there by design: not in this torch, this backend or this machine."""
+
+
+class Context:
+    """What a task of the full check is given."""
+
+    def __init__(self, torch: Any, dist: Any, arm: Arm, rank: int, device: Any, folder: str, progress: Progress) -> None:
+        self.torch, self.dist, self.rank, self.device, self.folder, self.progress = torch, dist, rank, device, folder, progress
+        self.world, self.backend, self.places = arm["world_size"], arm["backend"], arm["places"]
+
+    def stage(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run `function` as a stage; where it raises Skip, the stage is skipped with its reason."""
+        self.progress.enter(name)
+        try:
+            value = function(*arguments)
+        except Skip as reason:
+            self.progress.skip(str(reason))
+            return None
+        self.progress.leave()
+        return value
+
+    def barrier(self) -> None:
+        self.dist.barrier(**({"device_ids": [self.device.index]} if self.backend == "nccl" else {}))
 
 
 def rank_main(
@@ -69,13 +108,14 @@ def rank_main(
     write: Callable[[bytes], None],
     listener: Optional[socket.socket],
     agent: Optional[int] = None,
+    tasks: Optional[Dict[str, Callable[[Context], None]]] = None,
 ) -> NoReturn:
-    """Everything that a rank does. `agent` is the pid of the process that forked it."""
+    """Everything that a rank does. `agent` is the pid of the process that forked it; `tasks` those of the full check by name."""
     code = 1
     progress = Progress(write)
     try:
         prepare(options, arm, rank, agent)
-        stages(progress, arm, rank, listener, options["folder"])
+        stages(progress, arm, rank, listener, options["folder"], tasks or {})
         code = 0
     except BaseException as error:
         try:
@@ -112,7 +152,14 @@ def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int]) 
         os.environ.update(evidence.variables(options["folder"], arm["name"], rank, os.environ))
 
 
-def stages(progress: Progress, arm: Arm, rank: int, listener: Optional[socket.socket], folder: str) -> None:
+def stages(
+    progress: Progress,
+    arm: Arm,
+    rank: int,
+    listener: Optional[socket.socket],
+    folder: str,
+    tasks: Dict[str, Callable[[Context], None]],
+) -> None:
     progress.enter("start")
     import torch
     import torch.distributed as dist
@@ -129,12 +176,17 @@ def stages(progress: Progress, arm: Arm, rank: int, listener: Optional[socket.so
         torch.ones(1, device=device).item()
     progress.leave()
 
+    context = Context(torch, dist, arm, rank, device, folder, progress)
+    if arm.get("alone"):
+        run_tasks(context, arm, tasks)
+        return
+
     progress.enter("store")
     store = make_store(dist, arm, rank, listener, folder)
     progress.leave()
 
     progress.enter("init")
-    join(dist, arm, rank, store, device)
+    join(dist, arm, rank, store, device, folder)
     progress.leave()
 
     progress.enter("barrier")
@@ -160,8 +212,26 @@ def stages(progress: Progress, arm: Arm, rank: int, listener: Optional[socket.so
     progress.leave()
 
 
+def run_tasks(context: Context, arm: Arm, tasks: Dict[str, Callable[[Context], None]]) -> None:
+    """One after the other. The barrier behind each keeps the ranks in the same one, so that a trouble belongs to it."""
+    for name in arm["tasks"]:
+        context.progress.task(name)
+        try:
+            tasks[name](context)
+        except Skip as reason:  # as a whole, before any stage of it
+            context.progress.enter(name)
+            context.progress.skip(str(reason))
+        context.progress.enter("end")
+        if not arm.get("alone"):
+            context.barrier()
+        context.progress.leave()
+        context.progress.task(name, done=True)
+
+
 def make_store(dist: Any, arm: Arm, rank: int, listener: Optional[socket.socket], folder: str) -> Any:
     world = arm["world_size"]
+    if arm["store"] in INIT_METHODS:
+        return None  # init_process_group makes it
     if arm["store"] == "file":
         return dist.FileStore(os.path.join(folder, arm["name"] + ".store"), world)
     if listener is not None:
@@ -171,8 +241,18 @@ def make_store(dist: Any, arm: Arm, rank: int, listener: Optional[socket.socket]
     return dist.TCPStore("127.0.0.1", arm["port"], world, False, LIBRARY_LIMIT, wait_for_workers=False)
 
 
-def join(dist: Any, arm: Arm, rank: int, store: Any, device: Any) -> None:
-    fixed = {"store": store, "rank": rank, "world_size": arm["world_size"], "timeout": LIBRARY_LIMIT}
+def join(dist: Any, arm: Arm, rank: int, store: Any, device: Any, folder: str) -> None:
+    fixed = {"rank": rank, "world_size": arm["world_size"], "timeout": LIBRARY_LIMIT}
+    if store is not None:
+        fixed["store"] = store
+    elif arm["store"] == "env://":
+        # As a launcher sets it. Which address rank 0's store listens on is torch's own choice here: all of them.
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(arm["world_size"]), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(arm["port"]))
+        fixed = {"init_method": "env://", "timeout": LIBRARY_LIMIT}
+    elif arm["store"] == "tcp://":
+        fixed["init_method"] = "tcp://127.0.0.1:%d" % arm["port"]
+    else:
+        fixed["init_method"] = "file://" + os.path.join(folder, arm["name"] + ".init")
     if arm["device"] != "cpu" and arm["backend"] != "gloo":
         try:
             # With device_id the communicator is built here, so that its failure is not blamed on the first collective.

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 VICTIM = ("closed by peer", "reset by peer", "Broken pipe", "remote worker", "Connection refused", "Timed out", "timed out", "timeout",
           "recvValue", "NCCL communicator was aborted")  # fmt: skip
 
+FRAME = ("start", "device", "store", "init", "barrier", "end", "destroy")  # stages that prove nothing of a task of the full check
+
 
 class Row:
     """One rank: `facts` as facts.RankFacts wants them, and what only the verdict asks for."""
 
-    def __init__(self, arm: Arm, one: RankProcess) -> None:
+    def __init__(self, arm: Arm, one: RankProcess, events: Optional[Sequence[Dict[str, Any]]] = None, at_work: bool = True) -> None:
+        """With `events`, those alone are looked at; without `at_work`, they are over, and what became of the rank later is not theirs."""
         self.rank, self.state = one.number, one.state
         self.problem = ""  # "failed", "wrong", "crashed", "hang", "unfinished"
         self.error = ""
@@ -28,18 +31,19 @@ class Row:
         self.sizes: List[int] = []  # of the collectives begun, the last one perhaps not ended
         self.stages: List[Dict[str, Any]] = []
         self.stack = self.stderr = ""
-        self.read(one.events)
-        self.judge(arm, one)
+        self.read(one.events if events is None else events)
+        if events is None or at_work:
+            self.judge(arm, one)
         if self.problem:
             self.stderr = evidence.complaints(one.path + ".nccl") + processes.tail(one.path + ".log")
             stack = processes.tail(one.path + ".stack")
             self.stack = (one.state + "\n" if one.late else "") + stack
             if one.abandoned:
                 self.error = "does not end even by SIGKILL: it is stuck in the kernel and was left behind"
-        status = one.status if one.status is not None else 0
+        status = one.status if one.status is not None and at_work else 0
         self.facts: Dict[str, Any] = {
             "rank": one.number, "pid": one.pid, "last_stage": self.last_stage, "stages": self.stages, "error": self.error,
-            "exit_code": one.status if status >= 0 else None, "signal": processes.signal_name(-status) if status < 0 else None,
+            "exit_code": one.status if status >= 0 and at_work else None, "signal": processes.signal_name(-status) if status < 0 else None,
             "stack": self.stack, "stderr": self.stderr,
         }  # fmt: skip
 
@@ -55,6 +59,8 @@ class Row:
                 self.sizes.append(int(event["size"]))
             elif "leave" in event and self.stages:
                 self.stages[-1].update(status="ok", seconds=event["seconds"])
+            elif "skip" in event and self.stages:
+                self.stages[-1].update(status="skipped", seconds=event["seconds"], detail=event["text"])
             elif "fail" in event:
                 self.problem, self.error, self.failed_at = event["status"], event["text"], event["at"]
                 self.mark(event["status"], event["text"][:500])
@@ -73,7 +79,7 @@ class Row:
         """A problem that the rank itself did not tell."""
         if self.problem:
             return
-        finished = [stage["name"] for stage in self.stages if stage["status"] == "ok"] == arm["stages"]
+        finished = bool(self.stages) and (self.stages[-1]["name"], self.stages[-1]["status"]) == (arm["stages"][-1], "ok")
         if one.late and one.out_of_time:
             self.problem = "unfinished"
         elif one.late and finished:
@@ -90,7 +96,11 @@ class Row:
 
 def of(arm: Arm, ranks: Sequence[RankProcess], seconds: float) -> Dict[str, Any]:
     """The status of the arm and its reason, with all ranks."""
-    rows = [Row(arm, one) for one in ranks]
+    return over(arm, [Row(arm, one) for one in ranks], seconds)
+
+
+def over(arm: Arm, rows: Sequence[Row], seconds: float) -> Dict[str, Any]:
+    """The same over rows that are already judged."""
     bad = [row for row in rows if row.problem in ("failed", "wrong", "crashed")]
     hung = [row for row in rows if row.problem == "hang"]
     late = [row for row in rows if row.problem == "unfinished"]
@@ -103,6 +113,9 @@ def of(arm: Arm, ranks: Sequence[RankProcess], seconds: float) -> Dict[str, Any]
         status, reason = "inconclusive", "the time for the live check ran out in the stage %s" % (late[0].last_stage or "start")
     else:
         status, reason = "pass", ""
+        tried = [stage for stage in rows[0].stages if stage["name"] not in FRAME] if rows else []
+        if tried and all(stage["status"] == "skipped" for stage in tried):
+            status, reason = "skipped", str(tried[0]["detail"])
     return {"status": status, "reason": reason, "seconds": seconds, "ranks": [row.facts for row in rows]}
 
 
