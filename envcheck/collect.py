@@ -119,7 +119,9 @@ def collect(host: Host, target: Target, running: Running, tick: Callable[[str], 
 
 def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: float) -> Snapshot:
     """What the evidence of a live check that did not pass says; the folder is removed soon."""
-    if isinstance(snapshot.live, Missing) or snapshot.live.status in (LiveStatus.PASS, LiveStatus.SKIPPED):
+    if isinstance(snapshot.live, Missing):
+        return snapshot
+    if snapshot.live.status is LiveStatus.PASS and not any(arm.backend == "nccl" for arm in snapshot.live.arms):
         return snapshot
     from envcheck.live.evidence import with_insights
 

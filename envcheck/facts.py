@@ -612,6 +612,17 @@ class Insight:
 
 
 @record
+class NcclDiagnostics:
+    """The report of NCCL_RUN_DIAGNOSTICS=1. `tested` None: not one pair of GPUs was tested."""
+
+    tested: int | None = None  # peer accesses
+    passed: int | None = None
+    edges: tuple[str, ...] = ()  # failed ones: "rank 0 -> rank 1 over PHB: write mismatch"
+    outliers: tuple[str, ...] = ()  # network bandwidths off the median
+    troubles: tuple[str, ...] = ()  # the check itself failed
+
+
+@record
 class WirePoint:
     """all_reduce of one size. GB are 10^9 bytes; busbw = algbw x 2(n-1)/n."""
 
@@ -665,6 +676,7 @@ class LiveFacts:
     arms: tuple[Arm, ...] = ()
     not_proved: tuple[str, ...] = ()
     insights: tuple[Insight, ...] = ()
+    nccl_diagnostics: NcclDiagnostics | None = None
     wire: WireFacts | None = None
 
 

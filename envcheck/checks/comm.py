@@ -6,6 +6,7 @@ import re
 
 from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import nccl_proved, node_count, nvidia, variables
+from envcheck.checks.ladder import SOCKET, Climb, climb
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import older
 from envcheck.facts import (
@@ -83,6 +84,10 @@ def nccl_interface(
             return Hit(values | {"chosen": [one.name for one in chosen]}, quoted(matches), (fix,), variant="down")
         if all(one.loopback for one in chosen) and (node_count(launcher) or 1) > 1:
             return Hit(values | {"chosen": [one.name for one in chosen]}, quoted(matches), (fix,), variant="loopback")
+    if rung := _rung(live, "interface"):
+        interface = rung[0].name.removeprefix(SOCKET)
+        takes = SetEnv(name, f"={interface}", "over sockets it passed with this one; the other transports had been switched off too")
+        return Hit({"interface": interface, "spec": spec or "not set"}, (*rung[1], *quoted(matches)), (takes,), variant="ladder")
     unset = SetEnv(name, None, "or name an interface that exists on every node")
     if family and spec:
         return Hit({"spec": spec}, quoted(family), (unset,), variant="family")
@@ -129,9 +134,13 @@ def _gloo_proved(live: LiveFacts | Missing) -> bool:
     return any(arm.backend == "gloo" and "loopback" not in arm.name and arm.status is LiveStatus.PASS for arm in live.arms)
 
 
-@check(sees_missing=("network", "symptoms", "limits", "container"))
+@check(sees_missing=("network", "symptoms", "limits", "container", "live"))
 def nccl_infiniband(
-    network: NetworkFacts | Missing, limits: LimitsFacts | Missing, container: ContainerFacts | Missing, symptoms: SymptomsFacts | Missing
+    network: NetworkFacts | Missing,
+    limits: LimitsFacts | Missing,
+    container: ContainerFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    live: LiveFacts | Missing,
 ) -> Hit | None:
     """InfiniBand or RoCE that NCCL is told to use, or tries to use, and cannot."""
     matches = said(symptoms, "nccl-infiniband")
@@ -144,6 +153,10 @@ def nccl_infiniband(
         if not any(one == name if exact else one.startswith(name) for one in devices for name in wanted):
             fix = SetEnv("NCCL_IB_HCA", None, "NCCL then takes every active port")
             return Hit({"spec": spec, "there": devices}, quoted(matches), (fix,), variant="hca")
+    if not matches and (rung := _rung(live, "ib")):
+        cost = "a workaround: traffic between nodes goes over sockets, at a fraction of the speed of InfiniBand"
+        off = (SetEnv("NCCL_IB_DISABLE", "1", cost), SetEnv("NCCL_NET", "Socket", "and past a network plugin, if there is one"))
+        return Hit({"arm": rung[0].name}, rung[1], off, variant="ladder")
     if not matches:
         return None
     text = " ".join(match.text for match in matches)
@@ -159,17 +172,16 @@ def nccl_infiniband(
     return Hit(values, quoted(matches))
 
 
-def _rung(live: LiveFacts | Missing, variable: str) -> Arm | None:
-    """The rung of the ladder that passed with this variable set after NCCL as it is had not."""
-    if isinstance(live, Missing):
-        return None
-    plain = [arm for arm in live.arms if arm.backend == "nccl" and not arm.environment]
-    if not plain or any(arm.status is LiveStatus.PASS for arm in plain):
-        return None
-    passed = [arm for arm in live.arms if arm.backend == "nccl" and arm.environment and arm.status is LiveStatus.PASS]
-    # The ladder adds one variable a rung and stops at the first that passes: the last one added is the one that helps.
-    last = list(passed[0].environment)[-1] if passed else None
-    return passed[0] if passed and last == variable else None
+def _rung(live: LiveFacts | Missing, culprit: str) -> tuple[Arm, tuple[Evidence, ...]] | None:
+    """The arm that passed, with what all arms said, if the ladder ended with this culprit."""
+    found = climb(live)
+    return (found.passed, _tried(found)) if found and found.culprit == culprit and found.passed else None
+
+
+def _tried(found: Climb) -> tuple[Evidence, ...]:
+    """The arms that were needed to say so."""
+    arms = (found.plain, *found.tried)
+    return tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
 
 
 @check(sees_missing=("live", "gpus", "driver", "system", "symptoms"))
@@ -183,8 +195,8 @@ def nccl_p2p_blocked(
     """Peer-to-peer transfers between GPUs hang or corrupt: PCIe ACS, an IOMMU, or a driver that announces them wrongly."""
     matches = said(symptoms, "nccl-p2p-blocked")
     fix = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround: transfers then go through host memory and are slower; not for NVLink machines")
-    if rung := _rung(live, "NCCL_P2P_DISABLE"):
-        return Hit({"arm": rung.name}, quoted(matches), (fix,))
+    if rung := _rung(live, "p2p"):
+        return Hit({"arm": rung[0].name}, (*rung[1], *quoted(matches)), (fix,))
     if matches:
         return Hit({}, quoted(matches), (fix,), variant="said")
     cards = nvidia(gpus)
@@ -224,8 +236,10 @@ def nccl_shm_small(live: LiveFacts | Missing, limits: LimitsFacts | Missing, sym
     matches = said(symptoms, "nccl-shm-small")
     shm = None if isinstance(limits, Missing) else limits.shm_bytes
     size = f"{shm // 2**20} MiB" if shm is not None else "of unknown size"
-    if rung := _rung(live, "NCCL_SHM_DISABLE"):
-        return Hit({"size": size, "arm": rung.name}, quoted(matches), variant="ladder")
+    if rung := _rung(live, "shm"):
+        cost = "a workaround: without shared memory data between GPUs goes through the network stack of this machine, which is slow"
+        fixes = (SetEnv("NCCL_SHM_DISABLE", "1", cost), SetEnv("NCCL_P2P_DISABLE", "1", "the trial that passed had this set too"))
+        return Hit({"size": size, "arm": rung[0].name}, (*rung[1], *quoted(matches)), fixes, variant="ladder")
     if not matches:
         return None
     attached = all("attaching" in match.text for match in matches)
@@ -274,6 +288,36 @@ def nccl_version_drift(
     if len(copies) > 1:
         evidence = tuple(Evidence("libraries loaded", one) for one in copies[:4])
         return Hit({"copies": copies}, evidence, variant="copies", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    return None
+
+
+@check()
+def nccl_no_transport(live: LiveFacts) -> Hit | None:
+    """NCCL fails with every transport switched off in turn, and gloo passes: NCCL, CUDA or the driver itself."""
+    found = climb(live)
+    if not found or found.culprit != "nccl":
+        return None
+    return Hit({"count": len(found.tried), "reason": (found.plain.reason or "no reason given").rstrip(".")[:300]}, _tried(found))
+
+
+@check()
+def nccl_diagnostics_failed(live: LiveFacts) -> Hit | Unknown | None:
+    """NCCL's own diagnostics (from 2.31 on), which print their result and go on whatever it is."""
+    found = live.nccl_diagnostics
+    if found is None:
+        return None
+    evidence = tuple(Evidence("NCCL DIAG", line) for line in (*found.edges, *found.outliers, *found.troubles)[:8])
+    if found.tested is not None and found.passed is not None and (found.edges or found.passed < found.tested):
+        failed = max(found.tested - found.passed, 1)
+        return Hit({"failed": failed, "tested": found.tested, "edges": found.edges[:4] or ("not named",)}, evidence)
+    if found.edges:
+        return Hit({"edges": found.edges[:4]}, evidence, variant="edges")
+    if found.outliers:
+        return Hit({"outliers": found.outliers[:4]}, evidence, variant="network", severity=Severity.WARNING)
+    if found.tested is None:
+        return Unknown("NCCL's diagnostics ran and tested nothing: no pair of GPUs is to use peer-to-peer transfers")
+    if found.troubles:
+        return Unknown(f"NCCL's diagnostics could not be completed: {found.troubles[0]}")
     return None
 
 
@@ -331,5 +375,7 @@ CHECKS = (
     nccl_shm_small,
     nccl_duplicate_gpu,
     nccl_version_drift,
+    nccl_no_transport,
+    nccl_diagnostics_failed,
     nccl_debug_leftover,
 )

@@ -6,6 +6,7 @@ import re
 
 from envcheck.checks import answer
 from envcheck.checks.hardware import nvidia
+from envcheck.checks.ladder import CONTROL, climb
 from envcheck.checks.text import quoted, said
 from envcheck.facts import (
     Arm,
@@ -21,6 +22,9 @@ from envcheck.facts import (
     TorchFacts,
 )
 from envcheck.rule import Evidence, Hit, Severity, Unknown, check
+
+# Stage.detail of a rank that hangs in all_reduce, as agent/verdict.py writes it
+_SIZES = re.compile(r"(\d+) bytes passed, (\d+) did not end")
 
 
 def _runs(live: LiveFacts) -> list[tuple[str, tuple[RankFacts, ...], LiveStatus, str, int]]:
@@ -51,6 +55,11 @@ def _tail(rank: RankFacts) -> tuple[Evidence, ...]:
     """A rank's own words: its error, the end of its stderr, where it stood."""
     pieces = (("error", rank.error, -600), ("stderr", rank.stderr, -600), ("stack", rank.stack, -1200))
     return tuple(Evidence(f"rank {rank.rank}: {name}", text.strip()[start:]) for name, text, start in pieces if text.strip())
+
+
+def _insights(live: LiveFacts, arm: str) -> tuple[Evidence, ...]:
+    """What the analysis of stacks, logs and NCCL's services says of an arm."""
+    return tuple(Evidence(one.source, one.text) for one in live.insights if one.arm == arm)[:6]
 
 
 def _numbers(ranks: list[RankFacts]) -> str:
@@ -90,7 +99,8 @@ def live_hang(live: LiveFacts) -> Hit | None:
         least = min((order.get(stages[rank.rank], 99) for rank in stuck), default=99)
         behind = [rank for rank in stuck if order.get(stages[rank.rank], 99) == least]
         gone = [rank for rank in ranks if rank not in stuck and (rank.signal or rank.exit_code)]
-        evidence = tuple(one for rank in (*gone, *behind, *stuck)[:3] for one in _tail(rank))
+        evidence = (*_insights(live, name), *(one for rank in (*gone, *behind, *stuck)[:3] for one in _tail(rank)))
+        passed = [match for rank in stuck for one in rank.stages if (match := _SIZES.fullmatch(one.detail))]
         values: dict[str, object] = {
             "arm": name,
             "size": size,
@@ -100,9 +110,13 @@ def live_hang(live: LiveFacts) -> Hit | None:
             "where": "; ".join(f"rank {number} in {stage}" for number, stage in sorted(stages.items())[:16]),
             "reason": reason or live.reason,
             "gone": _numbers(gone),
+            "passed": passed[0][1] if passed else "none",
+            "stuck_at": passed[0][2] if passed else "none",
         }
         if gone:
             return Hit(values, evidence, variant="gone")
+        if passed and len(passed) == len(stuck) and len({match[0] for match in passed}) == 1 and len(behind) == len(stuck):
+            return Hit(values, evidence, variant="size")
         return Hit(values, evidence, variant="behind" if behind and len(behind) < len(stuck) else None)
     return Hit({"stage": "an unknown stage", "reason": live.reason or "no reason given"}, variant="plain")
 
@@ -130,7 +144,7 @@ def live_failed(live: LiveFacts) -> Hit | None:
             "signal": first.signal if first else None,
             "passed": [arm.name for arm in _passed(live)],
         }
-        evidence = _tail(first) if first else ()
+        evidence = (*_insights(live, name), *(_tail(first) if first else ()))
         if first and first.signal:
             return Hit(values, evidence, variant="signal")
         return Hit(values, evidence, variant="but" if _passed(live) else None)
@@ -140,6 +154,11 @@ def live_failed(live: LiveFacts) -> Hit | None:
 @check()
 def live_inconclusive(live: LiveFacts) -> Hit | None:
     """The control arm failed too, or there was no time: nothing is proved either way."""
+    found = climb(live)
+    if found and found.culprit == "machine":
+        control = [arm for arm in live.arms if arm.name in CONTROL]
+        told = tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
+        return Hit({"control": [arm.name for arm in control]}, told, variant="control")
     if live.status is not LiveStatus.INCONCLUSIVE:
         return None
     evidence = tuple(one for rank in live.ranks[:2] for one in _tail(rank))

@@ -15,22 +15,39 @@ from dataclasses import replace
 from typing import Any
 
 from envcheck.credentials import mask_secrets
-from envcheck.facts import Arm, Insight, LiveFacts, LiveStatus, Missing, Snapshot
+from envcheck.facts import Arm, Insight, LiveFacts, LiveStatus, Missing, NcclDiagnostics, Snapshot
 from envcheck.live import flight, gloo, nccl_diagnostics, nccl_log, ras, stacks
 
 TAIL = 4 << 20  # bytes that are read, and kept, of one file
 INSIGHTS = 24
-TROUBLE = (LiveStatus.HANG, LiveStatus.FAIL, LiveStatus.INCONCLUSIVE)
 
 
 def with_insights(snapshot: Snapshot, folder: str, executable: str, seconds: float) -> Snapshot:
     """What the files say beyond the ranks' own words, as `live.insights`; also left in the folder as analysis.json."""
     live = snapshot.live
+    if isinstance(live, LiveFacts) and (own := diagnostics_of(folder)):
+        live = replace(live, nccl_diagnostics=own)
+        snapshot = replace(snapshot, live=live)
     if isinstance(live, Missing) or all(arm.status is LiveStatus.PASS for arm in live.arms):
         return snapshot
     analysis = analyse(live, folder, executable, seconds)
     _write(os.path.join(folder, "analysis.json"), json.dumps(analysis, indent=1, sort_keys=True))
     return replace(snapshot, live=replace(live, insights=tuple(_insights(analysis))))
+
+
+def diagnostics_of(folder: str) -> NcclDiagnostics | None:
+    """What NCCL's own diagnostics printed in any rank, whether or not the live check passed."""
+    try:
+        names = [name for name in sorted(os.listdir(folder)) if name.startswith("nccl") and name.endswith(".log")]
+    except OSError:
+        return None
+    found = nccl_diagnostics.read_diagnostics("\n".join(_text(folder, name) for name in names))
+    if found is None:
+        return None
+    edges = [f"rank {one.source} -> rank {one.target}{' over ' + one.path if one.path else ''}: {one.problem}" for one in found.edges]
+    outliers = [f"{mode} rank {rank} ({host}): {got:g} Gbit/s, median {usual:g} Gbit/s" for mode, rank, host, got, usual in found.outliers]
+    cut = () if found.completed else ("the report is cut: its last line is missing",)
+    return NcclDiagnostics(found.tested, found.passed, tuple(edges), tuple(outliers), (*found.troubles, *cut))
 
 
 def _write(path: str, text: str) -> None:

@@ -99,6 +99,7 @@ def _live(live: LiveFacts | Missing) -> dict[str, Any]:
         "arms": [],
         "not_proved": [],
         "insights": [],
+        "nccl_diagnostics": None,
         "wire": None,
     }
     return {"status": status, "reason": live.reason, **shape, "missing": live.why.value, "evidence": live.evidence}

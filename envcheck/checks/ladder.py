@@ -1,0 +1,42 @@
+"""What the transport ladder of the live check shows: the arm that passes first after NCCL as it is did not names the transport."""
+
+from __future__ import annotations
+
+from envcheck.facts import Arm, LiveFacts, LiveStatus, Missing
+from envcheck.record import record
+
+SOCKET = "nccl-socket-"  # and the name of an interface
+# Arm → what is at fault when it is the first to pass. Each has everything switched off that those before it have.
+RUNGS = {"nccl-p2p-off": "p2p", "nccl-shm-off": "shm", "nccl-ib-off": "ib"}
+CONTROL = ("gloo-loopback", "gloo-file-store")
+BAD = (LiveStatus.FAIL, LiveStatus.HANG)
+
+
+@record
+class Climb:
+    """The ladder after NCCL as it is had failed. culprit: "p2p", "shm", "ib", "interface", "nccl" (nothing helps), "machine" (the
+    control arm fails too), or None: the ladder was not climbed, or not to its end."""
+
+    culprit: str | None
+    plain: Arm
+    passed: Arm | None = None
+    tried: tuple[Arm, ...] = ()
+
+
+def climb(live: LiveFacts | Missing) -> Climb | None:
+    """None if NCCL as it is was not tried between two ranks, or works."""
+    if isinstance(live, Missing):
+        return None
+    plain = next((arm for arm in live.arms if arm.name == "nccl"), None)
+    if plain is None or plain.status not in BAD:
+        return None
+    control = [arm for arm in live.arms if arm.name in CONTROL]
+    if control and not any(arm.status is LiveStatus.PASS for arm in control):
+        return Climb("machine", plain)
+    tried = tuple(arm for arm in live.arms if arm.name in RUNGS or arm.name.startswith(SOCKET))
+    passed = next((arm for arm in tried if arm.status is LiveStatus.PASS), None)
+    if passed:
+        return Climb(RUNGS.get(passed.name, "interface"), plain, passed, tried)
+    # Only a ladder climbed to its end shows that no transport works: arms without time say nothing.
+    whole = bool(control) and set(RUNGS) <= {arm.name for arm in tried} and all(arm.status in BAD for arm in tried)
+    return Climb("nccl" if whole else None, plain, None, tried)
