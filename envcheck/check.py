@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from envcheck.errors import UsageError
+from envcheck.output import put
 
 if TYPE_CHECKING:
     from envcheck.facts import Snapshot
@@ -199,22 +200,7 @@ def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str
 
 def _write(report: Report, args: argparse.Namespace) -> None:
     text = rendered(report, args, to_terminal=not args.output)
-    _put(text if text.endswith("\n") else text + "\n", args.output)
-
-
-def _put(text: str, path: str | None) -> None:
-    if path is None:
-        try:
-            sys.stdout.write(text)
-        except UnicodeEncodeError:  # Markdown and HTML are UTF-8 whatever the locale says; text and JSON never come here
-            sys.stdout.flush()
-            sys.stdout.buffer.write(text.encode("utf-8"))
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"-o {path}: {error.strerror}") from None
+    put(text if text.endswith("\n") else text + "\n", args.output)
 
 
 def _record(args: argparse.Namespace) -> int:
@@ -223,5 +209,5 @@ def _record(args: argparse.Namespace) -> int:
     from envcheck import __version__
     from envcheck.render.json_v1 import render_record
 
-    _put(render_record(snapshot, "envcheck", __version__), args.output)
+    put(render_record(snapshot, "envcheck", __version__), args.output)
     return 0

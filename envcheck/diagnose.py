@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.errors import UsageError
 from envcheck.facts import Missing, Snapshot, SymptomsFacts
+from envcheck.output import put
 from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def execute(args: argparse.Namespace) -> int:
 
     by = judging(select, ignore)
     report, read = diagnose(texts, by, tool=args.tool, index_base=args.index_base)
-    _write(_rendered(report, read, args), args.output)
+    put(_rendered(report, read, args), args.output)
     return report.exit_code
 
 
@@ -328,14 +329,3 @@ def _json(report: Report, read: Read) -> str:
         "conflicts": [one_line(one) for one in read.conflicts],
     }
     return json.dumps({**document(report), "read": extra}, indent=2, ensure_ascii=True) + "\n"
-
-
-def _write(text: str, path: str | None) -> None:
-    if path is None:
-        sys.stdout.write(text)
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"-o {path}: {error.strerror}") from None

@@ -37,6 +37,16 @@ from envcheck.syscalls import (
 READ_LIMIT = 1 << 20
 
 
+def signal_name(code: int | None) -> str | None:
+    """Of a process that ended with this code (negative: by a signal): "SIGSEGV", or None."""
+    if code is None or code >= 0:
+        return None
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
 @record
 class Completed:
     """The end of one command. A binary that is not there or does not answer is a value, not an exception."""
@@ -53,12 +63,7 @@ class Completed:
     @property
     def signal(self) -> str | None:
         """Name of the signal that killed it, or None."""
-        if self.code is None or self.code >= 0:
-            return None
-        try:
-            return signal.Signals(-self.code).name
-        except ValueError:
-            return f"signal {-self.code}"
+        return signal_name(self.code)
 
     @property
     def ok(self) -> bool:

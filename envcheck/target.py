@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envcheck.errors import UsageError
-from envcheck.host import kill_group, wait
+from envcheck.host import kill_group, signal_name, wait
 from envcheck.record import record
 
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent", "collect.py")
@@ -95,12 +95,7 @@ class Ended:
 
     @property
     def signal(self) -> str | None:
-        if self.code is None or self.code >= 0:
-            return None
-        try:
-            return signal.Signals(-self.code).name
-        except ValueError:
-            return f"signal {-self.code}"
+        return signal_name(self.code)
 
 
 def choose(python: str | None, env: Mapping[str, str]) -> Target:

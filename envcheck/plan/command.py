@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from envcheck.errors import UsageError
+from envcheck.output import put
 
 if TYPE_CHECKING:
     from envcheck.facts import Snapshot
@@ -61,7 +61,7 @@ def execute(args: argparse.Namespace) -> int:
     snapshot, assumed = _snapshot(args, by.tables)
     report = plan.search(snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base)
     text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args)
-    _put(text, args.output)
+    put(text, args.output)
     return 0 if report.ways else EXIT_NO_PLAN
 
 
@@ -153,14 +153,3 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
         lines.append(say("print.excluded"))
         lines += [f"   {row.what}: {row.why}" for row in report.excluded]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _put(text: str, path: str | None) -> None:
-    if path is None:
-        sys.stdout.write(text)
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"-o {path}: {error.strerror}") from None
