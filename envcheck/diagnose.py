@@ -82,6 +82,8 @@ def diagnose_output(text: str, snapshot: Snapshot, name: str = "output", fix_sug
     from envcheck.render import render
 
     report, _ = diagnose(texts, judging())
+    if not report.findings:
+        return "envcheck: neither its output nor this machine shows a cause that envcheck knows\n"
     return render(report, "text", fix_suggest=fix_suggest)
 
 
