@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from registry import NoAnswer, Registry, pip_settings
 
 from envcheck import __version__
 
@@ -41,3 +42,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert made == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def package_index() -> Registry:
+    """The index that pip is configured for; skips what needs it where it does not answer."""
+    index = Registry(pip_settings())
+    try:
+        index.files("packaging")
+    except NoAnswer as error:
+        pytest.skip(f"the package registry does not answer: {error}")
+    return index

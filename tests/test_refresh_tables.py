@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 import shutil
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import difference
 import pytest
+import refresh_tables
+import registry
+import releases
+import wheels
 from hypothesis import given
 from hypothesis import strategies as st
 from registry_fakes import Index, serving, torch_files, wheel
@@ -19,15 +23,6 @@ from envcheck.rule import rules_folder
 from envcheck.table_checks import contradictions, problems
 from envcheck.tables import Tables
 from envcheck.toml import parse_toml
-
-TOOLS = Path(__file__).parents[1] / "tools"
-sys.path.insert(0, str(TOOLS))
-
-import difference  # noqa: E402
-import refresh_tables  # noqa: E402
-import registry  # noqa: E402
-import releases  # noqa: E402
-import wheels  # noqa: E402
 
 COMPAT = rules_folder() / "compat"
 NEWEST = Tables((COMPAT,)).releases()[-1].version

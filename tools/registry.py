@@ -37,6 +37,10 @@ class RegistryError(Exception):
     """The registry does not answer, or answers what cannot be used."""
 
 
+class NoAnswer(RegistryError):
+    """It cannot be reached, breaks off, or does not serve pieces of files."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """Where pip asks, and how."""
@@ -119,7 +123,7 @@ class Registry:
         for block, headers, _ in self._get(url, {"Range": f"bytes={wanted}", "Accept-Encoding": "identity"}, limit_bytes, seconds):
             first, size = parse_content_range(headers.get("Content-Range", ""))
             if first is None or size is None:
-                raise RegistryError(f"{url}: the server does not serve ranges")
+                raise NoAnswer(f"{url}: the server does not serve ranges")
             yield block, first, size
 
     def _get(
@@ -143,10 +147,10 @@ class Registry:
                     if read > limit_bytes:
                         raise RegistryError(f"{plain}: more than the {limit_bytes >> 10} KiB that may be read")
                     if time.monotonic() > end:
-                        raise RegistryError(f"{plain}: not whole after {seconds:.0f} s")
+                        raise NoAnswer(f"{plain}: not whole after {seconds:.0f} s")
                     yield block, answer.headers, answer.url
         except (OSError, ValueError, http.client.HTTPException) as error:  # URLError, time-outs, broken connections
-            raise RegistryError(f"{plain}: {error}") from error
+            raise NoAnswer(f"{plain}: {error}") from error
 
     def _open(self, request: urllib.request.Request, end: float) -> Any:
         """A second try where the first ended in a busy server or a broken connection."""
@@ -260,7 +264,7 @@ class RangeFile(io.RawIOBase):
             self._fetch(f"{first}-{min(max(last, first + BLOCK), self.size) - 1}")
         data = self._cached(first, last)
         if data is None:
-            raise RegistryError(f"{self.url}: fewer bytes than asked for")
+            raise NoAnswer(f"{self.url}: fewer bytes than asked for")
         self._position = last
         return data
 
