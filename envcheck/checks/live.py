@@ -21,7 +21,9 @@ from envcheck.facts import (
     SystemFacts,
     TorchFacts,
 )
+from envcheck.live.wire import judge as judge_wire
 from envcheck.rule import Evidence, Hit, Severity, Unknown, check
+from envcheck.tables import Tables
 
 # Stage.detail of a rank that hangs in all_reduce, as agent/verdict.py writes it
 _SIZES = re.compile(r"(\d+) bytes passed, (\d+) did not end")
@@ -165,6 +167,30 @@ def live_inconclusive(live: LiveFacts) -> Hit | None:
     return Hit({"reason": live.reason.rstrip(".") or "no reason given"}, evidence)
 
 
+@check(sees_missing=("gpus",))
+def wire_slow(live: LiveFacts, gpus: GpusFacts | Missing, tables: Tables) -> Hit | None:
+    """Bandwidths of `--live full` far below the other GPUs of this machine, its links, or a machine like it."""
+    if live.wire is None:
+        return None
+    bad = [one for one in judge_wire(live.wire, nvidia(gpus), tables) if one.level != "ok"]
+    if not bad:
+        return None
+    worst = min(bad, key=lambda one: one.share)
+    evidence = tuple(
+        Evidence(one.what, f"{one.gb_s:.1f} GB/s, {one.share:.0%} of {one.expected_gb_s:.1f} GB/s: {one.source}")
+        for one in sorted(bad, key=lambda one: one.share)[:6]
+    )
+    values = {
+        "what": worst.what,
+        "rate": f"{worst.gb_s:.1f}",
+        "expected": f"{worst.expected_gb_s:.1f}",
+        "share": f"{worst.share:.0%}",
+        "source": worst.source,
+    }
+    slow = any(one.level == "error" for one in bad)
+    return Hit(values, evidence, variant=worst.basis, severity=Severity.ERROR if slow else Severity.WARNING)
+
+
 @check(sees_missing=("system", "gpus", "torch", "symptoms", "backends"))
 def distributed_unavailable(
     backends: BackendsFacts | Missing,
@@ -213,4 +239,4 @@ def gpu_kernel_failed(devices: DevicesFacts) -> Hit | None:
     return Hit(values, evidence, variant="wrong" if wrong else None)
 
 
-CHECKS = (live_wrong_result, live_hang, live_failed, live_inconclusive, distributed_unavailable, gpu_kernel_failed)
+CHECKS = (live_wrong_result, live_hang, live_failed, live_inconclusive, wire_slow, distributed_unavailable, gpu_kernel_failed)

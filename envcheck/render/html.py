@@ -8,6 +8,9 @@ from envcheck.credentials import mask_secrets
 from envcheck.facts import LiveFacts
 from envcheck.render.verdict import command_groups, fix_aside, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import visible
+from envcheck.render.wire import lines as wire_lines
+from envcheck.render.wire import svg as wire_svg
+from envcheck.render.wire import wire_of
 from envcheck.report import Fix, Report, Reported, host_line
 from envcheck.stack import stack
 
@@ -38,6 +41,7 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         f"<h1>{escape(report.name)} {escape(report.version)}: <span class='{report.verdict}'>{title}</span></h1>",
         _table([("target", report.target), ("host", host_line(report.snapshot)), *(("assumed", one) for one in report.assumed)]),
         _stack(report),
+        *_wire(report),
         *(_finding(one, report, fix_suggest) for one in report.findings),
         *_unknown(report),
         *_not_proved(report),
@@ -117,6 +121,11 @@ def _not_proved(report: Report) -> list[str]:
     live = report.snapshot.live
     rows = [f"<li>{escape(one)}</li>" for one in live.not_proved] if isinstance(live, LiveFacts) else []
     return [f"<h2>The live check did not prove</h2><ul>{''.join(rows)}</ul>"] if rows else []
+
+
+def _wire(report: Report) -> list[str]:
+    wire = wire_of(report.snapshot.live)
+    return ["<h2>Speed of the wire</h2>", wire_svg(wire), _table(list(wire_lines(wire, unicode=False)))] if wire else []
 
 
 def _facts(report: Report) -> str:

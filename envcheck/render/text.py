@@ -66,6 +66,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: Options | None
     page = _Page(options or Options())
     _head(page, report)
     _stack(page, report)
+    _wire(page, report)
     for one in report.findings:
         _finding(page, one, report, fix_suggest)
     _unknown(page, report)
@@ -81,7 +82,7 @@ class _Page:
 
     def __init__(self, options: Options) -> None:
         self.width = options.width
-        self._unicode = options.unicode
+        self.unicode = options.unicode
         self._out = io.StringIO()
         self._console = Console(
             file=self._out,
@@ -122,7 +123,7 @@ class _Page:
     def text(self) -> str:
         lines = [line.rstrip() for line in self._out.getvalue().split("\n")]
         text = "\n".join(lines).strip("\n") + "\n"
-        return text if self._unicode else ascii_only(text)
+        return text if self.unicode else ascii_only(text)
 
 
 def _head(page: _Page, report: Report) -> None:
@@ -142,6 +143,21 @@ def _stack(page: _Page, report: Report) -> None:
         lead = Text.assemble((layer.mark.sign, style), f" {layer.name:<{names}}  ")
         rules = f" [{', '.join(layer.rules[:2])}{', …' if len(layer.rules) > 2 else ''}]" if layer.rules else ""
         page.block(lead, one_line(layer.value, 300) + rules, "dim" if layer.mark is Mark.NONE else "")
+
+
+def _wire(page: _Page, report: Report) -> None:
+    live = report.snapshot.live
+    if not isinstance(live, LiveFacts) or live.wire is None:
+        return
+    from envcheck.render.wire import lines
+
+    rows = lines(live.wire, page.unicode)
+    if not rows:
+        return
+    page.gap()
+    page.line(Text("Speed of the wire", "bold"))
+    for what, figure in rows:
+        page.block(Text(f"  {what}: ", "dim"), one_line(figure))
 
 
 def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool) -> None:
