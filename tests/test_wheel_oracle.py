@@ -14,6 +14,8 @@ import releases
 from packages import THIRD_PARTY, torch_of, versions
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 from registry import NoAnswer, Registry
 from releases import Published, published
 from wheels import ARCHS_BYTES, METADATA_BYTES, Metadata, TorchFacts, Wheel, newest_first, read_metadata, read_torch
@@ -177,6 +179,41 @@ def test_every_release_is_in_the_tables(reading: Reading) -> None:
     assert old <= known
     for release in TABLES.releases():
         assert list(releases.differing(release, reading.releases[release.version])) == []
+
+
+def named() -> dict[str, set[str]]:
+    """Package -> specifiers of everything that the tables name and a command may ask for."""
+    result: dict[str, set[str]] = {}
+    for release in TABLES.releases():
+        for name, wanted in (*TABLES.companion_specifiers(release.version).items(), *TABLES.pins(release.version).items()):
+            result.setdefault(name, set()).add(wanted)
+    for package in THIRD_PARTY:
+        for row in TABLES.third_party(package):
+            result.setdefault(package, set()).update(f"=={one}" for one in row.versions or (row.specifier.rpartition("=")[2],))
+    return result
+
+
+def test_no_version_of_the_tables_is_missing_from_the_registry(package_index: Registry) -> None:
+    wanted = named()
+    with ThreadPoolExecutor(READERS) as pool:
+        try:
+            pages = dict(zip(wanted, pool.map(package_index.files, wanted), strict=True))
+        except NoAnswer as error:
+            pytest.skip(f"the package registry does not answer: {error}")
+    missing = []
+    for name, specifiers in wanted.items():
+        there = {version for file in pages[name] if (version := version_of(file.name)) is not None}
+        missing += [f"{name}{text}" for text in sorted(specifiers) if not any(SpecifierSet(text).contains(one) for one in there)]
+    assert missing == []
+    assert len(wanted) > 30 and sum(map(len, wanted.values())) > 200
+
+
+def version_of(file: str) -> Version | None:
+    """Of a wheel or a source archive."""
+    try:
+        return parse_wheel_filename(file)[1] if file.endswith(".whl") else parse_sdist_filename(file)[1]
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        return None
 
 
 def test_there_are_enough_wheels() -> None:
