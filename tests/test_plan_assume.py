@@ -102,3 +102,10 @@ def test_usage_errors_exit_2(words: list[str], capsys: pytest.CaptureFixture[str
 def test_an_assumption_changes_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--for", "4090", "--driver", "535.183.01", "--assume", "driver.version=580.95.05", "--python", "3.12"]) == 0
     assert "torch==2.15.0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("macos", "python", "code"), [("13.6", "3.13t", 3), ("13.6", "3.13", 0), ("14.5", "3.13t", 0)])
+def test_the_macos_floor_of_one_python(capsys: pytest.CaptureFixture[str], macos: str, python: str, code: int) -> None:
+    """torch-2.8.0-cp313-cp313t-macosx_14_0_arm64.whl, but torch-2.8.0-cp313-none-macosx_11_0_arm64.whl."""
+    assert main(["plan", "torch==2.8.0", "--for", "m3", "--macos", macos, "--python", python]) == code
+    assert ("needs macOS 14.0" in capsys.readouterr().out) is (code == 3)

@@ -656,6 +656,14 @@ def test_mps(tables: Tables) -> None:
     ]  # fmt: skip
 
 
+def test_the_macos_floor_of_single_pythons(tables: Tables) -> None:
+    release, build = tables.release("2.10.0"), tables.build("2.10.0", "macos-arm64")
+    assert release and build and build.macos == "11.0"
+    assert [release.macos_on("arm64", python) for python in ("3.12", "3.13t", "3.14", None)] == ["11.0", "14.0", "14.0", "11.0"]
+    assert build.macos_pythons == (("3.13t", "14.0"), ("3.14", "14.0"), ("3.14t", "14.0"))
+    assert release.macos_on("x86_64", "3.14") is None
+
+
 @given(st.text(max_size=20))
 def test_no_lookup_raises_on_any_text(text: str) -> None:
     tables = _TABLES
