@@ -570,7 +570,7 @@ class LiveStatus(Enum):
 class Stage:
     name: str
     seconds: float | None = None
-    status: str = "ok"  # "ok", "failed", "hang", "wrong", "entered"
+    status: str = "ok"  # "ok", "failed", "hang", "wrong", "entered", "skipped"
     detail: str = ""
 
 
@@ -600,6 +600,7 @@ class Arm:
     seconds: float | None = None
     ranks: tuple[RankFacts, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    part: str = ""  # of `--live full`: "collectives", "training", "launchers"; the quick check and the ladder have none
 
 
 @record

@@ -20,6 +20,7 @@ WORDS = {
     "devices": "running a kernel on every GPU",
     "live": "training step on the ranks",
     "arm": "training step on the ranks",
+    "full": "live check in full",
     "driver": "waiting for nvidia-smi and NVML",
     "cuda_driver": "waiting for the CUDA driver",
     "toolkit": "looking for CUDA toolkits",

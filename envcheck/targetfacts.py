@@ -294,6 +294,8 @@ def _live(ended: Ended, torch: TorchFacts | Missing, static: bool, asked: bool) 
         if not arms:
             return lost
         return LiveFacts(LiveStatus.INCONCLUSIVE, lost.reason, arms=arms)
+    order = {name: at for at, name in enumerate(end.get("order", ()))}  # the full check's, which run side by side
+    arms = tuple(sorted(arms, key=lambda arm: order.get(arm.name, -1)))
     return summary(arms, end["start_method"], end["skipped"])
 
 
@@ -303,14 +305,15 @@ def _arm(value: Mapping[str, Any]) -> Arm:
 
 
 def summary(arms: Sequence[Arm], start_method: str, skipped: Sequence[str]) -> LiveFacts:
-    """One verdict over the arms: the first trouble of a main arm, else that of the arm that proves most."""
+    """One verdict over the arms: the first trouble of a main arm, then of the full check, else that of the arm that proves most."""
     main = [arm for arm in arms if arm.name in MAIN_ARMS]
-    troubled = [arm for arm in main if arm.status is not LiveStatus.PASS]
+    broken = [arm for arm in (*main, *(arm for arm in arms if arm.part)) if arm.status in (LiveStatus.FAIL, LiveStatus.HANG)]
+    troubled = broken or [arm for arm in main if arm.status is not LiveStatus.PASS]
     proved = sorted((arm for arm in main if arm.status is LiveStatus.PASS), key=lambda arm: PREFERRED.index(arm.name))
-    if not main:
-        return LiveFacts(
-            LiveStatus.INCONCLUSIVE, "; ".join(skipped) or "no backend could be tried", start_method=start_method, not_proved=tuple(skipped)
-        )
+    left_open = (*skipped, *_left_open(arms))
+    if not main and not broken:
+        reason = "; ".join(skipped) or "no backend could be tried"
+        return LiveFacts(LiveStatus.INCONCLUSIVE, reason, start_method=start_method, arms=tuple(arms), not_proved=left_open)
     shown = troubled[0] if troubled else proved[0]
     ranks: tuple[RankFacts, ...] = shown.ranks
     stages = [stage.name for stage in max((rank.stages for rank in ranks), key=len, default=())]
@@ -323,8 +326,17 @@ def summary(arms: Sequence[Arm], start_method: str, skipped: Sequence[str]) -> L
         ranks=ranks,
         stages=tuple(stages),
         arms=tuple(arms),
-        not_proved=tuple(skipped),
+        not_proved=left_open,
     )
+
+
+def _left_open(arms: Sequence[Arm]) -> list[str]:
+    """Parts of the full check that were not done or did not decide, those with the same reason in one line."""
+    reasons: dict[str, list[str]] = {}
+    for arm in arms:
+        if arm.part and arm.status in (LiveStatus.SKIPPED, LiveStatus.INCONCLUSIVE):
+            reasons.setdefault(arm.reason, []).append(arm.name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
 def private_stderr(text: str, folder: str) -> str:

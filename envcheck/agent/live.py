@@ -119,16 +119,21 @@ def check(
     stage_seconds: float,
     deadline: float,
     full: Optional[Callable[[Plan, Any, Any, str], List[str]]] = None,
+    tasks: Optional[Dict[str, Callable[..., None]]] = None,
 ) -> Dict[str, Any]:
-    """Run the arms one after the other and write each result. `asked` is what the devices' child said, or None; `full` is the rest."""
+    """Run the arms one after the other and write each result. `asked` is what the devices' child said, or None.
+
+    `full` does the rest of `--live full`, with `tasks` that its ranks may be given.
+    """
     import torch
 
     if not lines.call(torch, "distributed.is_available"):
         return {"unavailable": "torch.distributed is not in this build"}
     plan = Plan(options, writer, fork, stage_seconds, deadline)
     skipped, control = run_arms(plan, torch.distributed, asked)
-    value = {"start_method": "fork" if fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
+    value: Dict[str, Any] = {"start_method": "fork" if fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
     if full:
+        plan.tasks = tasks or {}
         value["order"] = full(plan, torch.distributed, asked, control)
     return value
 
@@ -256,6 +261,7 @@ class Trial:
         self.refused: Optional[Dict[str, Any]] = None  # the result, if they could not even be started
         self.failed_at: Optional[float] = None
         self.trimmed_at = self.began
+        self.below: List[int] = []  # processes that late ranks had started: a loader's workers, a compiler
 
     def start(self) -> None:
         if self.began > self.plan.deadline - 1:
@@ -295,6 +301,8 @@ class Trial:
         late = [one for one in self.ranks if one.running]
         if late and self.failed_at is None:
             evidence.gather(self.plan.options["folder"], self.arm, late)
+        if self.arm.get("tasks"):
+            self.below = [pid for one in late for pid in processes.descendants(one.pid)]
         end(late)
         return True
 

@@ -190,17 +190,17 @@ def stages(
     progress.leave()
 
     progress.enter("barrier")
-    if arm["backend"] == "nccl":
-        dist.barrier(device_ids=[device.index])
-    else:
-        dist.barrier()
+    context.barrier()
     progress.leave()
 
-    progress.enter("all_reduce")
-    for size in arm["sizes"]:
-        progress.say(size=size)
-        all_reduce(torch, dist, rank, world, device, size)
-    progress.leave()
+    if arm.get("tasks"):
+        run_tasks(context, arm, tasks)
+    else:
+        progress.enter("all_reduce")
+        for size in arm["sizes"]:
+            progress.say(size=size)
+            all_reduce(torch, dist, rank, world, device, size)
+        progress.leave()
 
     if "ddp" in arm["stages"]:
         progress.enter("ddp")

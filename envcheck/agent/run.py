@@ -66,13 +66,27 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     writer.line(begin="live", at=time.monotonic())
     try:
         evidence = load("evidence")
-        live = load("live", lines, processes, load("rank", lines, processes, evidence), load("verdict", processes, evidence), evidence)
-        value = live.check(options, writer, asked, fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
+        rank, verdict = load("rank", lines, processes, evidence), load("verdict", processes, evidence)
+        live = load("live", lines, processes, rank, verdict, evidence)
+        arguments = (options, writer, asked, fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
+        if options["live"] == "full":
+            launchers = load("launchers", lines, live, processes, rank)
+            full = load("full", launchers, lines, live, processes, verdict)
+            value = live.check(*arguments, full.run_all, full_tasks(load, rank))
+        else:
+            value = live.check(*arguments)
     except Exception as error:
         traceback.print_exc()
         writer.line(section="live", error=lines.described(error))
     else:
         writer.line(section="live", value=value)
+
+
+def full_tasks(load: Callable[..., Any], rank: Any) -> Dict[str, Callable[..., None]]:
+    """What ranks of `--live full` may be asked to do, by name."""
+    training = load("training", rank)
+    modules = (load("collectives", rank), training, load("solo", rank, training))
+    return {name: task for module in modules for name, task in module.TASKS.items()}
 
 
 def own_name(options: Dict[str, Any]) -> str:

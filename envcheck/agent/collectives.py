@@ -1,0 +1,206 @@
+"""Collectives with checked values: every operation over dtypes and sizes, a stage each. Loaded by run.py for `--live full`.
+
+All numbers are small integers, which every dtype here holds exactly (bfloat16 up to 256), so results are compared to the bit.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, List
+
+    from envcheck.agent import rank  # collect.load puts it here
+    from envcheck.agent.rank import Context
+
+DTYPES = ("int32", "int64", "float32", "float64", "bfloat16")
+FLOATS = ("float32", "float64", "bfloat16")
+SIZES = (0, 64 << 10, 4 << 20)  # bytes; 0 is one element, 4 bytes of int32
+SMALL = (0, 64 << 10)
+# What a backend does not have by design: the table of https://docs.pytorch.org/docs/stable/distributed.html and the words that
+# torch raises. Anything else that fails is a failure.
+LACKS = {
+    "gloo": ("all_reduce-avg", "reduce_scatter", "all_to_all", "all_reduce-sum bfloat16", "all_reduce-max bfloat16", "reduce bfloat16"),
+    "mpi": ("all_reduce-avg", "reduce_scatter", "all_to_all", "all_reduce-sum bfloat16", "all_reduce-max bfloat16", "reduce bfloat16"),
+    "ucc": ("all_reduce-avg",),
+}
+WORDS = ("not support", "nsupported", "not implemented", "Invalid scalar type", "only available with", "only supports", "backend with")
+
+
+def collectives(c: Context) -> None:
+    """One arm; a stage for each operation."""
+    stages: List[Any] = [
+        ("all_reduce-sum", lambda: all_reduce(c, "SUM")),
+        ("all_reduce-avg", lambda: all_reduce(c, "AVG")),
+        ("all_reduce-max", lambda: all_reduce(c, "MAX")),
+        ("broadcast", lambda: each(c, "broadcast", broadcast, SIZES)),
+        ("reduce", lambda: each(c, "reduce", reduce, SIZES)),
+        ("all_gather", lambda: each(c, "all_gather", all_gather, SIZES)),
+        ("reduce_scatter", lambda: each(c, "reduce_scatter", reduce_scatter, SMALL)),
+        ("all_to_all", lambda: each(c, "all_to_all", all_to_all, SMALL)),
+        ("barrier", c.barrier),
+        ("send-recv", lambda: each(c, "send-recv", send_recv, SIZES)),
+        ("objects", lambda: objects(c)),
+        ("subgroups", lambda: subgroups(c)),
+    ]
+    for name, function in stages:
+        c.stage(name, function)
+
+
+def documented(c: Context, what: str, error: Exception) -> bool:
+    """Whether `what`, "OPERATION" or "OPERATION DTYPE", is known not to exist on this backend, and that is what the error says."""
+    known = LACKS.get(c.backend, ())
+    text = str(error)
+    return (what in known or what.partition(" ")[0] in known) and any(word in text for word in WORDS)
+
+
+def each(c: Context, name: str, function: Callable[[Context, Any, int], None], sizes: Any, dtypes: Any = DTYPES) -> None:
+    """`function` over all dtypes and sizes. Skipped as a whole only if the backend does none of it."""
+    lacking: List[str] = []
+    done = 0
+    for dtype in dtypes:
+        what = "%s %s" % (name, dtype)
+        kind = getattr(c.torch, dtype)
+        for size in sizes:
+            try:
+                function(c, kind, max(1, size // c.torch.empty((), dtype=kind).element_size()))
+            except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+                if not documented(c, what, error):
+                    raise
+                lacking.append(what)
+                break
+            done += 1
+    if lacking and not done:
+        raise rank.Skip("%s has no %s by design" % (c.backend, name))
+
+
+def pattern(c: Context, dtype: Any, count: int, of_rank: int = 0) -> Any:
+    """Numbers that differ by place and rank, and whose sum over the ranks every dtype holds exactly."""
+    height = max(1, 256 // (c.world * (c.world + 1) // 2) - 1)
+    return ((c.torch.arange(count, device=c.device) % height + 1) * (of_rank + 1)).to(dtype)
+
+
+def same(c: Context, what: str, got: Any, expected: Any) -> None:
+    if got.shape == expected.shape and c.torch.equal(got, expected):
+        return
+    bad = (got.reshape(-1) != expected.reshape(-1)).nonzero()
+    first = int(bad[0].item()) if bad.numel() else 0
+    raise rank.Wrong(
+        "%s of %d × %s over %d ranks: %d values are wrong, the first at %d is %s and must be %s"
+        % (what, expected.numel(), str(expected.dtype).replace("torch.", ""), c.world, bad.shape[0], first,
+           got.reshape(-1)[first].item(), expected.reshape(-1)[first].item())
+    )  # fmt: skip
+
+
+def all_reduce(c: Context, operation: str) -> None:
+    def one(c: Context, dtype: Any, count: int) -> None:
+        tensor = pattern(c, dtype, count, c.rank)
+        c.dist.all_reduce(tensor, op=getattr(c.dist.ReduceOp, operation))
+        base, total = pattern(c, dtype, count), c.world * (c.world + 1) // 2
+        if operation == "AVG":
+            # (1 + … + n) / n = (n + 1) / 2 is no integer for an even number of ranks; halves are exact in every float here
+            same(c, "all_reduce (avg)", tensor, (base * ((c.world + 1) / 2)).to(dtype))
+        else:
+            same(c, "all_reduce (%s)" % operation.lower(), tensor, base * (total if operation == "SUM" else c.world))
+
+    if operation == "AVG" and not hasattr(c.dist.ReduceOp, "AVG"):
+        raise rank.Skip("this torch has no ReduceOp.AVG")
+    # The mean of integers is no integer; gloo refuses it, NCCL rounds.
+    each(c, "all_reduce-" + operation.lower(), one, SIZES, FLOATS if operation == "AVG" else DTYPES)
+
+
+def broadcast(c: Context, dtype: Any, count: int) -> None:
+    for source in range(min(c.world, 2)):
+        tensor = pattern(c, dtype, count, c.rank)
+        c.dist.broadcast(tensor, source)
+        same(c, "broadcast from rank %d" % source, tensor, pattern(c, dtype, count, source))
+
+
+def reduce(c: Context, dtype: Any, count: int) -> None:
+    tensor = pattern(c, dtype, count, c.rank)
+    root = c.world - 1
+    c.dist.reduce(tensor, root)
+    if c.rank == root:  # what the others hold afterwards is not specified
+        same(c, "reduce", tensor, pattern(c, dtype, count) * (c.world * (c.world + 1) // 2))
+
+
+def all_gather(c: Context, dtype: Any, count: int) -> None:
+    parts = [c.torch.zeros(count, dtype=dtype, device=c.device) for _ in range(c.world)]
+    c.dist.all_gather(parts, pattern(c, dtype, count, c.rank))
+    for other, part in enumerate(parts):
+        same(c, "all_gather, part %d" % other, part, pattern(c, dtype, count, other))
+
+
+def reduce_scatter(c: Context, dtype: Any, count: int) -> None:
+    whole = pattern(c, dtype, count * c.world, c.rank)
+    part = c.torch.zeros(count, dtype=dtype, device=c.device)
+    c.dist.reduce_scatter(part, list(whole.chunk(c.world)))
+    expected = pattern(c, dtype, count * c.world) * (c.world * (c.world + 1) // 2)
+    same(c, "reduce_scatter", part, expected[c.rank * count : (c.rank + 1) * count])
+
+
+def all_to_all(c: Context, dtype: Any, count: int) -> None:
+    got = c.torch.zeros(count * c.world, dtype=dtype, device=c.device)
+    c.dist.all_to_all_single(got, pattern(c, dtype, count * c.world, c.rank))
+    place = slice(c.rank * count, (c.rank + 1) * count)
+    expected = c.torch.cat([pattern(c, dtype, count * c.world, other)[place] for other in range(c.world)])
+    same(c, "all_to_all", got, expected)
+
+
+def send_recv(c: Context, dtype: Any, count: int) -> None:
+    """Round the ring; both directions of a pair at once over batch_isend_irecv would deadlock on neither backend."""
+    if c.world == 1:
+        return
+    following, previous = (c.rank + 1) % c.world, (c.rank - 1) % c.world
+    mine, theirs = pattern(c, dtype, count, c.rank), c.torch.zeros(count, dtype=dtype, device=c.device)
+    if c.rank % 2 == 0:
+        c.dist.send(mine, following)
+        c.dist.recv(theirs, previous)
+    else:
+        c.dist.recv(theirs, previous)
+        c.dist.send(mine, following)
+    same(c, "send/recv from rank %d" % previous, theirs, pattern(c, dtype, count, previous))
+
+
+def objects(c: Context) -> None:
+    """gather_object, scatter_object_list, all_gather_object and broadcast_object_list with Python objects of different length."""
+
+    def thing(of_rank: int) -> Any:
+        return {"rank": of_rank, "text": "ü" * (1000 * of_rank + 1), "rest": [None, 1.5, ("a", b"b")]}
+
+    whole = [thing(other) for other in range(c.world)]
+    found: List[Any] = [None] * c.world
+    c.dist.all_gather_object(found, thing(c.rank))
+    equal(c, "all_gather_object", found, whole)
+    if hasattr(c.dist, "gather_object"):
+        gathered = [None] * c.world if c.rank == 0 else None
+        c.dist.gather_object(thing(c.rank), gathered, dst=0)
+        if c.rank == 0:
+            equal(c, "gather_object", gathered, whole)
+    out: List[Any] = [None]
+    c.dist.scatter_object_list(out, whole if c.rank == 0 else None, src=0)
+    equal(c, "scatter_object_list", out, [thing(c.rank)])
+    sent: List[Any] = whole[:] if c.rank == 0 else [None] * c.world
+    c.dist.broadcast_object_list(sent, src=0)
+    equal(c, "broadcast_object_list", sent, whole)
+
+
+def equal(c: Context, what: str, got: Any, expected: Any) -> None:
+    if got != expected:
+        raise rank.Wrong("%s: rank %d holds %s and must hold %s" % (what, c.rank, str(got)[:150], str(expected)[:150]))
+
+
+def subgroups(c: Context) -> None:
+    """Groups of one, of the lower half and of all, made by every rank in the same order as new_group demands."""
+    wanted = [[other] for other in range(min(c.world, 4))] + [list(range(max(1, c.world // 2))), list(range(c.world))]
+    for members in wanted:
+        group = c.dist.new_group(members)
+        if c.rank in members:
+            tensor = pattern(c, c.torch.int64, 1000, c.rank)
+            c.dist.all_reduce(tensor, group=group)
+            factor = sum(other + 1 for other in members)
+            same(c, "all_reduce in the subgroup %s" % members, tensor, pattern(c, c.torch.int64, 1000) * factor)
+            equal(c, "get_rank in the subgroup %s" % members, c.dist.get_rank(group), members.index(c.rank))
+    # Groups are torn down with the process group, as in training code.
+
+
+TASKS = {"collectives": collectives}

@@ -1,0 +1,282 @@
+"""`--live full`: what is tried besides the quick check, and the loop that runs it, two jobs side by side. Loaded by run.py.
+
+A job is a set of ranks that does one task after the other in one process group (each task is an arm of the report; after a failure
+fresh ranks go on with the rest), one process by itself, a trial like those of the quick check, or a launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Sequence
+
+    from envcheck.agent import launchers, live, processes, verdict  # collect.load puts them here
+    from envcheck.agent.rank import Arm
+
+GROUP = ("collectives", "ddp-find-unused-parameters", "ddp-static-graph", "ddp-bucket-view", "ddp-join", "fsdp2", "sync-batch-norm",
+         "distributed-sampler", "rng-seeding", "distributed-checkpoint", "store-tcp", "store-file")  # fmt: skip
+SOLO = ("compile", "cpp-extension", "dataloader", "amp-bf16", "amp-fp16", "checkpoint", "store-hash")
+SOLO_GPU = ("compile", "dataloader-pin-memory", "amp-bf16", "amp-fp16", "cudnn-deterministic")
+# Compilers are as slow as they are; a loader's workers may be interpreters started afresh.
+PATIENCE = {"compile": 6.0, "build": 4.0, "load": 3.0}
+AT_ONCE = 2
+
+
+class Batch:
+    """A job: ranks that do `arm["tasks"]` one after the other."""
+
+    def __init__(self, plan: live.Plan, arm: Arm) -> None:
+        self.plan, self.arm = plan, arm
+        self.gpu = arm["device"] != "cpu"
+        self.names = {task: name_of(arm, task) for task in arm["tasks"]}
+        self.left = list(arm["tasks"])
+        self.round = 0
+        self.trial: Optional[live.Trial] = None
+        self.reported = 0  # tasks of this round
+        self.since = time.monotonic()  # of the task at work
+        self.stuck_at_start = 0
+
+    def start(self) -> None:
+        self.round += 1
+        arm: Any = dict(self.arm, tasks=list(self.left), name="%s-%d" % (self.arm["name"], self.round))
+        self.reported, self.since = 0, time.monotonic()
+        self.begin()
+        self.trial = live.Trial(self.plan, arm)
+        self.trial.start()
+
+    def begin(self) -> None:
+        self.since = time.monotonic()
+        self.plan.writer.line(begin="full " + self.names[self.left[self.reported]], at=self.since)
+
+    def pids(self) -> List[int]:
+        return [one.pid for one in self.trial.ranks if one.running] if self.trial else []
+
+    def step(self) -> bool:
+        trial = self.trial
+        if trial is None:
+            return True
+        over = trial.step(0.0)
+        counts = [sum("done" in event for event in one.events) for one in trial.ranks]
+        while trial.ranks and self.reported < min(min(counts), len(self.left) - 1):
+            self.passed(self.reported)
+            self.reported += 1
+            self.begin()
+        if not over:
+            return False
+        at = self.reported  # the task at which it ended, well or not
+        result = trial.refused or self.judged(at, True)
+        if result["status"] in ("fail", "hang") and not trial.arm.get("alone") and at == 0 and self.never_met():
+            self.stuck_at_start += 1
+        else:
+            self.stuck_at_start = 0
+        self.write(at, result)
+        self.left = self.left[at + 1 :]
+        for pid in trial.below:
+            processes.kill(pid)
+        if self.left and (trial.refused or self.stuck_at_start >= 2 or time.monotonic() > self.plan.deadline - 1):
+            reason = str(result["reason"]) if trial.refused else "no time was left for it"
+            if self.stuck_at_start >= 2:
+                reason = "the ranks do not even meet (see %s)" % self.names[trial.arm["tasks"][at]]
+            for index in range(len(self.left)):
+                self.write(index, {"status": "inconclusive", "reason": reason, "ranks": [], "seconds": 0.0})
+            self.left = []
+        if not self.left:
+            return True
+        self.start()
+        return False
+
+    def never_met(self) -> bool:
+        assert self.trial is not None  # noqa: S101 - only asked of one that has run
+        return not any("task" in event for one in self.trial.ranks for event in one.events)
+
+    def passed(self, index: int) -> None:
+        self.write(index, self.judged(index, False))
+
+    def judged(self, index: int, last: bool) -> Dict[str, Any]:
+        """The verdict over one task, from the events that belong to it; the first one also answers for how the ranks met."""
+        assert self.trial is not None  # noqa: S101
+        parts = [events_of(one.events, index, last) for one in self.trial.ranks]
+        seen = max(([str(event["enter"]) for event in part if "enter" in event] for part in parts), key=len)
+        closing = "end" if self.trial.arm.get("alone") else "destroy"
+        arm: Any = dict(self.trial.arm, stages=[*dict.fromkeys(one for one in seen if one != closing), closing])
+        rows = [verdict.Row(arm, one, part, last) for one, part in zip(self.trial.ranks, parts)]  # noqa: B905 - Python 3.8
+        result = verdict.over(arm, rows, time.monotonic() - self.since)
+        if result["status"] == "pass" and not all(any("done" in event for event in part) for part in parts):
+            result.update(status="fail", reason="its ranks ended without doing it")
+        return result
+
+    def write(self, index: int, result: Dict[str, Any]) -> None:
+        task = self.left[index]
+        shown: Any = dict(self.arm, name=self.names[task], part=part_of(task))
+        live.write_result(self.plan, shown, result)
+
+
+def events_of(events: Sequence[Dict[str, Any]], index: int, last: bool) -> List[Dict[str, Any]]:
+    """Those of the task with this number: from its begin (the first one's from the very start) to its end, or all that follow."""
+    begins = [at for at, event in enumerate(events) if "task" in event]
+    first = 0 if index == 0 else begins[index] if index < len(begins) else len(events)
+    end = begins[index + 1] if not last and index + 1 < len(begins) else len(events)
+    return list(events[first:end])
+
+
+def name_of(arm: Arm, task: str) -> str:
+    """What the report calls it: the backend or device is added where the same task may run on another."""
+    if task == "collectives":
+        return "collectives-" + arm["backend"]
+    return task + ("-" + arm["device"] if task in SOLO_GPU and task in SOLO and arm["device"] != "cpu" else "")
+
+
+def part_of(task: str) -> str:
+    return "collectives" if task == "collectives" else "launchers" if task.startswith("store-") else "training"
+
+
+class Plain:
+    """A job: a trial like those of the quick check."""
+
+    def __init__(self, plan: live.Plan, arm: Arm) -> None:
+        self.plan, self.arm, self.gpu = plan, arm, arm["device"] != "cpu"
+        self.trial: Optional[live.Trial] = None
+
+    def start(self) -> None:
+        self.plan.writer.line(begin="full " + self.arm["name"], at=time.monotonic())
+        self.trial = live.Trial(self.plan, self.arm)
+        self.trial.start()
+
+    def pids(self) -> List[int]:
+        return [one.pid for one in self.trial.ranks if one.running] if self.trial else []
+
+    def step(self) -> bool:
+        trial = self.trial
+        if trial is None or not trial.step(0.0):
+            return trial is None
+        live.write_result(self.plan, self.arm, trial.refused or verdict.of(self.arm, trial.ranks, time.monotonic() - trial.began))
+        return True
+
+
+def run_all(plan: live.Plan, dist: Any, asked: Any, control: str) -> List[str]:
+    """Run everything; returns the names of all arms in the order in which a report shows them."""
+    from_here = Planner(plan, dist, asked, control)
+    from_here.lay_out()
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(plan.options["folder"], "inductor"))
+    processes.adopt_orphans()
+    preload()
+    waiting = from_here.jobs
+    running: List[Any] = []
+    try:
+        while waiting or running:
+            for job in waiting[:]:
+                if len(running) >= AT_ONCE:
+                    break
+                if job.gpu and any(other.gpu for other in running):
+                    continue  # a GPU in exclusive mode takes one job
+                waiting.remove(job)
+                running.append(job)
+                job.start()
+            running = [job for job in running if not job.step()]
+            wait(running)
+    finally:
+        for job in running:
+            for pid in job.pids():
+                processes.end_tree(pid)
+        processes.end_strays([])
+    return from_here.order
+
+
+def wait(running: Sequence[Any]) -> None:
+    """Until a rank says something, 20 ms at most: launchers say nothing by a pipe."""
+    pipes = [one.pipe for job in running if getattr(job, "trial", None) for one in job.trial.ranks if one.pipe is not None]
+    if pipes:
+        processes.wait_readable(pipes, 0.02)
+    elif running:
+        time.sleep(0.02)
+
+
+def preload() -> None:
+    """What the forked children would each import; cheap, since torch._dynamo has brought most of it along."""
+    for name in ("torch.distributed.run", "torch.distributed.launch", "torch.distributed.checkpoint", "torch.utils.data"):
+        try:
+            __import__(name)
+        except Exception:  # noqa: S112 - the arm that needs it will say so
+            continue
+
+
+class Planner:
+    """Decides which jobs there are on this machine."""
+
+    def __init__(self, plan: live.Plan, dist: Any, asked: Any, control: str) -> None:
+        self.plan, self.dist, self.control = plan, dist, control
+        usable = [row for row in (asked or {}).get("devices", ()) if row.get("kernel") == "ok" and row.get("kind") != "mps"]
+        self.kind = str(usable[0]["kind"]) if usable else "cpu"
+        self.places: List[int] = [row["index"] for row in usable]
+        wanted = plan.options["nproc"]
+        self.ranks = 2 if wanted in (None, "all") else int(wanted)
+        self.gpu_ranks = len(self.places) if wanted == "all" else min(len(self.places), int(wanted or 2))
+        self.jobs: List[Any] = []
+        self.order: List[str] = []
+        self.cpu_only = plan.options["backend"] not in ("auto", "nccl", "xccl")
+
+    def lay_out(self) -> None:
+        solo, cuda = list(SOLO), self.kind == "cuda" and not self.cpu_only
+        if cuda:
+            solo.remove("compile")  # Triton is what counts there
+        self.batch("solo", "none", "cpu", 1, solo, alone=True)
+        group = list(GROUP)
+        if not live.has(self.dist, "gloo") or self.control != "pass":
+            why = "the control arm did not pass" if live.has(self.dist, "gloo") else "gloo is not in this build"
+            self.without(why, group, self.ranks)
+        else:
+            on_gpu = cuda and len(self.places) >= 2 and live.has(self.dist, "nccl")
+            if on_gpu:
+                self.batch("group-nccl", "nccl", self.kind, self.gpu_ranks, group)
+                self.batch("group-gloo", "gloo", "cpu", self.ranks, ["collectives"])
+                self.batch("model-parallel", "gloo", self.kind, 2, ["ddp-model-parallel"])
+            else:
+                self.batch("group-gloo", "gloo", "cpu", self.ranks, group)
+            for method in ("env", "tcp", "file"):
+                name, store = "init-" + method, method + "://"
+                arm = live.make_arm(name, "gloo", "cpu", self.ranks, loopback=True, store=store, stages=live.SHORT, sizes=(4096,))
+                arm["part"] = "launchers"
+                self.add(Plain(self.plan, arm), name)
+            for way in launchers.ways(self.plan.options, self.ranks, lambda name, why: self.skip(name, why, self.ranks, "launchers")):
+                self.add(launchers.Launch(self.plan, way, self.ranks), way.name)
+        if cuda:
+            self.batch("solo-gpu", "none", self.kind, 1, list(SOLO_GPU), alone=True)
+        else:
+            self.skip("dataloader-pin-memory", "pinned memory needs a CUDA GPU", 1)
+            self.skip("cudnn-deterministic", "cuDNN needs a CUDA GPU", 1)
+        if cuda and len(self.places) >= 2:
+            self.batch("solo-two", "none", self.kind, 1, ["data-parallel"], alone=True)
+        else:
+            for name, world in (("collectives-nccl", 2), ("ddp-model-parallel", 2), ("data-parallel", 1)):
+                self.skip(name, "needs two GPUs", world, part_of(name.replace("-nccl", "")))
+
+    def batch(self, name: str, backend: str, device: str, world: int, tasks: Sequence[str], alone: bool = False) -> None:
+        arm = live.make_arm("full-" + name, backend, device, world, places=self.places, loopback=backend == "gloo")
+        if alone:
+            arm["places"] = self.places if device != "cpu" else []
+            arm["store"] = "none"
+        elif device != "cpu" and len(self.places) < world:
+            return
+        arm["tasks"], arm["alone"], arm["patience"] = list(tasks), alone, PATIENCE
+        job = Batch(self.plan, arm)
+        self.jobs.append(job)
+        self.order += [job.names[task] for task in tasks]
+
+    def add(self, job: Any, name: str) -> None:
+        self.jobs.append(job)
+        self.order.append(name)
+
+    def skip(self, name: str, why: str, world: int, part: str = "training", status: str = "skipped") -> None:
+        arm: Any = {"name": name, "backend": "none", "device": "cpu", "world_size": world, "part": part}
+        live.write_result(self.plan, arm, {"status": status, "reason": why, "seconds": 0.0, "ranks": []})
+        self.order.append(name)
+
+    def without(self, why: str, tasks: Sequence[str], world: int) -> None:
+        """What needs a process group, and there is none to be had."""
+        for task in tasks:
+            self.skip("collectives-gloo" if task == "collectives" else task, why, world, part_of(task), "inconclusive")
+        for name in ("init-env", "init-tcp", "init-file", "torchrun-standalone", "mp-spawn", "torchrun-c10d", "launch", "launch-use-env"):
+            self.skip(name, why, world, "launchers", "inconclusive")

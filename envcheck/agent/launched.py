@@ -1,0 +1,190 @@
+"""The training script that the launchers are tried with: `launched.py HOW FOLDER NAME [--local-rank N | --local_rank N]`.
+
+HOW: "full" imports torch, joins the group and adds numbers up; "light" looks at what the launcher has set and meets the others at
+MASTER_ADDR:MASTER_PORT, without torch; "spawn:N" starts N such processes by torch.multiprocessing.spawn.
+Each process writes what it does to FOLDER/NAME.PID.jsonl, as a rank does. Stdlib and torch only; not loaded but run.
+"""
+
+from __future__ import annotations
+
+import sys
+
+HERE = __file__.replace("\\", "/").rpartition("/")[0]
+if sys.path and sys.path[0].replace("\\", "/") == HERE:
+    del sys.path[0]  # the patient's modules are looked for elsewhere
+
+import json  # noqa: E402
+import os  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+import time  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, NoReturn, Optional
+
+
+def die_with_parent() -> None:
+    """torchrun gives every worker a session of its own: whoever ends torchrun by force would leave them behind."""
+    if sys.platform == "linux":
+        try:
+            import ctypes
+
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        except Exception as error:
+            sys.stderr.write("envcheck: no prctl: %s\n" % error)
+
+
+class Report:
+    def __init__(self, folder: str, name: str) -> None:
+        self.path = os.path.join(folder, "%s.%d.jsonl" % (name, os.getpid()))
+        self.stage, self.began = "start", time.monotonic()
+
+    def say(self, **event: Any) -> None:
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(event) + "\n")
+
+    def enter(self, stage: str) -> None:
+        self.stage, self.began = stage, time.monotonic()
+        self.say(enter=stage)
+
+    def leave(self) -> None:
+        self.say(leave=self.stage, seconds=time.monotonic() - self.began)
+
+    def fail(self, error: BaseException) -> None:
+        text = "%s: %s" % (type(error).__name__, str(error)[:2000])
+        status = "wrong" if isinstance(error, ArithmeticError) else "failed"
+        self.say(fail=self.stage, status=status, text=str(error)[:2000] if status == "wrong" else text, at=time.monotonic())
+
+
+def given() -> Dict[str, Any]:
+    """What the launcher has told, by the first complete set of names: torchrun's, Open MPI's, PMI's, Slurm's."""
+    for kind, names in (
+        ("torchrun", ("RANK", "WORLD_SIZE", "LOCAL_RANK")),
+        ("Open MPI", ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")),
+        ("PMI", ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID")),
+        ("Slurm", ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")),
+    ):
+        if names[0] in os.environ and names[1] in os.environ:
+            numbers = [int(os.environ[name]) if os.environ.get(name, "").isdigit() else None for name in names]
+            return {"kind": kind, "rank": numbers[0], "world_size": numbers[1], "local_rank": numbers[2]}
+    return {"kind": None, "rank": None, "world_size": None, "local_rank": None}
+
+
+def argument(argv: List[str]) -> Optional[str]:
+    """--local-rank=1 (torch 2.0 and later) or --local_rank=1; None if neither came. A script has to take both."""
+    for one in argv:
+        if one.startswith(("--local-rank=", "--local_rank=")):
+            return one
+    return None
+
+
+def light(report: Report) -> None:
+    """Meet the others where the launcher says; rank 0 listens there unless the launcher's agent does already."""
+    report.leave()
+    report.enter("store")
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and rank == 0:
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(("127.0.0.1", port))
+            server.listen(world)
+            server.settimeout(60)
+            for _ in range(world - 1):
+                server.accept()[0].close()
+    else:
+        connect(address, port)
+    report.leave()
+
+
+def connect(address: str, port: int) -> None:
+    limit = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=5).close()
+            return
+        except ConnectionRefusedError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(0.05)
+
+
+def full(report: Report, rank: int, world: int, method: str) -> None:
+    import torch
+    import torch.distributed as dist
+
+    report.leave()
+    torch.set_num_threads(1)
+    report.enter("init")
+    if method == "env://":
+        dist.init_process_group("gloo", init_method=method)
+    else:
+        dist.init_process_group("gloo", init_method=method, rank=rank, world_size=world)
+    report.leave()
+    report.enter("all_reduce")
+    tensor = torch.arange(1000, dtype=torch.int64) * (rank + 1)
+    dist.all_reduce(tensor)
+    if not torch.equal(tensor, torch.arange(1000) * (world * (world + 1) // 2)):
+        raise ArithmeticError("all_reduce of 1000 × int64 over %d ranks gave wrong numbers" % world)
+    report.leave()
+    report.enter("destroy")
+    dist.destroy_process_group()
+    report.leave()
+
+
+def spawned(rank: int, world: int, folder: str, name: str) -> None:
+    """What mp.spawn runs in each process."""
+    report = Report(folder, name)
+    report.say(worker={"kind": "mp.spawn", "rank": rank, "world_size": world, "local_rank": rank})
+    work(report, lambda: full(report, rank, world, "file://" + os.path.join(folder, name + ".init")))
+
+
+def work(report: Report, function: Callable[[], Any]) -> NoReturn:
+    leave_stacks(report.path[: -len(".jsonl")] + ".stack")
+    try:
+        report.enter("start")
+        function()
+    except BaseException as error:
+        report.fail(error)
+        raise
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # see rank.py: teardown of gloo may hang
+
+
+def leave_stacks(path: str) -> None:
+    try:
+        import faulthandler
+
+        faulthandler.register(signal.SIGUSR1, file=open(path, "w"), all_threads=True)  # noqa: SIM115 - as long as the process
+    except Exception as error:
+        sys.stderr.write("envcheck: no stacks: %s\n" % error)
+
+
+def main() -> None:
+    how, folder, name = [one for one in sys.argv[1:] if not one.startswith("--local")][:3]  # launch puts its own first
+    if how.startswith("spawn:"):
+        import torch.multiprocessing
+
+        world = int(how.partition(":")[2])
+        torch.multiprocessing.spawn(spawned, args=(world, folder, name), nprocs=world)
+        return
+    report = Report(folder, name)
+    told = given()
+    environment = ("MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    report.say(worker=dict(told, argument=argument(sys.argv[1:]), **{key: os.environ.get(key) for key in environment}))
+    if told["rank"] is None or told["world_size"] is None:
+        report.fail(RuntimeError("the launcher has set neither RANK and WORLD_SIZE nor names of its own"))
+        sys.exit(1)
+    if how == "light":
+        work(report, lambda: light(report))
+    # MPI and Slurm set no MASTER_ADDR
+    method = "env://" if told["kind"] == "torchrun" else "file://" + os.path.join(folder, name + ".init")
+    work(report, lambda: full(report, told["rank"], told["world_size"], method))
+
+
+if __name__ in ("__main__", "__mp_main__"):
+    die_with_parent()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,374 @@
+"""The usual ways of starting several processes, each tried with a small script (launched.py). Loaded by run.py for `--live full`.
+
+torchrun, torch.distributed.launch and mp.spawn are called in a child forked from the agent, which has torch imported already: that
+is what their commands do after the import. Their workers are interpreters started afresh, as always. torchrun's own rendezvous store
+listens on all addresses by itself, and so does the store of its workers; where they meet is loopback.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+    from envcheck.agent import lines, live, processes, rank  # collect.load puts them here
+
+WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launched.py")
+PATIENCE = 3.0  # times the usual deadline of a stage: two interpreters import torch side by side
+# Words with which a launcher says that it does not want to, here: as root, without enough slots, outside an allocation.
+REFUSALS = ("as root", "not enough slots", "more processes than", "allocation", "Unable to confirm", "Invalid user", "slurm_load",
+            "controller", "Requested node", "temporarily disabled", "timed out", "Immediate")  # fmt: skip
+
+
+class Way:
+    """One launcher: `call` is done in a forked child, `argv` is run where there is no fork or where it is a command of its own."""
+
+    def __init__(self, name: str, argv: Sequence[str], call: Optional[Callable[[], None]], words: str) -> None:
+        self.name, self.argv, self.call, self.words = name, list(argv), call, words
+        self.environment: Dict[str, str] = {}
+        self.keep: Tuple[str, ...] = ()  # variables that must stay although ranks never see them
+        self.foreign = False  # a command that is not torch's
+
+
+def ways(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None]) -> List[Way]:
+    """All that are to be tried. `skipped` is told of those that cannot."""
+    folder = options["folder"]
+    number = str(world)
+
+    def script(how: str, name: str) -> List[str]:
+        return [WORKER, how, folder, name]
+
+    # The workers meet on loopback. --local_addr (torch 1.13 and later) keeps torchrun from looking this host's name up.
+    # All options with underscores: those with dashes came with torch 2.0.
+    local = ["--nproc_per_node=" + number] + (["--local_addr=127.0.0.1"] if accepts("local_addr") else [])
+    rendezvous = ["--nnodes=1", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=envcheck"]
+    launch = ["--nproc_per_node=" + number, "--master_addr=127.0.0.1", "--master_port=%d" % live.quiet_port()]
+    launch_env = [*launch[:-1], "--master_port=%d" % live.quiet_port(), "--use_env"]
+    found = [
+        of_torch("torchrun-standalone", "torch.distributed.run", ["--standalone", *local, *script("full", "torchrun-standalone")]),
+        Way("mp-spawn", [sys.executable, *script("spawn:" + number, "mp-spawn")], run_script, "mp.spawn"),
+        of_torch("torchrun-c10d", "torch.distributed.run", [*rendezvous, *local, *script("light", "torchrun-c10d")]),
+        of_torch("launch", "torch.distributed.launch", [*launch, *script("light", "launch")]),
+        of_torch("launch-use-env", "torch.distributed.launch", [*launch_env, *script("light", "launch-use-env")]),
+    ]
+    mpirun = shutil.which("mpirun") or shutil.which("mpiexec")
+    if mpirun:
+        found.append(of_mpi(mpirun, number, script("full", "mpirun")))
+    else:
+        skipped("mpirun", "there is no mpirun on PATH")
+    srun = shutil.which("srun")
+    if not srun:
+        skipped("srun", "there is no srun on PATH")
+    elif not os.environ.get("SLURM_JOB_ID"):
+        skipped("srun", "not inside a Slurm allocation, and none is asked for")
+    else:
+        found.append(of_slurm(srun, number, script("full", "srun")))
+    return found
+
+
+def accepts(option: str) -> bool:
+    import torch
+
+    path = os.path.join(os.path.dirname(torch.__file__), "distributed", "run.py")
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return option in file.read()
+    except OSError:
+        return False
+
+
+def of_torch(name: str, module: str, arguments: List[str]) -> Way:
+    def call() -> None:
+        import importlib
+
+        main: Any = importlib.import_module(module)
+        main.main(arguments)
+
+    words = "torchrun" if module.endswith(".run") else "torch.distributed.launch"
+    return Way(name, [sys.executable, "-m", module, *arguments], call, words)
+
+
+def run_script() -> None:
+    """As `python launched.py …` would, sys.argv being set: mp.spawn's children import the script by its path."""
+    import runpy
+
+    runpy.run_path(WORKER, run_name="__main__")
+
+
+def of_mpi(program: str, number: str, script: List[str]) -> Way:
+    """Open MPI refuses root and more ranks than cores unless told otherwise; by variables, since its versions differ in their flags."""
+    way = Way("mpirun", [program, "-n", number, sys.executable, *script], None, os.path.basename(program))
+    way.foreign = True
+    way.environment = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_oob_tcp_if_include": "lo",
+        "OMPI_MCA_btl_tcp_if_include": "lo",
+    }  # fmt: skip
+    return way
+
+
+def of_slurm(program: str, number: str, script: List[str]) -> Way:
+    """A step of this very allocation, beside what runs in it; one minute at most."""
+    argv = [program, "--ntasks=" + number, "--nodes=1", "--overlap", "--immediate=15", "--time=1", "--kill-on-bad-exit=1"]
+    node = os.environ.get("SLURMD_NODENAME")
+    argv += ["--nodelist=" + node] if node else []
+    way = Way("srun", [*argv, sys.executable, *script], None, "srun")
+    way.foreign = True
+    way.keep = ("SLURM_",)
+    return way
+
+
+class Launch:
+    """One way under way: a job of full.py's."""
+
+    gpu = False
+
+    def __init__(self, plan: live.Plan, way: Way, world: int) -> None:
+        self.plan, self.way, self.world = plan, way, world
+        self.name = way.name
+        self.folder: str = plan.options["folder"]
+        self.log = os.path.join(self.folder, way.name + ".log")
+        self.pid = 0
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.status: Optional[int] = None
+        self.began = time.monotonic()
+        self.late = self.out_of_time = False
+        self.workers: List[Worker] = []
+
+    def start(self) -> None:
+        self.began = time.monotonic()
+        self.plan.writer.line(begin="full " + self.name, at=self.began)
+        try:
+            if self.plan.fork and self.way.call:
+                self.fork(self.way.call)
+            else:
+                with open(self.log, "ab") as log:
+                    self.process = subprocess.Popen(
+                        self.way.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), start_new_session=True
+                    )
+                    self.pid = self.process.pid
+        except OSError as error:
+            self.report({"status": "inconclusive", "reason": "it could not be started: %s" % lines.said(error), "ranks": []})
+            self.status = 0
+
+    def environment(self) -> Dict[str, str]:
+        """Without the variables of a launcher that we run under; over loopback; what is written to TMPDIR goes where we clean up."""
+        keep = self.way.keep
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(rank.SCRUB) or (keep and key.startswith(keep))}
+        kept.update(self.way.environment, TMPDIR=self.folder)
+        if sys.platform == "linux":
+            kept["GLOO_SOCKET_IFNAME"] = "lo"
+        return kept
+
+    def fork(self, call: Callable[[], None]) -> None:
+        agent = os.getpid()
+        self.pid = processes.fork()
+        if self.pid:
+            return
+        code = 1
+        try:
+            processes.die_with_parent(agent)
+            log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            processes.leave_stacks(os.path.join(self.folder, self.name + ".stack"))
+            environment = self.environment()
+            os.environ.clear()
+            os.environ.update(environment)
+            import tempfile
+
+            tempfile.tempdir = None  # it may have been asked before
+            sys.argv = self.way.argv[1:]
+            call()
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        except BaseException:
+            sys.__excepthook__(*sys.exc_info())
+        finally:
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+
+    def pids(self) -> List[int]:
+        return [self.pid] if self.pid and self.status is None else []
+
+    def step(self) -> bool:
+        """True when it is over, its result written."""
+        if self.status is not None:
+            return True
+        now = time.monotonic()
+        self.status = self.process.poll() if self.process else processes.exit_status(self.pid)
+        if self.status is None:
+            self.out_of_time = now > self.plan.deadline
+            self.late = now > self.began + PATIENCE * self.plan.stage_seconds
+            if not self.late and not self.out_of_time:
+                return False
+            self.read()
+            for one in self.workers:
+                if not one.over and processes.command_holds(one.pid, WORKER):
+                    processes.ask_for_stack(one.pid)
+            time.sleep(0.5)
+            if self.way.foreign:  # lets it take its own daemons and steps along
+                lines.attempt(os.kill, self.pid, signal.SIGTERM)
+                processes.reap(self.pid, 2.0) if not self.process else lines.attempt(self.process.wait, 2.0)
+            processes.end_tree(self.pid)
+            self.status = -signal.SIGKILL
+            if self.process:
+                lines.attempt(self.process.wait, 3.0)
+        self.read()
+        self.report(self.verdict())
+        return True
+
+    def read(self) -> None:
+        prefix = self.name + "."
+        names = [name for name in os.listdir(self.folder) if name.startswith(prefix) and name.endswith(".jsonl")]
+        found = [Worker(os.path.join(self.folder, name)) for name in names]
+        self.workers = sorted((one for one in found if one.pid), key=lambda one: (one.number, one.pid))
+
+    def report(self, result: Dict[str, Any]) -> None:
+        result["seconds"] = time.monotonic() - self.began
+        arm: Any = {"name": self.name, "backend": "gloo", "device": "cpu", "world_size": self.world, "part": "launchers"}
+        live.write_result(self.plan, arm, result)
+
+    def verdict(self) -> Dict[str, Any]:
+        text = processes.tail(self.log)
+        codes = exit_codes(text)
+        problem = self.late or self.out_of_time or bool(self.status)
+        status, reason = self.judged(text, codes)
+        rows = [one.facts(codes.get(one.pid), text if problem and not one.over else "", self.late and not one.over) for one in self.workers]
+        return {"status": status, "reason": reason, "ranks": rows}
+
+    def judged(self, text: str, codes: Dict[int, int]) -> Tuple[str, str]:
+        words, workers = self.way.words, self.workers
+        failed = [one for one in workers if one.error]
+        own = [one for one in failed if not any(word in one.error for word in ("closed by peer", "reset by peer", "refused", "imed out"))]
+        if own or failed:
+            first = (own or failed)[0]
+            return "fail", "rank %d: %s" % (first.number, first.error)
+        if self.out_of_time and not self.late:
+            return "inconclusive", "the time for the live check ran out"
+        if self.late:
+            if len(workers) < self.world:
+                return "hang", "%s started %d of %d workers and did not end" % (words, len(workers), self.world)
+            behind = [one for one in workers if not one.over]
+            if not behind:
+                return "hang", "%s did not end after its workers had" % words
+            return "hang", "rank %s did not leave the stage %s" % (", ".join(str(one.number) for one in behind), behind[0].stage)
+        gone = [one for one in workers if codes.get(one.pid)] or [one for one in workers if not one.over]
+        if self.status and gone:
+            first = gone[0]
+            code = codes.get(first.pid)
+            how = "ended" if code is None else "left with exit code %d" % code if code >= 0 else "died with " + processes.signal_name(-code)
+            return "fail", "rank %d: %s in the stage %s under %s" % (first.number, how, first.stage, words)
+        if self.status:
+            said = last_error(text)
+            if self.way.foreign and not workers and (self.name == "srun" or any(word in text for word in REFUSALS)):
+                return "skipped", "%s refuses: %s" % (words, said)
+            how = "died with " + processes.signal_name(-self.status) if self.status < 0 else "left with exit code %d" % self.status
+            return "fail", "%s %s%s" % (words, how, ": " + said if said else "")
+        return self.contract()
+
+    def contract(self) -> Tuple[str, str]:
+        """It ended well: did it start what it was asked for, and tell each worker who it is?"""
+        words, workers, world = self.way.words, self.workers, self.world
+        if len(workers) != world:
+            return "fail", "%s started %d of %d workers" % (words, len(workers), world)
+        for key, expected in (("rank", list(range(world))), ("local_rank", list(range(world))), ("world_size", [world] * world)):
+            told = [one.told.get(key) for one in workers]
+            if sorted(-1 if one is None else one for one in told) != expected:
+                return "fail", "%s told its workers %s %s where %s was due" % (words, key.upper(), told, expected)
+        lost = [one for one in workers if not one.over]
+        if lost:
+            return "fail", "rank %d ended in the stage %s without an error" % (lost[0].number, lost[0].stage)
+        if self.name.startswith("torchrun") and not all(one.told.get("MASTER_ADDR") and one.told.get("MASTER_PORT") for one in workers):
+            return "fail", "%s sets no MASTER_ADDR and MASTER_PORT" % words
+        argument = workers[0].told.get("argument")
+        if self.name == "launch":
+            if not argument:
+                return "fail", "%s without --use-env passes neither --local-rank nor --local_rank" % words
+            return "pass", "workers are told by %s" % str(argument).partition("=")[0]
+        if self.name == "launch-use-env" and argument:
+            return "fail", "%s with --use-env passes %s all the same" % (words, str(argument).partition("=")[0])
+        return "pass", ""
+
+
+class Worker:
+    """What one worker has written."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.told: Dict[str, Any] = {}
+        self.stages: List[Dict[str, Any]] = []
+        self.error = ""
+        part = path.split(".")[-2]
+        self.pid = int(part) if part.isdigit() else 0
+        try:
+            with open(path, "rb") as file:
+                for line in file:
+                    self.take(lines.decoded(line))
+        except OSError:
+            self.pid = 0
+
+    def take(self, event: Any) -> None:
+        if not isinstance(event, dict):
+            return
+        if "worker" in event:
+            self.told = event["worker"]
+        elif "enter" in event:
+            self.stages.append({"name": event["enter"], "status": "entered"})
+        elif "leave" in event and self.stages:
+            self.stages[-1].update(status="ok", seconds=event["seconds"])
+        elif "fail" in event:
+            self.error = str(event["text"])
+            if self.stages:
+                self.stages[-1].update(status=event["status"], detail=self.error[:500])
+
+    @property
+    def number(self) -> int:
+        value = self.told.get("rank")
+        return value if isinstance(value, int) else 0
+
+    @property
+    def stage(self) -> str:
+        return str(self.stages[-1]["name"]) if self.stages else "start"
+
+    @property
+    def over(self) -> bool:
+        return bool(self.stages) and self.stages[-1]["status"] == "ok" and self.stage in ("destroy", "store")
+
+    def facts(self, code: Optional[int], stderr: str, late: bool) -> Dict[str, Any]:
+        if not self.over and not self.error and self.stages:
+            self.stages[-1]["status"] = "hang" if late else "failed"
+        return {
+            "rank": self.number, "pid": self.pid, "last_stage": self.stage, "stages": self.stages, "error": self.error,
+            "exit_code": code if code is not None and code >= 0 else None,
+            "signal": processes.signal_name(-code) if code is not None and code < 0 else None,
+            "stack": processes.tail(self.path[: -len(".jsonl")] + ".stack"), "stderr": stderr,
+        }  # fmt: skip
+
+
+def exit_codes(text: str) -> Dict[int, int]:
+    """torchrun's summary, by pid: "failed (exitcode: 3) local_rank: 1 (pid: 812) of binary", "exitcode  : -9 (pid: 812)"."""
+    found: Dict[int, int] = {}
+    for code, pid in re.findall(r"exitcode\s*:\s*(-?\d{1,4})\)?(?: local_rank: \d+)? \(pid: (\d{1,9})\)", text):
+        found[int(pid)] = int(code)
+    return found
+
+
+def last_error(text: str) -> str:
+    """The line that says most: the last that names an error, else the last one."""
+    rows = [row.strip() for row in text.splitlines() if row.strip()]
+    errors = [row for row in rows if re.match(r"[\w.]*(Error|Exception)\b", row) or "error:" in row.lower()]
+    return (errors or rows or [""])[-1][:300]
