@@ -31,7 +31,8 @@ _SIZES = re.compile(r"(\d+) bytes passed, (\d+) did not end")
 
 def _runs(live: LiveFacts) -> list[tuple[str, tuple[RankFacts, ...], LiveStatus, str, int]]:
     """Every trial with ranks: (name, ranks, status, reason, world size). Rungs of the ladder change the environment and do not count."""
-    arms = [(arm.name, arm.ranks, arm.status, arm.reason, arm.world_size) for arm in live.arms if arm.ranks and not arm.environment]
+    counting = [arm for arm in live.arms if arm.part or (arm.ranks and not arm.environment)]
+    arms = [(arm.name, arm.ranks, arm.status, arm.reason, arm.world_size) for arm in counting]
     if arms and any(status is live.status for _, _, status, _, _ in arms):
         return arms
     if not live.ranks:
@@ -69,7 +70,14 @@ def _numbers(ranks: list[RankFacts]) -> str:
 
 
 def _passed(live: LiveFacts) -> list[Arm]:
-    return [arm for arm in live.arms if arm.status is LiveStatus.PASS]
+    """Those of the quick check: what they prove is the ground that the rest stands on."""
+    return [arm for arm in live.arms if arm.status is LiveStatus.PASS and not arm.part]
+
+
+def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
+    """Further parts of the full check that went wrong besides the one that is reported."""
+    bad = [arm for arm in live.arms if arm.part and arm.name != name and arm.status in (LiveStatus.FAIL, LiveStatus.HANG)]
+    return tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
 
 
 @check()
@@ -81,7 +89,8 @@ def live_wrong_result(live: LiveFacts) -> Hit | None:
             numbers = _numbers([one for one, _, _ in wrong])
             values = {"arm": name, "stage": stage, "ranks": numbers, "detail": detail or "no detail", "size": size}
             evidence = tuple(Evidence(f"rank {one.rank}: {at}", words) for one, at, words in wrong[:4] if words)
-            return Hit(values, evidence or _tail(rank), variant="ddp" if stage == "ddp" else None)
+            evidence = (*(evidence or _tail(rank)), *_others(live, name))
+            return Hit(values, evidence, variant="ddp" if stage == "ddp" else None)
     return None
 
 
@@ -93,6 +102,8 @@ def live_hang(live: LiveFacts) -> Hit | None:
     for name, ranks, status, reason, size in _runs(live):
         if status is not LiveStatus.HANG:
             continue
+        if not ranks:  # a launcher that started nobody
+            return Hit({"stage": "start", "reason": f"{name}: {reason}"}, _others(live, name), variant="plain")
         stuck = [rank for rank in ranks if any(stage.status == "hang" for stage in rank.stages)]
         stages = {rank.rank: _stage_of(rank) for rank in ranks}
         order = {stage: at for at, stage in enumerate(live.stages)}
@@ -101,7 +112,7 @@ def live_hang(live: LiveFacts) -> Hit | None:
         least = min((order.get(stages[rank.rank], 99) for rank in stuck), default=99)
         behind = [rank for rank in stuck if order.get(stages[rank.rank], 99) == least]
         gone = [rank for rank in ranks if rank not in stuck and (rank.signal or rank.exit_code)]
-        evidence = (*_insights(live, name), *(one for rank in (*gone, *behind, *stuck)[:3] for one in _tail(rank)))
+        evidence = (*_insights(live, name), *(one for rank in (*gone, *behind, *stuck)[:3] for one in _tail(rank)), *_others(live, name))
         passed = [match for rank in stuck for one in rank.stages if (match := _SIZES.fullmatch(one.detail))]
         values: dict[str, object] = {
             "arm": name,
@@ -146,7 +157,11 @@ def live_failed(live: LiveFacts) -> Hit | None:
             "signal": first.signal if first else None,
             "passed": [arm.name for arm in _passed(live)],
         }
-        evidence = (*_insights(live, name), *(_tail(first) if first else ()))
+        evidence = (*_insights(live, name), *(_tail(first) if first else ()), *_others(live, name))
+        if first is None and name in {arm.name for arm in live.arms if arm.part}:
+            return Hit(values, evidence, variant="arm")
+        if size == 1 and not (first and first.signal):
+            return Hit(values, evidence, variant="alone")
         if first and first.signal:
             return Hit(values, evidence, variant="signal")
         return Hit(values, evidence, variant="but" if _passed(live) else None)
