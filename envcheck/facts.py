@@ -76,6 +76,18 @@ class SystemFacts:
 
 
 @record
+class CacheFolder:
+    """A cache folder on a network file system. `lock`: "ok", "none" (two processes got it), "refused", "hang", "readonly" (not tried)."""
+
+    variable: str  # "HF_HOME", set or not
+    path: str
+    filesystem: str = ""  # "nfs4", "lustre"
+    options: str = ""
+    lock: str = "readonly"
+    error: str = ""
+
+
+@record
 class LimitsFacts:
     """Resource limits of this process; None is unlimited where `*_read` is true."""
 
@@ -92,6 +104,7 @@ class LimitsFacts:
     shm_allocated_bytes: int | None = None  # and what it really got
     shm_error: str | None = None
     tmp_free_bytes: int | None = None
+    caches: tuple[CacheFolder, ...] = ()  # those on network file systems
 
 
 class ToolStatus(Enum):

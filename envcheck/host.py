@@ -32,6 +32,7 @@ from envcheck.syscalls import (
     platform_facts,
     resolve,
     resource_limits,
+    reverse,
 )
 
 READ_LIMIT = 1 << 20
@@ -91,6 +92,7 @@ class Host(Protocol):
     def disk(self, path: str) -> Disk | None: ...
     def allocate_shm(self, size: int) -> Trial: ...
     def resolve(self, name: str, timeout: float) -> Resolved: ...
+    def reverse(self, address: str, timeout: float) -> float | None: ...
     def addresses(self) -> tuple[tuple[str, str], ...]: ...
     def today(self) -> str | None: ...
     def libraries(self, name: str) -> tuple[str, ...]: ...
@@ -294,6 +296,10 @@ class RealHost:
     def resolve(self, name: str, timeout: float) -> Resolved:
         return resolve(name, timeout)
 
+    def reverse(self, address: str, timeout: float) -> float | None:
+        """Seconds until the question for the name of an address is answered."""
+        return reverse(address, timeout)
+
     def addresses(self) -> tuple[tuple[str, str], ...]:
         """(interface, IPv4 address) pairs of this host."""
         return ipv4_addresses()
@@ -401,6 +407,11 @@ class RecordingHost:
         self._keep(f"resolve {name}", {**answer._asdict(), "seconds": round(answer.seconds, 3)})
         return answer
 
+    def reverse(self, address: str, timeout: float) -> float | None:
+        seconds = self.inner.reverse(address, timeout)
+        answer: float | None = self._keep("reverse", None if seconds is None else round(seconds, 3))
+        return answer
+
     def addresses(self) -> tuple[tuple[str, str], ...]:
         answer: tuple[tuple[str, str], ...] = self._keep("addresses", self.inner.addresses())
         return answer
@@ -499,6 +510,10 @@ class ReplayHost:
         if answer is None:
             return Resolved((), "not recorded")
         return Resolved(**{**answer, "addresses": tuple(answer.get("addresses", ()))})
+
+    def reverse(self, address: str, timeout: float) -> float | None:
+        answer = self._answers.get("reverse")
+        return None if answer is None else float(answer)
 
     def addresses(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, address) for name, address in self._answers.get("addresses", ()))

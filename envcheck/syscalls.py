@@ -140,6 +140,32 @@ def resolve(name: str, timeout: float, lookup: Callable[..., Sequence[Any]] | No
     return Resolved((), f"no answer within {timeout:g} s", seconds, timed_out=True)
 
 
+def reverse(address: str, timeout: float, lookup: Callable[..., Any] | None = None) -> float:
+    """Seconds that the name of an address takes, at most `timeout`; whether there is a name does not matter.
+
+    In a daemon thread, as for `resolve`.
+    """
+    import threading
+    import time
+
+    if lookup is None:
+        import socket
+
+        lookup = socket.getnameinfo
+
+    def ask() -> None:
+        try:
+            lookup((address, 0), 0)
+        except OSError:
+            return  # no name: an answer too
+
+    began = time.monotonic()
+    thread = threading.Thread(target=ask, name="reverse", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    return time.monotonic() - began
+
+
 def ipv4_addresses() -> tuple[tuple[str, str], ...]:
     """(interface, address) of every IPv4 address, by SIOCGIFCONF; empty where that is not Linux's."""
     if sys.platform != "linux":

@@ -292,6 +292,18 @@ def nccl_version_drift(
 
 
 @check()
+def flight_recorder_unreliable(network: NetworkFacts) -> Hit | None:
+    """The recorder is on, and the way in which NCCL errors are handled may end the process before it dumps."""
+    seen = network.variables
+    on = [name for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if seen.get(name, "0") not in ("", "0")]
+    mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
+    if not on or mode is None or seen[mode] not in ("0", "1", "2"):
+        return None
+    fix = SetEnv(mode, "3", "the default of torch: the process is left as it is until the dump is written")
+    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, (Evidence("environment", f"{mode}={seen[mode]}"),), (fix,))
+
+
+@check()
 def nccl_no_transport(live: LiveFacts) -> Hit | None:
     """NCCL fails with every transport switched off in turn, and gloo passes: NCCL, CUDA or the driver itself."""
     found = climb(live)
@@ -377,5 +389,6 @@ CHECKS = (
     nccl_version_drift,
     nccl_no_transport,
     nccl_diagnostics_failed,
+    flight_recorder_unreliable,
     nccl_debug_leftover,
 )

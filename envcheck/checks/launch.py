@@ -192,6 +192,25 @@ def launch_slurm(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Mi
     return None
 
 
+SLOW_SECONDS = 1.0  # a sound resolver needs milliseconds
+
+
+@check()
+def name_resolution_slow(network: NetworkFacts) -> Hit | None:
+    """Names and addresses take their time: every client that connects to a TCPStore asks for the name of its address."""
+    forward, backward = network.resolve_seconds, network.reverse_seconds
+    slow = [
+        (what, seconds)
+        for what, seconds in ((f"the address of {network.hostname}", forward), ("the name of this host's own address", backward))
+        if seconds is not None and seconds >= SLOW_SECONDS
+    ]
+    if not slow:
+        return None
+    what, seconds = max(slow, key=lambda one: one[1])
+    evidence = tuple(Evidence("name resolution", f"{one}: {took:.1f} s") for one, took in slow)
+    return Hit({"what": what, "seconds": f"{seconds:.1f}"}, evidence)
+
+
 @check()
 def launch_variables_leaked(launcher: LauncherFacts) -> Hit | None:
     """Variables of a torchrun that is not this process's launcher any more: the next torchrun obeys them."""
@@ -248,6 +267,7 @@ CHECKS = (
     launch_unreachable,
     launch_master_address,
     launch_slurm,
+    name_resolution_slow,
     launch_variables_leaked,
     launch_local_rank_argument,
     launch_fork_after_cuda,

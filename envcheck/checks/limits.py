@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from envcheck.checks.answer import contained, trouble
 from envcheck.checks.gpu import size
+from envcheck.checks.hardware import node_count
 from envcheck.checks.text import holding, mentioning, quoted, said
 from envcheck.facts import (
     ContainerFacts,
     GpusFacts,
+    LauncherFacts,
     LimitsFacts,
     LiveFacts,
     LiveStatus,
@@ -20,13 +24,19 @@ from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 
 _MIB, _GIB = 1 << 20, 1 << 30
 FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks
+# gloo joins every two ranks: 589 descriptors in each of 192 processes, 13 of them whatever the number (torch 2.13)
+DESCRIPTORS_EACH, DESCRIPTORS = 3, 13
 DOCKER_SHM = 64 * _MIB  # what docker and Kubernetes give without being asked
 RDMA_MEMLOCK = 64 * _MIB  # less than one set of NCCL buffers
 
 
-@check(sees_missing=("limits", "gpus", "system", "symptoms"))
+@check(sees_missing=("limits", "gpus", "system", "launcher", "symptoms"))
 def open_files_low(
-    limits: LimitsFacts | Missing, gpus: GpusFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing
+    limits: LimitsFacts | Missing,
+    gpus: GpusFacts | Missing,
+    system: SystemFacts | Missing,
+    launcher: LauncherFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
 ) -> Answer:
     """The soft limit of open files; loaders that pass tensors by descriptor use one for each."""
     told = said(symptoms, "open-files-low")
@@ -38,6 +48,10 @@ def open_files_low(
     mac = not isinstance(system, Missing) and system.os == "darwin"
     if soft is None or mac:
         return trouble(limits, "limits")
+    ranks = None if isinstance(launcher, Missing) else launcher.world_size
+    if ranks and soft < DESCRIPTORS_EACH * ranks + DESCRIPTORS:
+        needed = DESCRIPTORS_EACH * ranks + DESCRIPTORS
+        return Hit(values | {"ranks": ranks, "needed": needed}, variant="ranks", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if soft < FEW_FILES:
         return Hit(values)
     many = not isinstance(gpus, Missing) and len(gpus.devices) >= 8
@@ -121,4 +135,21 @@ def host_memory_low(system: SystemFacts | Missing, live: LiveFacts | Missing, sy
     return Hit(values) if available is not None and available < _GIB else trouble(system, "system")
 
 
-CHECKS = (open_files_low, memlock_low, shm_small, host_memory_low)
+@check(sees_missing=("launcher",))
+def cache_lock_broken(limits: LimitsFacts, launcher: LauncherFacts | Missing) -> Hit | None:
+    """A cache folder on a network file system whose locks do not work between processes, or only within one machine."""
+    bad = [one for one in limits.caches if one.lock in ("none", "refused", "hang")]
+    # NFS: local_lock=flock|all; Lustre: localflock. Locks then hold among the processes of one machine.
+    local = [one for one in limits.caches if re.search(r"\b(?:local_lock=(?:flock|all)|localflock)\b", one.options)]
+    if not bad and not (local and (node_count(launcher) or 1) > 1):
+        return None
+    worst = (bad or local)[0]
+    evidence = tuple(
+        Evidence(f"flock in {one.path}", f"{one.lock} {one.error} ({one.filesystem} {one.options})"[:300]) for one in (bad or local)[:4]
+    )
+    kind, error = worst.filesystem or "file system", worst.error or "no error"
+    values = {"variable": worst.variable, "path": worst.path, "filesystem": kind, "error": error}
+    return Hit(values, evidence, variant=worst.lock if bad else "local")
+
+
+CHECKS = (open_files_low, memlock_low, shm_small, host_memory_low, cache_lock_broken)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envcheck.facts import LimitsFacts, Missing
 from envcheck.host import Host
+from envcheck.probes.caches import probe_caches
 from envcheck.probes.cgroup import read_cgroup
 from envcheck.probes.meminfo import parse_meminfo
 from envcheck.syscalls import Disk, Trial
@@ -35,6 +36,7 @@ def probe(host: Host) -> LimitsFacts | Missing:
         shm_allocated_bytes=trial.allocated_bytes if trial else None,
         shm_error=trial.error if trial else None,
         tmp_free_bytes=temp.free_bytes if temp else None,
+        caches=probe_caches(host),
     )
 
 

@@ -1,4 +1,4 @@
-"""Names and interfaces that process groups are built over. Nothing is sent, but that this host's own name is resolved."""
+"""Names and interfaces that process groups are built over. Nothing is sent, but that this host's own name and address are resolved."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from envcheck.facts import InfinibandPort, Interface, Missing, NetworkFacts
 from envcheck.host import Host
+from envcheck.probes.task import Task
 
 RESOLVE_SECONDS = 3.0
 NET = "/sys/class/net"
@@ -18,13 +19,18 @@ def probe(host: Host) -> NetworkFacts | Missing:
     facts = host.platform()
     linux = facts.get("system") == "Linux"
     name = facts.get("node") or None
+    interfaces = _interfaces(host) if linux else parse_ifconfig(_ifconfig(host, facts.get("system")))
+    own = next((one for row in interfaces if row.up is not False and not row.loopback for one in row.addresses if "." in one), None)
+    backwards = Task(lambda: host.reverse(own, RESOLVE_SECONDS)) if own else None  # a dead resolver costs its time once
     answer = host.resolve(name, RESOLVE_SECONDS) if name else None
+    seconds = backwards.result(RESOLVE_SECONDS + 1) if backwards else None
     return NetworkFacts(
         hostname=name,
         addresses=answer.addresses if answer else (),
         resolve_error=answer.error if answer else "this host has no name",
         resolve_seconds=round(answer.seconds, 4) if answer else None,
-        interfaces=_interfaces(host) if linux else parse_ifconfig(_ifconfig(host, facts.get("system"))),
+        reverse_seconds=round(seconds, 4) if seconds is not None else None,
+        interfaces=interfaces,
         infiniband=_infiniband(host) if linux else (),
         peermem=any(host.exists(f"/sys/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")) if linux else None,
         variables={key: value for key, value in sorted(host.env.items()) if key.startswith(PREFIXES)},
