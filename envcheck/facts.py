@@ -613,7 +613,7 @@ class Arm:
     seconds: float | None = None
     ranks: tuple[RankFacts, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
-    part: str = ""  # of `--live full`: "collectives", "training", "launchers"; the quick check and the ladder have none
+    part: str = ""  # of `--live full`: "collectives", "training", "launchers", "wire"; the quick check and the ladder have none
 
 
 @record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from envcheck.codec import decode
@@ -23,6 +24,7 @@ from envcheck.facts import (
     TorchFacts,
     Unmet,
     Why,
+    WireFacts,
 )
 from envcheck.target import Ended, Target
 
@@ -296,7 +298,9 @@ def _live(ended: Ended, torch: TorchFacts | Missing, static: bool, asked: bool) 
         return LiveFacts(LiveStatus.INCONCLUSIVE, lost.reason, arms=arms)
     order = {name: at for at, name in enumerate(end.get("order", ()))}  # the full check's, which run side by side
     arms = tuple(sorted(arms, key=lambda arm: order.get(arm.name, -1)))
-    return summary(arms, end["start_method"], end["skipped"])
+    live = summary(arms, end["start_method"], end["skipped"])
+    measured = next((line["value"]["wire"] for line in ended.sections("arm") if line["value"].get("wire")), None)
+    return replace(live, wire=decode(WireFacts, measured)) if measured else live
 
 
 def _arm(value: Mapping[str, Any]) -> Arm:

@@ -37,6 +37,7 @@ class Batch:
         self.trial: Optional[live.Trial] = None
         self.reported = 0  # tasks of this round
         self.since = time.monotonic()  # of the task at work
+        self.quiet = arm["tasks"] == ["wire"]  # a measurement: nothing else may run beside it
         self.stuck_at_start = 0
 
     def start(self) -> None:
@@ -104,6 +105,9 @@ class Batch:
         arm: Any = dict(self.trial.arm, stages=[*dict.fromkeys(one for one in seen if one != closing), closing])
         rows = [verdict.Row(arm, one, part, last) for one, part in zip(self.trial.ranks, parts)]  # noqa: B905 - Python 3.8
         result = verdict.over(arm, rows, time.monotonic() - self.since)
+        said = [event["wire"] for part in parts for event in part if "wire" in event]
+        if said:
+            result["wire"] = said[0]
         if result["status"] == "pass" and not all(any("done" in event for event in part) for part in parts):
             result.update(status="fail", reason="its ranks ended without doing it")
         return result
@@ -130,7 +134,9 @@ def name_of(arm: Arm, task: str) -> str:
 
 
 def part_of(task: str) -> str:
-    return "collectives" if task == "collectives" else "launchers" if task.startswith("store-") else "training"
+    if task in ("collectives", "wire"):
+        return task
+    return "launchers" if task.startswith("store-") else "training"
 
 
 class Plain:
@@ -172,6 +178,8 @@ def run_all(plan: live.Plan, dist: Any, asked: Any, control: str) -> List[str]:
                     break
                 if job.gpu and any(other.gpu for other in running):
                     continue  # a GPU in exclusive mode takes one job
+                if running and (getattr(job, "quiet", False) or any(getattr(other, "quiet", False) for other in running)):
+                    continue
                 waiting.remove(job)
                 running.append(job)
                 job.start()
@@ -252,6 +260,18 @@ class Planner:
         else:
             for name, world in (("collectives-nccl", 2), ("ddp-model-parallel", 2), ("data-parallel", 1)):
                 self.skip(name, "needs two GPUs", world, part_of(name.replace("-nccl", "")))
+        self.wire(cuda)
+
+    def wire(self, cuda: bool) -> None:
+        """Last, so that nothing waits for it: over all GPUs, else over two ranks of the CPU."""
+        if cuda and len(self.places) >= 2 and self.control == "pass" and live.has(self.dist, "nccl"):
+            self.batch("wire", "nccl", self.kind, len(self.places), ["wire"])
+        elif cuda:
+            self.batch("wire", "none", self.kind, 1, ["wire"], alone=True)
+        elif self.control == "pass":
+            self.batch("wire", "gloo", "cpu", self.ranks, ["wire"])
+        else:
+            self.skip("wire", "the control arm did not pass", self.ranks, "wire", "inconclusive")
 
     def batch(self, name: str, backend: str, device: str, world: int, tasks: Sequence[str], alone: bool = False) -> None:
         arm = live.make_arm("full-" + name, backend, device, world, places=self.places, loopback=backend == "gloo")

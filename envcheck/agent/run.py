@@ -85,7 +85,7 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
 def full_tasks(load: Callable[..., Any], rank: Any) -> Dict[str, Callable[..., None]]:
     """What ranks of `--live full` may be asked to do, by name."""
     training = load("training", rank)
-    modules = (load("collectives", rank), training, load("solo", rank, training))
+    modules = (load("collectives", rank), training, load("solo", rank, training), load("wire", rank))
     return {name: task for module in modules for name, task in module.TASKS.items()}
 
 

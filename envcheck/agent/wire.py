@@ -12,11 +12,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
+    from envcheck.agent import rank  # collect.load puts it here
+    from envcheck.agent.rank import Context
+
 FIRST = 64 << 10  # bytes
 LAST = {"cpu": 64 << 20, "cuda": 1 << 30, "xpu": 1 << 30}
 GAIN = 1.05  # a size that brings less than this twice in a row ends the sweep
 CALLS = 5
 COPY = 256 << 20
+
+
+SECONDS = {"cpu": 2.5}  # for all measurements of one arm; a GPU gets more
+WRONG = "did not arrive as it was sent"
+
+
+def wire(c: Context) -> None:
+    """One arm with one stage: the measurement, told by rank 0."""
+    c.stage("wire", lambda: told(c))
+
+
+def told(c: Context) -> None:
+    value = measure(c.torch, c.dist, c.rank, c.world, c.device, c.backend, SECONDS.get(c.device.type, 8.0))
+    for trouble in value["troubles"]:
+        if WRONG in trouble:
+            raise rank.Wrong(trouble)
+    if c.rank == 0:
+        c.progress.say(wire=value)
 
 
 def measure(torch: Any, dist: Any, rank: int, world: int, device: Any, backend: str, seconds: float = 8.0) -> Dict[str, Any]:
@@ -139,7 +160,7 @@ def peer_copies(torch: Any, seconds: float, troubles: List[str]) -> List[Dict[st
                 into = torch.zeros_like(buffers[target])
                 rate = pair(torch, buffers[source], into, source, target)
                 if not bool((into == source + 1).all()):
-                    troubles.append("a copy from GPU %d to GPU %d did not arrive as it was sent" % (source, target))
+                    troubles.append("a copy from GPU %d to GPU %d %s" % (source, target, WRONG))
                     continue
                 found.append({"source": source, "target": target, "gb_s": rate})
     except RuntimeError as error:
@@ -158,3 +179,6 @@ def pair(torch: Any, source: Any, into: Any, one: int, other: int) -> float:
         torch.cuda.synchronize(other)
         best = max(best, source.numel() / (time.perf_counter() - start) / 1e9)
     return best
+
+
+TASKS = {"wire": wire}

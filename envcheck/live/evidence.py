@@ -20,6 +20,7 @@ from envcheck.live import flight, gloo, nccl_diagnostics, nccl_log, ras, stacks
 
 TAIL = 4 << 20  # bytes that are read, and kept, of one file
 INSIGHTS = 24
+KEPT = (".log", ".stack", ".nccl", ".py-spy", ".ras", ".jsonl", ".json", ".out", ".err")
 
 
 def with_insights(snapshot: Snapshot, folder: str, executable: str, seconds: float) -> Snapshot:
@@ -68,7 +69,7 @@ def analyse(live: LiveFacts, folder: str, executable: str, seconds: float) -> di
     if flight.dumps_of(names):
         if seconds > 8:
             for one in flight.analyse(folder, executable, min(seconds - 2, flight.SECONDS)):
-                recorder[one.dumps[0].rpartition(".fr_")[0]] = {
+                recorder[_arm_of(live, one.dumps[0].rpartition(".fr_")[0])] = {
                     "dumps": one.dumps,
                     "lines": one.lines,
                     "output": one.output,
@@ -79,18 +80,27 @@ def analyse(live: LiveFacts, folder: str, executable: str, seconds: float) -> di
     return {
         "status": live.status.value,
         "reason": live.reason,
-        "arms": [_arm(arm, folder, names, recorder.get(arm.name)) for arm in live.arms],
+        "arms": [_arm(live, arm, folder, names, recorder.get(arm.name)) for arm in live.arms],
     }
 
 
-def _arm(arm: Arm, folder: str, names: list[str], recorder: Any) -> dict[str, Any]:
+def _arm_of(live: LiveFacts, prefix: str) -> str:
+    """The arm whose ranks wrote files of this name. Ranks of the full check do one arm after the other and keep their first name:
+    they are ended, and asked, in the one that hangs."""
+    if any(arm.name == prefix for arm in live.arms):
+        return prefix
+    return next((arm.name for arm in live.arms if arm.part and arm.status is LiveStatus.HANG), prefix)
+
+
+def _arm(live: LiveFacts, arm: Arm, folder: str, names: list[str], recorder: Any) -> dict[str, Any]:
     dumps = {rank.rank: _text(folder, f"{arm.name}-{rank.rank}.stack") or rank.stack for rank in arm.ranks if rank.stack}
     groups = stacks.grouped(dumps)
     output = {rank.rank: _text(folder, f"{arm.name}-{rank.rank}.log") or rank.stderr for rank in arm.ranks}
     logs = "\n".join(_text(folder, f"{arm.name}-{rank.rank}.nccl") for rank in arm.ranks) + "\n" + "\n".join(output.values())
     log = nccl_log.read_log(logs) if arm.backend == "nccl" else None
     diagnostics = nccl_diagnostics.read_diagnostics(logs) if arm.backend == "nccl" else None
-    answer = ras.read_ras(_text(folder, f"{arm.name}.ras")) if f"{arm.name}.ras" in names else None
+    answers = [name for name in names if name.endswith(".ras") and _arm_of(live, name[:-4]) == arm.name]
+    answer = ras.read_ras(_text(folder, answers[0])) if answers else None
     return {
         "name": arm.name,
         "status": arm.status.value,
@@ -186,12 +196,12 @@ def keep(folder: str, path: str, snapshot: Snapshot, recorded: str, executable: 
         _write(os.path.join(folder, "analysis.json"), json.dumps(analyse(snapshot.live, folder, executable, 0), indent=1, sort_keys=True))
     texts: dict[str, bytes] = {}
     for entry in sorted(os.scandir(folder), key=lambda one: one.name):
-        if not entry.is_file(follow_symlinks=False) or entry.name.endswith((".store", ".pipe")):
-            continue  # pipes of the recorder, the store of a rendezvous, folders of caches
+        if not entry.is_file(follow_symlinks=False) or not entry.stat().st_size:
+            continue  # pipes of the recorder, folders of caches, output of ranks that said nothing
         if flight.DUMP.match(entry.name):
             with open(entry.path, "rb") as file:
                 texts[entry.name] = file.read(64 << 20)
-        else:
+        elif entry.name.endswith(KEPT):  # not what a compiler or a checkpoint left
             texts[entry.name] = masked(_text(folder, entry.name)).encode()
     texts["snapshot.json"] = recorded.encode()
     index = "".join(f"{len(data):>12}  {entry}\n" for entry, data in sorted(texts.items()))
