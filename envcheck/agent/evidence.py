@@ -15,7 +15,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+    from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
     from envcheck.agent.live import RankProcess
     from envcheck.agent.rank import Arm
@@ -57,6 +57,26 @@ def _release(version: str) -> Tuple[int, int]:
     major, _, rest = version.partition(".")
     minor = rest.partition(".")[0]
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+def has_diagnostics(torch: Any) -> bool:
+    """NCCL can test itself from 2.31 on. The version is a constant of the library; no device is asked."""
+    try:
+        version = torch._C._nccl_version()
+    except Exception:
+        return False
+    return tuple(version) >= (2, 31) if isinstance(version, (tuple, list)) else isinstance(version, int) and version >= 23100
+
+
+def print_by_line() -> None:
+    """NCCL prints its diagnostics with C's stdout, which keeps them back when that is a file, and a rank does not leave by exit()."""
+    try:
+        import ctypes
+
+        library = ctypes.CDLL(None)
+        library.setvbuf(ctypes.c_void_p.in_dll(library, "stdout"), None, 1, ctypes.c_size_t(0))  # _IOLBF
+    except (OSError, ValueError, AttributeError):  # another C library: the report may be lost, which reads as no report
+        return
 
 
 def gather(folder: str, arm: Arm, hung: Sequence[RankProcess]) -> None:

@@ -181,13 +181,25 @@ def accelerator_arms(plan: Plan, dist: Any, asked: Any, world: Any, control: str
     places = [row["index"] for row in usable]
     if len(places) >= 2:
         ranks = len(places) if world == "all" else min(len(places), world or 2)
-        if run(plan, make_arm(backend, backend, kind, ranks, places=places)) != "pass" and backend == "nccl" and control == "pass":
+        status = run(plan, make_arm(backend, backend, kind, ranks, places=places))
+        if kind == "cuda" and (status != "pass" or plan.options["live"] == "full"):
+            diagnose(plan, kind, ranks, places)
+        if status != "pass" and backend == "nccl" and control == "pass":
             ladder(plan, kind, ranks, places)
         return [] if ranks == len(places) else ["%d of the %d GPUs took part" % (ranks, len(places))]
     run(plan, make_arm(backend + "-one-rank", backend, kind, 1, places=places))
     if kind == "cuda" and has(dist, "gloo"):
         run(plan, make_arm("gloo-cuda", "gloo", kind, 2, places=places * 2, loopback=True))
     return ["%s between two GPUs: only one is visible" % backend.upper()]
+
+
+def diagnose(plan: Plan, kind: str, ranks: int, places: List[int]) -> None:
+    """NCCL's own diagnostics, where it has any. They print their result, which the tool reads, and never fail."""
+    import torch
+
+    if evidence.has_diagnostics(torch):
+        environment = {"NCCL_RUN_DIAGNOSTICS": "1"}
+        run(plan, make_arm("nccl-diagnostics", "nccl", kind, ranks, places=places, environment=environment, stages=SHORT, sizes=SIZES[:1]))
 
 
 def ladder(plan: Plan, kind: str, ranks: int, places: List[int]) -> None:

@@ -150,6 +150,8 @@ def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int]) 
     os.environ.update(arm["environment"])
     if arm["backend"] == "nccl":
         os.environ.update(evidence.variables(options["folder"], arm["name"], rank, os.environ))
+        if os.environ.get("NCCL_RUN_DIAGNOSTICS", "0") != "0":
+            evidence.print_by_line()
 
 
 def stages(
