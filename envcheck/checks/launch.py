@@ -85,6 +85,8 @@ def launch_world_size(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts
         started = facts.ranks_started
     if size and started is not None and started < size:
         return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches))
+    if rank := value(matches, "rank"):
+        return Hit({"size": size or "the announced number of", "rank": rank}, quoted(matches), variant="rank", confidence=Confidence.LIKELY)
     if matches:
         return Hit({"size": size or "the announced number of"}, quoted(matches), variant="said")
     if facts and (facts.launcher == "kubeflow" or facts.scheduler == "kubernetes"):
@@ -124,6 +126,8 @@ def launch_port_in_use(
     if matches:
         text = " ".join(match.text for match in matches)
         twice = "--local_rank" in text or "--local-rank" in text
+        if "Ping failed" in text:
+            return Hit(values, quoted(matches), variant="foreign")
         return Hit(values, quoted(matches), variant="self" if twice else None if owner else "said")
     # Within a torchrun worker the agent's own store listens there; on other nodes than the master's the port does not matter.
     worker = bool(facts and any(name.startswith("TORCHELASTIC_") for name in facts.variables))
