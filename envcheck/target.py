@@ -221,7 +221,7 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
         running.process.returncode if not running.ended_because else None,
         running.ended_because,
         _tail(os.path.join(running.folder, "agent.err")),
-        _tail(os.path.join(running.folder, "agent.stack")),
+        _tail(os.path.join(running.folder, "agent.stack"), 16000),
         time.monotonic() - began,
     )
 

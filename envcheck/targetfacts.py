@@ -218,9 +218,10 @@ def _import_facts(ended: Ended, found: Mapping[str, Any] | None, distribution: D
 def _death_at_import(ended: Ended) -> dict[str, Any]:
     if ended.last_begin in STATIC_STEPS:
         return {"import_status": "skipped"}
-    failure: dict[str, Any] = {"stderr": ended.stderr[-4000:], "stack": (ended.stack or ended.stderr)[-4000:]}
+    failure: dict[str, Any] = {"stderr": ended.stderr[-4000:], "stack": ended.stack[-16000:] or ended.stderr[-4000:]}
     if ended.ended_because:
-        return {"import_status": "timeout", "import_failure": {**failure, "text": f"did not return within {ended.seconds:.0f} s"}}
+        failure["text"] = f"did not return within {ended.seconds:.0f} s"
+        return {"import_status": "timeout", "import_seconds": ended.seconds, "import_failure": failure}
     if ended.signal:
         return {
             "import_status": "crashed",

@@ -72,7 +72,8 @@ def driver_library_mismatch(
     in_container = contained(container)
     values: dict[str, object] = {"module": None, "library": None}
     if not isinstance(driver, Missing):
-        values = {"module": driver.version, "library": driver.library_version}
+        # a number equal to the module's is that of another copy, not of the one that NVML refuses
+        values = {"module": driver.version, "library": driver.library_version if differ else None}
     values["module"] = values["module"] or value(told, "module")
     values["library"] = values["library"] or value(told, "library")
     evidence = (*(() if isinstance(driver, Missing) else smi_evidence(driver)), *code_evidence(devices, cuda_driver), *quoted(told))

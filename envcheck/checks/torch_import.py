@@ -38,6 +38,20 @@ def _last_line(text: str) -> str:
     return lines[-1][:300] if lines else ""
 
 
+def _innermost(stack: str) -> str:
+    """The frame in which a stack stands: faulthandler writes it first, a traceback last.
+
+    Current thread 0x00007fe65ae54b80 (most recent call first):
+      File "/venv/lib/python3.12/site-packages/torch/__init__.py", line 3 in <module>
+      File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed
+    """
+    thread = stack.rpartition("(most recent call first)")[2]  # the main thread, which imports, is written last
+    frames = [line.strip() for line in thread.splitlines() if line.strip().startswith("File ")]
+    if not frames:
+        return _last_line(stack)
+    return frames[0 if len(thread) < len(stack) else -1][:300]
+
+
 def _reinstall(torch: TorchFacts, system: SystemFacts | Missing, tables: Tables) -> tuple[Intent, ...]:
     """The same build of torch again. A conda torch and one without a version have no such command."""
     version, variant = release(torch.version), local(torch.version)
@@ -100,7 +114,7 @@ def torch_import_hangs(torch: TorchFacts) -> Hit | None:
     failure = torch.import_failure
     stack = (failure.stack or failure.stderr) if failure else ""
     seconds = f"{torch.import_seconds:.0f}" if torch.import_seconds else "many"
-    where = _last_line(stack)
+    where = _innermost(stack)
     values = {"version": torch.version or "of unknown version", "seconds": seconds, "where": where}
     return Hit(values, (Evidence("stack of the import", stack),) if stack else (), variant="where" if where else None)
 
