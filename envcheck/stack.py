@@ -290,7 +290,9 @@ def _live(snapshot: Snapshot) -> Layer:
         return _of_missing("live step", live, f"not run: {live.reason}")
     match live.status:
         case LiveStatus.PASS:
-            return Layer("live step", Mark.OK, f"{live_words(live)}: sums and gradients right")
+            parts = sum(bool(arm.part) and arm.status is LiveStatus.PASS for arm in live.arms)
+            more = f"; {parts} parts of the full check passed" if parts else ""
+            return Layer("live step", Mark.OK, f"{live_words(live)}: sums and gradients right{more}")
         case LiveStatus.SKIPPED:
             return Layer("live step", Mark.NONE, f"not run: {live.reason}" if live.reason else "not run")
         case LiveStatus.INCONCLUSIVE:
@@ -301,7 +303,8 @@ def _live(snapshot: Snapshot) -> Layer:
 
 def live_words(live: LiveFacts) -> str:
     """What passed: "gloo on 2 ranks"; "nccl on 8 ranks, gloo on 2"; "nccl on 1 rank, gloo on 2 with cuda tensors"."""
-    passed = dict.fromkeys((arm.backend, arm.device, arm.world_size) for arm in live.arms if arm.status is LiveStatus.PASS)
+    quick = [arm for arm in live.arms if not arm.part]
+    passed = dict.fromkeys((arm.backend, arm.device, arm.world_size) for arm in quick if arm.status is LiveStatus.PASS)
     if not passed:
         return f"{live.backend or 'unknown backend'} on {live.world_size or len(live.ranks)} ranks"
     parts: list[str] = []

@@ -312,7 +312,8 @@ def _arm(value: Mapping[str, Any]) -> Arm:
 def summary(arms: Sequence[Arm], start_method: str, skipped: Sequence[str]) -> LiveFacts:
     """One verdict over the arms: the first trouble of a main arm, then of the full check, else that of the arm that proves most."""
     main = [arm for arm in arms if arm.name in MAIN_ARMS]
-    broken = [arm for arm in (*main, *(arm for arm in arms if arm.part)) if arm.status in (LiveStatus.FAIL, LiveStatus.HANG)]
+    parts = sorted((arm for arm in arms if arm.part), key=lambda arm: arm.status is LiveStatus.HANG)  # a failure says more than a hang
+    broken = [arm for arm in (*main, *parts) if arm.status in (LiveStatus.FAIL, LiveStatus.HANG)]
     troubled = broken or [arm for arm in main if arm.status is not LiveStatus.PASS]
     proved = sorted((arm for arm in main if arm.status is LiveStatus.PASS), key=lambda arm: PREFERRED.index(arm.name))
     left_open = (*skipped, *_left_open(arms))

@@ -190,7 +190,7 @@ def run_all(plan: live.Plan, dist: Any, asked: Any, control: str) -> List[str]:
             for pid in job.pids():
                 processes.end_tree(pid)
         processes.end_strays([])
-    return from_here.order
+    return from_here.order + from_here.behind
 
 
 def wait(running: Sequence[Any]) -> None:
@@ -222,8 +222,9 @@ class Planner:
         wanted = plan.options["nproc"]
         self.ranks = 2 if wanted in (None, "all") else int(wanted)
         self.gpu_ranks = len(self.places) if wanted == "all" else min(len(self.places), int(wanted or 2))
-        self.jobs: List[Any] = []
-        self.order: List[str] = []
+        self.jobs: List[Any] = []  # the longest first
+        self.order: List[str] = []  # as a report shows them
+        self.behind: List[str] = []  # of one process each: to be shown last
         self.cpu_only = plan.options["backend"] not in ("auto", "nccl", "xccl")
 
     def lay_out(self) -> None:
@@ -283,7 +284,11 @@ class Planner:
         arm["tasks"], arm["alone"], arm["patience"] = list(tasks), alone, PATIENCE
         job = Batch(self.plan, arm)
         self.jobs.append(job)
-        self.order += [job.names[task] for task in tasks]
+        names = [job.names[task] for task in tasks]
+        if alone:
+            self.behind += names
+        else:
+            self.order += names
 
     def add(self, job: Any, name: str) -> None:
         self.jobs.append(job)

@@ -266,7 +266,8 @@ class Launch:
             if not behind:
                 return "hang", "%s did not end after its workers had" % words
             return "hang", "rank %s did not leave the stage %s" % (", ".join(str(one.number) for one in behind), behind[0].stage)
-        gone = [one for one in workers if codes.get(one.pid)] or [one for one in workers if not one.over]
+        # torchrun ends the others by SIGTERM when one has failed
+        gone = [one for one in workers if codes.get(one.pid) not in (None, 0, -signal.SIGTERM)] or [one for one in workers if not one.over]
         if self.status and gone:
             first = gone[0]
             code = codes.get(first.pid)

@@ -9,7 +9,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from envcheck.facts import LiveFacts
+from envcheck.facts import LiveFacts, LiveStatus
 from envcheck.record import record
 from envcheck.render.verdict import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import ascii_only, one_line, visible
@@ -70,6 +70,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: Options | None
     for one in report.findings:
         _finding(page, one, report, fix_suggest)
     _unknown(page, report)
+    _parts(page, report)
     _not_proved(page, report)
     _hints(page, report, fix_suggest)
     page.gap()
@@ -218,6 +219,24 @@ def _unknown(page: _Page, report: Report) -> None:
     for reason, rules in groups.items():
         names = ", ".join(rules[:3]) + (f" and {len(rules) - 3} more" if len(rules) > 3 else "")
         page.block(Text.assemble(("? ", "magenta")), f"{names}: {one_line(reason, 2 * EVIDENCE_CHARACTERS)}")
+
+
+def _parts(page: _Page, report: Report) -> None:
+    """The full live check: what passed by part, and a line for each that went wrong. What was left out stands below."""
+    live = report.snapshot.live
+    arms = [arm for arm in live.arms if arm.part] if isinstance(live, LiveFacts) else []
+    if not arms:
+        return
+    page.gap()
+    page.line(Text("The full live check", "bold"))
+    for part in dict.fromkeys(arm.part for arm in arms):
+        passed = [arm.name for arm in arms if arm.part == part and arm.status is LiveStatus.PASS]
+        if passed:
+            page.block(Text.assemble((f"{Mark.OK.sign} ", _STYLE[Mark.OK]), f"{part}  "), one_line(", ".join(passed), 2000), indent=4)
+    for arm in arms:
+        if arm.status in (LiveStatus.FAIL, LiveStatus.HANG):
+            said = one_line(f"{arm.status.value}: {arm.reason}", EVIDENCE_CHARACTERS)
+            page.block(Text.assemble((f"{Mark.BAD.sign} ", _STYLE[Mark.BAD]), f"{arm.name}  "), said, indent=4)
 
 
 def _not_proved(page: _Page, report: Report) -> None:

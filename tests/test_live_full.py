@@ -1,0 +1,205 @@
+"""`--live full` on a real torch: every part passes or says why it was left out; broken parts are named, each by its own arm."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patients import HERE, Examined, examine, needs_torch, processes_with
+
+from envcheck.facts import Arm, LiveFacts, LiveStatus
+from envcheck.target import Budget, Target, end, start
+
+pytestmark = [needs_torch, pytest.mark.torch]
+
+HERE_ALWAYS = {
+    "collectives": {"collectives-gloo"},
+    "training": {
+        "ddp-find-unused-parameters", "ddp-static-graph", "ddp-bucket-view", "ddp-join", "distributed-sampler", "rng-seeding",
+        "dataloader", "amp-bf16", "checkpoint",
+    },
+    "launchers": {
+        "init-env", "init-tcp", "init-file", "store-tcp", "store-file", "store-hash", "torchrun-standalone", "torchrun-c10d",
+        "launch", "launch-use-env", "mp-spawn",
+    },
+}  # fmt: skip
+MAY_BE_SKIPPED = {
+    "fsdp2", "distributed-checkpoint", "sync-batch-norm", "amp-fp16", "compile", "cpp-extension", "mpirun", "srun",
+    "dataloader-pin-memory", "cudnn-deterministic", "collectives-nccl", "ddp-model-parallel", "data-parallel",
+}  # fmt: skip
+
+
+def broken(*faults: str, **options: Any) -> Examined:
+    path = HERE / "faults" / "full_patches"
+    return examine(path=path, env={"ENVCHECK_FAULT": ",".join(faults)}, live="full", budget=Budget(180), stage_seconds=6.0, **options)
+
+
+def arms_of(examined: Examined) -> dict[str, Arm]:
+    live = examined.facts["live"]
+    assert isinstance(live, LiveFacts), live
+    return {arm.name: arm for arm in live.arms}
+
+
+@pytest.fixture(scope="module")
+def healthy() -> Examined:
+    before = left_in_tmp()
+    examined = examine(live="full", budget=Budget(180))
+    assert not left_in_tmp() - before, "temporary files of torch, torchrun or a compiler are left"
+    return examined
+
+
+def left_in_tmp() -> set[str]:
+    names = ("torchelastic_", "torchinductor_", "pymp-", "envcheck", "cc")
+    places = (tempfile.gettempdir(), "/dev/shm")  # noqa: S108
+    return {name for place in places if Path(place).is_dir() for name in os.listdir(place) if name.startswith((*names, "torch_", "sem.mp-"))}
+
+
+def test_everything_passes_or_says_why_not(healthy: Examined) -> None:
+    live, arms = healthy.facts["live"], arms_of(healthy)
+    bad = {name: arm.reason for name, arm in arms.items() if arm.status not in (LiveStatus.PASS, LiveStatus.SKIPPED)}
+    assert not bad
+    assert live.status is LiveStatus.PASS, live.reason
+    for part, names in HERE_ALWAYS.items():
+        assert {name: arms[name].part for name in names} == dict.fromkeys(names, part)
+        assert not [name for name in names if arms[name].status is not LiveStatus.PASS]
+    skipped = {name: arm for name, arm in arms.items() if arm.status is LiveStatus.SKIPPED}
+    assert set(skipped) <= MAY_BE_SKIPPED
+    for name, arm in skipped.items():
+        assert arm.reason and any(name in line and arm.reason in line for line in live.not_proved), name
+    assert healthy.ended.finished and not processes_with(str(healthy.folder))
+
+
+def test_collectives_are_a_stage_each(healthy: Examined) -> None:
+    for rank in arms_of(healthy)["collectives-gloo"].ranks:
+        names = [stage.name for stage in rank.stages if stage.name not in ("start", "device", "store", "init", "barrier", "end", "destroy")]
+        assert names == [
+            "all_reduce-sum", "all_reduce-avg", "all_reduce-max", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all",
+            "send-recv", "objects", "subgroups",
+        ]  # fmt: skip
+        assert all(stage.status == "ok" or (stage.status == "skipped" and "by design" in stage.detail) for stage in rank.stages)
+        assert all(stage.seconds is not None for stage in rank.stages)
+
+
+def test_which_local_rank_argument_came(healthy: Examined) -> None:
+    assert re.fullmatch(r"workers are told by --local[-_]rank", arms_of(healthy)["launch"].reason)
+
+
+def test_every_arm_has_a_line_for_the_progress(healthy: Examined) -> None:
+    begun = {line["begin"].partition(" ")[2] for line in healthy.ended.lines if line.get("begin", "").startswith("full ")}
+    tried = {name for name, arm in arms_of(healthy).items() if arm.part and (arm.status is LiveStatus.PASS or arm.ranks)}
+    assert tried <= begun
+
+
+def test_the_order_of_arms_does_not_depend_on_who_was_first(healthy: Examined) -> None:
+    names = [arm.name for arm in healthy.facts["live"].arms if arm.part]
+    assert names.index("collectives-gloo") < names.index("ddp-join") < names.index("mp-spawn") < names.index("compile")
+    assert names[-1] == "store-hash"
+
+
+@pytest.fixture(scope="module")
+def first_patient() -> Examined:
+    return broken("broadcast", "sampler", "loader", "checkpoint", "one-worker", "static-graph-hangs")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("collectives-gloo", LiveStatus.FAIL, r"broadcast from rank 0 of 16384 × int32 over 2 ranks: 1 values are wrong, the first at 16383"),
+        ("distributed-sampler", LiveStatus.FAIL, r"DistributedSampler: 1 of 52 samples come more than once"),
+        ("dataloader", LiveStatus.FAIL, r"DataLoader worker \(pid.*\) (exited unexpectedly|is killed by signal: Killed)"),
+        ("checkpoint", LiveStatus.FAIL, r"torch.save and torch.load: the parameters one step later: \d+ of 212 numbers came back changed"),
+        ("torchrun-standalone", LiveStatus.FAIL, r"torchrun started 1 of 2 workers"),
+        ("torchrun-c10d", LiveStatus.FAIL, r"torchrun started 1 of 2 workers"),
+        ("launch", LiveStatus.FAIL, r"torch.distributed.launch started 1 of 2 workers"),
+        ("ddp-static-graph", LiveStatus.HANG, r"rank 1 did not enter the collective of the stage train .*sitecustomize\.py"),
+        ("ddp-bucket-view", LiveStatus.PASS, r""),
+        ("mp-spawn", LiveStatus.PASS, r""),
+        ("amp-bf16", LiveStatus.PASS, r""),
+    ],
+)
+def test_fault_is_named(first_patient: Examined, name: str, status: LiveStatus, words: str) -> None:
+    arm = arms_of(first_patient)[name]
+    assert arm.status is status, arm.reason
+    assert re.search(words, arm.reason), arm.reason
+    assert first_patient.ended.finished and not processes_with(str(first_patient.folder))
+
+
+def test_the_whole_fails_when_a_part_does(first_patient: Examined) -> None:
+    from envcheck.checks.live import live_wrong_result
+    from envcheck.rule import Hit
+
+    live = first_patient.facts["live"]
+    assert live.status is LiveStatus.FAIL
+    assert live.reason.startswith("collectives-gloo: ")
+    hit = live_wrong_result.function(live)
+    assert isinstance(hit, Hit) and hit.values["arm"] == "collectives-gloo"
+    assert any(one.source == "arm ddp-static-graph" and "hang" in one.text for one in hit.evidence)
+
+
+@pytest.fixture(scope="module")
+def second_patient() -> Examined:
+    return broken("fsdp", "worker-exits", "loader-hangs")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("fsdp2", LiveStatus.FAIL, r"FSDP2: the gradients of step 1 of rank \d differ from one process that sees all data"),
+        ("torchrun-standalone", LiveStatus.FAIL, r"rank 1: left with exit code 3 .*under torchrun"),
+        ("torchrun-c10d", LiveStatus.FAIL, r"rank 1: left with exit code 3 .*under torchrun"),
+        ("launch-use-env", LiveStatus.FAIL, r"rank 1: left with exit code 3 .*under torch.distributed.launch"),
+        ("dataloader", LiveStatus.HANG, r"rank 0 did not leave the stage load"),
+        ("checkpoint", LiveStatus.PASS, r""),
+        ("collectives-gloo", LiveStatus.PASS, r""),
+    ],
+)
+def test_fault_is_named_too(second_patient: Examined, name: str, status: LiveStatus, words: str) -> None:
+    arm = arms_of(second_patient)[name]
+    if name == "fsdp2" and arm.status is LiveStatus.SKIPPED:
+        pytest.skip(arm.reason)
+    assert arm.status is status, arm.reason
+    assert re.search(words, arm.reason), arm.reason
+    assert second_patient.ended.finished and not processes_with(str(second_patient.folder))
+
+
+def test_nothing_is_left_when_the_agent_is_killed(tmp_path: Path) -> None:
+    # while torchrun's workers, which have sessions of their own, wait for each other, and a loader's workers hang
+    options = {"static": False, "live": "full", "nproc": None, "backend": "auto", "start_method": "auto"}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(HERE / "faults" / "full_patches")}
+    environment["ENVCHECK_FAULT"] = "rank-1-sleeps"
+    running = start(Target(sys.executable, "the test wants it"), str(tmp_path), Budget(180), options, environment)
+    try:
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline and not list(tmp_path.glob("torchrun-standalone.*.jsonl")):
+            assert running.process.poll() is None
+            time.sleep(0.1)
+        time.sleep(1)
+        assert len(processes_with(str(tmp_path))) > 3
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.process.wait(10)
+        limit = time.monotonic() + 5
+        while processes_with(str(tmp_path)) and time.monotonic() < limit:
+            time.sleep(0.1)
+        assert not [line for line in processes_with(str(tmp_path)) if "launched.py" in line]
+    finally:
+        end(running)
+    assert not processes_with(str(tmp_path))
+
+
+def test_the_launched_script_takes_both_spellings(tmp_path: Path) -> None:
+    script = HERE.parent / "envcheck" / "agent" / "launched.py"
+    for argument in ("--local-rank=0", "--local_rank=0"):
+        environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+        done = subprocess.run([sys.executable, str(script), argument, "light", str(tmp_path), argument[2:9]], env=environment, timeout=60)
+        assert done.returncode == 0
+    told = [json.loads(path.read_text().splitlines()[0])["worker"]["argument"] for path in sorted(tmp_path.glob("*.jsonl"))]
+    assert sorted(told) == ["--local-rank=0", "--local_rank=0"]
