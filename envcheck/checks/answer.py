@@ -91,6 +91,13 @@ def listed(gpus: GpusFacts | Missing) -> tuple[Gpu, ...]:
     return () if isinstance(gpus, Missing) else gpus.devices
 
 
+def counted(gpus: GpusFacts | Missing) -> tuple[Gpu, ...]:
+    """The GPUs that nvidia-smi or NVML gave an answer about. A name in a report, or typed by a person, is no answer of the driver."""
+    if isinstance(gpus, Missing) or gpus.source != "report":
+        return listed(gpus)
+    return tuple(gpu for gpu in gpus.devices if gpu.uuid or gpu.bus_id or gpu.memory_bytes)
+
+
 def torch_devices(devices: DevicesFacts | Missing) -> tuple[Device, ...]:
     return () if isinstance(devices, Missing) else devices.devices
 

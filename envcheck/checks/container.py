@@ -7,6 +7,7 @@ import re
 from envcheck.checks.answer import (
     absent,
     contained,
+    counted,
     cuda_code,
     driver_answers,
     fails,
@@ -80,13 +81,16 @@ def container_without_gpu(
     no_library = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
     if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == 35) and not absent(driver):
         return Hit(values, quoted(every), variant="capabilities")
-    if listed(gpus) or (nodes and any(name.removeprefix("nvidia").isdigit() for name in nodes)):
+    if counted(gpus) or (nodes and any(name.removeprefix("nvidia").isdigit() for name in nodes)):
         return Hit(values, quoted(own), variant="text") if own else None
     host_driver = not isinstance(driver, Missing) and bool(driver.module_loaded or driver.gpu_count_proc)
     there = bool(nvidia_on_bus(system)) or host_driver
     hidden = not isinstance(visibility, Missing) and visibility.cuda_visible_devices is not None
-    unseen = isinstance(driver, Missing) or driver.version is None
+    # a version that only a person or a report names is the host's: it says nothing of this container
+    unseen = isinstance(driver, Missing) or (driver.module_loaded is None and driver.smi.status is not ToolStatus.OK)
     shared = of_programs(every) if unseen and not hidden else ()
+    if not isinstance(driver, Missing) and driver.version:  # then "insufficient" is a matter of numbers
+        shared = tuple(match for match in shared if match not in holding(shared, "insufficient", "cudaErrorInsufficientDriver"))
     if (there and wants_cuda(torch) is not False) or own or shared:
         evidence = quoted(own or every)
         if not isinstance(driver, Missing):
@@ -169,7 +173,8 @@ def container_lost_gpu(
 ) -> Answer:
     """NVML "Unknown Error" in a container that had the GPU: its device rules were rewritten."""
     told = said(symptoms, "container-lost-gpu")
-    if works(devices) or driver_answers(cuda_driver) or listed(gpus):
+    failing = of_programs(told)  # in a text that also shows the host, the host's list of GPUs is no answer from inside
+    if works(devices) or driver_answers(cuda_driver) or (listed(gpus) if not failing else counted(gpus) and absent(container)):
         return None
     if not isinstance(system, Missing) and system.wsl is not None:
         return None

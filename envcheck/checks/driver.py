@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from envcheck.checks.answer import (
     absent,
     contained,
+    counted,
     cuda_code,
     driver_answers,
     driver_os,
@@ -99,10 +100,22 @@ def driver_missing(
     if not isinstance(driver, Missing) and loaded and (plain or (no_cuda and (fails(devices) or bool(told)))):
         values = {"gpu": gpu, "part": "CUDA driver library (libcuda.so.1)", "driver": driver.version}
         return Hit(values, quoted(told), variant="library", severity=severity)
+    management = holding(of_programs(told), "libnvidia-ml", "NVML Shared Library")
+    if management and loaded and not counted(gpus) and not _smi_answered(driver):
+        values = {
+            "gpu": gpu,
+            "part": "management library (libnvidia-ml.so.1)",
+            "driver": None if isinstance(driver, Missing) else driver.version,
+        }
+        return Hit(values, quoted(management), variant="library", severity=severity, confidence=Confidence.LIKELY)
     if told and not loaded:
         values = {"gpu": gpu, "part": "NVIDIA driver that CUDA can load"}
         return Hit(values, quoted(told), variant="text", severity=severity, confidence=None if plain else Confidence.LIKELY)
     return None if cards or named else trouble(driver, "driver")
+
+
+def _smi_answered(driver: DriverFacts | Missing) -> bool:
+    return not isinstance(driver, Missing) and driver.smi.status is ToolStatus.OK
 
 
 def _torch_reached_libcuda(devices: DevicesFacts | Missing) -> bool:
@@ -342,7 +355,7 @@ def driver_no_devices(
     symptoms: SymptomsFacts | Missing,
 ) -> Answer:
     """The driver runs and offers no GPU, or its control device is closed to this process."""
-    if works(devices) or driver_answers(cuda_driver) or is_wsl(system) or listed(gpus) or torch_devices(devices):
+    if works(devices) or driver_answers(cuda_driver) or is_wsl(system) or counted(gpus) or torch_devices(devices):
         return None
     told = said(symptoms, "driver-no-devices")
     if isinstance(driver, Missing):

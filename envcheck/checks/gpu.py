@@ -38,7 +38,7 @@ class _Card:
 
 
 @record
-class _Build:
+class Code:
     """What is known of the code in the torch build."""
 
     archs: tuple[str, ...] | None
@@ -84,8 +84,8 @@ def _cards(
         cc = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
         if cc:
             found.append(_Card(gpu.name or f"GPU {gpu.index}", cc, gpu.uuid, None))
-    text = _text_card(symptoms)
-    return found or ([text] if text else [])
+    text = _text_card(symptoms)  # of several GPUs torch complains of one, which a report need not name
+    return found if text is None or any(card.cc == text.cc for card in found) else [*found, text]
 
 
 def _from_torch(device: Device) -> _Card:
@@ -93,15 +93,15 @@ def _from_torch(device: Device) -> _Card:
     return _Card(name, device.compute_capability or "", device.uuid, device.kernel, device.kernel_error or "")
 
 
-def _build(torch: TorchFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables) -> _Build:
+def code_of_build(torch: TorchFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables) -> Code:
     """torch's own list, the list in torch's warning, or the table's for this release, variant and platform."""
     if isinstance(torch, Missing):
-        return _Build(_text_archs(symptoms), "torch's warning", True, None)
+        return Code(_text_archs(symptoms), "torch's warning", True, None)
     if torch.arch_list:
-        return _Build(torch.arch_list, "torch.cuda.get_arch_list()", True, torch.cuda)
+        return Code(torch.arch_list, "torch.cuda.get_arch_list()", True, torch.cuda)
     told = _text_archs(symptoms)
     if told:
-        return _Build(told, "torch's warning", True, torch.cuda)
+        return Code(told, "torch's warning", True, torch.cuda)
     # "1.11.0" without a CUDA version may be any build of that release: conda's carry no local part
     if torch.version and (torch.cuda or "+" in torch.version) and not torch.conda and not isinstance(system, Missing):
         name = torch.version
@@ -113,8 +113,8 @@ def _build(torch: TorchFacts | Missing, system: SystemFacts | Missing, symptoms:
         if known:
             archs = tuple(dict.fromkeys(arch for row in known for arch in row.archs or ()))
             source = f"the published build {known[0].version}+{known[0].variant}"
-            return _Build(archs, source, all(row.archs_confidence == "high" for row in known), known[0].cuda or torch.cuda)
-    return _Build(None, "the CUDA version of the build", False, torch.cuda)
+            return Code(archs, source, all(row.archs_confidence == "high" for row in known), known[0].cuda or torch.cuda)
+    return Code(None, "the CUDA version of the build", False, torch.cuda)
 
 
 def _systems(system: SystemFacts) -> tuple[str, ...]:
@@ -142,13 +142,15 @@ def _arch_pair(arch: str) -> tuple[int, int]:
     return (int(digits[:-1] or 0), int(digits[-1])) if digits else (0, 0)
 
 
-def _verdict(card: _Card, build: _Build, tables: Tables, no_kernel: bool) -> tuple[str, bool] | None:
+def _verdict(card: _Card, build: Code, tables: Tables, no_kernel: bool) -> tuple[str, bool] | None:
     """("new" | "old", certain) if this build has no code for the card; None if it has, or if nothing is known."""
     if card.kernel == "ok":
         return None
     row, cuda = tables.gpu(card.cc), _pair(build.cuda)
     if build.archs:
         runs = runs_on(build.archs, card.cc, build.cuda)
+        if runs is True and no_kernel and runs_on(cubins(build.archs), card.cc, build.cuda) is False:
+            return "new", False  # only PTX would serve it, and the program says that nothing did
         if runs is True or (runs is None and not no_kernel):
             return None
         pairs = [_arch_pair(arch) for arch in build.archs]
@@ -167,11 +169,16 @@ def _verdict(card: _Card, build: _Build, tables: Tables, no_kernel: bool) -> tup
     return None
 
 
+def cubins(archs: tuple[str, ...]) -> tuple[str, ...]:
+    """The machine code of an architecture list, without the PTX that a driver would have to compile."""
+    return tuple(arch for arch in archs if arch.startswith("sm_"))
+
+
 def _judge(
     wanted: tuple[str, ...],
     rule: str,
     cards: list[_Card],
-    build: _Build,
+    build: Code,
     symptoms: SymptomsFacts | Missing,
     tables: Tables,
     missing: Unknown | None,
@@ -234,7 +241,7 @@ def gpu_too_new_for_torch(
 ) -> Answer:
     """No cubin and no PTX of the build serves a GPU that came after it, or that is a family of its own."""
     cards = _cards(gpus, visibility, devices, symptoms, tables)
-    build, missing = _build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
+    build, missing = code_of_build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
     return _judge(("new", "family"), "gpu-too-new-for-torch", cards, build, symptoms, tables, missing)
 
 
@@ -250,7 +257,7 @@ def gpu_too_old_for_torch(
 ) -> Answer:
     """The build starts above this GPU's compute capability."""
     cards = _cards(gpus, visibility, devices, symptoms, tables)
-    build, missing = _build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
+    build, missing = code_of_build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
     return _judge(("old",), "gpu-too-old-for-torch", cards, build, symptoms, tables, missing)
 
 
@@ -307,7 +314,7 @@ def gpu_exclusive_mode(
         if refused or (held and fails(devices)):
             return Hit(values, quoted(told), variant="held", severity=Severity.ERROR)
         return Hit(values, severity=Severity.INFO)
-    if refused and not works(devices) and not seen:
+    if refused and not works(devices) and all(gpu.compute_mode is None for gpu in seen):
         return Hit(values, quoted(told), variant="text", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     return trouble(gpus, "gpus")
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
+from envcheck.checks.gpu import code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, installed, not_told, nvidia, variables
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import cuda_of_build, local, major, minor
@@ -23,7 +24,7 @@ from envcheck.facts import (
     TorchFacts,
 )
 from envcheck.intents import Manual, SetEnv
-from envcheck.rule import Evidence, Hit, Severity, Unknown, check
+from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
     from envcheck.tables import Tables
@@ -176,13 +177,15 @@ def covers(target: str, capability: str) -> bool | None:
 _NAMED = re.compile(r"[A-Z][A-Za-z]+")
 
 
-@check(sees_missing=("python", "gpus", "devices", "torch", "symptoms"))
+@check(sees_missing=("system", "python", "gpus", "devices", "torch", "symptoms"))
 def extension_arch_mismatch(
+    system: SystemFacts | Missing,
     python: PythonFacts | Missing,
     gpus: GpusFacts | Missing,
     devices: DevicesFacts | Missing,
     torch: TorchFacts | Missing,
     symptoms: SymptomsFacts | Missing,
+    tables: Tables,
 ) -> Hit | None:
     """TORCH_CUDA_ARCH_LIST leaves out a GPU of this machine; or an extension, not torch, has no code for it."""
     from envcheck.tables import runs_on
@@ -205,12 +208,14 @@ def extension_arch_mismatch(
         return Hit({"arch": target or "this GPU"}, quoted(matches), variant="nvcc" if target else "said")
     # "no kernel image" although torch's own kernels run here: then it is the extension that lacks them.
     blamed = (*said(symptoms, "gpu-too-new-for-torch"), *said(symptoms, "gpu-too-old-for-torch"))
-    archs = None if isinstance(torch, Missing) else torch.arch_list
-    served = bool(cards and archs) and all(runs_on(archs or (), gpu.compute_capability or "") is True for gpu in cards)
+    code = code_of_build(torch, system, symptoms, tables)
+    archs = cubins(code.archs or ())
+    served = bool(cards and archs) and all(runs_on(archs, gpu.compute_capability or "", code.cuda) is True for gpu in cards)
     proved = cuda_works(devices) and any(one.kernel == "ok" for one in answer.torch_devices(devices))
     if blamed and (served or proved):
         names = sorted({f"{gpu.name} ({gpu.compute_capability})" for gpu in cards}) or ["the GPU"]
-        return Hit({"gpus": names}, quoted(blamed), variant="torch_is_fine")
+        sure = proved or (not isinstance(torch, Missing) and bool(torch.arch_list))
+        return Hit({"gpus": names}, quoted(blamed), variant="torch_is_fine", confidence=None if sure else Confidence.LIKELY)
     return None
 
 

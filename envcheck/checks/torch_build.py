@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, not_told, nvidia
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import alone, holding, quoted, said, value
 from envcheck.checks.versions import local, minor, older
 from envcheck.facts import (
     CudaDriverFacts,
@@ -67,9 +67,10 @@ def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
     return not capabilities or any(runs_on(list(one), capability) is not False for one in archs for capability in capabilities)
 
 
-@check(sees_missing=("gpus", "driver", "cuda_driver", "rocm", "xpu", "system", "toolkit", "symptoms", "torch"))
+@check(sees_missing=("gpus", "driver", "cuda_driver", "devices", "rocm", "xpu", "system", "toolkit", "symptoms", "torch"))
 def torch_cpu_build(
     torch: TorchFacts | Missing,
+    devices: DevicesFacts | Missing,
     gpus: GpusFacts | Missing,
     driver: DriverFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
@@ -86,6 +87,9 @@ def torch_cpu_build(
         return _cpu_said(torch, matches, system)
     if not _is_cpu_build(torch):
         known = torch.cuda or torch.hip or torch.xpu or local(torch.version)
+        if known and holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not answer.works(devices):
+            values = {"version": torch.version, "kind": "CUDA"}
+            return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY)
         return None if known or not matches else _cpu_said(torch, matches, system)
     if not isinstance(system, Missing) and system.os == "darwin":
         return _cpu_said(torch, matches, system)

@@ -148,7 +148,8 @@ def visible_devices_truncated(gpus: GpusFacts | Missing, visibility: VisibilityF
     if chosen.problem is not Problem.TRUNCATED:
         return None
     mig = chosen.lost[:1] != () and (visibility.cuda_visible_devices or "").startswith("MIG-")
-    deliberate = (chosen.stopped_at or "").strip().startswith("-")
+    # "0,1,-1" says where the list ends; with GPUs after it, "-1" was hardly meant to hide them
+    deliberate = (chosen.stopped_at or "").strip().startswith("-") and len(chosen.lost) == 1
     severity = Severity.INFO if deliberate else None
     variant = "mig" if mig else None
     return Hit(_values(visibility, found, chosen), _evidence(visibility, found), variant=variant, severity=severity)
