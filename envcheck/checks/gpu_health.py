@@ -22,15 +22,30 @@ def _named(gpus: Iterable[Gpu]) -> str:
     return ", ".join(f"GPU {gpu.index} ({gpu.name or gpu.bus_id or 'unknown model'})" for gpu in gpus)
 
 
-@check(sees_missing=("gpus", "cuda_driver", "devices", "symptoms"))
+MARKED = 63  # a memory row (or page) was marked for replacement
+CONTAINED = 94  # an uncorrectable memory error that ended one program and left the GPU in service
+
+
+@check(sees_missing=("driver", "gpus", "cuda_driver", "devices", "symptoms"))
 def gpu_ecc_error(
-    gpus: GpusFacts | Missing, cuda_driver: CudaDriverFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
 ) -> Answer:
     """Uncorrectable memory errors since the driver was loaded. The count over the card's life alone is history."""
     told = said(symptoms, "gpu-ecc-error")
+    contained = [xid for xid in (() if isinstance(driver, Missing) else driver.xids) if xid.code == CONTAINED]
     hurt = [gpu for gpu in listed(gpus) if (gpu.ecc_uncorrected_volatile or 0) > 0]
     kernels = [one.kernel_error or "" for one in torch_devices(devices)]
     stopped = bool(told) or cuda_code(devices, cuda_driver) == 214 or any("uncorrectable ECC" in error for error in kernels)
+    if contained and not (hurt or stopped):
+        lines = tuple(Evidence("kernel log", xid.text) for xid in contained[:3] if xid.text)
+        bus = contained[0].bus_id
+        return Hit(
+            {"gpus": f"PCI {bus}" if bus else "a GPU", "count": len(contained)}, lines, variant="contained", severity=Severity.WARNING
+        )
     if not (hurt or stopped):
         return trouble(gpus, "gpus")
     count = sum(gpu.ecc_uncorrected_volatile or 0 for gpu in hurt) or "at least one"
@@ -39,8 +54,8 @@ def gpu_ecc_error(
     return Hit({"gpus": _named(hurt) or "a GPU", "count": count}, evidence, variant="stopped" if stopped else None, severity=severity)
 
 
-@check(sees_missing=("gpus", "symptoms"))
-def gpu_row_remap(gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
+@check(sees_missing=("driver", "gpus", "symptoms"))
+def gpu_row_remap(driver: DriverFacts | Missing, gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
     """Memory rows wait to be replaced, or could not be."""
     told = said(symptoms, "gpu-row-remap")
     failed = [gpu for gpu in listed(gpus) if gpu.remap_failed]
@@ -49,6 +64,10 @@ def gpu_row_remap(gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) 
     pending = [gpu for gpu in listed(gpus) if gpu.remap_pending or gpu.retired_pages_pending]
     if pending or told:
         return Hit({"gpus": _named(pending) or "a GPU"}, quoted(told))
+    marked = [xid for xid in (() if isinstance(driver, Missing) else driver.xids) if xid.code == MARKED]
+    if marked and not any(gpu.remap_pending is False for gpu in listed(gpus)):  # else the reset has been done
+        lines = tuple(Evidence("kernel log", xid.text) for xid in marked[:3] if xid.text)
+        return Hit({"gpus": f"PCI {marked[0].bus_id}" if marked[0].bus_id else "a GPU"}, lines)
     return trouble(gpus, "gpus")
 
 
@@ -109,7 +128,7 @@ def gpu_throttled(gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) 
         if mask & SW_POWER_CAP and _starved(gpu):
             values |= {"power": f"{gpu.power_watts:.0f} of {gpu.power_limit_watts:.0f} W"}
             return Hit(values, quoted(told), variant="starved", confidence=Confidence.LIKELY)
-    if told and not listed(gpus):
+    if told and all(gpu.throttle_reasons is None for gpu in listed(gpus)):
         reason = (value(told, "reason") or "a slowdown").replace("HW", "hardware").replace("SW", "software")
         return Hit({"gpu": "a GPU", "reasons": reason, "mask": "not shown", "temperature": "unknown", "clock": "unknown"}, quoted(told))
     return trouble(gpus, "gpus")
