@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.text import quoted, said, value
-from envcheck.facts import LauncherFacts, Missing, NetworkFacts, RankReading, SymptomsFacts
+from envcheck.checks.text import holding, mentioning, quoted, said, value
+from envcheck.facts import LauncherFacts, Missing, NetworkFacts, RankReading, SymptomsFacts, VisibilityFacts
 from envcheck.intents import SetEnv
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
@@ -71,7 +71,11 @@ def launch_env_conflict(launcher: LauncherFacts | Missing, symptoms: SymptomsFac
                 values: dict[str, object] = {"rank": mine.rank, "size": mine.world_size}
                 values |= {"other": other.launcher, "other_rank": other.rank, "other_size": other.world_size}
                 return Hit(values, quoted(matches), variant="two", confidence=Confidence.LIKELY)
-    return Hit({}, quoted(matches), variant="said") if matches else trouble(launcher, "launcher")
+    if not matches:
+        return trouble(launcher, "launcher")
+    # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
+    guess = all(match.symptom == "clients-joined" for match in matches)
+    return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY if guess else None)
 
 
 @check(sees_missing=("launcher", "symptoms"))
@@ -177,13 +181,18 @@ def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsF
     return trouble(launcher, "launcher")
 
 
-@check(sees_missing=("launcher", "symptoms"))
-def launch_slurm(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
-    """torchrun in every task of a node, or a launcher that runs on the first node only."""
+@check(sees_missing=("launcher", "visibility", "symptoms"))
+def launch_slurm(launcher: LauncherFacts | Missing, visibility: VisibilityFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+    """torchrun in every task of a node, a launcher that runs on the first node only, or GPUs bound to tasks that count them all."""
     matches = said(symptoms, "launch-slurm")
     facts = None if isinstance(launcher, Missing) else launcher
     if facts:
         seen = facts.variables
+        local, mine = number(seen.get("SLURM_LOCALID")), None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
+        beyond = mentioning(symptoms, "invalid device ordinal", "Invalid device id")
+        if beyond and local is not None and mine and 0 < len(mine.split(",")) <= local:
+            evidence = (Evidence("environment", f"SLURM_LOCALID={local}, CUDA_VISIBLE_DEVICES={mine}"), *quoted(beyond))
+            return Hit({"local": local, "visible": mine}, evidence, variant="bound")
         tasks, nodes = number(seen.get("SLURM_STEP_NUM_TASKS")), number(seen.get("SLURM_STEP_NUM_NODES"))
         agents = any(name.startswith(("TORCHELASTIC_", "PET_")) for name in seen)
         each = number(seen.get("LOCAL_WORLD_SIZE")) or number(seen.get("PET_NPROC_PER_NODE"))
@@ -246,7 +255,11 @@ def launch_local_rank_argument(symptoms: SymptomsFacts | Missing) -> Hit | None:
 def launch_fork_after_cuda(symptoms: SymptomsFacts | Missing) -> Hit | None:
     """A process was forked after CUDA had been initialised in its parent."""
     matches = said(symptoms, "launch-fork-after-cuda")
-    return Hit({}, quoted(matches)) if matches else None
+    if not matches:
+        return None
+    if not holding(matches, "forked subprocess"):  # error 3 alone: what a forked child meets, and hardly anything else
+        return Hit({}, quoted(matches), variant="three", confidence=Confidence.LIKELY)
+    return Hit({}, quoted(matches))
 
 
 @check(sees_missing=("symptoms",))
