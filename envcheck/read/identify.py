@@ -221,7 +221,7 @@ def _nccl(text: str) -> Found | None:
 
 
 def _packages(text: str) -> Found | None:
-    listed = "==" in text.replace("====", "") or " @ " in text or "Version: " in text
+    listed = "==" in text.replace("====", "") or " @ " in text or "Version: " in text or "torch  " in text
     if not listed and "# Name" not in text and not ("Package" in text and "Version" in text and "---" in text):
         return None
     from envcheck.read.packages import read_packages
@@ -230,7 +230,7 @@ def _packages(text: str) -> Found | None:
 
 
 def _messages(text: str) -> Found | None:
-    if not any(hint in text for hint in ("apabilit", "found version ", "+cu", "+cpu", "+rocm", "+xpu", "arch_list")):
+    if not any(hint in text for hint in ("apabilit", "found version ", "+cu", "+cpu", "+rocm", "+xpu", "arch_list", "WSL")):
         return None
     from envcheck.read.messages import read_messages
 

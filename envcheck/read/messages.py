@@ -25,6 +25,7 @@ _HINTS = (
     "arch_list",
     "nranks",
     "capability",
+    "WSL",
 )
 
 _FOUND = re.compile(r"Found GPU(\d{1,2}) (?!%)(.{1,80}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(\d{1,2}\.\d)")
@@ -55,6 +56,12 @@ def read_messages(text: str) -> Found | None:
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) < 4000:
             _line(notes, line, number)
+    for sign in ("WSL environment detected", "microsoft-standard-WSL2"):  # nvidia-container-cli's words, the kernel's name
+        at = text.find(sign)
+        if at >= 0:
+            line, number = text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0], text.count("\n", 0, at) + 1
+            notes.put("system.wsl", 2, line, number)
+            notes.put("system.os", "linux", line, number)
     _capabilities(notes, text)
     return notes.found()
 

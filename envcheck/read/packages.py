@@ -20,13 +20,27 @@ _WHEEL = re.compile(rf"({_NAME}) @ \S{{0,300}}?/[A-Za-z0-9_.]{{1,80}}-({_VERSION
 _TABLE = re.compile(rf"({_NAME})\s+({_VERSION})(?:\s+\S.*)?$")
 _CONDA = re.compile(rf"({_NAME})\s+({_VERSION})\s+(\S{{1,80}})(?:\s+(\S{{1,60}}))?\s*$")
 _TAGGED = re.compile(rf"\[pip3?\]\s*({_NAME})==({_VERSION})")
+# Rows that someone took out of such a list: "pip list | grep torch", "conda list | grep torch"
+_STRAY = re.compile(
+    rf"((?:py)?torch(?:vision|audio|text|ao)?|pytorch-cuda|cudatoolkit|triton|numpy|nvidia-[a-z0-9-]{{3,40}}|bitsandbytes|xformers|vllm|flash[-_]attn)"
+    rf"\s{{2,80}}({_VERSION})(?:\s{{2,80}}(\S{{1,80}}))?(?:\s{{2,80}}(\S{{1,60}}))?\s*$"
+)
+_BUILD_CUDA = re.compile(r"(?:^|_)cuda_?(\d{2})\.?(\d)")  # py3.12_cuda12.4_cudnn9.1.0_0, cuda126_mkl_py312h…
+_BUILD_CPU = re.compile(r"(?:^|_)cpu(?:_|$)")  # cpu_generic_py310h…, py3.10_cpu_0
 _HEAD = re.compile(r"\s{0,4}Package\s+Version\b")
 _RULE = re.compile(r"\s{0,4}-{3,}\s+-{3,}")
 
 
 def read_packages(text: str) -> Found | None:
     """Distributions of the first lists in a text; None where there is none."""
-    if "==" not in text and "Package" not in text and "# Name" not in text and "Version: " not in text and " @ " not in text:
+    if (
+        "==" not in text
+        and "Package" not in text
+        and "# Name" not in text
+        and "Version: " not in text
+        and " @ " not in text
+        and "torch  " not in text
+    ):
         return None
     notes = Notes("package list")
     mode, freeze = "", []
@@ -57,6 +71,11 @@ def read_packages(text: str) -> Found | None:
         elif shown and line.startswith("Version: "):
             _put(notes, shown, line[9:].strip(), line, number)
             shown = ""
+        elif not mode and (match := _STRAY.match(line)):
+            if match[3] or match[1] in ("pytorch", "cudatoolkit"):
+                _conda(notes, line, number)
+            else:
+                _put(notes, match[1], match[2], line, number)
         elif match := _FREEZE.match(line) or _WHEEL.match(line):
             freeze.append((match[1], match[2], line, number))
     if len(freeze) >= 3 or (freeze and notes.kind != "package list"):  # one or two such lines are a requirement in an error message
@@ -95,6 +114,9 @@ def _conda(notes: Notes, line: str, number: int) -> str:
         notes.put("torch.version", match[2], line, number)
         if not by_pip:
             notes.put("torch.conda", True, line, number)
+            cuda = _BUILD_CUDA.search(build or "")
+            notes.put("torch.cuda", f"{cuda[1]}.{cuda[2]}" if cuda else None, line, number)
+            notes.put("torch.cpu_build", True if build and not cuda and _BUILD_CPU.search(build) else None, line, number)
     one = Distribution(
         own, match[2], installer="pip" if by_pip else "conda", build=None if by_pip else build, channel=None if by_pip else channel
     )
