@@ -58,9 +58,9 @@ def healthy() -> Examined:
 
 
 def left_in_tmp() -> set[str]:
-    names = ("torchelastic_", "torchinductor_", "pymp-", "envcheck", "cc")
-    places = (tempfile.gettempdir(), "/dev/shm")  # noqa: S108
-    return {name for place in places if Path(place).is_dir() for name in os.listdir(place) if name.startswith((*names, "torch_", "sem.mp-"))}
+    names = ("torchelastic_", "torchinductor_", "pymp-", "torch_", "sem.mp-")
+    places = [Path(tempfile.gettempdir()), Path("/dev/shm")]
+    return {one.name for place in places if place.is_dir() for one in place.iterdir() if one.name.startswith(names)}
 
 
 def test_everything_passes_or_says_why_not(healthy: Examined) -> None:
@@ -113,7 +113,7 @@ def first_patient() -> Examined:
 @pytest.mark.parametrize(
     ("name", "status", "words"),
     [
-        ("collectives-gloo", LiveStatus.FAIL, r"broadcast from rank 0 of 16384 × int32 over 2 ranks: 1 values are wrong, the first at 16383"),
+        ("collectives-gloo", LiveStatus.FAIL, r"broadcast from rank 0 of 16384 × int32 .*: 1 values are wrong, the first at 16383"),
         ("distributed-sampler", LiveStatus.FAIL, r"DistributedSampler: 1 of 52 samples come more than once"),
         ("dataloader", LiveStatus.FAIL, r"DataLoader worker \(pid.*\) (exited unexpectedly|is killed by signal: Killed)"),
         ("checkpoint", LiveStatus.FAIL, r"torch.save and torch.load: the parameters one step later: \d+ of 212 numbers came back changed"),

@@ -275,6 +275,8 @@ class Launch:
             return "fail", "rank %d: %s in the stage %s under %s" % (first.number, how, first.stage, words)
         if self.status:
             said = last_error(text)
+            if self.way.foreign and not workers and self.status in (126, 127):
+                return "skipped", "%s is on PATH and cannot be run: %s" % (words, said)
             if self.way.foreign and not workers and (self.name == "srun" or any(word in text for word in REFUSALS)):
                 return "skipped", "%s refuses: %s" % (words, said)
             how = "died with " + processes.signal_name(-self.status) if self.status < 0 else "left with exit code %d" % self.status
