@@ -1,0 +1,132 @@
+"""Ranks that die, stop, or never start, at every stage: named by rank and stage within the deadline, and nothing is left running.
+
+The ranks are the agent's own, forked from a process that has imported torch once (rank_server); test_live_faults starts whole agents.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patients import needs_torch
+from rank_server import Ranks, serving
+
+from envcheck.codec import decode
+from envcheck.facts import Arm, LiveFacts, LiveStatus
+from envcheck.live.evidence import analyse
+from envcheck.targetfacts import summary
+
+pytestmark = [needs_torch, pytest.mark.torch]
+LOOPBACK: dict[str, Any] = {"name": "gloo-loopback", "backend": "gloo", "device": "cpu", "world": 2, "loopback": True}
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    yield from serving()
+
+
+def arms(lines: list[dict[str, Any]]) -> tuple[Arm, ...]:
+    return tuple(decode(Arm, line["value"]) for line in lines if line.get("section") == "arm")
+
+
+def one_arm(ranks: Ranks, folder: Path, **request: Any) -> Arm:
+    [arm] = arms(ranks.run(folder, arm=LOOPBACK, **request))
+    return arm
+
+
+def gone(arm: Arm) -> bool:
+    return not any(Path(f"/proc/{rank.pid}").exists() for rank in arm.ranks if rank.pid)
+
+
+@pytest.mark.parametrize("stage", ["store", "init", "barrier", "all_reduce", "ddp", "destroy"])
+@pytest.mark.parametrize(
+    ("fault", "status", "words"),
+    [
+        ("kill", LiveStatus.FAIL, r"^rank 1: died with SIGKILL in the stage {}$"),
+        ("stop", LiveStatus.HANG, r"^rank 1 did not leave the stage {}: stopped by a signal$"),
+    ],
+)
+def test_at_every_stage(ranks: Ranks, tmp_path: Path, stage: str, fault: str, status: LiveStatus, words: str) -> None:
+    began = time.monotonic()
+    arm = one_arm(ranks, tmp_path, fault=f"{fault}:{stage}", stage_seconds=2.5)
+    assert arm.status is status
+    assert re.search(words.format(stage), arm.reason), arm.reason
+    assert time.monotonic() - began < 20
+    assert gone(arm)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("segv:init", r"rank 1: died with SIGSEGV in the stage init"),
+        ("exit:barrier", r"rank 1: left with exit code 7 in the stage barrier"),
+        ("raise:all_reduce", r"rank 1: RuntimeError: a fault of the test"),
+    ],
+)
+def test_other_deaths(ranks: Ranks, tmp_path: Path, fault: str, words: str) -> None:
+    arm = one_arm(ranks, tmp_path, fault=fault)
+    assert arm.status is LiveStatus.FAIL and re.search(words, arm.reason), arm.reason
+
+
+def test_a_rank_that_never_starts(ranks: Ranks, tmp_path: Path) -> None:
+    arm = one_arm(ranks, tmp_path, never_starts=1, stage_seconds=2.0)
+    assert arm.status is LiveStatus.HANG and arm.reason == "rank 1 did not leave the stage start"
+    assert gone(arm)
+
+
+def test_no_process_to_be_had_is_no_verdict(ranks: Ranks, tmp_path: Path) -> None:
+    arm = one_arm(ranks, tmp_path, forks=1)
+    assert arm.status is LiveStatus.INCONCLUSIVE and "rank 1 could not be started" in arm.reason
+
+
+def test_the_deadline_of_the_whole_run(ranks: Ranks, tmp_path: Path) -> None:
+    arm = one_arm(ranks, tmp_path, fault="sleep:barrier", stage_seconds=30.0, within=3.0)
+    assert arm.status is LiveStatus.INCONCLUSIVE and "ran out in the stage barrier" in arm.reason
+    assert gone(arm)
+
+
+def test_stacks_name_the_one_that_does_something_else(ranks: Ranks, tmp_path: Path) -> None:
+    [arm] = arms(ranks.run(tmp_path, arm={**LOOPBACK, "world": 4}, fault="rank-1-stays-away", stage_seconds=3.0))
+    assert arm.status is LiveStatus.HANG
+    live = summary([arm], "fork", ())
+    [found] = analyse(live, str(tmp_path), "python", 0)["arms"]
+    assert found["suspects"] == (1,)
+    assert found["stacks"][0]["ranks"] == (0, 2, 3) and found["stacks"][0]["waits"]
+
+
+def test_too_few_descriptors_for_the_group(ranks: Ranks, tmp_path: Path) -> None:
+    """3N+13: 24 ranks need 85 and get 64."""
+    [arm] = arms(ranks.run(tmp_path, arm={**LOOPBACK, "world": 24}, open_files=64, stage_seconds=6.0))
+    assert arm.status is LiveStatus.FAIL
+    assert "Too many open files" in " ".join(rank.error + rank.stderr for rank in arm.ranks)
+    assert rules_said(arm) >= {"open-files-low"}
+
+
+def rules_said(arm: Arm) -> set[str]:
+    """Rules that the symptom table names for what the ranks said."""
+    from envcheck.rule import rules_folder
+    from envcheck.symptoms import Scanner, SymptomTable
+
+    scanner = Scanner(SymptomTable((rules_folder(),)))
+    for rank in arm.ranks:
+        scanner.scan(f"{rank.error}\n{rank.stderr}", f"rank {rank.rank}")
+    return {match.rule for match in scanner.finish().matches}
+
+
+@pytest.mark.parametrize(
+    "leaked", [{"TORCHELASTIC_USE_AGENT_STORE": "True"}, {"PET_NNODES": "2", "PET_NODE_RANK": "1"}, {"RANK": "9", "WORLD_SIZE": "9"}]
+)
+def test_leaked_variables_do_not_reach_the_ranks(ranks: Ranks, tmp_path: Path, leaked: dict[str, str]) -> None:
+    assert {arm.status for arm in arms(ranks.run(tmp_path, env=leaked))} == {LiveStatus.PASS}
+
+
+def test_twenty_healthy_runs(ranks: Ranks, tmp_path: Path) -> None:
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        live = summary(arms(ranks.run(folder)), "fork", ())
+        assert isinstance(live, LiveFacts) and live.status is LiveStatus.PASS, live.reason
