@@ -167,7 +167,8 @@ def _insights(analysis: Mapping[str, Any]) -> list[Insight]:
         for line in (arm["ras"] or {}).get("said", ())[:4]:
             say(arm, "NCCL RAS", line)
         if recorder := arm["flight_recorder"]:
-            for line in recorder["lines"][:6]:
+            telling = [line for line in recorder["lines"] if line.startswith(("missing ranks", "error msg", "Not all ranks"))]
+            for line in telling[:4]:
                 say(arm, "Flight Recorder", line)
     return found
 
