@@ -99,6 +99,11 @@ def driver_missing(
     plain = holding(told, "Found no NVIDIA driver", "libcuda.so.1")
     if not isinstance(driver, Missing) and loaded and (plain or (no_cuda and (fails(devices) or bool(told)))):
         values = {"gpu": gpu, "part": "CUDA driver library (libcuda.so.1)", "driver": driver.version}
+        # NVML takes its CUDA version out of libcuda: where it has one, the library is there, if not for this process.
+        # https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html (NVML_ERROR_LIBRARY_NOT_FOUND)
+        elsewhere = any(one.cuda for one in driver.readings) and not plain and not unlisted
+        if elsewhere:
+            return Hit(values, quoted(told), variant="hidden", severity=severity, confidence=Confidence.LIKELY)
         return Hit(values, quoted(told), variant="library", severity=severity)
     management = holding(of_programs(told), "libnvidia-ml", "NVML Shared Library")
     if management and loaded and not counted(gpus) and not _smi_answered(driver):
@@ -223,8 +228,9 @@ def driver_too_old(
     suffices = tables.driver_suffices(version, need, driver_os(system)) if version else None
     if offered and fails_at_version(text) and cuda_below(offered, need):
         # with a kernel driver that is new enough, an older libcuda was loaded
-        plain, guess = version and floor and suffices is False, Confidence.LIKELY if suffices else None
-        return Hit(values, evidence, fixes, variant=None if plain else "offered", confidence=guess)
+        if suffices:
+            return Hit(values, evidence, variant="libcuda", confidence=Confidence.LIKELY)
+        return Hit(values, evidence, fixes, variant=None if version and floor and suffices is False else "offered")
     if driver_answers(cuda_driver) and offered and not cuda_below(offered, need):
         return None  # cuda-compat in place
     if version and floor and suffices is not None:

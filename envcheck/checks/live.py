@@ -25,6 +25,7 @@ from envcheck.live.wire import judge as judge_wire
 from envcheck.rule import Evidence, Hit, Severity, Unknown, check
 from envcheck.tables import Tables
 
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
 # Stage.detail of a rank that hangs in all_reduce, as agent/verdict.py writes it
 _SIZES = re.compile(r"(\d+) bytes passed, (\d+) did not end")
 
@@ -58,6 +59,12 @@ def _tail(rank: RankFacts) -> tuple[Evidence, ...]:
     """A rank's own words: its error, the end of its stderr, where it stood."""
     pieces = (("error", rank.error, -600), ("stderr", rank.stderr, -600), ("stack", rank.stack, -1200))
     return tuple(Evidence(f"rank {rank.rank}: {name}", text.strip()[start:]) for name, text, start in pieces if text.strip())
+
+
+def _headline(lines: list[str]) -> str:
+    """The line with the exception's name; pybind11 and gloo write several lines after it. Else the last one."""
+    named = [line for line in lines if _EXCEPTION.match(line)]
+    return (named or lines or [""])[-1]
 
 
 def _insights(live: LiveFacts, arm: str) -> tuple[Evidence, ...]:
@@ -128,7 +135,9 @@ def live_hang(live: LiveFacts) -> Hit | None:
         }
         if gone:
             return Hit(values, evidence, variant="gone")
-        if passed and len(passed) == len(stuck) and len({match[0] for match in passed}) == 1 and len(behind) == len(stuck):
+        # A rank that stays away is another story, whatever sizes it went through when the question for its stack woke it.
+        together = len(passed) == len(stuck) == len(behind) and len({match[0] for match in passed}) == 1
+        if together and _SIZES.search(reason or live.reason):
             return Hit(values, evidence, variant="size")
         return Hit(values, evidence, variant="behind" if behind and len(behind) < len(stuck) else None)
     return Hit({"stage": "an unknown stage", "reason": live.reason or "no reason given"}, variant="plain")
@@ -153,7 +162,7 @@ def live_failed(live: LiveFacts) -> Hit | None:
             "size": size,
             "rank": first.rank if first else "of unknown number",
             "stage": stage or "an unknown stage",
-            "error": (lines[-1] if lines else reason or live.reason or "no reason given")[:400],
+            "error": (_headline(lines) or reason or live.reason or "no reason given")[:400],
             "signal": first.signal if first else None,
             "passed": [arm.name for arm in _passed(live)],
         }

@@ -276,7 +276,8 @@ def cuda_versions_differ(
         parts.append(f"the driver offers up to {offers}")
     if nvcc:
         parts.append(f"nvcc is {nvcc}")
-    return Hit({"numbers": ", ".join(parts)}, variant="compatible" if newer_than_driver else None)
+    beyond = newer_than_driver and major(offers or "") != major(torch.cuda)
+    return Hit({"numbers": ", ".join(parts)}, variant="forward" if beyond else "compatible" if newer_than_driver else None)
 
 
 CHECKS = (
