@@ -171,6 +171,13 @@ def test_fault_is_named_too(second_patient: Examined, name: str, status: LiveSta
     assert second_patient.ended.finished and not processes_with(str(second_patient.folder))
 
 
+def test_ranks_that_are_started_afresh_do_the_same() -> None:
+    names = ["distributed-sampler", "checkpoint", "store-file", "launch"]
+    arms = arms_of(examine(live="full", budget=Budget(180), start_method="spawn", parts=names))
+    bad = {name: arms[name].reason for name in names if arms[name].status is not LiveStatus.PASS}
+    assert not bad
+
+
 def test_nothing_is_left_when_the_agent_is_killed(tmp_path: Path) -> None:
     # while torchrun's workers, which have sessions of their own, wait for each other, and a loader's workers hang
     options = {"static": False, "live": "full", "nproc": None, "backend": "auto", "start_method": "auto"}

@@ -281,6 +281,9 @@ class Planner:
             arm["store"] = "none"
         elif device != "cpu" and len(self.places) < world:
             return
+        tasks = [task for task in tasks if self.wanted(task)]
+        if not tasks:
+            return
         arm["tasks"], arm["alone"], arm["patience"] = list(tasks), alone, PATIENCE
         job = Batch(self.plan, arm)
         self.jobs.append(job)
@@ -290,7 +293,14 @@ class Planner:
         else:
             self.order += names
 
+    def wanted(self, name: str) -> bool:
+        """The agent's option `parts` (a list of names) leaves the others out: for tests, and to look into one."""
+        parts = self.plan.options.get("parts")
+        return parts is None or name in parts
+
     def add(self, job: Any, name: str) -> None:
+        if not self.wanted(name):
+            return
         self.jobs.append(job)
         self.order.append(name)
 

@@ -415,8 +415,9 @@ def allowed(plan: Plan, arm: Arm, one: RankProcess) -> float:
     """Seconds that the stage a rank is in may take. A rank started afresh imports torch first; NCCL's first contact builds everything."""
     if one.stage == "start":
         return plan.stage_seconds * (1 if plan.fork else 4)
-    if one.stage in arm.get("patience", ()):
-        return plan.stage_seconds * arm["patience"][one.stage]
+    if arm.get("tasks"):
+        # A rank started afresh imports torch._dynamo in the middle of its first optimizer: the agent has done that for a forked one.
+        return plan.stage_seconds * arm["patience"].get(one.stage, 1) * (1 if plan.fork else 3)
     return plan.stage_seconds * (2 if arm["backend"] in ("nccl", "xccl") and one.stage in ("init", "barrier") else 1)
 
 

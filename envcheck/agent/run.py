@@ -34,7 +34,9 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     if options.get("rank") is not None:  # a spawned rank
         import_torch(raising=True)
         gc.enable()
-        load("rank", lines, processes, load("evidence")).rank_main(options, options["arm"], options["rank"], writer.write, None)
+        rank = load("rank", lines, processes, load("evidence"))
+        tasks = full_tasks(load, rank) if options["arm"].get("tasks") else {}
+        rank.rank_main(options, options["arm"], options["rank"], writer.write, None, None, tasks)
     if options.get("only") == "devices":
         import_torch(raising=True)
         writer.section("devices", devices.ask_devices, options["live"] != "off")
