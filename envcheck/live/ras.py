@@ -96,7 +96,8 @@ def loads(text: str) -> Any:
 
 
 def _communicator(row: Mapping[str, Any]) -> Communicator:
-    ranks = [one for one in row.get("ranks") or () if isinstance(one, dict) and isinstance(one.get("rank"), int)]
+    given = row.get("ranks")
+    ranks = [one for one in (given if isinstance(given, list) else ()) if isinstance(one, dict) and isinstance(one.get("rank"), int)]
     counts = {}
     errors = []
     for one in ranks:

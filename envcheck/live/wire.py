@@ -6,7 +6,6 @@ Pure: facts and tables in, judgements out. Rates are in GB/s, 10^9 bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from envcheck.facts import Gpu, WireFacts, WirePoint
 from envcheck.record import record
@@ -53,6 +52,13 @@ def busbw(collective: str, algbw: float, ranks: int) -> float:
 def best(points: Sequence[WirePoint]) -> WirePoint | None:
     """The size at which the wire carries most."""
     return max(points, key=lambda point: point.busbw_gb_s, default=None)
+
+
+def median(values: Sequence[float]) -> float:
+    """Of at least one value. The module statistics takes 10 ms to import."""
+    rows = sorted(values)
+    middle = len(rows) // 2
+    return rows[middle] if len(rows) % 2 else (rows[middle - 1] + rows[middle]) / 2
 
 
 def judge(wire: WireFacts, gpus: Sequence[Gpu], tables: Tables) -> tuple[Judgement, ...]:

@@ -80,6 +80,12 @@ def patch(torch):
             return real_all_reduce(tensor, *args, **kwargs)
 
         dist.all_reduce = all_reduce
+    elif FAULT == "both-stop":
+
+        def all_reduce(tensor, *args, **kwargs):
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        dist.all_reduce = all_reduce
     elif ":" in FAULT:
         store = dist.TCPStore
 
