@@ -67,17 +67,33 @@ def examine_and_judge(args: argparse.Namespace) -> Report:
     return replace(report, timings=timings)
 
 
+def _private_folder() -> str:
+    """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in."""
+    import tempfile
+
+    try:
+        return tempfile.mkdtemp(prefix="envcheck-")
+    except OSError as error:
+        for place in ("/dev/shm", f"/run/user/{os.getuid()}" if hasattr(os, "getuid") else ""):  # noqa: S108 - mkdtemp makes it 0700
+            try:
+                folder = tempfile.mkdtemp(prefix="envcheck-", dir=place)
+            except OSError:
+                continue
+            tempfile.tempdir = folder  # for the output of the probes' commands
+            return folder
+        raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({error.strerror})") from None
+
+
 def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
     """Start the agent, then everything else beside it."""
     import shutil
-    import tempfile
 
     from envcheck import target
 
     chosen = target.choose(args.python, os.environ)
     budget = target.Budget(args.timeout)
     options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
-    folder = tempfile.mkdtemp(prefix="envcheck-")  # 0700
+    folder = _private_folder()
     running = host = None
     cores = _no_core_files()
     try:
@@ -179,7 +195,7 @@ def _assume(snapshot: Snapshot, assumptions: list[str]) -> tuple[Snapshot, list[
 
 
 def _check_output(args: argparse.Namespace) -> None:
-    if args.output and (os.path.isdir(args.output) or not os.path.isdir(os.path.dirname(os.path.abspath(args.output)))):
+    if args.output and (os.path.isdir(args.output) or not os.path.isdir(os.path.dirname(args.output) or ".")):
         raise UsageError(f"-o {args.output}: cannot be written")
 
 

@@ -258,7 +258,10 @@ def find_config(explicit: str | None) -> tuple[str | None, Mapping[str, Any]]:
         except ValueError as error:
             raise UsageError(f"--config {explicit}: not TOML: {error}") from None
         return explicit, data.get("tool", {}).get("envcheck", {}) if "tool" in data else data
-    folder = os.getcwd()
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:  # it was deleted meanwhile
+        return None, {}
     while True:
         for name in ("envcheck.toml", "pyproject.toml"):
             path = os.path.join(folder, name)

@@ -140,9 +140,9 @@ def _python_below(prefix: str | None) -> str | None:
     if not prefix:
         return None
     for tail in (("bin", "python"), ("Scripts", "python.exe"), ("python.exe",)):
-        path = os.path.join(os.path.abspath(prefix), *tail)
+        path = os.path.join(prefix, *tail)
         if os.path.exists(path):
-            return path
+            return os.path.abspath(path)
     return None
 
 

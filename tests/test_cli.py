@@ -199,3 +199,37 @@ def test_run_names_the_cause(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert words in done.stderr and "numpy-abi" in done.stderr
+
+
+def test_a_working_folder_that_was_deleted_has_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from envcheck.options import find_config
+
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    try:
+        assert find_config(None) == (None, {})
+    finally:
+        monkeypatch.chdir(tmp_path)
+
+
+def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+    import tempfile
+
+    from envcheck.check import _private_folder
+    from envcheck.errors import UsageError
+
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent/folder")
+    folder = _private_folder()
+    try:
+        assert folder.startswith(("/dev/shm/", "/run/user/")) and tempfile.gettempdir() == folder
+    finally:
+        shutil.rmtree(folder)
+
+    def refuse(*_: object, **__: object) -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    with pytest.raises(UsageError, match="TMPDIR"):
+        _private_folder()

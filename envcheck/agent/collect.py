@@ -50,6 +50,14 @@ def main():
     writer.line(end=True)
 
 
+def absolute(folder):
+    # type: (str) -> str
+    try:
+        return os.path.abspath(folder)
+    except OSError:  # the working folder was deleted
+        return folder
+
+
 def load(name, *siblings):
     # type: (str, Any) -> Any
     """A sibling file as a module that sees the `siblings`; from the bytecode that an installer left, but never leaving any.
@@ -59,7 +67,7 @@ def load(name, *siblings):
     """
     theirs, known = sys.path[:], set(sys.modules)
     writes = sys.dont_write_bytecode
-    folders = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    folders = [absolute(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     stdlib = os.path.dirname(os.path.abspath(os.__file__))
     if folders:
         sys.path[:] = [entry for entry in theirs if entry and (entry not in folders or entry.startswith(stdlib))]

@@ -119,6 +119,9 @@ def gloo_interface(
         if absent:
             return Hit(values | {"absent": absent}, quoted(matches), (fix,))
     several = (node_count(launcher) or 1) > 1
+    off = [one.name for one in known if one.loopback and one.up is False]
+    if off and not isinstance(live, Missing) and live.status in (LiveStatus.FAIL, LiveStatus.HANG):
+        return Hit(values | {"off": off}, quoted(matches), variant="off")
     if matches:
         return Hit(values, quoted(matches), (fix,) if better else (), variant="said")
     if facts and several and not spec and facts.addresses and all(one.startswith("127.") or one == "::1" for one in facts.addresses):

@@ -107,7 +107,7 @@ def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing
     if limits.shm_error or (wanted and got is not None and got < wanted):
         values |= {"wanted": "a test file" if wanted is None else size(wanted), "got": "0" if got is None else size(got)}
         evidence = (Evidence("trial in shared memory", limits.shm_error),) if limits.shm_error else ()
-        return Hit(values, evidence, variant="refused", severity=Severity.ERROR)
+        return Hit(values, evidence, variant="refused" if total else "none", severity=Severity.ERROR)
     if total is not None and total <= DOCKER_SHM:
         return Hit(values, variant=variant)
     if free is not None and free < DOCKER_SHM:
