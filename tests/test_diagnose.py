@@ -91,6 +91,46 @@ def test_a_healthy_report_passes(tmp_path: Path) -> None:
     assert (code, document["verdict"]) == (0, "pass")
 
 
+NEUTRAL = """os = "Ubuntu 22.04"
+python = "3.12"
+driver = "580.95.05"
+torch = "2.9.0+cu128"
+gpus = [{ name = "NVIDIA H100 80GB HBM3", cc = "9.0" }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "rule"),
+    [
+        ("Failed to initialize NVML: Unknown Error\n", "container = true\n", "container-lost-gpu"),
+        ("RuntimeError: Found no NVIDIA driver on your system.\n", "container = true\n", "container-without-gpu"),
+        ("No devices were found\n", "", "driver-no-devices"),
+        ("CUDA error: all CUDA-capable devices are busy or unavailable\n", "", "gpu-exclusive-mode"),
+        ("    HW Power Brake Slowdown : Active\n", "", "gpu-throttled"),
+        ("RuntimeError: CUDA error: no kernel image is available for execution on the device\n", "", "extension-arch-mismatch"),
+        ("AssertionError: Torch not compiled with CUDA enabled\n", "", "torch-cpu-build"),
+    ],
+)
+def test_what_a_person_names_does_not_silence_a_program(tmp_path: Path, text: str, facts: str, rule: str) -> None:
+    _, document = run(tmp_path, text, facts=NEUTRAL + facts)
+    assert named(document)[0] == rule
+
+
+def test_a_script_that_prints_what_there_is_does_no_harm(tmp_path: Path) -> None:
+    _, document = run(tmp_path, "CUDA available: True\nMPS available: False\nXPU available: False\n", facts=NEUTRAL)
+    assert named(document) == []
+
+
+def test_rows_out_of_a_package_list(tmp_path: Path) -> None:
+    _, document = run(
+        tmp_path, "torch                    2.1.2+cpu\ntorchvision              0.16.2+cpu\n", facts='gpus = [{ name = "RTX 3060" }]\n'
+    )
+    assert named(document) == ["torch-cpu-build"]
+    row = "pytorch                   2.4.1           cpu_generic_py310h215b49d_1    conda-forge\n"
+    _, document = run(tmp_path, row, facts='gpus = [{ name = "NVIDIA A100" }]\n')
+    assert named(document) == ["torch-cpu-build"]
+
+
 def test_two_files_are_one_machine(tmp_path: Path) -> None:
     report = "PyTorch version: 2.11.0+cu130\nCUDA used to build PyTorch: 13.0\nIs CUDA available: False\nNvidia driver version: 535.183.01\nGPU models and configuration: GPU 0: Tesla T4\n"  # noqa: E501
     code, document = run(tmp_path, report, DRIVER)

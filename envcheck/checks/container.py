@@ -27,6 +27,7 @@ from envcheck.facts import (
     GpusFacts,
     LimitsFacts,
     Missing,
+    RocmFacts,
     SymptomsFacts,
     SystemFacts,
     ToolStatus,
@@ -47,7 +48,7 @@ def _lacks_compute(container: ContainerFacts) -> bool:
     return bool(asked) and not asked & {"compute", "all"}
 
 
-@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "visibility", "container", "torch", "devices", "symptoms"))
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "visibility", "container", "rocm", "torch", "devices", "symptoms"))
 def container_without_gpu(
     system: SystemFacts | Missing,
     driver: DriverFacts | Missing,
@@ -55,6 +56,7 @@ def container_without_gpu(
     cuda_driver: CudaDriverFacts | Missing,
     visibility: VisibilityFacts | Missing,
     container: ContainerFacts | Missing,
+    rocm: RocmFacts | Missing,
     torch: TorchFacts | Missing,
     devices: DevicesFacts | Missing,
     symptoms: SymptomsFacts | Missing,
@@ -88,7 +90,8 @@ def container_without_gpu(
     hidden = not isinstance(visibility, Missing) and visibility.cuda_visible_devices is not None
     # a version that only a person or a report names is the host's: it says nothing of this container
     unseen = isinstance(driver, Missing) or (driver.module_loaded is None and driver.smi.status is not ToolStatus.OK)
-    shared = of_programs(every) if unseen and not hidden else ()
+    other = not isinstance(rocm, Missing) and not listed(gpus)  # the GPU is AMD's: no NVIDIA driver is to be found
+    shared = of_programs(every) if unseen and not hidden and not other else ()
     if not isinstance(driver, Missing) and driver.version:  # then "insufficient" is a matter of numbers
         shared = tuple(match for match in shared if match not in holding(shared, "insufficient", "cudaErrorInsufficientDriver"))
     if (there and wants_cuda(torch) is not False) or own or shared:

@@ -80,7 +80,9 @@ def driver_library_mismatch(
     if failed or told or (differ and not working):
         severity = Severity.WARNING if working else None
         variant = "container" if in_container else None if values["module"] and values["library"] else "versions_unknown"
-        return Hit(values, evidence, variant=variant, severity=severity)
+        # torch's allocator could not start NVML: most often for this reason, which it does not say
+        guess = Confidence.LIKELY if not (failed or differ) and len(holding(told, "INTERNAL ASSERT")) == len(told) else None
+        return Hit(values, evidence, variant="assert" if guess else variant, severity=severity, confidence=guess)
     lines = holding(every + said(symptoms, "cuda-compat-shadows-driver") + said(symptoms, "cuda-compat-unsupported-gpu"), *_803, *_804)
     compat_error = code in (SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED) or bool(lines)
     if compat_error and not (working or in_container or _compat_loaded(cuda_driver) or is_wsl(system)):
