@@ -21,7 +21,6 @@ from envcheck.facts import (
     SystemFacts,
     TorchFacts,
 )
-from envcheck.live.wire import judge as judge_wire
 from envcheck.rule import Evidence, Hit, Severity, Unknown, check
 from envcheck.tables import Tables
 
@@ -196,6 +195,8 @@ def wire_slow(live: LiveFacts, gpus: GpusFacts | Missing, tables: Tables) -> Hit
     """Bandwidths of `--live full` far below the other GPUs of this machine, its links, or a machine like it."""
     if live.wire is None:
         return None
+    from envcheck.live.wire import judge as judge_wire  # only after `--live full`
+
     bad = [one for one in judge_wire(live.wire, nvidia(gpus), tables) if one.level != "ok"]
     if not bad:
         return None

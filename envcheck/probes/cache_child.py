@@ -16,8 +16,10 @@ import signal
 import sys
 from typing import Any
 
-NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "beegfs_nodev", "cifs", "smb3", "ceph", "fuse.ceph", "glusterfs", "fuse.glusterfs",
-           "9p", "wekafs", "panfs", "afs", "orangefs", "fuse.sshfs", "fuse.juicefs", "fuse.s3fs", "fuse.gcsfuse", "fuse.blobfuse2")  # fmt: skip
+NETWORK = (
+    "nfs", "nfs4", "lustre", "gpfs", "beegfs", "beegfs_nodev", "cifs", "smb3", "ceph", "fuse.ceph", "glusterfs", "fuse.glusterfs", "9p",
+    "wekafs", "panfs", "afs", "orangefs", "fuse.sshfs", "fuse.juicefs", "fuse.s3fs", "fuse.gcsfuse", "fuse.blobfuse2",
+)  # fmt: skip
 
 
 def say(**line: Any) -> None:
