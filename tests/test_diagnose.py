@@ -300,3 +300,21 @@ def judged(texts: diagnose.Texts, by: Any) -> tuple[list[str], list[str]]:
     found = diagnose.first_causes(findings(judge(texts.merged(by.tables).snapshot, by.checks, by.tables), by.texts))
     loud = [one for one in found if one.severity.value != "info"]
     return [one.rule for one in loud], [one.rule for one in loud if one.severity.value == "error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error: listen EADDRINUSE: address already in use :::3000\nError: EMFILE: too many open files, open '/app/a.js'\n",
+        "java.net.BindException: Address already in use\njava.io.IOException: Too many open files\n",
+        "panicked at 'Err: Os { code: 98, kind: AddrInUse, message: \"Address already in use\" }'\ncollect2: error: ld returned 1 exit status\n",
+        "ssh: connect to host 10.0.0.3 port 22: Connection refused\ncurl: (7) Failed to connect to example.com port 443\n",
+        "[1] dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object "
+        "file: No such file or directory\n[1] cudart_stub.cc:29] Ignore above cudart dlerror if you do not have a GPU set up.\nloss: 0.1\n",
+        "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH\n"
+        'ENV CUDA_VISIBLE_DEVICES="" TORCH_CUDA_ARCH_LIST="7.0 8.0"\nCMD ["torchrun", "train.py"]\n',
+    ],
+)
+def test_other_programs_texts_are_no_errors_of_training(tmp_path: Path, text: str) -> None:
+    _, document = run(tmp_path, text, facts=NEUTRAL)
+    assert [one["rule"] for one in document["findings"] if one["severity"] == "error"] == []
