@@ -88,7 +88,7 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
     """Start the agent, then everything else beside it."""
     import shutil
 
-    from envcheck import target
+    from envcheck import orphans, target
 
     chosen = target.choose(args.python, os.environ)
     budget = target.Budget(args.timeout)
@@ -96,8 +96,11 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
     folder = _private_folder()
     running = host = None
     cores = _no_core_files()
+    before = orphans.children()
     try:
         running = target.start(chosen, folder, budget, options, os.environ)
+        if not args.static:  # while the agent starts, so that it costs no time
+            orphans.adopt(True)
         from envcheck.collect import collect
         from envcheck.host import RealHost
 
@@ -112,6 +115,9 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
             target.end(running)
         if host is not None:
             host.close()  # a probe that was given up may still have a child
+        if not args.static:
+            orphans.end(before)
+            orphans.adopt(False)
         _allow_core_files(cores)
         shutil.rmtree(folder, ignore_errors=True)
 

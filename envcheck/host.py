@@ -36,6 +36,7 @@ from envcheck.syscalls import (
 )
 
 READ_LIMIT = 1 << 20
+FILE_LIMIT = 64 << 20
 
 
 def signal_name(code: int | None) -> str | None:
@@ -151,6 +152,7 @@ def run_command(
             return Completed(tuple(argv), not_found=True)
         except OSError as error:
             return Completed(tuple(argv), not_executable=True, stderr=str(error))
+        _bound_output(process)
         if running is not None:
             running.add(process)
         try:
@@ -161,6 +163,16 @@ def run_command(
                 running.discard(process)
         code = None if timed_out else process.returncode
         return Completed(tuple(argv), code, _tail(out), _tail(err), time.monotonic() - began, timed_out)
+
+
+def _bound_output(process: subprocess.Popen[Any]) -> None:
+    """No answer is that long. A tool that writes without end is killed by SIGXFSZ and does not fill the disk."""
+    try:
+        import resource
+
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT, FILE_LIMIT))
+    except (ImportError, AttributeError, OSError, ValueError):
+        return  # not Linux, a child of another user (setuid), already ended, or a lower limit of the user's own
 
 
 def _tail(file: Any) -> str:

@@ -16,6 +16,7 @@ from envcheck.errors import UsageError
 from envcheck.host import kill_group, signal_name, wait
 from envcheck.record import record
 
+OUTPUT_LIMIT = 64 << 20  # of stdout and of stderr
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent", "collect.py")
 CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
 TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr
@@ -176,7 +177,7 @@ def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any
         **options,
     }
     began = time.monotonic()
-    with open(os.path.join(folder, "agent.out"), "wb") as out, open(os.path.join(folder, "agent.err"), "wb") as err:
+    with open(os.path.join(folder, "agent.out"), "ab") as out, open(os.path.join(folder, "agent.err"), "ab") as err:
         try:
             process = subprocess.Popen(
                 [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
@@ -197,6 +198,7 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
     budget, began = running.budget, running.began
     while True:
         _read_lines(running)
+        _bound_output(running)
         step, since = _step(running)
         deadline, name = began + budget.agent, "total"
         if step is None and began + budget.start < deadline:
@@ -224,6 +226,17 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
         _tail(os.path.join(running.folder, "agent.stack"), 16000),
         time.monotonic() - began,
     )
+
+
+def _bound_output(running: Running) -> None:
+    """A torch that prints without end does not fill the disk: what it wrote so far is thrown away, the latest words stay."""
+    for name in ("agent.out", "agent.err"):
+        path = os.path.join(running.folder, name)
+        try:
+            if os.stat(path).st_size > OUTPUT_LIMIT:
+                os.truncate(path, 0)  # opened for appending, so the next words stand at the start again
+        except OSError:
+            continue
 
 
 def end(running: Running) -> None:

@@ -233,3 +233,41 @@ def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.Mon
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
     with pytest.raises(UsageError, match="TMPDIR"):
         _private_folder()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans and prlimit are Linux's")
+def test_a_daemon_that_the_import_starts_ends_with_the_check(tmp_path: Path) -> None:
+    mark = f"daemon-of-{tmp_path.name}"
+    body = f"""
+import os, subprocess, sys
+if os.fork() == 0:
+    os.setsid()
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", {mark!r}])
+    os._exit(0)
+__version__ = "2.15.0"
+"""
+    site = fake_torch(tmp_path / "site", body)
+    done = run("--live", "off", "--json", env={"PYTHONPATH": f"{site}{os.pathsep}{ROOT}"})
+    assert json.loads(done.stdout)["facts"]["torch"]["version"] == "2.15.0"
+    assert not processes_with(mark)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
+def test_a_tool_that_writes_without_end_does_not_fill_the_disk() -> None:
+    from envcheck.host import READ_LIMIT, run_command
+
+    done = run_command(["yes", "x" * 100], timeout=60)
+    assert done.code == -signal.SIGXFSZ and not done.timed_out
+    assert len(done.stdout) == READ_LIMIT
+
+
+def test_a_torch_that_writes_without_end_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from patients import examine
+
+    from envcheck import target
+
+    monkeypatch.setattr(target, "OUTPUT_LIMIT", 1 << 20)
+    site = fake_torch(tmp_path / "site", "import os, time\nfor _ in range(40): os.write(2, b'y' * 100000); time.sleep(0.1)\n")
+    examined = examine(path=site)
+    assert examined.ended.finished and set(examined.ended.stderr.strip()) == {"y"}
+    assert len(examined.ended.stderr) == 8000

@@ -158,14 +158,15 @@ def visible_devices_truncated(gpus: GpusFacts | Missing, visibility: VisibilityF
 @check(sees_missing=("gpus", "devices"))
 def visible_devices_duplicate(gpus: GpusFacts | Missing, visibility: VisibilityFacts, devices: DevicesFacts | Missing) -> Answer:
     """One GPU named twice: CUDA initialisation fails with error 101."""
-    if works(devices):
-        return None
     found, chosen = _read(visibility, gpus)
     if chosen.problem is not Problem.DUPLICATE:
         return None
     entries = [entry.strip() for entry in (visibility.cuda_visible_devices or "").split(",")]
     once = SetEnv(NAME, ",".join(dict.fromkeys(entries)), "each GPU once")
-    return Hit(_values(visibility, found, chosen), _evidence(visibility, found), (once,))
+    values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
+    if works(devices):
+        return Hit(values, evidence, (once,), variant="works", severity=Severity.WARNING)
+    return Hit(values, evidence, (once,))
 
 
 @check(sees_missing=("system", "driver", "gpus", "visibility", "torch", "devices", "symptoms"))
@@ -253,6 +254,8 @@ def visible_devices_too_late(
         return None
     found, chosen = _read(visibility, gpus)
     mig = any(gpu.mig for gpu in found)
+    if chosen.problem is Problem.DUPLICATE:
+        return None  # that rule speaks of it
     if mig or not found or chosen.count is None or devices.count is None or devices.count <= chosen.count:
         return None
     return Hit({"value": visibility.cuda_visible_devices, "seen": devices.count, "kept": chosen.count}, _evidence(visibility, found))
