@@ -315,6 +315,13 @@ def test_kernel_log_of_a_recorded_machine() -> None:
     assert driver.kernel_messages == ("NVRM: RmInitAdapter failed! (0x22:0x56:884)",)
 
 
+def test_what_nvml_calls_a_driver_version_is_one() -> None:
+    words = {"abc": None, "580.95.05": "580.95.05", "": None}
+    for said, version in words.items():
+        line = json.dumps({"step": "system", "driver": said, "cuda": 13000})
+        assert read_nvml(Completed(("child",), 0, line + "\n")).driver == version
+
+
 def test_answers_of_a_child_that_nobody_expects() -> None:
     noise = 'hello\n{"step": "init", "code": 0}\n{"step":\n[1]\n{"step": "count", "count": "two", "code": 0}\n'
     noise += '{"step": "device", "index": 0, "name": 7}\n{"step": "device", "index": null}\n{"step": "system", "driver": 5, "cuda": "x"}\n'

@@ -102,6 +102,8 @@ def driver_missing(
         # NVML takes its CUDA version out of libcuda: where it has one, the library is there, if not for this process.
         # https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html (NVML_ERROR_LIBRARY_NOT_FOUND)
         elsewhere = any(one.cuda for one in driver.readings) and not plain and not unlisted
+        if elsewhere and not (cards or named):
+            return None  # nor does anything say that there is a GPU
         if elsewhere:
             return Hit(values, quoted(told), variant="hidden", severity=severity, confidence=Confidence.LIKELY)
         return Hit(values, quoted(told), variant="library", severity=severity)

@@ -9,7 +9,7 @@ from envcheck.codec import DecodeError, decode
 from envcheck.facts import Gpu, ToolAnswer, ToolStatus
 from envcheck.host import Completed, Host
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step
-from envcheck.read.smi_fields import bus_id
+from envcheck.read.smi_fields import bus_id, driver_version
 from envcheck.record import record
 
 
@@ -64,7 +64,7 @@ def read_nvml(done: Completed, path: str | None = None) -> NvmlAnswer:
     number = count.get("count")
     return NvmlAnswer(
         answer=_answer(done, lines, path),
-        driver=_text(system.get("driver")),
+        driver=driver_version(_text(system.get("driver")) or ""),
         cuda=cuda_version(system.get("cuda")),
         # NVML puts its CUDA major in front: "13.580.95.05".
         library_version=library.partition(".")[2] if isinstance(library, str) else None,
