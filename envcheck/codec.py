@@ -139,7 +139,7 @@ def _edited(hint: Any, current: Any, rest: str, value: Any, path: str) -> Any:
         hint = inner
     if isinstance(current, tuple):
         item = typing.get_args(hint)[0]
-        if not head.isdigit() or int(head) >= len(current):
+        if not head.isdecimal() or int(head) >= len(current):
             raise DecodeError(f"{path}: there are {len(current)} entries")
         at = int(head)
         return (*current[:at], _edited(item, current[at], tail, value, path), *current[at + 1 :])

@@ -173,7 +173,7 @@ def _dotted(snapshot: Snapshot, path: str) -> Any:
     if head == "packages" and isinstance(node, PackagesFacts) and not hasattr(node, rest):
         return node.version(rest)
     for part in rest.split("."):
-        if isinstance(node, tuple) and part.isdigit():
+        if isinstance(node, tuple) and part.isdecimal():
             node = node[int(part)] if int(part) < len(node) else None
         elif isinstance(node, dict):
             node = node.get(part)

@@ -143,7 +143,7 @@ class Redactor:
         self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])") if names else None
 
     def __call__(self, text: str) -> str:
-        if not text or text.isdigit():
+        if not text or text.isdecimal():
             return text
         text = mask_secrets(text)
         if "=" in text or ":" in text:

@@ -293,7 +293,7 @@ def gpu_present(snapshot: Snapshot) -> bool:
     match snapshot.driver:
         case DriverFacts(gpu_count_proc=int(count)) if count:
             return True
-        case DriverFacts(device_nodes=tuple(nodes)) if any(node[:6] == "nvidia" and node[6:].isdigit() for node in nodes):
+        case DriverFacts(device_nodes=tuple(nodes)) if any(node[:6] == "nvidia" and node[6:].isdecimal() for node in nodes):
             return True
     match snapshot.devices:
         case DevicesFacts(count=int(count)) if count:

@@ -153,7 +153,7 @@ def _uuid(entry: str, gpus: Sequence[Gpu]) -> int | _Stop:
     """Index of the one GPU whose UUID starts with the entry. The bare 'GPU-' selected nothing on a one-GPU host."""
     if not entry.startswith("GPU-"):
         # torch stops here too; whether the driver would read a number is not known
-        return _Stop.UNREADABLE if not entry.strip() or not entry.lstrip(" +-")[:1].isdigit() else _Stop.UNKNOWN
+        return _Stop.UNREADABLE if not entry.strip() or not entry.lstrip(" +-")[:1].isdecimal() else _Stop.UNKNOWN
     wanted = entry.rstrip(" \t")
     if wanted == "GPU-":
         return _Stop.UNREADABLE

@@ -91,3 +91,16 @@ def processes_with(word: str) -> list[str]:
             if word in line:
                 found.append(line)
     return found
+
+
+def processes_below(home: Path) -> list[str]:
+    """Names of running processes whose HOME is `home`: those of one test, whoever else runs the same fakes."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                if f"HOME={home}".encode() in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                    found.append(Path(f"/proc/{name}/comm").read_text().strip())
+            except OSError:
+                continue
+    return found

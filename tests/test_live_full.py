@@ -171,6 +171,7 @@ def test_fault_is_named_too(second_patient: Examined, name: str, status: LiveSta
     assert second_patient.ended.finished and not processes_with(str(second_patient.folder))
 
 
+@pytest.mark.slow
 def test_ranks_that_are_started_afresh_do_the_same() -> None:
     names = ["distributed-sampler", "checkpoint", "store-file", "launch"]
     arms = arms_of(examine(live="full", budget=Budget(180), start_method="spawn", parts=names))

@@ -56,7 +56,7 @@ def variables(folder: str, arm: str, rank: int, given: Mapping[str, str]) -> Dic
 def _release(version: str) -> Tuple[int, int]:
     major, _, rest = version.partition(".")
     minor = rest.partition(".")[0]
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
 
 
 def has_diagnostics(torch: Any) -> bool:
@@ -143,7 +143,7 @@ def ask_ras(address: Optional[Tuple[str, int]] = None, seconds: float = 3.0) -> 
 def ras_address(given: Mapping[str, str]) -> Tuple[str, int]:
     """NCCL_RAS_ADDR=host:port, else the default."""
     host, colon, port = given.get("NCCL_RAS_ADDR", "").rpartition(":")
-    return (host.strip("[]"), int(port)) if colon and host and port.isdigit() and len(port) < 6 else RAS_ADDRESS
+    return (host.strip("[]"), int(port)) if colon and host and port.isdecimal() and len(port) < 6 else RAS_ADDRESS
 
 
 class _Lines:

@@ -175,7 +175,7 @@ def without_login(url: str) -> str:
     authority, slash, path = url.partition("/")
     if "@" in authority:
         authority = authority.rpartition("@")[2]
-    elif "@" in path and ":" in authority and not authority.rpartition(":")[2].isdigit():  # a password with a slash in it
+    elif "@" in path and ":" in authority and not authority.rpartition(":")[2].isdecimal():  # a password with a slash in it
         authority, slash, path = path.rpartition("@")[2].partition("/")
     if path.startswith("t/"):
         path = path[2:].partition("/")[2]

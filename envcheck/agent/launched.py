@@ -66,7 +66,7 @@ def given() -> Dict[str, Any]:
         ("Slurm", ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")),
     ):
         if names[0] in os.environ and names[1] in os.environ:
-            numbers = [int(os.environ[name]) if os.environ.get(name, "").isdigit() else None for name in names]
+            numbers = [int(os.environ[name]) if os.environ.get(name, "").isdecimal() else None for name in names]
             return {"kind": kind, "rank": numbers[0], "world_size": numbers[1], "local_rank": numbers[2]}
     return {"kind": None, "rank": None, "world_size": None, "local_rank": None}
 

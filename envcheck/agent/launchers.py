@@ -316,7 +316,7 @@ class Worker:
         self.stages: List[Dict[str, Any]] = []
         self.error = ""
         part = path.split(".")[-2]
-        self.pid = int(part) if part.isdigit() else 0
+        self.pid = int(part) if part.isdecimal() else 0
         try:
             with open(path, "rb") as file:
                 for line in file:

@@ -170,7 +170,7 @@ def parents() -> Dict[int, int]:
     except OSError:
         return found
     for name in names:
-        if name.isdigit():
+        if name.isdecimal():
             try:
                 with open("/proc/%s/stat" % name, "rb") as file:  # 812 (my (odd) name) S 1 …
                     found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])

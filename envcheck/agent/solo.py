@@ -332,7 +332,7 @@ def standard(root: str) -> str:
 
 def release(torch: Any) -> Any:
     parts = str(torch.__version__).split(".")
-    return tuple(int(part) if part.isdigit() else 0 for part in parts[:2])
+    return tuple(int(part) if part.isdecimal() else 0 for part in parts[:2])
 
 
 TASKS = {

@@ -83,7 +83,7 @@ def container_without_gpu(
     no_library = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
     if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == 35) and not absent(driver):
         return Hit(values, quoted(every), variant="capabilities")
-    if counted(gpus) or (nodes and any(name.removeprefix("nvidia").isdigit() for name in nodes)):
+    if counted(gpus) or (nodes and any(name.removeprefix("nvidia").isdecimal() for name in nodes)):
         return Hit(values, quoted(own), variant="text") if own else None
     host_driver = not isinstance(driver, Missing) and bool(driver.module_loaded or driver.gpu_count_proc)
     there = bool(nvidia_on_bus(system)) or host_driver

@@ -373,7 +373,7 @@ def driver_no_devices(
     if not (empty or blocked or told):
         return None
     nodes = driver.device_nodes
-    numbered = nodes is None or any(name.removeprefix("nvidia").isdigit() for name in nodes)
+    numbered = nodes is None or any(name.removeprefix("nvidia").isdecimal() for name in nodes)
     variant = "blocked" if blocked else None
     if not isinstance(launcher, Missing) and launcher.scheduler == "slurm":
         variant = "slurm"

@@ -85,7 +85,7 @@ def gpu_xid(
     for match in told:
         found = re.search(r"Xid[^:]{0,8}\((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,3})", match.text)
         number = found[2] if found else match.values.get("xid") or match.values.get("code") or ""
-        if number.isdigit():
+        if number.isdecimal():
             seen.append((int(number), found[1] if found else value(told, "bus_id"), match.text))
     rows = [(code, bus, text, tables.xid(code)) for code, bus, text in seen]
     grave = [(code, bus, text, row) for code, bus, text, row in rows if row and row.action in _GRAVE]

@@ -12,6 +12,11 @@ CONTROL = ("gloo-loopback", "gloo-file-store")
 BAD = (LiveStatus.FAIL, LiveStatus.HANG)
 
 
+def explains(arm: Arm) -> bool:
+    """An arm that is there to explain another one: a rung, or NCCL's own diagnostics. Its failure is none itself."""
+    return arm.name in RUNGS or arm.name.startswith(SOCKET) or arm.name == "nccl-diagnostics"
+
+
 @record
 class Climb:
     """The ladder after NCCL as it is had failed. culprit: "p2p", "shm", "ib", "interface", "nccl" (nothing helps), "machine" (the

@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks import answer
 from envcheck.checks.hardware import nvidia
-from envcheck.checks.ladder import CONTROL, climb
+from envcheck.checks.ladder import CONTROL, climb, explains
 from envcheck.checks.text import quoted, said
 from envcheck.facts import (
     Arm,
@@ -30,8 +30,8 @@ _SIZES = re.compile(r"(\d+) bytes passed, (\d+) did not end")
 
 
 def _runs(live: LiveFacts) -> list[tuple[str, tuple[RankFacts, ...], LiveStatus, str, int]]:
-    """Every trial with ranks: (name, ranks, status, reason, world size). Rungs of the ladder change the environment and do not count."""
-    counting = [arm for arm in live.arms if arm.part or (arm.ranks and not arm.environment)]
+    """Every trial with ranks: (name, ranks, status, reason, world size). Rungs of the ladder do not count."""
+    counting = [arm for arm in live.arms if arm.part or (arm.ranks and not explains(arm))]
     arms = [(arm.name, arm.ranks, arm.status, arm.reason, arm.world_size) for arm in counting]
     if arms and any(status is live.status for _, _, status, _, _ in arms):
         return arms
@@ -69,6 +69,10 @@ def _headline(lines: list[str]) -> str:
 def _insights(live: LiveFacts, arm: str) -> tuple[Evidence, ...]:
     """What the analysis of stacks, logs and NCCL's services says of an arm."""
     return tuple(Evidence(one.source, one.text) for one in live.insights if one.arm == arm)[:6]
+
+
+def _once(ranks: tuple[RankFacts, ...]) -> list[RankFacts]:
+    return list({rank.rank: rank for rank in ranks}.values())
 
 
 def _numbers(ranks: list[RankFacts]) -> str:
@@ -118,7 +122,7 @@ def live_hang(live: LiveFacts) -> Hit | None:
         least = min((order.get(stages[rank.rank], 99) for rank in stuck), default=99)
         behind = [rank for rank in stuck if order.get(stages[rank.rank], 99) == least]
         gone = [rank for rank in ranks if rank not in stuck and (rank.signal or rank.exit_code)]
-        evidence = (*_insights(live, name), *(one for rank in (*gone, *behind, *stuck)[:3] for one in _tail(rank)), *_others(live, name))
+        evidence = (*_insights(live, name), *(one for rank in _once((*gone, *behind, *stuck))[:3] for one in _tail(rank)), *_others(live, name))
         passed = [match for rank in stuck for one in rank.stages if (match := _SIZES.fullmatch(one.detail))]
         values: dict[str, object] = {
             "arm": name,

@@ -134,7 +134,7 @@ def visible_devices_out_of_range(
     if chosen.problem is Problem.OUT_OF_RANGE:
         return Hit(values, evidence, _first_ones(found), variant=None if isinstance(container, Missing) else "container")
     first = visibility.cuda_visible_devices.split(",")[0].strip().lstrip("+")
-    if not found and first.isdigit() and int(first) > 0 and _blind(devices, symptoms):
+    if not found and first.isdecimal() and int(first) > 0 and _blind(devices, symptoms):
         told = mentioning(symptoms, *_NO_GPUS)
         values |= {"entry": first}
         return Hit(values, (*evidence, *quoted(told)), _unset("then every GPU is visible"), variant="guess", confidence=Confidence.LIKELY)
@@ -226,7 +226,7 @@ def visible_devices_order(
         one, gpu = moved[0]
         values |= {"index": one.index, "cuda": one.name, "smi": gpu.name}
         return Hit(values, (), fix, variant="moved")
-    if raw is not None and asked and not any(entry.strip().isdigit() for entry in raw.split(",")):
+    if raw is not None and asked and not any(entry.strip().isdecimal() for entry in raw.split(",")):
         return None
     return Hit(values, quoted(said(symptoms, "visible-devices-order")), fix, confidence=Confidence.LIKELY)
 

@@ -201,7 +201,7 @@ def product_named(text: str, tables: Tables) -> Product:
     if not scored:
         import difflib
 
-        short = sorted({word for name in names for word in _words(name) if any(letter.isdigit() for letter in word)})
+        short = sorted({word for name in names for word in _words(name) if any(letter.isdecimal() for letter in word)})
         near = difflib.get_close_matches(text.lower(), short, 3, 0.6)
         raise UsageError(f"--for {text}: no such GPU in the tables" + (f"; did you mean {', '.join(near)}?" if near else ""))
     scored.sort()

@@ -293,7 +293,7 @@ def _card_floor(profile: Profile, tables: Tables) -> str | None:
     """First driver branch that drives every GPU of the machine, if the one in use is older."""
     branch = tables.branch(profile.driver, driver_os(profile)) if profile.driver else None
     rows = [gpu_row(tables, card.compute_capability) for card in profile.cards if card.compute_capability]
-    firsts = [int(row.first_driver) for row in rows if row and row.first_driver and row.first_driver.isdigit()]
+    firsts = [int(row.first_driver) for row in rows if row and row.first_driver and row.first_driver.isdecimal()]
     if branch is None or not firsts or branch >= max(firsts):
         return None
     return str(max(firsts))
@@ -306,7 +306,7 @@ def _capability(text: str) -> tuple[int, int]:
 
 def _number(arch: str) -> tuple[int, int]:
     """(12, 0) of "sm_120" or "compute_120", (9, 0) of "sm_90a"."""
-    digits = "".join(letter for letter in arch.partition("_")[2] if letter.isdigit())
+    digits = "".join(letter for letter in arch.partition("_")[2] if letter.isdecimal())
     return (int(digits[:-1] or 0), int(digits[-1])) if digits else (0, 0)
 
 

@@ -88,7 +88,7 @@ def _snapshot(args: argparse.Namespace, tables):  # type: ignore[no-untyped-def]
 
 def _elsewhere(args: argparse.Namespace) -> bool:
     """Whether the flags describe a machine instead of meaning this one."""
-    version = bool(args.python) and args.python[0].isdigit() and not os.path.exists(args.python)
+    version = bool(args.python) and args.python[0].isdecimal() and not os.path.exists(args.python)
     return bool(args.devices or args.driver or args.os or args.machine or args.glibc or args.macos or version)
 
 

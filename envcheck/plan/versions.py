@@ -43,7 +43,7 @@ def public(text: str | None) -> str | None:
 def variant_of(text: str | None) -> str | None:
     """ "cu130" of "2.14.1+cu130"; None without a label, or with one that is no variant ("2.9.0+gitabc")."""
     label = text.partition("+")[2] if text else ""
-    known = label == "cpu" or label == "xpu" or (label.startswith("cu") and label[2:].isdigit()) or label.startswith("rocm")
+    known = label == "cpu" or label == "xpu" or (label.startswith("cu") and label[2:].isdecimal()) or label.startswith("rocm")
     return label if known else None
 
 
@@ -60,6 +60,9 @@ def at_least(text: str | None, floor: str | None) -> bool:
 
 def requirements(texts: Iterable[str]) -> tuple[Requirement, ...]:
     """Parsed requirements with normalized names. Raises UsageError on what is none."""
+    texts = tuple(texts)
+    if not texts:
+        return ()
     from packaging.requirements import InvalidRequirement, Requirement  # with its parser as costly as all the rest of the planner
     from packaging.utils import canonicalize_name
 

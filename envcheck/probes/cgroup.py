@@ -32,7 +32,7 @@ def parse_cgroup(text: str | None) -> dict[str, str]:
     for line in (text or "").splitlines():
         number, _, rest = line.partition(":")
         names, colon, path = rest.partition(":")
-        if number.isdigit() and colon and path.startswith("/"):
+        if number.isdecimal() and colon and path.startswith("/"):
             for name in names.split(","):
                 paths[name] = path
     return paths

@@ -18,7 +18,7 @@ def fabric_manager(host: Host, gpus: tuple[Gpu, ...]) -> str | None:
     fabric = any(gpu.fabric_state in ("Not Started", "In Progress", "Completed") for gpu in gpus)
     if not switches and not fabric:
         return None
-    pids = [name for name in host.listdir("/proc") or () if name.isdigit()]
+    pids = [name for name in host.listdir("/proc") or () if name.isdecimal()]
     if any(_comm(host, pid) == COMM for pid in pids):
         return "running"
     if _comm(host, "1") not in ("systemd", "init"):

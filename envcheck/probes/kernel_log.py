@@ -28,5 +28,5 @@ def read_kernel_log(host: Host) -> KernelLog:
         done = host.run(argv, timeout=TIMEOUT)
         text = done.stdout if done.ok else ""
     uptime = (host.read("/proc/uptime") or "").split()
-    seconds = float(uptime[0]) if uptime and uptime[0].replace(".", "", 1).isdigit() else None
+    seconds = float(uptime[0]) if uptime and uptime[0].replace(".", "", 1).isdecimal() else None
     return KernelLog(read_xids(text, seconds)[-50:], read_complaints(text))

@@ -241,7 +241,7 @@ class _Report:
         self.put("system.cpu_vendor", self.said("vendor id"), "vendor id")
         self.put("system.cpu_model", self.said("model name") or self.said("name"), "model name" if self.said("model name") else "name")
         count = self.said("cpu(s)") or ""
-        if count.isdigit():
+        if count.isdecimal():
             self.put("system.cpu_count", int(count), "cpu(s)")
         flags = (self.said("flags") or "").split()
         if len(flags) > 10:

@@ -245,7 +245,7 @@ class _Observations:
 
     def gpu_count(self, value: object) -> None:
         text = str(value)
-        self.put("count.gpus", int(text) if text.isdigit() and value is not True else None, "gpu_count", value)
+        self.put("count.gpus", int(text) if text.isdecimal() and value is not True else None, "gpu_count", value)
 
     def mig(self, value: object) -> None:
         if value is True and not self.values.get("gpus"):
@@ -276,7 +276,7 @@ class _Observations:
         if absent(value):
             return
         release = stated_version(value)
-        version = cuda_version(release) or (f"{release}.0" if release and release.isdigit() and 5 < int(release) < 40 else None)
+        version = cuda_version(release) or (f"{release}.0" if release and release.isdecimal() and 5 < int(release) < 40 else None)
         if release and version:
             one = Nvcc("nvcc", version, release if "." in release else None, "PATH")
             self.put("toolkit.nvcc", one, "nvcc", value)
@@ -299,7 +299,7 @@ class _Observations:
         self.put("driver.fabric_manager", word, "fabric_manager", value)
 
     def xid(self, value: object) -> None:
-        codes = [int(str(one)) for one in (value if isinstance(value, list) else [value]) if str(one).isdigit() and one is not True]
+        codes = [int(str(one)) for one in (value if isinstance(value, list) else [value]) if str(one).isdecimal() and one is not True]
         self.put("driver.xids", tuple(Xid(code) for code in codes) or None, "xid", value)
 
     def devices(self, value: object) -> None:
@@ -333,13 +333,13 @@ class _Observations:
         self.put("launcher.scheduler", word if word in ("slurm", "lsf", "pbs", "kubernetes") else None, "scheduler", value)
 
     def nodes(self, value: object) -> None:
-        self.put("launcher.nodes", int(str(value)) if str(value).isdigit() and value is not True else None, "nodes", value)
+        self.put("launcher.nodes", int(str(value)) if str(value).isdecimal() and value is not True else None, "nodes", value)
 
     def world_size(self, value: object) -> None:
-        self.put("launcher.world_size", int(str(value)) if str(value).isdigit() and value is not True else None, "world_size", value)
+        self.put("launcher.world_size", int(str(value)) if str(value).isdecimal() and value is not True else None, "world_size", value)
 
     def ranks_started(self, value: object) -> None:
-        self.put("launcher.ranks_started", int(str(value)) if str(value).isdigit() and value is not True else None, "ranks_started", value)
+        self.put("launcher.ranks_started", int(str(value)) if str(value).isdecimal() and value is not True else None, "ranks_started", value)
 
     def iommu(self, value: object) -> None:
         """ "on" and "off"; "pt" (pass-through) does not translate."""
@@ -379,13 +379,13 @@ class _Observations:
     def ulimit_l(self, value: object) -> None:
         """In kB, as `ulimit -l` prints it."""
         text = str(value).strip().lower()
-        if text.isdigit():
+        if text.isdecimal():
             self.put("limits.memlock_soft_bytes", int(text) * 1024, "ulimit_l", value)
-        if text.isdigit() or text == "unlimited":
+        if text.isdecimal() or text == "unlimited":
             self.put("limits.memlock_read", True, "ulimit_l", value)
 
     def ulimit_n(self, value: object) -> None:
-        self.put("limits.open_files_soft", int(str(value)) if str(value).strip().isdigit() else None, "ulimit_n", value)
+        self.put("limits.open_files_soft", int(str(value)) if str(value).strip().isdecimal() else None, "ulimit_n", value)
 
 
 def _direct(path: str, key: str) -> Callable[[_Observations, object], None]:

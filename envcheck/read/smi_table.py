@@ -117,7 +117,7 @@ def _name_row(match: re.Match[str]) -> list[tuple[str, str]]:
     if mode in ("WDDM", "TCC", "MCDM"):  # on Windows this column is the driver model, elsewhere persistence mode
         values.append(("driver_model.current", mode))
     # The ECC cell is the count of volatile uncorrected errors where ECC is on, "Off", or "On" under MIG.
-    if ecc.isdigit():
+    if ecc.isdecimal():
         values += [("ecc.mode.current", "On"), ("ecc.errors.uncorrected.volatile.total", ecc)]
     else:
         values.append(("ecc.mode.current", ecc))

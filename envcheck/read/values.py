@@ -37,7 +37,7 @@ def cuda_version(value: object) -> str | None:
     """ "10.1.243" and "12.8" as "10.1" and "12.8"; None for words."""
     text = stated_version(value)
     parts = (text or "").split(".")
-    if not text or len(parts) < 2 or not all(part.isdigit() for part in parts[:2]) or not 5 < int(parts[0]) < 40:
+    if not text or len(parts) < 2 or not all(part.isdecimal() for part in parts[:2]) or not 5 < int(parts[0]) < 40:
         return None  # "13" alone does not say which 13: 13.0 and 13.3 differ in what they can do
     return ".".join(parts[:2])
 

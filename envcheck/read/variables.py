@@ -55,7 +55,7 @@ def _launcher(name: str, value: str | None, values: dict[str, dict[str, Any]]) -
     launcher = values["launcher"]
     if value is None:
         return
-    if name in _NUMBERS and value.isdigit():
+    if name in _NUMBERS and value.isdecimal():
         launcher.setdefault(_NUMBERS[name], int(value))
     elif name == "MASTER_ADDR":
         launcher.setdefault("master_addr", value)
