@@ -307,7 +307,7 @@ def judged(texts: diagnose.Texts, by: Any) -> tuple[list[str], list[str]]:
     [
         "Error: listen EADDRINUSE: address already in use :::3000\nError: EMFILE: too many open files, open '/app/a.js'\n",
         "java.net.BindException: Address already in use\njava.io.IOException: Too many open files\n",
-        "panicked at 'Err: Os { code: 98, kind: AddrInUse, message: \"Address already in use\" }'\ncollect2: error: ld returned 1 exit status\n",
+        "panicked at 'Err: Os { code: 98, kind: AddrInUse, message: \"Address already in use\" }'\ncollect2: error: ld returned 1\n",
         "ssh: connect to host 10.0.0.3 port 22: Connection refused\ncurl: (7) Failed to connect to example.com port 443\n",
         "[1] dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object "
         "file: No such file or directory\n[1] cudart_stub.cc:29] Ignore above cudart dlerror if you do not have a GPU set up.\nloss: 0.1\n",

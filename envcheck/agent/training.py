@@ -359,9 +359,7 @@ def loopback_store(c: Context) -> Any:
         one.bind(("127.0.0.1", 0))
         one.listen(64)
         port = one.getsockname()[1]
-        return c.dist.TCPStore(
-            "127.0.0.1", port, c.world, True, rank.LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=one.detach()
-        )
+        return c.dist.TCPStore("127.0.0.1", port, c.world, True, rank.LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=one.detach())
     return c.dist.TCPStore("127.0.0.1", 0, c.world, True, rank.LIBRARY_LIMIT, wait_for_workers=False)
 
 

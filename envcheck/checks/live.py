@@ -122,7 +122,11 @@ def live_hang(live: LiveFacts) -> Hit | None:
         least = min((order.get(stages[rank.rank], 99) for rank in stuck), default=99)
         behind = [rank for rank in stuck if order.get(stages[rank.rank], 99) == least]
         gone = [rank for rank in ranks if rank not in stuck and (rank.signal or rank.exit_code)]
-        evidence = (*_insights(live, name), *(one for rank in _once((*gone, *behind, *stuck))[:3] for one in _tail(rank)), *_others(live, name))
+        evidence = (
+            *_insights(live, name),
+            *(one for rank in _once((*gone, *behind, *stuck))[:3] for one in _tail(rank)),
+            *_others(live, name),
+        )
         passed = [match for rank in stuck for one in rank.stages if (match := _SIZES.fullmatch(one.detail))]
         values: dict[str, object] = {
             "arm": name,

@@ -339,7 +339,9 @@ class _Observations:
         self.put("launcher.world_size", int(str(value)) if str(value).isdecimal() and value is not True else None, "world_size", value)
 
     def ranks_started(self, value: object) -> None:
-        self.put("launcher.ranks_started", int(str(value)) if str(value).isdecimal() and value is not True else None, "ranks_started", value)
+        self.put(
+            "launcher.ranks_started", int(str(value)) if str(value).isdecimal() and value is not True else None, "ranks_started", value
+        )
 
     def iommu(self, value: object) -> None:
         """ "on" and "off"; "pt" (pass-through) does not translate."""
