@@ -386,12 +386,41 @@ def test_archive(tmp_path: Path) -> None:
 def test_insights_reach_the_finding(tmp_path: Path) -> None:
     from envcheck.judging import judging, report_on
 
-    (tmp_path / "gloo-as-is-0.log").write_text("gloo SO_ERROR: Connection refused, remote=[127.0.1.1]:15248\n")
+    (tmp_path / "gloo-loopback-0.log").write_text("gloo SO_ERROR: Connection refused, remote=[127.0.1.1]:15248\n")
     ranks = (RankFacts(0, 1, "init", error="RuntimeError: Gloo connectFullMesh failed"), RankFacts(1, 2, "init"))
-    arm = Arm("gloo-as-is", "gloo", "cpu", 2, LiveStatus.FAIL, "rank 0: RuntimeError: Gloo connectFullMesh failed", ranks=ranks)
+    arm = Arm(
+        "gloo-loopback", "gloo", "cpu", 2, LiveStatus.FAIL, "rank 0: RuntimeError: Gloo connectFullMesh failed", ranks=ranks,
+        environment={"GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
     live = LiveFacts(LiveStatus.FAIL, arm.reason, "gloo", 2, ranks=ranks, arms=(arm,))
     snapshot = evidence.with_insights(Snapshot(live=live), str(tmp_path), sys.executable, 0)
     report = report_on(snapshot, judging((), (), {}, ()))
     [finding] = [one.finding for one in report.findings if one.finding.rule == "live-failed"]
+    assert finding.message.startswith("gloo-loopback with 2 ranks: rank 0 failed")
     assert any("port 36923 (printed as 15248, bytes exchanged)" in one.text for one in finding.evidence)
     assert (tmp_path / "analysis.json").is_file()
+
+
+@needs_torch
+@pytest.mark.torch
+def test_the_command_keeps_it(tmp_path: Path) -> None:
+    """A rank that stays away from the collective, from the command line to the archive."""
+    import subprocess
+
+    here = Path(__file__).parent
+    env = {
+        **os.environ,
+        "ENVCHECK_FAULT": "rank-1-stays-away",
+        "PYTHONPATH": f"{here.parent}{os.pathsep}{here / 'faults' / 'torch_patches'}",
+    }
+    argv = [sys.executable, "-m", "envcheck", "--json", "--timeout", "120", "--backend", "gloo", "--evidence", str(tmp_path / "kept")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=150, env=env)
+    assert done.returncode == 1, done.stderr
+    [archive] = (tmp_path / "kept").iterdir()
+    assert str(archive) in done.stderr
+    with tarfile.open(archive) as opened:
+        analysis = json.loads(opened.extractfile("envcheck-evidence/analysis.json").read())  # type: ignore[union-attr]
+        facts = json.loads(opened.extractfile("envcheck-evidence/snapshot.json").read())  # type: ignore[union-attr]
+    assert analysis["arms"][0]["suspects"] == [1] and facts["live"]["status"] == "hang"
+    [finding] = [one for one in json.loads(done.stdout)["findings"] if one["rule"] == "live-hang"]
+    assert any(one["source"] == "stacks" and "rank 1 stands in" in one["text"] for one in finding["evidence"])

@@ -78,6 +78,15 @@ def test_everything_passes_or_says_why_not(healthy: Examined) -> None:
     assert healthy.ended.finished and not processes_with(str(healthy.folder))
 
 
+def test_the_wire_is_measured(healthy: Examined) -> None:
+    live = healthy.facts["live"]
+    assert arms_of(healthy)["wire"].status is LiveStatus.PASS and live.wire is not None
+    assert (live.wire.backend, live.wire.device, live.wire.world_size) == ("gloo", "cpu", 2)
+    sizes = [point.size_bytes for point in live.wire.points]
+    assert sizes == sorted(sizes) and len(sizes) > 2 and sizes[0] == 64 << 10
+    assert all(point.algbw_gb_s > 0 and point.busbw_gb_s == pytest.approx(point.algbw_gb_s) for point in live.wire.points)  # two ranks
+
+
 def test_collectives_are_a_stage_each(healthy: Examined) -> None:
     for rank in arms_of(healthy)["collectives-gloo"].ranks:
         names = [stage.name for stage in rank.stages if stage.name not in ("start", "device", "store", "init", "barrier", "end", "destroy")]
