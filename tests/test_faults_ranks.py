@@ -18,6 +18,7 @@ from rank_server import Ranks, serving
 from envcheck.codec import decode
 from envcheck.facts import Arm, LiveFacts, LiveStatus
 from envcheck.live.evidence import analyse
+from envcheck.target import AGENT
 from envcheck.targetfacts import summary
 
 pytestmark = [needs_torch, pytest.mark.torch]
@@ -130,3 +131,30 @@ def test_twenty_healthy_runs(ranks: Ranks, tmp_path: Path) -> None:
         folder.mkdir()
         live = summary(arms(ranks.run(folder)), "fork", ())
         assert isinstance(live, LiveFacts) and live.status is LiveStatus.PASS, live.reason
+
+
+def test_stuck_in_the_kernel_is_left_behind_and_said(tmp_path: Path) -> None:
+    """SIGKILL does not end a process in an uninterruptible wait: here a process of ours that seems never to be reaped."""
+    import os
+    import runpy
+    import signal
+
+    load = runpy.run_path(AGENT)["load"]
+    lines, processes, evidence_ = load("lines"), load("processes"), load("evidence")
+    verdict = load("verdict", processes, evidence_)
+    live = load("live", lines, processes, load("rank", lines, processes, evidence_), verdict, evidence_)
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        processes.exit_status = lambda _: None
+        stuck = live.RankProcess(1, str(tmp_path / "x-1"), pid)
+        stuck.events.append({"enter": "device"})
+        began = time.monotonic()
+        live.end([stuck])
+        assert stuck.abandoned and time.monotonic() - began < 6
+        result = verdict.of({"stages": ["start", "device"], "name": "x"}, [stuck], 1.0)
+        assert result["status"] == "hang" and "stuck in the kernel" in result["ranks"][0]["error"]
+    finally:
+        os.waitpid(pid, 0)
