@@ -533,3 +533,9 @@ def test_a_full_disk_is_told_apart_from_what_the_patient_does(tmp_path: Path) ->
     options = {"out": "/dev/full", "folder": str(tmp_path), "static": True}
     done = subprocess.run([sys.executable, AGENT, json.dumps(options)], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 74 and "No space left on device" in done.stderr
+
+
+def test_a_torch_that_closes_the_standard_descriptors(tmp_path: Path) -> None:
+    body = "import os\nfor number in (0, 1, 2): os.close(number)\n" + WORKING.format(available=True, init="lambda: None")
+    devices = examine(path=fake_torch(tmp_path, body)).facts["devices"]
+    assert devices.available is True and devices.count == 2

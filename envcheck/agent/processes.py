@@ -48,6 +48,15 @@ def die_with_parent(parent: Optional[int] = None) -> None:
         os._exit(1)
 
 
+def keep_standard_descriptors() -> None:
+    """0, 1 and 2 are open again if the patient has closed them: a pipe of ours that got such a number would be taken for one."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+
+
 def leave_stacks(path: str) -> None:
     """SIGUSR1 makes this process write the stacks of all its threads to `path`; a crash writes them to stderr."""
     try:

@@ -31,6 +31,9 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     # Importing makes millions of objects and next to no cyclic garbage; looking for it again and again costs a quarter of the
     # import (torch 2.13). import_seconds is therefore a little below what a program of the user sees.
     gc.disable()
+    # torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has
+    # chosen one, it goes where we clean up.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options["folder"], "inductor"))
     if options.get("rank") is not None:  # a spawned rank
         import_torch(raising=True)
         gc.enable()
@@ -51,6 +54,7 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     writer.section("torch", torch_facts, torch)
     writer.section("backends", backend_facts, torch)
     processes.keep_exit_statuses()  # the import may have changed that
+    processes.keep_standard_descriptors()
     # The caller ends us at began + live_seconds; what is still under way then must have been written before.
     deadline = options["began"] + options["live_seconds"] - min(4.0, 0.15 * options["live_seconds"])
     fork = may_fork(torch, options)
@@ -59,7 +63,7 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
         devices.finish(child, options, writer, deadline)
         return
     if fork and lines.call(torch, "distributed.is_available"):
-        writer.section("preload", preload, options["folder"])
+        writer.section("preload", preload)
     asked = devices.finish(child, options, writer, deadline)
     gc.freeze()  # what the ranks share with us stays shared: no collection of theirs will touch it
     gc.enable()
@@ -226,12 +230,8 @@ def may_fork(torch: Any, options: Dict[str, Any]) -> bool:
     return not lines.call(torch, "cuda.is_initialized")
 
 
-def preload(folder: str) -> None:
-    """What DDP's constructor imports anyway and what costs as much as torch itself; paid once, before the fork.
-
-    torch._dynamo makes its cache folder when it is imported; unless the user has chosen one, it goes where we clean up.
-    """
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(folder, "inductor"))
+def preload() -> None:
+    """What DDP's constructor imports anyway and what costs as much as torch itself; paid once, before the fork."""
     import torch._dynamo
     import torch.nn.parallel
 
