@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+import string
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -65,9 +66,13 @@ class Entry:
         return (self.data["rule"], *self.data.get("also", ())) if self.kind == "symptom" else ()
 
     @cached_property
-    def gated(self) -> tuple[tuple[str, str | None], ...]:
-        """The literals, each with a gate that is part of it."""
-        return tuple((literal, _gate(literal)) for literal in self.literals)
+    def gated(self) -> tuple[tuple[str, frozenset[str]], ...]:
+        """The literals, each with what it is made of."""
+        return tuple((literal, _gates(literal)) for literal in self.literals)
+
+    def possible(self, absent: frozenset[str]) -> Sequence[str]:
+        """The literals that a text can hold which lacks these words and characters."""
+        return [literal for literal, gates in self.gated if absent.isdisjoint(gates)] if absent else self.literals
 
     @property
     def stated(self) -> bool:
@@ -107,14 +112,22 @@ class SymptomTable:
         return tuple(sorted(found, key=lambda entry: entry.kind != "harmless"))
 
     @cached_property
-    def conditions(self) -> Mapping[str, str | None]:
-        """Every text that some entry needs or must not meet elsewhere, with its gate."""
+    def conditions(self) -> tuple[str, ...]:
+        """Every text that some entry needs or must not meet elsewhere."""
         named = [entry for entry in self.entries if "\nneeds = " in entry.block or "\nunless = " in entry.block]
-        return {text: _gate(text) for entry in named for key in ("needs", "unless") for text in entry.data.get(key, ())}
+        return tuple(dict.fromkeys(text for entry in named for key in ("needs", "unless") for text in entry.data.get(key, ())))
 
 
-def _gate(text: str) -> str | None:
-    return next((gate for gate in GATES if gate in text), None)
+def _gates(text: str) -> frozenset[str]:
+    """The words of GATES in a text, and its characters: where one of them does not occur, the text does not."""
+    return frozenset((*(gate for gate in GATES if gate in text), *text))
+
+
+def _absent(text: str) -> frozenset[str]:
+    """What a long text lacks of them; a short one is searched at once."""
+    if len(text) <= CONDENSE_ABOVE:
+        return frozenset()
+    return frozenset(one for one in (*GATES, *string.printable) if one not in text)
 
 
 def _read_folder(folder: Path) -> Iterator[Entry]:
@@ -155,12 +168,13 @@ class Scanner:
         """Search one clean piece of text. `stated` marks a person's observations: then only entries meant for them are tried."""
         if len(text) > CONDENSE_ABOVE:
             text = condense(text)
-        absent = frozenset(gate for gate in GATES if gate not in text) if len(text) > CONDENSE_ABOVE else frozenset()
-        self.met.update(one for one, gate in self.table.conditions.items() if one not in self.met and gate not in absent and one in text)
+        absent = _absent(text)
+        wanted = [one for one in self.table.conditions if one not in self.met]
+        self.met.update(one for one in wanted if (not absent or absent.isdisjoint(_gates(one))) and one in text)
         taken: list[tuple[int, int]] = []
         for entry in self.table.entries:
-            for literal, gate in entry.gated:
-                if gate not in absent and literal in text and (entry.stated is stated or entry.kind != "symptom"):
+            for literal in entry.possible(absent):
+                if literal in text and (entry.stated is stated or entry.kind != "symptom"):
                     self._look(entry, literal, text, source, taken)
 
     def _look(self, entry: Entry, literal: str, text: str, source: str, taken: list[tuple[int, int]]) -> None:
