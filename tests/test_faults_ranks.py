@@ -63,14 +63,21 @@ def test_at_every_stage(ranks: Ranks, tmp_path: Path, stage: str, fault: str, st
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("segv:init", r"rank 1: died with SIGSEGV in the stage init"),
-        ("exit:barrier", r"rank 1: left with exit code 7 in the stage barrier"),
-        ("raise:all_reduce", r"rank 1: RuntimeError: a fault of the test"),
+        ("segv:all_reduce", r"rank 1: died with SIGSEGV in the stage all_reduce"),
+        ("exit:ddp", r"rank 1: left with exit code 7 in the stage ddp"),
+        ("raise:barrier", r"rank 1: RuntimeError: a fault of the test"),
+        ("off-by-one", r"all_reduce of 65536 bytes .* 15384 of 16384 values are wrong, the first at 1000"),
+        ("ddp-does-not-average", r"DDP: the gradients of step 1 of rank \d differ from the single-process mean"),
     ],
 )
 def test_other_deaths(ranks: Ranks, tmp_path: Path, fault: str, words: str) -> None:
     arm = one_arm(ranks, tmp_path, fault=fault)
     assert arm.status is LiveStatus.FAIL and re.search(words, arm.reason), arm.reason
+
+
+def test_a_rank_that_sleeps_at_the_end(ranks: Ranks, tmp_path: Path) -> None:
+    arm = one_arm(ranks, tmp_path, fault="sleep:destroy", stage_seconds=2.0)
+    assert arm.status is LiveStatus.HANG and "stage destroy" in arm.reason
 
 
 def test_a_rank_that_never_starts(ranks: Ranks, tmp_path: Path) -> None:
