@@ -99,6 +99,22 @@ def _compat_values(cuda_driver: CudaDriverFacts | Missing, driver: DriverFacts |
     }
 
 
+def _compat_answer(
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
+    cuda_driver: CudaDriverFacts | Missing,
+    container: ContainerFacts | Missing,
+    evidence: tuple[Evidence, ...],
+) -> Answer:
+    """803 and 804 alike: certain if a cuda-compat is loaded, a guess where an image may bring one, else another rule's."""
+    values = _compat_values(cuda_driver, driver, gpus)
+    if _compat_loaded(cuda_driver):
+        return Hit(values, evidence)
+    if absent(container) or versions_differ(driver):
+        return None  # driver-library-mismatch
+    return Hit(values, evidence, variant="guess", confidence=None if contained(container) else Confidence.LIKELY)
+
+
 @check(sees_missing=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
 def cuda_compat_shadows_driver(
     driver: DriverFacts | Missing,
@@ -116,12 +132,7 @@ def cuda_compat_shadows_driver(
     if cuda_code(devices, cuda_driver) != SYSTEM_DRIVER_MISMATCH and not told:
         return trouble(cuda_driver, "cuda_driver")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
-    values = _compat_values(cuda_driver, driver, gpus)
-    if _compat_loaded(cuda_driver):
-        return Hit(values, evidence)
-    if absent(container) or versions_differ(driver):
-        return None  # driver-library-mismatch
-    return Hit(values, evidence, variant="guess", confidence=None if contained(container) else Confidence.LIKELY)
+    return _compat_answer(driver, gpus, cuda_driver, container, evidence)
 
 
 @check(sees_missing=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
@@ -140,12 +151,7 @@ def cuda_compat_unsupported_gpu(
     if cuda_code(devices, cuda_driver) != COMPAT_NOT_SUPPORTED and not told:
         return trouble(cuda_driver, "cuda_driver")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
-    values = _compat_values(cuda_driver, driver, gpus)
-    if _compat_loaded(cuda_driver):
-        return Hit(values, evidence)
-    if absent(container) or versions_differ(driver):
-        return None  # driver-library-mismatch
-    return Hit(values, evidence, variant="guess", confidence=None if contained(container) else Confidence.LIKELY)
+    return _compat_answer(driver, gpus, cuda_driver, container, evidence)
 
 
 @check(sees_missing=("system", "driver", "cuda_driver", "devices", "container", "symptoms"))
