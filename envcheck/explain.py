@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from envcheck.errors import UsageError
-from envcheck.rule import FAMILY_RANK, Check, Confidence, RuleText, RuleTexts
-
-WIDTH = 80
-_CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it says what may be, and never fails a run alone"}
+from envcheck.rule import FAMILY_RANK, Check, RuleText, RuleTexts
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -52,73 +48,10 @@ def explain(rule_id: str, texts: RuleTexts) -> str:
     """The page of one rule. Raises UsageError for an unknown id, naming the nearest one."""
     if rule_id not in texts.paths:
         raise unknown_rule(rule_id, texts.paths)
-    text = texts.read(rule_id)
-    blocks = [
-        _title(text),
-        _paragraphs(text.why),
-        *_messages(text),
-        *_fixes(text),
-        *_listed("Explains also", text.explains),
-        *_listed("Examples it is tested with", [f"{one['name']}: {_EXPECT[one['expect']]}" for one in text.examples if "name" in one]),
-        *_listed("Sources", text.docs),
-    ]
-    return "\n\n".join(blocks) + "\n"
+    from envcheck.checks import all_checks
+    from envcheck.page import page
 
-
-_EXPECT = {"hit": "found", "ok": "not found", "unknown": "cannot be told"}
-
-
-def _title(text: RuleText) -> str:
-    about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
-    return f"{text.id}\n{_wrap(text.title)}\n{_wrap(about)}"
-
-
-def _paragraphs(text: str) -> str:
-    """Paragraphs wrapped; indented lines and list items stay as they are."""
-    return "\n\n".join(_paragraph(one) for one in text.strip().split("\n\n"))
-
-
-def _paragraph(text: str) -> str:
-    lines = text.split("\n")
-    if not any(line.startswith((" ", "\t", "- ", "* ", "$ ")) for line in lines):
-        return _wrap(text)
-    return "\n".join(line if len(line) <= WIDTH or line.startswith((" ", "$")) else _wrap(line) for line in lines)
-
-
-def _wrap(text: str, first: str = "", rest: str = "") -> str:
-    text = " ".join(text.split())
-    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
-
-
-def _messages(text: RuleText) -> list[str]:
-    """The sentences it reports, placeholders and all."""
-    rows = [_wrap(message, "  - ", "    ") for message in dict.fromkeys(text.messages.values())]
-    return ["What it reports\n" + "\n".join(rows)]
-
-
-def _fixes(text: RuleText) -> list[str]:
-    rows = [row for fix in text.fixes for row in _fix(fix)]
-    return ["How it is mended\n" + "\n".join(rows)] if rows else []
-
-
-def _fix(fix: Any) -> list[str]:
-    match fix["kind"]:
-        case "manual":
-            who = " (administrator)" if fix.get("who") == "admin" else ""
-            return [_wrap(fix["text"] + who, "  - ", "    "), *(f"      {line}" for line in fix.get("commands", ()))]
-        case "env":
-            line = f"unset {fix['name']}" if fix.get("value") is None else f"export {fix['name']}={fix['value']}"
-            return [f"  - {line}", *([_wrap(fix["note"], "    ", "    ")] if fix.get("note") else [])]
-        case "install":
-            remove = f"uninstall {' '.join(fix['remove'])}, then " if fix.get("remove") else ""
-            note = f": {fix['note']}" if fix.get("note") else ""
-            return [_wrap(f"{remove}install {' '.join(fix['requirements'])}{note}", "  - ", "    ")]
-        case _:
-            return [_wrap("a torch build that fits this host: `envcheck --fix-suggest` searches it", "  - ", "    ")]
-
-
-def _listed(heading: str, rows: Sequence[str]) -> list[str]:
-    return [heading + "\n" + "\n".join(f"  {row}" for row in rows)] if rows else []
+    return page(texts.read(rule_id), texts, all_checks())
 
 
 def catalogue(texts: RuleTexts, checks: Iterable[Check], *, as_json: bool = False) -> str:

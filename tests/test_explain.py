@@ -80,25 +80,26 @@ First paragraph, in two lines.
 would leave the page to the right
 - another
 
-What it reports
-  - {thing} {version} is too old, which is a long sentence that does not fit on
+What it reports (the values are those of examples), and what to do then
+  * {thing} {version} is too old, which is a long sentence that does not fit on
     one line of eighty columns.
-  - The other {thing}.
-
-How it is mended
-  - Update the driver. (administrator)
-      sudo reboot
-  - export NCCL_P2P_DISABLE=1
-    Slower.
-  - unset CUDA_VISIBLE_DEVICES
-  - uninstall numpy, then install numpy<2: Old ABI.
-  - a torch build that fits this host: `envcheck --fix-suggest` searches it
+  * The other {thing}.
+    - A torch build that fits the host: `envcheck --fix-suggest` names it.
+    - Update the driver. (administrator)
+        sudo reboot
+    - Set NCCL_P2P_DISABLE=1: Slower.
+        export NCCL_P2P_DISABLE=1
+    - Unset CUDA_VISIBLE_DEVICES
+        unset CUDA_VISIBLE_DEVICES
+    - Install numpy<2: Old ABI.
+        python -m pip uninstall -y numpy
+        python -m pip install 'numpy<2'
 
 Explains also
   other-rule
 
-Examples it is tested with
-  an old thing: found
+Found with
+  an old thing
 
 Sources
   https://example.com/a

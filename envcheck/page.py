@@ -1,0 +1,143 @@
+"""The page of a rule: its text, then what it reports case by case, said with the facts of its own examples."""
+
+from __future__ import annotations
+
+import string
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from envcheck.bases import base, example_snapshot
+from envcheck.codec import edit
+from envcheck.engine import Outcome, Verdict, findings, judge
+from envcheck.facts import Missing
+from envcheck.intents import TorchBuild
+from envcheck.plan import fixes
+from envcheck.record import record
+from envcheck.rule import Check, Confidence, Hit, RuleText, RuleTexts, rules_folder
+from envcheck.tables import Tables
+
+if TYPE_CHECKING:
+    from envcheck.engine import Finding
+    from envcheck.facts import Snapshot
+    from envcheck.intents import Intent
+    from envcheck.report import Fix
+
+WIDTH = 80
+_CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it says what may be, and never fails a run alone"}
+_TESTED = {"hit": "Found with", "ok": "Not found with", "unknown": "Cannot be told with"}
+_SEARCH = "    - A torch build that fits the host: `envcheck --fix-suggest` names it."
+
+
+def page(text: RuleText, texts: RuleTexts, checks: Iterable[Check]) -> str:
+    """The whole page, 80 columns wide."""
+    about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
+    blocks = [f"{text.id}\n{_wrap(text.title)}\n{_wrap(about)}", _paragraphs(text.why), _cases(text, texts, tuple(checks))]
+    blocks += _listed("Explains also", text.explains)
+    for expected, heading in _TESTED.items():
+        blocks += _listed(heading, [one["name"] for one in text.examples if one["expect"] == expected and "name" in one])
+    return "\n\n".join([*blocks, *_listed("Sources", text.docs)]) + "\n"
+
+
+def _paragraphs(text: str) -> str:
+    """Paragraphs wrapped; indented lines and list items stay as they are."""
+    return "\n\n".join(_paragraph(one) for one in text.strip().split("\n\n"))
+
+
+def _paragraph(text: str) -> str:
+    lines = text.split("\n")
+    if not any(line.startswith((" ", "\t", "- ", "* ", "$ ")) for line in lines):
+        return _wrap(text)
+    return "\n".join(line if len(line) <= WIDTH or line.startswith((" ", "$")) else _wrap(line) for line in lines)
+
+
+def _wrap(text: str, first: str = "", rest: str = "") -> str:
+    text = " ".join(text.split())
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+
+
+def _listed(heading: str, rows: Sequence[str]) -> list[str]:
+    return [heading + "\n" + "\n".join(_wrap(row, "  ", "    ") for row in rows)] if rows else []
+
+
+@record
+class _Case:
+    """One variant of a rule: the finding it makes, and the machine of the example (None: no example brings it about)."""
+
+    finding: Finding
+    machine: Snapshot | None
+
+
+def _cases(text: RuleText, texts: RuleTexts, checks: tuple[Check, ...]) -> str:
+    """What the rule says in each case and what to do then; messages with the same answer stand together."""
+    tables = Tables((rules_folder() / "compat",))
+    blank = base(rules_folder(), "nothing")
+    answers: dict[tuple[str, ...], list[str]] = {}
+    searched = False
+    for case in _examples(text, texts, checks, tables):
+        intents: tuple[Intent, ...] = case.finding.fixes
+        builds = any(isinstance(one, TorchBuild) for one in intents)
+        if builds and (searched or case.machine is None):  # the search is the slow part: once a page
+            intents = tuple(one for one in intents if not isinstance(one, TorchBuild))
+            lines = [_SEARCH]
+        else:
+            searched, lines = searched or builds, []
+        for fix in fixes(intents, case.machine or blank, tables, checks=checks, texts=texts, tool="pip"):
+            lines += _fix(fix)
+        said = answers.setdefault(tuple(lines), [])
+        if case.finding.message not in said:
+            said.append(case.finding.message)
+    rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *lines]) for lines, said in answers.items()]
+    return "What it reports (the values are those of examples), and what to do then\n" + "\n".join(rows)
+
+
+def _examples(text: RuleText, texts: RuleTexts, checks: tuple[Check, ...], tables: Tables) -> Iterator[_Case]:
+    """The first example of each variant; a variant without one stands with its placeholders."""
+    mine = [one for one in checks if one.id == text.id]
+    found: dict[str, tuple[Hit, Snapshot]] = {}
+    for example in text.examples if mine else ():
+        if example["expect"] == "hit":
+            machine = _anywhere(example_snapshot(rules_folder(), example))
+            [verdict] = judge(machine, mine, tables)
+            if verdict.hit:
+                found.setdefault(verdict.hit.variant or "", (verdict.hit, machine))
+    for variant in text.messages:
+        hit, example_machine = found.get(variant, (_unfilled(text, variant), None))
+        [finding] = findings([Verdict(text.id, Outcome.HIT, hit=hit)], texts)
+        yield _Case(finding, example_machine)
+
+
+def _anywhere(machine: Snapshot) -> Snapshot:
+    """The machine with an interpreter of no particular place, for commands that anybody can paste."""
+    return machine if isinstance(machine.python, Missing) else edit(machine, "python.executable", "python")
+
+
+def _unfilled(text: RuleText, variant: str) -> Hit:
+    """A hit that knows nothing: each placeholder stands for itself."""
+    strings = [text.title, *text.messages.values(), *_strings(text.fixes)]
+    names = {name for one in strings for _, name, _, _ in string.Formatter().parse(one) if name}
+    return Hit({name: f"{{{name}}}" for name in names}, variant=variant or None)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            yield from _strings(list(value.values()))
+        case list() | tuple():
+            for one in value:
+                yield from _strings(one)
+
+
+def _fix(fix: Fix) -> list[str]:
+    """A way out: what it is, then the lines to run."""
+    who = " (administrator)" if fix.who == "admin" else ""
+    if fix.proved is not None:  # a way of the planner: its notes are about the proof
+        about = fix.title
+    elif fix.kind == "manual" and fix.text:
+        about = fix.text
+    else:
+        about = f"{fix.title}: {fix.note}" if fix.note else fix.title
+    commands = fix.commands.pip or fix.commands.uv or fix.commands.conda
+    return [_wrap(about + who, "    - ", "      "), *(f"        {line}" for line in (*commands, *fix.commands.shell))]
