@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import replace
 
 from envcheck import plan
 from envcheck.bases import base
 from envcheck.checks import all_checks
 from envcheck.codec import edit
+from envcheck.record import replace
 from envcheck.rule import RuleTexts, rules_folder
 from envcheck.tables import Tables
 

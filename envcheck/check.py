@@ -62,7 +62,7 @@ def examine_and_judge(args: argparse.Namespace) -> Report:
     )
     timings["judge"] = time.monotonic() - judged
     timings["total"] = time.monotonic() - began
-    from dataclasses import replace
+    from envcheck.record import replace
 
     return replace(report, timings=timings)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Hashable, Mapping
-from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
 from envcheck import facts
 from envcheck.facts import Missing, Snapshot, Why
+from envcheck.record import fields, is_record, is_record_type, replace
 
 T = TypeVar("T")
 
@@ -21,11 +21,11 @@ class DecodeError(ValueError):
 
 
 def encode(value: object) -> Any:
-    """A dataclass tree as dicts, lists and scalars. `Missing` becomes {missing, reason, evidence}."""
+    """A tree of records as dicts, lists and scalars. `Missing` becomes {missing, reason, evidence}."""
     if isinstance(value, Missing):
         return {"missing": value.why.value, "reason": value.reason, "evidence": value.evidence}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: encode(getattr(value, name)) for name in value.__dataclass_fields__}
+    if is_record(value):
+        return {one.name: encode(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -60,8 +60,8 @@ def decode(hint: Any, value: Any, path: str = "") -> Any:
         except ValueError:
             allowed = ", ".join(str(member.value) for member in hint)
             raise DecodeError(f"{path}: {_show(value)} is none of {allowed}") from None
-    if is_dataclass(hint):
-        return _decode_dataclass(typing.cast("type[Any]", hint), value, path)
+    if is_record_type(hint):
+        return _decode_record(hint, value, path)
     return _decode_scalar(hint, value, path)
 
 
@@ -81,7 +81,7 @@ def _decode_missing(value: Mapping[str, Any], path: str) -> Missing:
     return Missing(why, str(value.get("reason", "")), str(value.get("evidence", "")))
 
 
-def _decode_dataclass(cls: type[Any], value: Any, path: str) -> Any:
+def _decode_record(cls: type[Any], value: Any, path: str) -> Any:
     if not isinstance(value, Mapping):
         raise DecodeError(f"{path or cls.__name__}: a table was expected, found {_show(value)}")
     hints = _hints(typing.cast(Hashable, cls))
@@ -112,11 +112,11 @@ def _show(value: object) -> str:
 
 def decode_snapshot(value: Mapping[str, Any]) -> Snapshot:
     """A snapshot from the `facts` (and `live`) of a recording."""
-    return typing.cast(Snapshot, _decode_dataclass(Snapshot, value, ""))
+    return typing.cast(Snapshot, _decode_record(Snapshot, value, ""))
 
 
 def edit(node: T, path: str, value: Any) -> T:
-    """A copy of a dataclass tree with the field at a dotted path set from a JSON value.
+    """A copy of a tree of records with the field at a dotted path set from a JSON value.
 
     Path parts are field names, list indices and dict keys. A `Missing` section on the way is
     replaced by an empty one, so that an assumption can be made about what was not read.
@@ -135,7 +135,7 @@ def _edited(hint: Any, current: Any, rest: str, value: Any, path: str) -> Any:
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         inner = next(option for option in typing.get_args(hint) if option not in (Missing, type(None)))
         if current is None or isinstance(current, Missing):
-            current = typing.cast("type[Any]", inner)() if is_dataclass(inner) else None
+            current = inner() if is_record_type(inner) else None
         hint = inner
     if isinstance(current, tuple):
         item = typing.get_args(hint)[0]
@@ -145,6 +145,6 @@ def _edited(hint: Any, current: Any, rest: str, value: Any, path: str) -> Any:
         return (*current[:at], _edited(item, current[at], tail, value, path), *current[at + 1 :])
     if isinstance(current, dict):
         return {**current, head: decode(typing.get_args(hint)[1], value, path)}
-    if is_dataclass(current) and not isinstance(current, type):
+    if is_record(current):
         return edit(current, rest, value)
     raise DecodeError(f"{path}: nothing below {rest!r}")

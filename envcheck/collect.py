@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from envcheck.facts import (
@@ -20,7 +19,7 @@ from envcheck.facts import (
     Why,
 )
 from envcheck.host import Host
-from envcheck.record import record
+from envcheck.record import field, mutable, record, replace
 from envcheck.target import Budget, Running, Target, finish, require_answer
 from envcheck.targetfacts import sections
 
@@ -31,7 +30,7 @@ class Collected:
     timings: Mapping[str, float]  # seconds by probe, "agent", and the agent's steps as "agent.NAME"
 
 
-@dataclass
+@mutable
 class Job:
     """One probe in a thread of its own. A thread that does not come back is left behind with its section."""
 

@@ -6,13 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.errors import UsageError
 from envcheck.facts import Missing, Snapshot, SymptomsFacts
 from envcheck.output import put
 from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
+from envcheck.record import field, mutable, record, replace
 
 if TYPE_CHECKING:
     from envcheck.engine import Finding
@@ -87,7 +87,7 @@ def diagnose_output(text: str, snapshot: Snapshot, name: str = "output", fix_sug
     return render(report, "text", fix_suggest=fix_suggest)
 
 
-@dataclass(frozen=True)
+@record
 class Read:
     """What was read, for the reader of the report: kinds of text by file, where each fact stands, lines that mean no harm."""
 
@@ -99,7 +99,7 @@ class Read:
     conflicts: tuple[str, ...]
 
 
-@dataclass
+@mutable
 class Texts:
     """All that one run was given."""
 

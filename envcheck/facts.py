@@ -7,11 +7,10 @@ CUDA versions are "major.minor", compute capabilities "8.9", drivers "580.95.05"
 
 from __future__ import annotations
 
-from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
-from envcheck.record import record
+from envcheck.record import field, record
 
 
 class Why(Enum):

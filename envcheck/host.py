@@ -14,12 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from envcheck.loader import library_files
-from envcheck.record import record
+from envcheck.record import field, mutable, record
 from envcheck.syscalls import (
     Disk,
     Resolved,
@@ -333,7 +332,7 @@ def _answer(done: Completed) -> dict[str, Any]:
     }
 
 
-@dataclass
+@mutable
 class RecordingHost:
     """A host that keeps every answer, as a recorded machine for `ReplayHost`."""
 

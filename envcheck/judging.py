@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcheck.engine import Finding, Verdict, findings, judge
 from envcheck.errors import UsageError
 from envcheck.facts import Snapshot
-from envcheck.record import record
+from envcheck.record import field, record, replace
 from envcheck.rule import FAMILY_RANK, Check, RuleTexts, Severity, rules_folder
 from envcheck.tables import Tables
 

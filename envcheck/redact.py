@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any, TypeVar
 
 from envcheck.credentials import MASK, is_secret_name, mask_secrets
 from envcheck.facts import LauncherFacts, NetworkFacts, PackagesFacts, PythonFacts, Snapshot, TorchFacts
-from envcheck.record import record
+from envcheck.record import field, fields, is_record, mutable, record, replace
 from envcheck.report import Report
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def mask_assignments(text: str) -> str:
 
 
 def map_strings(value: T, change: Callable[[str], str]) -> T:
-    """A copy of a tree of dataclasses, tuples and mappings with every string changed; values of secret names are masked."""
+    """A copy of a tree of records, tuples and mappings with every string changed; values of secret names are masked."""
     return _map(value, change)  # type: ignore[no-any-return]
 
 
@@ -50,13 +50,13 @@ def _map(value: Any, change: Callable[[str], str]) -> Any:
         )
     if isinstance(value, Mapping):
         return {key: MASK if isinstance(item, str) and item and is_secret_name(key) else _map(item, change) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_record(value):
         changed = {}
-        for name in value.__dataclass_fields__:
-            before = getattr(value, name)
+        for one in fields(value):
+            before = getattr(value, one.name)
             after = _map(before, change)
             if after is not before and after != before:
-                changed[name] = after
+                changed[one.name] = after
         return replace(value, **changed) if changed else value
     return value
 
@@ -129,18 +129,18 @@ _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w
 _HARMLESS = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "127.0.1.1", "::1", "::"})  # noqa: S104
 
 
-@dataclass
+@mutable
 class Redactor:
     """Replaces what identifies; equal things get equal placeholders."""
 
     identity: Identity
     _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
-    _names: re.Pattern[str] | None = field(init=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _names(self) -> re.Pattern[str] | None:
         names = [*self.identity.users, *self.identity.hosts]
         alternatives = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-        self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])") if names else None
+        return re.compile(rf"(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])") if names else None
 
     def __call__(self, text: str) -> str:
         if not text or text.isdecimal():

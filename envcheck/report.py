@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Literal, TypeAlias
 
 from envcheck import __version__
@@ -24,7 +23,7 @@ from envcheck.facts import (
     Why,
     XpuFacts,
 )
-from envcheck.record import record
+from envcheck.record import field, record
 from envcheck.rule import Confidence, Severity
 
 RunVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]

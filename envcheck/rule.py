@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from envcheck.intents import Intent
-from envcheck.record import record
+from envcheck.record import field, record
 from envcheck.toml import load_toml
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from enum import Enum
 
 from envcheck.engine import Finding
@@ -27,7 +26,7 @@ from envcheck.facts import (
     Why,
     XpuFacts,
 )
-from envcheck.record import record
+from envcheck.record import record, replace
 from envcheck.rule import Confidence, Severity
 
 

@@ -11,13 +11,12 @@ import os
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from envcheck.facts import TextEvidence
-from envcheck.record import record
+from envcheck.record import field, mutable, record
 from envcheck.toml import parse_toml
 
 WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4
@@ -40,7 +39,7 @@ _HEADER = re.compile(r"^\[\[(symptom|victim|harmless)\]\]\s*$", re.MULTILINE)
 _NO_DIGITS = dict.fromkeys(range(48, 58))
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Entry:
     """One entry of the table; everything but the literals is parsed when a literal was met."""
 
@@ -154,7 +153,7 @@ def _literals(block: str, name: str) -> tuple[str, ...]:
     raise ValueError(f"{name}: an entry without a literal: {block[:80]!r}")
 
 
-@dataclass
+@mutable
 class Scanner:
     """Collects what the texts of one run show; `finish` weighs needs and unless over all of them."""
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import datetime
 import os as _os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from envcheck.archs import cuda_of_variant, platform_of, runs_on, variant_of_cuda
+from envcheck.record import field, mutable
 from envcheck.table_rows import CondaRelease, CudaError, DriverBranch, GpuRow, HostCompiler, PinRow, Product, XidRow
 from envcheck.tablefile import Row, TableFile, read_table, table_names
 from envcheck.torch_builds import PLATFORMS, Build, Release, builds, releases
@@ -45,13 +45,13 @@ __all__ = (
 )  # fmt: skip
 
 
-@dataclass(eq=False)
+@mutable
 class Tables:
     """All tables of `folders`, base first. Nothing is read before it is asked for."""
 
     folders: tuple[str | _os.PathLike[str], ...]
-    _files: dict[str, TableFile] = field(default_factory=dict, init=False, repr=False)
-    _made: dict[str, object] = field(default_factory=dict, init=False, repr=False)
+    _files: dict[str, TableFile] = field(default_factory=dict)
+    _made: dict[str, object] = field(default_factory=dict)
 
     # ---------------------------------------------------------------- any table
 

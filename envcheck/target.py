@@ -9,12 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from envcheck.errors import UsageError
 from envcheck.host import kill_group, signal_name, wait
-from envcheck.record import record
+from envcheck.record import field, mutable, record
 
 OUTPUT_LIMIT = 64 << 20  # of stdout and of stderr
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent", "collect.py")
@@ -52,7 +51,7 @@ class Budget:
         return min(90.0, 0.5 * self.total)
 
 
-@dataclass
+@mutable
 class Running:
     """An agent under way. `lines` is filled as they are read."""
 

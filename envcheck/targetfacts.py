@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from envcheck.codec import decode
@@ -26,6 +25,7 @@ from envcheck.facts import (
     Why,
     WireFacts,
 )
+from envcheck.record import replace
 from envcheck.target import Ended, Target
 
 # The agent's first steps, before torch is imported; dying there is not torch's fault.

@@ -8,11 +8,10 @@ https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-va
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import Enum
 
 from envcheck.facts import Gpu, GpusFacts, Missing, VisibilityFacts
-from envcheck.record import record
+from envcheck.record import record, replace
 
 
 class Problem(Enum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from envcheck.facts import DevicesFacts, Distribution, Missing, PackagesFacts, S
 from envcheck.plan.assume import Machine, assumed
 from envcheck.plan.candidate import Candidate, catalogue, conda_catalogue
 from envcheck.plan.proof import Change, apply
+from envcheck.record import replace
 from envcheck.rule import Check, RuleTexts, rules_folder
 from envcheck.tables import Tables
 

@@ -6,7 +6,6 @@ A check has four outcomes: pass, fail, unknown (could not run) and skipped (not 
 from __future__ import annotations
 
 import runpy
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +34,7 @@ from envcheck.facts import (
 )
 from envcheck.judging import judging, report_on
 from envcheck.live import nccl_diagnostics, ras
+from envcheck.record import replace
 from envcheck.report import Report
 from envcheck.rule import Confidence, RuleTexts, Severity, rules_folder
 from envcheck.tables import Tables

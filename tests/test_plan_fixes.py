@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +14,7 @@ from envcheck.facts import Distribution, PackagesFacts, Snapshot
 from envcheck.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.plan.choice import read_wish
 from envcheck.plan.proof import Change, Judge
+from envcheck.record import replace
 from envcheck.report import Fix
 
 INDEX = "https://download.pytorch.org/whl"

@@ -7,7 +7,6 @@ import random
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from envcheck.plan.choice import find, read_wish
 from envcheck.plan.profile import profile_of
 from envcheck.plan.proof import Change, Judge
 from envcheck.plan.versions import version
+from envcheck.record import replace
 from envcheck.report import PlanReport
 
 GPUS = (

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from report_samples import SAMPLES, finding, machine
 
 from envcheck.credentials import is_secret_name, mask_secrets
 from envcheck.engine import Outcome, Verdict
+from envcheck.record import replace
 from envcheck.redact import Identity, Redactor, identity, map_strings, redacted
 from envcheck.render import json_v1, markdown
 from envcheck.report import Reported, finish

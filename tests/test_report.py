@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ from report_samples import SAMPLES, driver_old, finding, machine, mixed, verdict
 
 from envcheck.engine import Finding, Outcome, Verdict
 from envcheck.facts import Missing, Snapshot, Why
+from envcheck.record import replace
 from envcheck.report import FailOn, exit_code, finish, host_line, target_line, target_tool
 from envcheck.rule import Confidence, Severity
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from report_samples import healthy
 from envcheck.bases import base
 from envcheck.facts import Gpu, GpusFacts, HostCopy, LiveFacts, PeerCopy, WireFacts, WirePoint
 from envcheck.live.wire import best, busbw, judge, nvlink_rate
+from envcheck.record import replace
 from envcheck.render import render
 from envcheck.render.wire import lines, size, sparkline, svg
 from envcheck.rule import rules_folder

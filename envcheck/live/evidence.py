@@ -11,12 +11,12 @@ import json
 import os
 import tarfile
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from envcheck.credentials import mask_secrets
 from envcheck.facts import Arm, Insight, LiveFacts, LiveStatus, Missing, NcclDiagnostics, Snapshot
 from envcheck.live import flight, gloo, nccl_diagnostics, nccl_log, ras, stacks
+from envcheck.record import replace
 
 TAIL = 4 << 20  # bytes that are read, and kept, of one file
 INSIGHTS = 24

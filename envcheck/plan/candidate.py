@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from envcheck.archs import runs_on, variant_of_cuda
 from envcheck.plan.installers import installers
 from envcheck.plan.profile import Card, Profile
 from envcheck.plan.versions import at_least, minor, version
-from envcheck.record import record
+from envcheck.record import field, record
 
 if TYPE_CHECKING:
     from envcheck.tables import Build, GpuRow, Tables

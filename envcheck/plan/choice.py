@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +15,7 @@ from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import admits, minor, requirements, version
-from envcheck.record import record
+from envcheck.record import record, replace
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

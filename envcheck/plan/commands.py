@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.companions import Companions, Move
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import public, variant_of
-from envcheck.record import record
+from envcheck.record import field, record
 
 
 @record

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envcheck.plan import commands
@@ -14,7 +13,7 @@ from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.proof import Change
 from envcheck.plan.versions import admits, minor
-from envcheck.record import record
+from envcheck.record import record, replace
 
 if TYPE_CHECKING:
     from envcheck.tables import Tables

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from envcheck.plan.companions import Companions, Move, has_variant
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.versions import public
 from envcheck.plan.ways import Planner, planner
-from envcheck.record import record
+from envcheck.record import field, record
 from envcheck.report import Commands, Fix, PlanReport, Way
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from envcheck.tables import Tables
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Fixer:
     """Turns intents into fixes for one machine; a search is done once for all findings of a run."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from envcheck.plan.versions import version
+from envcheck.record import record
 from envcheck.rule import rules_folder
 from envcheck.toml import load_toml
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Installers:
     """The content of installers.toml."""
 
@@ -48,7 +48,7 @@ class Installers:
         return next((row for row in self.data["machine"] if name in row["names"]), None)
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Texts:
     """What the planner says, by key; values fill the placeholders."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from envcheck.facts import (
@@ -24,7 +23,7 @@ from envcheck.facts import (
     XpuFacts,
 )
 from envcheck.plan.versions import public, variant_of
-from envcheck.record import record
+from envcheck.record import field, record
 
 if TYPE_CHECKING:
     from envcheck.report import Tool

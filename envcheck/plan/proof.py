@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from envcheck.facts import (
 )
 from envcheck.intents import TorchBuild
 from envcheck.plan.versions import admits, public
-from envcheck.record import record
+from envcheck.record import record, replace
 from envcheck.rule import Severity
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class Proof:
 _DECIDING = frozenset(("driver-too-old", "driver-too-old-for-gpu", "gpu-too-new-for-torch", "gpu-too-old-for-torch", "python-unsupported"))
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Judge:
     """The rules and tables of a run, and what they say of the machine as it is."""
 

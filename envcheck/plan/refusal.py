@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envcheck.plan.choice import Found, Wish, find, say
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import version
+from envcheck.record import replace
 from envcheck.report import Excluded
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from envcheck.plan.profile import Profile, profile_of
 from envcheck.plan.proof import Change, Judge, Proof
 from envcheck.plan.refusal import why_not
 from envcheck.plan.versions import version
+from envcheck.record import record, replace
 from envcheck.report import Commands, Excluded, PlanReport, Way
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_WAYS = 3
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Planner:
     """One search on one machine: everything it needs, and the answers it has worked out."""
 

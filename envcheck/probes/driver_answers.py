@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
 
 from envcheck.facts import DriverFacts, Gpu, GpusFacts, Missing, Reading, ToolAnswer, ToolStatus, Why
 from envcheck.host import Host
@@ -17,6 +16,7 @@ from envcheck.probes.nvml import NvmlAnswer, ask_nvml
 from envcheck.probes.task import Task
 from envcheck.read.kernel import read_module_version
 from envcheck.read.smi_fields import driver_version, merge
+from envcheck.record import replace
 
 NVML_SECONDS = 10.0
 # NVML's first call takes some seconds on a big machine without persistence mode; after this much

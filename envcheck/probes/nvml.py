@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from envcheck.codec import DecodeError, decode
@@ -10,7 +9,7 @@ from envcheck.facts import Gpu, ToolAnswer, ToolStatus
 from envcheck.host import Completed, Host
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step
 from envcheck.read.smi_fields import bus_id, driver_version
-from envcheck.record import record
+from envcheck.record import record, replace
 
 
 @record

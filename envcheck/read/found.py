@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from envcheck.facts import TextEvidence
-from envcheck.record import record
+from envcheck.record import field, mutable, record
 
 LINE_LIMIT = 400  # characters of a line that are kept as evidence
 
@@ -31,7 +29,7 @@ class Found:
     rank: int = 1  # 0 messages in passing, 1 a tool's own report, 2 what a person stated
 
 
-@dataclass
+@mutable
 class Notes:
     """Facts as they are collected by one reader; the first statement of a path stays."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 from envcheck.facts import Nvcc, ToolAnswer, ToolStatus
 from envcheck.read.found import Found, Notes
+from envcheck.record import replace
 
 # Programs whose logs hold other people's errors: kind → texts of which one must occur.
 _LOGS: tuple[tuple[str, tuple[str, ...]], ...] = (

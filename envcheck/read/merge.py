@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from envcheck import facts as f
@@ -12,7 +11,7 @@ from envcheck.read.found import Fact, Found
 from envcheck.read.products import capability_of
 from envcheck.read.values import gpu_vendor
 from envcheck.read.variables import place
-from envcheck.record import record
+from envcheck.record import fields, record, replace
 
 if TYPE_CHECKING:
     from envcheck.tables import Tables
@@ -82,7 +81,7 @@ def _build(plain: Mapping[str, Any], gpu_lists: Sequence[list[Gpu]], symptoms: t
     values: dict[str, dict[str, Any]] = {}
     for path, value in plain.items():
         section, _, name = path.partition(".")
-        if section in _SECTIONS and name in _SECTIONS[section].__dataclass_fields__:
+        if section in _SECTIONS and name in {one.name for one in fields(_SECTIONS[section])}:
             values.setdefault(section, {})[name] = value
     _variables(plain, values)
     _packages(plain, values)

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from envcheck.facts import Gpu, GpuProcess
 from envcheck.read import smi_fields
 from envcheck.read.smi_fields import known
+from envcheck.record import field, mutable
 
 Event = tuple[tuple[str, ...], str | None]
 
@@ -83,7 +83,7 @@ _UNCORRECTABLE = {
 _TOP = ("driver_version", "kmd_version", "cuda_version", "cuda_umd_version", "attached_gpus")
 
 
-@dataclass
+@mutable
 class Dump:
     """What one report says: the head's values by XML tag, and the devices."""
 
@@ -92,7 +92,7 @@ class Dump:
     lost: tuple[str, ...] = ()
 
 
-@dataclass
+@mutable
 class _Device:
     values: list[tuple[str, str]] = field(default_factory=list)
     ecc: dict[str, int] = field(default_factory=dict)

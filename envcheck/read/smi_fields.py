@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import fields as dataclass_fields
-from dataclasses import replace
 from typing import Any
 
 from envcheck.facts import Gpu, GpuProcess
+from envcheck.record import fields, replace
 
 LOST = "GPU is lost"  # NVML's text for return code 15, printed in place of a value
 
@@ -215,7 +214,7 @@ def gpu(
 def complete(first: Gpu, second: Gpu) -> Gpu:
     """`first`, with what it does not know taken from `second`."""
     changes: dict[str, Any] = {}
-    for field in dataclass_fields(Gpu):
+    for field in fields(Gpu):
         mine, other = getattr(first, field.name), getattr(second, field.name)
         if mine in (None, ()) and other not in (None, ()):
             changes[field.name] = other

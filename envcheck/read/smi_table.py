@@ -14,13 +14,13 @@ KMD version         : 610.57.04
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from envcheck.facts import Gpu, GpuProcess
 from envcheck.read import smi_fields
+from envcheck.record import field, mutable
 
 
-@dataclass
+@mutable
 class Table:
     """What was found; `cuda` is the word as printed, a version or "N/A", "ERR!", "Not Found"."""
 
@@ -52,7 +52,7 @@ _LIST = re.compile(r"\s*GPU ([0-9]{1,3}): (\S.*?) \(UUID: (GPU-[^)\s]+)\)")
 _LIST_MIG = re.compile(r"\s*MIG (\S+)\s+Device\s+[0-9]+: \(UUID: (MIG-[^)\s]+)\)")
 
 
-@dataclass
+@mutable
 class _Row:
     index: int
     values: list[tuple[str, str]] = field(default_factory=list)
