@@ -19,7 +19,7 @@ class Problem(Enum):
 
     NONE = "none"
     EMPTY = "empty"  # set to nothing: every GPU is hidden
-    HIDDEN = "hidden"  # starts with -1 or NoDevFiles, the customary ways to hide every GPU
+    HIDDEN = "hidden"  # starts with -1, NoDevFiles or a word like "none", the customary ways to hide every GPU
     OUT_OF_RANGE = "out_of_range"  # the first entry names a GPU that is not there: no GPU is left
     UNREADABLE = "unreadable"  # the first entry is not a device at all: no GPU is left
     TRUNCATED = "truncated"  # some GPUs are selected, then reading stops and entries are lost
@@ -59,6 +59,11 @@ class Selection:
     def cuda_error(self) -> int | None:
         """The CUresult of initialisation that this value alone causes."""
         return {Outcome.NO_DEVICE: 100, Outcome.INVALID_ORDINAL: 101}.get(self.outcome)
+
+
+# Slurm's word for a step without a GPU, and words that people write for "no GPU" ("none" and "void" are NVIDIA_VISIBLE_DEVICES'):
+# CUDA reads none of them and stops. Not "None" and "null": those are an accident of a program.
+_HIDING = ("NoDevFiles", "none", "void", "cpu")
 
 
 class _Stop(Enum):
@@ -108,7 +113,7 @@ def _stopped(
         if not gpus:
             return Selection(None, None, Problem.UNKNOWN, entry, position, lost)
         return Selection(_indices(chosen, by_uuid, gpus, order), len(chosen), problem, entry, position, lost)
-    if why is _Stop.NEGATIVE or entry.strip() == "NoDevFiles":
+    if why is _Stop.NEGATIVE or entry.strip() in _HIDING:
         return Selection((), 0, Problem.HIDDEN, entry, position, lost)
     problem = Problem.OUT_OF_RANGE if why is _Stop.ABSENT else Problem.UNREADABLE
     return Selection((), 0, problem, entry, position, lost)

@@ -39,6 +39,8 @@ def test_example(rule: str, example: dict[str, Any]) -> None:
             assert verdict.hit.variant == example["variant"]
         [finding] = findings([verdict], TEXTS)
         assert "{" not in finding.message or "{" in str(verdict.hit.values)
+        if "severity" in example:
+            assert finding.severity.value == example["severity"]
         for text in example.get("says", ()):
             assert text in finding.message
 

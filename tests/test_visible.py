@@ -147,6 +147,16 @@ def test_unknown_gpus() -> None:
     assert read_visible("MIG-1", ()).outcome is Outcome.UNKNOWN
     # these hide everything whatever is installed
     assert [read_visible(value, ()).count for value in ("", "-1", "abc", '"0"', "GPU-")] == [0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [("-1", Problem.HIDDEN), ("-1,0", Problem.HIDDEN), ("-2", Problem.HIDDEN), ("none", Problem.HIDDEN), ("void", Problem.HIDDEN),
+     ("cpu", Problem.HIDDEN), ("None", Problem.UNREADABLE), ("null", Problem.UNREADABLE), ("cpu:0", Problem.UNREADABLE)],
+)  # fmt: skip
+def test_values_that_hide_on_purpose(value: str, problem: Problem) -> None:
+    chosen = read_visible(value, H200)
+    assert (chosen.problem, chosen.count) == (problem, 0)
     assert read_visible("3,3", ()).cuda_error == 101
 
 

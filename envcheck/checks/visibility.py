@@ -24,6 +24,7 @@ from envcheck.visible import Problem, Selection, read_visible
 
 NAME = "CUDA_VISIBLE_DEVICES"
 _NO_GPUS = ("No CUDA GPUs are available", "no CUDA-capable device is detected")
+_SHOWS = "unset shows every GPU; set to nothing shows none"
 _BEYOND = ("invalid device ordinal", "Invalid device id", "But your machine only has")
 
 
@@ -92,9 +93,9 @@ def visible_devices_empty(
     """Set to nothing, to -1 or to NoDevFiles: every GPU is hidden, on purpose or by a launcher."""
     if works(devices) or torch_devices(devices):
         return None
-    for name, raw in (("HIP_VISIBLE_DEVICES", visibility.hip_visible_devices), ("ROCR_VISIBLE_DEVICES", visibility.rocr_visible_devices)):
-        if raw is not None and not raw.strip(" -1") and fails(devices) and not isinstance(torch, Missing) and torch.hip:
-            return Hit({"name": name, "value": raw}, (Evidence(name, repr(raw)),), (SetEnv(name, None, "then every GPU is visible"),))
+    asked = mentioning(symptoms, *_NO_GPUS)
+    if fails(devices) and not isinstance(torch, Missing) and torch.hip:
+        return _hidden_from_rocm(visibility, bool(asked))
     if visibility.cuda_visible_devices is None or _without_gpu(driver, gpus, system, torch):
         return None
     found, chosen = _read(visibility, gpus)
@@ -102,9 +103,33 @@ def visible_devices_empty(
         return None
     known = bool(found) or bool(nvidia_on_bus(system)) or _blind(devices, symptoms)
     values = _values(visibility, found, chosen) | {"name": NAME}
-    variant = "scheduler" if chosen.stopped_at == "NoDevFiles" else "hidden" if chosen.problem is Problem.HIDDEN else None
-    fixes = () if variant == "scheduler" else _unset("unset shows every GPU; set to nothing shows none")
-    return Hit(values, _evidence(visibility, found), fixes, variant=variant, confidence=None if known else Confidence.LIKELY)
+    evidence, confidence = (*_evidence(visibility, found), *quoted(asked)), None if known else Confidence.LIKELY
+    if chosen.stopped_at == "NoDevFiles":
+        return Hit(values, evidence, variant="scheduler", confidence=confidence)
+    variant, severity = _intention(chosen.problem is Problem.HIDDEN, bool(asked))
+    return Hit(values, evidence, _unset(_SHOWS), variant=variant, severity=severity, confidence=confidence)
+
+
+def _intention(deliberate: bool, asked: bool) -> tuple[str | None, Severity | None]:
+    """Who writes -1 means the CPU: what follows from it works as meant, unless a program asked for a GPU all the same."""
+    if not deliberate:
+        return None, None
+    return ("asked", None) if asked else ("hidden", Severity.WARNING)
+
+
+def _hidden_from_rocm(visibility: VisibilityFacts, asked: bool) -> Hit | None:
+    """HIP reads CUDA_VISIBLE_DEVICES where its own variable is not set; ROCr's own applies before either."""
+    own = visibility.hip_visible_devices
+    first = (NAME, visibility.cuda_visible_devices) if own is None else ("HIP_VISIBLE_DEVICES", own)
+    for name, raw in (first, ("ROCR_VISIBLE_DEVICES", visibility.rocr_visible_devices)):
+        problem = Problem.NONE if raw is None else read_visible(raw, ()).problem
+        if problem in (Problem.EMPTY, Problem.HIDDEN):
+            if (raw or "").strip() == "NoDevFiles":
+                return Hit({"name": name, "value": raw}, (Evidence(name, repr(raw)),), variant="scheduler")
+            variant, severity = _intention(problem is Problem.HIDDEN, asked)
+            fix = SetEnv(name, None, _SHOWS)
+            return Hit({"name": name, "value": raw}, (Evidence(name, repr(raw)),), (fix,), variant=variant, severity=severity)
+    return None
 
 
 @check(sees_missing=("system", "driver", "gpus", "visibility", "torch", "devices", "container", "symptoms"))
@@ -150,9 +175,10 @@ def visible_devices_truncated(gpus: GpusFacts | Missing, visibility: VisibilityF
     mig = chosen.lost[:1] != () and (visibility.cuda_visible_devices or "").startswith("MIG-")
     # "0,1,-1" says where the list ends; with GPUs after it, "-1" was hardly meant to hide them
     deliberate = (chosen.stopped_at or "").strip().startswith("-") and len(chosen.lost) == 1
-    severity = Severity.INFO if deliberate else None
-    variant = "mig" if mig else None
-    return Hit(_values(visibility, found, chosen), _evidence(visibility, found), variant=variant, severity=severity)
+    values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
+    if deliberate:
+        return Hit(values, evidence, severity=Severity.INFO)
+    return Hit(values, evidence, variant="mig") if mig else Hit(values, evidence, _first_ones(found))
 
 
 @check(sees_missing=("gpus", "devices"))
