@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from envcheck.pattern import pattern
+
 # Tegra chips (Jetson, DRIVE, one console): their cubins and those of the boards of the same major do not mix by rule.
 # torch/cuda/__init__.py, DEVICE_REQUIREMENT (2.15.0): 5.3, 6.2, 7.2 and 8.7 are served by their own cubins only,
 # 10.1 and 11.0 (the same chip before and after CUDA 13 renamed it) by each other's.
 TEGRA = frozenset(((5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0)))
 _THOR = frozenset(((10, 1), (11, 0)))
 
-_CODE = re.compile(r"(sm|compute)_(\d+)([af]?)\Z")  # "sm_90", "sm_90a", "sm_100f", "compute_120"
+_CODE = pattern(r"(sm|compute)_(\d+)([af]?)\Z")  # "sm_90", "sm_90a", "sm_100f", "compute_120"
 
 
 def runs_on(archs: Sequence[str], compute_capability: str, cuda: str | None = None) -> bool | None:

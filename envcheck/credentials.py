@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
+from envcheck.pattern import pattern
 
 MASK = "[secret]"
 
 # "https://user:pass@host", "https://token@host"
-_URL_LOGIN = re.compile(r"(?<=://)[^/\s@'\"]+@")
+_URL_LOGIN = pattern(r"(?<=://)[^/\s@'\"]+@")
 # Prefixes that the services document: Hugging Face, GitHub, GitLab, AWS, Slack, OpenAI and its like, NGC, PyPI, Google, JSON Web Tokens
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abeoprs]-[\w-]{10,}"
     r"|sk-(?=[\w-]*\d)[\w-]{20,}|nvapi-[\w-]{20,}|pypi-[\w-]{32,}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?)"
 )
 _HINTS = ("hf_", "gh", "glpat-", "AKIA", "ASIA", "xox", "sk-", "nvapi-", "pypi-", "AIza", "eyJ")
 # TOKENIZERS_PARALLELISM is none
-_SECRET_NAME = re.compile(r"(?i)token(?!iz)|secret|passw|credential|api_?key|access_?key|private_?key|_auth$|^auth_|(^|_)key$")
+_SECRET_NAME = pattern(r"(?i)token(?!iz)|secret|passw|credential|api_?key|access_?key|private_?key|_auth$|^auth_|(^|_)key$")
 
 
 def is_secret_name(name: str) -> bool:

@@ -22,10 +22,11 @@ from envcheck.facts import (
     SystemFacts,
     TorchFacts,
 )
+from envcheck.pattern import pattern
 from envcheck.record import replace
 
 # 'gpus>=8', 'driver>=580', 'torch~=2.14', 'gpu==NVIDIA H100 80GB HBM3', 'torch.import_seconds<30'
-SYNTAX = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(>=|<=|==|!=|~=|>|<)\s*(.+?)\s*")
+SYNTAX = pattern(r"\s*([A-Za-z_][\w.\-]*)\s*(>=|<=|==|!=|~=|>|<)\s*(.+?)\s*")
 VERSIONS = ("driver", "torch", "cuda", "nccl", "cudnn", "python", "driver_cuda", "glibc", "compute_capability")
 NUMBERS = ("gpus", "visible_gpus", "ranks", "gpu_memory_gib", "shm_gib", "memory_gib", "cpus", "open_files")
 TEXTS = ("gpu",)

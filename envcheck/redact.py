@@ -14,18 +14,19 @@ from typing import Any, TypeVar
 
 from envcheck.credentials import MASK, is_secret_name, mask_secrets
 from envcheck.facts import LauncherFacts, NetworkFacts, PackagesFacts, PythonFacts, Snapshot, TorchFacts
+from envcheck.pattern import pattern
 from envcheck.record import field, fields, is_record, mutable, record, replace
 from envcheck.report import Report
 
 T = TypeVar("T")
 
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "Authorization: Bearer …"
-_ASSIGNED = re.compile(
+_ASSIGNED = pattern(
     r"(?i)([\w-]*(?:token(?!iz)|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
     r"((?:bearer|basic)\s+)?([^\s\"'&,;]{4,})"
 )
 # A long run of mixed letters and digits; C++ symbols (_ZN3c105Error…) are evidence and stay
-_DENSE = re.compile(r"(?<![\w/+.=-])(?!_Z)(?=[\w+=-]*\d)(?=[\w+=-]*[a-z])(?=[\w+=-]*[A-Z])[A-Za-z0-9_+=-]{32,}(?![\w/+.=-])")
+_DENSE = pattern(r"(?<![\w/+.=-])(?!_Z)(?=[\w+=-]*\d)(?=[\w+=-]*[a-z])(?=[\w+=-]*[A-Z])[A-Za-z0-9_+=-]{32,}(?![\w/+.=-])")
 
 
 def mask_assignments(text: str) -> str:
@@ -77,7 +78,7 @@ _COMMON_USERS = frozenset(
     {"root", "user", "users", "ubuntu", "admin", "runner", "python", "nvidia", "docker", "torch", "shared", "public", "conda"}
 )
 _COMMON_HOSTS = frozenset({"localhost", "host", "node", "server", "linux", "ubuntu", "docker", "gpu", "cuda", "python", "torch"})
-_HOME = re.compile(r"(?:/home|/Users|[A-Za-z]:\\Users)[/\\]+([^/\\\s:'\",;)\]]+)")
+_HOME = pattern(r"(?:/home|/Users|[A-Za-z]:\\Users)[/\\]+([^/\\\s:'\",;)\]]+)")
 
 
 def identity(snapshot: Snapshot, users: Iterable[str] = (), homes: Iterable[str] = ()) -> Identity:
@@ -114,18 +115,16 @@ def identity(snapshot: Snapshot, users: Iterable[str] = (), homes: Iterable[str]
 
 
 _UUID_TEXT = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_GPU_UUID = re.compile(rf"\b(GPU|MIG|CI|GI)-(?:GPU-)?{_UUID_TEXT}(?:/\d+/\d+)?")
-_UUID = re.compile(rf"\b{_UUID_TEXT}\b")
-_HEX = re.compile(r"(?<![\w/.-])[0-9a-f]{32,}(?![\w/.-])")
+_GPU_UUID = pattern(rf"\b(GPU|MIG|CI|GI)-(?:GPU-)?{_UUID_TEXT}(?:/\d+/\d+)?")
+_UUID = pattern(rf"\b{_UUID_TEXT}\b")
+_HEX = pattern(r"(?<![\w/.-])[0-9a-f]{32,}(?![\w/.-])")
 # "Serial Number : 1650523012345", "serial=1650…", "Board ID: …": nvidia-smi -q
-_SERIAL = re.compile(
-    r"(?i)(\b(?:(?:chassis[ _]?)?serial(?:[ _]?(?:number|no))?|(?:board|module)[ _]?id)\b[\"']?\s*[:=]\s*[\"']?)([\w-]{4,})"
-)
-_MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])")
-_IPV4 = re.compile(r"(?<![\w.=<>~!-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
+_SERIAL = pattern(r"(?i)(\b(?:(?:chassis[ _]?)?serial(?:[ _]?(?:number|no))?|(?:board|module)[ _]?id)\b[\"']?\s*[:=]\s*[\"']?)([\w-]{4,})")
+_MAC = pattern(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])")
+_IPV4 = pattern(r"(?<![\w.=<>~!-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
 # "nvidia-cublas-cu12 12.8.4.1", "cuDNN version: 9.24.0.43" are versions
-_VERSION_BEFORE = re.compile(r"(?i)(?:cu\d\d|cudnn|nccl|cuda|cublas|version|torch|driver|toolkit|wheel|release)[^\w]{1,4}$")
-_IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
+_VERSION_BEFORE = pattern(r"(?i)(?:cu\d\d|cudnn|nccl|cuda|cublas|version|torch|driver|toolkit|wheel|release)[^\w]{1,4}$")
+_IPV6 = pattern(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
 _HARMLESS = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "127.0.1.1", "::1", "::"})  # noqa: S104
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from envcheck.facts import TextEvidence
+from envcheck.pattern import pattern
 from envcheck.record import field, mutable, record
 from envcheck.toml import parse_toml
 
@@ -34,8 +35,8 @@ GATES = (
     "requirement",
 )  # fmt: skip
 
-_QUOTED = re.compile(r'"((?:[^"\\]|\\["\\]){1,200})"')
-_HEADER = re.compile(r"^\[\[(symptom|victim|harmless)\]\]\s*$", re.MULTILINE)
+_QUOTED = pattern(r'"((?:[^"\\]|\\["\\]){1,200})"')
+_HEADER = pattern(r"^\[\[(symptom|victim|harmless)\]\]\s*$", re.MULTILINE)
 _NO_DIGITS = dict.fromkeys(range(48, 58))
 
 

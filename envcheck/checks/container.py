@@ -34,6 +34,7 @@ from envcheck.facts import (
     TorchFacts,
     VisibilityFacts,
 )
+from envcheck.pattern import pattern
 from envcheck.rule import Answer, Confidence, Evidence, Hit, check
 
 # Below it the kernel that Microsoft ships for WSL 2 has no usable GPU support for CUDA.
@@ -105,7 +106,7 @@ def container_without_gpu(
     return trouble(driver, "driver")
 
 
-_TERM = re.compile(r"(cuda|driver)\s*(>=|<=|>|<|=)\s*(\d{1,4}(?:\.\d{1,4})?)")
+_TERM = pattern(r"(cuda|driver)\s*(>=|<=|>|<|=)\s*(\d{1,4}(?:\.\d{1,4})?)")
 
 
 def requirement_met(requirement: str, cuda: str | None, driver: str | None) -> bool | None:

@@ -21,12 +21,13 @@ from envcheck.facts import (
     SystemFacts,
     TorchFacts,
 )
+from envcheck.pattern import pattern
 from envcheck.rule import Evidence, Hit, Severity, Unknown, check
 from envcheck.tables import Tables
 
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
+_EXCEPTION = pattern(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
 # Stage.detail of a rank that hangs in all_reduce, as agent/verdict.py writes it
-_SIZES = re.compile(r"(\d+) bytes passed, (\d+) did not end")
+_SIZES = pattern(r"(\d+) bytes passed, (\d+) did not end")
 
 
 def _runs(live: LiveFacts) -> list[tuple[str, tuple[RankFacts, ...], LiveStatus, str, int]]:

@@ -23,6 +23,7 @@ from envcheck.facts import (
     Unmet,
 )
 from envcheck.intents import Install, Intent
+from envcheck.pattern import pattern
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ def pynvml_deprecated(torch: TorchFacts | Missing, packages: PackagesFacts | Mis
 
 
 # "2.7.4.post1+cu12torch2.5cxx11abiFALSE"
-_FLASH = re.compile(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>TRUE|FALSE)", re.IGNORECASE)
+_FLASH = pattern(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>TRUE|FALSE)", re.IGNORECASE)
 
 
 @check(sees_missing=("packages", "symptoms", "gpus", "torch"))

@@ -24,6 +24,7 @@ from envcheck.facts import (
     TorchFacts,
 )
 from envcheck.intents import Manual, SetEnv
+from envcheck.pattern import pattern
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def covers(target: str, capability: str) -> bool | None:
 
 
 # Names that torch accepts for groups of capabilities (torch/utils/cpp_extension.py, named_arches).
-_NAMED = re.compile(r"[A-Z][A-Za-z]+")
+_NAMED = pattern(r"[A-Z][A-Za-z]+")
 
 
 @check(sees_missing=("system", "python", "gpus", "devices", "torch", "symptoms"))
@@ -220,7 +221,7 @@ def extension_arch_mismatch(
 
 
 # Wheels of the PyG project carry both in their name: torch_scatter-2.1.2+pt21cu121.
-_PYG = re.compile(r"pt(?P<torch>\d{2,3})(?P<build>cu\d{2,3}|cpu)")
+_PYG = pattern(r"pt(?P<torch>\d{2,3})(?P<build>cu\d{2,3}|cpu)")
 _PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv")
 
 

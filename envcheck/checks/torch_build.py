@@ -29,6 +29,7 @@ from envcheck.facts import (
     XpuFacts,
 )
 from envcheck.intents import TorchBuild
+from envcheck.pattern import pattern
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def no_matching_wheel(
 
 
 # "/lib64/libm.so.6: version `GLIBC_2.29' not found (required by /env/lib/python3.10/site-packages/libpyg.so)"
-_GLIBC = re.compile(r"GLIBC_(\d{1,3}\.\d{1,3})' not found(?: \(required by ([^)]{1,400})\))?")
+_GLIBC = pattern(r"GLIBC_(\d{1,3}\.\d{1,3})' not found(?: \(required by ([^)]{1,400})\))?")
 
 
 @check(sees_missing=("torch", "devices", "symptoms"))

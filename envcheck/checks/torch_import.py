@@ -22,15 +22,16 @@ from envcheck.facts import (
     TorchFacts,
 )
 from envcheck.intents import Install, Intent, SetEnv
+from envcheck.pattern import pattern
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
     from envcheck.tables import Tables
 
 # What a failed import says: "libcudnn.so.9: cannot open shared object file: No such file or directory"
-_CANNOT_OPEN = re.compile(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open shared object file")
+_CANNOT_OPEN = pattern(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open shared object file")
 # "/venv/…/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister"
-_UNDEFINED = re.compile(r"(?:/|\b)(lib[\w.+-]{1,80}\.so[\d.]{0,12}): undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}))?")
+_UNDEFINED = pattern(r"(?:/|\b)(lib[\w.+-]{1,80}\.so[\d.]{0,12}): undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}))?")
 
 
 def _last_line(text: str) -> str:
@@ -238,7 +239,7 @@ def _requirement(found: Provider, torch: TorchFacts | None, system: SystemFacts 
 
 
 # Libraries that CUDA, cuDNN and NCCL wheels bring, as files.
-_CUDA_FILES = re.compile(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink|nvrtc|cusparse|cusolver|cufft|curand)\.so")
+_CUDA_FILES = pattern(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink|nvrtc|cusparse|cusolver|cufft|curand)\.so")
 
 
 @check(sees_missing=("torch", "python", "packages", "devices", "symptoms"))

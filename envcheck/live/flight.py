@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 
 from envcheck.host import run_command
+from envcheck.pattern import pattern
 from envcheck.record import record
 
 SECONDS = 40.0  # it imports torch
-DUMP = re.compile(r"(.+\.fr_)(\d{1,6})$")  # the agent's name for them: nccl.fr_0
-_FIELD = re.compile(
+DUMP = pattern(r"(.+\.fr_)(\d{1,6})$")  # the agent's name for them: nccl.fr_0
+_FIELD = pattern(
     r"(?i)\b(collective sequence id|group info|collective|missing ranks|expected ranks|collective state|error msg"
     r"|not all ranks joining[^:\n]{0,60}): ?(.{1,300})"
 )

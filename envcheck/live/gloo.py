@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
+from envcheck.pattern import pattern
 from envcheck.record import record
 
 # c10d's own messages ("SocketImpl(fd=8, addr=[localhost]:43326, remote=[localhost]:40559)") have the right port.
-_REMOTE = re.compile(r"SO_ERROR: ([A-Za-z ]{3,60}), remote=\[([0-9A-Fa-f.:%\w-]{2,60})\]:(\d{1,5})\b")
-_CONNECT = re.compile(r"(?:Connect timeout|connect) \[([0-9A-Fa-f.:%\w-]{2,60})\]:(\d{1,5})\b")
+_REMOTE = pattern(r"SO_ERROR: ([A-Za-z ]{3,60}), remote=\[([0-9A-Fa-f.:%\w-]{2,60})\]:(\d{1,5})\b")
+_CONNECT = pattern(r"(?:Connect timeout|connect) \[([0-9A-Fa-f.:%\w-]{2,60})\]:(\d{1,5})\b")
 
 
 @record

@@ -6,16 +6,15 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/diagno
 
 from __future__ import annotations
 
-import re
-
+from envcheck.pattern import pattern
 from envcheck.record import record
 
-_LINE = re.compile(r"NCCL DIAG (?:\[(OK|INFO)\]\s{1,8})?(.{1,2000})")
-_EDGE = re.compile(r"\bsrcRank=(\d{1,6})\b.{0,200}?\bdstRank=(\d{1,6})\b(?:.{0,200}?\bpath=(\w{1,20}))?")
-_PARTIAL = re.compile(r"only (\d{1,9})/(\d{1,9}) GPU-to-GPU peer accesses passed")
-_COUNT = re.compile(r"\((\d{1,9}) peer accesses\)|all (\d{1,9}) directed GPU P2P edges")
-_NETWORK = re.compile(r"net bw: ([\d.]{1,12})/([\d.]{1,12})/([\d.]{1,12}) Gbit/s min/median/max (\S{1,20}) bw")
-_OUTLIER = re.compile(r"net bw: (\S{1,20}) rank (\d{1,6}) \((\S{1,80})\): ([\d.]{1,12}) Gbit/s, >30% off median ([\d.]{1,12}) Gbit/s")
+_LINE = pattern(r"NCCL DIAG (?:\[(OK|INFO)\]\s{1,8})?(.{1,2000})")
+_EDGE = pattern(r"\bsrcRank=(\d{1,6})\b.{0,200}?\bdstRank=(\d{1,6})\b(?:.{0,200}?\bpath=(\w{1,20}))?")
+_PARTIAL = pattern(r"only (\d{1,9})/(\d{1,9}) GPU-to-GPU peer accesses passed")
+_COUNT = pattern(r"\((\d{1,9}) peer accesses\)|all (\d{1,9}) directed GPU P2P edges")
+_NETWORK = pattern(r"net bw: ([\d.]{1,12})/([\d.]{1,12})/([\d.]{1,12}) Gbit/s min/median/max (\S{1,20}) bw")
+_OUTLIER = pattern(r"net bw: (\S{1,20}) rank (\d{1,6}) \((\S{1,80})\): ([\d.]{1,12}) Gbit/s, >30% off median ([\d.]{1,12}) Gbit/s")
 # A note that a healthy system prints too (RCCL: one process that drives several GPUs)
 _NOTICE = ("temporarily enabled context-wide",)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
+from envcheck.pattern import pattern
 from envcheck.read.nccl import read_nccl
 from envcheck.record import record
 
-_VIA = re.compile(
+_VIA = pattern(
     r"Channel \d{1,3}(?:/\d{1,3})? ?: (\d{1,6})\[[\da-f]{1,8}\] -> (\d{1,6})\[[\da-f]{1,8}\] "
     r"(?:\[(?:send|receive)\] )?via ([\w/@-]{2,60})"
 )
-_INIT = re.compile(r"ncclCommInit\w{0,20} comm 0x[\da-f]{1,16} rank (\d{1,6}) nranks \d{1,6}.{0,300}?- Init (START|COMPLETE)")
-_COMPLAINT = re.compile(r"NCCL WARN (.{1,500})")
+_INIT = pattern(r"ncclCommInit\w{0,20} comm 0x[\da-f]{1,16} rank (\d{1,6}) nranks \d{1,6}.{0,300}?- Init (START|COMPLETE)")
+_COMPLAINT = pattern(r"NCCL WARN (.{1,500})")
 LINES_KEPT = 20
 
 

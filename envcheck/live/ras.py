@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from envcheck.pattern import pattern
 from envcheck.record import record
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 # The end of a value, then only blanks, then the beginning of another one: between them a comma is missing.
-_TOKENS = re.compile(rf'({_STRING}|[}}\]]|-?\d[\d.eE+-]*|true|false|null)(\s+)(?=["{{\[])|{_STRING}')
+_TOKENS = pattern(rf'({_STRING}|[}}\]]|-?\d[\d.eE+-]*|true|false|null)(\s+)(?=["{{\[])|{_STRING}')
 
 
 @record

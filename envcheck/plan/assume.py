@@ -22,6 +22,7 @@ from envcheck.facts import (
     Why,
     XpuFacts,
 )
+from envcheck.pattern import pattern
 from envcheck.plan.installers import installers
 from envcheck.record import record
 
@@ -51,8 +52,8 @@ _SYSTEMS = {
     "mac": "darwin",
     "wsl": "linux",
 }
-_PYTHON = re.compile(r"(3\.\d+)(\.\d+)?(t?)\Z")
-_DRIVER = re.compile(r"\d{3}(\.\d+){0,2}\Z")
+_PYTHON = pattern(r"(3\.\d+)(\.\d+)?(t?)\Z")
+_DRIVER = pattern(r"\d{3}(\.\d+){0,2}\Z")
 
 
 def assumed(one: Machine, tables: Tables) -> tuple[Snapshot, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envcheck.errors import UsageError
+from envcheck.pattern import pattern
 from envcheck.plan.candidate import Candidate, Obstacle, driver_needed, driver_os, gpu_row, hardware_obstacles, pool, system_obstacles
 from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
@@ -45,7 +46,7 @@ class Wish:
         return (not self.torch or admits(self.torch, one.version)) and (not self.variant or one.variant == self.variant)
 
 
-_VARIANT = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d+(\.\d+)*)\Z")
+_VARIANT = pattern(r"(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(\.\d{1,4}){0,4})\Z")
 
 
 def read_wish(words: Sequence[str]) -> Wish:

@@ -6,10 +6,10 @@ A file is read once, in pieces that end at a line, so that a log of any size cos
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from envcheck.pattern import pattern
 from envcheck.record import record
 
 PIECE_BYTES = 4 << 20
@@ -17,14 +17,14 @@ HEAD_BYTES = 8192
 LINE_LIMIT = 1 << 16  # a longer line is broken: nobody prints a message of 64 KiB
 
 # "\x1b[31mERROR\x1b[0m", "\x1b]0;title\x07": CSI and OSC sequences of ECMA-48, then any other two-character escape.
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[ -/]?[0-Z\\^-~])")
+_ESCAPE = pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[ -/]?[0-Z\\^-~])")
 
 # Control characters, DEL, C1, bidirectional overrides (https://trojansource.codes), the byte order mark.
 _DROP: dict[int, str | None] = dict.fromkeys(
     (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0xFEFF)
 )
 _DROP |= {0x09: "\t", 0x0A: "\n", 0x0D: "\n", 0x2028: "\n", 0x2029: "\n"}
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_CONTROL = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 # First bytes of what is no text: https://en.wikipedia.org/wiki/List_of_file_signatures
 _MAGIC = (

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 from envcheck.facts import Xid
+from envcheck.pattern import pattern
 from envcheck.read.smi_fields import DRIVER
 
-_STAMP = re.compile(r"^(?:<\d{1,3}>)?\[\s*(\d{1,12}\.\d{1,9})\]")
+_STAMP = pattern(r"^(?:<\d{1,3}>)?\[\s*(\d{1,12}\.\d{1,9})\]")
 # "NVRM: Xid (PCI:0000:91:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 # https://docs.nvidia.com/deploy/xid-errors/
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,5})(?:, *(.*))?$")
+_XID = pattern(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,5})(?:, *(.*))?$")
 # Texts of the open kernel module, NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c, src/nvidia/arch/nvalloc/unix/src/osinit.c
-_COMPLAINT = re.compile(
+_COMPLAINT = pattern(
     r"NVRM: .*(?:API mismatch|has the version|RmInitAdapter|No NVIDIA (?:GPU found|devices probed)|probe routine was not called"
     r"|open kernel modules|not supported by (?:open nvidia\.ko|the NVIDIA)|driver release|fallen off the bus|GSP firmware|Timeout after).*"
 )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from envcheck.pattern import pattern
+
 if TYPE_CHECKING:
     from envcheck.tables import Tables
 
 # What stands beside the product's name and does not change it.
-_ASIDE = re.compile(
+_ASIDE = pattern(
     r"\bMIG\b.*|\(nvgpu\)|\(UUID.*|\([^)]{0,40}\)|\b(?:nvidia|graphics|gpu|card|x\d|laptop|jetson|nano|agx|nx)\b", re.IGNORECASE
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts import Gpu
+from envcheck.pattern import pattern
 from envcheck.read import smi_dump, smi_fields, smi_query, smi_table
 from envcheck.record import record
 
@@ -58,8 +59,8 @@ _NVML_WORDS = {
     "unknown error": 255,
 }
 _FAILURES: tuple[tuple[re.Pattern[str], int | None], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), code)
-    for pattern, code in (
+    (pattern(words, re.IGNORECASE), code)
+    for words, code in (
         (r"NVIDIA-SMI couldn't find \S+ library in your system.*", 12),
         (r"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.*", 9),
         (r"NVIDIA-SMI has failed because you are not.*", 4),
@@ -74,14 +75,14 @@ _FAILURES: tuple[tuple[re.Pattern[str], int | None], ...] = tuple(
         (r".{0,60}nvidia-smi.{0,40}Segmentation fault.*", 139),
     )
 )
-_LIBRARY = re.compile(r"NVML library version: *([0-9]{3}[0-9.]*)")
+_LIBRARY = pattern(r"NVML library version: *([0-9]{3}[0-9.]*)")
 
 
 def read_failure(text: str) -> SmiFailure | None:
     """The first line with which nvidia-smi says that it failed."""
     for line in _lines(text):
-        for pattern, code in _FAILURES:
-            match = pattern.match(line)
+        for words, code in _FAILURES:
+            match = words.match(line)
             if match is None:
                 continue
             if code is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from envcheck.facts import Gpu, GpuProcess
+from envcheck.pattern import pattern
 from envcheck.record import fields, replace
 
 LOST = "GPU is lost"  # NVML's text for return code 15, printed in place of a value
@@ -48,13 +49,13 @@ CLOCK_REASONS = {
     "display_clock_setting": 0x100,
 }
 
-_NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:%|x|[KMGT]?i?B|[MG]Hz|W|C|us)?(?![0-9A-Za-z.])")
-_SIZE = re.compile(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?\s*$")
+_NUMBER = pattern(r"(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:%|x|[KMGT]?i?B|[MG]Hz|W|C|us)?(?![0-9A-Za-z.])")
+_SIZE = pattern(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?\s*$")
 _UNIT = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "": 1 << 20}  # without units nvidia-smi means MiB
-_BUS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
-_CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]$")
-DRIVER = re.compile(r"[0-9]{3,4}\.[0-9]{2,3}(?:\.[0-9]{2,3})?(?![0-9.])")
-CUDA = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}(?![0-9.])")
+_BUS = pattern(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+_CAPABILITY = pattern(r"[0-9]{1,2}\.[0-9]$")
+DRIVER = pattern(r"[0-9]{3,4}\.[0-9]{2,3}(?:\.[0-9]{2,3})?(?![0-9.])")
+CUDA = pattern(r"[0-9]{1,2}\.[0-9]{1,2}(?![0-9.])")
 
 
 def known(value: str) -> str | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from envcheck.facts import LiveFacts
+from envcheck.pattern import pattern
 from envcheck.redact import redacted
 from envcheck.render.verdict import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import one_line, visible
@@ -13,7 +14,7 @@ from envcheck.report import Fix, Report, Reported, host_line
 from envcheck.stack import Mark, stack
 
 _MARKS = {Mark.OK: "✅", Mark.BAD: "❌", Mark.WARN: "⚠️", Mark.UNKNOWN: "❔", Mark.NONE: "➖"}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@!])")
+_SPECIAL = pattern(r"([\\`*_{}\[\]<>#|~&@!])")
 
 
 def render(report: Report, *, fix_suggest: bool = False, users: Iterable[str] = (), homes: Iterable[str] = ()) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from envcheck.engine import Finding
 from envcheck.facts import LiveFacts, LiveStatus, Missing, TorchFacts
+from envcheck.pattern import pattern
 from envcheck.render.visible import one_line
 from envcheck.report import TOOLS, Commands, Fix, Report, Tool
 from envcheck.rule import Confidence, Severity
@@ -100,7 +100,7 @@ def first_paragraph(text: str) -> str:
 
 
 # "…, e.g. NCCL" and "vs. CUDA" do not end a sentence
-_SENTENCE_END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<=[.?!])\s+(?=[A-Z`])")
+_SENTENCE_END = pattern(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<=[.?!])\s+(?=[A-Z`])")
 
 
 def in_short(text: str, sentences: int = 2) -> str:
