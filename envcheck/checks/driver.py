@@ -255,6 +255,13 @@ def _older(offered: str, need: str) -> bool:
     return [int(part) for part in re.findall(r"\d+", offered)[:2]] < [int(part) for part in re.findall(r"\d+", need)[:2]]
 
 
+def _installed(driver: DriverFacts | Missing) -> str | None:
+    """The driver's version; where its module is not loaded, which it refuses if it drives no card here, that of its files."""
+    if isinstance(driver, Missing):
+        return None
+    return driver.version or (driver.library_version if driver.module_loaded is False else None)
+
+
 def _cards(gpus: GpusFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> Iterator[tuple[str, str]]:
     """Name and compute capability of each GPU; from the PCI bus for those that the driver does not show."""
     for gpu in listed(gpus):
@@ -264,7 +271,7 @@ def _cards(gpus: GpusFacts | Missing, system: SystemFacts | Missing, tables: Tab
     for card in () if listed(gpus) else nvidia_on_bus(system):
         cc = tables.compute_capability_of_pci(card.device)
         if cc:
-            yield f"The GPU at PCI {card.address}", cc
+            yield f"GPU at PCI {card.address}", cc
 
 
 @check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))
@@ -281,7 +288,7 @@ def driver_too_old_for_gpu(
     if works(devices) or driver_answers(cuda_driver) or is_jetson(system):
         return None
     told = said(symptoms, "driver-too-old-for-gpu")
-    version = None if isinstance(driver, Missing) else driver.version
+    version = _installed(driver)
     branch = tables.branch(version, driver_os(system)) if version else None
     for name, cc in _cards(gpus, system, tables):
         row = tables.gpu(cc)
@@ -307,7 +314,7 @@ def driver_dropped_gpu(
     if works(devices) or driver_answers(cuda_driver):
         return None
     told = said(symptoms, "driver-dropped-gpu")
-    version = None if isinstance(driver, Missing) else driver.version
+    version = _installed(driver)
     branch = tables.branch(version, driver_os(system)) if version else None
     rows = [(name, tables.gpu(cc)) for name, cc in _cards(gpus, system, tables)]
     dropped = [(name, row) for name, row in rows if branch and row and row.last_branch and branch > row.last_branch]
