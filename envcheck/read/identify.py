@@ -95,7 +95,9 @@ _SMI_HINTS = (
     "GPU-",
     "Product Name",
     "Driver Version",
-    "NVML",
+    "initialize NVML",
+    "NVML version",
+    "NVML library",
     "device handle",
 )
 

@@ -103,11 +103,12 @@ def _table(notes: Notes, line: str, number: int) -> str:
 
 
 def _conda(notes: Notes, line: str, number: int) -> str:
-    match = _CONDA.match(line) or _TABLE.match(line)
+    conda = _CONDA.match(line)
+    match = conda or _TABLE.match(line)
     if not match:
         return ""
-    build = match[3] if match.re is _CONDA else None
-    channel = match[4] if match.re is _CONDA else None
+    build = conda[3] if conda else None
+    channel = conda[4] if conda else None
     by_pip = "pypi" in (build, channel) or channel == "<pip>"
     name = normal(match[1])
     own = "torch" if name == "pytorch" and not by_pip else name

@@ -176,14 +176,15 @@ def _text_events(text: str) -> Iterator[Event]:
             yield ("gpu",), None
             yield ("gpu", "pci", "bus_id"), header.group(1)
             continue
-        match = _PAIR.match(line) or _SECTION.match(line)
+        pair = _PAIR.match(line)
+        match = pair or _SECTION.match(line)
         if match is None or _VERSION_FLAG.match(line):
             continue
         depth, name = len(match.group(1)), _snake(match.group(2))
         while stack and stack[-1][0] >= depth:
             stack.pop()
         stack.append((depth, name))
-        value = match.group(3) if match.re is _PAIR else None
+        value = pair.group(3) if pair else None
         yield ("gpu", *(one for _, one in stack)), value.strip() if value is not None else None
 
 
