@@ -107,6 +107,7 @@ class Texts:
     found: list[tuple[str, Found]] = field(default_factory=list)
     kinds: dict[str, dict[str, None]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    filled: set[str] = field(default_factory=set)  # files with more than blanks in them
     _scanner: Scanner | None = None
 
     @property
@@ -143,6 +144,8 @@ class Texts:
         """One clean piece of text."""
         from envcheck.read.identify import log_kinds, read_text
 
+        if not text.isspace() and text:
+            self.filled.add(name)
         found = read_text(text)
         self.found += [(name, one) for one in found]
         self.kinds.setdefault(name, {}).update(dict.fromkeys([*(one.kind for one in found), *log_kinds(text)]))
@@ -247,11 +250,11 @@ def _decided(report: Report, read: Read, texts: Texts) -> Report:
         if not likely:
             return (
                 replace(report, verdict="pass", exit_code=0, because=())
-                if not _trouble(read)
+                if not _trouble(read, texts)
                 else replace(report, verdict="inconclusive", exit_code=3, because=(_ask(read),))
             )
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
-    if _trouble(read) or not _says_something(read, texts):
+    if _trouble(read, texts) or not _says_something(read, texts):
         return replace(report, verdict="inconclusive", exit_code=3, because=(_ask(read),))
     return replace(report, verdict="pass", exit_code=0, because=())
 
@@ -259,12 +262,14 @@ def _decided(report: Report, read: Read, texts: Texts) -> Report:
 _LOGS = frozenset({"traceback", "torchrun", "Ray", "Lightning", "DeepSpeed", "docker", "pip", "compiler", "error"})
 
 
-def _trouble(read: Read) -> bool:
-    """Whether something failed that no rule explains: a victim's words, or an error that means harm."""
-    if read.symptoms.victims:
+def _trouble(read: Read, texts: Texts) -> bool:
+    """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
+    if read.symptoms.victims or texts.scanner.complains:
         return True
+    if read.symptoms.harmless:
+        return False
     kinds = {kind for kinds in read.files.values() for kind in kinds}
-    return bool(kinds & _LOGS) and not read.symptoms.harmless
+    return bool(kinds & _LOGS) or any(not kinds for name, kinds in read.files.items() if name in texts.filled)
 
 
 def _says_something(read: Read, texts: Texts) -> bool:

@@ -163,6 +163,7 @@ class Scanner:
     hits: dict[tuple[str, str], tuple[Entry, TextEvidence]] = field(default_factory=dict)
     noted: dict[str, tuple[Entry, Noted]] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
+    complains: bool = False  # beside lines that mean no harm, a text holds an error of its own
 
     def scan(self, text: str, source: str, *, stated: bool = False) -> None:
         """Search one clean piece of text. `stated` marks a person's observations: then only entries meant for them are tried."""
@@ -176,6 +177,7 @@ class Scanner:
             for literal in entry.possible(absent):
                 if literal in text and (entry.stated is stated or entry.kind != "symptom"):
                     self._look(entry, literal, text, source, taken)
+        self.complains = self.complains or (bool(taken) and _complains(text, taken))
 
     def _look(self, entry: Entry, literal: str, text: str, source: str, taken: list[tuple[int, int]]) -> None:
         at, tried = text.find(literal), 0
@@ -217,6 +219,19 @@ class Scanner:
     def _holds(self, entry: Entry) -> bool:
         needs, unless = entry.data.get("needs", ()), entry.data.get("unless", ())
         return (not needs or any(text in self.met for text in needs)) and not any(text in self.met for text in unless)
+
+
+_COMPLAINTS = ("Error:", "ERROR", "error:", "FATAL", "fatal:", "Exception")
+
+
+def _complains(text: str, taken: Sequence[tuple[int, int]]) -> bool:
+    """Whether an error stands outside these lines."""
+    at = 0
+    for start, end in sorted(taken):
+        if any(text.find(word, at, start) >= 0 for word in _COMPLAINTS):
+            return True
+        at = max(at, end)
+    return any(text.find(word, at) >= 0 for word in _COMPLAINTS)
 
 
 def condense(text: str) -> str:

@@ -68,6 +68,34 @@ def test_harmless_text_is_no_finding(tmp_path: Path) -> None:
     assert document["read"]["harmless"][0]["id"] == "errno-97"
 
 
+OMP = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your system being overloaded\n"
+
+
+def test_a_harmless_line_does_not_excuse_an_error_beside_it(tmp_path: Path) -> None:
+    failed = OMP + 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nRuntimeError: the moon is full\n'
+    code, document = run(tmp_path, failed)
+    assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
+    assert document["read"]["harmless"]
+    assert run(tmp_path, OMP)[0] == 0
+    asserted = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nRuntimeError: CUDA error: device-side assert triggered\n'  # noqa: E501
+    assert run(tmp_path, asserted)[0] == 0
+
+
+def test_a_text_of_which_nothing_is_known_is_not_called_sound(tmp_path: Path) -> None:
+    code, document = run(tmp_path, "it stops after a minute\n", facts=NEUTRAL)
+    assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
+    assert run(tmp_path, "\n", facts=NEUTRAL)[0] == 0
+
+
+def test_a_system_error_in_a_container_is_weighed_with_the_nodes(tmp_path: Path) -> None:
+    text = "RuntimeError: NCCL Error 2: unhandled system error\n"
+    inside = 'container = true\ngpu_count = 4\ngpus = [{ name = "NVIDIA A40" }]\n'
+    assert named(run(tmp_path, text, facts=inside)[1]) == ["nccl-shm-small"]
+    for other in ("nodes = 2\n" + inside, inside.replace("true", "false"), "gpu_count = 1\ncontainer = true\n"):
+        code, document = run(tmp_path, text, facts=other)
+        assert (code, named(document)) == (3, [])
+
+
 def test_a_victim_alone_decides_nothing_and_says_what_would(tmp_path: Path) -> None:
     code, document = run(tmp_path, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n  exitcode  : 1 (pid: 12)\n")
     assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])

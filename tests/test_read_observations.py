@@ -80,6 +80,18 @@ def test_selected_devices_are_worked_out() -> None:
     assert made.visibility.selected == (1,)  # type: ignore[union-attr]
 
 
+def test_the_size_of_shared_memory_is_read_as_df_prints_it() -> None:
+    for stated in ("64M", "64 MB", "64MiB"):
+        assert snapshot(shm=stated).limits.shm_bytes == 64 << 20  # type: ignore[union-attr]
+    assert snapshot(dev_shm="8g").limits.shm_bytes == 8 << 30  # type: ignore[union-attr]
+
+
+def test_a_count_belongs_to_the_vendor_of_the_card() -> None:
+    made = snapshot(gpus=[{"name": "AMD Instinct MI100"}], gpu_count=2)
+    assert made.rocm.names == ("AMD Instinct MI100",) * 2  # type: ignore[union-attr]
+    assert isinstance(made.gpus, Missing)
+
+
 def test_limits_are_in_the_units_of_ulimit() -> None:
     made = snapshot(ulimit_l="64", ulimit_n="1024")
     assert (made.limits.memlock_soft_bytes, made.limits.open_files_soft) == (65536, 1024)  # type: ignore[union-attr]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.answer import trouble
-from envcheck.checks.hardware import nccl_proved, node_count, nvidia, variables
+from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, nvidia, variables
 from envcheck.checks.ladder import SOCKET, Climb, climb
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import holding, quoted, said, value
 from envcheck.checks.versions import older
 from envcheck.facts import (
     Arm,
@@ -23,6 +23,7 @@ from envcheck.facts import (
     Missing,
     NetworkFacts,
     PythonFacts,
+    RocmFacts,
     SymptomsFacts,
     SystemFacts,
     TextEvidence,
@@ -123,7 +124,14 @@ def gloo_interface(
     if off and not isinstance(live, Missing) and live.status in (LiveStatus.FAIL, LiveStatus.HANG):
         return Hit(values | {"off": off}, quoted(matches), variant="off")
     if matches:
-        return Hit(values, quoted(matches), (fix,) if better else (), variant="said")
+        ways = (fix,) if better else ()
+        if len(holding(matches, "Using the loopback address")) == len(matches) and not several:  # on one machine loopback serves
+            return Hit(values, quoted(matches), ways, variant="loopback", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+        if nowhere := holding(matches, "can't be empty", "unsupported gloo device", "Unable to find address", "Unable to find interface"):
+            given = value(nowhere, "interface")
+            values |= {"given": f"{given} " if given else ""}
+            return Hit(values, quoted(matches), ways, variant="nowhere")
+        return Hit(values, quoted(matches), ways, variant="said")
     if facts and several and not spec and facts.addresses and all(one.startswith("127.") or one == "::1" for one in facts.addresses):
         values |= {"host": facts.hostname, "addresses": facts.addresses}
         return Hit(values, fixes=(fix,) if better else (), variant="hostname", severity=Severity.WARNING, confidence=Confidence.LIKELY)
@@ -187,10 +195,11 @@ def _tried(found: Climb) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
 
 
-@check(sees_missing=("live", "gpus", "driver", "system", "symptoms"))
+@check(sees_missing=("live", "gpus", "rocm", "driver", "system", "symptoms"))
 def nccl_p2p_blocked(
     live: LiveFacts | Missing,
     gpus: GpusFacts | Missing,
+    rocm: RocmFacts | Missing,
     driver: DriverFacts | Missing,
     system: SystemFacts | Missing,
     symptoms: SymptomsFacts | Missing,
@@ -200,12 +209,21 @@ def nccl_p2p_blocked(
     fix = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround: transfers then go through host memory and are slower; not for NVLink machines")
     if rung := _rung(live, "p2p"):
         return Hit({"arm": rung[0].name}, (*rung[1], *quoted(matches)), (fix,))
+    if refused := holding(matches, "broadband via P2P or IB"):
+        off = SetEnv("NCCL_IB_DISABLE", "1", "Accelerate asks for both")
+        return Hit({"series": value(refused, "series") or "4000"}, quoted(refused), (fix, off), variant="accelerate")
+    if peers := holding(matches, "peer mapping resources exhausted", "TooManyPeers", "TOO_MANY_PEERS"):
+        return Hit({}, quoted(peers), (fix,), variant="peers")
     if matches:
         return Hit({}, quoted(matches), (fix,), variant="said")
+    facts = None if isinstance(system, Missing) else system
+    radeons = discrete_amd(rocm)
+    if len(radeons) > 1 and facts and facts.iommu and not facts.virtualization and not nccl_proved(live, 2):
+        amd: dict[str, object] = {"what": "An IOMMU translates addresses", "count": len(radeons)}
+        return Hit(amd, variant="amd", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     cards = nvidia(gpus)
     if len(cards) < 2 or nccl_proved(live, 2) or isinstance(gpus, Missing):
         return None
-    facts = None if isinstance(system, Missing) else system
     version = None if isinstance(driver, Missing) else driver.version
     geforce40 = [gpu for gpu in cards if re.search(r"GeForce RTX 40\d0", gpu.name or "")]
     linux = facts is None or facts.os in (None, "linux")
@@ -233,10 +251,28 @@ def _announces_p2p(driver: str) -> bool:
     return older(driver, "525.105") is True and older(driver, "520") is False
 
 
-@check(sees_missing=("live", "limits", "symptoms"))
-def nccl_shm_small(live: LiveFacts | Missing, limits: LimitsFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+# What else an "unhandled system error" of NCCL comes from; each prints a line of its own.
+_OTHER_SYSTEM_ERRORS = (
+    "nccl-interface",
+    "nccl-infiniband",
+    "memlock-low",
+    "launch-unreachable",
+    "nccl-version-drift",
+    "nccl-duplicate-gpu",
+)
+
+
+@check(sees_missing=("live", "limits", "launcher", "gpus", "symptoms"))
+def nccl_shm_small(
+    live: LiveFacts | Missing,
+    limits: LimitsFacts | Missing,
+    launcher: LauncherFacts | Missing,
+    gpus: GpusFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+) -> Hit | None:
     """NCCL cannot make its segments in /dev/shm (about 10 MB a pair of ranks)."""
-    matches = said(symptoms, "nccl-shm-small")
+    told = said(symptoms, "nccl-shm-small")
+    matches = tuple(match for match in told if match.symptom != "nccl-system-error")
     shm = None if isinstance(limits, Missing) else limits.shm_bytes
     size = f"{shm // 2**20} MiB" if shm is not None else "of unknown size"
     if rung := _rung(live, "shm"):
@@ -244,6 +280,12 @@ def nccl_shm_small(live: LiveFacts | Missing, limits: LimitsFacts | Missing, sym
         fixes = (SetEnv("NCCL_SHM_DISABLE", "1", cost), SetEnv("NCCL_P2P_DISABLE", "1", "the trial that passed had this set too"))
         return Hit({"size": size, "arm": rung[0].name}, (*rung[1], *quoted(matches)), fixes, variant="ladder")
     if not matches:
+        # A system call of NCCL failed in a container, on one machine: what containers lack for that is shared memory.
+        alone = not any(said(symptoms, other) for other in _OTHER_SYSTEM_ERRORS)
+        one = (node_count(launcher) or 1) == 1 and len(nvidia(gpus)) > 1
+        roomy = shm is not None and shm > 1 << 30
+        if told and alone and one and not roomy:
+            return Hit({"size": size}, quoted(told), variant="guess", severity=Severity.WARNING, confidence=Confidence.LIKELY)
         return None
     attached = all("attaching" in match.text for match in matches)
     return Hit({"size": size, "needed": value(matches, "size") or "9637888"}, quoted(matches), variant="attach" if attached else None)
@@ -263,6 +305,10 @@ def nccl_duplicate_gpu(
     count = None if isinstance(devices, Missing) or devices.available is not True else devices.count
     local = next((one.local_world_size for one in facts.readings if one.launcher == "torchrun" and one.complete), None) if facts else None
     values: dict[str, object] = {"local": local, "count": count, "ranks": value(matches, "ranks") or "two ranks"}
+    if counted := tuple(match for match in matches if match.symptom == "more-ranks-than-gpus"):
+        values |= {"local": value(counted, "local"), "count": value(counted, "gpus")}
+        several = (node_count(launcher) or 1) > 1  # then the framework may have counted the ranks of all nodes
+        return Hit(values, quoted(counted), variant="more", severity=Severity.WARNING if several else None)
     if matches:
         return Hit(values, quoted(matches), variant="more" if local and count and local > count else None)
     cuda = not isinstance(torch, Missing) and torch.cuda is not None

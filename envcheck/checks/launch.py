@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.text import holding, mentioning, quoted, said, value
+from envcheck.checks.text import alone, holding, mentioning, quoted, said, value
 from envcheck.facts import LauncherFacts, Missing, NetworkFacts, RankReading, SymptomsFacts, VisibilityFacts
 from envcheck.intents import SetEnv
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
@@ -87,6 +87,8 @@ def launch_world_size(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts
     started = number(value(matches, "joined"))
     if started is None and facts:
         started = facts.ranks_started
+    if slots := value(matches, "slots"):
+        return Hit({"slots": slots}, quoted(matches), variant="slots")
     if size and started is not None and started < size:
         return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches))
     if rank := value(matches, "rank"):
@@ -200,9 +202,16 @@ def launch_slurm(launcher: LauncherFacts | Missing, visibility: VisibilityFacts 
             values = {"tasks": tasks, "nodes": nodes, "each": each or "several"}
             evidence = tuple(Evidence("environment", f"{name}={seen[name]}") for name in ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"))
             return Hit(values, (*evidence, *quoted(matches)), confidence=Confidence.LIKELY)
-    if matches and not (facts and facts.scheduler not in (None, "slurm")):
-        return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY)
-    return None
+    under = bool(facts and (facts.scheduler == "slurm" or any(name.startswith("SLURM_") for name in facts.variables)))
+    own = alone(symptoms, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
+    if not (own or (matches and under)) or (facts and facts.scheduler not in (None, "slurm")):
+        return None
+    if differ := holding(own, "slurm tasks", "configured in SLURM", "in your SLURM"):
+        works = len(holding(differ, "slurm tasks")) == len(differ)  # that Lightning starts the processes itself
+        return Hit({}, quoted(differ), variant="tasks", severity=Severity.WARNING if works else None)
+    if not own and (slots := value(matches, "slots")):
+        return Hit({"slots": slots}, quoted(matches), variant="slots", confidence=Confidence.LIKELY)
+    return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY)
 
 
 SLOW_SECONDS = 1.0  # a sound resolver needs milliseconds
@@ -247,6 +256,8 @@ def launch_local_rank_argument(symptoms: SymptomsFacts | Missing) -> Hit | None:
     matches = said(symptoms, "launch-local-rank-argument")
     if not matches:
         return None
+    if all(match.symptom == "local-rank-in-usage" for match in matches):  # argparse prints its usage above what it objects to
+        return Hit({}, quoted(matches), confidence=Confidence.LIKELY)
     text = " ".join(match.text for match in matches)
     return Hit({}, quoted(matches), variant="underscore" if "--local_rank" in text and "--local-rank" not in text else None)
 
@@ -271,6 +282,8 @@ def ddp_usage(symptoms: SymptomsFacts | Missing) -> Hit | None:
     text = " ".join(match.text for match in matches)
     if "device_ids" in text:
         return Hit({}, quoted(matches), variant="device")
+    if "ollective" in text:
+        return Hit({}, quoted(matches), variant="collectives")
     if "finished reduction" in text or "unused" in text:
         return Hit({}, quoted(matches), variant="unused")
     return Hit({}, quoted(matches))

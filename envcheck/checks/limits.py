@@ -100,7 +100,9 @@ def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing
     }
     if told:
         roomy = total is not None and free is not None and free >= 8 * _GIB
-        return None if roomy else Hit(values, quoted(told), variant="reached" if total is None else variant, severity=Severity.ERROR)
+        large = Confidence.LIKELY if total is not None and total >= 8 * _GIB else None  # a mapped file that shrank gives SIGBUS too
+        variant = "reached" if total is None else variant
+        return None if roomy else Hit(values, quoted(told), variant=variant, severity=Severity.ERROR, confidence=large)
     if isinstance(limits, Missing):
         return trouble(limits, "limits")
     wanted, got = limits.shm_requested_bytes, limits.shm_allocated_bytes
@@ -115,6 +117,10 @@ def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing
     return None
 
 
+# Somebody asked for memory and did not get it; nothing was killed.
+_REFUSED = ("DefaultCPUAllocator", "alloc_cpu.cpp", "WinError 1455", "paging file is too small", "Errno 12]")
+
+
 @check(sees_missing=("system", "live", "symptoms"))
 def host_memory_low(system: SystemFacts | Missing, live: LiveFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
     """Little memory is left, or the kernel killed a process (SIGKILL without a traceback)."""
@@ -122,7 +128,7 @@ def host_memory_low(system: SystemFacts | Missing, live: LiveFacts | Missing, sy
     available = None if isinstance(system, Missing) else system.memory_available_bytes
     limit = None if isinstance(system, Missing) else system.memory_limit_bytes
     values = {"available": "unknown" if available is None else size(available), "limit": "none" if limit is None else size(limit)}
-    if told and len(holding(told, "DefaultCPUAllocator")) == len(told):
+    if told and len(holding(told, *_REFUSED)) == len(told):
         return Hit(values, quoted(told), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if told:
         sure = mentioning(symptoms, "Out of memory: Kill", "oom-kill", "Memory cgroup out of memory", "OOMKilled")

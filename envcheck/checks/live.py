@@ -7,7 +7,7 @@ import re
 from envcheck.checks import answer
 from envcheck.checks.hardware import nvidia
 from envcheck.checks.ladder import CONTROL, climb, explains
-from envcheck.checks.text import quoted, said
+from envcheck.checks.text import quoted, said, value
 from envcheck.facts import (
     Arm,
     BackendsFacts,
@@ -21,6 +21,7 @@ from envcheck.facts import (
     SystemFacts,
     TorchFacts,
 )
+from envcheck.intents import SetEnv
 from envcheck.pattern import pattern
 from envcheck.rule import Evidence, Hit, Severity, Unknown, check
 from envcheck.tables import Tables
@@ -237,6 +238,9 @@ def distributed_unavailable(
     matches = said(symptoms, "distributed-unavailable")
     version = None if isinstance(torch, Missing) else torch.version
     values = {"version": version or "this torch", "count": len(nvidia(gpus))}
+    if value(matches, "part") == "libuv":
+        older = SetEnv("USE_LIBUV", "0", "TCPStore then uses its older server")
+        return Hit(values, quoted(matches), (older,), variant="libuv", severity=Severity.ERROR)
     if isinstance(backends, Missing):
         if matches:
             return Hit(values, quoted(matches), variant="said", severity=Severity.ERROR)

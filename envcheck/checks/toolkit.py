@@ -111,8 +111,20 @@ def nvcc_host_compiler(
         )
         return Hit(values, quoted(matches), fixes, severity=Severity.ERROR if matches else None)
     if matches:
-        return Hit(values, quoted(matches), variant="said", severity=Severity.ERROR)
+        kinds = {match.symptom for match in matches}
+        variant = next((word for names, word in _LACKING if kinds <= names), "said")
+        standard = value(matches, "standard") or value(matches, "other") or value(matches, "flag")
+        if standard and not limit:
+            return Hit(values | {"standard": standard}, quoted(matches), variant="standard", severity=Severity.ERROR)
+        return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR)
     return answer.trouble(toolkit, "toolkit")
+
+
+# What a build complained of, where it is not a compiler that is too new.
+_LACKING = (
+    (frozenset({"ninja-missing"}), "ninja"),
+    (frozenset({"msvc-missing", "no-cplusplus"}), "missing"),
+)
 
 
 @check(sees_missing=("toolkit", "python", "packages", "symptoms", "system", "torch"))
@@ -131,7 +143,7 @@ def triton_toolchain(
         text = " ".join(match.text for match in matches)
         kind = value(matches, "kind") or _lacks(text)
         target = re.search(r"sm_(\d{2,3}[af]?)", text)
-        values = {"python": version, "target": target[0] if target else "this GPU"}
+        values = {"python": version, "target": target[0] if target else "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
         return Hit(values, quoted(matches), variant=kind, severity=Severity.ERROR)
     triton = installed(packages, "triton")
     linux = not isinstance(system, Missing) and system.os == "linux"
@@ -148,6 +160,8 @@ def _lacks(text: str) -> str | None:
     """Which of Triton's needs an error text is about."""
     if "Python.h" in text:
         return "headers"
+    if "Triton only support CUDA" in text:
+        return "old"
     if "lcuda" in text or "libcuda" in text:
         return "libcuda"
     if "ptxas" in text:
@@ -206,6 +220,8 @@ def extension_arch_mismatch(
             return Hit({"list": listed, "gpus": names}, quoted(matches), (fix,), severity=severity)
     if matches:
         target = value(matches, "arch")
+        if all(match.symptom == "no-gpu-to-build-for" for match in matches):
+            return Hit({}, quoted(matches), variant="no_gpu")
         return Hit({"arch": target or "this GPU"}, quoted(matches), variant="nvcc" if target else "said")
     # "no kernel image" although torch's own kernels run here: then it is the extension that lacks them.
     blamed = (*said(symptoms, "gpu-too-new-for-torch"), *said(symptoms, "gpu-too-old-for-torch"))
@@ -252,6 +268,9 @@ def extension_abi_mismatch(packages: PackagesFacts | Missing, torch: TorchFacts 
     # Mangled names of std::string arguments: "Ss" of the old C++ ABI, "__cxx11" of the new one.
     abi = "old" if symbol.endswith("Ss") or "Ss_" in symbol else "new" if "__cxx11" in symbol else None
     values |= {"library": value(matches, "library") or "an extension", "symbol": symbol or "a symbol of torch"}
+    if built := value(matches, "built"):
+        own = value(matches, "torch_cuda") or values["cuda"]
+        return Hit(values | {"built": built, "cuda": own}, quoted(matches), variant="other_cuda")
     return Hit(values, quoted(matches), variant=abi or "said")
 
 

@@ -23,9 +23,16 @@ from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.visible import Problem, Selection, read_visible
 
 NAME = "CUDA_VISIBLE_DEVICES"
-_NO_GPUS = ("No CUDA GPUs are available", "no CUDA-capable device is detected")
+_NO_GPUS = (
+    "No CUDA GPUs are available",
+    "no CUDA-capable device is detected",
+    "But your machine only has: []",
+    "No supported gpu backend found",
+    "`CUDAAccelerator` can not run",
+    "is only supported with GPUs, no GPUs found",
+)
 _SHOWS = "unset shows every GPU; set to nothing shows none"
-_BEYOND = ("invalid device ordinal", "Invalid device id", "But your machine only has")
+_BEYOND = ("invalid device ordinal", "Invalid device id", "But your machine only has: [", "specified on host '")
 
 
 def _range(gpus: tuple[Gpu, ...]) -> str:
@@ -144,7 +151,7 @@ def visible_devices_out_of_range(
     symptoms: SymptomsFacts | Missing,
 ) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
-    beyond = mentioning(symptoms, *_BEYOND)
+    beyond = tuple(match for match in mentioning(symptoms, *_BEYOND) if "only has: []" not in match.text)
     if beyond and not any(gpu.mig or " MIG " in f" {gpu.name or ''} " for gpu in listed(gpus)):
         shown = "unset" if isinstance(visibility, Missing) else visibility.cuda_visible_devices
         whole = isinstance(visibility, Missing) or _read(visibility, gpus)[1].problem in (Problem.NONE, Problem.UNKNOWN)

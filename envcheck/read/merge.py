@@ -145,7 +145,9 @@ def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str
         capability = gpu.compute_capability or (capability_of(gpu.name, tables) if gpu.name else None)
         source = gpu.compute_capability_source or ("table" if capability and not gpu.compute_capability else None)
         nvidia.append(replace(gpu, compute_capability=capability, compute_capability_source=source))
-    if not nvidia and isinstance(count, int) and 0 < count <= 64 and not rows and plain.get("gpu_vendor") in (None, "nvidia"):
+    others = values.get("rocm", {}).get("names") or values.get("xpu", {}).get("names")
+    unnamed = not nvidia and not rows and not others and plain.get("gpu_vendor") in (None, "nvidia")
+    if unnamed and isinstance(count, int) and 0 < count <= 64:
         nvidia = [Gpu(index) for index in range(count)]
     if nvidia:
         values.setdefault("gpus", {})["devices"] = tuple(nvidia)
@@ -154,6 +156,9 @@ def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str
         names = tuple(gpu.name for gpu in rows if gpu_vendor(gpu.name or "") == vendor and gpu.name)
         if names and not values.get(section, {}).get("names"):
             values.setdefault(section, {})["names"] = names
+        stated = values.get(section, {}).get("names", ())
+        if isinstance(count, int) and len(stated) == 1 and plain.get("gpu_vendor") in (None, vendor) and not rows and 1 < count <= 64:
+            values[section]["names"] = stated * count
 
 
 def _combined(lists: Sequence[list[Gpu]]) -> list[Gpu]:

@@ -386,6 +386,12 @@ class _Observations:
         if text.isdecimal() or text == "unlimited":
             self.put("limits.memlock_read", True, "ulimit_l", value)
 
+    def shm(self, value: object) -> None:
+        """Size of /dev/shm as df -h prints it: "64M", "64 MB", "8g"."""
+        match = re.fullmatch(r"(\d{1,6}(?:\.\d)?)\s?([kmgt])i?b?", str(value).strip().lower())
+        size = int(float(match[1]) * 1024 ** ("kmgt".index(match[2]) + 1)) if match else None
+        self.put("limits.shm_bytes", size, "shm", value)
+
     def ulimit_n(self, value: object) -> None:
         self.put("limits.open_files_soft", int(str(value)) if str(value).strip().isdecimal() else None, "ulimit_n", value)
 
@@ -419,7 +425,8 @@ _KEYS: Mapping[str, Callable[[_Observations, object], None]] = {
     "world_size": _Observations.world_size, "ranks_started": _Observations.ranks_started, "iommu": _Observations.iommu,
     "acs": _Observations.acs, "acs_enabled": _Observations.acs, "mps_available": _Observations.mps_available,
     "mps_built": _Observations.mps_built, "cpu_flags_missing": _Observations.cpu_flags_missing, "ulimit_l": _Observations.ulimit_l,
-    "ulimit_n": _Observations.ulimit_n, "kernel": _direct("system.kernel", "kernel"), "cpu": _direct("system.cpu_model", "cpu"),
+    "ulimit_n": _Observations.ulimit_n, "shm": _Observations.shm, "dev_shm": _Observations.shm, "shm_size": _Observations.shm,
+    "kernel": _direct("system.kernel", "kernel"), "cpu": _direct("system.cpu_model", "cpu"),
     "glibc": _version("system.glibc", "glibc"), "container_image": _direct("container.image", "container_image"),
     "container_cuda": _version("container.cuda_version", "container_cuda"),
 }  # fmt: skip
