@@ -22,7 +22,7 @@ from envcheck.checks.answer import (
     wants_cuda,
     works,
 )
-from envcheck.checks.text import holding, of_programs, quoted, said
+from envcheck.checks.text import holding, of_programs, quoted, said, value
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -321,6 +321,8 @@ def driver_dropped_gpu(
     if dropped and len(dropped) == len(rows):
         name, row = dropped[0]
         return Hit({"gpu": name, "driver": version, "last": row.last_branch, "arch": row.architecture}, quoted(told))
+    if last := value(told, "branch"):
+        return Hit({"gpu": "this GPU", "driver": version or value(told, "driver"), "last": last}, quoted(told), variant="log")
     return Hit({"gpu": "this GPU", "driver": version}, quoted(told), variant="text") if told else trouble(driver, "driver")
 
 
@@ -342,7 +344,11 @@ def driver_needs_open_module(
     log = () if isinstance(driver, Missing) else tuple(line for line in driver.kernel_messages if "open" in line.lower())
     lines = [one.text for one in told] + list(log)
     evidence = (*quoted(told), *(Evidence("kernel log", line) for line in log[:2]))
-    if any("not supported by open" in line for line in lines):
+    if any("not supported by open" in line or "include the required GPU" in line for line in lines):
+        device = value(told, "device")
+        row = tables.gpu(tables.compute_capability_of_pci(device) or "") if device else None
+        if row and row.open_module != "impossible":
+            return None  # the card has that processor: the driver could not read what chip it is
         return Hit(values | {"gpu": "this GPU", "needed": "proprietary", "loaded": "open"}, evidence, variant="proprietary")
     if told or any("requires use of the NVIDIA open kernel modules" in line for line in lines):
         return Hit(values | {"gpu": "this GPU", "needed": "open", "loaded": "proprietary"}, evidence)

@@ -120,6 +120,9 @@ def fabric_not_ready(
 ) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
     told = said(symptoms, "fabric-not-ready")
+    products = [row for gpu in listed(gpus) if gpu.name and (row := tables.product(gpu.name))]
+    if products and len(products) == len(listed(gpus)) and not any(row.nvswitch for row in products):
+        told = tuple(match for match in told if match.symptom != "fabric-manager-failed")  # no NVSwitch: the service is not needed
     if works(devices) or driver_answers(cuda_driver):
         return None
     code = cuda_code(devices, cuda_driver)

@@ -37,7 +37,11 @@ def torch_duplicated(
     packages: PackagesFacts | Missing, torch: TorchFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
 ) -> Hit | Unknown | None:
     """More than one torch in the environment, or what an interrupted installation left behind."""
-    told = tuple(match for match in said(symptoms, "torch-duplicated") if "invalid distribution" in match.text)
+    every = said(symptoms, "torch-duplicated")
+    told = tuple(match for match in every if "invalid distribution" in match.text)
+    mixture = tuple(match for match in every if "torch._C" in match.text)
+    if mixture and not imported(torch, devices):
+        return Hit({"name": value(mixture, "name")}, quoted(mixture), variant="files", confidence=Confidence.LIKELY)
     if told:
         paths = f"~{value(told, 'name') or 'orch'}"
         return Hit({"paths": paths}, quoted(told), variant="leftover", severity=Severity.WARNING, confidence=Confidence.LIKELY)
@@ -142,6 +146,9 @@ def torch_companion_mismatch(
         wanted = _trio(facts, packages, tables)
         if wanted:  # the pair is right by its versions: then the files are not what the versions say
             fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),)
+        have = packages.version(package.lower())
+        if have and wanted:
+            return Hit(values | {"have": have}, quoted(matches), fixes, variant="files")
     return Hit(values, quoted(matches), fixes, variant="said")
 
 
@@ -228,6 +235,8 @@ def bitsandbytes_broken(
         return Hit(values | {"override": forced}, quoted(matches), newest, variant="override")
     if windows and there and older(there, "0.43.0"):
         return Hit(values | {"first": "0.43.0"}, quoted(matches), (Install(("bitsandbytes>=0.43.0",)),), variant="windows")
+    if error := value(matches, "error"):
+        return Hit(values | {"error": error}, quoted(matches), newest, variant="kernel")
     first = next((need for cuda, need in _BITSANDBYTES if facts and facts.cuda == cuda), None)
     if there and first and older(there, first):
         values |= {"first": first}

@@ -156,7 +156,8 @@ def torch_cuda_unavailable(
     if isinstance(devices, Missing):
         if trouble := answer.trouble(devices, "devices"):
             return None if torch.import_status not in (ImportStatus.OK, ImportStatus.SKIPPED) else trouble
-        return _unavailable(torch, matches, "unknown", None, Confidence.LIKELY) if matches else None
+        gpu = named(nvidia(gpus)) or "a GPU that the facts do not name"
+        return _unavailable(torch, matches, gpu, None, Confidence.LIKELY) if matches else None
     if devices.available is not False:
         return None
     if not isinstance(visibility, Missing) and visibility.selected == () and not matches:
@@ -250,6 +251,8 @@ def no_matching_wheel(
         return Hit({"platform": platform, "last": last or "none", "python": version}, evidence, fixes, variant="platform")
     if not matches:
         return None
+    if value(matches, "virtual"):
+        return Hit({}, evidence, variant="conda")
     index = value(matches, "index")
     known = {build.variant for build in tables.builds()}
     if index and re.fullmatch(r"cu\d{2,3}", index) and index not in known:

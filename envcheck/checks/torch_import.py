@@ -446,7 +446,11 @@ def numpy_abi(
     if "NumPy 1.x" in text or "_ARRAY_API" in text:
         return Hit(values, evidence, downgrade, variant=None if numpy else "text")
     if numpy:
-        return Hit(values, evidence, (Install(("numpy",), note="the newest that torch and the Python allow"),), variant="old")
+        newest = (Install(("numpy",), note="the newest that torch and the Python allow"),)
+        # API version 0xe came with NumPy 1.20: what is built against it or a later one refuses 1.19 (numpy/core/setup_common.py)
+        if "this version of numpy is" in text or older(release(numpy), "1.20.0"):
+            return Hit(values, evidence, newest, variant="old")
+        return Hit(values, evidence, newest, variant="unlike", confidence=Confidence.LIKELY)
     if not isinstance(packages, Missing) and packages.version("torch"):  # the list is of this environment, and has no NumPy
         return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), variant="absent")
     return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), variant="either", confidence=Confidence.LIKELY)

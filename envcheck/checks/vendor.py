@@ -127,17 +127,18 @@ def _rocm_archs(torch: TorchFacts | Missing, system: SystemFacts | Missing, tabl
     return tuple(sorted(every)), "any published ROCm build"
 
 
-@check(sees_missing=("system", "rocm", "gpus", "torch", "devices", "symptoms"))
+@check(sees_missing=("system", "rocm", "xpu", "gpus", "torch", "devices", "symptoms"))
 def rocm_build_mismatch(
     system: SystemFacts | Missing,
     rocm: RocmFacts | Missing,
+    xpu: XpuFacts | Missing,
     gpus: GpusFacts | Missing,
     torch: TorchFacts | Missing,
     devices: DevicesFacts | Missing,
     symptoms: SymptomsFacts | Missing,
     tables: Tables,
 ) -> Answer:
-    """A CUDA or CPU build on a machine whose only GPU is AMD's, a ROCm build where it is NVIDIA's, or ROCm libraries of another version."""
+    """A build for the GPU of another vendor than the machine's only one, or ROCm libraries of another version."""
     told = said(symptoms, "rocm-build-mismatch")
     if isinstance(torch, Missing) and not told:
         return trouble(torch, "torch")
@@ -159,6 +160,11 @@ def rocm_build_mismatch(
     if torch.hip is not None and nvidia and isinstance(rocm, Missing):
         name = listed(gpus)[0].name or "an NVIDIA GPU"
         return Hit({"gpu": name, "torch": torch.version, "hip": torch.hip}, quoted(told), (TorchBuild(),), variant="nvidia")
+    arcs = () if isinstance(xpu, Missing) else tuple(name for name in xpu.names if _is_arc(name))
+    if arcs and isinstance(rocm, Missing) and not nvidia and (torch.cuda or torch.hip) and fails(devices):
+        built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}"
+        values = {"gpu": ", ".join(arcs), "torch": torch.version or "(version not known)", "built": built}
+        return Hit(values, quoted(told), (TorchBuild(),), variant="intel", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     if torch.hip is not None or torch.cuda is None or nvidia or isinstance(rocm, Missing):
         return None
     every = {arch for build in tables.builds() if build.variant.startswith("rocm") for arch in build.archs or ()}
@@ -171,6 +177,14 @@ def rocm_build_mismatch(
     guess = None if supported else Confidence.LIKELY
     values = {"gpu": gpu, "torch": torch.version, "cuda": torch.cuda, "gfx": ", ".join(supported) or "unknown"}
     return Hit(values, quoted(told), (TorchBuild(),), variant="wsl" if is_wsl(system) else None, confidence=guess)
+
+
+def _is_arc(name: str) -> bool:
+    """An Intel GPU that the XPU builds are for; older integrated graphics have none.
+
+    https://docs.pytorch.org/docs/stable/notes/get_start_xpu.html (hardware prerequisite)
+    """
+    return re.search(r"\barc\b|data ?center gpu|\bmax 1[15]\d0\b", name, re.IGNORECASE) is not None
 
 
 @check(sees_missing=("mps", "system", "python", "torch", "backends", "devices", "symptoms"))
@@ -190,7 +204,15 @@ def mps_unavailable(
     if available:
         return None
     if isinstance(mps, Missing):
-        return Hit({"macos": "unknown"}, quoted(told), variant="text", confidence=Confidence.LIKELY) if told else trouble(mps, "mps")
+        if not told:
+            return trouble(mps, "mps")
+        stated = None if isinstance(system, Missing) else system.macos_version
+        own = None if isinstance(torch, Missing) else torch.version
+        least, have = mps_floor(own, tables), minor(stated) or minor(f"{stated}.0")
+        known: dict[str, object] = {"macos": stated or "unknown", "torch": own, "minimum": least}
+        if least and have and have < (minor(least) or (0, 0)):
+            return Hit(known, quoted(told), variant="old")
+        return Hit(known, quoted(told), variant="enough" if least and have else "text", confidence=Confidence.LIKELY)
     translated = mps.rosetta is True
     if not isinstance(python, Missing) and mps.apple_silicon and "x86_64" in (python.platform or ""):
         translated = True
