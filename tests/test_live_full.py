@@ -181,6 +181,43 @@ def test_fault_is_named_too(second_patient: Examined, name: str, status: LiveSta
     assert second_patient.ended.finished and not processes_with(str(second_patient.folder))
 
 
+MPIRUN = """#!/usr/bin/env bash
+# mpirun -n N COMMAND...: the ranks of a launcher that is in order, or twice the rank in $SAME
+n=$2; shift 2
+rank=0 pids= status=0
+while [ $rank -lt $n ]; do
+  OMPI_COMM_WORLD_RANK=${SAME:-$rank} OMPI_COMM_WORLD_SIZE=$n OMPI_COMM_WORLD_LOCAL_RANK=$rank "$@" &
+  pids="$pids $!" rank=$((rank + 1))
+done
+for pid in $pids; do wait -n || { status=$?; kill $pids 2>/dev/null; }; done
+exit $status
+"""
+
+
+def with_mpirun(folder: Path) -> dict[str, str]:
+    (folder / "mpirun").write_text(MPIRUN)
+    (folder / "mpirun").chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def test_mpirun(tmp_path: Path) -> None:
+    arm = arms_of(examine(live="full", budget=Budget(180), env=with_mpirun(tmp_path), parts=["mpirun"]))["mpirun"]
+    assert arm.status is LiveStatus.PASS, arm.reason
+    assert [rank.rank for rank in arm.ranks] == [0, 1]
+
+
+def test_a_rank_that_two_processes_are_given(tmp_path: Path) -> None:
+    """torch itself may not notice: two of three processes may end well, or all of them complain of something else."""
+    names = ["torchrun-standalone", "torchrun-c10d", "launch", "mpirun"]
+    environment = {"ENVCHECK_FAULT": "same-rank", "SAME": "1", **with_mpirun(tmp_path)}
+    examined = examine(path=HERE / "faults" / "full_patches", env=environment, live="full", budget=Budget(180), parts=names)
+    for name in names:
+        arm = arms_of(examined)[name]
+        assert arm.status is LiveStatus.FAIL
+        assert re.search(r"rank 1: RuntimeError: two processes were told that they are rank 1: \d+ and \w+$", arm.reason), arm.reason
+    assert not processes_with(str(examined.folder))
+
+
 @pytest.mark.slow
 def test_ranks_that_are_started_afresh_do_the_same() -> None:
     names = ["distributed-sampler", "checkpoint", "store-file", "launch"]

@@ -79,6 +79,20 @@ def argument(argv: List[str]) -> Optional[str]:
     return None
 
 
+def claim(report: Report, rank: int) -> None:
+    """Take this rank, as only one process can. torch does not notice a second one: each writes its address under its number into the
+    store, the last one stays, and who wins or waits is a matter of milliseconds (gloo/transport/tcp/context.cc)."""
+    path = "%s.rank-%d" % (report.path.rpartition(".jsonl")[0].rpartition(".")[0], rank)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        with open(path, encoding="ascii", errors="replace") as file:
+            other = file.read()
+        raise RuntimeError("two processes were told that they are rank %d: %d and %s" % (rank, os.getpid(), other or "another")) from None
+    os.write(fd, b"%d" % os.getpid())
+    os.close(fd)
+
+
 def light(report: Report) -> None:
     """Meet the others where the launcher says; rank 0 listens there unless the launcher's agent does already."""
     report.leave()
@@ -137,13 +151,14 @@ def spawned(rank: int, world: int, folder: str, name: str) -> None:
     """What mp.spawn runs in each process."""
     report = Report(folder, name)
     report.say(worker={"kind": "mp.spawn", "rank": rank, "world_size": world, "local_rank": rank})
-    work(report, lambda: full(report, rank, world, "file://" + os.path.join(folder, name + ".init")))
+    work(report, rank, lambda: full(report, rank, world, "file://" + os.path.join(folder, name + ".init")))
 
 
-def work(report: Report, function: Callable[[], Any]) -> NoReturn:
+def work(report: Report, rank: int, function: Callable[[], Any]) -> NoReturn:
     leave_stacks(report.path[: -len(".jsonl")] + ".stack")
     try:
         report.enter("start")
+        claim(report, rank)
         function()
     except BaseException as error:
         report.fail(error)
@@ -178,10 +193,10 @@ def main() -> None:
         report.fail(RuntimeError("the launcher has set neither RANK and WORLD_SIZE nor names of its own"))
         sys.exit(1)
     if how == "light":
-        work(report, lambda: light(report))
+        work(report, told["rank"], lambda: light(report))
     # MPI and Slurm set no MASTER_ADDR
     method = "env://" if told["kind"] == "torchrun" else "file://" + os.path.join(folder, name + ".init")
-    work(report, lambda: full(report, told["rank"], told["world_size"], method))
+    work(report, told["rank"], lambda: full(report, told["rank"], told["world_size"], method))
 
 
 if __name__ in ("__main__", "__mp_main__"):

@@ -91,6 +91,18 @@ def one_worker(module):
     module.config_from_args = wrapped
 
 
+def same_rank(module):
+    """The agent of torchrun tells both of its workers that they are rank 1."""
+    real = module.LocalElasticAgent._start_workers
+
+    def wrapped(self, group):
+        for worker in group.workers:
+            worker.global_rank = 1
+        return real(self, group)
+
+    module.LocalElasticAgent._start_workers = wrapped
+
+
 def rank_1_sleeps(module):
     real = module.init_process_group
 
@@ -123,6 +135,7 @@ PATCHES = {
     "loader-hangs": ("torch.utils.data._utils.worker", loader_hangs),
     "checkpoint": ("torch.serialization", checkpoint),
     "fsdp": ("torch.distributed.fsdp", fsdp),
+    "same-rank": ("torch.distributed.elastic.agent.server.local_elastic_agent", same_rank),
     "one-worker": ("torch.distributed.run", one_worker),
     "rank-1-sleeps": ("torch.distributed.distributed_c10d", rank_1_sleeps),
     "static-graph-hangs": ("torch.nn.parallel.distributed", static_graph),
