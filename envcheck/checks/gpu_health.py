@@ -15,6 +15,14 @@ from envcheck.tables import Tables
 SW_POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x4, 0x8, 0x20, 0x40, 0x80
 _REASONS = {HW_THERMAL: "hardware thermal", SW_THERMAL: "software thermal", HW_POWER_BRAKE: "hardware power brake"}
 # Xid actions (NVIDIA's Xid catalog) that take the GPU out of service; the rest is the program's affair or only a notice
+_ACTIONS = {
+    "reset_gpu": "a reset of the GPU",
+    "reboot": "a restart of the machine",
+    "restart_vm": "a restart of the virtual machine",
+    "check_power_cable": "a look at the power cable",
+    "contact_support": "a call to the vendor",
+    "rma": "an exchange of the card",
+}
 _GRAVE = ("reset_gpu", "reboot", "contact_support", "restart_vm", "check_power_cable", "rma")
 
 
@@ -91,15 +99,16 @@ def gpu_xid(
     grave = [(code, bus, text, row) for code, bus, text, row in rows if row and row.action in _GRAVE]
     if not grave:
         if told and not rows:
-            return Hit({"xids": "an Xid", "gpu": "a GPU", "action": "see NVIDIA's catalog", "text": told[0].text}, quoted(told))
+            return Hit({"xids": "an Xid", "gpu": "a GPU", "action": "see its entry", "text": told[0].text}, quoted(told))
         return trouble(driver, "driver")
     _, bus, text, row = grave[0]
     codes = ", ".join(str(number) for number in dict.fromkeys(entry[0] for entry in grave))
     values = {
         "xids": codes,
         "gpu": f"PCI {bus}" if bus else "a GPU",
-        "action": (row.action or "see NVIDIA's catalog").replace("_", " "),
-        "text": row.text or text,
+        "action": _ACTIONS.get(row.action or "", "see its entry"),
+        # what the Xid is; the table's remarks behind it are for its readers
+        "text": re.split(r"[.;:] ", row.text or text, maxsplit=1)[0],
     }
     evidence = tuple(Evidence("kernel log", line) for _, _, line, _ in grave[:3] if line)
     recovered = works(devices) and all(one.kernel in ("ok", None) for one in torch_devices(devices))
