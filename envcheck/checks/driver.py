@@ -31,6 +31,7 @@ from envcheck.facts import (
     GpusFacts,
     LauncherFacts,
     Missing,
+    PythonFacts,
     SymptomsFacts,
     SystemFacts,
     ToolStatus,
@@ -191,9 +192,10 @@ def _offered(driver: DriverFacts | Missing, cuda_driver: CudaDriverFacts | Missi
     return None if isinstance(driver, Missing) else driver.cuda
 
 
-@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "symptoms"))
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "python", "torch", "devices", "symptoms"))
 def driver_too_old(
     system: SystemFacts | Missing,
+    python: PythonFacts | Missing,
     driver: DriverFacts | Missing,
     gpus: GpusFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
@@ -212,6 +214,13 @@ def driver_too_old(
     need = None if isinstance(torch, Missing) else torch.cuda
     offered = _offered(driver, cuda_driver, text)
     version = None if isinstance(driver, Missing) else driver.version
+    conda = not isinstance(python, Missing) and (python.has_conda_meta or python.environment == "conda")
+    usual = _usual_cuda(torch, system, tables) if need is None and version and fails(devices) and not conda else None
+    if usual and version and tables.driver_suffices(version, usual, driver_os(system)) is False:
+        least = tables.driver_floor(usual, driver_os(system))
+        known = {"driver": version, "cuda": usual, "torch": getattr(torch, "version", None), "minimum": least, "offered": offered}
+        known["target"] = f"{least} or newer"
+        return Hit(known, quoted(told), (TorchBuild(),), variant="usual", confidence=None if told else Confidence.LIKELY)
     floor = tables.driver_floor(need, driver_os(system)) if need else None
     offered = offered or (tables.driver_cuda(version, driver_os(system)) if version else None)
     values = {"driver": version, "offered": offered, "cuda": need, "torch": None if isinstance(torch, Missing) else torch.version}
@@ -248,6 +257,21 @@ def driver_too_old(
         guess, variant = (None, "too_old") if holding(told, "too old") else (Confidence.LIKELY, "text")
         return Hit(values, evidence, fixes, variant=variant, confidence=guess)
     return trouble(driver, "driver")
+
+
+def _usual_cuda(torch: TorchFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> str | None:
+    """CUDA of the wheel that a plain `pip install` of this release brings, where only the bare version of torch is stated."""
+    from envcheck.archs import cuda_of_variant, platform_of
+
+    if isinstance(torch, Missing) or torch.cpu_build or torch.hip or torch.xpu or torch.conda or not torch.version:
+        return None
+    if "+" in torch.version or is_jetson(system):
+        return None
+    row = tables.release(torch.version)
+    stated = not isinstance(system, Missing) and system.os is not None
+    os, machine = (system.os or "linux", system.machine or "x86_64") if stated and not isinstance(system, Missing) else ("linux", "x86_64")
+    variant = row.default_variant.get(platform_of(os, machine) or "") if row else None
+    return cuda_of_variant(variant) if variant and variant.startswith("cu") else None
 
 
 def _older(offered: str, need: str) -> bool:

@@ -268,9 +268,9 @@ def extension_abi_mismatch(packages: PackagesFacts | Missing, torch: TorchFacts 
     # Mangled names of std::string arguments: "Ss" of the old C++ ABI, "__cxx11" of the new one.
     abi = "old" if symbol.endswith("Ss") or "Ss_" in symbol else "new" if "__cxx11" in symbol else None
     values |= {"library": value(matches, "library") or "an extension", "symbol": symbol or "a symbol of torch"}
-    if built := value(matches, "built"):
+    if other := value(matches, "built"):
         own = value(matches, "torch_cuda") or values["cuda"]
-        return Hit(values | {"built": built, "cuda": own}, quoted(matches), variant="other_cuda")
+        return Hit(values | {"built": other, "cuda": own}, quoted(matches), variant="other_cuda")
     return Hit(values, quoted(matches), variant=abi or "said")
 
 

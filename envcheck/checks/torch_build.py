@@ -68,9 +68,22 @@ def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
     return not capabilities or any(runs_on(list(one), capability) is not False for one in archs for capability in capabilities)
 
 
-@check(sees_missing=("gpus", "driver", "cuda_driver", "devices", "rocm", "xpu", "system", "toolkit", "symptoms", "torch"))
+def _usually_cpu(torch: TorchFacts, python: PythonFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> bool:
+    """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
+    from envcheck.tables import platform_of
+
+    conda = not isinstance(python, Missing) and (python.has_conda_meta or python.environment == "conda")
+    if isinstance(system, Missing) or conda or torch.conda or answer.is_jetson(system) or not torch.version:
+        return False
+    os, machine = system.os or ("linux" if system.machine == "aarch64" else None), system.machine or "x86_64"
+    row = tables.release(torch.version) if os in ("windows", "linux") else None
+    return row is not None and row.default_variant.get(platform_of(os, machine)) == "cpu"
+
+
+@check(sees_missing=("gpus", "driver", "cuda_driver", "devices", "rocm", "xpu", "system", "python", "toolkit", "symptoms", "torch"))
 def torch_cpu_build(
     torch: TorchFacts | Missing,
+    python: PythonFacts | Missing,
     devices: DevicesFacts | Missing,
     gpus: GpusFacts | Missing,
     driver: DriverFacts | Missing,
@@ -91,6 +104,9 @@ def torch_cpu_build(
         if known and holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not answer.works(devices):
             values = {"version": torch.version, "kind": "CUDA"}
             return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY)
+        if not known and not matches and nvidia(gpus) and answer.fails(devices) and _usually_cpu(torch, python, system, tables):
+            values = {"version": torch.version, "kind": "CUDA", "gpu": named(nvidia(gpus))}
+            return Hit(values, (), (TorchBuild(),), variant="usual", confidence=Confidence.LIKELY)
         return None if known or not matches else _cpu_said(torch, matches, system)
     if not isinstance(system, Missing) and system.os == "darwin":
         return _cpu_said(torch, matches, system)

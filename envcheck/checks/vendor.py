@@ -6,6 +6,7 @@ import re
 
 from envcheck.archs import platform_of
 from envcheck.checks.answer import contained, fails, is_wsl, listed, trouble, works
+from envcheck.checks.hardware import discrete_intel
 from envcheck.checks.text import holding, quoted, said, value
 from envcheck.checks.versions import minor
 from envcheck.facts import (
@@ -160,7 +161,7 @@ def rocm_build_mismatch(
     if torch.hip is not None and nvidia and isinstance(rocm, Missing):
         name = listed(gpus)[0].name or "an NVIDIA GPU"
         return Hit({"gpu": name, "torch": torch.version, "hip": torch.hip}, quoted(told), (TorchBuild(),), variant="nvidia")
-    arcs = () if isinstance(xpu, Missing) else tuple(name for name in xpu.names if _is_arc(name))
+    arcs = discrete_intel(xpu)
     if arcs and isinstance(rocm, Missing) and not nvidia and (torch.cuda or torch.hip) and fails(devices):
         built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}"
         values = {"gpu": ", ".join(arcs), "torch": torch.version or "(version not known)", "built": built}
@@ -177,14 +178,6 @@ def rocm_build_mismatch(
     guess = None if supported else Confidence.LIKELY
     values = {"gpu": gpu, "torch": torch.version, "cuda": torch.cuda, "gfx": ", ".join(supported) or "unknown"}
     return Hit(values, quoted(told), (TorchBuild(),), variant="wsl" if is_wsl(system) else None, confidence=guess)
-
-
-def _is_arc(name: str) -> bool:
-    """An Intel GPU that the XPU builds are for; older integrated graphics have none.
-
-    https://docs.pytorch.org/docs/stable/notes/get_start_xpu.html (hardware prerequisite)
-    """
-    return re.search(r"\barc\b|data ?center gpu|\bmax 1[15]\d0\b", name, re.IGNORECASE) is not None
 
 
 @check(sees_missing=("mps", "system", "python", "torch", "backends", "devices", "symptoms"))
