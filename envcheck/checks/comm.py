@@ -94,9 +94,12 @@ def nccl_interface(
         return Hit({"spec": spec}, quoted(family), (unset,), variant="family")
     if not matches:
         return trouble(network, "network")
+    # "refused" and "abort" come from a machine that answers: the address may be another's, or the rank there has ended.
+    answered = all(re.search(r"Connection refused|connection abort", match.text) for match in matches)
+    sure = Confidence.LIKELY if answered else None
     if spec:
-        return Hit({"spec": spec}, quoted(matches), (unset,), variant="said")
-    return Hit({}, quoted(matches), variant="unset")
+        return Hit({"spec": spec}, quoted(matches), (unset,), variant="said", confidence=sure)
+    return Hit({}, quoted(matches), variant="unset", confidence=sure)
 
 
 @check(sees_missing=("network", "launcher", "live", "symptoms"))
@@ -171,6 +174,11 @@ def nccl_infiniband(
     if not matches:
         return None
     text = " ".join(match.text for match in matches)
+    if all(match.symptom == "nccl-ofi-complains" for match in matches):  # NCCL may go on with another protocol of the plugin, or without
+        return Hit({}, quoted(matches), variant="plugin", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    if missing := tuple(match for match in matches if match.symptom == "nccl-net-missing"):
+        network_name = value(missing, "network") or variables(network).get("NCCL_NET") or "that it was told to use"
+        return Hit({"network": network_name}, quoted(missing), (SetEnv("NCCL_NET", None, "NCCL then chooses"),), variant="net")
     locked = None if isinstance(limits, Missing) or not limits.memlock_read else limits.memlock_soft_bytes
     inside = "in this container " if not isinstance(container, Missing) else ""
     values = {"locked": f"{locked // 1024} KiB" if locked is not None else "not known", "inside": inside}
@@ -287,6 +295,12 @@ def nccl_shm_small(
         if told and alone and one and not roomy:
             return Hit({"size": size}, quoted(told), variant="guess", severity=Severity.WARNING, confidence=Confidence.LIKELY)
         return None
+    first = {match.symptom for match in matches}
+    if first == {"nccl-cumem-host"}:
+        host = SetEnv("NCCL_CUMEM_HOST_ENABLE", "0", "NCCL then uses /dev/shm, as it does by itself from 2.26.5 on")
+        return Hit({"error": value(matches, "error") or "an error"}, quoted(matches), (host,), variant="cumem")
+    if first == {"nccl-shm-removed"}:
+        return Hit({}, quoted(matches), variant="removed")
     attached = all("attaching" in match.text for match in matches)
     return Hit({"size": size, "needed": value(matches, "size") or "9637888"}, quoted(matches), variant="attach" if attached else None)
 

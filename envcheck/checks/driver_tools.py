@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from envcheck.checks.answer import (
     code_evidence,
     contained,
@@ -28,6 +30,7 @@ from envcheck.facts import (
     ToolAnswer,
     ToolStatus,
 )
+from envcheck.intents import SetEnv
 from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.tables import Tables
 
@@ -120,6 +123,16 @@ def fabric_not_ready(
 ) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
     told = said(symptoms, "fabric-not-ready")
+    beyond = tuple(match for match in told if match.symptom in ("nccl-nvls", "nccl-imex"))  # NCCL's words on a machine whose CUDA runs
+    told = tuple(match for match in told if match not in beyond)
+    if beyond and not told:
+        nvls = beyond[0].symptom == "nccl-nvls"
+        switch = "NCCL_NVLS_ENABLE" if nvls else "NCCL_MNNVL_ENABLE"
+        off = SetEnv(switch, "0", "NVLink stays in use without it, a little slower" if nvls else "nodes then talk over the network")
+        # without a word of the fabric the refusal may be the container's: multicast needs /dev/nvidia-caps
+        sure = None if re.search(r"401|NVLink SHARP|MNNVL", " ".join(match.text for match in beyond)) else Severity.WARNING
+        part = "nvls" if nvls else "imex"
+        return Hit({}, quoted(beyond), (off,), variant=part, severity=sure, confidence=Confidence.LIKELY)
     products = [row for gpu in listed(gpus) if gpu.name and (row := tables.product(gpu.name))]
     if products and len(products) == len(listed(gpus)) and not any(row.nvswitch for row in products):
         told = tuple(match for match in told if match.symptom != "fabric-manager-failed")  # no NVSwitch: the service is not needed
