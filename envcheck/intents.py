@@ -25,6 +25,7 @@ class Install:
     remove: tuple[str, ...] = ()
     reinstall: bool = False
     note: str = ""
+    flags: tuple[str, ...] = ()  # for the installer, as pip and uv both know them
 
 
 @record

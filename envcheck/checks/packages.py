@@ -9,7 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import import_failed, imported, installed, nvidia
 from envcheck.checks.libraries import Provider, pinned
 from envcheck.checks.text import quoted, said, value
-from envcheck.checks.versions import cuda_of_build, local, major, meets, minor, older, release
+from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
 from envcheck.facts import (
     DevicesFacts,
     Distribution,
@@ -140,7 +140,7 @@ def torch_companion_mismatch(
     if not matches:
         return answer.trouble(packages, "packages")
     package = value(matches, "package") or "torchvision or torchaudio"
-    values = {"version": (facts.version if facts else None) or "torch", "package": package}
+    values = {"version": (facts.version if facts else None) or UNKNOWN, "package": package}
     fixes = ()
     if facts and facts.version and not isinstance(packages, Missing):
         wanted = _trio(facts, packages, tables)
@@ -228,7 +228,7 @@ def bitsandbytes_broken(
     there = installed(packages, "bitsandbytes") or value(matches, "version")
     facts = None if isinstance(torch, Missing) else torch
     windows = not isinstance(system, Missing) and system.os == "windows"
-    values: dict[str, object] = {"installed": there or "bitsandbytes", "cuda": facts.cuda if facts else None}
+    values: dict[str, object] = {"installed": there or UNKNOWN, "cuda": facts.cuda if facts else None}
     newest: tuple[Intent, ...] = (Install(("bitsandbytes",), note="the newest release"),)
     forced = value(matches, "override")
     if forced:
@@ -255,7 +255,7 @@ def pynvml_deprecated(torch: TorchFacts | Missing, packages: PackagesFacts | Mis
     if there and not (older(there, "12.0.0") or (minor(there) or (0, 0)) >= (13, 0)) and not matches and not warned:
         return None  # 12.0.0 is an empty package that requires nvidia-ml-py
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
-    return Hit({"installed": there or "pynvml"}, evidence, (Install(("nvidia-ml-py",), ("pynvml",), reinstall=True),))
+    return Hit({"installed": there or UNKNOWN}, evidence, (Install(("nvidia-ml-py",), ("pynvml",), reinstall=True),))
 
 
 # "2.7.4.post1+cu12torch2.5cxx11abiFALSE"
@@ -272,10 +272,11 @@ def flash_attn_mismatch(
     facts = None if isinstance(torch, Missing) else torch
     again: tuple[Intent, ...] = ()
     if there and release(there):
-        note = "with --no-build-isolation, after torch"
-        again = (Install((f"flash-attn=={release(there)}",), ("flash-attn",), reinstall=True, note=note),)
+        # pip would take the wheel that it built for the other torch from its cache
+        flags = ("--no-build-isolation", "--no-cache-dir")
+        again = (Install((f"flash-attn=={release(there)}",), ("flash-attn",), True, "built for the torch that is installed", flags),)
     built = _FLASH.search(local(there) or "")
-    values: dict[str, object] = {"installed": there or "flash-attn", "version": facts.version if facts else "torch"}
+    values: dict[str, object] = {"installed": there or UNKNOWN, "version": (facts.version if facts else None) or UNKNOWN}
     if built and facts:
         wrong = []
         if facts.version and minor(facts.version) != minor(built["torch"]):
@@ -321,12 +322,12 @@ def xformers_mismatch(
         if asks and meets(facts.version, asks) is False:
             rows = [row for row in tables.third_party("xformers") if row.torch and meets(facts.version, row.torch)]
             fits = [version for row in rows for version in row.versions]
-            fixes = (Install((f"xformers=={fits[-1]}",), note="from the same index as torch"),) if fits else ()
+            fixes = (Install((f"xformers=={fits[-1]}",), note="from the index of torch's CUDA, if that is not PyPI's"),) if fits else ()
             values = {"installed": there, "asks": asks, "version": facts.version, "fits": fits[-1] if fits else "none"}
             return Hit(values, quoted(matches), fixes, variant=None if fits else "none")
     if not matches:
         return answer.trouble(packages, "packages")
-    have = (facts.version if facts else None) or value(matches, "have") or "torch"
+    have = (facts.version if facts else None) or value(matches, "have") or UNKNOWN
     values = {"built": value(matches, "built") or "another torch", "version": have}
     return Hit(values, quoted(matches), variant="said")
 
@@ -345,7 +346,7 @@ def vllm_pin(
     matches = said(symptoms, "vllm-pin")
     there = installed(packages, "vllm")
     facts = None if isinstance(torch, Missing) else torch
-    values: dict[str, object] = {"installed": there or "vllm", "version": facts.version if facts else "torch"}
+    values: dict[str, object] = {"installed": there or UNKNOWN, "version": (facts.version if facts else None) or UNKNOWN}
     severity = None if matches else Severity.WARNING
     if there and facts and facts.version and not isinstance(packages, Missing) and not facts.hip and not facts.xpu:
         asks = _asks("vllm", packages, tables)

@@ -9,7 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.gpu import code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, installed, not_told, nvidia, variables
 from envcheck.checks.text import quoted, said, value
-from envcheck.checks.versions import cuda_of_build, local, major, minor
+from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor
 from envcheck.facts import (
     CudaDriverFacts,
     DevicesFacts,
@@ -48,7 +48,7 @@ def cuda_home_missing(
         name, home = facts.cuda_home_source, facts.cuda_home
     severity = None if matches else Severity.WARNING
     cuda = None if isinstance(torch, Missing) else torch.cuda
-    values: dict[str, object] = {"name": name, "home": home, "cuda": cuda or "that torch was built with"}
+    values: dict[str, object] = {"name": name, "home": home, "cuda": cuda}
     if home and name and (":" in home.strip(":") or home != home.strip(":")) and not re.match(r"[A-Za-z]:[\\/]", home):
         one = next((part for part in home.split(":") if part), None)
         fixes = (SetEnv(name, one),) if one else ()
@@ -258,7 +258,7 @@ def extension_abi_mismatch(packages: PackagesFacts | Missing, torch: TorchFacts 
                 wrong.append(f"{name} {version} is for torch {built['torch'][0]}.{built['torch'][1:]}")
             elif built["build"] != "cpu" and facts.cuda and cuda_of_build(f"0+{built['build']}") != facts.cuda:
                 wrong.append(f"{name} {version} is for CUDA {cuda_of_build('0+' + built['build'])}")
-    values: dict[str, object] = {"version": (facts.version if facts else None) or "torch", "cuda": facts.cuda if facts else None}
+    values: dict[str, object] = {"version": (facts.version if facts else None) or UNKNOWN, "cuda": facts.cuda if facts else None}
     if wrong:
         evidence = (*(Evidence("installed distributions", one) for one in wrong), *quoted(matches))
         return Hit(values | {"wrong": "; ".join(wrong)}, evidence, severity=None if matches else Severity.WARNING)
@@ -267,7 +267,7 @@ def extension_abi_mismatch(packages: PackagesFacts | Missing, torch: TorchFacts 
     symbol = value(matches, "symbol") or ""
     # Mangled names of std::string arguments: "Ss" of the old C++ ABI, "__cxx11" of the new one.
     abi = "old" if symbol.endswith("Ss") or "Ss_" in symbol else "new" if "__cxx11" in symbol else None
-    values |= {"library": value(matches, "library") or "an extension", "symbol": symbol or "a symbol of torch"}
+    values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
     if other := value(matches, "built"):
         own = value(matches, "torch_cuda") or values["cuda"]
         return Hit(values | {"built": other, "cuda": own}, quoted(matches), variant="other_cuda")

@@ -9,7 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import import_failed, import_text, imported, installed, nccl_proved
 from envcheck.checks.libraries import Provider, pinned, provider
 from envcheck.checks.text import quoted, said, value
-from envcheck.checks.versions import cuda_of_build, local, major, minor, older, release
+from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 from envcheck.facts import (
     DevicesFacts,
     ImportStatus,
@@ -174,7 +174,7 @@ def missing_library(
         evidence = (Evidence("import torch", _last_line(import_text(torch)) or library), *evidence)
     facts = None if isinstance(torch, Missing) else torch
     version = facts.version if facts else None
-    values: dict[str, object] = {"library": library, "version": version or "torch", "needed_by": value(matches, "needed_by") or "a program"}
+    values: dict[str, object] = {"library": library, "version": version or UNKNOWN, "needed_by": value(matches, "needed_by") or "a program"}
     soname = major(library.partition(".so.")[2])
     if stem.startswith("libcudnn") and soname == 8 and not _takes_cudnn8(facts, tables):
         return Hit(values, evidence, variant="cudnn8")
@@ -268,7 +268,7 @@ def library_path_shadows(
         evidence = (Evidence("import torch", _last_line(text)), *quoted(matches))
         return Hit(values, evidence, fix, confidence=None if path else Confidence.LIKELY)
     if matches:
-        values |= {"symbol": value(matches, "symbol") or "a symbol", "library": value(matches, "library") or "a CUDA library"}
+        values |= {"symbol": value(matches, "symbol") or "a symbol", "library": value(matches, "library") or "A CUDA library"}
         sure = path or value(matches, "path")
         return Hit(values, quoted(matches), fix, variant="said" if sure else "unsure", confidence=None if sure else Confidence.LIKELY)
     works = imported(torch, devices) and not import_failed(torch)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from packaging.version import Version
 
+UNKNOWN = "of unknown version"  # reads behind a package's name
+
 
 def parsed(text: str | None) -> Version | None:
     """A PEP 440 version; NVIDIA's and conda's spellings that are none give None."""

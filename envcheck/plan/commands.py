@@ -314,7 +314,7 @@ def _conda_remove(profile: Profile) -> str:
 
 
 def install(
-    profile: Profile, requirements: Sequence[str], remove: Sequence[str] = (), again: bool = False
+    profile: Profile, requirements: Sequence[str], remove: Sequence[str] = (), again: bool = False, flags: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """pip and uv lines for packages of the default index."""
     python = profile.executable or "python"
@@ -327,8 +327,8 @@ def install(
     if requirements:
         force = ["--force-reinstall", "--no-deps"] if again else []
         names = [flag for text in requirements for flag in ("--reinstall-package", name_of(text))] if again else []
-        pip.append(line(profile, python, "-m", "pip", "install", *force, *requirements))
-        uv.append(line(profile, "uv", "pip", "install", *where, *names, *(["--no-deps"] if again else []), *requirements))
+        pip.append(line(profile, python, "-m", "pip", "install", *force, *flags, *requirements))
+        uv.append(line(profile, "uv", "pip", "install", *where, *names, *(["--no-deps"] if again else []), *flags, *requirements))
     return tuple(pip), tuple(uv)
 
 

@@ -91,7 +91,7 @@ class Fixer:
             pip, uv = (*pip, *spelled.pip), (*uv, *spelled.uv)
             named = [move.requirement() for move in moves]
         if rest:
-            more_pip, more_uv = commands.install(profile, rest, (), intent.reinstall)
+            more_pip, more_uv = commands.install(profile, rest, (), intent.reinstall, intent.flags)
             pip, uv = (*pip, *more_pip), (*uv, *more_uv)
         conda, why = self._conda(intent)
         what = ", ".join((*named, *rest)) or ", ".join(intent.remove)
