@@ -18,7 +18,7 @@ from envcheck.checks.answer import (
     works,
 )
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
-from envcheck.checks.text import alone, holding, mentioning, of_programs, quoted, said
+from envcheck.checks.text import alone, holding, mentioning, of_programs, quoted, said, value
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -68,6 +68,8 @@ def container_without_gpu(
     handed = holding(own, "could not select device driver", "invalid runtime name", "unresolvable CDI devices")
     if handed:
         return Hit({"runtime": "docker"}, quoted(handed), variant="toolkit")
+    if stale := holding(own, "CDI host device"):
+        return Hit({"runtime": "container", "device": value(stale, "device")}, quoted(stale), variant="cdi")
     if holding(own, "Insufficient nvidia.com/gpu"):
         return Hit({"runtime": "pod"}, quoted(own), variant="scheduling")
     if isinstance(container, Missing) or works(devices) or driver_answers(cuda_driver):

@@ -268,6 +268,8 @@ def extension_abi_mismatch(packages: PackagesFacts | Missing, torch: TorchFacts 
     # Mangled names of std::string arguments: "Ss" of the old C++ ABI, "__cxx11" of the new one.
     abi = "old" if symbol.endswith("Ss") or "Ss_" in symbol else "new" if "__cxx11" in symbol else None
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
+    if module := value(matches, "module"):
+        return Hit(values | {"library": module}, quoted(matches), variant="dll", confidence=Confidence.LIKELY)
     if other := value(matches, "built"):
         own = value(matches, "torch_cuda") or values["cuda"]
         return Hit(values | {"built": other, "cuda": own}, quoted(matches), variant="other_cuda")
