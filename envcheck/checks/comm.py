@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.answer import trouble
-from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, nvidia, variables
+from envcheck.checks.gpu import size as in_units
+from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia, variables
 from envcheck.checks.ladder import SOCKET, Climb, climb
 from envcheck.checks.text import holding, quoted, said, value
 from envcheck.checks.versions import older
@@ -239,7 +240,7 @@ def nccl_p2p_blocked(
         values = {"gpu": geforce40[0].name, "driver": version}
         return Hit(values, fixes=(fix,), variant="geforce", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     if facts and (facts.iommu or facts.acs) and not _nvlink(gpus) and not facts.virtualization:
-        what = "PCIe ACS redirects peer-to-peer traffic" if facts.acs else "an IOMMU translates addresses"
+        what = "PCIe ACS redirects peer-to-peer traffic" if facts.acs else "An IOMMU translates addresses"
         risk: dict[str, object] = {"what": what, "count": len(cards)}
         return Hit(risk, fixes=(fix,), variant="risk", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     return None
@@ -258,6 +259,8 @@ def _announces_p2p(driver: str) -> bool:
         return older(driver, "530.30") is True
     return older(driver, "525.105") is True and older(driver, "520") is False
 
+
+_SEGMENT_BYTES = 9637888  # of one channel of a pair, as NCCL 2.2x prints it
 
 # What else an "unhandled system error" of NCCL comes from; each prints a line of its own.
 _OTHER_SYSTEM_ERRORS = (
@@ -282,7 +285,7 @@ def nccl_shm_small(
     told = said(symptoms, "nccl-shm-small")
     matches = tuple(match for match in told if match.symptom != "nccl-system-error")
     shm = None if isinstance(limits, Missing) else limits.shm_bytes
-    size = f"{shm // 2**20} MiB" if shm is not None else "of unknown size"
+    size = in_units(shm) if shm is not None else "of unknown size"
     if rung := _rung(live, "shm"):
         cost = "a workaround: without shared memory data between GPUs goes through the network stack of this machine, which is slow"
         fixes = (SetEnv("NCCL_SHM_DISABLE", "1", cost), SetEnv("NCCL_P2P_DISABLE", "1", "the trial that passed had this set too"))
@@ -302,7 +305,8 @@ def nccl_shm_small(
     if first == {"nccl-shm-removed"}:
         return Hit({}, quoted(matches), variant="removed")
     attached = all("attaching" in match.text for match in matches)
-    return Hit({"size": size, "needed": value(matches, "size") or "9637888"}, quoted(matches), variant="attach" if attached else None)
+    values = {"size": size, "needed": in_units(number(value(matches, "size")) or _SEGMENT_BYTES)}
+    return Hit(values, quoted(matches), variant="attach" if attached else None)
 
 
 @check(sees_missing=("launcher", "devices", "visibility", "torch", "symptoms"))

@@ -128,7 +128,7 @@ def launch_port_in_use(
     facts = None if isinstance(launcher, Missing) else launcher
     owner = facts.master_port_owner if facts else None
     port = value(matches, "port") or (facts.master_port if facts else None)
-    values = {"port": port or "of the rendezvous", "owner": owner or "another process"}
+    values = {"port": port or "that of the rendezvous", "owner": owner or "another process"}
     if matches:
         text = " ".join(match.text for match in matches)
         twice = "--local_rank" in text or "--local-rank" in text

@@ -220,7 +220,7 @@ def wire_slow(live: LiveFacts, gpus: GpusFacts | Missing, tables: Tables) -> Hit
         "rate": f"{worst.gb_s:.1f}",
         "expected": f"{worst.expected_gb_s:.1f}",
         "share": f"{worst.share:.0%}",
-        "source": worst.source,
+        "source": worst.source.partition(" (http")[0],  # the addresses stand in the evidence
     }
     slow = any(one.level == "error" for one in bad)
     return Hit(values, evidence, variant=worst.basis, severity=Severity.ERROR if slow else Severity.WARNING)

@@ -44,7 +44,7 @@ def expectation_failed(expectations: ExpectationsFacts) -> Hit | Unknown | None:
     """What `--expect` or the configuration demands and the snapshot does not give."""
     if expectations.failed:
         evidence = tuple(Evidence(f"expected {one.expected}", f"found {one.found}") for one in expectations.failed)
-        listed = "; ".join(f"expected {one.expected}, found {one.found}" for one in expectations.failed)
+        listed = "; ".join(f"{one.expected}, found {one.found}" for one in expectations.failed)
         return Hit({"count": len(expectations.failed), "failed": listed}, evidence)
     if expectations.undecided:
         return Unknown(f"not known, so not decided: {', '.join(expectations.undecided)}")
