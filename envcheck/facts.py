@@ -360,6 +360,7 @@ class LauncherFacts:
     variables: dict[str, str] = field(default_factory=dict)
     readings: tuple[RankReading, ...] = ()  # every launcher that left a trace; the one that counts first
     ranks_started: int | None = None  # of the whole job, where something counted them
+    rank_claims: tuple[str, ...] = ()  # "pid 812 (python train.py)": all that have this rank on this host, if there are several
 
 
 @record

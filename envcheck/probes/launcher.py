@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from envcheck.facts import LauncherFacts, Missing, RankReading, Why
 from envcheck.host import Host
+from envcheck.probes.claims import rank_claims
 from envcheck.probes.listeners import port_owner
 
 RESOLVE_SECONDS = 3.0
@@ -97,6 +98,7 @@ def probe(host: Host) -> LauncherFacts | Missing:
         nodes=first.nodes,
         variables=variables,
         readings=readings,
+        rank_claims=rank_claims(host),
     )
 
 

@@ -1,0 +1,72 @@
+"""Processes of this host that were given the same rank of the same job, from /proc.
+
+torch does not notice that a rank is taken twice: rank 0 alone is known by its port; of any other, each process writes its address under
+its number into the store, where the last one stays (gloo/transport/tcp/context.cc), and the others' connections are kept without a word
+(listener.cc). Which of them works, waits, or is told something else is a matter of milliseconds.
+"""
+
+from __future__ import annotations
+
+import time
+
+from envcheck.host import Host
+from envcheck.probes.listeners import SCAN_SECONDS, command_name
+
+JOB = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+ENVIRONMENT_LIMIT = 1 << 18
+
+
+def rank_claims(host: Host) -> tuple[str, ...]:
+    """ "pid 812 (python train.py)", this process among them; () unless there are two.
+
+    A claim is a tree of processes: a rank's own children inherit its variables. Trees count if they run the same program, since
+    monitors and shells inherit the variables too. `envcheck run -- CMD` counts as CMD.
+    """
+    own = host.readlink("/proc/self")
+    job = {f"{name}={host.env.get(name)}" for name in JOB}
+    if not own or not all(host.env.get(name) for name in JOB) or host.env["WORLD_SIZE"].strip() == "1":
+        return ()
+    network = host.readlink("/proc/self/ns/net")  # 127.0.0.1 of another container is another place
+    deadline = time.monotonic() + SCAN_SECONDS
+    parents: dict[str, str] = {}
+    for pid in (own, *(host.listdir("/proc") or ())):
+        if not pid.isdecimal() or time.monotonic() > deadline:
+            continue
+        given = set((host.read(f"/proc/{pid}/environ", ENVIRONMENT_LIMIT) or "").split("\0"))
+        if pid == own or (job <= given and host.readlink(f"/proc/{pid}/ns/net") == network):
+            parents[pid] = parent_of(host.read(f"/proc/{pid}/stat", 4096))
+    trees: dict[str, set[str]] = {}
+    for pid in parents:
+        trees.setdefault(_root(pid, parents), set()).update(programs(host.read(f"/proc/{pid}/cmdline", 1 << 16)))
+    twins = [root for root, mine in trees.items() if any(mine & theirs for other, theirs in trees.items() if other != root)]
+    names = {root: command_name(host.read(f"/proc/{root}/cmdline", 4096)) or "a process" for root in twins}
+    return tuple(f"pid {root} ({names[root]})" for root in sorted(twins, key=int))
+
+
+def parent_of(stat: str | None) -> str:
+    """812 (my (odd) name) S 1 …: the parent's pid follows the state."""
+    words = (stat or "").rpartition(")")[2].split()
+    return words[1] if len(words) > 1 else ""
+
+
+def _root(pid: str, parents: dict[str, str]) -> str:
+    seen = {pid}
+    while parents[pid] in parents and parents[pid] not in seen:
+        pid = parents[pid]
+        seen.add(pid)
+    return pid
+
+
+def programs(cmdline: str | None) -> set[str]:
+    """What a Python process runs, as a word that two ranks of one job share: a script, a module, or the code after -c."""
+    words = [word for word in (cmdline or "").split("\0") if word]
+    if "run" in words and "--" in words[words.index("run") :] and any("envcheck" in word for word in words[:4]):
+        return programs("\0".join(words[words.index("--") + 1 :]))
+    if len(words) < 2 or not words[0].rsplit("/", 1)[-1].startswith(("python", "pypy")):
+        return set()
+    for at, word in enumerate(words[1:], 1):
+        if word in ("-m", "-c"):
+            return {" ".join(words[at : at + 2])}
+        if not word.startswith("-") and words[at - 1] not in ("-X", "-W"):
+            return {word.rsplit("/", 1)[-1]}
+    return set()
