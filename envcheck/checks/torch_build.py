@@ -270,9 +270,11 @@ def no_matching_wheel(
     if value(matches, "virtual"):
         return Hit({}, evidence, variant="conda")
     index = value(matches, "index")
-    known = {build.variant for build in tables.builds()}
+    built = tables.builds()
+    known = {build.variant for build in built}
+    seen = {build.variant for build in built if "low" not in (build.confidence, build.exists)}
     if index and re.fullmatch(r"cu\d{2,3}", index) and index not in known:
-        newest = sorted((one for one in known if re.fullmatch(r"cu\d{3}", one)), key=lambda one: int(one[2:]))[-3:]
+        newest = sorted((one for one in seen if re.fullmatch(r"cu\d{3}", one)), key=lambda one: int(one[2:]))[-3:]
         return Hit({"index": index, "newest": newest}, evidence, (TorchBuild(),), variant="index")
     wanted = value(matches, "requirement") or "torch"
     values = {"requirement": wanted, "python": version, "platform": platform or "this platform"}
