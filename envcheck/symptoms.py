@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from envcheck.facts import TextEvidence
-from envcheck.pattern import pattern
 from envcheck.record import field, mutable, record
-from envcheck.toml import parse_toml
+from envcheck.toml import load_toml
 
 WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4
 HITS = 40  # windows tried for one entry in one piece
@@ -35,23 +34,16 @@ GATES = (
     "requirement",
 )  # fmt: skip
 
-_QUOTED = pattern(r'"((?:[^"\\]|\\["\\]){1,200})"')
-_HEADER = pattern(r"^\[\[(symptom|victim|harmless)\]\]\s*$", re.MULTILINE)
 _NO_DIGITS = dict.fromkeys(range(48, 58))
 
 
 @record
 class Entry:
-    """One entry of the table; everything but the literals is parsed when a literal was met."""
+    """One entry of the table. CONTRIBUTING.md has its keys."""
 
     kind: str  # "symptom", "victim", "harmless"
     literals: tuple[str, ...]
-    block: str  # its lines of the file
-    file: str
-
-    @cached_property
-    def data(self) -> Mapping[str, Any]:
-        return parse_toml(self.block)
+    data: Mapping[str, Any]
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -114,8 +106,7 @@ class SymptomTable:
     @cached_property
     def conditions(self) -> tuple[str, ...]:
         """Every text that some entry needs or must not meet elsewhere."""
-        named = [entry for entry in self.entries if "\nneeds = " in entry.block or "\nunless = " in entry.block]
-        return tuple(dict.fromkeys(text for entry in named for key in ("needs", "unless") for text in entry.data.get(key, ())))
+        return tuple(dict.fromkeys(text for entry in self.entries for key in ("needs", "unless") for text in entry.data.get(key, ())))
 
 
 def _gates(text: str) -> frozenset[str]:
@@ -134,24 +125,13 @@ def _read_folder(folder: Path) -> Iterator[Entry]:
     if not folder.is_dir():
         return
     for name in sorted(os.listdir(folder)):
-        if not name.endswith(".toml"):
-            continue
-        text = (folder / name).read_text(encoding="utf-8")
-        headers = list(_HEADER.finditer(text))
-        for index, header in enumerate(headers):
-            block = text[header.end() : headers[index + 1].start() if index + 1 < len(headers) else len(text)]
-            yield Entry(header[1], _literals(block, name), block, name)
-
-
-def _literals(block: str, name: str) -> tuple[str, ...]:
-    """The `literal` line of a block, which is a line of its own with double quotes; parsing all of it would cost 50 times as much."""
-    at = block.find("\nliteral = ")
-    if at >= 0:
-        line = block[at + 11 : block.index("\n", at + 1)]
-        found = tuple(one.replace('\\"', '"').replace("\\\\", "\\") for one in _QUOTED.findall(line))
-        if found:
-            return found
-    raise ValueError(f"{name}: an entry without a literal: {block[:80]!r}")
+        if name.endswith(".toml"):
+            for kind, rows in load_toml(folder / name).items():
+                for row in rows:
+                    literal = row.get("literal")
+                    if not literal:
+                        raise ValueError(f"{name}: {row.get('id', 'an entry')} has no literal")
+                    yield Entry(kind, (literal,) if isinstance(literal, str) else tuple(literal), row)
 
 
 @mutable

@@ -18,7 +18,7 @@ from envcheck.archs import cuda_of_variant, platform_of, runs_on, variant_of_cud
 from envcheck.record import field, mutable
 from envcheck.table_rows import CondaRelease, CudaError, DriverBranch, GpuRow, HostCompiler, PinRow, Product, XidRow
 from envcheck.tablefile import Row, TableFile, read_table, table_names
-from envcheck.torch_builds import PLATFORMS, Build, Release, builds, releases
+from envcheck.torch_builds import PLATFORMS, Build, Builds, Release, releases
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -215,8 +215,8 @@ class Tables:
     def builds(self, version: str | None = None) -> tuple[Build, ...]:
         """Every build that exists or may exist (see Build.confidence), of one release or all, by release, variant, platform."""
         if version is None:
-            return tuple(build for builds in self._builds().values() for build in builds)
-        return self._builds().get(_public(version), ())
+            return tuple(build for release in self._releases() for build in self._builds().of(release))
+        return self._builds().of(_public(version))
 
     def build(self, version_with_local: str, platform: str) -> Build | None:
         """The build of "2.14.1+cu130" on a platform; without a local part the one that PyPI gives there."""
@@ -230,8 +230,8 @@ class Tables:
     def _releases(self) -> Mapping[str, Release]:
         return self._once("releases", lambda: {one.version: one for one in releases(self.table("torch-release"))})
 
-    def _builds(self) -> Mapping[str, tuple[Build, ...]]:
-        return self._once("builds", lambda: builds(self.table("torch-build"), self.table("torch-release"), self._releases()))
+    def _builds(self) -> Builds:
+        return self._once("builds", lambda: Builds(self.table("torch-build"), self.table("torch-release"), self._releases()))
 
     def companions(self, version: str) -> Mapping[str, str]:
         """Versions released with a torch: torchvision, torchaudio, torchtext, torchdata -> "0.29.1"."""

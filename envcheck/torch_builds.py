@@ -97,48 +97,54 @@ def releases(table: TableFile) -> Iterator[Release]:
         )
 
 
-def builds(table: TableFile, release_table: TableFile, known: Mapping[str, Release]) -> dict[str, tuple[Build, ...]]:
-    """Release -> its builds, in the order of the table: by variant, then platform."""
-    order = list(known)
-    exceptions = {section: [row for row in release_table.rows(section) if "variants" in row] for section in ("glibc", "cxx11-abi")}
-    result: dict[str, list[Build]] = {version: [] for version in order}
-    for row in table.rows("build"):
+class Builds:
+    """The builds of each release, in the order of the table: by variant, then platform. Made when a release is asked for."""
+
+    def __init__(self, table: TableFile, release_table: TableFile, known: Mapping[str, Release]) -> None:
+        self._table = table
+        self._known = known
+        self._order = order = list(known)
+        self._rows = [(order.index(row["from"]), order.index(row["to"]), row) for row in table.rows("build")]
+        self._exceptions = {name: [row for row in release_table.rows(name) if "variants" in row] for name in ("glibc", "cxx11-abi")}
+        self._made: dict[str, tuple[Build, ...]] = {}
+
+    def of(self, version: str) -> tuple[Build, ...]:
+        """Builds of one release; () for a version that is none."""
+        if version not in self._known:
+            return ()
+        if version not in self._made:
+            at = self._order.index(version)
+            self._made[version] = tuple(self._build(row, self._known[version]) for first, last, row in self._rows if first <= at <= last)
+        return self._made[version]
+
+    def _build(self, row: Row, release: Release) -> Build:
         variant, platform = row["variant"], row["platform"]
         system, machine = platform.split("-")
-        archs = _archs(row)
         exists, certain = row.get("exists", "high"), row.get("confidence", "high")
-        source = table.source(row)
-        for version in order[order.index(row["from"]) : order.index(row["to"]) + 1]:
-            release = known[version]
+        glibc, abi = (self._exception(section, release.version, machine, variant) for section in ("glibc", "cxx11-abi"))
+        return Build(
+            version=release.version,
+            variant=variant,
+            platform=platform,
+            cuda=cuda_of_variant(variant),
+            archs=_archs(row),
+            pythons=release.pythons.get(platform, ()),
+            glibc=(glibc["glibc"] if glibc else release.glibc[machine]) if system == "linux" else None,
+            macos=release.macos.get(machine) if system == "macos" else None,
+            cxx11_abi=(abi["cxx11_abi"] if abi else release.cxx11_abi[machine]) if system == "linux" else None,
+            on_pypi=release.default_variant.get(platform) == variant,
+            index_url=release.index_url.format(variant=variant),
+            kind=row.get("kind"),
+            confidence=max(exists, certain, key=CONFIDENCE.index),
+            exists=exists,
+            archs_confidence=certain,
+            source=self._table.source(row),
+            macos_pythons=release.macos_pythons if platform == "macos-arm64" else (),
+        )
 
-            def special(section: str, version: str = version, machine: str = machine, variant: str = variant) -> Row | None:
-                rows = (one for one in exceptions[section] if variant in one["variants"] and one["machine"] == machine)
-                return next((one for one in rows if _holds(one, version, order)), None)
-
-            glibc, abi = special("glibc"), special("cxx11-abi")
-            on_pypi = release.default_variant.get(platform) == variant
-            result[version].append(
-                Build(
-                    version=version,
-                    variant=variant,
-                    platform=platform,
-                    cuda=cuda_of_variant(variant),
-                    archs=archs,
-                    pythons=release.pythons.get(platform, ()),
-                    glibc=(glibc["glibc"] if glibc else release.glibc[machine]) if system == "linux" else None,
-                    macos=release.macos.get(machine) if system == "macos" else None,
-                    cxx11_abi=(abi["cxx11_abi"] if abi else release.cxx11_abi[machine]) if system == "linux" else None,
-                    on_pypi=on_pypi,
-                    index_url=release.index_url.format(variant=variant),
-                    kind=row.get("kind"),
-                    confidence=max(exists, certain, key=CONFIDENCE.index),
-                    exists=exists,
-                    archs_confidence=certain,
-                    source=source,
-                    macos_pythons=release.macos_pythons if platform == "macos-arm64" else (),
-                )
-            )
-    return {version: tuple(found) for version, found in result.items()}
+    def _exception(self, section: str, version: str, machine: str, variant: str) -> Row | None:
+        rows = (one for one in self._exceptions[section] if variant in one["variants"] and one["machine"] == machine)
+        return next((one for one in rows if _holds(one, version, self._order)), None)
 
 
 def _holds(row: Row, version: str, order: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from envcheck.checks import all_checks
 from envcheck.rule import rules_folder
 from envcheck.symptoms import GATES, Entry, Scanner, SymptomTable, condense
-from envcheck.toml import load_toml
 
 if sys.version_info >= (3, 11):
     from re import _parser as parser
@@ -65,13 +65,11 @@ def test_ids_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-def test_blocks_are_what_toml_reads() -> None:
-    """The table is split by headers without parsing; a whole parse must give the same entries."""
-    whole = {row["id"]: row for path in (rules_folder() / "symptoms").glob("*.toml") for rows in load_toml(path).values() for row in rows}
-    assert {entry.id: dict(entry.data) for entry in TABLE.entries} == whole
-    for entry in TABLE.entries:
-        literal = entry.data["literal"]
-        assert list(entry.literals) == ([literal] if isinstance(literal, str) else literal)
+def test_an_entry_without_a_literal_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "symptoms").mkdir()
+    (tmp_path / "symptoms" / "site.toml").write_text('[[symptom]]\nid = "ours"\n')
+    with pytest.raises(ValueError, match=r"site\.toml: ours has no literal"):
+        _ = SymptomTable((tmp_path,)).entries
 
 
 def repeats(parsed: Any, inside: bool = False) -> Iterator[str]:
