@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -70,8 +71,13 @@ def catalogue(texts: RuleTexts, checks: Iterable[Check], *, as_json: bool = Fals
     for row in rows:
         if not lines or row.family != rows[rows.index(row) - 1].family:
             lines += ["", row.family] if lines else [row.family]
-        lines.append(f"  {row.id:<{width}}  {row.severity.value:<7}  {row.title}")
+        lines.append(f"  {row.id:<{width}}  {row.severity.value:<7}  {_general(row.title)}")
     return "\n".join([*lines, "", f"{len(rows)} rules; `envcheck explain RULE` says more", ""])
+
+
+def _general(title: str) -> str:
+    """A title without the facts of a case."""
+    return re.sub(r"\{\w+\}", "…", title)
 
 
 def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:

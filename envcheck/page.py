@@ -14,6 +14,8 @@ from envcheck.facts import Missing
 from envcheck.intents import TorchBuild
 from envcheck.plan import fixes
 from envcheck.record import record
+from envcheck.render.verdict import command_groups
+from envcheck.report import target_tool
 from envcheck.rule import Check, Confidence, Hit, RuleText, RuleTexts, rules_folder
 from envcheck.tables import Tables
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from envcheck.engine import Finding
     from envcheck.facts import Snapshot
     from envcheck.intents import Intent
-    from envcheck.report import Fix
+    from envcheck.report import Fix, Tool
 
 WIDTH = 80
 _CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it says what may be, and never fails a run alone"}
@@ -32,7 +34,9 @@ _SEARCH = "    - A torch build that fits the host: `envcheck --fix-suggest` name
 def page(text: RuleText, texts: RuleTexts, checks: Iterable[Check]) -> str:
     """The whole page, 80 columns wide."""
     about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
-    blocks = [f"{text.id}\n{_wrap(text.title)}\n{_wrap(about)}", _paragraphs(text.why), _cases(text, texts, tuple(checks))]
+    cases = tuple(_examples(text, texts, tuple(checks), tables := Tables((rules_folder() / "compat",))))
+    blocks = [f"{text.id}\n{_wrap(cases[0].finding.title)}\n{_wrap(about)}", _paragraphs(text.why)]
+    blocks.append(_said(cases, texts, tuple(checks), tables))
     blocks += _listed("Explains also", text.explains)
     for expected, heading in _TESTED.items():
         blocks += _listed(heading, [one["name"] for one in text.examples if one["expect"] == expected and "name" in one])
@@ -68,13 +72,12 @@ class _Case:
     machine: Snapshot | None
 
 
-def _cases(text: RuleText, texts: RuleTexts, checks: tuple[Check, ...]) -> str:
+def _said(cases: Sequence[_Case], texts: RuleTexts, checks: tuple[Check, ...], tables: Tables) -> str:
     """What the rule says in each case and what to do then; messages with the same answer stand together."""
-    tables = Tables((rules_folder() / "compat",))
     blank = base(rules_folder(), "nothing")
     answers: dict[tuple[str, ...], list[str]] = {}
     searched = False
-    for case in _examples(text, texts, checks, tables):
+    for case in cases:
         intents: tuple[Intent, ...] = case.finding.fixes
         builds = any(isinstance(one, TorchBuild) for one in intents)
         if builds and (searched or case.machine is None):  # the search is the slow part: once a page
@@ -82,8 +85,9 @@ def _cases(text: RuleText, texts: RuleTexts, checks: tuple[Check, ...]) -> str:
             lines = [_SEARCH]
         else:
             searched, lines = searched or builds, []
-        for fix in fixes(intents, case.machine or blank, tables, checks=checks, texts=texts, tool="pip"):
-            lines += _fix(fix)
+        machine = case.machine or blank
+        for fix in fixes(intents, machine, tables, checks=checks, texts=texts):
+            lines += _fix(fix, target_tool(machine))
         said = answers.setdefault(tuple(lines), [])
         if case.finding.message not in said:
             said.append(case.finding.message)
@@ -102,6 +106,8 @@ def _examples(text: RuleText, texts: RuleTexts, checks: tuple[Check, ...], table
             if verdict.hit:
                 found.setdefault(verdict.hit.variant or "", (verdict.hit, machine))
     for variant in text.messages:
+        if found and not variant and variant not in found:
+            continue  # a rule that always chooses one of its variants
         hit, example_machine = found.get(variant, (_unfilled(text, variant), None))
         [finding] = findings([Verdict(text.id, Outcome.HIT, hit=hit)], texts)
         yield _Case(finding, example_machine)
@@ -130,7 +136,7 @@ def _strings(value: Any) -> Iterator[str]:
                 yield from _strings(one)
 
 
-def _fix(fix: Fix) -> list[str]:
+def _fix(fix: Fix, tool: Tool) -> list[str]:
     """A way out: what it is, then the lines to run."""
     who = " (administrator)" if fix.who == "admin" else ""
     if fix.proved is not None:  # a way of the planner: its notes are about the proof
@@ -139,5 +145,6 @@ def _fix(fix: Fix) -> list[str]:
         about = fix.text
     else:
         about = f"{fix.title}: {fix.note}" if fix.note else fix.title
-    commands = fix.commands.pip or fix.commands.uv or fix.commands.conda
-    return [_wrap(about + who, "    - ", "      "), *(f"        {line}" for line in (*commands, *fix.commands.shell))]
+    unproved = f" ({fix.note})" if fix.proved is False and fix.note else ""
+    commands = [line for _, lines in command_groups(fix.commands, tool, False) for line in lines]
+    return [_wrap(about + who + unproved, "    - ", "      "), *(f"        {line}" for line in commands)]

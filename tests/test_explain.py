@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -130,8 +131,8 @@ def test_unknown_rule_is_one_line_whatever_it_holds(texts: RuleTexts) -> None:
 
 def test_catalogue(texts: RuleTexts) -> None:
     assert catalogue(texts, ()) == (
-        "driver\n  thing-too-old  error    The {thing} is older than it should be\n\n"
-        "torch\n  other-rule     error    The {thing} is older than it should be\n\n"
+        "driver\n  thing-too-old  error    The … is older than it should be\n\n"
+        "torch\n  other-rule     error    The … is older than it should be\n\n"
         "2 rules; `envcheck explain RULE` says more\n"
     )
 
@@ -153,6 +154,8 @@ def test_every_rule_has_a_page(rule: str) -> None:
     page = explain(rule, TEXTS)
     assert page.startswith(f"{rule}\n")
     assert page.endswith("\n") and "\n\n\n" not in page
+    reported = page[page.index("What it reports") :]
+    assert not re.search(r"\{\w+\}", reported), "a message without an example that brings it about"
 
 
 def test_real_catalogue_has_every_rule() -> None:
