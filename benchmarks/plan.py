@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from pathlib import Path
 
 from envcheck import plan
 from envcheck.bases import base
@@ -21,7 +22,7 @@ MACHINES = {
 
 
 def main() -> None:
-    folder = rules_folder()
+    folder = Path(rules_folder())
     tables, texts, checks = Tables((folder / "compat",)), RuleTexts((folder,)), all_checks()
     for name, changes in MACHINES.items():
         snapshot = base(folder, name)

@@ -170,7 +170,7 @@ def _with_capabilities(snapshot: Snapshot) -> Snapshot:
     from envcheck.rule import rules_folder
     from envcheck.tables import Tables
 
-    tables = Tables((rules_folder() / "compat",))
+    tables = Tables((rules_folder("compat"),))
 
     def filled(gpu: Any) -> Any:
         if gpu.compute_capability or not gpu.name:

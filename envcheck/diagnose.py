@@ -71,7 +71,7 @@ def load_facts(path: str) -> Snapshot:
     from envcheck.rule import rules_folder
     from envcheck.tables import Tables
 
-    return texts.merged(Tables((rules_folder() / "compat",))).snapshot
+    return texts.merged(Tables((rules_folder("compat"),))).snapshot
 
 
 def diagnose_output(text: str, snapshot: Snapshot, name: str = "output", fix_suggest: bool = False) -> str:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from envcheck.loader import library_files
@@ -443,8 +442,9 @@ class ReplayHost:
         self._env = dict(env or {})
 
     @classmethod
-    def load(cls, path: Path) -> ReplayHost:
-        recorded = json.loads(path.read_text(encoding="utf-8"))
+    def load(cls, path: str | os.PathLike[str]) -> ReplayHost:
+        with open(path, encoding="utf-8") as file:
+            recorded = json.load(file)
         return cls(recorded["answers"], recorded.get("env", {}))
 
     @property

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcheck.engine import Finding, Verdict, findings, judge
 from envcheck.errors import UsageError
 from envcheck.facts import Snapshot
 from envcheck.record import field, record, replace
-from envcheck.rule import FAMILY_RANK, Check, RuleTexts, Severity, rules_folder
+from envcheck.rule import FAMILY_RANK, Check, Folder, RuleTexts, Severity, rules_folder
 from envcheck.tables import Tables
 
 if TYPE_CHECKING:
@@ -34,10 +34,9 @@ def judging(
     from envcheck.checks import all_checks
 
     for folder in overlays:
-        if not Path(folder).is_dir():
+        if not os.path.isdir(folder):
             raise UsageError(f"rules folder {folder}: there is none")
-    own = rules_folder()
-    folders = (own, *(Path(folder) for folder in overlays))
+    folders: tuple[Folder, ...] = (rules_folder(), *overlays)
     texts = RuleTexts(folders)
     levels: dict[str, Severity] = {}
     for rule, level in (severities or {}).items():
@@ -53,7 +52,7 @@ def judging(
         for check in all_checks()
         if (not select or _named(check.id, select, texts)) and not (ignore and _named(check.id, ignore, texts))
     )
-    compat = tuple(folder / "compat" for folder in folders if (folder / "compat").is_dir())
+    compat = tuple(path for folder in folders if os.path.isdir(path := os.path.join(folder, "compat")))
     return Judging(chosen, texts, Tables(compat), levels)
 
 
@@ -67,8 +66,7 @@ def _known(name: str, texts: RuleTexts) -> None:
 
 
 def _named(rule: str, names: Sequence[str], texts: RuleTexts) -> bool:
-    family = texts.paths[rule].parent.name if rule in texts.paths else ""
-    return rule in names or family in names
+    return rule in names or texts.family(rule) in names
 
 
 def report_on(

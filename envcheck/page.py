@@ -34,7 +34,7 @@ _SEARCH = "    - A torch build that fits the host: `envcheck --fix-suggest` name
 def page(text: RuleText, texts: RuleTexts, checks: Iterable[Check]) -> str:
     """The whole page, 80 columns wide."""
     about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
-    cases = tuple(_examples(text, texts, tuple(checks), tables := Tables((rules_folder() / "compat",))))
+    cases = tuple(_examples(text, texts, tuple(checks), tables := Tables((rules_folder("compat"),))))
     blocks = [f"{text.id}\n{_wrap(cases[0].finding.title)}\n{_wrap(about)}", _paragraphs(text.why)]
     blocks.append(_said(cases, texts, tuple(checks), tables))
     blocks += _listed("Explains also", text.explains)

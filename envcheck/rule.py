@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from envcheck.intents import Intent
@@ -109,34 +108,42 @@ FAMILY_RANK = {
 }  # fmt: skip
 
 
-def rules_folder() -> Path:
-    """`rules/` inside the installed package, else beside the checkout."""
-    here = Path(__file__).parent
-    inside = here / "_rules"
-    return inside if inside.is_dir() else here.parent / "rules"
+Folder: TypeAlias = str | os.PathLike[str]
+
+
+def rules_folder(part: str = "") -> str:
+    """`rules/` inside the installed package, else beside the checkout; or a folder or file below it."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    inside = os.path.join(here, "_rules")
+    folder = inside if os.path.isdir(inside) else os.path.join(os.path.dirname(here), "rules")
+    return os.path.join(folder, part) if part else folder
 
 
 @record
 class RuleTexts:
     """Lazy access to the rule files below one or more folders; a later folder (a site's) wins."""
 
-    folders: tuple[Path, ...]
+    folders: tuple[Folder, ...]
 
     @cached_property
-    def paths(self) -> Mapping[str, Path]:
+    def paths(self) -> Mapping[str, str]:
         """Rule id → file."""
-        found: dict[str, Path] = {}
+        found: dict[str, str] = {}
         for folder in self.folders:
-            for family in sorted(os.listdir(folder)) if folder.is_dir() else ():
-                if family in FAMILY_RANK and (folder / family).is_dir():
-                    found |= {name[:-5]: folder / family / name for name in sorted(os.listdir(folder / family)) if name.endswith(".toml")}
+            for family in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+                below = os.path.join(folder, family)
+                if family in FAMILY_RANK and os.path.isdir(below):
+                    found |= {name[:-5]: os.path.join(below, name) for name in sorted(os.listdir(below)) if name.endswith(".toml")}
         return found
+
+    def family(self, rule_id: str) -> str:
+        """The family of a rule; "" if there is no such rule."""
+        return os.path.basename(os.path.dirname(self.paths[rule_id])) if rule_id in self.paths else ""
 
     def read(self, rule_id: str) -> RuleText:
         """The text of one rule; KeyError if there is none."""
-        path = self.paths[rule_id]
-        data = load_toml(path)
-        family = path.parent.name
+        data = load_toml(self.paths[rule_id])
+        family = self.family(rule_id)
         messages = {"": data["message"], **data.get("messages", {})}
         return RuleText(
             rule_id,

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import string
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from envcheck.facts import TextEvidence
 from envcheck.record import field, mutable, record
+from envcheck.rule import Folder
 from envcheck.toml import load_toml
 
 WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4
@@ -34,6 +33,7 @@ GATES = (
     "requirement",
 )  # fmt: skip
 
+PRINTABLE = "".join(map(chr, range(32, 127)))
 _NO_DIGITS = dict.fromkeys(range(48, 58))
 
 
@@ -95,12 +95,12 @@ class Symptoms:
 class SymptomTable:
     """The entries below one or more folders `rules/` (a site's comes last)."""
 
-    folders: tuple[Path, ...]
+    folders: tuple[Folder, ...]
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """Harmless entries come first, since they take lines away from the others."""
-        found = [entry for folder in self.folders for entry in _read_folder(folder / "symptoms")]
+        found = [entry for folder in self.folders for entry in _read_folder(os.path.join(folder, "symptoms"))]
         return tuple(sorted(found, key=lambda entry: entry.kind != "harmless"))
 
     @cached_property
@@ -118,15 +118,15 @@ def _absent(text: str) -> frozenset[str]:
     """What a long text lacks of them; a short one is searched at once."""
     if len(text) <= CONDENSE_ABOVE:
         return frozenset()
-    return frozenset(one for one in (*GATES, *string.printable) if one not in text)
+    return frozenset(one for one in (*GATES, *PRINTABLE) if one not in text)
 
 
-def _read_folder(folder: Path) -> Iterator[Entry]:
-    if not folder.is_dir():
+def _read_folder(folder: str) -> Iterator[Entry]:
+    if not os.path.isdir(folder):
         return
     for name in sorted(os.listdir(folder)):
         if name.endswith(".toml"):
-            for kind, rows in load_toml(folder / name).items():
+            for kind, rows in load_toml(os.path.join(folder, name)).items():
                 for row in rows:
                     literal = row.get("literal")
                     if not literal:

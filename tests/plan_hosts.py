@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from envcheck.archs import platform_of
@@ -16,7 +17,7 @@ from envcheck.record import replace
 from envcheck.rule import Check, RuleTexts, rules_folder
 from envcheck.tables import Tables
 
-RULES = rules_folder()
+RULES = Path(rules_folder())
 TEXTS = RuleTexts((RULES,))
 TABLES = Tables((RULES / "compat",))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from envcheck.bases import base
@@ -12,7 +13,7 @@ from envcheck.facts import Snapshot
 from envcheck.report import Commands, Excluded, Fix, PlanReport, Report, Reported, Way, finish
 from envcheck.rule import Confidence, Evidence, Severity, rules_folder
 
-RULES = rules_folder()
+RULES = Path(rules_folder())
 
 
 def machine(name: str, changes: Mapping[str, Any] | None = None) -> Snapshot:

@@ -40,7 +40,7 @@ from envcheck.rule import Confidence, RuleTexts, Severity, rules_folder
 from envcheck.tables import Tables
 from envcheck.target import AGENT
 
-RULES = rules_folder()
+RULES = Path(rules_folder())
 TABLES = Tables((RULES / "compat",))
 CHECKS = {check.id: check for check in all_checks()}
 TEXTS = RuleTexts((RULES,))

@@ -14,7 +14,7 @@ from envcheck.read.observations import as_lines, read_observations
 from envcheck.rule import rules_folder
 from envcheck.tables import Tables
 
-TABLES = Tables((rules_folder() / "compat",))
+TABLES = Tables((rules_folder("compat"),))
 
 
 def snapshot(**values: Any) -> Snapshot:

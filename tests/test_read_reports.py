@@ -22,7 +22,7 @@ from envcheck.toml import load_toml
 TESTS = Path(__file__).parent
 SHARED = Path(os.environ.get("ENVCHECK_SHARED", TESTS.parents[1] / "shared"))
 GOLDEN: dict[str, dict[str, Any]] = load_toml(TESTS / "golden" / "collect_env.toml")
-TABLES = Tables((rules_folder() / "compat",))
+TABLES = Tables((rules_folder("compat"),))
 
 
 def snapshot(text: str) -> Snapshot:

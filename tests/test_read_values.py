@@ -14,7 +14,7 @@ from envcheck.read.values import cuda_version, gpu_vendor, operating_system, sta
 from envcheck.rule import rules_folder
 from envcheck.tables import Tables
 
-TABLES = Tables((rules_folder() / "compat",))
+TABLES = Tables((rules_folder("compat"),))
 
 
 @pytest.mark.parametrize(

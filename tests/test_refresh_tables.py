@@ -24,7 +24,7 @@ from envcheck.table_checks import contradictions, problems
 from envcheck.tables import Tables
 from envcheck.toml import parse_toml
 
-COMPAT = rules_folder() / "compat"
+COMPAT = Path(rules_folder("compat"))
 NEWEST = Tables((COMPAT,)).releases()[-1].version
 PACKAGES = ["torch", "torchvision", "torchaudio", "vllm"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from envcheck.engine import Outcome, findings, judge
 from envcheck.rule import RuleTexts, rules_folder
 from envcheck.tables import Tables
 
-RULES = rules_folder()
+RULES = Path(rules_folder())
 TEXTS = RuleTexts((RULES,))
 CHECKS = {check.id: check for check in all_checks()}
 TABLES = Tables((RULES / "compat",))

@@ -14,7 +14,7 @@ from envcheck.table_checks import contradictions, problems
 from envcheck.tablefile import read_table, table_names
 from envcheck.tables import PLATFORMS, Tables, cuda_of_variant, platform_of, runs_on, variant_of_cuda
 
-FOLDER = rules_folder() / "compat"
+FOLDER = Path(rules_folder("compat"))
 NAMES = table_names((FOLDER,))
 EXPECTED = [
     "conda",

@@ -13,7 +13,7 @@ from envcheck.checks.meta import OLD_DAYS
 from envcheck.rule import rules_folder
 from envcheck.tables import Tables
 
-CHECKED = Tables((rules_folder() / "compat",)).table("torch-release").verified
+CHECKED = Tables((rules_folder("compat"),)).table("torch-release").verified
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from envcheck.rule import rules_folder
 from envcheck.toml import COMPILED, compile_toml, load_toml, parse_toml
 
-FILES = sorted(path for path in rules_folder().rglob("*.toml") if path.relative_to(rules_folder()).parts[0] != "bases")
+FILES = sorted(path for path in Path(rules_folder()).rglob("*.toml") if path.relative_to(Path(rules_folder())).parts[0] != "bases")
 
 
 def compiled(folder: Path, source: bytes) -> Path:

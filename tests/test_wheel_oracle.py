@@ -25,7 +25,7 @@ from envcheck.tables import Tables
 
 pytestmark = pytest.mark.network
 
-TABLES = Tables((rules_folder() / "compat",))
+TABLES = Tables((rules_folder("compat"),))
 X86, ARM = "linux-x86_64", "linux-aarch64"
 READERS = 6
 

@@ -18,7 +18,7 @@ from envcheck.render.wire import lines, size, sparkline, svg
 from envcheck.rule import rules_folder
 from envcheck.tables import Tables
 
-TABLES = Tables((rules_folder() / "compat",))
+TABLES = Tables((rules_folder("compat"),))
 
 
 def point(size_bytes: int, rate: float) -> WirePoint:

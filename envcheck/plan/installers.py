@@ -63,10 +63,10 @@ class Texts:
 @lru_cache(maxsize=1)
 def installers() -> Installers:
     """The installers table, read once."""
-    return Installers(load_toml(rules_folder() / "plan" / "installers.toml"))
+    return Installers(load_toml(rules_folder("plan/installers.toml")))
 
 
 @lru_cache(maxsize=1)
 def texts() -> Texts:
     """The planner's texts, read once."""
-    return Texts(load_toml(rules_folder() / "plan" / "texts.toml"))
+    return Texts(load_toml(rules_folder("plan/texts.toml")))
