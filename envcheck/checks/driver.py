@@ -345,6 +345,8 @@ def driver_dropped_gpu(
     if dropped and len(dropped) == len(rows):
         name, row = dropped[0]
         return Hit({"gpu": name, "driver": version, "last": row.last_branch, "arch": row.architecture}, quoted(told))
+    if counted(gpus):
+        told = ()  # it ignores one card beside others that it drives
     if last := value(told, "branch"):
         return Hit({"gpu": "this GPU", "driver": version or value(told, "driver"), "last": last}, quoted(told), variant="log")
     return Hit({"gpu": "this GPU", "driver": version}, quoted(told), variant="text") if told else trouble(driver, "driver")
@@ -369,6 +371,8 @@ def driver_needs_open_module(
     lines = [one.text for one in told] + list(log)
     evidence = (*quoted(told), *(Evidence("kernel log", line) for line in log[:2]))
     if any("not supported by open" in line or "include the required GPU" in line for line in lines):
+        if counted(gpus):
+            return None  # one card beside others that work
         device = value(told, "device")
         row = tables.gpu(tables.compute_capability_of_pci(device) or "") if device else None
         if row and row.open_module != "impossible":
