@@ -19,6 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PYTHON = sys.executable
 ENVCHECK = (PYTHON, "-m", "envcheck")
+REPORT = str(HERE.parent / "tests" / "samples" / "collect_env" / "vllm-sections.txt")
 CONSOLE = str(Path(PYTHON).with_name("envcheck"))
 
 
@@ -36,6 +37,7 @@ CASES = (
     Case("default-cpu", ENVCHECK, (PYTHON, str(HERE / "spawn_ddp.py")), "cpu", 0.42),
     Case("live-off", (*ENVCHECK, "--live", "off"), (PYTHON, "-c", "import torch"), "wall", 1.10),
     Case("static", (*ENVCHECK, "--static"), (PYTHON, "-c", "import torch"), "wall", 0.15),
+    Case("diagnose", (*ENVCHECK, "diagnose", "--json", REPORT), (PYTHON, "-c", "import torch"), "wall", 0.25),
     Case("version", (CONSOLE, "--version"), (PYTHON, "-c", "pass"), "wall", 3.0),
 )
 
