@@ -426,6 +426,7 @@ class PythonFacts:
     include_python_h: bool | None = None
     shadowing: tuple[str, ...] = ()  # files or folders that hide torch or the standard library
     variables: dict[str, str] = field(default_factory=dict)  # LD_LIBRARY_PATH LD_PRELOAD PYTORCH_* CUDA_* PIP_* UV_*
+    working_folder_gone: str | None = None  # the folder in which it was started, if that was deleted
     index_url: str | None = None  # configured package index, if any
 
 
@@ -486,6 +487,12 @@ class ImportFailure:
     exit_code: int | None = None
     stack: str = ""  # last frames
     stderr: str = ""
+    # What the process did in the last `watched_seconds` of an import that did not come back; None = not known
+    watched_seconds: float | None = None
+    cpu_seconds: float | None = None
+    read_bytes: int | None = None
+    page_faults: int | None = None  # pages that came from storage
+    state: str | None = None  # of the process, as the kernel has it: "S", "R", "D"
 
 
 @record

@@ -9,14 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envcheck.errors import UsageError
 from envcheck.host import kill_group, signal_name, wait
 from envcheck.record import field, mutable, record
 
+if TYPE_CHECKING:
+    from envcheck.activity import Activity, Watch
+
 OUTPUT_LIMIT = 64 << 20  # of stdout and of stderr
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent", "collect.py")
+SOUND_IMPORT_SECONDS = 1.0  # nobody asks what a shorter one does
 CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
 TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr
 
@@ -76,6 +80,7 @@ class Ended:
     stderr: str
     stack: str
     seconds: float
+    activity: Activity | None = None  # of the last seconds of an import that we had to end
 
     @property
     def last_begin(self) -> str | None:
@@ -195,6 +200,7 @@ def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any
 def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended:
     """Wait for the agent, ending it at the deadline of the step it is in. `tick` is told the step four times a second."""
     budget, began = running.budget, running.began
+    watch: Watch | None = None
     while True:
         _read_lines(running)
         _bound_output(running)
@@ -204,6 +210,12 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
             deadline, name = began + budget.start, "start"
         if step == "import" and since + budget.torch_import < deadline:
             deadline, name = since + budget.torch_import, "import"
+        if step == "import" and time.monotonic() > since + SOUND_IMPORT_SECONDS:
+            if watch is None:
+                from envcheck.activity import Watch
+
+                watch = Watch(running.process.pid)
+            watch.look()
         left = deadline - time.monotonic()
         if left <= 0:
             running.ended_because = name
@@ -224,6 +236,7 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
         _tail(os.path.join(running.folder, "agent.err")),
         _tail(os.path.join(running.folder, "agent.stack"), 16000),
         time.monotonic() - began,
+        watch.activity() if watch and running.ended_because else None,
     )
 
 

@@ -221,6 +221,9 @@ def _death_at_import(ended: Ended) -> dict[str, Any]:
     failure: dict[str, Any] = {"stderr": ended.stderr[-4000:], "stack": ended.stack[-16000:] or ended.stderr[-4000:]}
     if ended.ended_because:
         failure["text"] = f"did not return within {ended.seconds:.0f} s"
+        if now := ended.activity:
+            failure |= {"watched_seconds": now.seconds, "cpu_seconds": now.cpu_seconds, "read_bytes": now.read_bytes}
+            failure |= {"page_faults": now.faults, "state": now.state}
         return {"import_status": "timeout", "import_seconds": ended.seconds, "import_failure": failure}
     if ended.signal:
         return {

@@ -33,7 +33,8 @@ REQUIRING = {
 # Variables of the target that decide what is loaded or from where it is installed.
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "CONDA_PREFIX", "CONDA_OVERRIDE_CUDA",
              "VIRTUAL_ENV", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BNB_CUDA_VERSION", "TRITON_CACHE_DIR", "MAX_JOBS", "CC", "CXX",
-             "HF_HOME")  # fmt: skip
+             "HF_HOME", "PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONDEVMODE", "PYTHONMALLOC", "PYTHONVERBOSE", "LD_DEBUG",
+             "MALLOC_CHECK_", "COVERAGE_PROCESS_START")  # fmt: skip
 VARIABLE_PREFIXES = ("PYTORCH_", "TORCH_", "CUDA_", "PIP_", "UV_", "HSA_", "XLA_", "TORCHINDUCTOR_")
 SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
 # Modules of the standard library that torch's import needs and whose names people give to their own files.
@@ -127,8 +128,21 @@ def python_facts() -> Dict[str, Any]:
         "include_python_h": os.path.exists(os.path.join(paths["include"], "Python.h")) if "include" in paths else None,
         "shadowing": shadowing(),
         "variables": variables(),
+        "working_folder_gone": working_folder_gone(),
         "index_url": index_url(prefix),
     }
+
+
+def working_folder_gone() -> Optional[str]:
+    """The folder in which we were started, if it was deleted: /proc/self/cwd → "/tmp/job (deleted)"."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        place = lines.attempt(os.readlink, "/proc/self/cwd") or "a folder"
+        return str(place).replace(" (deleted)", "")
+    except OSError:  # may not be read: that is no deletion
+        return None
+    return None
 
 
 def shadowing() -> List[str]:

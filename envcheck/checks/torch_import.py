@@ -92,11 +92,15 @@ def torch_import_broken(
     return None
 
 
-@check(sees_missing=("system",))
-def torch_import_crashed(torch: TorchFacts, system: SystemFacts | Missing, tables: Tables) -> Hit | None:
+@check(sees_missing=("system", "python"))
+def torch_import_crashed(torch: TorchFacts, system: SystemFacts | Missing, python: PythonFacts | Missing, tables: Tables) -> Hit | None:
     """`import torch` kills the interpreter, or ends it."""
     failure = torch.import_failure
     values: dict[str, object] = {"version": torch.version or "of unknown version", "path": torch.path}
+    gone = None if isinstance(python, Missing) else python.working_folder_gone
+    # MKL asks where the libraries that loaded it are, and gives up without a working folder.
+    if gone and failure and "oneMKL FATAL ERROR: Cannot load" in failure.stderr:
+        return Hit(values | {"folder": gone}, (Evidence("import torch", failure.stderr),), variant="folder")
     evidence = (Evidence("import torch", failure.stack or failure.stderr),) if failure and (failure.stack or failure.stderr) else ()
     if torch.import_status is ImportStatus.CRASHED:
         signal = (failure and failure.signal) or "a signal"
@@ -107,17 +111,41 @@ def torch_import_crashed(torch: TorchFacts, system: SystemFacts | Missing, table
     return None
 
 
-@check()
-def torch_import_hangs(torch: TorchFacts) -> Hit | None:
-    """`import torch` does not come back within its limit."""
+# Variables under which every import takes a multiple of its time, and what counts as switched off.
+_SLOWING = ("PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONDEVMODE", "PYTHONVERBOSE", "PYTHONMALLOC", "MALLOC_CHECK_", "LD_DEBUG",
+            "COVERAGE_PROCESS_START")  # fmt: skip
+_OFF = ("", "0", "default", "pymalloc", "malloc", "mimalloc")
+
+
+@check(sees_missing=("python",))
+def torch_import_hangs(torch: TorchFacts, python: PythonFacts | Missing) -> Hit | None:
+    """`import torch` does not come back within its limit. Where something still moves in it, it may only be slow."""
     if torch.import_status is not ImportStatus.TIMEOUT:
         return None
     failure = torch.import_failure
     stack = (failure.stack or failure.stderr) if failure else ""
-    seconds = f"{torch.import_seconds:.0f}" if torch.import_seconds else "many"
     where = _innermost(stack)
-    values = {"version": torch.version or "of unknown version", "seconds": seconds, "where": where}
-    return Hit(values, (Evidence("stack of the import", stack),) if stack else (), variant="where" if where else None)
+    values: dict[str, object] = {
+        "version": torch.version or "of unknown version",
+        "seconds": f"{torch.import_seconds:.0f}" if torch.import_seconds else "many",
+        "where": where or "an unknown place",
+    }
+    evidence = (Evidence("stack of the import", stack),) if stack else ()
+    set_there = {} if isinstance(python, Missing) else python.variables
+    slowing = [name for name in _SLOWING if set_there.get(name, "") not in _OFF]
+    if slowing:
+        fixes = tuple(SetEnv(name, None) for name in slowing)
+        return Hit(values | {"variables": slowing}, evidence, fixes, variant="slowed", confidence=Confidence.LIKELY)
+    seconds = failure.watched_seconds if failure else None
+    if failure is None or not seconds:
+        return Hit(values, evidence, variant="unwatched", confidence=Confidence.LIKELY)
+    cpu, read, faults = failure.cpu_seconds or 0.0, failure.read_bytes or 0, failure.page_faults or 0
+    values |= {"watched": f"{seconds:.0f}", "share": f"{cpu / seconds:.0%}", "read": f"{read / 1024**2:.1f} MiB", "faults": faults}
+    if failure.state == "D":
+        return Hit(values, evidence, variant="storage", confidence=Confidence.LIKELY)
+    if cpu > 0.1 * seconds or read > 64 << 10 or faults > 16:
+        return Hit(values, evidence, variant="working", confidence=Confidence.LIKELY)
+    return Hit(values, evidence, variant="where" if where else None)
 
 
 @check(sees_missing=("torch", "python", "devices", "symptoms"))

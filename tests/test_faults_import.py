@@ -1,0 +1,85 @@
+"""Imports of torch that do not come back, or die of what is around them: stuck is told from slow, and the cause is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patients import examine, fake_torch, needs_torch
+
+from envcheck.activity import Watch
+from envcheck.facts import Snapshot
+from envcheck.judging import judging, report_on
+from envcheck.target import Budget
+
+BUSY = "while True: pass"
+READING = "import time\nwhile True:\n    open(__file__, 'rb').read() * 1000; open('/proc/kallsyms', 'rb').read(1 << 18); time.sleep(0.05)"
+CHILD = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'])"
+
+
+def finding_of(tmp_path: Path, body: str, env: dict[str, str] | None = None) -> Any:
+    """What is said of an import that is ended after some 4 s."""
+    examined = examine(path=fake_torch(tmp_path, body), env=env, budget=Budget(8))
+    facts = {name: examined.facts[name] for name in ("python", "packages", "torch")}
+    findings = [one.finding for one in report_on(Snapshot(**facts), judging((), (), {}, ())).findings]
+    [finding] = [one for one in findings if one.rule == "torch-import-hangs"]
+    return finding
+
+
+def test_nothing_moves(tmp_path: Path) -> None:
+    finding = finding_of(tmp_path, "import time\ntime.sleep(3600)")
+    assert finding.confidence.value == "certain" and "nothing moved" in finding.message and "torch/__init__.py" in finding.message
+
+
+@pytest.mark.parametrize("body", [BUSY, READING, CHILD], ids=["computes", "reads", "waits for a child that computes"])
+def test_something_moves(tmp_path: Path, body: str) -> None:
+    finding = finding_of(tmp_path, body)
+    assert finding.confidence.value == "likely" and "still at work" in finding.message and "may only be slow" in finding.message
+
+
+def test_a_variable_that_slows_every_import(tmp_path: Path) -> None:
+    finding = finding_of(tmp_path, BUSY, {"PYTHONTRACEMALLOC": "1"})
+    assert finding.confidence.value == "likely" and "PYTHONTRACEMALLOC" in finding.message
+    assert "PYTHONTRACEMALLOC" in str(finding.fixes)
+
+
+def test_too_short_a_look_says_nothing() -> None:
+    watch = Watch(os.getpid())
+    watch.look()
+    assert watch.activity() is None
+    gone = Watch(2**22 + 1)
+    gone.look()
+    assert gone.activity() is None
+
+
+def test_a_process_that_ends_between_two_looks() -> None:
+    process = subprocess.Popen(["sleep", "0.7"])
+    watch = Watch(process.pid)
+    watch.look()
+    process.wait(10)
+    watch.look()
+    assert watch.activity() is None
+
+
+@needs_torch
+@pytest.mark.torch
+def test_a_working_folder_that_was_deleted() -> None:
+    """MKL ends the interpreter then; a torch without MKL imports well."""
+    gone = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m envcheck --live quick --json'
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            ["sh", "-c", gone, sys.executable], cwd=folder, capture_output=True, text=True, timeout=120,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["facts"]["python"]["working_folder_gone"] == f"{folder}/gone"
+    if report["facts"]["torch"]["import_status"] == "ok":
+        pytest.skip("this torch does without a working folder")
+    [finding] = [one for one in report["findings"] if one["rule"] == "torch-import-crashed"]
+    assert f"{folder}/gone, has been deleted" in finding["message"] and done.returncode == 1
