@@ -301,7 +301,7 @@ def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
     body = render(report, form, fix_suggest=args.fix_suggest, stream=stream if form == "text" else None, env=os.environ)
     if form != "text":
         return body
-    return "\n".join([*_read_lines(read), body + "".join(f"{reason}\n" for reason in report.because)])
+    return "\n".join([*_read_lines(read), body + "".join(f"{reason}\n" for reason in report.because[-1:])])
 
 
 def _read_lines(read: Read) -> list[str]:

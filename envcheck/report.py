@@ -330,7 +330,7 @@ def target_line(snapshot: Snapshot) -> str:
     kind = ", ".join(part for part in (f"Python {python.version or '?'}", python.environment) if part)
     because = python.chosen_because or ""
     because = f": given with {because}" if because.startswith("-") else f": {because}" if because else ""
-    return f"{python.executable or 'unknown'} ({kind}){because}"
+    return f"{python.executable or 'path not stated'} ({kind}){because}"
 
 
 def host_line(snapshot: Snapshot) -> str:
@@ -349,7 +349,7 @@ def host_line(snapshot: Snapshot) -> str:
         f"WSL {system.wsl}" if system.wsl else None,
         f"in {container}" if container else None,
     )
-    return ", ".join(part for part in parts if part)
+    return ", ".join(part for part in parts if part) or "not stated"
 
 
 def live_asked(live: LiveFacts | Missing) -> bool:

@@ -202,8 +202,9 @@ def _cuda(snapshot: Snapshot) -> Layer:
     if isinstance(libcuda, CudaDriverFacts) and libcuda.init_code:
         parts.append(f"cuInit answers {libcuda.init_code}")
         return Layer("CUDA", Mark.BAD, ", ".join(parts))
-    if isinstance(libcuda, Missing):
-        return Layer("CUDA", Mark.OK if offered else _of_missing("CUDA", libcuda).mark, ", ".join(parts) if offered else libcuda.reason)
+    if isinstance(libcuda, Missing) and not offered:
+        built = f"torch is built with {needed}; what the driver offers: {libcuda.reason}" if needed else libcuda.reason
+        return Layer("CUDA", _of_missing("CUDA", libcuda).mark, built)
     return Layer("CUDA", Mark.OK if offered else Mark.UNKNOWN, ", ".join(parts))
 
 
@@ -211,9 +212,12 @@ def _rocm_driver(snapshot: Snapshot) -> Layer:
     rocm = snapshot.rocm
     if isinstance(rocm, Missing):
         return _of_missing("driver", rocm)
-    parts = [f"amdgpu {rocm.driver_version}" if rocm.driver_version else "amdgpu" if rocm.driver_loaded else "amdgpu not loaded"]
+    loaded = {True: "amdgpu", False: "amdgpu not loaded", None: "amdgpu not looked at"}[rocm.driver_loaded]
+    parts = [f"amdgpu {rocm.driver_version}" if rocm.driver_version else loaded]
     if rocm.version:
         parts.append(f"ROCm {rocm.version}")
+    if rocm.driver_loaded is None and not rocm.driver_version:
+        return Layer("driver", Mark.NONE, ", ".join(parts))
     return Layer("driver", Mark.BAD if rocm.driver_loaded is False else Mark.OK, ", ".join(parts))
 
 
@@ -264,6 +268,8 @@ def _kernels(snapshot: Snapshot, kind: str) -> Layer:
         return Layer("kernels", Mark.BAD, f"{words['failed'] + words['wrong']} of {total} {noun} fail")
     if words["unknown"]:
         return Layer("kernels", Mark.UNKNOWN, f"right on {words['ok']} of {total} {noun}, not run on the rest")
+    if not total:  # a report that says so, without their number
+        return Layer("kernels", Mark.OK, f"torch says that {_TORCH_NAME[kind]} is available; no kernel was run")
     if not words["ok"]:
         return Layer("kernels", Mark.OK, f"torch sees {total} {noun}; no kernel was run")
     return Layer("kernels", Mark.OK, f"right on {'the one device' if total == 1 else f'all {total} devices'}")
@@ -286,7 +292,7 @@ def _nccl(snapshot: Snapshot) -> Layer:
 def _live(snapshot: Snapshot) -> Layer:
     live = snapshot.live
     if isinstance(live, Missing):
-        return _of_missing("live step", live, f"not run: {live.reason}")
+        return _of_missing("live step", live, live.reason if live.reason.startswith("not run") else f"not run: {live.reason}")
     match live.status:
         case LiveStatus.PASS:
             parts = sum(bool(arm.part) and arm.status is LiveStatus.PASS for arm in live.arms)

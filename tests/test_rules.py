@@ -11,6 +11,7 @@ import pytest
 from envcheck.bases import base, example_snapshot
 from envcheck.checks import all_checks
 from envcheck.engine import Outcome, findings, judge
+from envcheck.render.verdict import in_short
 from envcheck.rule import RuleTexts, rules_folder
 from envcheck.tables import Tables
 
@@ -60,6 +61,9 @@ def test_rule_file(rule: str) -> None:
     assert len(text.why) > 80
     assert all(url.startswith("https://") for url in text.docs)
     assert set(text.explains) <= set(CHECKS), "explains a rule that does not exist"
+    short = in_short(text.why)  # what the report shows of it
+    assert short.count('"') % 2 == 0 and short.count("(") == short.count(")"), "the first two sentences are cut inside of a quotation"
+    assert not any(fix.get("text", "").startswith("Or") for fix in text.fixes), "the list says itself that it is one of these"
     for message in text.messages.values():
         list(string.Formatter().parse(message))
 

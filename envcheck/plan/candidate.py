@@ -267,6 +267,9 @@ def _driver(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstac
     if profile.accelerator != "cuda" or one.cuda is None or profile.jetson:
         return
     needed = driver_needed(one, profile, tables)
+    if needed and not profile.driver and profile.driver_cuda and minor(profile.driver_cuda)[0] < minor(one.cuda)[0] >= 11:
+        # its number is not known, what it offers is ("found version 11040")
+        yield Obstacle("driver", {"driver": f"one for CUDA {profile.driver_cuda}", "needed": needed, "cuda": one.cuda}, needed)
     if not needed or not profile.driver or version(profile.driver) >= version(needed):
         return
     if profile.driver_cuda and minor(profile.driver_cuda)[0] >= minor(one.cuda)[0] >= 11 and not _card_floor(profile, tables):

@@ -11,6 +11,7 @@ from envcheck.facts import (
     Gpu,
     GpusFacts,
     ImportStatus,
+    Missing,
     MpsFacts,
     PackagesFacts,
     PythonFacts,
@@ -20,6 +21,7 @@ from envcheck.facts import (
     ToolkitFacts,
     TorchFacts,
     VisibilityFacts,
+    Why,
     XpuFacts,
 )
 from envcheck.plan.versions import public, variant_of
@@ -230,8 +232,10 @@ def _accelerator(
     snapshot: Snapshot, system: SystemFacts, machine: str | None, cards: tuple[Card, ...], gfx: tuple[str, ...]
 ) -> Accelerator:
     vendors = {device.vendor for device in system.pci_gpus}
-    nvidia = cards or "10de" in vendors or (isinstance(snapshot.driver, DriverFacts) and snapshot.driver.gpu_count_proc)
-    if nvidia or system.jetson:
+    driver = snapshot.driver if isinstance(snapshot.driver, DriverFacts) else DriverFacts()
+    # a report that tells of the driver and not of the GPU: nobody installs the one without the other
+    unseen = isinstance(snapshot.gpus, Missing) and snapshot.gpus.why is not Why.ABSENT and (driver.version or driver.cuda)
+    if cards or "10de" in vendors or driver.gpu_count_proc or unseen or system.jetson:
         return "cuda"
     if gfx or (isinstance(snapshot.rocm, RocmFacts) and snapshot.rocm.kfd):
         return "rocm"

@@ -188,7 +188,7 @@ class Planner:
         if choice.kind in ("keep", "compat"):
             return ()
         if choice.kind == "driver":
-            lines.append(say_("change.driver", old=profile.driver or "none", new=choice.driver))
+            lines.append(say_("change.driver", old=profile.driver or "(number not known)", new=choice.driver))
         if choice.kind != "packages":
             old = f"{profile.torch}+{profile.variant}" if profile.torch and profile.variant else profile.torch
             if old is None:

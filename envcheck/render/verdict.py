@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from envcheck.engine import Finding
-from envcheck.facts import LiveFacts, LiveStatus, Missing, TorchFacts
+from envcheck.facts import LiveFacts, LiveStatus, Missing, Snapshot, TorchFacts, Why
 from envcheck.pattern import pattern
 from envcheck.render.visible import one_line
 from envcheck.report import TOOLS, Commands, Fix, Report, Tool
@@ -49,7 +49,8 @@ def verdict_line(report: Report) -> str:
     live = report.snapshot.live
     if isinstance(live, LiveFacts) and live.status is LiveStatus.PASS:
         return f"Ready to train{but}: {subject(report)}"
-    missing = "the live check was not run" if _imported(report) else "torch was not imported"
+    unread = isinstance(report.snapshot.torch, Missing) and report.snapshot.torch.why is Why.SKIPPED
+    missing = "the live check was not run" if _imported(report) else "torch was not looked at" if unread else "torch was not imported"
     return f"{f'Nothing stands in the way{but}' if found else 'No problem found'}: {subject(report)}; {missing}"
 
 
@@ -61,16 +62,26 @@ def _imported(report: Report) -> bool:
 def subject(report: Report) -> str:
     """Hardware and build: "2 × NVIDIA L4, torch 2.14.1+cu130"; "CPU only, torch 2.14.1+cpu"."""
     snapshot = report.snapshot
-    torch = "no torch" if isinstance(snapshot.torch, Missing) else f"torch {snapshot.torch.version or 'of unknown version'}"
+    if isinstance(snapshot.torch, Missing):
+        torch = "unknown torch" if snapshot.torch.why is Why.SKIPPED else "no torch"
+    else:
+        torch = f"torch {snapshot.torch.version or 'of unknown version'}"
     kind = accelerator(snapshot)
     if kind == "cpu":
-        return f"{torch} on the CPU"
+        unread = isinstance(snapshot.gpus, Missing) and snapshot.gpus.why is Why.SKIPPED
+        return f"{torch}, GPU not stated" if unread and wants_gpu(snapshot) else f"{torch} on the CPU"
     if kind == "nvidia":
         gpus = () if isinstance(snapshot.gpus, Missing) else tuple(snapshot.gpus.devices)
         names = describe_gpus(gpus).replace("NVIDIA ", "").split(" (")[0] if gpus else "GPU"
     else:
         names = {"rocm": "AMD GPU", "xpu": "Intel GPU", "mps": "Apple GPU"}[kind]
     return f"{torch} on {names}"
+
+
+def wants_gpu(snapshot: Snapshot) -> bool:
+    """Whether the torch is built for a GPU, or nothing is known of it."""
+    torch = snapshot.torch
+    return isinstance(torch, Missing) or bool(torch.cuda or torch.hip or torch.xpu)
 
 
 def unknown_groups(report: Report) -> Mapping[str, tuple[str, ...]]:
