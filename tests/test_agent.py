@@ -439,11 +439,11 @@ os.fork = refuse
 
 def test_output_without_end_does_not_fill_the_disk(tmp_path: Path, agent: ModuleType) -> None:
     lines, processes = agent.load("lines"), agent.load("processes")
-    live = agent.load("live", lines, processes)
+    trial = agent.load("trial", lines, processes)
     log = tmp_path / "arm-0.log"
     with log.open("ab") as file:
-        file.truncate(live.LOG_LIMIT + 1)
-        live.RankProcess(0, str(tmp_path / "arm-0"), os.getpid()).trim_output()
+        file.truncate(trial.LOG_LIMIT + 1)
+        trial.RankProcess(0, str(tmp_path / "arm-0"), os.getpid()).trim_output()
         assert log.stat().st_size == 0
         file.write(b"the end\n")
     assert processes.tail(str(log)) == "the end\n"

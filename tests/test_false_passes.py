@@ -122,7 +122,7 @@ def test_row_4_a_test_that_crashes_or_cannot_start_is_no_warning(status: LiveSta
 def test_row_5_as_many_ranks_as_there_are_gpus(count: int) -> None:
     """imbue gpu_stress_test.py: written for 8 GPUs, exit 0 always."""
     load = runpy.run_path(AGENT)["load"]
-    live = load("live", load("lines"), load("processes"))
+    live = load("live", load("lines"))
     started: list[Any] = []
     live.run = lambda plan, arm: started.append(arm) or "pass"
     asked = {"devices": [{"index": index, "kind": "cuda", "kernel": "ok"} for index in range(count)]}
@@ -225,7 +225,7 @@ def test_row_11_a_pass_says_what_it_did_not_prove() -> None:
     from envcheck.render import render
 
     load = runpy.run_path(AGENT)["load"]
-    live = load("live", load("lines"), load("processes"))
+    live = load("live", load("lines"))
     live.run = lambda plan, arm: "pass"
     asked = {"devices": [{"index": 0, "kind": "cuda", "kernel": "ok"}]}
     dist = SimpleNamespace(is_nccl_available=lambda: True, is_gloo_available=lambda: True)

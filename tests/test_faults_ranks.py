@@ -149,17 +149,17 @@ def test_stuck_in_the_kernel_is_left_behind_and_said(tmp_path: Path) -> None:
     load = runpy.run_path(AGENT)["load"]
     lines, processes, evidence_ = load("lines"), load("processes"), load("evidence")
     verdict = load("verdict", processes, evidence_)
-    live = load("live", lines, processes, load("rank", lines, processes, evidence_), verdict, evidence_)
+    trial = load("trial", lines, processes, load("rank", lines, processes, evidence_), evidence_)
     pid = os.fork()
     if pid == 0:
         signal.pause()
         os._exit(0)
     try:
         processes.exit_status = lambda _: None
-        stuck = live.RankProcess(1, str(tmp_path / "x-1"), pid)
+        stuck = trial.RankProcess(1, str(tmp_path / "x-1"), pid)
         stuck.events.append({"enter": "device"})
         began = time.monotonic()
-        live.end([stuck])
+        trial.end([stuck])
         assert stuck.abandoned and time.monotonic() - began < 6
         result = verdict.of({"stages": ["start", "device"], "name": "x"}, [stuck], 1.0)
         assert result["status"] == "hang" and "stuck in the kernel" in result["ranks"][0]["error"]

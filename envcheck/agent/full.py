@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence
 
-    from envcheck.agent import launchers, live, processes, verdict  # collect.load puts them here
+    from envcheck.agent import launchers, live, processes, trial, verdict  # collect.load puts them here
     from envcheck.agent.rank import Arm
 
 GROUP = ("collectives", "ddp-find-unused-parameters", "ddp-static-graph", "ddp-bucket-view", "ddp-join", "fsdp2", "sync-batch-norm",
@@ -28,13 +28,13 @@ AT_ONCE = 2
 class Batch:
     """A job: ranks that do `arm["tasks"]` one after the other."""
 
-    def __init__(self, plan: live.Plan, arm: Arm) -> None:
+    def __init__(self, plan: trial.Plan, arm: Arm) -> None:
         self.plan, self.arm = plan, arm
         self.gpu = arm["device"] != "cpu"
         self.names = {task: name_of(arm, task) for task in arm["tasks"]}
         self.left = list(arm["tasks"])
         self.round = 0
-        self.trial: Optional[live.Trial] = None
+        self.trial: Optional[trial.Trial] = None
         self.reported = 0  # tasks of this round
         self.since = time.monotonic()  # of the task at work
         self.quiet = arm["tasks"] == ["wire"]  # a measurement: nothing else may run beside it
@@ -45,7 +45,7 @@ class Batch:
         arm: Any = dict(self.arm, tasks=list(self.left), name="%s-%d" % (self.arm["name"], self.round))
         self.reported, self.since = 0, time.monotonic()
         self.begin()
-        self.trial = live.Trial(self.plan, arm)
+        self.trial = trial.Trial(self.plan, arm)
         self.trial.start()
 
     def begin(self) -> None:
@@ -56,31 +56,31 @@ class Batch:
         return [one.pid for one in self.trial.ranks if one.running] if self.trial else []
 
     def step(self) -> bool:
-        trial = self.trial
-        if trial is None:
+        this = self.trial
+        if this is None:
             return True
-        over = trial.step(0.0)
-        counts = [sum("done" in event for event in one.events) for one in trial.ranks]
-        while trial.ranks and self.reported < min(min(counts), len(self.left) - 1):
+        over = this.step(0.0)
+        counts = [sum("done" in event for event in one.events) for one in this.ranks]
+        while this.ranks and self.reported < min(min(counts), len(self.left) - 1):
             self.passed(self.reported)
             self.reported += 1
             self.begin()
         if not over:
             return False
         at = self.reported  # the task at which it ended, well or not
-        result = trial.refused or self.judged(at, True)
-        if result["status"] in ("fail", "hang") and not trial.arm.get("alone") and at == 0 and self.never_met():
+        result = this.refused or self.judged(at, True)
+        if result["status"] in ("fail", "hang") and not this.arm.get("alone") and at == 0 and self.never_met():
             self.stuck_at_start += 1
         else:
             self.stuck_at_start = 0
         self.write(at, result)
         self.left = self.left[at + 1 :]
-        for pid in trial.below:
+        for pid in this.below:
             processes.kill(pid)
-        if self.left and (trial.refused or self.stuck_at_start >= 2 or time.monotonic() > self.plan.deadline - 1):
-            reason = str(result["reason"]) if trial.refused else "no time was left for it"
+        if self.left and (this.refused or self.stuck_at_start >= 2 or time.monotonic() > self.plan.deadline - 1):
+            reason = str(result["reason"]) if this.refused else "no time was left for it"
             if self.stuck_at_start >= 2:
-                reason = "the ranks do not even meet (see %s)" % self.names[trial.arm["tasks"][at]]
+                reason = "the ranks do not even meet (see %s)" % self.names[this.arm["tasks"][at]]
             for index in range(len(self.left)):
                 self.write(index, {"status": "inconclusive", "reason": reason, "ranks": [], "seconds": 0.0})
             self.left = []
@@ -142,27 +142,27 @@ def part_of(task: str) -> str:
 class Plain:
     """A job: a trial like those of the quick check."""
 
-    def __init__(self, plan: live.Plan, arm: Arm) -> None:
+    def __init__(self, plan: trial.Plan, arm: Arm) -> None:
         self.plan, self.arm, self.gpu = plan, arm, arm["device"] != "cpu"
-        self.trial: Optional[live.Trial] = None
+        self.trial: Optional[trial.Trial] = None
 
     def start(self) -> None:
         self.plan.writer.line(begin="full " + self.arm["name"], at=time.monotonic())
-        self.trial = live.Trial(self.plan, self.arm)
+        self.trial = trial.Trial(self.plan, self.arm)
         self.trial.start()
 
     def pids(self) -> List[int]:
         return [one.pid for one in self.trial.ranks if one.running] if self.trial else []
 
     def step(self) -> bool:
-        trial = self.trial
-        if trial is None or not trial.step(0.0):
-            return trial is None
-        live.write_result(self.plan, self.arm, trial.refused or verdict.of(self.arm, trial.ranks, time.monotonic() - trial.began))
+        this = self.trial
+        if this is None or not this.step(0.0):
+            return this is None
+        live.write_result(self.plan, self.arm, this.refused or verdict.of(self.arm, this.ranks, time.monotonic() - this.began))
         return True
 
 
-def run_all(plan: live.Plan, dist: Any, asked: Any, control: str) -> List[str]:
+def run_all(plan: trial.Plan, dist: Any, asked: Any, control: str) -> List[str]:
     """Run everything; returns the names of all arms in the order in which a report shows them."""
     from_here = Planner(plan, dist, asked, control)
     from_here.lay_out()
@@ -214,7 +214,7 @@ def preload() -> None:
 class Planner:
     """Decides which jobs there are on this machine."""
 
-    def __init__(self, plan: live.Plan, dist: Any, asked: Any, control: str) -> None:
+    def __init__(self, plan: trial.Plan, dist: Any, asked: Any, control: str) -> None:
         self.plan, self.dist, self.control = plan, dist, control
         usable = [row for row in (asked or {}).get("devices", ()) if row.get("kernel") == "ok" and row.get("kind") != "mps"]
         self.kind = str(usable[0]["kind"]) if usable else "cpu"

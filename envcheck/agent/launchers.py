@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import lines, live, processes, rank  # collect.load puts them here
+    from envcheck.agent import lines, live, processes, rank, trial  # collect.load puts them here
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launched.py")
 PATIENCE = 3.0  # times the usual deadline of a stage: two interpreters import torch side by side
@@ -50,8 +50,8 @@ def ways(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None
     # All options with underscores: those with dashes came with torch 2.0.
     local = ["--nproc_per_node=" + number] + (["--local_addr=127.0.0.1"] if accepts("local_addr") else [])
     rendezvous = ["--nnodes=1", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=envcheck"]
-    launch = ["--nproc_per_node=" + number, "--master_addr=127.0.0.1", "--master_port=%d" % live.quiet_port()]
-    launch_env = [*launch[:-1], "--master_port=%d" % live.quiet_port(), "--use_env"]
+    launch = ["--nproc_per_node=" + number, "--master_addr=127.0.0.1", "--master_port=%d" % trial.quiet_port()]
+    launch_env = [*launch[:-1], "--master_port=%d" % trial.quiet_port(), "--use_env"]
     found = [
         of_torch("torchrun-standalone", "torch.distributed.run", ["--standalone", *local, *script("full", "torchrun-standalone")]),
         Way("mp-spawn", [sys.executable, *script("spawn:" + number, "mp-spawn")], run_script, "mp.spawn"),
@@ -132,7 +132,7 @@ class Launch:
 
     gpu = False
 
-    def __init__(self, plan: live.Plan, way: Way, world: int) -> None:
+    def __init__(self, plan: trial.Plan, way: Way, world: int) -> None:
         self.plan, self.way, self.world = plan, way, world
         self.name = way.name
         self.folder: str = plan.options["folder"]

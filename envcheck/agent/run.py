@@ -73,11 +73,12 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     try:
         evidence = load("evidence")
         rank, verdict = load("rank", lines, processes, evidence), load("verdict", processes, evidence)
-        live = load("live", lines, processes, rank, verdict, evidence)
+        trial = load("trial", lines, processes, rank, evidence)
+        live = load("live", lines, trial, verdict, evidence)
         arguments = (options, writer, asked, fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
         if options["live"] == "full":
-            launchers = load("launchers", lines, live, processes, rank)
-            full = load("full", launchers, lines, live, processes, verdict)
+            launchers = load("launchers", lines, live, processes, rank, trial)
+            full = load("full", launchers, live, processes, trial, verdict)
             value = live.check(*arguments, full.run_all, full_tasks(load, rank))
         else:
             value = live.check(*arguments)

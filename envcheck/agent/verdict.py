@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence, Tuple
 
     from envcheck.agent import evidence, processes  # collect.load puts them here
-    from envcheck.agent.live import RankProcess
     from envcheck.agent.rank import Arm
+    from envcheck.agent.trial import RankProcess
 
 # What a rank says when another one has gone.
 VICTIM = ("closed by peer", "reset by peer", "Broken pipe", "remote worker", "Connection refused", "Timed out", "timed out", "timeout",
