@@ -223,6 +223,8 @@ def nccl_p2p_blocked(
         return Hit({"series": value(refused, "series") or "4000"}, quoted(refused), (fix, off), variant="accelerate")
     if peers := holding(matches, "peer mapping resources exhausted", "TooManyPeers", "TOO_MANY_PEERS"):
         return Hit({}, quoted(peers), (fix,), variant="peers")
+    if matches and len(holding(matches, 'Missing "iommu=pt"')) == len(matches):  # it looks at the command line only
+        return Hit({}, quoted(matches), (fix,), variant="passthrough", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     if matches:
         return Hit({}, quoted(matches), (fix,), variant="said")
     facts = None if isinstance(system, Missing) else system

@@ -62,6 +62,9 @@ def launch_unreachable(launcher: LauncherFacts | Missing, symptoms: SymptomsFact
     if not matches:
         return None
     address = value(matches, "address") or (facts.master_addr if facts else None)
+    if nameless := tuple(match for match in matches if match.symptom == "name-not-resolved"):
+        name = value(nameless, "address")
+        return Hit({"address": repr(name) if name else "of the master"}, quoted(matches), variant="unresolved")
     return Hit({"address": address or "the master"}, quoted(matches))
 
 
@@ -82,9 +85,12 @@ def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsF
             return Hit(values, (seen, *quoted(matches)))
         if name == facts.variables.get("SLURM_LAUNCH_NODE_IPADDR"):
             return Hit(values, quoted(matches), variant="launch_node", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    matches = tuple(match for match in matches if match.symptom != "rendezvous-connection")  # it alone says nothing of the address
     if matches:
-        address = value(matches, "address") or (facts.master_addr if facts else None) or "a loopback address"
-        return Hit({"address": address, "nodes": nodes or "several"}, quoted(matches), variant="said")
+        address = value(matches, "address") or (facts.master_addr if facts else None)
+        foreign = all(match.symptom == "address-not-local" for match in matches)
+        named = address or ("an address" if foreign else "this machine itself")
+        return Hit({"address": named, "nodes": nodes or "several"}, quoted(matches), variant="foreign" if foreign else "said")
     return trouble(launcher, "launcher")
 
 

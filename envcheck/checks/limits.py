@@ -7,7 +7,7 @@ import re
 from envcheck.checks.answer import contained, trouble
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
-from envcheck.checks.text import holding, mentioning, quoted, said
+from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.facts import (
     ContainerFacts,
     GpusFacts,
@@ -98,6 +98,12 @@ def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing
         "wanted": "unknown",
         "got": "unknown",
     }
+    if told and all(match.symptom == "ray-shm" for match in told):
+        count, gigabytes = value(told, "bytes"), value(told, "gigabytes")
+        found = int(count) if count else int(float(gigabytes) * 1e9) if gigabytes else free
+        ray = {**values, "free": "unknown" if found is None else size(found)}
+        refused = holding(told, "exceeds /dev/shm size")
+        return Hit(ray, quoted(told), variant="ray", severity=Severity.ERROR if refused else None)
     if told:
         roomy = total is not None and free is not None and free >= 8 * _GIB
         large = Confidence.LIKELY if total is not None and total >= 8 * _GIB else None  # a mapped file that shrank gives SIGBUS too

@@ -26,7 +26,8 @@ def launch_env_incomplete(launcher: LauncherFacts | Missing, symptoms: SymptomsF
     lacking = [name for name in _ENV if name not in have]
     if matches:
         name = value(matches, "variable") or "RANK"
-        return Hit({"variable": name, "set": have or "none of them"}, quoted(matches), variant="said", severity=Severity.ERROR)
+        variant = "slurm" if name.startswith("SLURM_") else "said"
+        return Hit({"variable": name, "set": have or "none of them"}, quoted(matches), variant=variant, severity=Severity.ERROR)
     if facts is None:
         return trouble(launcher, "launcher")
     if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
