@@ -82,7 +82,7 @@ def stack(snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Layer, ...]:
     for finding in findings:
         name = _RULE_LAYER.get(finding.rule) or _FAMILY_LAYER.get(finding.family)
         if name and finding.severity is not Severity.INFO:
-            by_layer[name if name in by_layer else names[0]].append(finding)
+            by_layer[name if name in by_layer else "torch" if name == "NCCL" else names[0]].append(finding)
     sick = any(one.severity is Severity.ERROR for one in findings)
     return tuple(_marked(layer, by_layer[layer.name], sick) for layer in layers)
 
