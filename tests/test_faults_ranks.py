@@ -165,3 +165,40 @@ def test_stuck_in_the_kernel_is_left_behind_and_said(tmp_path: Path) -> None:
         assert result["status"] == "hang" and "stuck in the kernel" in result["ranks"][0]["error"]
     finally:
         os.waitpid(pid, 0)
+
+
+def test_a_resting_rank_that_has_died_is_replaced(tmp_path: Path) -> None:
+    import runpy
+    import subprocess
+
+    load = runpy.run_path(AGENT)["load"]
+    lines, processes, evidence_ = load("lines"), load("processes"), load("evidence")
+    trial = load("trial", lines, processes, load("rank", lines, processes, evidence_), evidence_)
+    plan = trial.Plan({"folder": str(tmp_path), "live": "quick"}, None, False, 5.0, time.monotonic() + 20)
+    dead = subprocess.Popen(["true"], stdin=subprocess.PIPE)
+    dead.wait(10)
+    plan.resting[0] = dead
+    arm = {"name": "x", "backend": "gloo", "device": "cpu", "world_size": 1, "stages": ["start", "destroy"], "environment": {}}
+    fresh = trial.start_rank(plan, arm, 0)
+    try:
+        assert fresh.pid != dead.pid and not plan.resting and fresh.exit_status() is None
+    finally:
+        trial.discard(fresh.process)
+        fresh.file.close()
+    assert gone_pid(fresh.pid)
+
+
+def gone_pid(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "rests"),
+    [({}, True), ({"tasks": ["wire"]}, True), ({"stages": ["ddp"]}, False), ({"tasks": ["ddp-join"]}, False), ({"backend": "nccl"}, False),
+     ({"device": "cuda"}, False), ({"alone": True}, False)],
+)  # fmt: skip
+def test_only_what_leaves_nothing_behind_lets_a_rank_go_on(change: dict[str, Any], rests: bool) -> None:
+    import runpy
+
+    trial = runpy.run_path(AGENT)["load"]("trial")
+    assert trial.may_rest({"backend": "gloo", "device": "cpu", "stages": ["init"], **change}) is rests

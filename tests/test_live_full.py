@@ -220,10 +220,16 @@ def test_a_rank_that_two_processes_are_given(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ranks_that_are_started_afresh_do_the_same() -> None:
-    names = ["distributed-sampler", "checkpoint", "store-file", "launch"]
-    arms = arms_of(examine(live="full", budget=Budget(180), start_method="spawn", parts=names))
+    """Importing torch is what takes the time, so they go from one arm to the next as long as nothing of it stays behind."""
+    one_after_the_other = ["wire", "init-env", "init-tcp", "init-file", "distributed-sampler"]
+    names = [*one_after_the_other, "store-file", "checkpoint", "launch"]
+    examined = examine(live="full", budget=Budget(180), start_method="spawn", parts=names)
+    arms = arms_of(examined)
     bad = {name: arms[name].reason for name in names if arms[name].status is not LiveStatus.PASS}
     assert not bad
+    used = {tuple(rank.pid for rank in arms[name].ranks) for name in ("gloo-as-is", *one_after_the_other)}
+    assert len(used) == 1 and used != {tuple(rank.pid for rank in arms["gloo-loopback"].ranks)}
+    assert not processes_with(str(examined.folder))
 
 
 def test_nothing_is_left_when_the_agent_is_killed(tmp_path: Path) -> None:

@@ -211,6 +211,18 @@ def preload() -> None:
             continue
 
 
+def turn(job: Any) -> int:
+    """In which order jobs are begun: the longest first, and before ranks are used up in training those that leave them as they were
+    (trial.may_rest), the measurement at the very front, where it waits for nobody. That of GPUs is longer and comes last."""
+    if isinstance(job, Plain):
+        return 2
+    if not isinstance(job, Batch) or (job.gpu and not job.quiet):
+        return 3
+    if job.quiet:
+        return 4 if job.gpu else 0
+    return 1 if job.arm["alone"] else 3
+
+
 class Planner:
     """Decides which jobs there are on this machine."""
 
@@ -262,9 +274,10 @@ class Planner:
             for name, world in (("collectives-nccl", 2), ("ddp-model-parallel", 2), ("data-parallel", 1)):
                 self.skip(name, "needs two GPUs", world, part_of(name.replace("-nccl", "")))
         self.wire(cuda)
+        self.jobs.sort(key=turn)
 
     def wire(self, cuda: bool) -> None:
-        """Last, so that nothing waits for it: over all GPUs, else over two ranks of the CPU."""
+        """Over all GPUs, else over two ranks of the CPU."""
         if cuda and len(self.places) >= 2 and self.control == "pass" and live.has(self.dist, "nccl"):
             self.batch("wire", "nccl", self.kind, len(self.places), ["wire"])
         elif cuda:
@@ -275,7 +288,7 @@ class Planner:
             self.skip("wire", "the control arm did not pass", self.ranks, "wire", "inconclusive")
 
     def batch(self, name: str, backend: str, device: str, world: int, tasks: Sequence[str], alone: bool = False) -> None:
-        arm = live.make_arm("full-" + name, backend, device, world, places=self.places, loopback=backend == "gloo")
+        arm = live.make_arm("full-" + name, backend, device, world, places=self.places, loopback=backend == "gloo", stages=live.SHORT)
         if alone:
             arm["places"] = self.places if device != "cpu" else []
             arm["store"] = "none"

@@ -44,11 +44,14 @@ def check(
     if not lines.call(torch, "distributed.is_available"):
         return {"unavailable": "torch.distributed is not in this build"}
     plan = trial.Plan(options, writer, fork, stage_seconds, deadline)
-    skipped, control = run_arms(plan, torch.distributed, asked)
-    value: Dict[str, Any] = {"start_method": "fork" if fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
-    if full:
-        plan.tasks = tasks or {}
-        value["order"] = full(plan, torch.distributed, asked, control)
+    try:
+        skipped, control = run_arms(plan, torch.distributed, asked)
+        value: Dict[str, Any] = {"start_method": "fork" if fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
+        if full:
+            plan.tasks = tasks or {}
+            value["order"] = full(plan, torch.distributed, asked, control)
+    finally:
+        plan.close()
     return value
 
 

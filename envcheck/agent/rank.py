@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         tasks: List[str]  # of the full check: what a set of ranks does in one go, each an arm of its own in the report
         alone: bool  # one process without a process group
         patience: Dict[str, float]  # by stage, how many times the usual deadline it may take
+        rest: bool  # a rank that was started afresh does not leave, but waits for its next arm
 
 
 SCRUB = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "PET_", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "JSM_")
@@ -109,14 +110,18 @@ def rank_main(
     listener: Optional[socket.socket],
     agent: Optional[int] = None,
     tasks: Optional[Dict[str, Callable[[Context], None]]] = None,
-) -> NoReturn:
-    """Everything that a rank does. `agent` is the pid of the process that forked it; `tasks` those of the full check by name."""
-    code = 1
+) -> None:
+    """Everything that a rank does; it returns only where it may rest. `agent` is the pid of the process that forked it; `tasks` those
+    of the full check by name."""
+    code, resting = 1, False
     progress = Progress(write)
     try:
         prepare(options, arm, rank, agent)
         stages(progress, arm, rank, listener, options["folder"], tasks or {})
         code = 0
+        if arm.get("rest"):
+            progress.say(rest=True)
+            resting = True
     except BaseException as error:
         try:
             traceback.print_exc()
@@ -129,21 +134,39 @@ def rank_main(
         try:
             sys.stderr.flush()
         finally:
-            os._exit(code)
+            if not resting:
+                os._exit(code)
+
+
+def serve(options: Dict[str, Any], tasks: Dict[str, Callable[[Context], None]]) -> NoReturn:
+    """A rank that was started afresh: its arm, and as long as it may rest those that come by stdin, a line each."""
+    given = dict(os.environ)
+    while True:
+        rank_main(options, options["arm"], options["rank"], lines.Writer(options["out"]).write, None, None, tasks)
+        options = lines.decoded(sys.stdin.buffer.readline()) or os._exit(0)
+        os.environ.clear()
+        os.environ.update(given)
+        take_files(options, options["arm"], options["rank"])
+
+
+def take_files(options: Dict[str, Any], arm: Arm, rank: int) -> None:
+    """Output to a file of this rank, stacks on SIGUSR1 to another."""
+    name = os.path.join(options["folder"], "%s-%d" % (arm["name"], rank))
+    try:
+        log = os.open(name + ".log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:  # a full disk is no fault of the patient's training
+        log = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    processes.leave_stacks(name + ".stack")
 
 
 def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int]) -> None:
-    """Output to a file of this rank, stacks on SIGUSR1, the launcher's variables gone, the arm's variables set."""
-    name = os.path.join(options["folder"], "%s-%d" % (arm["name"], rank))
+    """Its own files, the launcher's variables gone, the arm's variables set."""
     if agent is not None:  # one that was started afresh has done this before its import
         processes.die_with_parent(agent)
-        try:
-            log = os.open(name + ".log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError:  # a full disk is no fault of the patient's training
-            log = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        processes.leave_stacks(name + ".stack")
+        take_files(options, arm, rank)
     for key in list(os.environ):
         if key.startswith(SCRUB):
             del os.environ[key]

@@ -38,8 +38,8 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
         import_torch(raising=True)
         gc.enable()
         rank = load("rank", lines, processes, load("evidence"))
-        tasks = full_tasks(load, rank) if options["arm"].get("tasks") else {}
-        rank.rank_main(options, options["arm"], options["rank"], writer.write, None, None, tasks)
+        tasks = full_tasks(load, rank) if options["live"] == "full" else {}
+        rank.serve(options, tasks)
     if options.get("only") == "devices":
         import_torch(raising=True)
         writer.section("devices", devices.ask_devices, options["live"] != "off")

@@ -31,6 +31,12 @@ class Plan:
         self.stage_seconds: float = options.get("stage_seconds") or stage_seconds
         self.deadline = deadline
         self.tasks: Dict[str, Callable[..., None]] = {}  # of the full check
+        self.resting: Dict[int, subprocess.Popen[bytes]] = {}  # ranks started afresh that wait for their next arm, by number
+
+    def close(self) -> None:
+        for process in self.resting.values():
+            discard(process)
+        self.resting.clear()
 
 
 class RankProcess:
@@ -54,6 +60,7 @@ class RankProcess:
         self.status: Optional[int] = None  # exit code, negative for a signal
         self.state = ""  # of a late one, before it was ended
         self.late = self.out_of_time = self.abandoned = False
+        self.resting = False  # it has done what it was asked, and waits to be asked again
 
     @property
     def running(self) -> bool:
@@ -85,9 +92,12 @@ class RankProcess:
             if isinstance(event, dict):
                 self.events.append(event)
                 self.since = now
+                self.resting = self.resting or "rest" in event
         if self.pipe is not None and (closed or gone is not None):
             os.close(self.pipe)
             self.pipe = None
+        if self.resting and gone is None:
+            gone = 0
         if self.file and gone is not None:
             self.file.close()
             self.file = None
@@ -127,8 +137,14 @@ class Trial:
 
     def step(self, seconds: float) -> bool:
         """Look at the ranks once, after `seconds` at most; end them all when one fails or none moves. True when it is over."""
+        over = self.refused is not None or self.looked(seconds)
+        if over:
+            self.dismiss()
+        return over
+
+    def looked(self, seconds: float) -> bool:
         running = [one for one in self.ranks if one.running]
-        if self.refused or not running:
+        if not running:
             return True
         if seconds:
             wait_for_events(running, seconds)
@@ -156,6 +172,26 @@ class Trial:
             self.below = [pid for one in late for pid in processes.descendants(one.pid)]
         end(late)
         return True
+
+    def dismiss(self) -> None:
+        """Ranks that rest are kept for the next arm, unless one of them fell."""
+        resting = [one for one in self.ranks if one.resting and one.process]
+        for one in resting:
+            one.resting = False
+            if one.process and len(resting) == len(self.ranks) and one.number not in self.plan.resting:
+                self.plan.resting[one.number] = one.process
+            elif one.process:
+                discard(one.process)
+
+
+def may_rest(arm: Arm) -> bool:
+    """Whether ranks can go on with another arm after this one. Not after DDP, whose remains hang when they are freed (rank.py), nor
+    over NCCL, which reads its variables once a process."""
+    return takes_rested(arm) and "ddp" not in arm["stages"] and arm.get("tasks") in (None, ["wire"])
+
+
+def takes_rested(arm: Arm) -> bool:
+    return arm["backend"] == "gloo" and arm["device"] == "cpu" and not arm.get("alone")
 
 
 def start_ranks(plan: Plan, arm: Arm, ranks: List[RankProcess]) -> None:
@@ -241,13 +277,38 @@ def rank_path(plan: Plan, arm: Arm, number: int) -> str:
 
 
 def start_rank(plan: Plan, arm: Arm, number: int) -> RankProcess:
+    """In an interpreter started afresh, or in one that has done another arm: importing torch is what takes the time."""
     path = rank_path(plan, arm, number)
     open(path + ".jsonl", "wb").close()
+    arm["rest"] = may_rest(arm)
+    told = lines.encoded(dict(plan.options, rank=number, arm=arm, out=path + ".jsonl"))
+    rested = plan.resting.pop(number, None) if takes_rested(arm) else None
+    if rested:
+        if ask(rested, told):
+            return RankProcess(number, path, rested.pid, process=rested)
+        discard(rested)
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "collect.py")
-    told = lines.encoded(dict(plan.options, rank=number, arm=arm, out=path + ".jsonl")).decode()
     with open(path + ".log", "ab") as log:
-        process = subprocess.Popen([sys.executable, here, told], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen([sys.executable, here, told.decode()], stdin=subprocess.PIPE, stdout=log, stderr=log)
     return RankProcess(number, path, process.pid, process=process)
+
+
+def ask(process: subprocess.Popen[bytes], told: bytes) -> bool:
+    """Give a resting rank its next arm; False if it is gone."""
+    try:
+        assert process.stdin  # noqa: S101 - of a pipe, which start_rank has asked for
+        process.stdin.write(told)
+        process.stdin.flush()
+    except OSError:
+        return False
+    return process.poll() is None
+
+
+def discard(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    lines.attempt(process.wait, 3)
+    if process.stdin:
+        lines.attempt(process.stdin.close)
 
 
 def allowed(plan: Plan, arm: Arm, one: RankProcess) -> float:
