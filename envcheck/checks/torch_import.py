@@ -168,6 +168,38 @@ def torch_shadowed(
     return Hit(values, (Evidence("import torch", import_text(torch)),), variant="beside", confidence=Confidence.LIKELY)
 
 
+# What the loader says of a file that it found and does not take (glibc elf/dl-load.c, dl-reloc.c; dyld), and the message for it.
+_REFUSED = pattern(
+    r"(?:([^\s'\"(:]{1,240}\.so[.\d]{0,14}): |dlopen: |'([^'\n]{1,240}\.(?:so|dylib))' \()(cannot allocate memory in static TLS block|"
+    r"cannot load any more object with static TLS|cannot enable executable stack|file too short|invalid ELF header|wrong ELF class|"
+    r"ELF load command \S{1,20} not|failed to map segment|only ET_DYN and ET_EXEC|object file has no|mach-o file, but is an incompatible|"
+    r"mach-o, but wrong architecture|fat file, but missing)"
+)
+_REFUSALS = (
+    ("static TLS", "tls"),
+    ("executable stack", "stack"),
+    ("architecture", "machine"),
+    ("mach-o", "machine"),
+    ("fat file", "machine"),
+    ("ELF class", "machine"),
+    ("ELF load command", "pages"),
+    ("map segment", "mapping"),
+    ("", "cut"),
+)
+
+
+def _refused(torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> tuple[str, str] | None:
+    """A library that is there and is not taken, and why: the name of a message."""
+    if found := _REFUSED.search(import_text(torch)):
+        library, reason = found[1] or found[2] or "a library", found[3]
+    else:
+        matches = [one for one in said(symptoms, "missing-library") if one.values.get("reason")]
+        if not matches:
+            return None
+        library, reason = value(matches, "library") or "a library", value(matches, "reason") or ""
+    return library, next(variant for part, variant in _REFUSALS if part in reason)
+
+
 def _missing_name(torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> str | None:
     """The library that the loader did not find."""
     found = _CANNOT_OPEN.search(import_text(torch))
@@ -191,6 +223,9 @@ def missing_library(
 ) -> Hit | Unknown | None:
     """A shared library that torch, or a package beside it, cannot open; names the distribution that provides it."""
     matches = said(symptoms, "missing-library")
+    if refused := _refused(torch, symptoms):
+        failed = [Evidence("import torch", _last_line(import_text(torch)))] if import_failed(torch) else []
+        return Hit({"library": refused[0], "version": UNKNOWN}, (*failed, *quoted(matches)), variant=refused[1])
     library = _missing_name(torch, symptoms)
     if library is None:
         return Hit({"library": "a shared library"}, quoted(matches), variant="plain") if matches else None
