@@ -210,7 +210,15 @@ def diagnose(texts: Texts, by: Judging, *, tool: str = "auto", index_base: str |
     snapshot = merged.snapshot
     if texts.snapshot is not None:
         snapshot = _with_symptoms(texts.snapshot, snapshot.symptoms)
-    report = report_on(snapshot, by, fail_on="error", live_requested=False, tool=tool, index_base=index_base, choose=first_causes)
+    report = report_on(
+        snapshot,
+        by,
+        fail_on="error",
+        live_requested=False,
+        tool=tool,
+        index_base=index_base,
+        choose=lambda found: first_causes(doubted(found, snapshot.symptoms)),
+    )
     read = Read(
         {name: tuple(kinds) for name, kinds in texts.kinds.items()},
         dict(texts.refused),
@@ -227,6 +235,23 @@ def _with_symptoms(snapshot: Snapshot, found: SymptomsFacts | Missing) -> Snapsh
     own = () if isinstance(snapshot.symptoms, Missing) else snapshot.symptoms.matches
     new = () if isinstance(found, Missing) else found.matches
     return replace(snapshot, symptoms=SymptomsFacts((*own, *new)))
+
+
+def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing) -> tuple[Finding, ...]:
+    """The findings, guesses where they rest on nothing but messages that somebody quotes; those come after what is certain."""
+    from envcheck.rule import Confidence
+
+    matches = () if isinstance(symptoms, Missing) else symptoms.matches
+    quotations = {(one.source, one.text) for one in matches if one.quoted}
+    if not quotations:
+        return tuple(found)
+    rows = [
+        replace(one, confidence=Confidence.LIKELY)
+        if one.evidence and all((each.source, each.text) in quotations for each in one.evidence)
+        else one
+        for one in found
+    ]
+    return tuple(sorted(rows, key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)))
 
 
 def first_causes(found: Sequence[Finding]) -> tuple[Finding, ...]:

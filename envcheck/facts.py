@@ -710,6 +710,7 @@ class TextEvidence:
     rule: str  # the rule id that the symptom names
     symptom: str = ""
     values: dict[str, str] = field(default_factory=dict)  # named groups of the pattern
+    quoted: bool = False  # stands in source code, a list of changes or a question: nobody says that it was printed
 
 
 @record

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from envcheck.facts import TextEvidence
+from envcheck.pasted import bare, essential, hearsay, loose, one_quote, rewrapped
 from envcheck.record import field, mutable, record
 from envcheck.rule import Folder
 from envcheck.toml import load_toml
@@ -22,6 +23,8 @@ WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4
 HITS = 40  # windows tried for one entry in one piece
 KEPT = 3  # different matches kept of one entry
 CONDENSE_ABOVE = 1 << 18  # characters; larger pieces are searched with repeated lines left out
+CHUNK = 1 << 18  # characters of a long text that are split into words at once
+TYPED = 1 << 16  # characters of a text in which sentences are looked for in any case
 SHOWN = 300
 
 # Words of which most literals hold one: where such a word does not occur, a long text is spared the searches for those.
@@ -47,7 +50,12 @@ class Entry:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        return re.compile(self.data["pattern"].strip())
+        return re.compile(loose(self.data["pattern"].strip()))
+
+    @cached_property
+    def pattern_of_any_case(self) -> re.Pattern[str]:
+        """For a sentence that a person typed."""
+        return re.compile(self.pattern.pattern, re.IGNORECASE)
 
     @property
     def id(self) -> str:
@@ -104,21 +112,41 @@ class SymptomTable:
         return tuple(sorted(found, key=lambda entry: entry.kind != "harmless"))
 
     @cached_property
+    def words(self) -> frozenset[str]:
+        """The whole words within literals and conditions."""
+        texts = [*(literal for entry in self.entries for literal in entry.literals), *map(one_quote, self.conditions)]
+        return frozenset(word[1:-1] for text in texts for word in _within(text))
+
+    def absent(self, text: str) -> frozenset[str]:
+        """What a long text lacks of GATES, of single characters and of these words; a short one is searched at once."""
+        missing = self.words - _words_of(text, self.words)
+        return frozenset((*(one for one in (*GATES, *PRINTABLE) if one not in text), *(f" {word} " for word in missing)))
+
+    @cached_property
     def conditions(self) -> tuple[str, ...]:
         """Every text that some entry needs or must not meet elsewhere."""
         return tuple(dict.fromkeys(text for entry in self.entries for key in ("needs", "unless") for text in entry.data.get(key, ())))
 
 
 def _gates(text: str) -> frozenset[str]:
-    """The words of GATES in a text, and its characters: where one of them does not occur, the text does not."""
-    return frozenset((*(gate for gate in GATES if gate in text), *text))
+    """The words of GATES in a text, its characters, and the whole words within it: where one is absent, the text does not occur."""
+    return frozenset((*(gate for gate in GATES if gate in text), *text, *_within(text)))
 
 
-def _absent(text: str) -> frozenset[str]:
-    """What a long text lacks of them; a short one is searched at once."""
-    if len(text) <= CONDENSE_ABOVE:
-        return frozenset()
-    return frozenset(one for one in (*GATES, *PRINTABLE) if one not in text)
+def _within(text: str) -> list[str]:
+    """ "in the" of "found in the same": between blanks, not to be taken for a GATES word, which may be a part of one."""
+    return [f" {word} " for word in text.split(" ")[1:-1] if word]
+
+
+def _words_of(text: str, words: frozenset[str]) -> set[str]:
+    """Those of these words that stand between blanks in a text."""
+    found: set[str] = set()
+    at = 0
+    while 0 <= at < len(text):
+        end = text.find(" ", at + CHUNK)
+        found |= words.intersection(text[at : end if end >= 0 else len(text)].split(" "))
+        at = end
+    return found
 
 
 def _read_folder(folder: str) -> Iterator[Entry]:
@@ -131,7 +159,8 @@ def _read_folder(folder: str) -> Iterator[Entry]:
                     literal = row.get("literal")
                     if not literal:
                         raise ValueError(f"{name}: {row.get('id', 'an entry')} has no literal")
-                    yield Entry(kind, (literal,) if isinstance(literal, str) else tuple(literal), row)
+                    literals = (literal,) if isinstance(literal, str) else literal
+                    yield Entry(kind, tuple(dict.fromkeys(map(essential, literals))), row)
 
 
 @mutable
@@ -147,46 +176,61 @@ class Scanner:
 
     def scan(self, text: str, source: str, *, stated: bool = False) -> None:
         """Search one clean piece of text. `stated` marks a person's observations: then only entries meant for them are tried."""
-        if len(text) > CONDENSE_ABOVE:
-            text = condense(text)
-        absent = _absent(text)
+        whole = rewrapped(text)
+        for form in (text,) if whole is None else (text, whole):
+            self._scan(form, source, stated)
+
+    def _scan(self, text: str, source: str, stated: bool) -> None:
+        text = condense(text) if len(text) > CONDENSE_ABOVE else text
+        text = "\n".join(map(bare, text.split("\n")))
+        flat = one_quote(text).replace("\n", " ")  # a message goes on over the end of a line; places are the same
+        typed = flat.lower() if len(flat) <= TYPED else ""
+        typed = typed if len(typed) == len(flat) else ""
+        absent = self.table.absent(flat) if len(flat) > CONDENSE_ABOVE else frozenset()
         wanted = [one for one in self.table.conditions if one not in self.met]
-        self.met.update(one for one in wanted if (not absent or absent.isdisjoint(_gates(one))) and one in text)
+        self.met.update(one for one in wanted if (not absent or absent.isdisjoint(_gates(one_quote(one)))) and one_quote(one) in flat)
         taken: list[tuple[int, int]] = []
         for entry in self.table.entries:
+            if entry.stated is not stated and entry.kind == "symptom":
+                continue
             for literal in entry.possible(absent):
-                if literal in text and (entry.stated is stated or entry.kind != "symptom"):
-                    self._look(entry, literal, text, source, taken)
+                if literal in flat:
+                    self._look(entry, entry.pattern, literal, text, flat, source, taken)
+                elif typed and literal.count(" ") >= 2 and (low := literal.lower()) in typed:
+                    self._look(entry, entry.pattern_of_any_case, low, text, typed, source, taken)
         self.complains = self.complains or (bool(taken) and _complains(text, taken))
 
-    def _look(self, entry: Entry, literal: str, text: str, source: str, taken: list[tuple[int, int]]) -> None:
-        at, tried = text.find(literal), 0
+    def _look(
+        self, entry: Entry, pattern: re.Pattern[str], literal: str, text: str, flat: str, source: str, taken: list[tuple[int, int]]
+    ) -> None:
+        at, tried = flat.find(literal), 0
         while at >= 0 and tried < HITS and self.count.get(entry.id, 0) < KEPT:
             tried += 1
             window = _window(text, at, len(literal), 0)
-            match = entry.pattern.search(window)
+            match = pattern.search(one_quote(window))
             if match is None:  # the message may have begun on the line before
                 window = _window(text, at, len(literal), 1)
-                match = entry.pattern.search(window)
+                match = pattern.search(one_quote(window))
             if match and not any(start <= at < end for start, end in taken):
-                self._keep(entry, match, window, source)
+                self._keep(entry, match, window, source, _quoted(text, at))
                 if entry.kind == "harmless":
                     taken.append(_line(text, at))
             elif match is None and entry.kind == "harmless" and len(taken) > HITS:
                 break
-            at = text.find(literal, _line(text, at)[1])
+            at = flat.find(literal, _line(text, at)[1])
 
-    def _keep(self, entry: Entry, match: re.Match[str], window: str, source: str) -> None:
+    def _keep(self, entry: Entry, match: re.Match[str], window: str, source: str, quoted: bool) -> None:
         shown = _shown(window, match)
         if entry.kind != "symptom":
             self.noted.setdefault(entry.id, (entry, Noted(entry.id, source, shown, entry.data.get("ask") or entry.data.get("why", ""))))
             return
         # "port2" is another place of "port": one pattern cannot name a group twice
-        values = {name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value}
+        named = [name for name, value in match.groupdict().items() if value]
+        values = {name.rstrip("0123456789"): window[match.start(name) : match.end(name)] for name in named}
         for rule in entry.rules:
             key = (rule, shown)
             if key not in self.hits:
-                self.hits[key] = (entry, TextEvidence(source, shown, rule, entry.id, values))
+                self.hits[key] = (entry, TextEvidence(source, shown, rule, entry.id, values, quoted))
                 if rule == entry.rules[0]:
                     self.count[entry.id] = self.count.get(entry.id, 0) + 1
 
@@ -240,6 +284,13 @@ def _line(text: str, at: int) -> tuple[int, int]:
     start = text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)
     return start, len(text) if end < 0 else end + 1
+
+
+def _quoted(text: str, at: int) -> bool:
+    """Whether the line of this place only quotes a message."""
+    start, end = _line(text, at)
+    before = text[text.rfind("\n", 0, max(start - 1, 0)) + 1 : max(start - 1, 0)]
+    return hearsay(text[start : min(end, start + WINDOW_AFTER)], before[:SHOWN])
 
 
 def _window(text: str, at: int, length: int, lines_before: int) -> str:

@@ -6,6 +6,7 @@ A file is read once, in pieces that end at a line, so that a log of any size cos
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -21,10 +22,23 @@ _ESCAPE = pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1
 
 # Control characters, DEL, C1, bidirectional overrides (https://trojansource.codes), the byte order mark.
 _DROP: dict[int, str | None] = dict.fromkeys(
-    (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0xFEFF)
+    (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF)
 )
-_DROP |= {0x09: "\t", 0x0A: "\n", 0x0D: "\n", 0x2028: "\n", 0x2029: "\n"}
-_CONTROL = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_DROP |= {0x09: "\t", 0x0A: "\n", 0x0D: "\n", 0x2028: "\n", 0x2029: "\n", 0xA0: " ", 0x202F: " "}
+_CONTROL = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202f\u2060\u2066-\u2069\ufeff]")
+
+# "[31mERROR[0m": colours whose escape character was lost on the way.
+_COLOUR = pattern(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
+
+# "&lt;Signals.SIGKILL: 9&gt;": a text copied out of the source of a web page.
+_ENTITY = pattern(r"&(lt|gt|quot|apos|nbsp|amp|#34|#39|#x27|#x22);")
+_CHARACTERS = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "nbsp": " ", "amp": "&", "#34": '"', "#39": "'", "#x27": "'", "#x22": '"'}
+
+# {"log":"ImportError: No module named \"torch\"\n","stream":"stderr"}: a line of a log that is kept as JSON (docker, kubectl, jq).
+_STRING = pattern(r'\s{0,40}(?:[{\[]\s{0,4}["{]|"[^"]{0,400}": |".*"[,}\]]{0,4}\s{0,4}$)')
+_NO_JSON = pattern(r'\\(?:[^"\\/bfnrtu]|u(?![0-9a-fA-F]{4})|$)')
+_BACKSLASH = pattern(r'\\(?:(["\\/])|([nrtbf])|u([0-9a-fA-F]{4}))')
+_ESCAPED_QUOTE = pattern(r"""\\{1,8}(["'])""")
 
 # First bytes of what is no text: https://en.wikipedia.org/wiki/List_of_file_signatures
 _MAGIC = (
@@ -76,12 +90,44 @@ def encoding(head: bytes) -> str:
 
 
 def clean(text: str) -> str:
-    """Text without escape sequences and control characters, lines ending in newlines."""
+    """Text without escape sequences and control characters, lines ending in newlines; what JSON and HTML wrote otherwise, as it was."""
+    if "\\" in text:
+        text = _unescaped(text)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
+    if "[0m" in text or "[m" in text or "[31m" in text:
+        text = _COLOUR.sub("", text)
+    if "&" in text and "<?xml" not in text and "<nvidia_smi_log" not in text:
+        text = _ENTITY.sub(lambda match: _CHARACTERS[match[1]], text)
     return text.translate(_DROP) if _CONTROL.search(text) else text
+
+
+def _unescaped(text: str) -> str:
+    """JSON strings as what they stand for, and quotes that a shell or a program escaped."""
+    if "\\n" in text or '\\"' in text or "\\u" in text or "\\t" in text:
+        text = "\n".join([_of_json(line) if "\\" in line else line for line in text.split("\n")])
+    return _ESCAPED_QUOTE.sub(r"\1", text) if '\\"' in text or "\\'" in text else text
+
+
+def _of_json(line: str) -> str:
+    for _ in range(3):  # a JSON line within the string of another
+        if len(line) > LINE_LIMIT or not _STRING.match(line) or _NO_JSON.search(line):
+            break
+        before, line = line, _BACKSLASH.sub(_character, line)
+        if line == before:
+            break
+    return line
+
+
+_SHORT = {"n": "\n", "r": "\n", "t": "\t", "b": "", "f": "\n"}
+
+
+def _character(match: re.Match[str]) -> str:
+    if match[1]:
+        return match[1]
+    return _SHORT[match[2]] if match[2] else chr(int(match[3], 16))
 
 
 def pieces(file: BinaryIO, head: bytes = b"") -> Iterator[Piece]:
