@@ -5,7 +5,7 @@ from __future__ import annotations
 from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import node_count
 from envcheck.checks.text import holding, quoted, said, value
-from envcheck.facts import LauncherFacts, Missing, NetworkFacts, SymptomsFacts
+from envcheck.facts import LauncherFacts, LiveFacts, LiveStatus, Missing, NetworkFacts, SymptomsFacts
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 
@@ -97,8 +97,15 @@ def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsF
 SLOW_SECONDS = 1.0  # a sound resolver needs milliseconds
 
 
-@check()
-def name_resolution_slow(network: NetworkFacts) -> Hit | None:
+def _waits_for_names(live: LiveFacts | Missing) -> bool:
+    """Whether all that hung in the live check stood where torch asks for names: a launcher, or ranks that meet each other."""
+    hung = [] if isinstance(live, Missing) else [arm for arm in live.arms if arm.status is LiveStatus.HANG]
+    meeting = ("start", "store", "init")
+    return bool(hung) and all(arm.part == "launchers" or all(rank.last_stage in meeting for rank in arm.ranks) for arm in hung)
+
+
+@check(sees_missing=("live",))
+def name_resolution_slow(network: NetworkFacts, live: LiveFacts | Missing) -> Hit | None:
     """Names and addresses take their time: every client that connects to a TCPStore asks for the name of its address."""
     forward, backward = network.resolve_seconds, network.reverse_seconds
     slow = [
@@ -110,7 +117,10 @@ def name_resolution_slow(network: NetworkFacts) -> Hit | None:
         return None
     what, seconds = max(slow, key=lambda one: one[1])
     evidence = tuple(Evidence("name resolution", f"{one}: {took:.1f} s") for one, took in slow)
-    return Hit({"what": what, "seconds": f"{seconds:.1f}"}, evidence)
+    values: dict[str, object] = {"what": what, "seconds": f"{seconds:.1f}"}
+    if _waits_for_names(live):
+        return Hit(values, evidence, variant="hang", severity=Severity.ERROR)
+    return Hit(values, evidence)
 
 
 @check(sees_missing=("symptoms",))
