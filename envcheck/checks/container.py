@@ -35,7 +35,7 @@ from envcheck.facts import (
     VisibilityFacts,
 )
 from envcheck.pattern import pattern
-from envcheck.rule import Answer, Confidence, Evidence, Hit, check
+from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 
 # Below it the kernel that Microsoft ships for WSL 2 has no usable GPU support for CUDA.
 # https://learn.microsoft.com/windows/ai/directml/gpu-cuda-in-wsl
@@ -68,6 +68,18 @@ def container_without_gpu(
     handed = holding(own, "could not select device driver", "invalid runtime name", "unresolvable CDI devices")
     if handed:
         return Hit({"runtime": "docker"}, quoted(handed), variant="toolkit")
+    if unknown := holding(own, "no runtime for", "RuntimeHandler", "Command not found: nvidia-container-cli"):
+        return Hit({"runtime": "container"}, quoted(unknown), variant="runtime")
+    if brought := holding(own, ": file exists"):
+        return Hit({"runtime": "container", "library": value(brought, "library")}, quoted(brought), variant="brought")
+    if older := holding(own, "Error: stat nvidia.com/gpu"):
+        return Hit({"runtime": "podman", "device": value(older, "device")}, quoted(older), variant="podman")
+    bare = holding(own, "Could not find any nv")
+    if bare and len(bare) == len(own) and (isinstance(container, Missing) or not nvidia_on_bus(system)):
+        # said with --nv on every host without a driver, and no complaint where the work is for the CPU
+        wanted = bool(listed(gpus)) and not works(devices)
+        severity = Severity.ERROR if wanted else Severity.WARNING
+        return Hit({"runtime": "apptainer"}, quoted(bare), variant="host", severity=severity, confidence=Confidence.LIKELY)
     if stale := holding(own, "CDI host device"):
         return Hit({"runtime": "container", "device": value(stale, "device")}, quoted(stale), variant="cdi")
     if holding(own, "Insufficient nvidia.com/gpu"):
@@ -228,6 +240,8 @@ def wsl_driver(
         "libcuda.so cannot found",
         "cannot find -lcuda",
     )
+    if amd := holding(told, "hsa_init Failed"):
+        return None if works(devices) else Hit({"kernel": system.kernel}, quoted(amd), variant="amd")
     values: dict[str, object] = {"kernel": system.kernel, "library": None if isinstance(cuda_driver, Missing) else cuda_driver.library_path}
     if hidden:
         return Hit(values, quoted(hidden), variant="path")

@@ -34,6 +34,7 @@ from envcheck.facts import (
     PythonFacts,
     SymptomsFacts,
     SystemFacts,
+    TextEvidence,
     ToolStatus,
     TorchFacts,
     VisibilityFacts,
@@ -158,8 +159,9 @@ def driver_not_loaded(
         return None
     cards = nvidia_on_bus(system)
     kernel = None if isinstance(system, Missing) else system.kernel
+    held = "nouveau" if holding(told, "Nouveau kernel driver is") else "held" if holding(told, "probe routine was not called") else None
     if isinstance(driver, Missing):
-        return Hit({"library": None, "kernel": kernel}, quoted(told)) if told else trouble(driver, "driver")
+        return Hit({"library": None, "kernel": kernel}, quoted(told), variant=held) if told else trouble(driver, "driver")
     on_disk = driver.library_version is not None or driver.smi.status not in _NO_TOOL
     unloaded = driver.module_loaded is False and on_disk and bool(cards)
     if not (smi_failed(driver, 9) or unloaded or (told and driver.module_loaded is not True)):
@@ -167,7 +169,8 @@ def driver_not_loaded(
     nouveau = driver.nouveau is True or any(card.driver == "nouveau" for card in cards)
     severity = Severity.WARNING if wants_cuda(torch) is False and not cards and not told else None
     evidence = (*smi_evidence(driver), *quoted(told))
-    return Hit({"library": driver.library_version, "kernel": kernel}, evidence, variant="nouveau" if nouveau else None, severity=severity)
+    variant = "nouveau" if nouveau else held
+    return Hit({"library": driver.library_version, "kernel": kernel}, evidence, variant=variant, severity=severity)
 
 
 def cuda_below(have: str, need: str) -> bool | None:
@@ -318,6 +321,11 @@ def driver_too_old_for_gpu(
         row = tables.gpu(cc)
         if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
             return Hit({"gpu": name, "driver": version, "minimum": row.first_driver, "cc": cc}, quoted(told))
+    own = tables.gpu(tables.compute_capability_of_pci(value(told, "device") or "") or "")
+    stated = value(told, "driver")
+    spoken = tables.branch(stated, driver_os(system)) if stated else branch
+    if own and own.first_driver and spoken and spoken >= int(own.first_driver):
+        told = ()  # that branch knows the chip: it is a vGPU, which needs its guest driver, or one that answers wrongly
     nameless = [gpu for gpu in listed(gpus) if gpu.name in ("NVIDIA Graphics Device", "Graphics Device")]
     if nameless and fails(devices):
         return Hit({"gpu": nameless[0].name, "driver": version}, quoted(told), variant="nameless", confidence=Confidence.LIKELY)
@@ -391,6 +399,13 @@ def driver_needs_open_module(
     return None
 
 
+def _refusal(told: tuple[TextEvidence, ...]) -> str | None:
+    """What the kernel module says against the card."""
+    if holding(told, "PCI I/O region", "re-allocate BAR"):
+        return "bar"
+    return "refused" if holding(told, "is not supported by the") else "firmware" if holding(told, "/gsp", "for nvidia/") else None
+
+
 @check(sees_missing=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "launcher", "symptoms"))
 def driver_no_devices(
     system: SystemFacts | Missing,
@@ -408,14 +423,14 @@ def driver_no_devices(
         return None
     told = said(symptoms, "driver-no-devices")
     if isinstance(driver, Missing):
-        return Hit({"nodes": None, "driver": None}, quoted(told)) if told else trouble(driver, "driver")
+        return Hit({"nodes": None, "driver": None}, quoted(told), variant=_refusal(told)) if told else trouble(driver, "driver")
     empty = smi_failed(driver, 6, 28) or (driver.nvml.status is ToolStatus.OK and not isinstance(gpus, Missing))
     blocked = smi_failed(driver, 4, 17)
     if not (empty or blocked or told):
         return None
     nodes = driver.device_nodes
     numbered = nodes is None or any(name.removeprefix("nvidia").isdecimal() for name in nodes)
-    variant = "blocked" if blocked else None
+    variant = "blocked" if blocked else _refusal(told)
     if not isinstance(launcher, Missing) and launcher.scheduler == "slurm":
         variant = "slurm"
     elif contained(container):

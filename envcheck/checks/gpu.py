@@ -6,7 +6,7 @@ import re
 
 from envcheck.archs import platform_of, runs_on, variant_of_cuda
 from envcheck.checks.answer import cuda_code, driver_answers, fails, listed, torch_devices, trouble, visible, works
-from envcheck.checks.text import mentioning, quoted, said, value
+from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.facts import (
     CudaDriverFacts,
     Device,
@@ -285,6 +285,8 @@ def gpu_busy(gpus: GpusFacts | Missing, visibility: VisibilityFacts | Missing, s
             return Hit(values, quoted(told))
         if free < total // 2:
             return Hit(values, quoted(told), variant="half", severity=Severity.INFO)
+    if held := tuple(match for match in told if match.symptom == "memory-held-at-start"):
+        return Hit({"free": value(held, "free"), "total": value(held, "total")}, quoted(held), variant="start", confidence=Confidence.LIKELY)
     if told:
         return Hit({"pid": value(told, "pid") or "another", "memory": value(told, "memory") or "memory"}, quoted(told), variant="text")
     return trouble(gpus, "gpus")
@@ -315,7 +317,8 @@ def gpu_exclusive_mode(
             return Hit(values, quoted(told), variant="held", severity=Severity.ERROR)
         return Hit(values, severity=Severity.INFO)
     if refused and not works(devices) and all(gpu.compute_mode is None for gpu in seen):
-        return Hit(values, quoted(told), variant="text", severity=Severity.ERROR, confidence=Confidence.LIKELY)
+        # a vGPU without its licence and a card in a bad state answer the same
+        return Hit(values, quoted(told), variant="text", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     return trouble(gpus, "gpus")
 
 
@@ -332,6 +335,8 @@ def gpu_mig(
     partitioned = [gpu for gpu in listed(gpus) if gpu.mig or gpu.mig_devices or " MIG " in f" {gpu.name or ''} "]
     slices = [one for one in torch_devices(devices) if " MIG " in f" {one.name or ''} "]
     if not partitioned and not slices:
+        if holding(told, "no MIG devices were found"):
+            return Hit({"gpus": "a GPU", "instances": 0}, quoted(told), variant="empty", severity=Severity.ERROR)
         if told and not (listed(gpus) and all(gpu.mig is False for gpu in listed(gpus))):  # the text fits other things too
             return Hit({"gpus": "a GPU"}, quoted(told), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
         return trouble(gpus, "gpus")

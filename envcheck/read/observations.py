@@ -229,11 +229,11 @@ class _Observations:
     def _gpu(self, index: int, row: Mapping[str, Any]) -> None:
         name = row.get("name")
         name = name.strip() if isinstance(name, str) and name.strip() else None
-        gfx = next((str(row[key]) for key in ("gfx", "arch") if str(row.get(key, "")).startswith("gfx")), None)
+        gfx = _target(row)
         if gfx or gpu_vendor(name or "") == "amd":
             rows = [gpu for gpu in self.values["gpus"] if isinstance(gpu, Mapping)]
             self.put("rocm.names", tuple(str(gpu.get("name")) for gpu in rows if gpu.get("name")), "gpus", row)
-            targets = tuple(str(gpu.get(key)) for gpu in rows for key in ("gfx", "arch") if str(gpu.get(key, "")).startswith("gfx"))
+            targets = tuple(target for gpu in rows if (target := _target(gpu)))
             self.put("rocm.gfx", targets or None, "gpus", row)
             return
         capability = re.fullmatch(r"(?:sm_)?(\d{1,2}\.\d)", str(row.get("cc", "")).strip())
@@ -430,3 +430,10 @@ _KEYS: Mapping[str, Callable[[_Observations, object], None]] = {
     "glibc": _version("system.glibc", "glibc"), "container_image": _direct("container.image", "container_image"),
     "container_cuda": _version("container.cuda_version", "container_cuda"),
 }  # fmt: skip
+
+
+def _target(row: Mapping[str, Any]) -> str | None:
+    """gfx target of a GPU as a key of its own or in its name: "AMD Radeon RX 6600 XT (gfx1032)"."""
+    stated = next((str(row[key]) for key in ("gfx", "arch") if str(row.get(key, "")).startswith("gfx")), None)
+    named = re.search(r"\bgfx[0-9a-f]{3,4}\b", str(row.get("name") or ""))
+    return stated or (named[0] if named else None)
