@@ -35,6 +35,7 @@ from envcheck.facts import (
     SymptomsFacts,
     SystemFacts,
     TextEvidence,
+    ToolkitFacts,
     ToolStatus,
     TorchFacts,
     VisibilityFacts,
@@ -195,13 +196,24 @@ def _offered(driver: DriverFacts | Missing, cuda_driver: CudaDriverFacts | Missi
     return None if isinstance(driver, Missing) else driver.cuda
 
 
-@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "python", "torch", "devices", "symptoms"))
+def _large_parameters(branch: int | None, torch: TorchFacts | Missing, toolkit: ToolkitFacts | Missing) -> bool:
+    """Kernels with more than 4 KiB of parameters, which CUDA 12.1 allows, are error 801 on a driver below 530.
+
+    https://developer.nvidia.com/blog/cuda-12-1-supports-large-kernel-parameters/
+    """
+    compiled = [None if isinstance(torch, Missing) else torch.cuda]
+    compiled += [] if isinstance(toolkit, Missing) else [one.version for one in toolkit.nvccs]
+    return bool(branch and 525 <= branch < 530) and any(one and one.startswith("12.") and not _older(one, "12.1") for one in compiled)
+
+
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "python", "toolkit", "torch", "devices", "symptoms"))
 def driver_too_old(
     system: SystemFacts | Missing,
     python: PythonFacts | Missing,
     driver: DriverFacts | Missing,
     gpus: GpusFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
+    toolkit: ToolkitFacts | Missing,
     torch: TorchFacts | Missing,
     devices: DevicesFacts | Missing,
     symptoms: SymptomsFacts | Missing,
@@ -209,14 +221,17 @@ def driver_too_old(
 ) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
     told = said(symptoms, "driver-too-old")
+    refused = holding(told, "error: operation not supported", "cudaErrorNotSupported")  # has other causes, on a vGPU above all
     limits = holding(told, *_PTX)
-    told = tuple(match for match in told if match not in limits)
+    told = tuple(match for match in told if match not in limits and match not in refused)
     if works(devices) and not limits:
         return None
     text = " ".join([one.text for one in told] + ([] if isinstance(devices, Missing) else [devices.error or ""]))
     need = None if isinstance(torch, Missing) else torch.cuda
     offered = _offered(driver, cuda_driver, text)
     version = None if isinstance(driver, Missing) else driver.version
+    if refused and _large_parameters(tables.branch(version, "linux") if version else None, torch, toolkit):
+        limits += refused
     conda = not isinstance(python, Missing) and (python.has_conda_meta or python.environment == "conda")
     usual = _usual_cuda(torch, system, tables) if need is None and version and fails(devices) and not conda else None
     if usual and version and tables.driver_suffices(version, usual, driver_os(system)) is False:
