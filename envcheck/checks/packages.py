@@ -19,6 +19,7 @@ from envcheck.facts import (
     PackagesFacts,
     SymptomsFacts,
     SystemFacts,
+    TextEvidence,
     TorchFacts,
     Unmet,
 )
@@ -139,6 +140,18 @@ def torch_companion_mismatch(
             return Hit(values, (*lines, *quoted(matches)), fixes, confidence=None if hard else Confidence.LIKELY)
     if not matches:
         return answer.trouble(packages, "packages")
+    if asked := value(matches, "asked"):
+        known = any(match.symptom != "torch-name-unknown" for match in matches)
+        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": (facts.version if facts else None) or UNKNOWN}
+        return Hit(asks, quoted(matches), variant="name", severity=None if known else Severity.WARNING, confidence=Confidence.LIKELY)
+    if codec := _torchcodec(facts, packages, matches, tables):
+        return codec
+    if all(match.symptom == "torchcodec-load" for match in matches):
+        return (
+            None
+            if codec_fits(torch, packages, tables)
+            else Hit({}, quoted(matches), variant="codec", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+        )
     package = value(matches, "package") or "torchvision or torchaudio"
     values = {"version": (facts.version if facts else None) or UNKNOWN, "package": package}
     fixes = ()
@@ -150,6 +163,26 @@ def torch_companion_mismatch(
         if have and wanted:
             return Hit(values | {"have": have}, quoted(matches), fixes, variant="files")
     return Hit(values, quoted(matches), fixes, variant="said")
+
+
+def codec_fits(torch: TorchFacts | Missing | None, packages: PackagesFacts | Missing, tables: Tables) -> bool | None:
+    """Whether the torchcodec that is installed is for this torch, by torchcodec's own table."""
+    if torch is None or isinstance(torch, Missing) or isinstance(packages, Missing) or not torch.version:
+        return None
+    have, wants = packages.version("torchcodec"), tables.companion_specifiers(torch.version).get("torchcodec")
+    return meets(have, wants) if have and wants else None
+
+
+def _torchcodec(
+    torch: TorchFacts | None, packages: PackagesFacts | Missing, matches: tuple[TextEvidence, ...], tables: Tables
+) -> Hit | None:
+    """torchcodec did not load, and its version is for another torch."""
+    about = any(match.symptom.startswith("torchcodec-") for match in matches)
+    if not about or torch is None or isinstance(packages, Missing) or codec_fits(torch, packages, tables) is not False:
+        return None
+    wants = tables.companion_specifiers(torch.version or "").get("torchcodec")
+    problems = f"torchcodec {packages.version('torchcodec')} is for another torch: {torch.version} goes with torchcodec{wants}"
+    return Hit({"problems": problems, "version": torch.version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
 
 
 def _companions(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> list[tuple[str, bool]]:

@@ -53,6 +53,11 @@ def cuda_home_missing(
         one = next((part for part in home.split(":") if part), None)
         fixes = (SetEnv(name, one),) if one else ()
         return Hit(values, quoted(matches), fixes, variant="list", severity=severity)
+    if listed := value(matches, "list"):
+        where = re.sub(r"/(?:bin/nvcc|include)$", "", listed)
+        return Hit(
+            values | {"name": name or "CUDA_HOME", "home": where}, quoted(matches), (SetEnv("CUDA_HOME", where.strip(":")),), variant="list"
+        )
     if home and name and facts and facts.cuda_home == home and facts.cuda_home_exists is False:
         paths = [nvcc.path for nvcc in facts.nvccs if nvcc.version and nvcc.path.endswith("/bin/nvcc")]
         other = paths[0].removesuffix("/bin/nvcc") if paths else None
@@ -78,6 +83,9 @@ def nvcc_major_mismatch(
     matches = said(symptoms, "nvcc-major-mismatch")
     cuda = value(matches, "torch_cuda") or (None if isinstance(torch, Missing) else torch.cuda)
     nvcc = value(matches, "nvcc") or _nvcc(toolkit)
+    if option := value(matches, "option"):
+        values = {"nvcc": nvcc or "of this toolkit", "cuda": cuda or UNKNOWN, "option": option}
+        return Hit(values, quoted(matches), variant="option", severity=Severity.ERROR)
     if matches:
         values = {"nvcc": nvcc or "another version", "cuda": cuda or "another version"}
         same = nvcc is not None and cuda is not None and major(nvcc) == major(cuda)
@@ -268,8 +276,12 @@ def extension_abi_mismatch(packages: PackagesFacts | Missing, torch: TorchFacts 
     # Mangled names of std::string arguments: "Ss" of the old C++ ABI, "__cxx11" of the new one.
     abi = "old" if symbol.endswith("Ss") or "Ss_" in symbol else "new" if "__cxx11" in symbol else None
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
+    if unbuilt := value(matches, "unbuilt"):
+        return Hit(values | {"library": unbuilt}, quoted(matches), variant="unbuilt", confidence=Confidence.LIKELY)
     if module := value(matches, "module"):
         return Hit(values | {"library": module}, quoted(matches), variant="dll", confidence=Confidence.LIKELY)
+    if any(match.symptom == "deepspeed-operators-of-another-torch" for match in matches):
+        return Hit(values | {"library": "DeepSpeed"}, quoted(matches), variant="declared")
     if other := value(matches, "built"):
         own = value(matches, "torch_cuda") or values["cuda"]
         return Hit(values | {"built": other, "cuda": own}, quoted(matches), variant="other_cuda")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.hardware import import_failed, import_text, imported, installed, nccl_proved
 from envcheck.checks.libraries import Provider, pinned, provider
+from envcheck.checks.packages import codec_fits
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 from envcheck.facts import (
@@ -19,6 +20,7 @@ from envcheck.facts import (
     PythonFacts,
     SymptomsFacts,
     SystemFacts,
+    TextEvidence,
     TorchFacts,
 )
 from envcheck.intents import Install, Intent, SetEnv
@@ -92,9 +94,24 @@ def torch_import_broken(
     return None
 
 
-@check(sees_missing=("system", "python"))
-def torch_import_crashed(torch: TorchFacts, system: SystemFacts | Missing, python: PythonFacts | Missing, tables: Tables) -> Hit | None:
+@check(sees_missing=("torch", "system", "python", "devices", "symptoms"))
+def torch_import_crashed(
+    torch: TorchFacts | Missing,
+    system: SystemFacts | Missing,
+    python: PythonFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
+    tables: Tables,
+) -> Hit | Unknown | None:
     """`import torch` kills the interpreter, or ends it."""
+    matches = said(symptoms, "torch-import-crashed")
+    if library := value(matches, "library"):
+        return Hit({"library": library, "other": value(matches, "other") or library}, quoted(matches), variant="openmp")
+    if matches and (isinstance(torch, Missing) or (torch.import_status is ImportStatus.SKIPPED and not imported(torch, devices))):
+        version = UNKNOWN if isinstance(torch, Missing) else torch.version or UNKNOWN
+        return Hit({"version": version, "signal": (value(matches, "signal") or "a signal").lower()}, quoted(matches), variant="said")
+    if isinstance(torch, Missing):
+        return answer.trouble(torch, "torch")
     failure = torch.import_failure
     values: dict[str, object] = {"version": torch.version or "of unknown version", "path": torch.path}
     gone = None if isinstance(python, Missing) else python.working_folder_gone
@@ -193,7 +210,7 @@ def _refused(torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> 
     if found := _REFUSED.search(import_text(torch)):
         library, reason = found[1] or found[2] or "a library", found[3]
     else:
-        matches = [one for one in said(symptoms, "missing-library") if one.values.get("reason")]
+        matches = tuple(one for one in said(symptoms, "missing-library") if one.values.get("reason"))
         if not matches:
             return None
         library, reason = value(matches, "library") or "a library", value(matches, "reason") or ""
@@ -227,8 +244,12 @@ def missing_library(
         failed = [Evidence("import torch", _last_line(import_text(torch)))] if import_failed(torch) else []
         return Hit({"library": refused[0], "version": UNKNOWN}, (*failed, *quoted(matches)), variant=refused[1])
     library = _missing_name(torch, symptoms)
+    if library is None and (codec := _ffmpeg(torch, packages, matches, tables)):
+        return codec
+    if matches and all(match.symptom.startswith("torchcodec-") for match in matches):
+        return None  # the companion's rule says that either may be the reason
     if library is None:
-        return Hit({"library": "a shared library"}, quoted(matches), variant="plain") if matches else None
+        return Hit({"library": value(matches, "component") or "a shared library"}, quoted(matches), variant="plain") if matches else None
     stem = library.partition(".so")[0]
     if stem in ("libcuda", "libnvidia-ml") or stem.startswith(("libtorch", "libc10")):
         return None  # the driver's libraries, and torch's own missed by a companion: other rules
@@ -256,6 +277,18 @@ def missing_library(
     values |= {"distribution": found.distribution, "requirement": requirement, "installed": there}
     note = "with torch's own pin" if "==" in requirement else "any version of the same CUDA major"
     return Hit(values, evidence, (Install((requirement,), reinstall=there is not None, note=note),), variant="damaged" if there else None)
+
+
+def _ffmpeg(
+    torch: TorchFacts | Missing, packages: PackagesFacts | Missing, matches: tuple[TextEvidence, ...], tables: Tables
+) -> Hit | None:
+    """torchcodec finds no FFmpeg: its loader says so, or it did not load although it is for this torch."""
+    if not any(match.symptom.startswith("torchcodec-") for match in matches):
+        return None
+    fits = codec_fits(torch, packages, tables)
+    if fits is False or (fits is None and not value(matches, "ffmpeg")):
+        return None
+    return Hit({"library": "FFmpeg's libraries"}, quoted(matches), variant="ffmpeg", confidence=Confidence.LIKELY)
 
 
 def _from_pip(packages: PackagesFacts | Missing) -> bool:
@@ -389,6 +422,9 @@ def nccl_package_mismatch(
         "loaded": facts.nccl_loaded if facts else None,
     }
     evidence = quoted(matches)
+    if compiled := tuple(match for match in matches if match.symptom == "nccl-older-than-program"):
+        versions = {"built": value(compiled, "built"), "loaded": value(compiled, "loaded")}
+        return Hit(values | versions, quoted(compiled), variant="program")
     if import_failed(torch) and found and symbol:
         evidence = (Evidence("import torch", _last_line(text)), *evidence)
     said_or_failed = bool(symbol and import_failed(torch)) or bool(matches)
