@@ -325,8 +325,8 @@ def nccl_duplicate_gpu(
     count = None if isinstance(devices, Missing) or devices.available is not True else devices.count
     local = next((one.local_world_size for one in facts.readings if one.launcher == "torchrun" and one.complete), None) if facts else None
     values: dict[str, object] = {"local": local, "count": count, "ranks": value(matches, "ranks") or "two ranks"}
-    if counted := tuple(match for match in matches if match.symptom == "more-ranks-than-gpus"):
-        values |= {"local": value(counted, "local"), "count": value(counted, "gpus")}
+    if counted := tuple(match for match in matches if match.symptom.startswith("more-ranks-than-gpus")):
+        values |= {"local": value(counted, "local") or "more", "count": value(counted, "gpus") or "fewer"}
         several = (node_count(launcher) or 1) > 1  # then the framework may have counted the ranks of all nodes
         return Hit(values, quoted(counted), variant="more", severity=Severity.WARNING if several else None)
     if matches:

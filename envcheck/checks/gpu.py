@@ -286,7 +286,7 @@ def gpu_busy(gpus: GpusFacts | Missing, visibility: VisibilityFacts | Missing, s
         if free < total // 2:
             return Hit(values, quoted(told), variant="half", severity=Severity.INFO)
     if held := tuple(match for match in told if match.symptom == "memory-held-at-start"):
-        return Hit({"free": value(held, "free"), "total": value(held, "total")}, quoted(held), variant="start", confidence=Confidence.LIKELY)
+        return Hit({}, quoted(held), variant="start", confidence=Confidence.LIKELY)
     if told:
         return Hit({"pid": value(told, "pid") or "another", "memory": value(told, "memory") or "memory"}, quoted(told), variant="text")
     return trouble(gpus, "gpus")

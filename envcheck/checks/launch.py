@@ -37,6 +37,8 @@ def launch_port_in_use(
     if matches:
         text = " ".join(match.text for match in matches)
         twice = "--local_rank" in text or "--local-rank" in text
+        if all(match.symptom == "port-not-permitted" for match in matches):
+            return Hit(values, quoted(matches), variant="permission")
         if "Ping failed" in text:
             return Hit(values, quoted(matches), variant="foreign")
         return Hit(values, quoted(matches), variant="self" if twice else None if owner else "said")
@@ -61,6 +63,10 @@ def launch_unreachable(launcher: LauncherFacts | Missing, symptoms: SymptomsFact
         return Hit(values, evidence, variant="name")
     if not matches:
         return None
+    if len(shell := tuple(match for match in matches if match.symptom in ("ssh-failed", "ssh-of-a-launcher"))) == len(matches):
+        return Hit({"host": value(shell, "host") or "another node"}, quoted(shell), variant="ssh")
+    if len(heads := tuple(match for match in matches if match.symptom == "ray-head-unreachable")) == len(matches):
+        return Hit({"address": value(heads, "address") or "the address that it was given"}, quoted(heads), variant="ray")
     address = value(matches, "address") or (facts.master_addr if facts else None)
     if nameless := tuple(match for match in matches if match.symptom == "name-not-resolved"):
         name = value(nameless, "address")
@@ -86,6 +92,10 @@ def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsF
         if name == facts.variables.get("SLURM_LAUNCH_NODE_IPADDR"):
             return Hit(values, quoted(matches), variant="launch_node", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     matches = tuple(match for match in matches if match.symptom != "rendezvous-connection")  # it alone says nothing of the address
+    if malformed := tuple(match for match in matches if match.symptom == "endpoint-malformed"):
+        return Hit({"address": repr(value(malformed, "address") or "what was given")}, quoted(malformed), variant="malformed")
+    if shared := tuple(match for match in matches if match.symptom == "nodes-of-one-address"):
+        return Hit({"address": value(shared, "address") or "one address"}, quoted(shared), variant="shared")
     if matches:
         address = value(matches, "address") or (facts.master_addr if facts else None)
         foreign = all(match.symptom == "address-not-local" for match in matches)
@@ -141,6 +151,8 @@ def launch_fork_after_cuda(symptoms: SymptomsFacts | Missing) -> Hit | None:
     matches = said(symptoms, "launch-fork-after-cuda")
     if not matches:
         return None
+    if notebook := tuple(match for match in matches if match.symptom == "notebook-after-cuda"):
+        return Hit({}, quoted(notebook), variant="notebook")
     if not holding(matches, "forked subprocess"):  # error 3 alone: what a forked child meets, and hardly anything else
         return Hit({}, quoted(matches), variant="three", confidence=Confidence.LIKELY)
     return Hit({}, quoted(matches))

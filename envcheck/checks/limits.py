@@ -58,6 +58,16 @@ def open_files_low(
     return Hit(values, severity=Severity.INFO) if soft <= FEW_FILES and many else None
 
 
+@check(sees_missing=("limits", "symptoms"))
+def processes_low(limits: LimitsFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+    """A process or a thread could not be started: the kernel's limit of this user, or that of the container."""
+    told = said(symptoms, "processes-low")
+    if not told:
+        return None
+    soft = None if isinstance(limits, Missing) else limits.processes_soft
+    return Hit({"soft": "unknown" if soft is None else soft}, quoted(told))
+
+
 @check(sees_missing=("limits", "network", "container", "symptoms"))
 def memlock_low(
     limits: LimitsFacts | Missing,
@@ -164,4 +174,4 @@ def cache_lock_broken(limits: LimitsFacts, launcher: LauncherFacts | Missing) ->
     return Hit(values, evidence, variant=worst.lock if bad else "local")
 
 
-CHECKS = (open_files_low, memlock_low, shm_small, host_memory_low, cache_lock_broken)
+CHECKS = (open_files_low, processes_low, memlock_low, shm_small, host_memory_low, cache_lock_broken)

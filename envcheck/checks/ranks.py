@@ -26,6 +26,10 @@ def launch_env_incomplete(launcher: LauncherFacts | Missing, symptoms: SymptomsF
     lacking = [name for name in _ENV if name not in have]
     if matches:
         name = value(matches, "variable") or "RANK"
+        if asked := value(matches, "what"):
+            return Hit({"what": asked.lower()}, quoted(matches), variant="argument")
+        if not holding(matches, name) and holding(matches, "mpi4py"):  # DeepSpeed asks MPI where the environment has no ranks
+            return Hit({}, quoted(matches), variant="mpi")
         variant = "slurm" if name.startswith("SLURM_") else "said"
         return Hit({"variable": name, "set": have or "none of them"}, quoted(matches), variant=variant, severity=Severity.ERROR)
     if facts is None:
@@ -108,6 +112,10 @@ def launch_world_size(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts
         started = facts.ranks_started
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
+    if fitting := tuple(match for match in matches if match.symptom == "ranks-do-not-fit"):
+        if holding(fitting, "hostfile"):
+            return Hit({"host": value(fitting, "host") or "the nodes that it was asked for"}, quoted(fitting), variant="hosts")
+        return Hit({"started": value(fitting, "started") or "started"}, quoted(fitting), variant="fit")
     if size and started is not None and started < size:
         return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches))
     if rank := value(matches, "rank"):
@@ -149,6 +157,11 @@ def launch_slurm(launcher: LauncherFacts | Missing, visibility: VisibilityFacts 
     if differ := holding(own, "slurm tasks", "configured in SLURM", "in your SLURM"):
         works = len(holding(differ, "slurm tasks")) == len(differ)  # that Lightning starts the processes itself
         return Hit({}, quoted(differ), variant="tasks", severity=Severity.WARNING if works else None)
+    if reason := value(own, "reason"):
+        waits = "temporarily disabled" in own[0].text or "setting nnodes" in own[0].text
+        return Hit({"reason": reason.strip(" ()")}, quoted(own), variant="request", severity=Severity.WARNING if waits else None)
+    if all(match.symptom == "slurm-pmi" for match in own) and own:
+        return Hit({}, quoted(own), variant="pmi")
     if not own and (slots := value(matches, "slots")):
         return Hit({"slots": slots}, quoted(matches), variant="slots", confidence=Confidence.LIKELY)
     return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY)

@@ -155,9 +155,9 @@ def _cpu_said(torch: TorchFacts | Missing, matches: tuple[TextEvidence, ...], sy
     return Hit(values, evidence, (TorchBuild(),), variant="said")
 
 
-@check(sees_missing=("gpus", "cuda_driver", "rocm", "visibility", "symptoms", "devices"))
+@check(sees_missing=("torch", "gpus", "cuda_driver", "rocm", "visibility", "symptoms", "devices"))
 def torch_cuda_unavailable(
-    torch: TorchFacts,
+    torch: TorchFacts | Missing,
     devices: DevicesFacts | Missing,
     gpus: GpusFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
@@ -167,6 +167,11 @@ def torch_cuda_unavailable(
 ) -> Hit | Unknown | None:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     matches = said(symptoms, "torch-cuda-unavailable")
+    if isinstance(torch, Missing):
+        if torch.why is not Why.SKIPPED:
+            return answer.trouble(torch, "torch")
+        blind = matches and not answer.absent(gpus)  # a message without a report: who printed it saw no GPU, and why is not said
+        return Hit({}, quoted(matches), variant="said", severity=Severity.WARNING, confidence=Confidence.LIKELY) if blind else None
     if not (torch.cuda or torch.hip):
         return None
     if isinstance(devices, Missing):

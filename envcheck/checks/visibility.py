@@ -30,9 +30,12 @@ _NO_GPUS = (
     "No supported gpu backend found",
     "`CUDAAccelerator` can not run",
     "is only supported with GPUs, no GPUs found",
+    "there are no visible CUDA devices",
+    "no GPU resources available",
 )
 _SHOWS = "unset shows every GPU; set to nothing shows none"
-_BEYOND = ("invalid device ordinal", "Invalid device id", "But your machine only has: [", "specified on host '")
+_ASKED = ("but this machine only has", "exceeds available GPUs in", "less than the number of accelerators available")
+_BEYOND = ("invalid device ordinal", "Invalid device id", "But your machine only has: [", "specified on host '", *_ASKED)
 
 
 def _range(gpus: tuple[Gpu, ...]) -> str:
