@@ -13,7 +13,7 @@ from envcheck.pattern import pattern
 # What stands before the words of a program, and who puts it there:
 _MARK = pattern(
     r"(?:"
-    r"(?:> ?){1,8}(?!>)|[│┃║] ?"  # a quotation; the frame of a panel
+    r"(?:> ){1,8}|>$|[│┃║] ?"  # a quotation; the frame of a panel
     r"|\([^()\n]{0,60}\bpid=[^()\n]{1,60}\) ?"  # Ray, vLLM: (Worker.run pid=42, ip=10.0.0.3)
     r"|\[(?:rank|default)\d{1,6}\]: ?"  # torch, torchrun --tee
     r"|\[\d{1,4},\d{1,6}\]<std(?:err|out)>: ?"  # mpirun --tag-output
@@ -57,13 +57,13 @@ def one_quote(text: str) -> str:
 
 
 # Where a quote stood: the quote, or the edge of a word with what belongs to a name or a path.
-_EDGE = r"(?:'|(?<![\w./-])|(?![./-]?\w))"
+_EDGE = r"(?:'|(?!')(?:(?<![\w./-])|(?![./-]?\w)))"
 
 
 def loose(expression: str) -> str:
     """An expression for texts of `one_quote`, in which a quote may be missing."""
     made: list[str] = []
-    inside, at = False, 0
+    inside, at, depth = False, 0, 0  # of a class of characters; within a look-behind, which has to be of one width
     while at < len(expression):
         one = expression[at]
         if one == "\\" and expression[at + 1 : at + 2] not in ("'", '"', "`"):
@@ -74,15 +74,18 @@ def loose(expression: str) -> str:
         if one == "\\":
             continue
         if one in "'\"`":
-            made.append("'" if inside else _EDGE)
+            made.append("'" if inside or depth else _EDGE)
             continue
-        if one == "[" and not inside:
+        if inside:
+            inside = one != "]"
+        elif one == "[":
             inside = True
-            if expression[at : at + 1] == "^":
-                made.append(one)
-                one, at = "^", at + 1
-        elif one == "]":
-            inside = False
+            one += "^" * (expression[at : at + 1] == "^")
+            at += len(one) - 1
+        elif one == "(":
+            depth += bool(depth) or expression.startswith(("?<=", "?<!"), at)
+        elif one == ")" and depth:
+            depth -= 1
         made.append(one)
     return "".join(made)
 

@@ -20,6 +20,7 @@ from envcheck.rule import Folder
 from envcheck.toml import load_toml
 
 WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4
+BEFORE = (0, 1, 3)
 HITS = 40  # windows tried for one entry in one piece
 KEPT = 3  # different matches kept of one entry
 CONDENSE_ABOVE = 1 << 18  # characters; larger pieces are searched with repeated lines left out
@@ -206,11 +207,13 @@ class Scanner:
         at, tried = flat.find(literal), 0
         while at >= 0 and tried < HITS and self.count.get(entry.id, 0) < KEPT:
             tried += 1
-            window = _window(text, at, len(literal), 0)
-            match = pattern.search(one_quote(window))
-            if match is None:  # the message may have begun on the line before
-                window = _window(text, at, len(literal), 1)
-                match = pattern.search(one_quote(window))
+            window, match = "", None
+            for lines_before in BEFORE:  # the message may have begun on a line before
+                wider = _window(text, at, len(literal), lines_before)
+                if wider != window and (match := pattern.search(one_quote(wider))):
+                    window = wider
+                    break
+                window = wider
             if match and not any(start <= at < end for start, end in taken):
                 self._keep(entry, match, window, source, _quoted(text, at))
                 if entry.kind == "harmless":
