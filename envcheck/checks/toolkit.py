@@ -152,6 +152,12 @@ def triton_toolchain(
         kind = value(matches, "kind") or _lacks(text)
         target = re.search(r"sm_(\d{2,3}[af]?)", text)
         values = {"python": version, "target": target[0] if target else "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
+        if refused := value(matches, "refused"):
+            values["refused"] = refused
+            return Hit(values, quoted(matches), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
+        if kind == "backend":
+            values |= {"gpu": value(matches, "gpu") or "The GPU", "needs": value(matches, "needs") or "7.0"}
+            return Hit(values, quoted(matches), variant="gpu", severity=Severity.ERROR)
         return Hit(values, quoted(matches), variant=kind, severity=Severity.ERROR)
     triton = installed(packages, "triton")
     linux = not isinstance(system, Missing) and system.os == "linux"
@@ -213,6 +219,8 @@ def extension_arch_mismatch(
     """TORCH_CUDA_ARCH_LIST leaves out a GPU of this machine; or an extension, not torch, has no code for it."""
     from envcheck.tables import runs_on
 
+    if answer.for_rocm(torch):
+        return None
     matches = said(symptoms, "extension-arch-mismatch")
     listed = variables(python).get("TORCH_CUDA_ARCH_LIST", "")
     entries = [one for one in re.split(r"[ ;,]+", listed) if one]
