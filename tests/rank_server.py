@@ -104,9 +104,10 @@ def main() -> None:
 def live_check(torch: Any, load: Any, request: dict[str, Any], out: str) -> None:
     lines, processes, evidence = load("lines"), load("processes"), load("evidence")
     processes.leave_stacks(os.path.join(request["folder"], "agent.stack"))
-    rank, verdict = load("rank", lines, processes, evidence), load("verdict", processes, evidence)
-    trial = load("trial", lines, processes, rank, evidence)
-    live = load("live", lines, trial, verdict, evidence)
+    rank, rank_process = load("rank", lines, processes, evidence, load("proof")), load("rank_process", lines, processes)
+    starts = load("starts", lines, processes, rank, rank_process)
+    trial = load("trial", evidence, lines, processes, rank_process, starts)
+    live = load("live", evidence, lines, starts, trial, load("verdict", processes, evidence))
     os.environ.update(request.get("env", {}))
     for name in request.get("unset", ()):
         os.environ.pop(name, None)
@@ -116,7 +117,7 @@ def live_check(torch: Any, load: Any, request: dict[str, Any], out: str) -> None
     options = {"folder": request["folder"], "nproc": request.get("nproc"), "backend": request.get("backend", "gloo"), "live": "quick"}
     options["stage_seconds"] = request.get("stage_seconds", 3.0)
     writer = lines.Writer(out)
-    plan = trial.Plan(options, writer, True, options["stage_seconds"], time.monotonic() + request.get("within", 40.0))
+    plan = starts.Plan(options, writer, True, options["stage_seconds"], time.monotonic() + request.get("within", 40.0))
     if "arm" in request:
         live.run(plan, live.make_arm(**request["arm"]))
     else:

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -439,11 +440,11 @@ os.fork = refuse
 
 def test_output_without_end_does_not_fill_the_disk(tmp_path: Path, agent: ModuleType) -> None:
     lines, processes = agent.load("lines"), agent.load("processes")
-    trial = agent.load("trial", lines, processes)
+    rank_process = agent.load("rank_process", lines, processes)
     log = tmp_path / "arm-0.log"
     with log.open("ab") as file:
-        file.truncate(trial.LOG_LIMIT + 1)
-        trial.RankProcess(0, str(tmp_path / "arm-0"), os.getpid()).trim_output()
+        file.truncate(rank_process.LOG_LIMIT + 1)
+        rank_process.RankProcess(0, str(tmp_path / "arm-0"), os.getpid()).trim_output()
         assert log.stat().st_size == 0
         file.write(b"the end\n")
     assert processes.tail(str(log)) == "the end\n"
@@ -539,3 +540,21 @@ def test_a_torch_that_closes_the_standard_descriptors(tmp_path: Path) -> None:
     body = "import os\nfor number in (0, 1, 2): os.close(number)\n" + WORKING.format(available=True, init="lambda: None")
     devices = examine(path=fake_torch(tmp_path, body)).facts["devices"]
     assert devices.available is True and devices.count == 2
+
+
+def test_every_file_is_given_the_siblings_that_it_uses() -> None:
+    """They are passed by hand (collect.load), and a name that is missing is noticed only where it is used."""
+    folder = Path(AGENT).parent
+    loads: dict[str, set[str]] = {}
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "load" and node.args):
+                continue
+            name, *siblings = node.args
+            if isinstance(name, ast.Constant):
+                given = {one.id if isinstance(one, ast.Name) else str(one.args[0].value) for one in siblings}  # type: ignore[attr-defined]
+                assert loads.setdefault(str(name.value), given) == given, name.value
+    assert {"run", "live", "trial", "rank", "full"} <= set(loads)
+    for name, given in loads.items():
+        uses = re.search(r"\n    from envcheck\.agent import (.*?)  #", (folder / f"{name}.py").read_text())
+        assert given == set(uses[1].split(", ") if uses else ()), name

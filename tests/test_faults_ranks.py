@@ -76,7 +76,7 @@ def test_other_deaths(ranks: Ranks, tmp_path: Path, fault: str, words: str) -> N
 
 
 def test_a_rank_that_sleeps_at_the_end(ranks: Ranks, tmp_path: Path) -> None:
-    arm = one_arm(ranks, tmp_path, fault="sleep:destroy", stage_seconds=2.0)
+    arm = one_arm(ranks, tmp_path, fault="sleep:destroy", stage_seconds=4.0)
     assert arm.status is LiveStatus.HANG and "stage destroy" in arm.reason
 
 
@@ -149,14 +149,15 @@ def test_stuck_in_the_kernel_is_left_behind_and_said(tmp_path: Path) -> None:
     load = runpy.run_path(AGENT)["load"]
     lines, processes, evidence_ = load("lines"), load("processes"), load("evidence")
     verdict = load("verdict", processes, evidence_)
-    trial = load("trial", lines, processes, load("rank", lines, processes, evidence_), evidence_)
+    rank_process = load("rank_process", lines, processes)
+    trial = load("trial", processes, evidence_, rank_process)
     pid = os.fork()
     if pid == 0:
         signal.pause()
         os._exit(0)
     try:
         processes.exit_status = lambda _: None
-        stuck = trial.RankProcess(1, str(tmp_path / "x-1"), pid)
+        stuck = rank_process.RankProcess(1, str(tmp_path / "x-1"), pid)
         stuck.events.append({"enter": "device"})
         began = time.monotonic()
         trial.end([stuck])
@@ -173,17 +174,18 @@ def test_a_resting_rank_that_has_died_is_replaced(tmp_path: Path) -> None:
 
     load = runpy.run_path(AGENT)["load"]
     lines, processes, evidence_ = load("lines"), load("processes"), load("evidence")
-    trial = load("trial", lines, processes, load("rank", lines, processes, evidence_), evidence_)
-    plan = trial.Plan({"folder": str(tmp_path), "live": "quick"}, None, False, 5.0, time.monotonic() + 20)
+    rank_process = load("rank_process", lines, processes)
+    starts = load("starts", lines, processes, load("rank", lines, processes, evidence_, load("proof")), rank_process)
+    plan = starts.Plan({"folder": str(tmp_path), "live": "quick"}, None, False, 5.0, time.monotonic() + 20)
     dead = subprocess.Popen(["true"], stdin=subprocess.PIPE)
     dead.wait(10)
     plan.resting[0] = dead
     arm = {"name": "x", "backend": "gloo", "device": "cpu", "world_size": 1, "stages": ["start", "destroy"], "environment": {}}
-    fresh = trial.start_rank(plan, arm, 0)
+    fresh = starts.start_rank(plan, arm, 0)
     try:
         assert fresh.pid != dead.pid and not plan.resting and fresh.exit_status() is None
     finally:
-        trial.discard(fresh.process)
+        rank_process.discard(fresh.process)
         fresh.file.close()
     assert gone_pid(fresh.pid)
 
@@ -200,5 +202,5 @@ def gone_pid(pid: int) -> bool:
 def test_only_what_leaves_nothing_behind_lets_a_rank_go_on(change: dict[str, Any], rests: bool) -> None:
     import runpy
 
-    trial = runpy.run_path(AGENT)["load"]("trial")
-    assert trial.may_rest({"backend": "gloo", "device": "cpu", "stages": ["init"], **change}) is rests
+    starts = runpy.run_path(AGENT)["load"]("starts")
+    assert starts.may_rest({"backend": "gloo", "device": "cpu", "stages": ["init"], **change}) is rests

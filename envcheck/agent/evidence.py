@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
     from envcheck.agent.rank import Arm
-    from envcheck.agent.trial import RankProcess
+    from envcheck.agent.rank_process import RankProcess
 
 RAS_ADDRESS = ("127.0.0.1", 28028)  # NVIDIA/nccl src/ras/ras_internal.h, NCCL_RAS_ADDR changes it
 DUMP_SECONDS = 2.5  # torch's monitor thread looks at the pipe once a second (TORCH_NCCL_COORD_CHECK_MILSEC)

@@ -1,8 +1,4 @@
-"""`--live full`: what is tried besides the quick check, and the loop that runs it, two jobs side by side. Loaded by run.py.
-
-A job is a set of ranks that does one task after the other in one process group (each task is an arm of the report; after a failure
-fresh ranks go on with the rest), one process by itself, a trial like those of the quick check, or a launcher.
-"""
+"""`--live full`: what is tried besides the quick check, and the loop that runs it, two jobs (jobs.py) side by side. Loaded by run.py."""
 
 from __future__ import annotations
 
@@ -11,158 +7,19 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Sequence
+    from typing import Any, List, Sequence
 
-    from envcheck.agent import launchers, live, processes, trial, verdict  # collect.load puts them here
-    from envcheck.agent.rank import Arm
+    from envcheck.agent import jobs, launchers, live, processes  # collect.load puts them here
+    from envcheck.agent.starts import Plan
 
 GROUP = ("collectives", "ddp-find-unused-parameters", "ddp-static-graph", "ddp-bucket-view", "ddp-join", "fsdp2", "sync-batch-norm",
          "distributed-sampler", "rng-seeding", "distributed-checkpoint", "store-tcp", "store-file")  # fmt: skip
-SOLO = ("compile", "cpp-extension", "dataloader", "amp-bf16", "amp-fp16", "checkpoint", "store-hash")
-SOLO_GPU = ("compile", "dataloader-pin-memory", "amp-bf16", "amp-fp16", "cudnn-deterministic")
 # Compilers are as slow as they are; a loader's workers may be interpreters started afresh.
 PATIENCE = {"compile": 6.0, "build": 4.0, "load": 3.0}
 AT_ONCE = 2
 
 
-class Batch:
-    """A job: ranks that do `arm["tasks"]` one after the other."""
-
-    def __init__(self, plan: trial.Plan, arm: Arm) -> None:
-        self.plan, self.arm = plan, arm
-        self.gpu = arm["device"] != "cpu"
-        self.names = {task: name_of(arm, task) for task in arm["tasks"]}
-        self.left = list(arm["tasks"])
-        self.round = 0
-        self.trial: Optional[trial.Trial] = None
-        self.reported = 0  # tasks of this round
-        self.since = time.monotonic()  # of the task at work
-        self.quiet = arm["tasks"] == ["wire"]  # a measurement: nothing else may run beside it
-        self.stuck_at_start = 0
-
-    def start(self) -> None:
-        self.round += 1
-        arm: Any = dict(self.arm, tasks=list(self.left), name="%s-%d" % (self.arm["name"], self.round))
-        self.reported, self.since = 0, time.monotonic()
-        self.begin()
-        self.trial = trial.Trial(self.plan, arm)
-        self.trial.start()
-
-    def begin(self) -> None:
-        self.since = time.monotonic()
-        self.plan.writer.line(begin="full " + self.names[self.left[self.reported]], at=self.since)
-
-    def pids(self) -> List[int]:
-        return [one.pid for one in self.trial.ranks if one.running] if self.trial else []
-
-    def step(self) -> bool:
-        this = self.trial
-        if this is None:
-            return True
-        over = this.step(0.0)
-        counts = [sum("done" in event for event in one.events) for one in this.ranks]
-        while this.ranks and self.reported < min(min(counts), len(self.left) - 1):
-            self.passed(self.reported)
-            self.reported += 1
-            self.begin()
-        if not over:
-            return False
-        at = self.reported  # the task at which it ended, well or not
-        result = this.refused or self.judged(at, True)
-        if result["status"] in ("fail", "hang") and not this.arm.get("alone") and at == 0 and self.never_met():
-            self.stuck_at_start += 1
-        else:
-            self.stuck_at_start = 0
-        self.write(at, result)
-        self.left = self.left[at + 1 :]
-        for pid in this.below:
-            processes.kill(pid)
-        if self.left and (this.refused or self.stuck_at_start >= 2 or time.monotonic() > self.plan.deadline - 1):
-            reason = str(result["reason"]) if this.refused else "no time was left for it"
-            if self.stuck_at_start >= 2:
-                reason = "the ranks do not even meet (see %s)" % self.names[this.arm["tasks"][at]]
-            for index in range(len(self.left)):
-                self.write(index, {"status": "inconclusive", "reason": reason, "ranks": [], "seconds": 0.0})
-            self.left = []
-        if not self.left:
-            return True
-        self.start()
-        return False
-
-    def never_met(self) -> bool:
-        assert self.trial is not None  # noqa: S101 - only asked of one that has run
-        return not any("task" in event for one in self.trial.ranks for event in one.events)
-
-    def passed(self, index: int) -> None:
-        self.write(index, self.judged(index, False))
-
-    def judged(self, index: int, last: bool) -> Dict[str, Any]:
-        """The verdict over one task, from the events that belong to it; the first one also answers for how the ranks met."""
-        assert self.trial is not None  # noqa: S101
-        parts = [events_of(one.events, index, last) for one in self.trial.ranks]
-        seen = max(([str(event["enter"]) for event in part if "enter" in event] for part in parts), key=len)
-        closing = "end" if self.trial.arm.get("alone") else "destroy"
-        arm: Any = dict(self.trial.arm, stages=[*dict.fromkeys(one for one in seen if one != closing), closing])
-        rows = [verdict.Row(arm, one, part, last) for one, part in zip(self.trial.ranks, parts)]  # noqa: B905 - Python 3.8
-        result = verdict.over(arm, rows, time.monotonic() - self.since)
-        said = [event["wire"] for part in parts for event in part if "wire" in event]
-        if said:
-            result["wire"] = said[0]
-        if result["status"] == "pass" and not all(any("done" in event for event in part) for part in parts):
-            result.update(status="fail", reason="its ranks ended without doing it")
-        return result
-
-    def write(self, index: int, result: Dict[str, Any]) -> None:
-        task = self.left[index]
-        shown: Any = dict(self.arm, name=self.names[task], part=part_of(task))
-        live.write_result(self.plan, shown, result)
-
-
-def events_of(events: Sequence[Dict[str, Any]], index: int, last: bool) -> List[Dict[str, Any]]:
-    """Those of the task with this number: from its begin (the first one's from the very start) to its end, or all that follow."""
-    begins = [at for at, event in enumerate(events) if "task" in event]
-    first = 0 if index == 0 else begins[index] if index < len(begins) else len(events)
-    end = begins[index + 1] if not last and index + 1 < len(begins) else len(events)
-    return list(events[first:end])
-
-
-def name_of(arm: Arm, task: str) -> str:
-    """What the report calls it: the backend or device is added where the same task may run on another."""
-    if task == "collectives":
-        return "collectives-" + arm["backend"]
-    return task + ("-" + arm["device"] if task in SOLO_GPU and task in SOLO and arm["device"] != "cpu" else "")
-
-
-def part_of(task: str) -> str:
-    if task in ("collectives", "wire"):
-        return task
-    return "launchers" if task.startswith("store-") else "training"
-
-
-class Plain:
-    """A job: a trial like those of the quick check."""
-
-    def __init__(self, plan: trial.Plan, arm: Arm) -> None:
-        self.plan, self.arm, self.gpu = plan, arm, arm["device"] != "cpu"
-        self.trial: Optional[trial.Trial] = None
-
-    def start(self) -> None:
-        self.plan.writer.line(begin="full " + self.arm["name"], at=time.monotonic())
-        self.trial = trial.Trial(self.plan, self.arm)
-        self.trial.start()
-
-    def pids(self) -> List[int]:
-        return [one.pid for one in self.trial.ranks if one.running] if self.trial else []
-
-    def step(self) -> bool:
-        this = self.trial
-        if this is None or not this.step(0.0):
-            return this is None
-        live.write_result(self.plan, self.arm, this.refused or verdict.of(self.arm, this.ranks, time.monotonic() - this.began))
-        return True
-
-
-def run_all(plan: trial.Plan, dist: Any, asked: Any, control: str) -> List[str]:
+def run_all(plan: Plan, dist: Any, asked: Any, control: str) -> List[str]:
     """Run everything; returns the names of all arms in the order in which a report shows them."""
     from_here = Planner(plan, dist, asked, control)
     from_here.lay_out()
@@ -214,9 +71,9 @@ def preload() -> None:
 def turn(job: Any) -> int:
     """In which order jobs are begun: the longest first, and before ranks are used up in training those that leave them as they were
     (trial.may_rest), the measurement at the very front, where it waits for nobody. That of GPUs is longer and comes last."""
-    if isinstance(job, Plain):
+    if isinstance(job, jobs.Plain):
         return 2
-    if not isinstance(job, Batch) or (job.gpu and not job.quiet):
+    if not isinstance(job, jobs.Batch) or (job.gpu and not job.quiet):
         return 3
     if job.quiet:
         return 4 if job.gpu else 0
@@ -226,7 +83,7 @@ def turn(job: Any) -> int:
 class Planner:
     """Decides which jobs there are on this machine."""
 
-    def __init__(self, plan: trial.Plan, dist: Any, asked: Any, control: str) -> None:
+    def __init__(self, plan: Plan, dist: Any, asked: Any, control: str) -> None:
         self.plan, self.dist, self.control = plan, dist, control
         usable = [row for row in (asked or {}).get("devices", ()) if row.get("kernel") == "ok" and row.get("kind") != "mps"]
         self.kind = str(usable[0]["kind"]) if usable else "cpu"
@@ -240,7 +97,7 @@ class Planner:
         self.cpu_only = plan.options["backend"] not in ("auto", "nccl", "xccl")
 
     def lay_out(self) -> None:
-        solo, cuda = list(SOLO), self.kind == "cuda" and not self.cpu_only
+        solo, cuda = list(jobs.SOLO), self.kind == "cuda" and not self.cpu_only
         if cuda:
             solo.remove("compile")  # Triton is what counts there
         self.batch("solo", "none", "cpu", 1, solo, alone=True)
@@ -260,11 +117,11 @@ class Planner:
                 name, store = "init-" + method, method + "://"
                 arm = live.make_arm(name, "gloo", "cpu", self.ranks, loopback=True, store=store, stages=live.SHORT, sizes=(4096,))
                 arm["part"] = "launchers"
-                self.add(Plain(self.plan, arm), name)
+                self.add(jobs.Plain(self.plan, arm), name)
             for way in launchers.ways(self.plan.options, self.ranks, lambda name, why: self.skip(name, why, self.ranks, "launchers")):
                 self.add(launchers.Launch(self.plan, way, self.ranks), way.name)
         if cuda:
-            self.batch("solo-gpu", "none", self.kind, 1, list(SOLO_GPU), alone=True)
+            self.batch("solo-gpu", "none", self.kind, 1, list(jobs.SOLO_GPU), alone=True)
         else:
             self.skip("dataloader-pin-memory", "pinned memory needs a CUDA GPU", 1)
             self.skip("cudnn-deterministic", "cuDNN needs a CUDA GPU", 1)
@@ -272,7 +129,7 @@ class Planner:
             self.batch("solo-two", "none", self.kind, 1, ["data-parallel"], alone=True)
         else:
             for name, world in (("collectives-nccl", 2), ("ddp-model-parallel", 2), ("data-parallel", 1)):
-                self.skip(name, "needs two GPUs", world, part_of(name.replace("-nccl", "")))
+                self.skip(name, "needs two GPUs", world, jobs.part_of(name.replace("-nccl", "")))
         self.wire(cuda)
         self.jobs.sort(key=turn)
 
@@ -298,7 +155,7 @@ class Planner:
         if not tasks:
             return
         arm["tasks"], arm["alone"], arm["patience"] = list(tasks), alone, PATIENCE
-        job = Batch(self.plan, arm)
+        job = jobs.Batch(self.plan, arm)
         self.jobs.append(job)
         names = [job.names[task] for task in tasks]
         if alone:
@@ -325,6 +182,6 @@ class Planner:
     def without(self, why: str, tasks: Sequence[str], world: int) -> None:
         """What needs a process group, and there is none to be had."""
         for task in tasks:
-            self.skip("collectives-gloo" if task == "collectives" else task, why, world, part_of(task), "inconclusive")
+            self.skip("collectives-gloo" if task == "collectives" else task, why, world, jobs.part_of(task), "inconclusive")
         for name in ("init-env", "init-tcp", "init-file", "torchrun-standalone", "mp-spawn", "torchrun-c10d", "launch", "launch-use-env"):
             self.skip(name, why, world, "launchers", "inconclusive")

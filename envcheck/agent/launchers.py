@@ -8,7 +8,6 @@ listens on all addresses by itself, and so does the store of its workers; where 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import lines, live, processes, rank, trial  # collect.load puts them here
+    from envcheck.agent import lines, live, processes, rank, starts, workers  # collect.load puts them here
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launched.py")
 PATIENCE = 3.0  # times the usual deadline of a stage: two interpreters import torch side by side
@@ -50,8 +49,8 @@ def ways(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None
     # All options with underscores: those with dashes came with torch 2.0.
     local = ["--nproc_per_node=" + number] + (["--local_addr=127.0.0.1"] if accepts("local_addr") else [])
     rendezvous = ["--nnodes=1", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=envcheck"]
-    launch = ["--nproc_per_node=" + number, "--master_addr=127.0.0.1", "--master_port=%d" % trial.quiet_port()]
-    launch_env = [*launch[:-1], "--master_port=%d" % trial.quiet_port(), "--use_env"]
+    launch = ["--nproc_per_node=" + number, "--master_addr=127.0.0.1", "--master_port=%d" % starts.quiet_port()]
+    launch_env = [*launch[:-1], "--master_port=%d" % starts.quiet_port(), "--use_env"]
     found = [
         of_torch("torchrun-standalone", "torch.distributed.run", ["--standalone", *local, *script("full", "torchrun-standalone")]),
         Way("mp-spawn", [sys.executable, *script("spawn:" + number, "mp-spawn")], run_script, "mp.spawn"),
@@ -132,7 +131,7 @@ class Launch:
 
     gpu = False
 
-    def __init__(self, plan: trial.Plan, way: Way, world: int) -> None:
+    def __init__(self, plan: starts.Plan, way: Way, world: int) -> None:
         self.plan, self.way, self.world = plan, way, world
         self.name = way.name
         self.folder: str = plan.options["folder"]
@@ -142,7 +141,7 @@ class Launch:
         self.status: Optional[int] = None
         self.began = time.monotonic()
         self.late = self.out_of_time = False
-        self.workers: List[Worker] = []
+        self.workers: List[workers.Worker] = []
 
     def start(self) -> None:
         self.began = time.monotonic()
@@ -234,7 +233,7 @@ class Launch:
     def read(self) -> None:
         prefix = self.name + "."
         names = [name for name in os.listdir(self.folder) if name.startswith(prefix) and name.endswith(".jsonl")]
-        found = [Worker(os.path.join(self.folder, name)) for name in names]
+        found = [workers.Worker(os.path.join(self.folder, name)) for name in names]
         self.workers = sorted((one for one in found if one.pid), key=lambda one: (one.number, one.pid))
 
     def report(self, result: Dict[str, Any]) -> None:
@@ -244,15 +243,15 @@ class Launch:
 
     def verdict(self) -> Dict[str, Any]:
         text = processes.tail(self.log)
-        codes = exit_codes(text)
+        codes = workers.exit_codes(text)
         problem = self.late or self.out_of_time or bool(self.status)
         status, reason = self.judged(text, codes)
         rows = [one.facts(codes.get(one.pid), text if problem and not one.over else "", self.late and not one.over) for one in self.workers]
         return {"status": status, "reason": reason, "ranks": rows}
 
     def judged(self, text: str, codes: Dict[int, int]) -> Tuple[str, str]:
-        words, workers = self.way.words, self.workers
-        failed = [one for one in workers if one.error]
+        words, seen = self.way.words, self.workers
+        failed = [one for one in seen if one.error]
         own = [one for one in failed if not any(word in one.error for word in ("closed by peer", "reset by peer", "refused", "imed out"))]
         if own or failed:
             first = (own or failed)[0]
@@ -260,24 +259,24 @@ class Launch:
         if self.out_of_time and not self.late:
             return "inconclusive", "the time for the live check ran out"
         if self.late:
-            if len(workers) < self.world:
-                return "hang", "%s started %d of %d workers and did not end" % (words, len(workers), self.world)
-            behind = [one for one in workers if not one.over]
+            if len(seen) < self.world:
+                return "hang", "%s started %d of %d workers and did not end" % (words, len(seen), self.world)
+            behind = [one for one in seen if not one.over]
             if not behind:
                 return "hang", "%s did not end after its workers had" % words
             return "hang", "rank %s did not leave the stage %s" % (", ".join(str(one.number) for one in behind), behind[0].stage)
         # torchrun ends the others by SIGTERM when one has failed
-        gone = [one for one in workers if codes.get(one.pid) not in (None, 0, -signal.SIGTERM)] or [one for one in workers if not one.over]
+        gone = [one for one in seen if codes.get(one.pid) not in (None, 0, -signal.SIGTERM)] or [one for one in seen if not one.over]
         if self.status and gone:
             first = gone[0]
             code = codes.get(first.pid)
             how = "ended" if code is None else "left with exit code %d" % code if code >= 0 else "died with " + processes.signal_name(-code)
             return "fail", "rank %d: %s in the stage %s under %s" % (first.number, how, first.stage, words)
         if self.status:
-            said = last_error(text)
-            if self.way.foreign and not workers and self.status in (126, 127):
+            said = workers.last_error(text)
+            if self.way.foreign and not seen and self.status in (126, 127):
                 return "skipped", "%s is on PATH and cannot be run: %s" % (words, said)
-            if self.way.foreign and not workers and (self.name == "srun" or any(word in text for word in REFUSALS)):
+            if self.way.foreign and not seen and (self.name == "srun" or any(word in text for word in REFUSALS)):
                 return "skipped", "%s refuses: %s" % (words, said)
             how = "died with " + processes.signal_name(-self.status) if self.status < 0 else "left with exit code %d" % self.status
             return "fail", "%s %s%s" % (words, how, ": " + said if said else "")
@@ -285,19 +284,19 @@ class Launch:
 
     def contract(self) -> Tuple[str, str]:
         """It ended well: did it start what it was asked for, and tell each worker who it is?"""
-        words, workers, world = self.way.words, self.workers, self.world
-        if len(workers) != world:
-            return "fail", "%s started %d of %d workers" % (words, len(workers), world)
+        words, seen, world = self.way.words, self.workers, self.world
+        if len(seen) != world:
+            return "fail", "%s started %d of %d workers" % (words, len(seen), world)
         for key, expected in (("rank", list(range(world))), ("local_rank", list(range(world))), ("world_size", [world] * world)):
-            told = [one.told.get(key) for one in workers]
+            told = [one.told.get(key) for one in seen]
             if sorted(-1 if one is None else one for one in told) != expected:
                 return "fail", "%s told its workers %s %s where %s was due" % (words, key.upper(), told, expected)
-        lost = [one for one in workers if not one.over]
+        lost = [one for one in seen if not one.over]
         if lost:
             return "fail", "rank %d ended in the stage %s without an error" % (lost[0].number, lost[0].stage)
-        if self.name.startswith("torchrun") and not all(one.told.get("MASTER_ADDR") and one.told.get("MASTER_PORT") for one in workers):
+        if self.name.startswith("torchrun") and not all(one.told.get("MASTER_ADDR") and one.told.get("MASTER_PORT") for one in seen):
             return "fail", "%s sets no MASTER_ADDR and MASTER_PORT" % words
-        argument = workers[0].told.get("argument")
+        argument = seen[0].told.get("argument")
         if self.name == "launch":
             if not argument:
                 return "fail", "%s without --use-env passes neither --local-rank nor --local_rank" % words
@@ -305,73 +304,3 @@ class Launch:
         if self.name == "launch-use-env" and argument:
             return "fail", "%s with --use-env passes %s all the same" % (words, str(argument).partition("=")[0])
         return "pass", ""
-
-
-class Worker:
-    """What one worker has written."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.told: Dict[str, Any] = {}
-        self.stages: List[Dict[str, Any]] = []
-        self.error = ""
-        part = path.split(".")[-2]
-        self.pid = int(part) if part.isdecimal() else 0
-        try:
-            with open(path, "rb") as file:
-                for line in file:
-                    self.take(lines.decoded(line))
-        except OSError:
-            self.pid = 0
-
-    def take(self, event: Any) -> None:
-        if not isinstance(event, dict):
-            return
-        if "worker" in event:
-            self.told = event["worker"]
-        elif "enter" in event:
-            self.stages.append({"name": event["enter"], "status": "entered"})
-        elif "leave" in event and self.stages:
-            self.stages[-1].update(status="ok", seconds=event["seconds"])
-        elif "fail" in event:
-            self.error = str(event["text"])
-            if self.stages:
-                self.stages[-1].update(status=event["status"], detail=self.error[:500])
-
-    @property
-    def number(self) -> int:
-        value = self.told.get("rank")
-        return value if isinstance(value, int) else 0
-
-    @property
-    def stage(self) -> str:
-        return str(self.stages[-1]["name"]) if self.stages else "start"
-
-    @property
-    def over(self) -> bool:
-        return bool(self.stages) and self.stages[-1]["status"] == "ok" and self.stage in ("destroy", "store")
-
-    def facts(self, code: Optional[int], stderr: str, late: bool) -> Dict[str, Any]:
-        if not self.over and not self.error and self.stages:
-            self.stages[-1]["status"] = "hang" if late else "failed"
-        return {
-            "rank": self.number, "pid": self.pid, "last_stage": self.stage, "stages": self.stages, "error": self.error,
-            "exit_code": code if code is not None and code >= 0 else None,
-            "signal": processes.signal_name(-code) if code is not None and code < 0 else None,
-            "stack": processes.tail(self.path[: -len(".jsonl")] + ".stack"), "stderr": stderr,
-        }  # fmt: skip
-
-
-def exit_codes(text: str) -> Dict[int, int]:
-    """torchrun's summary, by pid: "failed (exitcode: 3) local_rank: 1 (pid: 812) of binary", "exitcode  : -9 (pid: 812)"."""
-    found: Dict[int, int] = {}
-    for code, pid in re.findall(r"exitcode\s*:\s*(-?\d{1,4})\)?(?: local_rank: \d+)? \(pid: (\d{1,9})\)", text):
-        found[int(pid)] = int(code)
-    return found
-
-
-def last_error(text: str) -> str:
-    """The line that says most: the last that names an error, else the last one."""
-    rows = [row.strip() for row in text.splitlines() if row.strip()]
-    errors = [row for row in rows if re.match(r"[\w.]*(Error|Exception)\b", row) or "error:" in row.lower()]
-    return (errors or rows or [""])[-1][:300]

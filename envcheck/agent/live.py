@@ -10,9 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import evidence, lines, trial, verdict  # collect.load puts them here
+    from envcheck.agent import evidence, lines, starts, trial, verdict  # collect.load puts them here
     from envcheck.agent.rank import Arm
-    from envcheck.agent.trial import Plan
+    from envcheck.agent.starts import Plan
 
 STAGES = ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "destroy"]
 SHORT = ["start", "device", "store", "init", "barrier", "all_reduce", "destroy"]
@@ -43,7 +43,7 @@ def check(
 
     if not lines.call(torch, "distributed.is_available"):
         return {"unavailable": "torch.distributed is not in this build"}
-    plan = trial.Plan(options, writer, fork, stage_seconds, deadline)
+    plan = starts.Plan(options, writer, fork, stage_seconds, deadline)
     try:
         skipped, control = run_arms(plan, torch.distributed, asked)
         value: Dict[str, Any] = {"start_method": "fork" if fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}

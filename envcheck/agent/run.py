@@ -37,7 +37,7 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     if options.get("rank") is not None:  # a spawned rank
         import_torch(raising=True)
         gc.enable()
-        rank = load("rank", lines, processes, load("evidence"))
+        rank = load("rank", lines, processes, load("evidence"), load("proof"))
         tasks = full_tasks(load, rank) if options["live"] == "full" else {}
         rank.serve(options, tasks)
     if options.get("only") == "devices":
@@ -71,14 +71,15 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     slowness = max(imported["seconds"], time.process_time() / 2)
     writer.line(begin="live", at=time.monotonic())
     try:
-        evidence = load("evidence")
-        rank, verdict = load("rank", lines, processes, evidence), load("verdict", processes, evidence)
-        trial = load("trial", lines, processes, rank, evidence)
-        live = load("live", lines, trial, verdict, evidence)
+        evidence, rank_process = load("evidence"), load("rank_process", lines, processes)
+        rank, verdict = load("rank", lines, processes, evidence, load("proof")), load("verdict", processes, evidence)
+        starts = load("starts", lines, processes, rank, rank_process)
+        trial = load("trial", evidence, lines, processes, rank_process, starts)
+        live = load("live", evidence, lines, starts, trial, verdict)
         arguments = (options, writer, asked, fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
         if options["live"] == "full":
-            launchers = load("launchers", lines, live, processes, rank, trial)
-            full = load("full", launchers, live, processes, trial, verdict)
+            launchers = load("launchers", lines, live, processes, rank, starts, load("workers", lines, processes))
+            full = load("full", load("jobs", live, processes, trial, verdict), launchers, live, processes)
             value = live.check(*arguments, full.run_all, full_tasks(load, rank))
         else:
             value = live.check(*arguments)
@@ -92,7 +93,8 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
 def full_tasks(load: Callable[..., Any], rank: Any) -> Dict[str, Callable[..., None]]:
     """What ranks of `--live full` may be asked to do, by name."""
     training = load("training", rank)
-    modules = (load("collectives", rank), training, load("solo", rank, training), load("wire", rank))
+    modules = (training, load("together", rank, training), load("solo", rank, training))
+    modules += tuple(load(name, rank) for name in ("collectives", "compilers", "wire"))
     return {name: task for module in modules for name, task in module.TASKS.items()}
 
 

@@ -1,4 +1,4 @@
-"""What one process of a training job needs by itself: loader, mixed precision, compilers, checkpoints.
+"""What one process of a training job needs by itself: loader, mixed precision, checkpoints.
 
 Loaded by run.py for `--live full`.
 """
@@ -6,10 +6,6 @@ Loaded by run.py for `--live full`.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +13,6 @@ if TYPE_CHECKING:
 
     from envcheck.agent import rank, training  # collect.load puts them here
     from envcheck.agent.rank import Context
-
-COMPILER_SECONDS = 60.0  # the agent's deadline for the stage comes first; this one only keeps a wait from having none
 
 
 def dataloader(c: Context) -> None:
@@ -187,149 +181,6 @@ def store_hash(c: Context) -> None:
     c.stage("use", run)
 
 
-def torch_compile(c: Context) -> None:
-    """A small function compiled for real: inductor's C++ on CPUs, Triton on GPUs."""
-    torch = c.torch
-    if not hasattr(torch, "compile"):
-        raise rank.Skip("torch.compile came with torch 2.0, this is %s" % torch.__version__)
-    need_compiler("torch.compile")
-    if c.device.type == "cuda":
-        try:
-            import triton  # type: ignore[import-not-found] # noqa: F401
-        except ImportError as error:
-            raise rank.Skip("no Triton: %s" % error) from None
-
-    def run() -> None:
-        configure(torch)
-
-        def function(x: Any, y: Any) -> Any:
-            return (x * 2 + y).relu() - 1
-
-        # Whole numbers: exact in float32 in whatever order they are computed.
-        x = torch.arange(-512, 512, dtype=torch.float32, device=c.device)
-        y = x.flip(0).contiguous()
-        try:
-            got = torch.compile(function)(x, y)
-        except RuntimeError as error:
-            if "not supported on" in str(error):  # "torch.compile is not supported on Python 3.14+", on Windows
-                raise rank.Skip(str(error).splitlines()[0]) from None
-            raise
-        if not torch.equal(got, function(x, y)):
-            raise rank.Wrong("torch.compile: %d of 1024 numbers are wrong" % int((got != function(x, y)).sum()))
-
-    c.stage("compile", run)
-
-
-def configure(torch: Any) -> None:
-    """Less to compile, the same tools: no vector units (one probe less), no precompiled header (half of the time), no worker pool.
-
-    Measured with g++ 12 on one core: 19 s of CPU as it comes, 9 s so. Names that a torch does not know are left alone.
-    """
-    os.environ.update(TORCHINDUCTOR_COMPILE_THREADS="1", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
-    import torch._inductor.config as config
-
-    for owner, name, value in ((config, "compile_threads", 1), (config, "cpp_cache_precompile_headers", False),
-                               (config, "force_disable_caches", True), (config.cpp, "vec_isa_ok", False)):  # fmt: skip
-        if hasattr(owner, name):
-            setattr(owner, name, value)
-
-
-def need_compiler(what: str) -> str:
-    """The C++ compiler that torch will take. Who has none does not compile, and is not broken."""
-    wanted = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-    found = shutil.which(wanted.split()[0]) if wanted.strip() else None
-    if sys.platform == "win32":
-        raise rank.Skip("compilers are not looked for on Windows")
-    if not found:
-        raise rank.Skip("no C++ compiler: %s needs %s" % (what, wanted))
-    if not os.path.exists(os.path.join(python_headers(), "Python.h")):
-        raise rank.Skip("no Python.h in %s: %s needs the headers of this Python" % (python_headers(), what))
-    return found
-
-
-def python_headers() -> str:
-    import sysconfig
-
-    return sysconfig.get_paths()["include"]
-
-
-EXTENSION = r"""
-#include <Python.h>
-#include <c10/util/Exception.h>
-// An error raised inside libc10 with a std::string from here: headers, C++ ABI, linking and unwinding must all fit.
-static PyObject* answer(PyObject*, PyObject*) {
-  try {
-    c10::detail::torchCheckFail("answer", "envcheck", 42, std::string("all fits"));
-  } catch (const c10::Error& error) {
-    return PyUnicode_FromString(error.what_without_backtrace());
-  }
-  return PyUnicode_FromString("no error came");
-}
-static PyMethodDef methods[] = {{"answer", answer, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "envcheck_extension", nullptr, -1, methods};
-PyMODINIT_FUNC PyInit_envcheck_extension() { return PyModule_Create(&definition); }
-"""
-
-
-def cpp_extension(c: Context) -> None:
-    """A tiny extension against torch's headers: compiled, linked, loaded, called. torch/extension.h alone would take 12 s of CPU."""
-    compiler = need_compiler("a C++ extension")
-    root = os.path.dirname(os.path.abspath(c.torch.__file__))
-    if not os.path.exists(os.path.join(root, "include", "c10", "util", "Exception.h")):
-        raise rank.Skip("this torch comes without its headers")
-    source, target = os.path.join(c.folder, "extension.cpp"), os.path.join(c.folder, "envcheck_extension.so")
-
-    def build() -> None:
-        with open(source, "w", encoding="ascii") as file:
-            file.write(EXTENSION)
-        abi = getattr(c.torch._C, "_GLIBCXX_USE_CXX11_ABI", True)
-        command = [compiler, "-O0", "-fPIC", "-shared", "-std=" + standard(root), "-D_GLIBCXX_USE_CXX11_ABI=%d" % abi]
-        command += ["-I" + os.path.join(root, "include"), "-I" + python_headers(), source, "-o", target]
-        command += ["-L" + os.path.join(root, "lib"), "-lc10"]
-        if sys.platform == "darwin":
-            command += ["-undefined", "dynamic_lookup"]
-        began = time.monotonic()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        try:
-            _, complaint = process.communicate(timeout=COMPILER_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(5)
-            raise RuntimeError("%s did not end within %.0f s" % (compiler, time.monotonic() - began)) from None
-        if process.returncode:
-            text = complaint.decode("utf-8", "replace")
-            lines = [line for line in text.splitlines() if "error" in line] or text.splitlines()[-3:]
-            raise RuntimeError("%s ends with exit code %d: %s" % (os.path.basename(compiler), process.returncode, " | ".join(lines[:3])))
-
-    def call() -> None:
-        from importlib.machinery import ExtensionFileLoader
-        from importlib.util import module_from_spec, spec_from_loader
-
-        loader = ExtensionFileLoader("envcheck_extension", target)
-        spec = spec_from_loader("envcheck_extension", loader)
-        assert spec is not None  # noqa: S101 - a loader of ours always gives one
-        module = module_from_spec(spec)
-        loader.exec_module(module)
-        said = module.answer()
-        if "all fits" not in said:
-            raise rank.Wrong("a C++ extension built against torch answers %r" % said[:200])
-
-    c.stage("build", build)
-    c.stage("call", call)
-
-
-def standard(root: str) -> str:
-    """The C++ standard that this torch builds extensions with, from its own cpp_extension.py ("-std=c++20")."""
-    import re
-
-    try:
-        with open(os.path.join(root, "utils", "cpp_extension.py"), encoding="utf-8", errors="replace") as file:
-            found = re.search(r"-std=(c\+\+\d\w)", file.read())
-    except OSError:
-        found = None
-    return found.group(1) if found else "c++17"
-
-
 def release(torch: Any) -> Any:
     parts = str(torch.__version__).split(".")
     return tuple(int(part) if part.isdecimal() else 0 for part in parts[:2])
@@ -338,5 +189,4 @@ def release(torch: Any) -> Any:
 TASKS = {
     "dataloader": dataloader, "dataloader-pin-memory": dataloader_pin_memory, "amp-bf16": amp_bf16, "amp-fp16": amp_fp16,
     "cudnn-deterministic": cudnn_deterministic, "data-parallel": data_parallel, "checkpoint": checkpoint, "store-hash": store_hash,
-    "compile": torch_compile, "cpp-extension": cpp_extension,
 }  # fmt: skip

@@ -5,11 +5,9 @@ Everything is computed in float64 on a handful of numbers, so that a difference 
 
 from __future__ import annotations
 
-import os
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, List, Optional
+    from typing import Any, Callable, List
 
     from envcheck.agent import rank  # collect.load puts it here
     from envcheck.agent.rank import Context
@@ -39,6 +37,12 @@ def near(c: Context, what: str, got: Any, expected: Any, limit: float = 1e-9) ->
     error = float((got.double() - expected.double()).abs().max()) / max(float(expected.double().abs().max()), 1e-12)
     if not error < limit:
         raise rank.Wrong("%s of rank %d differ from one process that sees all data by %.3g of the largest value" % (what, c.rank, error))
+
+
+def exact(c: Context, what: str, got: Any, expected: Any) -> None:
+    if not c.torch.equal(got, expected):
+        bad = int((got != expected).sum()) if got.shape == expected.shape else expected.numel()
+        raise rank.Wrong("%s: %d of %d numbers came back changed" % (what, bad, expected.numel()))
 
 
 def gradients(model: Any) -> List[Any]:
@@ -234,158 +238,7 @@ def sync_batch_norm(c: Context) -> None:
     c.stage("train", run)
 
 
-def distributed_sampler(c: Context) -> None:
-    """Disjoint, complete, and shuffled anew by set_epoch."""
-
-    def run() -> None:
-        from torch.utils.data import DistributedSampler
-
-        count = 26 * c.world
-        sampler = DistributedSampler(range(count), num_replicas=c.world, rank=c.rank, shuffle=True, seed=11)
-        orders = []
-        for epoch in (0, 1, 0):
-            sampler.set_epoch(epoch)
-            mine = [int(one) for one in sampler]
-            parts: List[Any] = [None] * c.world
-            c.dist.all_gather_object(parts, mine)
-            orders.append(mine)
-            seen: List[int] = sorted(one for part in parts for one in part)
-            twice = [one for one in seen if seen.count(one) > 1]
-            if twice:
-                raise rank.Wrong("DistributedSampler: %d of %d samples come more than once in an epoch" % (len(set(twice)), count))
-            if seen != list(range(count)):
-                raise rank.Wrong("DistributedSampler: %d of %d samples never come" % (count - len(set(seen)), count))
-        if orders[0] == orders[1]:
-            raise rank.Wrong("DistributedSampler: set_epoch does not change the order")
-        if orders[0] != orders[2]:
-            raise rank.Wrong("DistributedSampler: the same epoch gives another order the second time")
-
-    c.stage("sample", run)
-
-
-def seeding(c: Context) -> None:
-    """The same seed gives the same numbers on every rank, and a saved state gives them again."""
-
-    def run() -> None:
-        c.torch.manual_seed(42)
-        saved = c.torch.get_rng_state()
-        drawn = c.torch.rand(16)
-        on_device = c.torch.rand(16, device=c.device).cpu()
-        c.torch.set_rng_state(saved)
-        if not c.torch.equal(c.torch.rand(16), drawn):
-            raise rank.Wrong("RNG: set_rng_state does not bring the numbers back")
-        parts: List[Any] = [None] * c.world
-        c.dist.all_gather_object(parts, (drawn.tolist(), on_device.tolist()))
-        for other, part in enumerate(parts):
-            if part != parts[0]:
-                raise rank.Wrong("RNG: after manual_seed(42) rank %d and rank 0 draw different numbers" % other)
-
-    c.stage("draw", run)
-
-
-def distributed_checkpoint(c: Context) -> None:
-    """torch.distributed.checkpoint: sharded tensors saved by all ranks and read back into an empty model."""
-    try:
-        import torch.distributed.checkpoint as dcp
-
-        save, load = dcp.save, dcp.load
-    except (ImportError, AttributeError):
-        raise rank.Skip("torch.distributed.checkpoint.save came with torch 2.2, this is %s" % c.torch.__version__) from None
-
-    def run() -> None:
-        where = os.path.join(c.folder, "dcp-%s-%s" % (c.backend, c.device.type))
-        model = network(c)
-        state = {"model": model.state_dict(), "sharded": {"table": sharded(c, 1.0)}, "step": 3}
-        save(state, checkpoint_id=where)
-        empty = network(c)
-        with c.torch.no_grad():
-            for parameter in empty.parameters():
-                parameter.zero_()
-        into = {"model": empty.state_dict(), "sharded": {"table": sharded(c, 0.0)}, "step": 0}
-        load(into, checkpoint_id=where)
-        empty.load_state_dict(into["model"])
-        exact(c, "torch.distributed.checkpoint", flat(c, empty.parameters()), flat(c, model.parameters()))
-        exact(c, "torch.distributed.checkpoint (sharded)", local(into["sharded"]["table"]), local(state["sharded"]["table"]))
-        if into["step"] != 3:
-            raise rank.Wrong("torch.distributed.checkpoint: a number that was saved as 3 came back as %s" % into["step"])
-
-    c.stage("save-load", run)
-
-
-def sharded(c: Context, factor: float) -> Any:
-    whole = c.torch.arange(40, dtype=c.torch.float64, device=c.device).reshape(10, 4) * factor
-    try:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor import Shard, distribute_tensor
-    except ImportError:
-        return whole
-    return distribute_tensor(whole, init_device_mesh(c.device.type, (c.world,)), [Shard(0)])
-
-
-def local(tensor: Any) -> Any:
-    return (tensor.to_local() if hasattr(tensor, "to_local") else tensor).reshape(-1).cpu()
-
-
-def exact(c: Context, what: str, got: Any, expected: Any) -> None:
-    if not c.torch.equal(got, expected):
-        bad = int((got != expected).sum()) if got.shape == expected.shape else expected.numel()
-        raise rank.Wrong("%s: %d of %d numbers came back changed" % (what, bad, expected.numel()))
-
-
-def store_tcp(c: Context) -> None:
-    """A second TCPStore beside that of the process group."""
-
-    def run() -> None:
-        said: List[Any] = [None]
-        store: Optional[Any] = None
-        if c.rank == 0:
-            store = loopback_store(c)
-            said = [store.port]
-        c.dist.broadcast_object_list(said, src=0)
-        if store is None:
-            store = c.dist.TCPStore("127.0.0.1", said[0], c.world, False, rank.LIBRARY_LIMIT, wait_for_workers=False)
-        use_store(c, store, "TCPStore")
-        c.barrier()  # rank 0 holds the server
-
-    c.stage("use", run)
-
-
-def loopback_store(c: Context) -> Any:
-    """Where torch takes over a socket (about 2.5 and later) it is bound to loopback; else TCPStore listens on all addresses by itself."""
-    if "master_listen_fd" in (c.dist.TCPStore.__init__.__doc__ or ""):
-        import socket
-
-        one = socket.socket()
-        one.bind(("127.0.0.1", 0))
-        one.listen(64)
-        port = one.getsockname()[1]
-        return c.dist.TCPStore("127.0.0.1", port, c.world, True, rank.LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=one.detach())
-    return c.dist.TCPStore("127.0.0.1", 0, c.world, True, rank.LIBRARY_LIMIT, wait_for_workers=False)
-
-
-def store_file(c: Context) -> None:
-    c.stage("use", lambda: use_store(c, c.dist.FileStore(os.path.join(c.folder, "store-%s" % c.backend), c.world), "FileStore"))
-
-
-def use_store(c: Context, store: Any, name: str) -> None:
-    """set, get, wait and add between the ranks."""
-    store.set("from-%d" % c.rank, "value of %d" % c.rank)
-    for other in range(c.world):
-        store.wait(["from-%d" % other])
-        got = store.get("from-%d" % other)
-        if got != b"value of %d" % other:
-            raise rank.Wrong("%s: rank %d got %r from rank %d" % (name, c.rank, got[:60], other))
-    for _ in range(20):
-        store.add("count", 1)
-    store.add("done", 1)
-    c.barrier()
-    if store.add("count", 0) != 20 * c.world:
-        raise rank.Wrong("%s: %d additions of 1 gave %d" % (name, 20 * c.world, store.add("count", 0)))
-
-
 TASKS = {
     "ddp-find-unused-parameters": ddp_find_unused_parameters, "ddp-static-graph": ddp_static_graph, "ddp-bucket-view": ddp_bucket_view,
     "ddp-join": ddp_join, "ddp-model-parallel": ddp_model_parallel, "fsdp2": fsdp2, "sync-batch-norm": sync_batch_norm,
-    "distributed-sampler": distributed_sampler, "rng-seeding": seeding, "distributed-checkpoint": distributed_checkpoint,
-    "store-tcp": store_tcp, "store-file": store_file,
 }  # fmt: skip

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from envcheck.agent import evidence, processes  # collect.load puts them here
     from envcheck.agent.rank import Arm
-    from envcheck.agent.trial import RankProcess
+    from envcheck.agent.rank_process import RankProcess
 
 # What a rank says when another one has gone.
 VICTIM = ("closed by peer", "reset by peer", "Broken pipe", "remote worker", "Connection refused", "Timed out", "timed out", "timeout",

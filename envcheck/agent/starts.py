@@ -1,0 +1,141 @@
+"""How the ranks of an arm are started: forked from the agent where that is safe, else afresh. Loaded by run.py."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Sequence
+
+    from envcheck.agent import lines, processes, rank, rank_process  # collect.load puts them here
+    from envcheck.agent.rank import Arm
+    from envcheck.agent.rank_process import RankProcess
+
+
+class Plan:
+    """What all arms share. Times are of the monotonic clock."""
+
+    def __init__(self, options: Dict[str, Any], writer: lines.Writer, fork: bool, stage_seconds: float, deadline: float) -> None:
+        self.options, self.writer, self.fork = options, writer, fork
+        self.stage_seconds: float = options.get("stage_seconds") or stage_seconds
+        self.deadline = deadline
+        self.tasks: Dict[str, Callable[..., None]] = {}  # of the full check
+        self.resting: Dict[int, subprocess.Popen[bytes]] = {}  # ranks started afresh that wait for their next arm, by number
+
+    def close(self) -> None:
+        for process in self.resting.values():
+            rank_process.discard(process)
+        self.resting.clear()
+
+
+def may_rest(arm: Arm) -> bool:
+    """Whether ranks can go on with another arm after this one. Not after DDP, whose remains hang when they are freed (rank.py), nor
+    over NCCL, which reads its variables once a process."""
+    return takes_rested(arm) and "ddp" not in arm["stages"] and arm.get("tasks") in (None, ["wire"])
+
+
+def takes_rested(arm: Arm) -> bool:
+    return arm["backend"] == "gloo" and arm["device"] == "cpu" and not arm.get("alone")
+
+
+def start_ranks(plan: Plan, arm: Arm, ranks: List[RankProcess]) -> None:
+    """Fill `ranks`, so that the caller can end those that were started if one cannot be."""
+    listener = loopback_listener(plan) if arm["store"] == "tcp" else None
+    if listener:
+        arm["port"] = listener.getsockname()[1]
+    elif arm["store"] in ("env://", "tcp://"):
+        arm["port"] = quiet_port()
+    elif arm["store"] == "tcp":
+        arm["store"] = "file"  # without a socket of ours TCPStore would listen on every address
+    try:
+        for number in range(arm["world_size"]):
+            ranks.append(fork_rank(plan, arm, number, listener, ranks) if plan.fork else start_rank(plan, arm, number))
+    finally:
+        if listener:
+            listener.close()
+
+
+def loopback_listener(plan: Plan) -> Optional[socket.socket]:
+    """A socket for TCPStore to take over; None if this torch cannot or ranks do not inherit it."""
+    import torch
+
+    if not plan.fork or "master_listen_fd" not in (lines.text(lambda: torch.distributed.TCPStore.__init__.__doc__) or ""):
+        return None
+    listener = socket.socket()
+    try:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(128)
+    except OSError:  # a sandbox without a network
+        listener.close()
+        return None
+    return listener
+
+
+def quiet_port() -> int:
+    """A port that nobody has and that the system gives to nobody by itself: below the range of /proc/sys/net/ipv4/ip_local_port_range."""
+    import random
+
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii", errors="replace") as file:
+            lowest = int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        lowest = 0
+    for attempt in range(40):
+        with socket.socket() as one:
+            try:
+                one.bind(("", random.randrange(lowest // 2, lowest) if lowest > 4096 and attempt < 30 else 0))  # noqa: S311
+            except OSError:
+                continue
+            return int(one.getsockname()[1])
+    return 29500
+
+
+def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socket], earlier: Sequence[RankProcess]) -> RankProcess:
+    agent = os.getpid()
+    receive, send = os.pipe()
+    try:
+        pid = processes.fork()
+    except OSError:
+        os.close(receive)
+        os.close(send)
+        raise
+    if pid == 0:
+        try:
+            os.close(receive)
+            for other in earlier:
+                if other.pipe is not None:
+                    os.close(other.pipe)
+            if listener and number:
+                listener.close()
+                listener = None
+            rank.rank_main(plan.options, arm, number, lambda data: lines.write_all(send, data), listener, agent, plan.tasks)
+        finally:
+            os._exit(2)  # whatever happens, this copy of the agent does not go on
+    os.close(send)
+    os.set_blocking(receive, False)
+    return rank_process.RankProcess(number, rank_path(plan, arm, number), pid, pipe=receive)
+
+
+def rank_path(plan: Plan, arm: Arm, number: int) -> str:
+    return os.path.join(plan.options["folder"], "%s-%d" % (arm["name"], number))
+
+
+def start_rank(plan: Plan, arm: Arm, number: int) -> RankProcess:
+    """In an interpreter started afresh, or in one that has done another arm: importing torch is what takes the time."""
+    path = rank_path(plan, arm, number)
+    open(path + ".jsonl", "wb").close()
+    arm["rest"] = may_rest(arm)
+    told = lines.encoded(dict(plan.options, rank=number, arm=arm, out=path + ".jsonl"))
+    rested = plan.resting.pop(number, None) if takes_rested(arm) else None
+    if rested:
+        if rank_process.ask(rested, told):
+            return rank_process.RankProcess(number, path, rested.pid, process=rested)
+        rank_process.discard(rested)
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "collect.py")
+    with open(path + ".log", "ab") as log:
+        process = subprocess.Popen([sys.executable, here, told.decode()], stdin=subprocess.PIPE, stdout=log, stderr=log)
+    return rank_process.RankProcess(number, path, process.pid, process=process)
