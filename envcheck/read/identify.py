@@ -239,7 +239,22 @@ def _messages(text: str) -> Found | None:
     return read_messages(text)
 
 
+_SHELL_HINTS = (
+    "/dev/nvidiactl", "/dev/kfd", "% /dev/shm", "on /dev/shm type", "ulimit -", "(-n) ", "-l) ", "nvidia_uvm ", "nvidia_modeset",
+    "nvidia_peermem", "nouveau ", ": installed", ": added", "3D controller", "VGA compatible controller", "Display controller",
+    "Processing accelerators", "SHLVL=", "HOME=", "docker run", "podman run", "nerdctl run", "container run",
+)  # fmt: skip
+
+
+def _shell(text: str) -> Found | None:
+    if not any(hint in text for hint in _SHELL_HINTS):
+        return None
+    from envcheck.read.shell import read_shell
+
+    return read_shell(text)
+
+
 # A reader's module is loaded when its text is met: most inputs hold one or two kinds.
 _READERS: tuple[Callable[[str], Found | None], ...] = (
-    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages,
+    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages, _shell,
 )  # fmt: skip
