@@ -138,7 +138,22 @@ def at_start(rank: Any, processes: Any, request: dict[str, Any]) -> None:
     """What happens to a rank before its first stage: another network, lower limits, or nothing more at all."""
     prepare, fork = rank.prepare, processes.fork
 
+    number_here = [0]
+    enter = rank.Progress.enter
+
+    def struck(self: Any, stage: str) -> None:
+        """Stages in which no call of torch's could be patched."""
+        enter(self, stage)
+        if request["strike"] == f"kill:{stage}" and number_here[0] == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if request["strike"] == f"stop:{stage}" and number_here[0] == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    if "strike" in request:
+        rank.Progress.enter = struck
+
     def changed(options: Any, arm: Any, number: int, agent: Any) -> None:
+        number_here[0] = number
         if request.get("networks"):
             enter_network(request["networks"][number])
         if request.get("hosts"):

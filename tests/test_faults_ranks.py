@@ -43,7 +43,7 @@ def gone(arm: Arm) -> bool:
     return not any(Path(f"/proc/{rank.pid}").exists() for rank in arm.ranks if rank.pid)
 
 
-@pytest.mark.parametrize("stage", ["store", "init", "barrier", "all_reduce", "ddp", "destroy"])
+@pytest.mark.parametrize("stage", ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "destroy"])
 @pytest.mark.parametrize(
     ("fault", "status", "words"),
     [
@@ -53,7 +53,8 @@ def gone(arm: Arm) -> bool:
 )
 def test_at_every_stage(ranks: Ranks, tmp_path: Path, stage: str, fault: str, status: LiveStatus, words: str) -> None:
     began = time.monotonic()
-    arm = one_arm(ranks, tmp_path, fault=f"{fault}:{stage}", stage_seconds=2.5)
+    how = "strike" if stage in ("start", "device") else "fault"
+    arm = one_arm(ranks, tmp_path, **{how: f"{fault}:{stage}"}, stage_seconds=2.5)
     assert arm.status is status
     assert re.search(words.format(stage), arm.reason), arm.reason
     assert time.monotonic() - began < 20
