@@ -363,6 +363,10 @@ def library_path_shadows(
         values |= {"symbol": symbol[2], "library": symbol[1]}
         evidence = (Evidence("import torch", _last_line(text)), *quoted(matches))
         return Hit(values, evidence, fix, confidence=None if path else Confidence.LIKELY)
+    cxx = tuple(match for match in matches if re.match(r"GLIBCXX|CXXABI|_Z(?:NK?|T[IVS]N?)?St", match.values.get("symbol", "")))
+    if cxx and len(cxx) == len(matches):
+        values |= {"symbol": value(cxx, "symbol"), "library": value(cxx, "library") or "libstdc++.so.6"}
+        return Hit(values, quoted(cxx), variant="cxx", confidence=Confidence.LIKELY)
     if matches:
         values |= {"symbol": value(matches, "symbol") or "a symbol", "library": value(matches, "library") or "A CUDA library"}
         sure = path or value(matches, "path")
