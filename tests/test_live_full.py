@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from patients import HERE, Examined, examine, needs_torch, processes_with
 
 from envcheck.facts import Arm, LiveFacts, LiveStatus
-from envcheck.target import Budget, Target, end, start
+from envcheck.target import AGENT, Budget, Target, end, start
 
 pytestmark = [needs_torch, pytest.mark.torch]
 
@@ -264,3 +266,27 @@ def test_the_launched_script_takes_both_spellings(tmp_path: Path) -> None:
         assert done.returncode == 0
     told = [json.loads(path.read_text().splitlines()[0])["worker"]["argument"] for path in sorted(tmp_path.glob("*.jsonl"))]
     assert sorted(told) == ["--local-rank=0", "--local_rank=0"]
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2, 8])
+def test_the_order_in_which_jobs_begin(gpus: int, tmp_path: Path) -> None:
+    """Ranks that may go on to the next arm come before training uses them up; what is measured on GPUs waits until nothing runs."""
+    load = runpy.run_path(AGENT)["load"]
+    lines, processes, evidence = load("lines"), load("processes"), load("evidence")
+    rank, rank_process = load("rank", lines, processes, evidence, load("proof")), load("rank_process", lines, processes)
+    starts, verdict = load("starts", lines, processes, rank, rank_process), load("verdict", processes, evidence)
+    trial = load("trial", evidence, lines, processes, rank_process, starts)
+    live = load("live", evidence, lines, starts, trial, verdict)
+    launchers = load("launchers", lines, live, processes, rank, starts, load("workers", lines, processes))
+    full = load("full", load("jobs", live, processes, trial, verdict), launchers, live, processes)
+    options = {"folder": str(tmp_path), "nproc": "all", "backend": "auto", "live": "full"}
+    plan = starts.Plan(options, SimpleNamespace(line=lambda **_: None), True, 10.0, float("inf"))
+    dist = SimpleNamespace(is_gloo_available=lambda: True, is_nccl_available=lambda: True)
+    devices = [{"index": index, "kind": "cuda", "kernel": "ok"} for index in range(gpus)]
+    planner = full.Planner(plan, dist, {"devices": devices}, "pass")
+    planner.lay_out()
+    names = [getattr(job, "name", None) or job.arm["name"] for job in planner.jobs]
+    assert names[-1 if gpus else 0] == "full-wire"
+    assert names.index("init-file") < names.index("full-group-gloo") < names.index("torchrun-standalone")
+    assert ("full-group-nccl" in names) == ("full-solo-two" in names) == (gpus >= 2)
+    assert planner.jobs[-1 if gpus else 0].arm["world_size"] == (gpus or 2)
