@@ -300,8 +300,8 @@ def _window(text: str, at: int, length: int, lines_before: int) -> str:
     """The literal's line from its start and the lines after it on one line, with single blanks: who prints a message wraps it."""
     low = max(at - WINDOW_BEFORE, 0)
     start = text.rfind("\n", low, at) + 1
-    for _ in range(lines_before if start else 0):
-        start = text.rfind("\n", low, start - 1) + 1
+    for _ in range(lines_before):
+        start = text.rfind("\n", low, start - 1) + 1 if start > low else start
     start = max(start, low)
     end = at + length
     for _ in range(WINDOW_LINES):

@@ -113,7 +113,7 @@ def _unescaped(text: str) -> str:
 
 def _of_json(line: str) -> str:
     for _ in range(3):  # a JSON line within the string of another
-        if len(line) > LINE_LIMIT or not _STRING.match(line) or _NO_JSON.search(line):
+        if len(line) > LINE_LIMIT or not _STRING.match(line) or _NO_JSON.search(line.replace("\\\\", "")):
             break
         before, line = line, _BACKSLASH.sub(_character, line)
         if line == before:
