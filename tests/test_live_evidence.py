@@ -337,6 +337,22 @@ def test_no_analyser(tmp_path: Path) -> None:
     assert flight.dumps_of(["nccl.fr_0", "nccl.fr_12", "nccl.frpipe_0.pipe", "x"]) == {"nccl.fr_": ["nccl.fr_0", "nccl.fr_12"]}
 
 
+def test_dumps_of_all_arms_share_the_time_that_is_left(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 600\n")
+    python.chmod(0o755)
+    arms = tuple(Arm(f"nccl{name}", "nccl", "cuda", 1, LiveStatus.HANG, ranks=(RankFacts(0),)) for name in ("", "-p2p-off", "-shm-off"))
+    for arm in arms:
+        (tmp_path / f"{arm.name}.fr_0").write_bytes(dump(0, 1))
+    began = time.monotonic()
+    found = evidence.with_insights(Snapshot(live=LiveFacts(LiveStatus.HANG, arms=arms)), str(tmp_path), str(python), 8.0).live
+    assert time.monotonic() - began < 10
+    assert isinstance(found, LiveFacts)
+    assert sorted(one.text for one in found.insights) == [
+        "no time was left for torchfrtrace", "no time was left for torchfrtrace", "torchfrtrace did not end within 6 s",
+    ]  # fmt: skip
+
+
 def test_the_recorder_is_asked_by_its_pipe(agent: ModuleType, tmp_path: Path) -> None:
     path = str(tmp_path / "nccl.frpipe_0.pipe")
     assert not agent.poke(path)

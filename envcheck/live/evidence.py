@@ -65,18 +65,16 @@ def analyse(live: LiveFacts, folder: str, executable: str, seconds: float) -> di
         names = sorted(os.listdir(folder))
     except OSError:
         names = []
-    recorder: dict[str, Any] = {}
-    if flight.dumps_of(names):
-        if seconds > 8:
-            for one in flight.analyse(folder, executable, min(seconds - 2, flight.SECONDS)):
-                recorder[_arm_of(live, one.dumps[0].rpartition(".fr_")[0])] = {
-                    "dumps": one.dumps,
-                    "lines": one.lines,
-                    "output": one.output,
-                    "error": one.error,
-                }
-        else:
-            recorder["error"] = "no time was left for torchfrtrace"
+    recorded = flight.analyse(folder, executable, min(seconds - 2, flight.SECONDS)) if flight.dumps_of(names) else ()
+    recorder = {
+        _arm_of(live, one.dumps[0].rpartition(".fr_")[0]): {
+            "dumps": one.dumps,
+            "lines": one.lines,
+            "output": one.output,
+            "error": one.error,
+        }
+        for one in recorded
+    }
     return {
         "status": live.status.value,
         "reason": live.reason,
@@ -168,7 +166,7 @@ def _insights(analysis: Mapping[str, Any]) -> list[Insight]:
             say(arm, "NCCL RAS", line)
         if recorder := arm["flight_recorder"]:
             telling = [line for line in recorder["lines"] if line.startswith(("missing ranks", "error msg", "Not all ranks"))]
-            for line in telling[:4]:
+            for line in telling[:4] or filter(None, [recorder["error"]]):
                 say(arm, "Flight Recorder", line)
     return found
 

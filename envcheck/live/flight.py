@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 
 from envcheck.host import run_command
 from envcheck.pattern import pattern
 from envcheck.record import record
 
-SECONDS = 40.0  # it imports torch
+SECONDS = 40.0  # for all dumps together; torchfrtrace imports torch
+LEAST_SECONDS = 5.0
 DUMP = pattern(r"(.+\.fr_)(\d{1,6})$")  # the agent's name for them: nccl.fr_0
 _FIELD = pattern(
     r"(?i)\b(collective sequence id|group info|collective|missing ranks|expected ranks|collective state|error msg"
@@ -35,19 +37,23 @@ def dumps_of(names: list[str]) -> dict[str, list[str]]:
 
 def analyse(folder: str, executable: str, seconds: float = SECONDS) -> tuple[FlightAnalysis, ...]:
     """One analysis an arm that left dumps. The dumps are pickles of our own ranks, and only the target reads them."""
+    deadline = time.monotonic() + seconds
     return tuple(
-        _one(folder, prefix, tuple(files), executable, seconds)
+        _one(folder, prefix, tuple(files), executable, deadline)
         for prefix, files in dumps_of(os.listdir(folder)).items()
         if any(os.path.getsize(os.path.join(folder, name)) for name in files)
     )
 
 
-def _one(folder: str, prefix: str, files: tuple[str, ...], executable: str, seconds: float) -> FlightAnalysis:
+def _one(folder: str, prefix: str, files: tuple[str, ...], executable: str, deadline: float) -> FlightAnalysis:
     arguments = (folder, "-p", prefix, "--allow-incomplete-ranks")
     script = os.path.join(os.path.dirname(executable), "torchfrtrace")
     ways = [(executable, script)] if os.path.isfile(script) else []
     # From torch 2.6 on the module is there under this name; the script's name is older
     for way in (*ways, (executable, "-m", "torch.distributed.flight_recorder.fr_trace")):
+        seconds = deadline - time.monotonic()
+        if seconds < LEAST_SECONDS:
+            return FlightAnalysis(files, error="no time was left for torchfrtrace")
         done = run_command((*way, *arguments), timeout=seconds, cwd=folder)
         text = f"{done.stdout}\n{done.stderr}".strip()
         if done.timed_out:
