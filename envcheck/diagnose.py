@@ -273,14 +273,14 @@ def _decided(report: Report, read: Read, texts: Texts) -> Report:
     if loud:
         likely = [one for one in loud if one.confidence is Confidence.LIKELY]
         if not likely:
-            return (
-                replace(report, verdict="pass", exit_code=0, because=())
-                if not _trouble(read, texts)
-                else replace(report, verdict="inconclusive", exit_code=3, because=(_ask(read),))
-            )
+            if not _trouble(read, texts):
+                return replace(report, verdict="pass", exit_code=0, because=())
+            reason = f"{loud[0].rule} is certain, but need not be why the program failed"
+            return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
     if _trouble(read, texts) or not _says_something(read, texts):
-        return replace(report, verdict="inconclusive", exit_code=3, because=(_ask(read),))
+        shown = "what is shown only follows from a cause" if read.symptoms.victims else "no cause that envcheck knows is shown"
+        return replace(report, verdict="inconclusive", exit_code=3, because=(shown, _ask(read)))
     return replace(report, verdict="pass", exit_code=0, because=())
 
 

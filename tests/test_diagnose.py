@@ -99,7 +99,7 @@ def test_a_system_error_in_a_container_is_weighed_with_the_nodes(tmp_path: Path)
 def test_a_victim_alone_decides_nothing_and_says_what_would(tmp_path: Path) -> None:
     code, document = run(tmp_path, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n  exitcode  : 1 (pid: 12)\n")
     assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
-    assert "--log-dir" in document["because"][0]
+    assert "--log-dir" in document["because"][-1]
 
 
 def test_the_cause_is_named_and_not_the_victim(tmp_path: Path) -> None:
@@ -334,3 +334,17 @@ def judged(texts: diagnose.Texts, by: Any) -> tuple[list[str], list[str]]:
 def test_other_programs_texts_are_no_errors_of_training(tmp_path: Path, text: str) -> None:
     _, document = run(tmp_path, text, facts=NEUTRAL)
     assert [one["rule"] for one in document["findings"] if one["severity"] == "error"] == []
+
+
+def test_a_certain_warning_beside_a_failure_is_no_cause(tmp_path: Path) -> None:
+    warning = "WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 bytes available.\n"
+    code, document = run(tmp_path, warning + "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n")
+    assert (code, document["verdict"], named(document)) == (3, "inconclusive", ["shm-small"])
+    assert "shm-small is certain" in document["because"][0] and document["because"][-1].startswith("to decide, ")
+
+
+def test_a_program_that_saw_no_gpu_is_told_what_to_ask(tmp_path: Path) -> None:
+    code, document = run(tmp_path, "RuntimeError: No CUDA GPUs are available\n")
+    assert (code, named(document)) == (3, ["torch-cuda-unavailable"])
+    (finding,) = [one for one in document["findings"] if one["rule"] == "torch-cuda-unavailable"]
+    assert (finding["severity"], finding["confidence"]) == ("warning", "likely")

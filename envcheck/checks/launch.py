@@ -94,6 +94,8 @@ def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsF
     matches = tuple(match for match in matches if match.symptom != "rendezvous-connection")  # it alone says nothing of the address
     if malformed := tuple(match for match in matches if match.symptom == "endpoint-malformed"):
         return Hit({"address": repr(value(malformed, "address") or "what was given")}, quoted(malformed), variant="malformed")
+    if empty := tuple(match for match in matches if match.symptom == "master-address-empty"):
+        return Hit({"host": value(empty, "host") or "its first host"}, quoted(empty), variant="empty")
     if shared := tuple(match for match in matches if match.symptom == "nodes-of-one-address"):
         return Hit({"address": value(shared, "address") or "one address"}, quoted(shared), variant="shared")
     if matches:

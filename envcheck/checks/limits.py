@@ -65,7 +65,8 @@ def processes_low(limits: LimitsFacts | Missing, symptoms: SymptomsFacts | Missi
     if not told:
         return None
     soft = None if isinstance(limits, Missing) else limits.processes_soft
-    return Hit({"soft": "unknown" if soft is None else soft}, quoted(told))
+    values = {"soft": "unknown" if soft is None else soft}
+    return Hit(values, quoted(told), variant="clone3" if value(told, "refused") else None)
 
 
 @check(sees_missing=("limits", "network", "container", "symptoms"))

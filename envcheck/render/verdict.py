@@ -43,7 +43,8 @@ def verdict_line(report: Report) -> str:
         return f"Not ready: {found}"
     if report.verdict == "inconclusive":
         first = one_line(report.because[0]) if report.because else "an important fact is missing"
-        more = f" (and {counted(len(report.because) - 1, 'more reason')})" if len(report.because) > 1 else ""
+        others = sum(not one.startswith("to decide, ") for one in report.because[1:])  # what to run is no reason
+        more = f" (and {counted(others, 'more reason')})" if others else ""
         return f"Cannot tell: {first}{more}"
     but = f" ({found})" if found else ""
     live = report.snapshot.live
