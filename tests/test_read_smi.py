@@ -368,6 +368,8 @@ def test_kernel_log() -> None:
     assert [(xid.code, xid.bus_id) for xid in xids] == [(79, "0000:02:00"), (13, "0000:cb:00"), (109, "0000:cb:00")]
     assert xids[0].seconds_ago == pytest.approx(10.36, abs=0.01) and xids[2].seconds_ago is None
     assert xids[0].text == "GPU has fallen off the bus."
+    echo = "NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149"
+    assert [(xid.code, xid.bus_id) for xid in read_xids(f"{echo}\n{echo}")] == [(149, "0000:dc:00"), (45, "0000:dc:00"), (45, "0000:dc:00")]
     complaints = read_complaints(KERNEL_LOG)
     assert len(complaints) == 1 and complaints[0].startswith("NVRM: API mismatch")
 

@@ -80,6 +80,11 @@ def wants_cuda(torch: TorchFacts | Missing) -> bool | None:
     return False if other else None
 
 
+def for_rocm(torch: TorchFacts | Missing) -> bool:
+    """A torch built for AMD's GPUs: what NVIDIA's compute capabilities say does not concern it."""
+    return not isinstance(torch, Missing) and torch.hip is not None
+
+
 def nvidia_on_bus(system: SystemFacts | Missing) -> tuple[PciDevice, ...]:
     """NVIDIA functions on the PCI bus, except those handed to virtual machines."""
     if isinstance(system, Missing):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.archs import platform_of, runs_on, variant_of_cuda
-from envcheck.checks.answer import cuda_code, driver_answers, fails, listed, torch_devices, trouble, visible, works
+from envcheck.checks.answer import cuda_code, driver_answers, fails, for_rocm, listed, torch_devices, trouble, visible, works
 from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.facts import (
     CudaDriverFacts,
@@ -240,6 +240,8 @@ def gpu_too_new_for_torch(
     tables: Tables,
 ) -> Answer:
     """No cubin and no PTX of the build serves a GPU that came after it, or that is a family of its own."""
+    if for_rocm(torch):
+        return None
     cards = _cards(gpus, visibility, devices, symptoms, tables)
     build, missing = code_of_build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
     return _judge(("new", "family"), "gpu-too-new-for-torch", cards, build, symptoms, tables, missing)
@@ -256,6 +258,8 @@ def gpu_too_old_for_torch(
     tables: Tables,
 ) -> Answer:
     """The build starts above this GPU's compute capability."""
+    if for_rocm(torch):
+        return None
     cards = _cards(gpus, visibility, devices, symptoms, tables)
     build, missing = code_of_build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
     return _judge(("old",), "gpu-too-old-for-torch", cards, build, symptoms, tables, missing)

@@ -9,6 +9,7 @@ from envcheck.checks.answer import code_evidence, cuda_code, listed, torch_devic
 from envcheck.checks.text import holding, quoted, said, value
 from envcheck.facts import CudaDriverFacts, DevicesFacts, DriverFacts, Gpu, GpusFacts, Missing, SymptomsFacts, SystemFacts, ToolStatus
 from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.table_rows import XidRow
 from envcheck.tables import Tables
 
 # NVML clocks event reasons, nvml.h nvmlClocksEventReason*
@@ -22,8 +23,14 @@ _ACTIONS = {
     "check_power_cable": "a look at the power cable",
     "contact_support": "a call to the vendor",
     "rma": "an exchange of the card",
+    "decode": "a reset of the GPUs on that link, and a call to the vendor if it comes back",
 }
 _GRAVE = ("reset_gpu", "reboot", "contact_support", "restart_vm", "check_power_cable", "rma")
+
+
+def _grave(row: XidRow, text: str) -> bool:
+    """NVLink5's Xids say themselves which of them are harmless: "149, NETIR_LINK_EVT Nonfatal XC0 i0 Link 08 (0x...)"."""
+    return row.action in _GRAVE or (row.action == "decode" and "nonfatal" not in text.lower())
 
 
 def _named(gpus: Iterable[Gpu]) -> str:
@@ -96,7 +103,7 @@ def gpu_xid(
         if number.isdecimal():
             seen.append((int(number), found[1] if found else value(told, "bus_id"), match.text))
     rows = [(code, bus, text, tables.xid(code)) for code, bus, text in seen]
-    grave = [(code, bus, text, row) for code, bus, text, row in rows if row and row.action in _GRAVE]
+    grave = [(code, bus, text, row) for code, bus, text, row in rows if row and _grave(row, text)]
     if not grave:
         if told and not rows:
             return Hit({"xids": "an Xid", "gpu": "a GPU", "action": "see its entry", "text": told[0].text}, quoted(told))

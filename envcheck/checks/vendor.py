@@ -7,7 +7,7 @@ import re
 from envcheck.archs import platform_of
 from envcheck.checks.answer import contained, fails, is_wsl, listed, trouble, works
 from envcheck.checks.hardware import discrete_intel
-from envcheck.checks.text import holding, quoted, said, value
+from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.checks.versions import minor
 from envcheck.facts import (
     BackendsFacts,
@@ -67,6 +67,9 @@ def rocm_permission(
     return None
 
 
+_NO_CODE = ("no kernel image is available", "kernel image is invalid", "invalid device function")
+
+
 def overridden(version: str | None) -> str | None:
     """HSA_OVERRIDE_GFX_VERSION "10.3.0" makes the runtime report gfx1030."""
     found = re.fullmatch(r"\s*(\d{1,2})\.(\d{1,2})\.(\d{1,2})\s*", version or "")
@@ -100,6 +103,8 @@ def rocm_gfx_unsupported(
     missing = [one for one in effective if one and archs and one not in archs]
     values: dict[str, object] = {"gfx": ", ".join(missing) or ", ".join(gfx) or "this GPU", "archs": " ".join(archs), "source": source}
     built = _is_rocm_build(torch)
+    if built:  # torch's own texts say CUDA in a build for ROCm too
+        told += tuple(match for match in mentioning(symptoms, *_NO_CODE) if match not in told)
     if missing and len(missing) == len(effective) and (built or told or isinstance(torch, Missing)):
         relative = sibling(missing[0])
         usable = relative and overridden(relative) in archs and override is None

@@ -12,6 +12,9 @@ _STAMP = pattern(r"^(?:<\d{1,3}>)?\[\s*(\d{1,12}\.\d{1,9})\]")
 # "NVRM: Xid (PCI:0000:91:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 # https://docs.nvidia.com/deploy/xid-errors/
 _XID = pattern(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,5})(?:, *(.*))?$")
+# "Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149": the other one has no line of its own
+# where the buffer of the log has turned over.
+_BEFORE = pattern(r"caused by previous Xid (\d{1,5})")
 # Texts of the open kernel module, NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c, src/nvidia/arch/nvalloc/unix/src/osinit.c
 _COMPLAINT = pattern(
     r"NVRM: .*(?:API mismatch|has the version|RmInitAdapter|No NVIDIA (?:GPU found|devices probed)|probe routine was not called"
@@ -44,6 +47,9 @@ def read_xids(text: str, uptime_seconds: float | None = None) -> tuple[Xid, ...]
         bus, code, words = match.groups()
         stamp = _STAMP.match(line)
         ago = max(0.0, uptime_seconds - float(stamp.group(1))) if stamp and uptime_seconds is not None else None
+        before = _BEFORE.search(words or "")
+        if before and not any(one.code == int(before[1]) and one.bus_id == bus for one in found):
+            found.append(Xid(int(before[1]), bus, (words or "").strip()[:300], ago))
         found.append(Xid(int(code), bus, (words or "").strip()[:300], ago))
     return tuple(found)
 
