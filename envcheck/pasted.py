@@ -130,6 +130,8 @@ _CODE = pattern(
     r"\b(?:raise|throw) [\w.:]{2,60}\(|\b(?:TORCH_(?:CHECK|WARN)\w{0,20}|AT_ERROR|NCCLCHECK|WARN|printf|print|puts|warn|echo"
     r"|log(?:ger|ging)?\.\w{3,9}|assert\w{1,20}|pytest\.raises|expect\w{0,10})\(|#error|\bstd::c(?:err|out)\b|^(?://|/\*) "
 )
+# A string of source code that stands on a line of its own: f"rank {rank} …", or "…" below "raise ValueError(".
+_LITERAL = pattern(r"""(?:[fr]{1,2}(?:"[^"]{1,400}"|'[^']{1,400}')|"[^"]{1,400}"|'[^']{1,400}')[,)]{0,3}$""")
 _CHANGE = pattern(
     r"^(?:[-*•+]|\d{1,3}[.)]) (?:\[[^\]\n]{1,40}\] ?|\w{2,20}: )?"
     r"(?i:fix|add|improve|remove|handle|support|change|update|avoid|prevent|resolve|raise|document|make|don.t)(?i:es|ed|e?s|d|ing)?\b"
@@ -151,6 +153,8 @@ def hearsay(line: str, before: str) -> bool:
 
     A line of code below `File "…", line 3, in f` is a traceback's: that one ran.
     """
+    if _LITERAL.match(line) and (line[0] in "fr" or before.endswith("(") or _LITERAL.match(before)):
+        return True
     if _CODE.search(line):
         return "line " not in before and "File " not in before
     return bool(_CHANGE.search(line) or _TALK.search(line))

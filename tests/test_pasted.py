@@ -182,6 +182,9 @@ def test_a_line_of_code_in_a_traceback_ran() -> None:
     code = 'raise AssertionError("Torch not compiled with CUDA enabled")'
     assert not hearsay(code, '  File "/x/torch/cuda/__init__.py", line 403, in _lazy_init')
     assert hearsay(code, "def _lazy_init():")
+    assert hearsay('"Torch not compiled with CUDA enabled"', "raise AssertionError(")
+    assert hearsay('f"Torch not compiled with {name} enabled",', "")
+    assert not hearsay('"Torch not compiled with CUDA enabled"', "It says:")
     assert not hearsay("AssertionError: Torch not compiled with CUDA enabled", code)
 
 
