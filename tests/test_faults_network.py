@@ -271,7 +271,7 @@ def test_static_wrong_world_size() -> None:
 def test_static_rank_missing() -> None:
     given = variables()
     del given["RANK"]
-    assert "RANK is not" in static(env=given)["launch-env-incomplete"]["message"]  # a warning: the ranks may come with the tasks
+    assert "not set: RANK." in static(env=given)["launch-env-incomplete"]["message"]  # a warning: the ranks may come with the tasks
 
 
 def test_static_two_launchers_that_contradict_each_other() -> None:
