@@ -135,7 +135,7 @@ def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing
 
 
 # Somebody asked for memory and did not get it; nothing was killed.
-_REFUSED = ("DefaultCPUAllocator", "alloc_cpu.cpp", "WinError 1455", "paging file is too small", "Errno 12]")
+_REFUSED = ("DefaultCPUAllocator", "alloc_cpu.cpp", "WinError 1455", "paging file is too small", "Errno 12]", "MemoryError", "bad_alloc")
 
 
 @check(sees_missing=("system", "live", "symptoms"))

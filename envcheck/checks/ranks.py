@@ -115,10 +115,10 @@ def launch_world_size(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts
     if fitting := tuple(match for match in matches if match.symptom == "ranks-do-not-fit"):
         if holding(fitting, "hostfile"):
             return Hit({"host": value(fitting, "host") or "the nodes that it was asked for"}, quoted(fitting), variant="hosts")
-        started = value(fitting, "started") or "started"
+        counted = value(fitting, "started") or "started"
         if len(holding(fitting, "gradient_acc_step")) == len(fitting):  # a library may have counted before the group was there
-            return Hit({"started": started}, quoted(fitting), variant="fit", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-        return Hit({"started": started}, quoted(fitting), variant="fit")
+            return Hit({"started": counted}, quoted(fitting), variant="fit", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+        return Hit({"started": counted}, quoted(fitting), variant="fit")
     if size and started is not None and started < size:
         return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches))
     if rank := value(matches, "rank"):
