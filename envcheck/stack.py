@@ -161,8 +161,9 @@ def _nvidia_gpu(snapshot: Snapshot) -> Layer:
         return Layer("GPU", Mark.WARN if gpus.lost or any(gpu.error for gpu in gpus.devices) else Mark.OK, value)
     cards = [card for card in snapshot.system.pci_gpus if card.vendor == "10de"] if isinstance(snapshot.system, SystemFacts) else []
     if cards:
-        bound = ", ".join(sorted({card.driver or "no driver" for card in cards}))
-        return Layer("GPU", Mark.WARN, f"{len(cards)} NVIDIA on the PCI bus ({bound}), no name or state read")
+        drivers = ", ".join(sorted({card.driver for card in cards if card.driver}))  # lspci without -k names none
+        bound = f" (driver {drivers})" if drivers else ""
+        return Layer("GPU", Mark.WARN, f"{len(cards)} NVIDIA on the PCI bus{bound}, no name or state read")
     if isinstance(gpus, Missing):
         return _of_missing("GPU", gpus)
     return Layer("GPU", Mark.NONE, "none found")

@@ -189,7 +189,7 @@ def values(name: str, changes: dict[str, object]) -> dict[str, str]:
         ({"visibility.cuda_visible_devices": "0,1", "visibility.selected": [0, 1]}, "GPU", f"{EIGHT}; 2 of 8 visible"),
         ({"gpus.lost": ["0000:09:00.0: GPU is lost"]}, "GPU", f"{EIGHT}; 1 on the bus without an answer"),
         ({"gpus.devices.7.name": "NVIDIA L4"}, "GPU", "7 × NVIDIA H100 80GB HBM3 (sm_90, 80 GiB) + NVIDIA L4 (sm_90, 80 GiB)"),
-        ({"gpus": {"missing": "absent", "reason": "none"}}, "GPU", "8 NVIDIA on the PCI bus (nvidia), no name or state read"),
+        ({"gpus": {"missing": "absent", "reason": "none"}}, "GPU", "8 NVIDIA on the PCI bus (driver nvidia), no name or state read"),
         ({"cuda_driver.init_code": 803}, "CUDA", "driver offers up to 13.0, torch is built with 13.0, cuInit answers 803"),
         ({"driver.library_version": "570.10"}, "driver", "580.95.05, open kernel module, libraries 570.10"),
         ({"torch.import_status": "timeout"}, "torch", f"{BUILD}: the import does not end"),
