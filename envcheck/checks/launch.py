@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import node_count
-from envcheck.checks.text import holding, quoted, said, value
+from envcheck.checks.text import holding, quoted, said, surplus, value
 from envcheck.facts import LauncherFacts, LiveFacts, LiveStatus, Missing, NetworkFacts, SymptomsFacts
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
@@ -61,7 +61,7 @@ def launch_unreachable(launcher: LauncherFacts | Missing, symptoms: SymptomsFact
         values = {"address": facts.master_addr, "error": (facts.master_addr_error or "no address").rstrip(".")}
         evidence = (Evidence("name resolution", f"{facts.master_addr}: {values['error']}"), *quoted(matches))
         return Hit(values, evidence, variant="name")
-    if not matches:
+    if not matches or surplus(matches):
         return None
     if len(shell := tuple(match for match in matches if match.symptom in ("ssh-failed", "ssh-of-a-launcher"))) == len(matches):
         return Hit({"host": value(shell, "host") or "another node"}, quoted(shell), variant="ssh")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import number
-from envcheck.checks.text import alone, holding, mentioning, quoted, said, value
+from envcheck.checks.text import alone, holding, mentioning, quoted, said, surplus, value
 from envcheck.facts import LauncherFacts, Missing, RankReading, SymptomsFacts, VisibilityFacts
 from envcheck.intents import SetEnv
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
@@ -80,6 +80,8 @@ def launch_env_conflict(launcher: LauncherFacts | Missing, symptoms: SymptomsFac
         return trouble(launcher, "launcher")
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
     guess = all(match.symptom == "clients-joined" for match in matches)
+    if guess and surplus(matches):
+        return None
     return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY if guess else None)
 
 
@@ -119,8 +121,14 @@ def launch_world_size(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts
         if len(holding(fitting, "gradient_acc_step")) == len(fitting):  # a library may have counted before the group was there
             return Hit({"started": counted}, quoted(fitting), variant="fit", severity=Severity.WARNING, confidence=Confidence.LIKELY)
         return Hit({"started": counted}, quoted(fitting), variant="fit")
+    if size and started is not None and started > size and surplus(matches):
+        too_many: dict[str, object] = {"size": size, "started": started}
+        return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     if size and started is not None and started < size:
-        return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches))
+        # Older torch says so every ten seconds, also where the others come at last.
+        waits = bool(matches) and len(holding(matches, "Waiting in store based barrier")) == len(matches)
+        absent = {"size": size, "started": started, "absent": size - started}
+        return Hit(absent, quoted(matches), confidence=Confidence.LIKELY if waits else None)
     if rank := value(matches, "rank"):
         return Hit({"size": size or "the announced number of", "rank": rank}, quoted(matches), variant="rank", confidence=Confidence.LIKELY)
     if matches:

@@ -51,3 +51,9 @@ def of_programs(matches: tuple[TextEvidence, ...]) -> tuple[TextEvidence, ...]:
     A machine without a GPU answers "Found no NVIDIA driver" when asked, which is no complaint.
     """
     return tuple(match for match in matches if match.source not in ("torch.cuda", "nvidia-smi", "NVML", "import torch"))
+
+
+def surplus(matches: tuple[TextEvidence, ...]) -> bool:
+    """Whether these lines count ranks at a store, and all of them more than there should be."""
+    counts = [(match.values.get("joined", ""), match.values.get("world_size", "")) for match in matches]
+    return bool(counts) and all(joined.isdecimal() and size.isdecimal() and int(joined) > int(size) for joined, size in counts)
