@@ -43,13 +43,7 @@ def start(options: Dict[str, Any], torch: Any, fork: bool) -> Optional[Child]:
 
 def start_forked(options: Dict[str, Any]) -> Child:
     agent = os.getpid()
-    receive, send = os.pipe()
-    try:
-        pid = processes.fork()
-    except OSError:
-        os.close(receive)
-        os.close(send)
-        raise
+    pid, receive, send = processes.fork_with_pipe()
     if pid == 0:
         code = 1
         try:

@@ -22,6 +22,17 @@ def fork() -> int:
         return os.fork()
 
 
+def fork_with_pipe() -> Tuple[int, int, int]:
+    """The child's id (0 in the child) and the two ends of a pipe between us: to receive, to send."""
+    receive, send = os.pipe()
+    try:
+        return fork(), receive, send
+    except OSError:
+        os.close(receive)
+        os.close(send)
+        raise
+
+
 def keep_exit_statuses() -> None:
     """Undo SIGCHLD = ignore, inherited or set by the patient: the kernel would reap our children and lose how they ended."""
     if hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:

@@ -96,13 +96,7 @@ def quiet_port() -> int:
 
 def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socket], earlier: Sequence[RankProcess]) -> RankProcess:
     agent = os.getpid()
-    receive, send = os.pipe()
-    try:
-        pid = processes.fork()
-    except OSError:
-        os.close(receive)
-        os.close(send)
-        raise
+    pid, receive, send = processes.fork_with_pipe()
     if pid == 0:
         try:
             os.close(receive)
