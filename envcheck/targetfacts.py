@@ -139,9 +139,10 @@ def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> Tor
     imported = (ended.section("torch") or {}).get("value") or {}
     known = {**_static_facts(found or {}, distribution), **{key: value for key, value in imported.items() if value is not None}}
     known.update(_import_facts(ended, found, distribution, static))
-    asked = (ended.section("devices") or {}).get("value") or {}
-    if known.get("arch_list") is None and asked.get("arch_list"):
-        known["arch_list"] = asked["arch_list"]
+    asked = ended.section("devices") or {}  # the flags of the build are there even where asking the devices failed
+    archs = asked.get("arch_list") or (asked.get("value") or {}).get("arch_list")
+    if known.get("arch_list") is None and archs:
+        known["arch_list"] = archs
     known["cpu_build"] = _is_cpu_build(known)
     known["conda"] = distribution.installer == "conda" if distribution else None
     facts: TorchFacts = decode(TorchFacts, known)

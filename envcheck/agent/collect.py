@@ -45,7 +45,7 @@ def main():
             writer.line(end=True)
             return
     processes = load("processes")
-    run = load("run", lines, processes, load("devices", lines, processes))
+    run = load("run", lines, processes, load("constants", lines), load("devices", lines, processes))
     run.main(options, writer, load)
     writer.line(end=True)
 

@@ -23,7 +23,16 @@ LACKS = {
     "mpi": ("all_reduce-avg", "reduce_scatter", "all_to_all", "all_reduce-sum bfloat16", "all_reduce-max bfloat16", "reduce bfloat16"),
     "ucc": ("all_reduce-avg",),
 }
-WORDS = ("not support", "nsupported", "not implemented", "Invalid scalar type", "only available with", "only supports", "backend with")
+WORDS = (
+    "not support",
+    "nsupported",
+    "not implemented",
+    "Invalid scalar type",
+    "only available with",
+    "only supports",
+    "backend with",
+    "Cannot use",
+)  # "Cannot use ReduceOp.AVG with Gloo", torch 1.11 to 2.7
 
 
 def collectives(c: Context) -> None:

@@ -1,6 +1,7 @@
 """The accelerator, asked in a child that may crash or hang: availability, properties, one checked kernel on each device.
 
-Loaded by collect.py. The first half runs in the agent, the second in the child.
+Loaded by collect.py. The first half runs in the agent, the second in the child. The child says what it finds a line at a time, so
+that a crash costs only what it came in: {"arch_list": …}, then {"value": …} or {"error": …}; or {"poisoned": true} alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
     from envcheck.agent import lines, processes  # collect.load puts them here
 
@@ -26,6 +27,7 @@ class Child:
         self.pid, self.pipe, self.process, self.out = pid, pipe, process, out
         self.began = time.monotonic()
         self.refused: Optional[OSError] = None  # the system would not start it
+        self.poisoned = False  # forked, and torch says that it may not use CUDA: one that was started afresh has taken its place
 
 
 def start(options: Dict[str, Any], torch: Any, fork: bool) -> Optional[Child]:
@@ -50,11 +52,7 @@ def start_forked(options: Dict[str, Any]) -> Child:
             os.close(receive)
             processes.die_with_parent(agent)
             processes.leave_stacks(os.path.join(options["folder"], "devices.stack"))
-            try:
-                data = lines.encoded({"value": ask_devices(options["live"] != "off")})
-            except BaseException as error:
-                data = lines.encoded({"error": lines.described(error)})
-            lines.write_all(send, data)
+            answer(lambda **said: lines.write_all(send, lines.encoded(said)), options["live"] != "off", forked=True)
             code = 0
         finally:
             os._exit(code)
@@ -79,41 +77,54 @@ def finish(child: Optional[Child], options: Dict[str, Any], writer: lines.Writer
     if child.refused:
         writer.line(section="devices", error=lines.described(child.refused))
         return None
-    deadline = min(deadline, child.began + options["devices_seconds"])
-    answer, status = collect_afresh(child, child.process, deadline) if child.process else collect_forked(child, deadline)
-    if answer is None:
-        kind, how = death(status, deadline - child.began)
+    found, status, limit = collect(child, options, deadline)
+    if found.get("poisoned"):
+        # Something that came with the import has used CUDA, so every child that is forked is refused. That is no fault of the devices.
+        child.poisoned = True
+        try:
+            found, status, limit = collect(start_afresh(options), options, deadline)
+        except OSError as error:
+            found = {"error": lines.described(error)}
+    if not ("value" in found or "error" in found):
+        kind, how = death(status, limit)
         stack = processes.tail(os.path.join(options["folder"], "devices.stack"), 8000)
-        answer = {"error": {"type": kind, "text": "asking the devices " + how, "stack": stack}}
-    writer.line(section="devices", **answer)
-    return answer.get("value")
+        found["error"] = {"type": kind, "text": "asking the devices " + how, "stack": stack}
+    writer.line(section="devices", **found)
+    return found.get("value")
 
 
-def collect_forked(child: Child, deadline: float) -> Tuple[Any, Optional[int]]:
-    """The answer and the exit status, each None if there is none. A whole line is an answer whatever becomes of the child then."""
+def collect(child: Child, options: Dict[str, Any], deadline: float) -> Tuple[Dict[str, Any], Optional[int], float]:
+    """What the child has said, its exit status (None if it did not end), and the seconds that it had."""
+    deadline = min(deadline, child.began + options["devices_seconds"])
+    found, status = collect_afresh(child, child.process, deadline) if child.process else collect_forked(child, deadline)
+    return found, status, deadline - child.began
+
+
+def collect_forked(child: Child, deadline: float) -> Tuple[Dict[str, Any], Optional[int]]:
     data, closed = b"", False
     os.set_blocking(child.pipe, False)
     while True:
         status = processes.exit_status(child.pid)  # asked before the last read, and because a grandchild may keep the pipe open
         part, closed = processes.drain(child.pipe)
         data += part
+        found = merged(data)
         left = deadline - time.monotonic()
-        if status is not None or closed or data.endswith(b"\n") or left <= 0:
+        if status is not None or closed or through(found) or left <= 0:
             break
         processes.wait_readable([child.pipe], min(left, 0.2))
     os.close(child.pipe)
-    if status is None and (closed or data):
+    if status is None and (closed or through(found)):
         status = processes.reap(child.pid, 5)  # a context takes a moment to be torn down
     if status is None:
-        if not data:
+        if not through(found):
             processes.ask_for_stack(child.pid)
             time.sleep(0.5)
         os.kill(child.pid, signal.SIGKILL)
         processes.reap(child.pid, 3)
-    return (lines.decoded(data) if data.endswith(b"\n") else None), status
+    return found, status
 
 
-def collect_afresh(child: Child, process: subprocess.Popen[bytes], deadline: float) -> Tuple[Any, Optional[int]]:
+def collect_afresh(child: Child, process: subprocess.Popen[bytes], deadline: float) -> Tuple[Dict[str, Any], Optional[int]]:
     try:
         code: Optional[int] = process.wait(max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -124,13 +135,24 @@ def collect_afresh(child: Child, process: subprocess.Popen[bytes], deadline: flo
         lines.attempt(process.wait, 3)
     try:
         with open(child.out, "rb") as file:
-            rows = [lines.decoded(line) for line in file]
+            return merged(file.read()), code
     except OSError:
-        rows = []
-    for row in rows:
-        if isinstance(row, dict) and row.get("section") == "devices":
-            return {key: row[key] for key in ("value", "error") if key in row}, code
-    return None, code
+        return {}, code
+
+
+def merged(data: bytes) -> Dict[str, Any]:
+    """What the child's whole lines say together."""
+    found: Dict[str, Any] = {}
+    for line in data[: data.rfind(b"\n") + 1].splitlines():
+        row = lines.decoded(line)
+        if isinstance(row, dict):
+            found.update((key, row[key]) for key in ("poisoned", "arch_list", "value", "error") if key in row)
+    return found
+
+
+def through(found: Dict[str, Any]) -> bool:
+    """Whether the child has nothing more to say, whatever becomes of it then."""
+    return not found.keys().isdisjoint(("poisoned", "value", "error"))
 
 
 def death(status: Optional[int], seconds: float) -> Tuple[str, str]:
@@ -142,6 +164,24 @@ def death(status: Optional[int], seconds: float) -> Tuple[str, str]:
 
 
 # ---- inside the child
+
+
+def answer(say: Callable[..., None], kernels: bool, forked: bool) -> None:
+    """Ask everything, and `say` it; `kernels`: one checked kernel on each device."""
+    import torch
+
+    if forked and any(lines.call(torch, kind + "._is_in_bad_fork") is True for kind in ("cuda", "xpu")):
+        say(poisoned=True)
+        return
+    # get_arch_list() answers [] unless CUDA initialises (up to torch 2.13 or so); the build's own flags are there in any case. Asking
+    # for them marks a process as one that uses CUDA, so it is done here and nowhere else.
+    flags = lines.call(torch, "_C._cuda_getArchFlags")
+    if isinstance(flags, str):
+        say(arch_list=flags.split())
+    try:
+        say(value=ask_devices(kernels))
+    except BaseException as error:
+        say(error=lines.described(error))
 
 
 def ask_devices(kernels: bool) -> Dict[str, Any]:

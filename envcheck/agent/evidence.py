@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+    from envcheck.agent import constants  # collect.load puts it here
     from envcheck.agent.rank import Arm
     from envcheck.agent.rank_process import RankProcess
 
@@ -61,11 +62,8 @@ def _release(version: str) -> Tuple[int, int]:
 
 def has_diagnostics(torch: Any) -> bool:
     """NCCL can test itself from 2.31 on. The version is a constant of the library; no device is asked."""
-    try:
-        version = torch._C._nccl_version()
-    except Exception:
-        return False
-    return tuple(version) >= (2, 31) if isinstance(version, (tuple, list)) else isinstance(version, int) and version >= 23100
+    version = constants.nccl_version(constants.ask(torch, "_C._nccl_version"))
+    return version is not None and version >= (2, 31)
 
 
 def print_by_line() -> None:

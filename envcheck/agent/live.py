@@ -29,13 +29,14 @@ def check(
     options: Dict[str, Any],
     writer: lines.Writer,
     asked: Any,
-    fork: bool,
+    no_fork: Optional[str],
     stage_seconds: float,
     deadline: float,
     full: Optional[Callable[[Plan, Any, Any, str], List[str]]] = None,
     tasks: Optional[Dict[str, Callable[..., None]]] = None,
 ) -> Dict[str, Any]:
-    """Run the arms one after the other and write each result. `asked` is what the devices' child said, or None.
+    """Run the arms one after the other and write each result. `asked` is what the devices' child said, or None;
+    `no_fork` why ranks are started afresh, None where they are forked.
 
     `full` does the rest of `--live full`, with `tasks` that its ranks may be given.
     """
@@ -43,10 +44,11 @@ def check(
 
     if not lines.call(torch, "distributed.is_available"):
         return {"unavailable": "torch.distributed is not in this build"}
-    plan = starts.Plan(options, writer, fork, stage_seconds, deadline)
+    plan = starts.Plan(options, writer, no_fork is None, stage_seconds, deadline)
     try:
         skipped, control = run_arms(plan, torch.distributed, asked)
-        value: Dict[str, Any] = {"start_method": "fork" if fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
+        value: Dict[str, Any] = {"start_method": "fork" if plan.fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
+        value["start_reason"] = no_fork
         if full:
             plan.tasks = tasks or {}
             value["order"] = full(plan, torch.distributed, asked, control)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, List
+
+
+# What a collective has worked on stays until the rank leaves: gloo's threads hold a reference for a moment longer, and where theirs is
+# the last one they ask for the GIL, for which up to torch 2.3 the destructor of the process group lets them wait for ever.
+KEPT: List[Any] = []
 
 
 class Wrong(Exception):
@@ -16,6 +21,7 @@ def all_reduce(torch: Any, dist: Any, rank: int, world: int, device: Any, size: 
     count = size // 4
     pattern = torch.arange(count, dtype=torch.int32, device=device) % 1000 + 1
     tensor = pattern * (rank + 1)
+    KEPT.append(tensor)
     dist.all_reduce(tensor)
     expected = pattern * (world * (world + 1) // 2)
     if not torch.equal(tensor, expected):
@@ -82,6 +88,7 @@ def compare(
     if world > 1:
         local = flat if backend not in ("gloo", "mpi") else flat.cpu()  # gloo gathers CPU tensors only
         everyone = [torch.empty_like(local) for _ in range(world)]
+        KEPT.extend((local, *everyone))
         dist.all_gather(everyone, local)
         for other, theirs in enumerate(everyone):
             if not torch.equal(theirs, local):

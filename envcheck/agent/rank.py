@@ -15,7 +15,7 @@ import traceback
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from typing import Any, Callable, Dict, List, NoReturn, Optional, TypedDict
+    from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, TypedDict
 
     from envcheck.agent import evidence, lines, processes, proof  # collect.load puts them here
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         world_size: int
         places: List[int]  # device index of each rank
         store: str  # "tcp", "file"; or an init method that makes its own: "env://", "tcp://", "file://"
-        port: int
+        port: int  # of the store
         stages: List[str]
         sizes: List[int]  # bytes
         environment: Dict[str, str]
@@ -232,8 +232,20 @@ def stages(
         progress.leave()
 
     progress.enter("destroy")
+    let_go(dist, arm)
     dist.destroy_process_group()
     progress.leave()
+
+
+def let_go(dist: Any, arm: Arm) -> None:
+    """Give gloo's threads the time to drop the tensors of what is done.
+
+    Where the last Python reference to a tensor is gone, the thread that drops it asks for the GIL; up to torch 2.3 the destructor of the
+    process group waits for that thread while it holds the GIL, for ever. (What the quick check reduces is kept: proof.KEPT.)
+    """
+    if arm.get("tasks") and arm["backend"] == "gloo":
+        dist.barrier()  # the threads work in order, and there is no Python in this
+        time.sleep(0.2)
 
 
 def run_tasks(context: Context, arm: Arm, tasks: Dict[str, Callable[[Context], None]]) -> None:
@@ -259,10 +271,30 @@ def make_store(dist: Any, arm: Arm, rank: int, listener: Optional[socket.socket]
     if arm["store"] == "file":
         return dist.FileStore(os.path.join(folder, arm["name"] + ".store"), world)
     if listener is not None:
-        # The socket was bound to loopback before the fork, so there is no moment at which another process can take the port.
-        descriptor = listener.detach()
-        return dist.TCPStore("127.0.0.1", arm["port"], world, True, LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=descriptor)
+        return listening_store(dist, listener, world)
     return dist.TCPStore("127.0.0.1", arm["port"], world, False, LIBRARY_LIMIT, wait_for_workers=False)
+
+
+# How TCPStore is told that it gets a socket of ours; the first that it does not refuse. Up to torch 2.7 the libuv backend takes none,
+# and it is the default from 2.4 on. (That the argument stands in the docstring says nothing.)
+WAYS_TO_LISTEN: Sequence[Dict[str, Any]] = ({}, {"use_libuv": False})
+
+
+def listening_store(dist: Any, listener: socket.socket, world: int) -> Any:
+    """A TCPStore that listens on `listener`, which is bound to loopback: by itself it listens on every address, and between choosing
+    a port and listening there another process could take it. Raises NotImplementedError where this torch has no such store (1.13)."""
+    port, refusal = listener.getsockname()[1], "TCPStore takes no socket"
+    for way in WAYS_TO_LISTEN:
+        descriptor = os.dup(listener.fileno())  # the store's own, also where it refuses
+        try:
+            store = dist.TCPStore("127.0.0.1", port, world, True, LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=descriptor, **way)
+        except (TypeError, NotImplementedError) as error:
+            refusal = lines.said(error, 300)
+            lines.attempt(os.close, descriptor)
+        else:
+            listener.close()
+            return store
+    raise NotImplementedError(refusal)
 
 
 def join(dist: Any, arm: Arm, rank: int, store: Any, device: Any, folder: str) -> None:

@@ -15,13 +15,9 @@ import warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional
+    from typing import Any, Callable, Dict, Optional
 
-    from envcheck.agent import devices, lines, processes  # collect.load puts them here
-
-LIBRARIES = ("libcuda.so", "libcudart", "libcudnn", "libnccl", "libcublas", "libcusparse", "libcusolver", "libcufft", "libnvJitLink",
-             "libnvrtc", "libnvshmem", "libtorch", "libc10", "libgomp", "libiomp", "libmkl", "libopenblas", "librccl", "libamdhip64",
-             "libhsa-runtime", "libze_loader", "libsycl", "libucc", "libmpi", "libnvidia-ml", "libstdc++", "libgloo")  # fmt: skip
+    from envcheck.agent import constants, devices, lines, processes  # collect.load puts them here
 
 
 def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]) -> None:
@@ -37,12 +33,12 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     if options.get("rank") is not None:  # a spawned rank
         import_torch(raising=True)
         gc.enable()
-        rank = load("rank", lines, processes, load("evidence"), load("proof"))
+        rank = load("rank", lines, processes, load("evidence", constants), load("proof"))
         tasks = full_tasks(load, rank) if options["live"] == "full" else {}
         rank.serve(options, tasks)
     if options.get("only") == "devices":
         import_torch(raising=True)
-        writer.section("devices", devices.ask_devices, options["live"] != "off")
+        devices.answer(writer.line, options["live"] != "off", forked=False)
         return
     writer.line(begin="import", at=time.monotonic())
     imported = import_torch()
@@ -51,32 +47,34 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
         return
     import torch
 
-    writer.section("torch", torch_facts, torch)
-    writer.section("backends", backend_facts, torch)
+    writer.section("torch", constants.torch_facts, torch)
+    writer.section("backends", constants.backend_facts, torch)
     processes.keep_exit_statuses()  # the import may have changed that
     processes.keep_standard_descriptors()
     # The caller ends us at began + live_seconds; what is still under way then must have been written before.
     deadline = options["began"] + options["live_seconds"] - min(4.0, 0.15 * options["live_seconds"])
-    fork = may_fork(torch, options)
-    child = devices.start(options, torch, fork)
+    no_fork = reason_not_to_fork(torch, options)
+    child = devices.start(options, torch, not no_fork)
     if options["live"] == "off":
         devices.finish(child, options, writer, deadline)
         return
-    if fork and lines.call(torch, "distributed.is_available"):
+    if not no_fork and constants.ask(torch, "distributed.is_available"):
         writer.section("preload", preload)
     asked = devices.finish(child, options, writer, deadline)
+    if child and child.poisoned:
+        no_fork = "a child forked after the import may not use CUDA: something that is imported with torch has used it"
     gc.freeze()  # what the ranks share with us stays shared: no collection of theirs will touch it
     gc.enable()
     # How slow this machine is: the import, and whatever of it a sitecustomize has done before us.
     slowness = max(imported["seconds"], time.process_time() / 2)
     writer.line(begin="live", at=time.monotonic())
     try:
-        evidence, rank_process = load("evidence"), load("rank_process", lines, processes)
+        evidence, rank_process = load("evidence", constants), load("rank_process", lines, processes)
         rank, verdict = load("rank", lines, processes, evidence, load("proof")), load("verdict", processes, evidence)
         starts = load("starts", lines, processes, rank, rank_process)
         trial = load("trial", evidence, lines, processes, rank_process, starts)
         live = load("live", evidence, lines, starts, trial, verdict)
-        arguments = (options, writer, asked, fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
+        arguments = (options, writer, asked, no_fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
         if options["live"] == "full":
             launchers = load("launchers", lines, live, processes, rank, starts, load("workers", lines, processes))
             full = load("full", load("jobs", live, processes, trial, verdict), launchers, live, processes)
@@ -144,93 +142,13 @@ def output_size() -> int:
         return 0
 
 
-def torch_facts(torch: Any) -> Dict[str, Any]:
-    cuda, hip = lines.text(lambda: torch.version.cuda), lines.text(lambda: torch.version.hip)
-    flags = lines.call(torch, "_C._cuda_getArchFlags")
-    # get_arch_list() answers [] unless CUDA initialises, so the build's own flags are read; only without them is it asked, in the child.
-    return {
-        "version": lines.text(lambda: torch.__version__),
-        "cuda": cuda,
-        "hip": hip,
-        "xpu": lines.text(lambda: torch.version.xpu),
-        "path": lines.text(lambda: os.path.dirname(torch.__file__)),
-        "git_version": lines.text(lambda: torch.version.git_version),
-        "debug": lines.flag(lines.attempt(lambda: torch.version.debug)),
-        "arch_list": flags.split() if isinstance(flags, str) else ([] if cuda is None and hip is None else None),
-        "cxx11_abi": lines.flag(lines.attempt(lambda: torch._C._GLIBCXX_USE_CXX11_ABI)),
-        "config": lines.text(lambda: torch.__config__.show()),
-        "nccl_loaded": nccl_version(lines.call(torch, "_C._nccl_version")),
-        "cudnn": cudnn_version(lines.call(torch, "_C._cudnn.getCompileVersion")) if cuda else None,
-        "cudnn_loaded": cudnn_version(lines.call(torch, "_C._cudnn.getRuntimeVersion")) if cuda else None,
-        "libraries": loaded_libraries(),
-    }
-
-
-def nccl_version(value: object) -> Optional[str]:
-    """(2, 28, 9) or 2708 or 21502 → "2.28.9"."""
-    if isinstance(value, (tuple, list)):
-        return ".".join(str(part) for part in value[:3])
-    if isinstance(value, int):
-        if value < 10000:
-            return "%d.%d.%d" % (value // 1000, value % 1000 // 100, value % 100)
-        return "%d.%d.%d" % (value // 10000, value % 10000 // 100, value % 100)
-    return None
-
-
-def cudnn_version(value: object) -> Optional[str]:
-    """91900, 8902 or (9, 19, 0) → "9.19.0", "8.9.2"."""
-    if isinstance(value, (tuple, list)):
-        return ".".join(str(part) for part in value[:3])
-    if isinstance(value, int) and value > 0:
-        major = 10000 if value >= 90000 else 1000
-        return "%d.%d.%d" % (value // major, value % major // 100, value % 100)
-    return None
-
-
-def loaded_libraries() -> List[str]:
-    """Paths of the libraries that decide: from /proc/self/maps, e.g. "7f00… r-xp … /usr/lib/libcuda.so.580.95"."""
-    paths = set()
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                path = line[line.find("/") :].rstrip() if "/" in line else ""
-                if ".so" in path and os.path.basename(path).startswith(LIBRARIES):
-                    paths.add(path)
-    except OSError:
-        pass
-    return sorted(paths)
-
-
-def backend_facts(torch: Any) -> Dict[str, Optional[bool]]:
-    distributed = lines.flag(lines.call(torch, "distributed.is_available"))
-
-    def says(path: str) -> Optional[bool]:
-        return lines.flag(lines.call(torch, path))
-
-    def has(name: str) -> Optional[bool]:
-        return says("distributed.is_%s_available" % name) if distributed else distributed
-
-    return {
-        "cuda": says("backends.cuda.is_built"),
-        "cusparselt": says("backends.cusparselt.is_available") if lines.attempt(lambda: torch.version.cuda) is None else None,
-        "mps_built": says("backends.mps.is_built"),
-        "mkl": says("backends.mkl.is_available"),
-        "mkldnn": says("backends.mkldnn.is_available"),
-        "openmp": says("backends.openmp.is_available"),
-        "distributed": distributed,
-        "nccl": has("nccl"),
-        "gloo": has("gloo"),
-        "mpi": has("mpi"),
-        "ucc": has("ucc"),
-        "xccl": has("xccl"),
-    }
-
-
-def may_fork(torch: Any, options: Dict[str, Any]) -> bool:
-    """Fork is right on Linux as long as nothing has initialised CUDA during the import (torch 1.12.0 did)."""
-    if options["start_method"] == "spawn" or sys.platform != "linux":
-        return False
-    return not lines.call(torch, "cuda.is_initialized")
+def reason_not_to_fork(torch: Any, options: Dict[str, Any]) -> Optional[str]:
+    """Fork is right on Linux as long as nothing has initialised CUDA during the import (torch 1.12.0 did); None there."""
+    if options["start_method"] == "spawn":
+        return "asked for"
+    if sys.platform != "linux":
+        return "fork is not safe on " + sys.platform
+    return "CUDA is initialised by the import itself" if constants.ask(torch, "cuda.is_initialized") else None
 
 
 def preload() -> None:

@@ -23,6 +23,7 @@ class Plan:
         self.options, self.writer, self.fork = options, writer, fork
         self.stage_seconds: float = options.get("stage_seconds") or stage_seconds
         self.deadline = deadline
+        self.takes_listener: Optional[bool] = None  # not tried yet
         self.tasks: Dict[str, Callable[..., None]] = {}  # of the full check
         self.resting: Dict[int, subprocess.Popen[bytes]] = {}  # ranks started afresh that wait for their next arm, by number
 
@@ -60,11 +61,15 @@ def start_ranks(plan: Plan, arm: Arm, ranks: List[RankProcess]) -> None:
 
 
 def loopback_listener(plan: Plan) -> Optional[socket.socket]:
-    """A socket for TCPStore to take over; None if this torch cannot or ranks do not inherit it."""
-    import torch
-
-    if not plan.fork or "master_listen_fd" not in (lines.text(lambda: torch.distributed.TCPStore.__init__.__doc__) or ""):
+    """A socket for TCPStore to take over; None if this torch takes none or ranks do not inherit it."""
+    if not plan.fork:
         return None
+    if plan.takes_listener is None:
+        plan.takes_listener = takes_listener(min(5.0, plan.stage_seconds))
+    return listening() if plan.takes_listener else None
+
+
+def listening() -> Optional[socket.socket]:
     listener = socket.socket()
     try:
         listener.bind(("127.0.0.1", 0))
@@ -73,6 +78,41 @@ def loopback_listener(plan: Plan) -> Optional[socket.socket]:
         listener.close()
         return None
     return listener
+
+
+def takes_listener(seconds: float) -> bool:
+    """Whether this torch has a TCPStore for a socket of ours, tried in a child: a store brings threads along.
+
+    False only where it says that it has none. What fails or hangs in another way will do so in the ranks, whose stage it belongs to.
+    """
+    import torch.distributed
+
+    listener = listening()
+    if listener is None:
+        return False
+    try:
+        pid = processes.fork()
+        if pid == 0:
+            code = 0
+            try:
+                with open(os.devnull, "w") as nowhere:
+                    os.dup2(nowhere.fileno(), 2)
+                rank.listening_store(torch.distributed, listener, 1)
+            except NotImplementedError:
+                code = 1
+            except BaseException:
+                code = 2
+            finally:
+                os._exit(code)
+    except OSError:  # no more processes: the ranks will say so
+        return True
+    finally:
+        listener.close()
+    status = processes.reap(pid, seconds)
+    if status is None:
+        processes.kill(pid)
+        processes.reap(pid, 3)
+    return status != 1
 
 
 def quiet_port() -> int:

@@ -6,6 +6,7 @@ Loaded by run.py for `--live full`.
 from __future__ import annotations
 
 import os
+import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,28 +115,23 @@ def store_tcp(c: Context) -> None:
         said: List[Any] = [None]
         store: Optional[Any] = None
         if c.rank == 0:
-            store = loopback_store(c)
-            said = [store.port]
+            with socket.socket() as one:
+                one.bind(("127.0.0.1", 0))
+                one.listen(64)
+                said = [one.getsockname()[1]]
+                try:
+                    store = rank.listening_store(c.dist, one, c.world)
+                except NotImplementedError as error:
+                    said = [str(error)]
         c.dist.broadcast_object_list(said, src=0)
+        if isinstance(said[0], str):
+            raise rank.Skip("TCPStore of this torch would listen on all addresses: " + said[0].splitlines()[0])
         if store is None:
             store = c.dist.TCPStore("127.0.0.1", said[0], c.world, False, rank.LIBRARY_LIMIT, wait_for_workers=False)
         use_store(c, store, "TCPStore")
         c.barrier()  # rank 0 holds the server
 
     c.stage("use", run)
-
-
-def loopback_store(c: Context) -> Any:
-    """Where torch takes over a socket (about 2.5 and later) it is bound to loopback; else TCPStore listens on all addresses by itself."""
-    if "master_listen_fd" in (c.dist.TCPStore.__init__.__doc__ or ""):
-        import socket
-
-        one = socket.socket()
-        one.bind(("127.0.0.1", 0))
-        one.listen(64)
-        port = one.getsockname()[1]
-        return c.dist.TCPStore("127.0.0.1", port, c.world, True, rank.LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=one.detach())
-    return c.dist.TCPStore("127.0.0.1", 0, c.world, True, rank.LIBRARY_LIMIT, wait_for_workers=False)
 
 
 def store_file(c: Context) -> None:
