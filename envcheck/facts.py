@@ -692,6 +692,7 @@ class LiveFacts:
     backend: str | None = None
     world_size: int | None = None
     start_method: str | None = None
+    start_reason: str | None = None  # why ranks were not forked where they usually are: "CUDA is initialised by the import itself"
     ranks: tuple[RankFacts, ...] = ()
     stages: tuple[str, ...] = ()
     arms: tuple[Arm, ...] = ()

@@ -298,7 +298,8 @@ def _live(snapshot: Snapshot) -> Layer:
         case LiveStatus.PASS:
             parts = sum(bool(arm.part) and arm.status is LiveStatus.PASS for arm in live.arms)
             more = f"; {parts} parts of the full check passed" if parts else ""
-            return Layer("live step", Mark.OK, f"{live_words(live)}: sums and gradients right{more}")
+            afresh = f"; ranks started afresh: {live.start_reason}" if live.start_reason else ""
+            return Layer("live step", Mark.OK, f"{live_words(live)}: sums and gradients right{more}{afresh}")
         case LiveStatus.SKIPPED:
             return Layer("live step", Mark.NONE, f"not run: {live.reason}" if live.reason else "not run")
         case LiveStatus.INCONCLUSIVE:

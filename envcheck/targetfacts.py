@@ -303,7 +303,7 @@ def _live(ended: Ended, torch: TorchFacts | Missing, static: bool, asked: bool) 
         return LiveFacts(LiveStatus.INCONCLUSIVE, lost.reason, arms=arms)
     order = {name: at for at, name in enumerate(end.get("order", ()))}  # the full check's, which run side by side
     arms = tuple(sorted(arms, key=lambda arm: order.get(arm.name, -1)))
-    live = summary(arms, end["start_method"], end["skipped"])
+    live = replace(summary(arms, end["start_method"], end["skipped"]), start_reason=end.get("start_reason"))
     measured = next((line["value"]["wire"] for line in ended.sections("arm") if line["value"].get("wire")), None)
     return replace(live, wire=decode(WireFacts, measured)) if measured else live
 

@@ -48,7 +48,7 @@ def check(
     try:
         skipped, control = run_arms(plan, torch.distributed, asked)
         value: Dict[str, Any] = {"start_method": "fork" if plan.fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
-        value["start_reason"] = no_fork
+        value["start_reason"] = no_fork or None
         if full:
             plan.tasks = tasks or {}
             value["order"] = full(plan, torch.distributed, asked, control)

@@ -54,11 +54,11 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     # The caller ends us at began + live_seconds; what is still under way then must have been written before.
     deadline = options["began"] + options["live_seconds"] - min(4.0, 0.15 * options["live_seconds"])
     no_fork = reason_not_to_fork(torch, options)
-    child = devices.start(options, torch, not no_fork)
+    child = devices.start(options, torch, no_fork is None)
     if options["live"] == "off":
         devices.finish(child, options, writer, deadline)
         return
-    if not no_fork and constants.ask(torch, "distributed.is_available"):
+    if no_fork is None and constants.ask(torch, "distributed.is_available"):
         writer.section("preload", preload)
     asked = devices.finish(child, options, writer, deadline)
     if child and child.poisoned:
@@ -143,11 +143,12 @@ def output_size() -> int:
 
 
 def reason_not_to_fork(torch: Any, options: Dict[str, Any]) -> Optional[str]:
-    """Fork is right on Linux as long as nothing has initialised CUDA during the import (torch 1.12.0 did); None there."""
-    if options["start_method"] == "spawn":
-        return "asked for"
-    if sys.platform != "linux":
-        return "fork is not safe on " + sys.platform
+    """None where children may be forked; "" where nobody expects them to be; else what stands in the way.
+
+    Fork is right on Linux as long as nothing has initialised CUDA during the import (torch 1.12.0 did).
+    """
+    if options["start_method"] == "spawn" or sys.platform != "linux":
+        return ""
     return "CUDA is initialised by the import itself" if constants.ask(torch, "cuda.is_initialized") else None
 
 

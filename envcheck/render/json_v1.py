@@ -94,6 +94,7 @@ def _live(live: LiveFacts | Missing) -> dict[str, Any]:
         "backend": None,
         "world_size": None,
         "start_method": None,
+        "start_reason": None,
         "ranks": [],
         "stages": [],
         "arms": [],
