@@ -515,6 +515,7 @@ class TorchFacts:
     import_status: ImportStatus = ImportStatus.SKIPPED
     import_seconds: float | None = None
     import_failure: ImportFailure | None = None
+    dynamo_failure: ImportFailure | None = None  # of torch._dynamo, which DDP and the optimizers import
     import_warnings: tuple[str, ...] = ()
     import_noise: bool = False  # wrote to stdout
     arch_list: tuple[str, ...] | None = None  # "sm_90", "compute_120", "gfx942"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from envcheck.activity import Activity, Watch
 
 OUTPUT_LIMIT = 64 << 20  # of stdout and of stderr
+LINES = "agent.jsonl"
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent", "collect.py")
 SOUND_IMPORT_SECONDS = 1.0  # nobody asks what a shorter one does
 CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
@@ -50,6 +51,10 @@ class Budget:
     def torch_import(self) -> float:
         return min(120.0, 0.55 * self.total)
 
+    def preload(self, import_seconds: float) -> float:
+        """For torch._dynamo, which takes about as long as torch itself."""
+        return min(max(30.0, 4 * import_seconds), 0.3 * self.total)
+
     @property
     def devices(self) -> float:
         return min(90.0, 0.5 * self.total)
@@ -60,14 +65,23 @@ class Running:
     """An agent under way. `lines` is filled as they are read."""
 
     process: subprocess.Popen[bytes]
+    target: Target
     folder: str
     began: float
     budget: Budget
-    static: bool
-    live_asked: bool
+    options: Mapping[str, Any]
+    env: Mapping[str, str]
     lines: list[dict[str, Any]] = field(default_factory=list)
-    ended_because: str | None = None  # "start", "import", "total" if we had to end it
-    rest: bytes = b""
+    earlier: tuple[dict[str, Any], ...] = ()  # lines of an agent whose place this one has taken
+    ended_because: str | None = None  # "start", "import", "preload", "total" if we had to end it
+
+    @property
+    def static(self) -> bool:
+        return bool(self.options["static"])
+
+    @property
+    def live_asked(self) -> bool:
+        return self.options["live"] != "off" and not self.static
 
 
 @record
@@ -80,12 +94,19 @@ class Ended:
     stderr: str
     stack: str
     seconds: float
+    ended_at: float  # of the monotonic clock
     activity: Activity | None = None  # of the last seconds of an import that we had to end
 
     @property
     def last_begin(self) -> str | None:
         begun = [line["begin"] for line in self.lines if "begin" in line]
         return begun[-1] if begun else None
+
+    @property
+    def seconds_of_last(self) -> float:
+        """From the begin of its last step to its end."""
+        begun = [line["at"] for line in self.lines if "begin" in line and "at" in line]
+        return max(0.0, self.ended_at - begun[-1]) if begun else self.seconds
 
     @property
     def finished(self) -> bool:
@@ -173,17 +194,17 @@ def _is_tool_environment(prefix: str) -> bool:
 
 def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any], env: Mapping[str, str]) -> Running:
     """Start the agent; `folder` is private and ours. To be called from the main thread (the agent dies with it)."""
-    full = {
-        "out": os.path.join(folder, "agent.jsonl"),
-        "folder": folder,
-        "live_seconds": budget.agent,
-        "devices_seconds": budget.devices,
-        **options,
-    }
+    full = {"folder": folder, "live_seconds": budget.agent, "devices_seconds": budget.devices, **options}
     began = time.monotonic()
+    return Running(_agent(target, full, env), target, folder, began, budget, options, dict(env))
+
+
+def _agent(target: Target, options: Mapping[str, Any], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    folder = options["folder"]
+    full = {**options, "out": os.path.join(folder, LINES)}
     with open(os.path.join(folder, "agent.out"), "ab") as out, open(os.path.join(folder, "agent.err"), "ab") as err:
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -193,12 +214,34 @@ def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any
             )
         except OSError as error:
             raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
-    static = bool(options["static"])
-    return Running(process, folder, began, budget, static, options["live"] != "off" and not static)
 
 
 def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended:
-    """Wait for the agent, ending it at the deadline of the step it is in. `tick` is told the step four times a second."""
+    """Wait for the agent, ending it at the deadline of the step it is in. `tick` is told the step four times a second.
+
+    Where importing torch._dynamo has ended it or does not come back, another agent goes on without that step: its ranks are started
+    afresh and meet the fault where a training program would.
+    """
+    ended = _finish(running, tick)
+    left = running.budget.agent - (time.monotonic() - running.began)
+    if ended.last_begin != "preload" or ended.section("preload") or ended.ended_because == "total" or left < 10:
+        return ended
+    how = f"did not end within {ended.seconds_of_last:.0f} s" if ended.ended_because else _death(ended)
+    error = {"type": "timeout" if ended.ended_because else "crashed", "text": how, "stack": ended.stack or ended.stderr}
+    running.earlier = (*ended.lines, {"section": "preload", "error": error})
+    os.unlink(os.path.join(running.folder, LINES))
+    running.ended_because = None
+    options = {**running.options, "start_method": "spawn", "because": "importing torch._dynamo " + how}
+    shared = {"folder": running.folder, "live_seconds": left, "devices_seconds": min(running.budget.devices, left)}
+    running.process = _agent(running.target, {**shared, **options}, running.env)
+    return _finish(running, tick)
+
+
+def _death(ended: Ended) -> str:
+    return f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code}"
+
+
+def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
     budget, began = running.budget, running.began
     watch: Watch | None = None
     while True:
@@ -210,6 +253,8 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
             deadline, name = began + budget.start, "start"
         if step == "import" and since + budget.torch_import < deadline:
             deadline, name = since + budget.torch_import, "import"
+        if step == "preload" and since + budget.preload(_import_seconds(running)) < deadline:
+            deadline, name = since + budget.preload(_import_seconds(running)), "preload"
         if step == "import" and time.monotonic() > since + SOUND_IMPORT_SECONDS:
             if watch is None:
                 from envcheck.activity import Watch
@@ -236,6 +281,7 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
         _tail(os.path.join(running.folder, "agent.err")),
         _tail(os.path.join(running.folder, "agent.stack"), 16000),
         time.monotonic() - began,
+        time.monotonic(),
         watch.activity() if watch and running.ended_because else None,
     )
 
@@ -263,17 +309,22 @@ def _step(running: Running) -> tuple[str | None, float]:
     last = begun[-1]
     done = any(line.get("section") == last["begin"] for line in running.lines[running.lines.index(last) :])
     # monotonic clocks are one and the same on this machine, so the agent's own time counts
-    return ("between steps" if done and last["begin"] == "import" else last["begin"]), float(last.get("at", running.began))
+    return ("between steps" if done and last["begin"] in ("import", "preload") else last["begin"]), float(last.get("at", running.began))
+
+
+def _import_seconds(running: Running) -> float:
+    taken = [line["value"]["seconds"] for line in running.lines if line.get("section") == "import" and line.get("value")]
+    return float(taken[-1]) if taken else 0.0
 
 
 def _read_lines(running: Running) -> None:
-    path = os.path.join(running.folder, "agent.jsonl")
+    path = os.path.join(running.folder, LINES)
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError:
         return
-    running.lines.clear()
+    running.lines[:] = running.earlier
     for line in data.split(b"\n"):
         try:
             row = json.loads(line)

@@ -143,6 +143,8 @@ def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> Tor
     archs = asked.get("arch_list") or (asked.get("value") or {}).get("arch_list")
     if known.get("arch_list") is None and archs:
         known["arch_list"] = archs
+    if lost := (ended.section("preload") or {}).get("error"):
+        known["dynamo_failure"] = {key: lost[key] for key in ("type", "text", "stack") if lost.get(key)}
     known["cpu_build"] = _is_cpu_build(known)
     known["conda"] = distribution.installer == "conda" if distribution else None
     facts: TorchFacts = decode(TorchFacts, known)

@@ -3,8 +3,8 @@
 Called as `python collect.py OPTIONS_JSON`. Before each step it writes {"begin": NAME}, after it {"section": NAME, "value": ...},
 so that a step that kills the interpreter costs that step alone and is named by what is not there.
 Options: out (file for the lines), folder (private, for stacks and rank output), static, live ("quick", "full", "off"), nproc,
-backend, start_method, devices_seconds, live_seconds (for the whole agent), stage_seconds (instead of a measured one), and for
-what the agent starts itself: only ("devices"), rank and arm.
+backend, start_method, because (why no rank may be forked), devices_seconds, live_seconds (for the whole agent), stage_seconds
+(instead of a measured one), and for what the agent starts itself: only ("devices"), rank and arm.
 
 This file alone must be read by every Python, so that the old ones can be told: no annotations, ASCII only.
 """

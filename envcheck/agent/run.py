@@ -58,8 +58,9 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     if options["live"] == "off":
         devices.finish(child, options, writer, deadline)
         return
-    if no_fork is None and constants.ask(torch, "distributed.is_available"):
-        writer.section("preload", preload)
+    if no_fork is None and training_imports_dynamo(torch) and not writer.section("preload", preload):
+        # Half of it is in our memory now: a forked rank would stumble over that half and not over the fault.
+        no_fork = "importing torch._dynamo failed"
     asked = devices.finish(child, options, writer, deadline)
     if child and child.poisoned:
         no_fork = "a child forked after the import may not use CUDA: something that is imported with torch has used it"
@@ -147,12 +148,29 @@ def reason_not_to_fork(torch: Any, options: Dict[str, Any]) -> Optional[str]:
 
     Fork is right on Linux as long as nothing has initialised CUDA during the import (torch 1.12.0 did).
     """
+    if options.get("because"):  # another agent has met something that forbids it
+        return str(options["because"])
     if options["start_method"] == "spawn" or sys.platform != "linux":
         return ""
     return "CUDA is initialised by the import itself" if constants.ask(torch, "cuda.is_initialized") else None
 
 
-def preload() -> None:
+def training_imports_dynamo(torch: Any) -> bool:
+    """Whether DDP or an optimizer's step imports torch._dynamo, from their sources. From 2.0 on they do; where nobody asks for it, it
+    may be there without what it needs in turn."""
+    if not constants.ask(torch, "distributed.is_available"):
+        return False
+    for parts in (("nn", "parallel", "distributed.py"), ("optim", "optimizer.py")):
+        try:
+            with open(os.path.join(os.path.dirname(torch.__file__), *parts), encoding="utf-8") as file:
+                if "_dynamo" in file.read():
+                    return True
+        except (OSError, ValueError, TypeError, AttributeError):  # a torch without its sources: it is tried
+            return True
+    return False
+
+
+def preload() -> bool:
     """What DDP's constructor imports anyway and what costs as much as torch itself; paid once, before the fork."""
     import torch._dynamo
     import torch.nn.parallel
@@ -161,3 +179,4 @@ def preload() -> None:
         import torch.profiler._cupti_monitor  # noqa: F401
     except ImportError:
         pass
+    return True

@@ -7,6 +7,7 @@ import re
 from envcheck.checks import answer
 from envcheck.checks.hardware import nvidia
 from envcheck.checks.ladder import CONTROL, climb, explains
+from envcheck.checks.stacks import blamed
 from envcheck.checks.text import quoted, said, value
 from envcheck.facts import (
     Arm,
@@ -90,6 +91,19 @@ def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
     """Further parts of the full check that went wrong besides the one that is reported."""
     bad = [arm for arm in live.arms if arm.part and arm.name != name and arm.status in (LiveStatus.FAIL, LiveStatus.HANG)]
     return tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
+
+
+@check(sees_missing=("live",))
+def torch_dynamo_broken(torch: TorchFacts, live: LiveFacts | Missing) -> Hit | None:
+    """What DDP imports cannot be imported, and the ranks found it so."""
+    failure = torch.dynamo_failure
+    if failure is None or (not isinstance(live, Missing) and live.status is LiveStatus.PASS):
+        return None
+    evidence = tuple(Evidence("import torch._dynamo", words) for words in (failure.stack or failure.stderr,) if words)
+    if failure.type not in ("crashed", "timeout"):
+        return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, variant="raised")
+    where = blamed(failure.stack)
+    return Hit({"how": failure.text, "where": where}, evidence, variant=None if where else "nowhere")
 
 
 @check()
@@ -277,4 +291,13 @@ def gpu_kernel_failed(devices: DevicesFacts) -> Hit | None:
     return Hit(values, evidence, variant="wrong" if wrong else None)
 
 
-CHECKS = (live_wrong_result, live_hang, live_failed, live_inconclusive, wire_slow, distributed_unavailable, gpu_kernel_failed)
+CHECKS = (
+    torch_dynamo_broken,
+    live_wrong_result,
+    live_hang,
+    live_failed,
+    live_inconclusive,
+    wire_slow,
+    distributed_unavailable,
+    gpu_kernel_failed,
+)

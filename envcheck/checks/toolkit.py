@@ -75,9 +75,13 @@ def _nvcc(toolkit: ToolkitFacts | Missing) -> str | None:
     return next((one.version for one in toolkit.nvccs if one.version), None)
 
 
-@check(sees_missing=("toolkit", "torch", "devices", "symptoms"))
+@check(sees_missing=("toolkit", "torch", "devices", "packages", "symptoms"))
 def nvcc_major_mismatch(
-    toolkit: ToolkitFacts | Missing, torch: TorchFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
+    toolkit: ToolkitFacts | Missing,
+    torch: TorchFacts | Missing,
+    devices: DevicesFacts | Missing,
+    packages: PackagesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
 ) -> Hit | Unknown | None:
     """nvcc of another CUDA major than torch: extensions cannot be built. A wheel alone does not care."""
     matches = said(symptoms, "nvcc-major-mismatch")
@@ -94,8 +98,9 @@ def nvcc_major_mismatch(
         return answer.trouble(toolkit, "toolkit") if cuda else None
     where = None if isinstance(toolkit, Missing) or toolkit.nvcc is None else toolkit.nvcc.path
     evidence = (Evidence(where or "nvcc", f"release {nvcc}"), Evidence("torch.version.cuda", cuda))
-    # Beside a torch that was asked and answered this is everyday; where nothing else is known it is the lead.
-    quiet = (not isinstance(devices, Missing) and devices.available is not None) or not not_told(devices)
+    # In an environment that was read this is everyday, the more if its torch has answered; where nothing else is known it is the lead.
+    answered = not isinstance(devices, Missing) and devices.available is not None
+    quiet = answered or not isinstance(packages, Missing) or not not_told(devices)
     return Hit({"nvcc": nvcc, "cuda": cuda}, evidence, severity=None if quiet else Severity.WARNING)
 
 

@@ -9,6 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import import_failed, import_text, imported, installed, nccl_proved
 from envcheck.checks.libraries import Provider, pinned, provider
 from envcheck.checks.packages import codec_fits
+from envcheck.checks.stacks import innermost, last_line
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 from envcheck.facts import (
@@ -34,25 +35,6 @@ if TYPE_CHECKING:
 _CANNOT_OPEN = pattern(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open shared object file")
 # "/venv/…/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister"
 _UNDEFINED = pattern(r"(?:/|\b)(lib[\w.+-]{1,80}\.so[\d.]{0,12}): undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}))?")
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
-
-
-def _innermost(stack: str) -> str:
-    """The frame in which a stack stands: faulthandler writes it first, a traceback last.
-
-    Current thread 0x00007fe65ae54b80 (most recent call first):
-      File "/venv/lib/python3.12/site-packages/torch/__init__.py", line 3 in <module>
-      File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed
-    """
-    thread = stack.rpartition("(most recent call first)")[2]  # the main thread, which imports, is written last
-    frames = [line.strip() for line in thread.splitlines() if line.strip().startswith("File ")]
-    if not frames:
-        return _last_line(stack)
-    return frames[0 if len(thread) < len(stack) else -1][:300]
 
 
 def _reinstall(torch: TorchFacts, system: SystemFacts | Missing, tables: Tables) -> tuple[Intent, ...]:
@@ -82,7 +64,7 @@ def torch_import_broken(
         failure = torch.import_failure
         kind, text = (failure.type or "an exception", failure.text) if failure else ("an exception", "")
         evidence = (Evidence("import torch", (failure.stack or text) if failure else ""), *quoted(matches))
-        values = {"version": torch.version or "of unknown version", "type": kind, "error": _last_line(text) or kind, "path": torch.path}
+        values = {"version": torch.version or "of unknown version", "type": kind, "error": last_line(text) or kind, "path": torch.path}
         windows = not isinstance(system, Missing) and system.os == "windows"
         if "iJIT_NotifyEvent" in text:
             return Hit(values, evidence, (Install(("mkl<2024.1",)),), variant="mkl")
@@ -141,7 +123,7 @@ def torch_import_hangs(torch: TorchFacts, python: PythonFacts | Missing) -> Hit 
         return None
     failure = torch.import_failure
     stack = (failure.stack or failure.stderr) if failure else ""
-    where = _innermost(stack)
+    where = innermost(stack)
     values: dict[str, object] = {
         "version": torch.version or "of unknown version",
         "seconds": f"{torch.import_seconds:.0f}" if torch.import_seconds else "many",
@@ -241,7 +223,7 @@ def missing_library(
     """A shared library that torch, or a package beside it, cannot open; names the distribution that provides it."""
     matches = said(symptoms, "missing-library")
     if refused := _refused(torch, symptoms):
-        failed = [Evidence("import torch", _last_line(import_text(torch)))] if import_failed(torch) else []
+        failed = [Evidence("import torch", last_line(import_text(torch)))] if import_failed(torch) else []
         return Hit({"library": refused[0], "version": UNKNOWN}, (*failed, *quoted(matches)), variant=refused[1])
     library = _missing_name(torch, symptoms)
     if library is None and (codec := _ffmpeg(torch, packages, matches, tables)):
@@ -255,7 +237,7 @@ def missing_library(
         return None  # the driver's libraries, and torch's own missed by a companion: other rules
     evidence = quoted(matches)
     if import_failed(torch):
-        evidence = (Evidence("import torch", _last_line(import_text(torch)) or library), *evidence)
+        evidence = (Evidence("import torch", last_line(import_text(torch)) or library), *evidence)
     facts = None if isinstance(torch, Missing) else torch
     version = facts.version if facts else None
     values: dict[str, object] = {"library": library, "version": version or UNKNOWN, "needed_by": value(matches, "needed_by") or "a program"}
@@ -361,7 +343,7 @@ def library_path_shadows(
     values: dict[str, object] = {"name": name, "path": path or "not known", "loaded": foreign}
     if mixed and symbol and import_failed(torch):
         values |= {"symbol": symbol[2], "library": symbol[1]}
-        evidence = (Evidence("import torch", _last_line(text)), *quoted(matches))
+        evidence = (Evidence("import torch", last_line(text)), *quoted(matches))
         return Hit(values, evidence, fix, confidence=None if path else Confidence.LIKELY)
     cxx = tuple(match for match in matches if re.match(r"GLIBCXX|CXXABI|_Z(?:NK?|T[IVS]N?)?St", match.values.get("symbol", "")))
     if cxx and len(cxx) == len(matches):
@@ -430,7 +412,7 @@ def nccl_package_mismatch(
         versions = {"built": value(compiled, "built"), "loaded": value(compiled, "loaded")}
         return Hit(values | versions, quoted(compiled), variant="program")
     if import_failed(torch) and found and symbol:
-        evidence = (Evidence("import torch", _last_line(text)), *evidence)
+        evidence = (Evidence("import torch", last_line(text)), *evidence)
     said_or_failed = bool(symbol and import_failed(torch)) or bool(matches)
     if len(names) > 1:
         mend = (Install((requirement,), tuple(names), reinstall=True, note="both unpack to nvidia/nccl/lib/libnccl.so.2"),)
