@@ -180,26 +180,30 @@ def test_nothing_is_left(made: Made, tmp_path: Path) -> None:
     assert os.listdir(folder) == []
 
 
+# Marks the process as one that uses CUDA as soon as torch is imported.
+POISON = """
+import importlib.abc, importlib.util, sys
+
+class After(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        sys.meta_path.insert(0, self)
+        run = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (run(module), module._C._cuda_getArchFlags())
+        return spec
+
+sys.meta_path.insert(0, After())
+"""
+
+
 def test_a_child_that_may_not_use_cuda_is_not_asked(made: Made, tmp_path: Path) -> None:
     """What comes with the import has asked what marks the process: fork is of no use then, and nobody is blamed for it."""
     if not made.build.get("cuda"):
         pytest.skip("the index serves a CPU build")
-    (tmp_path / "poison.pth").write_text("")
-    (tmp_path / "sitecustomize.py").write_text(
-        "import importlib.abc, importlib.util, sys\n"
-        "class After(importlib.abc.MetaPathFinder):\n"
-        "    def find_spec(self, name, path, target=None):\n"
-        "        if name != 'torch': return None\n"
-        "        sys.meta_path.remove(self)\n"
-        "        spec = importlib.util.find_spec('torch')\n"
-        "        run = spec.loader.exec_module\n"
-        "        def execute(module):\n"
-        "            run(module)\n"
-        "            module._C._cuda_getArchFlags()\n"
-        "        spec.loader.exec_module = execute\n"
-        "        return spec\n"
-        "sys.meta_path.insert(0, After())\n"
-    )
+    (tmp_path / "sitecustomize.py").write_text(POISON)
     report = outside(made, tmp_path, PYTHONPATH=str(tmp_path))
     assert report["live"]["status"] == "pass" and report["live"]["start_method"] == "spawn"
     assert "may not use CUDA" in report["live"]["start_reason"]
