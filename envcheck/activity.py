@@ -22,6 +22,16 @@ class Activity:
     faults: int  # pages that had to come from storage: how a mapped library is read
     state: str  # of its main thread: "R", "S", "D" (waits for storage), "T"
 
+    def facts(self) -> dict[str, float | int | str]:
+        """As the fields of facts.ImportFailure."""
+        return {
+            "watched_seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "read_bytes": self.read_bytes,
+            "page_faults": self.faults,
+            "state": self.state,
+        }
+
 
 @record
 class _Sample:

@@ -219,19 +219,24 @@ def _agent(target: Target, options: Mapping[str, Any], env: Mapping[str, str]) -
 def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended:
     """Wait for the agent, ending it at the deadline of the step it is in. `tick` is told the step four times a second.
 
-    Where importing torch._dynamo has ended it or does not come back, another agent goes on without that step: its ranks are started
-    afresh and meet the fault where a training program would.
+    Where importing torch._dynamo has ended it, another agent goes on without that step: its ranks are started afresh and meet the
+    fault where a training program would. Where that import does not come back they would only wait as long again, so there are none.
     """
     ended = _finish(running, tick)
     left = running.budget.agent - (time.monotonic() - running.began)
     if ended.last_begin != "preload" or ended.section("preload") or ended.ended_because == "total" or left < 10:
         return ended
     how = f"did not end within {ended.seconds_of_last:.0f} s" if ended.ended_because else _death(ended)
-    error = {"type": "timeout" if ended.ended_because else "crashed", "text": how, "stack": ended.stack or ended.stderr}
+    error: dict[str, Any] = {"type": "timeout" if ended.ended_because else "crashed", "text": how, "stack": ended.stack or ended.stderr}
+    if ended.activity:
+        error |= ended.activity.facts()
     running.earlier = (*ended.lines, {"section": "preload", "error": error})
+    running.lines[:] = running.earlier
     os.unlink(os.path.join(running.folder, LINES))
     running.ended_because = None
     options = {**running.options, "start_method": "spawn", "because": "importing torch._dynamo " + how}
+    if ended.ended_because:
+        options["live"] = "off"
     shared = {"folder": running.folder, "live_seconds": left, "devices_seconds": min(running.budget.devices, left)}
     running.process = _agent(running.target, {**shared, **options}, running.env)
     return _finish(running, tick)
@@ -255,7 +260,7 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
             deadline, name = since + budget.torch_import, "import"
         if step == "preload" and since + budget.preload(_import_seconds(running)) < deadline:
             deadline, name = since + budget.preload(_import_seconds(running)), "preload"
-        if step == "import" and time.monotonic() > since + SOUND_IMPORT_SECONDS:
+        if step in ("import", "preload") and time.monotonic() > since + SOUND_IMPORT_SECONDS:
             if watch is None:
                 from envcheck.activity import Watch
 

@@ -144,7 +144,7 @@ def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> Tor
     if known.get("arch_list") is None and archs:
         known["arch_list"] = archs
     if lost := (ended.section("preload") or {}).get("error"):
-        known["dynamo_failure"] = {key: lost[key] for key in ("type", "text", "stack") if lost.get(key)}
+        known["dynamo_failure"] = lost
     known["cpu_build"] = _is_cpu_build(known)
     known["conda"] = distribution.installer == "conda" if distribution else None
     facts: TorchFacts = decode(TorchFacts, known)
@@ -224,9 +224,8 @@ def _death_at_import(ended: Ended) -> dict[str, Any]:
     failure: dict[str, Any] = {"stderr": ended.stderr[-4000:], "stack": ended.stack[-16000:] or ended.stderr[-4000:]}
     if ended.ended_because:
         failure["text"] = f"did not return within {ended.seconds:.0f} s"
-        if now := ended.activity:
-            failure |= {"watched_seconds": now.seconds, "cpu_seconds": now.cpu_seconds, "read_bytes": now.read_bytes}
-            failure |= {"page_faults": now.faults, "state": now.state}
+        if ended.activity:
+            failure |= ended.activity.facts()
         return {"import_status": "timeout", "import_seconds": ended.seconds, "import_failure": failure}
     if ended.signal:
         return {
@@ -299,7 +298,8 @@ def _live(ended: Ended, torch: TorchFacts | Missing, static: bool, asked: bool) 
         return Missing(Why.ABSENT, end["unavailable"])
     arms = tuple(_arm(line["value"]) for line in ended.sections("arm"))
     if end is None:
-        lost = _lost(ended, "live")
+        preload = (ended.section("preload") or {}).get("error")
+        lost = Missing(Why.FAILED, f"importing torch._dynamo {preload['text']}") if preload and not arms else _lost(ended, "live")
         if not arms:
             return lost
         return LiveFacts(LiveStatus.INCONCLUSIVE, lost.reason, arms=arms)

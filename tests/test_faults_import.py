@@ -14,7 +14,7 @@ import pytest
 from patients import examine, fake_torch, needs_torch
 
 from envcheck.activity import Watch
-from envcheck.facts import Snapshot
+from envcheck.facts import Missing, Snapshot
 from envcheck.judging import judging, report_on
 from envcheck.target import Budget
 
@@ -65,6 +65,30 @@ def test_a_process_that_ends_between_two_looks() -> None:
     process.wait(10)
     watch.look()
     assert watch.activity() is None
+
+
+@needs_torch
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("import ctypes; ctypes.string_at(0)", ["died with SIGSEGV", "sympy/__init__.py, line 1"]),
+        ("raise ImportError('half of it is missing')", ["ImportError: half of it is missing"]),
+        ("import time; time.sleep(3600)", ["did not end within", "sympy/__init__.py, line 1"]),
+    ],
+    ids=["crashes", "raises", "hangs"],
+)
+def test_what_ddp_imports_is_broken(tmp_path: Path, body: str, words: list[str]) -> None:
+    """`import torch` works, torch._dynamo does not: a step with its own deadline, after which the ranks meet the fault themselves."""
+    (tmp_path / "sympy").mkdir()
+    (tmp_path / "sympy/__init__.py").write_text(body)
+    examined = examine(path=tmp_path, live="quick", budget=Budget(60))
+    facts = examined.facts
+    assert facts["torch"].import_status.value == "ok" and facts["devices"].available is False
+    assert "importing torch._dynamo" in (facts["live"].reason if isinstance(facts["live"], Missing) else facts["live"].start_reason)
+    findings = [one.finding for one in report_on(Snapshot(**facts), judging((), (), {}, ())).findings]
+    [finding] = [one for one in findings if one.severity.value == "error"]
+    assert finding.rule == "torch-dynamo-broken" and all(word in finding.message for word in words), finding.message
 
 
 @needs_torch

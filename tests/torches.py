@@ -72,13 +72,19 @@ def rows() -> list[Row]:
         for at, release in enumerate(dict.fromkeys((patches[0].version, patches[-1].version))):
             last = at > 0 or len(patches) == 1
             one = next(patch for patch in patches if patch.version == release)
-            offered = [python for python in one.pythons["linux-x86_64"] if python in interpreters() and python != "3.7"]  # envcheck: 3.8 on
+            offered = [python for python in one.pythons["linux-x86_64"] if python in interpreters() and python not in unfit(release)]
             python = (offered[-1] if last else offered[0]) if offered else one.pythons["linux-x86_64"][0]
             beside = ["numpy<2" if one.numpy_major["linux"] < 2 else "numpy"]
             if numbers(release) < (2, 3):
                 beside.append("setuptools<70")  # their DDP imports pkg_resources.packaging, which setuptools dropped
             found.append(Row(release, python, tuple(beside), release == newest or release in ALWAYS))
     return found
+
+
+def unfit(release: str) -> tuple[str, ...]:
+    """Pythons for which there are wheels and on which not all works: the agent needs 3.8, and torchrun of torch 1.13 ends with an
+    AttributeError on 3.11 (its enum of streams formats otherwise there)."""
+    return ("3.7", "3.11") if numbers(release) < (2, 0) else ("3.7",)
 
 
 def uv() -> str:

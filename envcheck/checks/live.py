@@ -9,6 +9,7 @@ from envcheck.checks.hardware import nvidia
 from envcheck.checks.ladder import CONTROL, climb, explains
 from envcheck.checks.stacks import blamed
 from envcheck.checks.text import quoted, said, value
+from envcheck.checks.torch_import import at_work
 from envcheck.facts import (
     Arm,
     BackendsFacts,
@@ -24,7 +25,7 @@ from envcheck.facts import (
 )
 from envcheck.intents import SetEnv
 from envcheck.pattern import pattern
-from envcheck.rule import Evidence, Hit, Severity, Unknown, check
+from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.tables import Tables
 
 _EXCEPTION = pattern(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
@@ -103,7 +104,9 @@ def torch_dynamo_broken(torch: TorchFacts, live: LiveFacts | Missing) -> Hit | N
     if failure.type not in ("crashed", "timeout"):
         return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, variant="raised")
     where = blamed(failure.stack)
-    return Hit({"how": failure.text, "where": where}, evidence, variant=None if where else "nowhere")
+    slow = failure.type == "timeout" and at_work(failure)
+    variant = None if where else "nowhere"
+    return Hit({"how": failure.text, "where": where}, evidence, variant=variant, confidence=Confidence.LIKELY if slow else None)
 
 
 @check()

@@ -14,6 +14,7 @@ from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 from envcheck.facts import (
     DevicesFacts,
+    ImportFailure,
     ImportStatus,
     LiveFacts,
     Missing,
@@ -110,6 +111,14 @@ def torch_import_crashed(
     return None
 
 
+def at_work(failure: ImportFailure) -> bool:
+    """Whether something still moved in an import that was ended: it may only be slow."""
+    seconds = failure.watched_seconds
+    if not seconds or failure.state == "D":
+        return True
+    return (failure.cpu_seconds or 0.0) > 0.1 * seconds or (failure.read_bytes or 0) > 64 << 10 or (failure.page_faults or 0) > 16
+
+
 # Variables under which every import takes a multiple of its time, and what counts as switched off.
 _SLOWING = ("PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONDEVMODE", "PYTHONVERBOSE", "PYTHONMALLOC", "MALLOC_CHECK_", "LD_DEBUG",
             "COVERAGE_PROCESS_START")  # fmt: skip
@@ -142,7 +151,7 @@ def torch_import_hangs(torch: TorchFacts, python: PythonFacts | Missing) -> Hit 
     values |= {"watched": f"{seconds:.0f}", "share": f"{cpu / seconds:.0%}", "read": f"{read / 1024**2:.1f} MiB", "faults": faults}
     if failure.state == "D":
         return Hit(values, evidence, variant="storage", confidence=Confidence.LIKELY)
-    if cpu > 0.1 * seconds or read > 64 << 10 or faults > 16:
+    if at_work(failure):
         return Hit(values, evidence, variant="working", confidence=Confidence.LIKELY)
     return Hit(values, evidence, variant="where" if where else None)
 
