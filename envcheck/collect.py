@@ -190,8 +190,19 @@ def _with_selection(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, visibility=with_selection(visibility, gpus))
 
 
+# Rules about what a program does: how it starts its processes, uses DDP and picks devices. envcheck's own ranks are started without
+# the launcher's variables, so where they print such words the fault is envcheck's.
+OF_PROGRAMS = frozenset((
+    "ddp-usage", "launch-env-conflict", "launch-env-incomplete", "launch-fork-after-cuda", "launch-local-rank-argument", "launch-slurm",
+    "launch-world-size", "nccl-duplicate-gpu",
+))  # fmt: skip
+
+
 def _with_symptoms(snapshot: Snapshot) -> Snapshot:
-    """Error texts that this run met: the failed import, CUDA's words, the ranks' output."""
+    """Error texts that this run met: the failed import, CUDA's words, the ranks' output.
+
+    They are words of our own probes. What only a program of the user can have done wrong is not concluded from them.
+    """
     texts: list[tuple[str, str]] = []
     torch, devices, live = snapshot.torch, snapshot.devices, snapshot.live
     if isinstance(torch, TorchFacts) and torch.import_failure:
@@ -214,4 +225,5 @@ def _with_symptoms(snapshot: Snapshot) -> Snapshot:
     scanner = Scanner(SymptomTable((rules_folder(),)))
     for source, text in texts:
         scanner.scan(text, source)
-    return replace(snapshot, symptoms=SymptomsFacts(scanner.finish().matches))
+    matches = tuple(match for match in scanner.finish().matches if match.rule not in OF_PROGRAMS)
+    return replace(snapshot, symptoms=SymptomsFacts(matches))

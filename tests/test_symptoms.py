@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck.checks import all_checks
+from envcheck.collect import OF_PROGRAMS, settle
+from envcheck.facts import DevicesFacts, Snapshot, SymptomsFacts
 from envcheck.rule import rules_folder
 from envcheck.symptoms import GATES, Entry, Scanner, SymptomTable, condense
 
@@ -197,3 +199,19 @@ def test_long_logs_scan_in_time() -> None:
 
 def test_gates_hold_no_regular_expression() -> None:
     assert all(gate and gate == gate.strip("\n") for gate in GATES)
+
+
+FORKED = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
+
+
+def test_what_our_own_probes_print_is_no_fault_of_a_program() -> None:
+    """The same words are a finding where a program has printed them."""
+    ours = settle(Snapshot(devices=DevicesFacts(available=False, error=FORKED)))
+    assert not isinstance(ours.symptoms, SymptomsFacts) or not ours.symptoms.matches
+    told = Scanner(TABLE)
+    told.scan(f"RuntimeError: {FORKED}", "train.log")
+    assert [match.rule for match in told.finish().matches] == ["launch-fork-after-cuda"]
+
+
+def test_rules_about_programs_are_rules_of_the_catalogue() -> None:
+    assert OF_PROGRAMS <= {check.id for check in all_checks()}
