@@ -79,8 +79,39 @@ class Copy:
         self.kept.take(data)
         return bool(data) and write(self.sink, data)
 
+    def bytes(self) -> bytes:
+        return self.kept.bytes()
+
+
+class Screen(Copy):
+    """A pseudo-terminal for output that passes through us to the real one."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        import termios
+
+        super().__init__(source, sink)
+        self.modes = termios.tcgetattr(source)
+        self.resize()
+
+    def _step(self) -> bool:
+        self._follow()
+        return super()._step()
+
+    def _follow(self) -> None:
+        """Programs that fill the screen (curses) set the modes of keys on stdout: they are meant for the terminal that has the keys."""
+        import termios
+
+        try:
+            modes = termios.tcgetattr(self.source)
+            if modes != self.modes and os.tcgetpgrp(self.sink) == os.getpgrp():
+                self.modes, real = modes, termios.tcgetattr(self.sink)
+                output = modes[1] & ~termios.OPOST | real[1] & termios.OPOST
+                termios.tcsetattr(self.sink, termios.TCSANOW, [modes[0], output, *real[2:3], modes[3], *real[4:6], modes[6]])
+        except (OSError, termios.error):  # closed, or not our controlling terminal
+            return
+
     def resize(self) -> None:
-        """Give a pseudo-terminal the size of the real terminal."""
+        """Give it the size of the real terminal."""
         import fcntl
         import termios
 
@@ -88,9 +119,6 @@ class Copy:
             fcntl.ioctl(self.source, termios.TIOCSWINSZ, fcntl.ioctl(self.sink, termios.TIOCGWINSZ, bytes(8)))
         except OSError:
             return
-
-    def bytes(self) -> bytes:
-        return self.kept.bytes()
 
 
 class Written:
@@ -121,7 +149,7 @@ class Outputs:
     def __init__(self) -> None:
         self.given: dict[int, int | None] = {1: None, 2: None}  # what the command gets there; None: what we have there
         self.copies: list[Copy] = []
-        self.terminals: list[Copy] = []
+        self.screens: list[Screen] = []
         self.files: list[Written] = []
         self._threads: list[threading.Thread] = []
         _reserve_standard_descriptors()
@@ -137,10 +165,12 @@ class Outputs:
 
     def _arrange(self, number: int, mode: int) -> int | None:
         """The descriptor that stands for this one of ours; None where the command gets ours."""
-        terminal = os.isatty(number)
         try:
-            if terminal:
+            if os.isatty(number):
                 source, given = _pseudo_terminal(number)
+                self.screens.append(Screen(source, number))
+                self.copies.append(self.screens[-1])
+                return given
             elif stat.S_ISREG(mode) and (file := _readable(number)):
                 self.files.append(file)
                 return None
@@ -150,11 +180,7 @@ class Outputs:
                 source, given = os.pipe()
         except OSError:  # no terminal or no descriptor is left: better no copy than no command
             return None
-        copy = Copy(source, number)
-        self.copies.append(copy)
-        if terminal:
-            self.terminals.append(copy)
-            copy.resize()
+        self.copies.append(Copy(source, number))
         return given
 
     def start(self) -> None:
@@ -167,9 +193,9 @@ class Outputs:
 
     def resize(self) -> bool:
         """Pass the terminal's size on; False where the command has no pseudo-terminal."""
-        for one in self.terminals:
+        for one in self.screens:
             one.resize()
-        return bool(self.terminals)
+        return bool(self.screens)
 
     def finish(self) -> None:
         """The command has ended: pass on its last words, however long their reader takes.
