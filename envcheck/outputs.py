@@ -44,16 +44,28 @@ class Kept:
 
 
 class Copy:
-    """A stream that passes through us on its way."""
+    """A stream that passes through us on its way to `sink`. OSError if there are no descriptors for it."""
 
-    def __init__(self, source: int, sink: int) -> None:
-        self.source = source
+    def __init__(self, sink: int) -> None:
+        self.source, self.given = self._pair(sink)  # where we read what the command writes there
         self.sink = sink
         self.kept = Kept()
         self.open = True
 
+    def _pair(self, _sink: int) -> tuple[int, int]:
+        return os.pipe()
+
     def run(self, ended: int | None = None) -> None:
         """Copy until the stream ends or cannot be written. Once the descriptor `ended` hangs up, only what is still on its way."""
+        self.open = False
+        try:
+            self.open = self._pass(ended)
+        finally:  # whatever happened: a stream that nobody reads must not stay open
+            if not self.open:
+                os.close(self.source)
+
+    def _pass(self, ended: int | None) -> bool:
+        """Whether somebody still holds the stream open."""
         import select
 
         poller = select.poll()
@@ -67,9 +79,8 @@ class Copy:
                 poller.unregister(ended)
                 patience = QUIET_MS
             if self.sink in events or (self.source in events and not self._step()):
-                os.close(self.source)
-                self.open = False
-                return
+                return False
+        return True
 
     def _step(self) -> bool:
         try:
@@ -86,12 +97,20 @@ class Copy:
 class Screen(Copy):
     """A pseudo-terminal for output that passes through us to the real one."""
 
-    def __init__(self, source: int, sink: int) -> None:
+    def _pair(self, sink: int) -> tuple[int, int]:
         import termios
 
-        super().__init__(source, sink)
-        self.modes = termios.tcgetattr(source)
-        self.resize()
+        source, given = os.openpty()
+        try:
+            modes = termios.tcgetattr(sink)
+            modes[1] &= ~termios.OPOST  # the real terminal makes CR LF of LF
+            termios.tcsetattr(given, termios.TCSANOW, modes)
+            self.modes = termios.tcgetattr(given)
+        except termios.error:
+            os.close(source)
+            os.close(given)
+            raise OSError("a terminal without modes") from None
+        return source, given
 
     def _step(self) -> bool:
         self._follow()
@@ -106,7 +125,7 @@ class Screen(Copy):
             if modes != self.modes and os.tcgetpgrp(self.sink) == os.getpgrp():
                 self.modes, real = modes, termios.tcgetattr(self.sink)
                 output = modes[1] & ~termios.OPOST | real[1] & termios.OPOST
-                termios.tcsetattr(self.sink, termios.TCSANOW, [modes[0], output, *real[2:3], modes[3], *real[4:6], modes[6]])
+                termios.tcsetattr(self.sink, termios.TCSANOW, [modes[0], output, real[2], modes[3], *real[4:6], modes[6]])
         except (OSError, termios.error):  # closed, or not our controlling terminal
             return
 
@@ -132,14 +151,17 @@ class Written:
         self.file = open(f"/proc/self/fd/{descriptor}", "rb")  # noqa: SIM115  # however it is renamed meanwhile
 
     def bytes(self) -> bytes:
-        size = os.fstat(self.file.fileno()).st_size
-        start = self.start if self.start <= size else 0  # it was truncated
         kept = Kept()
-        with self.file as file:
-            file.seek(start)
-            kept.take(file.read(HEAD))
-            file.seek(max(size - KEEP, start + HEAD))
-            kept.take(file.read(KEEP))
+        try:
+            with self.file as file:
+                size = os.fstat(file.fileno()).st_size
+                start = self.start if self.start <= size else 0  # it was truncated
+                file.seek(start)
+                kept.take(file.read(HEAD))
+                file.seek(max(size - KEEP, start + HEAD))
+                kept.take(file.read(KEEP))
+        except OSError:  # its server is gone
+            pass
         return kept.bytes()
 
 
@@ -149,7 +171,6 @@ class Outputs:
     def __init__(self) -> None:
         self.given: dict[int, int | None] = {1: None, 2: None}  # what the command gets there; None: what we have there
         self.copies: list[Copy] = []
-        self.screens: list[Screen] = []
         self.files: list[Written] = []
         self._threads: list[threading.Thread] = []
         _reserve_standard_descriptors()
@@ -162,40 +183,44 @@ class Outputs:
                 if place not in places:
                     places[place] = self._arrange(number, status.st_mode)
                 self.given[number] = places[place]
+        self.resize()
 
     def _arrange(self, number: int, mode: int) -> int | None:
         """The descriptor that stands for this one of ours; None where the command gets ours."""
         try:
             if os.isatty(number):
-                source, given = _pseudo_terminal(number)
-                self.screens.append(Screen(source, number))
-                self.copies.append(self.screens[-1])
-                return given
+                copy: Copy = Screen(number)
             elif stat.S_ISREG(mode) and (file := _readable(number)):
                 self.files.append(file)
                 return None
             elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 return None
             else:
-                source, given = os.pipe()
+                copy = Copy(number)
         except OSError:  # no terminal or no descriptor is left: better no copy than no command
             return None
-        self.copies.append(Copy(source, number))
-        return given
+        thread = threading.Thread(target=copy.run, args=(self._ended,), daemon=True)
+        try:
+            thread.start()  # now, while there is no command that could suffer if it does not
+        except RuntimeError:  # no thread is left
+            os.close(copy.source)
+            os.close(copy.given)
+            return None
+        self.copies.append(copy)
+        self._threads.append(thread)
+        return copy.given
 
-    def start(self) -> None:
-        """The command has its descriptors."""
+    def handed_over(self) -> None:
+        """The command has its descriptors, or will never have them."""
         for given in {*self.given.values()} - {None}:
             os.close(given)  # type: ignore[arg-type]
-        self._threads = [threading.Thread(target=one.run, args=(self._ended,), daemon=True) for one in self.copies]
-        for thread in self._threads:
-            thread.start()
 
     def resize(self) -> bool:
         """Pass the terminal's size on; False where the command has no pseudo-terminal."""
-        for one in self.screens:
+        screens = [one for one in self.copies if isinstance(one, Screen)]
+        for one in screens:
             one.resize()
-        return bool(self.screens)
+        return bool(screens)
 
     def finish(self) -> None:
         """The command has ended: pass on its last words, however long their reader takes.
@@ -206,7 +231,7 @@ class Outputs:
         for thread in self._threads:
             thread.join()
         left = [one for one in self.copies if one.open]
-        if left and os.fork() == 0:
+        if left and fork() == 0:
             try:
                 _copy_on(left)
             finally:
@@ -214,6 +239,18 @@ class Outputs:
 
     def bytes(self) -> bytes:
         return b"\n".join([*(one.bytes() for one in self.copies), *(one.bytes() for one in self.files)])
+
+
+def fork() -> int:
+    """os.fork(); 1 where there can be no process more. What it says of threads (Python 3.12) is no matter to us."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return os.fork()
+        except OSError:
+            return 1
 
 
 def write(descriptor: int, data: bytes) -> bool:
@@ -257,27 +294,11 @@ def _readable(number: int) -> Written | None:
         return None
 
 
-def _pseudo_terminal(real: int) -> tuple[int, int]:
-    """(our side, the command's side). The real terminal goes on to make CR LF of LF, so this one does not."""
-    import termios
-
-    ours, given = os.openpty()
-    try:
-        modes = termios.tcgetattr(real)
-        modes[1] &= ~termios.OPOST
-        termios.tcsetattr(given, termios.TCSANOW, modes)
-    except termios.error:
-        os.close(ours)
-        os.close(given)
-        raise OSError("a terminal without modes") from None
-    return ours, given
-
-
 def _copy_on(copies: list[Copy]) -> None:
     """In a process of its own, which holds nothing else open and which no signal to the job's group ends."""
     os.setsid()
     needed = {descriptor for one in copies for descriptor in (one.source, one.sink)}
-    for descriptor in {int(name) for name in os.listdir("/dev/fd")} - needed:
+    for descriptor in {int(name) for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")} - needed:
         try:
             os.close(descriptor)
         except OSError:  # that of the listing itself

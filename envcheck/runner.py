@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -111,7 +112,8 @@ def run_and_keep(argv: Sequence[str]) -> Ended:
     except OSError:
         signals.restore()
         raise
-    outputs.start()
+    finally:
+        outputs.handed_over()
     _let_go_of_stdin()
     process.returncode = os.waitstatus_to_exitcode(signals.pass_on(process.pid, outputs.resize))
     code = 128 - process.returncode if process.returncode < 0 else process.returncode
@@ -122,7 +124,7 @@ def run_and_keep(argv: Sequence[str]) -> Ended:
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
     """CMD with these as stdout and stderr; all other descriptors that we were given are its own too."""
-    us, tie = os.getpid(), _prctl()
+    us, tie, environment = os.getpid(), _prctl(), _environment()
 
     def before_exec() -> None:
         tie()
@@ -131,7 +133,9 @@ def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[
         prepare()
 
     def start(words: Sequence[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(words, stdout=given[1], stderr=given[2], close_fds=False, preexec_fn=before_exec)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 on threads at a fork: ours only copy bytes
+            return subprocess.Popen(words, stdout=given[1], stderr=given[2], env=environment, close_fds=False, preexec_fn=before_exec)
 
     try:
         return start(argv)
@@ -140,6 +144,19 @@ def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[
         if error.errno != errno.ENOEXEC or script is None:
             raise
         return start(["/bin/sh", script, *argv[1:]])  # a script without #!, as execvp(3) and every shell take it
+
+
+def _environment() -> dict[bytes, bytes]:
+    """Ours, without the LC_CTYPE that Python gives itself in the locale C (PEP 538)."""
+    environment = dict(os.environb)
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            given = file.read()
+    except OSError:
+        return environment
+    if b"\0LC_CTYPE=" not in b"\0" + given:
+        environment.pop(b"LC_CTYPE", None)
+    return environment
 
 
 def _prctl() -> Callable[[], object]:

@@ -68,12 +68,12 @@ class Signals:
         caught = [one for one in signal.valid_signals() - _OWN if signal.getsignal(one) is not signal.SIG_IGN]  # nohup's stays ignored
         self._caught = frozenset((*caught, signal.SIGCHLD))
         self._before = {one: signal.getsignal(one) for one in self._caught}
-        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._caught)
         self._wake, self._woken = os.pipe()
         os.set_blocking(self._woken, False)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         for one in self._caught:
             signal.signal(one, _noted)
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._caught)
         self._witness = Witness()
         self._spent: float | None = None  # when the witness has to be replaced: what it got stays pending
         self._waiting: list[tuple[int, float]] = []  # signals that it may still get, and until when
@@ -121,11 +121,9 @@ class Signals:
         if number == signal.SIGCHLD:
             return
         self.met.add(number)
-        if number == signal.SIGTSTP:
-            self._told_to_stop = True
-        elif number == signal.SIGCONT:  # takes a stop back that has not happened yet
-            self._told_to_stop = False
-            self._waiting = [one for one in self._waiting if one[0] != signal.SIGTSTP]
+        if number in (signal.SIGTSTP, signal.SIGCONT):  # each takes the other back where that is pending, at the witness too
+            self._told_to_stop = number == signal.SIGTSTP
+            self._waiting = [one for one in self._waiting if one[0] not in (signal.SIGTSTP, signal.SIGCONT)]
         elif number == signal.SIGWINCH and resize():
             _send(pid, number)  # once more: when its own came, its terminal had the old size
             return

@@ -167,6 +167,20 @@ def test_what_the_command_leaves_behind_can_still_write(start: Callable[..., Any
     assert process.stdout.read() == b"now\nlate\n"
 
 
+def test_without_a_thread_for_a_copy_the_command_runs_all_the_same(command: Callable[..., list[str]]) -> None:
+    program = """
+import sys, threading
+def refuse(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+from envcheck.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+    words = command("sh", "-c", "echo trained; exit 3")[3:]
+    process = subprocess.run([*python(program), *words], capture_output=True, timeout=SECONDS, cwd=HERE.parent)
+    assert (process.returncode, process.stdout) == (3, b"trained\n")
+
+
 def test_other_descriptors_and_a_closed_stdin_are_the_commands_too(start: Callable[..., Any]) -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"substituted")
@@ -177,6 +191,12 @@ def test_other_descriptors_and_a_closed_stdin_are_the_commands_too(start: Callab
     shell = ["sh", "-c", 'exec "$@" <&-', "sh"]
     code, out, _ = ended(start(*python("import sys; print(sys.stdin)"), before=shell))
     assert (code, out) == (0, "None\n")
+
+
+def test_the_environment_is_the_callers(start: Callable[..., Any]) -> None:
+    bare = ["env", "-i", f"PATH={os.environ['PATH']}", f"PYTHONPATH={HERE.parent}"]
+    shown = [ended(start("env", before=bare))[1], subprocess.run([*bare, "env"], capture_output=True, text=True, check=True).stdout]
+    assert shown[0].splitlines() == shown[1].splitlines()
 
 
 def test_who_writes_to_stdin_notices_that_the_command_closed_it(start: Callable[..., Any]) -> None:
