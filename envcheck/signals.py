@@ -67,7 +67,7 @@ class Signals:
         self.met: set[int] = set()  # what reached us, alone or with all
         caught = [one for one in signal.valid_signals() - _OWN if signal.getsignal(one) is not signal.SIG_IGN]  # nohup's stays ignored
         self._caught = frozenset((*caught, signal.SIGCHLD))
-        self._before = {one: signal.getsignal(one) for one in self._caught}
+        self._before = {one: signal.getsignal(one) or signal.SIG_DFL for one in self._caught}
         self._wake, self._woken = os.pipe()
         os.set_blocking(self._woken, False)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
