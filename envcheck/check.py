@@ -24,7 +24,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.command == "record":
         return _record(args)
     report = examine_and_judge(args)
-    _write(report, args)
+    write(report, args)
     return report.exit_code
 
 
@@ -220,7 +220,8 @@ def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str
     )
 
 
-def _write(report: Report, args: argparse.Namespace) -> None:
+def write(report: Report, args: argparse.Namespace) -> None:
+    """The report, in the format asked for, to stdout or into the file of -o."""
     text = rendered(report, args, to_terminal=not args.output)
     put(text if text.endswith("\n") else text + "\n", args.output)
 

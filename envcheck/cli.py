@@ -67,7 +67,7 @@ def _raise_on_sigterm() -> None:
         raise SystemExit(128 + number)
 
     for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:  # nohup
             try:
                 signal.signal(getattr(signal, name), leave)
             except ValueError:  # not in the main thread: the caller keeps its own handlers

@@ -74,17 +74,18 @@ def load_facts(path: str) -> Snapshot:
     return texts.merged(Tables((rules_folder("compat"),))).snapshot
 
 
-def diagnose_output(text: str, snapshot: Snapshot, name: str = "output", fix_suggest: bool = False) -> str:
-    """What a failed command's output says, weighed against the snapshot of the machine it ran on, as text."""
-    texts = Texts(snapshot=snapshot)
-    texts.take_text(clean(text), name)
-    from envcheck.judging import judging
-    from envcheck.render import render
+def diagnose_output(
+    texts: Sequence[tuple[str, str]], snapshot: Snapshot | None, by: Judging, *, tool: str = "auto", index_base: str | None = None
+) -> tuple[Report, list[str]]:
+    """What a failed command left (name, text), weighed against the machine it ran on; and what is known of its lines beside a rule."""
+    from envcheck.render.visible import one_line
 
-    report, _ = diagnose(texts, judging())
-    if not report.findings:
-        return "envcheck: neither its output nor this machine shows a cause that envcheck knows\n"
-    return render(report, "text", fix_suggest=fix_suggest)
+    given = Texts(snapshot=snapshot)
+    for name, text in texts:
+        given.take_text(clean(text), name)
+    report, read = diagnose(given, by, tool=tool, index_base=index_base)
+    known = [f"{one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
+    return report, known + [f"{one_line(one.text, 90)}: what would tell more: {one.advice}" for one in read.symptoms.victims[:1]]
 
 
 @record

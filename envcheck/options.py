@@ -79,6 +79,8 @@ def _parse_run(words: list[str]) -> argparse.Namespace:
     args.command, args.argv = "run", rest
     if not rest:
         raise UsageError("run: no command; write it after --, as in `envcheck run -- python train.py`")
+    if (args.json or args.format != "text") and not args.output:
+        raise UsageError("run: --format and --json need -o FILE: stdout and stderr are the command's")
     _apply_config(args, flags, parser)
     _check_values(args)
     return args
@@ -137,7 +139,8 @@ def _parser(command: str) -> Parser:
 
 DESCRIPTIONS = {
     "check": "Tells whether this environment will train, and if not, what to run.",
-    "run": "Checks the environment, runs a command, and if it fails diagnoses its output against the snapshot.",
+    "run": "Checks the environment, runs a command, and if it fails diagnoses its output against the snapshot. The command's exit code"
+    " is kept. -o FILE holds the report of the check and, if the command fails, that of the diagnosis in its place.",
     "record": "Writes the snapshot of this machine and interpreter as JSON; `envcheck --facts FILE` judges it anywhere.",
     "compare": "Says what differs between two recorded snapshots and which rules change their verdict.",
     "diagnose": "Names the cause behind other machines' reports, logs and tracebacks.",

@@ -1,178 +1,211 @@
-"""`envcheck run -- CMD…`: check, run CMD as if we were not there, and if it fails name the cause from its output."""
+"""`envcheck run -- CMD…`: check, run CMD as if we were not there, and if it fails name the cause from its output.
+
+CMD keeps our stdin, terminal, process group, descriptors and ignored signals (`nohup`); see `outputs` and `signals` for the rest.
+If we are killed (SIGKILL), so is CMD: whoever kills us means the job, and CMD would be left with pipes that nobody reads.
+"""
 
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from envcheck.errors import UsageError
+from envcheck.outputs import say
+from envcheck.record import record
 
-KEEP = 1 << 20  # bytes of the end of CMD's output that are kept for the diagnosis
-HEAD = 1 << 18  # and of its beginning, where the first error often stands
+if TYPE_CHECKING:
+    from envcheck.report import Report
+
+CANNOT_EXECUTE, NOT_FOUND = 126, 127  # as in a shell
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@record
+class Ended:
+    """How CMD came to its end."""
+
+    code: int  # 128 + N if signal N ended it
+    output: bytes  # the beginning and the end of what it wrote
+    asked: bool = False  # somebody sent a signal that ends programs, or reads its output no longer
 
 
 def execute(args: argparse.Namespace) -> int:
-    """CMD's exit code (128 + N if signal N ended it); the check's own code if it finds an error and CMD was not started."""
+    """CMD's exit code; 126 or 127 if there is no such command; the check's own code if it finds an error and CMD was not started."""
+    name = args.argv[0]
+    if shutil.which(name) is None:
+        found = os.sep in name and os.path.exists(name)
+        return _not_started(name, PermissionError(errno.EACCES, "not an executable file") if found else FileNotFoundError())
+    report = _checked(args)
+    if report is not None and report.exit_code == 1:
+        from envcheck.render import render
+
+        say(render(report, "text", fix_suggest=args.fix_suggest))
+        say(f"envcheck: {name} was not started; --fail-on never starts it all the same\n")
+        return report.exit_code
+    try:
+        ended = run_and_keep(args.argv)
+    except OSError as error:
+        return _not_started(name, error)
+    if ended.code:
+        try:
+            _explain(ended, report, args)
+        except Exception as error:  # noqa: BLE001  # CMD's exit code is kept whatever becomes of our explanation
+            say(f"envcheck: no diagnosis: {type(error).__name__}: {error}; this is a bug of envcheck\n")
+    return ended.code
+
+
+def _not_started(name: str, error: OSError) -> int:
+    missing = isinstance(error, FileNotFoundError)
+    say(f"envcheck: {name}: {'command not found' if missing else error.strerror}\n")
+    return NOT_FOUND if missing else CANNOT_EXECUTE
+
+
+def _checked(args: argparse.Namespace) -> Report | None:
+    """The report of the check, which -o gets; None if envcheck failed at it, which is no reason not to start CMD."""
     from envcheck.check import examine_and_judge
     from envcheck.render.verdict import verdict_line
 
-    report = examine_and_judge(args)
-    if report.exit_code == 1:
-        from envcheck.check import rendered
-
-        sys.stderr.write(rendered(report, args, to_terminal=False))
-        print(f"envcheck: {args.argv[0]} was not started; --fail-on never starts it all the same", file=sys.stderr)
-        return report.exit_code
-    print(f"envcheck: {verdict_line(report)}", file=sys.stderr)
-    code, output = run_and_keep(args.argv)
-    if code:
-        _explain(output, code, report.snapshot, args)
-    return code
-
-
-def run_and_keep(argv: Sequence[str]) -> tuple[int, bytes]:
-    """Run argv with our own stdin and terminal; its output passes through unchanged and its ends are kept.
-
-    On a terminal CMD gets a pseudo-terminal, so that colours and progress bars stay as they are.
-    """
-    if os.name == "posix" and sys.stdout.isatty():
-        return _on_a_terminal(argv)
-    return _through_pipes(argv)
-
-
-class Kept:
-    """The beginning and the end of a long output."""
-
-    def __init__(self) -> None:
-        self.head = bytearray()
-        self.tail = bytearray()
-
-    def take(self, data: bytes) -> None:
-        room = HEAD - len(self.head)
-        if room > 0:
-            self.head += data[:room]
-            data = data[room:]
-        self.tail += data
-        if len(self.tail) > 2 * KEEP:
-            del self.tail[:-KEEP]
-
-    def bytes(self) -> bytes:
-        return bytes(self.head) + bytes(self.tail[-KEEP:])
-
-
-def _on_a_terminal(argv: Sequence[str]) -> tuple[int, bytes]:
-    import fcntl
-    import pty
-    import termios
-    import tty
-
-    kept = Kept()
-    pid, master = pty.fork()
-    if pid == 0:
-        _exec(argv)
-
-    def resize(*_: object) -> None:
-        try:
-            fcntl.ioctl(master, termios.TIOCSWINSZ, fcntl.ioctl(1, termios.TIOCGWINSZ, b"\0" * 8))
-        except OSError:
-            return
-
-    resize()
-    previous = signal.signal(signal.SIGWINCH, resize)
-    saved = None
     try:
-        if sys.stdin.isatty():
-            saved = termios.tcgetattr(0)
-            tty.setraw(0)  # keys, Ctrl-C among them, go to CMD and mean what they mean there
-        _copy(master, kept)
+        report = examine_and_judge(args)
+        if report.exit_code != 1:
+            say(f"envcheck: {verdict_line(report)}\n")
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        say(f"envcheck: the check failed: {type(error).__name__}: {error}; this is a bug of envcheck\n")
+        return None
+    _save(report, args)
+    return report
+
+
+def _save(report: Report, args: argparse.Namespace) -> None:
+    """Into the file of -o. A full disk is told and no more."""
+    if not args.output:
+        return
+    from envcheck.check import write
+
+    try:
+        write(report, args)
+    except UsageError as error:
+        say(f"envcheck: {error}\n")
+
+
+def run_and_keep(argv: Sequence[str]) -> Ended:
+    """Run argv in our place and keep the ends of what it writes. OSError if it cannot be started."""
+    if os.name != "posix":  # neither pseudo-terminals nor these signals: CMD has the console, and no copy is taken
+        return Ended(subprocess.call(list(argv)), b"")
+    from envcheck.outputs import Outputs
+    from envcheck.signals import ENDING, Signals
+
+    outputs = Outputs()
+    signals = Signals()
+    try:
+        process = _start(argv, outputs.given, signals.as_they_were)
+    except OSError:
+        signals.restore()
+        raise
     finally:
-        if saved is not None:
-            termios.tcsetattr(0, termios.TCSAFLUSH, saved)
-        signal.signal(signal.SIGWINCH, previous)
-        os.close(master)
-    return _code(os.waitpid(pid, 0)[1]), kept.bytes()
+        outputs.handed_over()
+    _let_go_of_stdin()
+    process.returncode = os.waitstatus_to_exitcode(signals.pass_on(process.pid, outputs.resize))
+    code = 128 - process.returncode if process.returncode < 0 else process.returncode
+    signals.close(code)
+    outputs.finish()
+    return Ended(code, outputs.bytes(), code == 128 + signal.SIGPIPE or bool(signals.met & ENDING))
 
 
-def _copy(master: int, kept: Kept) -> None:
-    """Terminal ↔ CMD until CMD closes its side."""
-    import select
+def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
+    """CMD with these as stdout and stderr; all other descriptors that we were given are its own too."""
+    us, tie, environment = os.getpid(), _prctl(), _environment()
 
-    sources = [master, 0]
-    while True:
-        ready = select.select(sources, [], [])[0]
-        if 0 in ready:
-            data = os.read(0, 65536)
-            if data:
-                os.write(master, data)
-            else:
-                sources.remove(0)
-        if master in ready:
-            try:
-                data = os.read(master, 65536)
-            except OSError:  # EIO: the other side is closed
-                return
-            if not data:
-                return
-            os.write(1, data)
-            kept.take(data)
+    def before_exec() -> None:
+        tie()
+        if os.getppid() != us:  # we died before that took effect
+            os.kill(os.getpid(), signal.SIGKILL)
+        prepare()
 
+    def start(words: Sequence[str]) -> subprocess.Popen[bytes]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 on threads at a fork: ours only copy bytes
+            return subprocess.Popen(words, stdout=given[1], stderr=given[2], env=environment, close_fds=False, preexec_fn=before_exec)
 
-def _exec(argv: Sequence[str]) -> None:
     try:
-        os.execvp(argv[0], list(argv))  # noqa: S606
+        return start(argv)
     except OSError as error:
-        os.write(2, f"envcheck: {argv[0]}: {error.strerror}\n".encode())
-        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+        script = shutil.which(argv[0])
+        if error.errno != errno.ENOEXEC or script is None:
+            raise
+        return start(["/bin/sh", script, *argv[1:]])  # a script without #!, as execvp(3) and every shell take it
 
 
-def _through_pipes(argv: Sequence[str]) -> tuple[int, bytes]:
-    import subprocess
-    import threading
-
-    kept = Kept()
-    lock = threading.Lock()
+def _environment() -> dict[bytes, bytes]:
+    """Ours, without the LC_CTYPE that Python gives itself in the locale C (PEP 538)."""
+    environment = dict(os.environb)
     try:
-        process = subprocess.Popen(list(argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    except FileNotFoundError:
-        raise UsageError(f"run: {argv[0]}: not found") from None
-    except OSError as error:
-        raise UsageError(f"run: {argv[0]}: {error.strerror}") from None
-
-    def forward(number: int, _frame: object) -> None:
-        process.send_signal(number)
-
-    previous = {name: signal.signal(name, forward) for name in (signal.SIGTERM, signal.SIGINT)}
-
-    def pump(source: int, into: int) -> None:
-        while data := os.read(source, 65536):
-            os.write(into, data)
-            with lock:
-                kept.take(data)
-
-    if process.stdout is None or process.stderr is None:
-        raise RuntimeError("Popen gave no pipes")
-    pumps = [threading.Thread(target=pump, args=pair, daemon=True) for pair in ((process.stdout.fileno(), 1), (process.stderr.fileno(), 2))]
-    for thread in pumps:
-        thread.start()
-    code = process.wait()
-    for thread in pumps:
-        thread.join(2.0)  # a grandchild may keep the pipe; CMD itself is done
-    for name, handler in previous.items():
-        signal.signal(name, handler)
-    return (128 - code if code < 0 else code), kept.bytes()
+        with open("/proc/self/environ", "rb") as file:
+            given = file.read()
+    except OSError:
+        return environment
+    if b"\0LC_CTYPE=" not in b"\0" + given:
+        environment.pop(b"LC_CTYPE", None)
+    return environment
 
 
-def _code(status: int) -> int:
-    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+def _prctl() -> Callable[[], object]:
+    """Makes the kernel kill the calling process when its parent dies; nothing elsewhere than on Linux."""
+    if sys.platform != "linux":
+        return int
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return int
+    return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def _explain(output: bytes, code: int, snapshot: object, args: argparse.Namespace) -> None:
-    """What CMD's output says of the cause, together with this machine's facts; on stderr."""
+def _let_go_of_stdin() -> None:
+    """Who writes into CMD's stdin shall notice when CMD closes it."""
+    if os.get_inheritable(0):
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0, inheritable=False)
+        os.close(null)
+
+
+def _explain(ended: Ended, before: Report | None, args: argparse.Namespace) -> None:
+    """What CMD's output says of the cause, together with this machine's facts; on stderr, and in the file of -o."""
     from envcheck.diagnose import diagnose_output
+    from envcheck.judging import judging
+    from envcheck.render import render
 
-    text = diagnose_output(output.decode("utf-8", "replace"), snapshot, name=args.argv[0])  # type: ignore[arg-type]
-    print(f"\nenvcheck: {args.argv[0]} ended with exit code {code}", file=sys.stderr)
-    sys.stderr.write(text)
+    name, death = args.argv[0], _death(ended.code)
+    texts = [(name, ended.output.decode("utf-8", "replace"))]
+    if death and not ended.asked:
+        texts.append(("exit code", f"{name} exited with code {ended.code} ({signal.strsignal(ended.code - 128)})"))
+    by = judging(args.select, args.ignore, args.severities, args.overlays)
+    report, read = diagnose_output(texts, before.snapshot if before else None, by, tool=args.tool, index_base=args.index_base)
+    _save(report, args)
+    if ended.asked and report.exit_code != 1:
+        return  # who ended it knows why
+    say(f"\nenvcheck: {name} ended with exit code {ended.code}{death}\n")
+    if report.findings:
+        say(render(report, "text", fix_suggest=args.fix_suggest))
+        return
+    say("envcheck found no known environment problem in the output or on this machine\n")
+    say("".join(f"{line}\n" for line in read))
+
+
+def _death(code: int) -> str:
+    """ " (SIGKILL)" for 137, which is also what a shell hands on of a command that it started."""
+    try:
+        return f" ({signal.Signals(code - 128).name})" if code > 128 else ""
+    except ValueError:
+        return ""

@@ -233,9 +233,19 @@ def test_load_facts_takes_observations_and_snapshots(tmp_path: Path) -> None:
 def test_diagnose_output_weighs_text_against_a_snapshot(tmp_path: Path) -> None:
     (tmp_path / "o.toml").write_text('torch = "2.9.0+cu130"\n')
     made = diagnose.load_facts(str(tmp_path / "o.toml"))
-    shown = diagnose.diagnose_output("Traceback\nRuntimeError: received 0 items of ancdata\n", made, name="train.py")
-    assert "open-files-low" in shown
-    assert "train.py" in shown
+    text = "Traceback\nRuntimeError: received 0 items of ancdata\n"
+    report, known = diagnose.diagnose_output([("train.py", text)], made, judging())
+    assert [one.finding.rule for one in report.findings] == ["open-files-low"]
+    assert report.findings[0].finding.evidence[0].source == "train.py"
+    assert known == []
+
+
+def test_diagnose_output_hands_on_what_is_known_of_lines_that_name_no_rule() -> None:
+    texts = [("train.py", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"), ("exit code", "Segmentation fault")]
+    report, known = diagnose.diagnose_output(texts, None, judging())
+    assert report.findings == ()
+    assert known[0].startswith("torch.OutOfMemoryError: CUDA out of memory.") and "nothing of the environment is broken" in known[0]
+    assert known[1].startswith("Segmentation fault: what would tell more: python -X faulthandler")
 
 
 def test_select_and_ignore(tmp_path: Path) -> None:

@@ -1,0 +1,500 @@
+"""`envcheck run`: the command meets what it would meet without us, and its exit code is kept. Real processes, real terminals."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import fcntl
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patients import HERE
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run's signals and terminals are tested on Linux")
+
+SECONDS = 30  # a deadline, never a wait
+# Tells each signal that it gets, and each line that it is given.
+PATIENT = """
+import signal, sys
+def tell(number, frame):
+    print("got", number, flush=True)
+for number in signal.valid_signals() - {9, 19, 17, 11, 7, 4, 8, 5, 31, 25, 21, 22, 13, 23}:
+    signal.signal(number, tell)
+print("ready", flush=True)
+for line in sys.stdin:
+    print("line", line.strip(), flush=True)
+print("end", flush=True)
+"""
+FORWARDED = [
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, signal.SIGCONT, signal.SIGTSTP,
+    signal.SIGWINCH, signal.SIGXCPU, signal.SIGABRT, signal.SIGRTMIN,
+]  # fmt: skip
+FENCE = signal.SIGUSR2  # sent to envcheck alone after others: what had to be passed on before it has been
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A machine of which nothing is known, so that the check costs nothing and forbids nothing."""
+    path = tmp_path_factory.mktemp("facts") / "nothing.toml"
+    path.write_text("")
+    return path
+
+
+@pytest.fixture
+def command(facts: Path) -> Callable[..., list[str]]:
+    def words(*argv: str, flags: Sequence[str] = ()) -> list[str]:
+        return [sys.executable, "-m", "envcheck", "run", "--facts", str(facts), *flags, "--", *argv]
+
+    return words
+
+
+@pytest.fixture
+def start(command: Callable[..., list[str]]) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts `envcheck run -- argv` in a session of its own, with pipes unless told otherwise."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(*argv: str, before: Sequence[str] = (), flags: Sequence[str] = (), **how: Any) -> subprocess.Popen[bytes]:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), **how.pop("env", {})}
+        made = subprocess.Popen([*before, *command(*argv, flags=flags)], env=environment, start_new_session=True, **{**pipes, **how})
+        started.append(made)
+        return made
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+def line_of(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], SECONDS)[0], "nothing came"
+    return process.stdout.readline().decode().strip()
+
+
+def ended(process: subprocess.Popen[bytes], given: bytes = b"") -> tuple[int, str, str]:
+    out, said = process.communicate(given, timeout=SECONDS)
+    return process.returncode, (out or b"").decode(), (said or b"").decode()
+
+
+# ------------------------------------------------------------------ where the output goes
+
+
+def test_a_reader_that_goes_away_ends_the_command_as_without_us(start: Callable[..., Any]) -> None:
+    process = start("yes", stdin=None)
+    assert line_of(process) == "y"
+    process.stdout.close()
+    assert process.wait(SECONDS) == 128 + signal.SIGPIPE
+    assert b"ended with exit code" not in process.stderr.read(), "no report of what every pipeline into head does"
+
+
+def test_a_reader_that_was_never_there_is_noticed_before_the_first_write(start: Callable[..., Any]) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    program = "import os, select, sys; p = select.poll(); p.register(1, 0); p.poll(); print('gone', file=sys.stderr); os.write(1, b'x')"
+    process = start(*python(program), stdout=theirs)
+    os.close(theirs)
+    code, _, said = ended(process)
+    assert code == 1 and "gone" in said and "BrokenPipeError" in said
+
+
+def test_a_full_disk_reaches_the_command(start: Callable[..., Any]) -> None:
+    with open("/dev/full", "wb") as full:
+        code, _, said = ended(start("yes", stdout=full))
+    assert code == 1 and os.strerror(errno.ENOSPC) in said
+
+
+def test_a_full_disk_under_stderr_changes_neither_start_nor_exit_code(start: Callable[..., Any]) -> None:
+    with open("/dev/full", "wb") as full:
+        code, out, _ = ended(start("sh", "-c", "echo trained; exit 3", stderr=full))
+    assert (code, out) == (3, "trained\n")
+
+
+def test_a_stdout_that_does_not_block_loses_nothing(start: Callable[..., Any]) -> None:
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    process = start(*python("import sys; sys.stdout.write('x' * 1_000_000)"), stdout=theirs)
+    os.close(theirs)
+    with open(ours, "rb") as file:
+        assert file.read() == b"x" * 1_000_000
+    assert ended(process)[0] == 0
+
+
+def test_a_file_is_the_commands_own_and_its_text_names_the_cause(start: Callable[..., Any], tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("before\n")
+    program = "import os, stat; print(stat.S_ISREG(os.fstat(1).st_mode), flush=True); raise RuntimeError('Numpy is not available')"
+    with log.open("ab") as file:
+        assert ended(start(*python(program), stdout=file, stderr=file))[0] == 1
+    text = log.read_text()
+    assert text.startswith("before\nenvcheck: ") and "\nTrue\nTraceback" in text
+    assert "[numpy-abi]" in text
+
+
+def test_two_streams_into_one_pipe_keep_their_order(start: Callable[..., Any]) -> None:
+    program = "import os\nfor n in range(500): os.write(1 + n % 2, b'%d\\n' % n)"
+    code, out, _ = ended(start(*python(program), stderr=subprocess.STDOUT))
+    assert code == 0
+    assert out.split("\n")[1:] == [*map(str, range(500)), ""]
+
+
+def test_what_the_command_leaves_behind_can_still_write(start: Callable[..., Any]) -> None:
+    ours, theirs = os.pipe()
+    process = start("bash", "-c", f"(read word <&{ours}; echo $word) & echo now", pass_fds=[ours], stdin=None)
+    os.close(ours)
+    assert process.wait(SECONDS) == 0
+    os.write(theirs, b"late\n")
+    os.close(theirs)
+    assert process.stdout.read() == b"now\nlate\n"
+
+
+def test_without_a_thread_for_a_copy_the_command_runs_all_the_same(command: Callable[..., list[str]]) -> None:
+    program = """
+import sys, threading
+def refuse(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+from envcheck.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+    words = command("sh", "-c", "echo trained; exit 3")[3:]
+    process = subprocess.run([*python(program), *words], capture_output=True, timeout=SECONDS, cwd=HERE.parent)
+    assert (process.returncode, process.stdout) == (3, b"trained\n")
+
+
+def test_other_descriptors_and_a_closed_stdin_are_the_commands_too(start: Callable[..., Any]) -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b"substituted")
+    os.close(theirs)
+    process = start("cat", f"/dev/fd/{ours}", pass_fds=[ours])
+    os.close(ours)
+    assert ended(process)[:2] == (0, "substituted")
+    shell = ["sh", "-c", 'exec "$@" <&-', "sh"]
+    code, out, _ = ended(start(*python("import sys; print(sys.stdin)"), before=shell))
+    assert (code, out) == (0, "None\n")
+
+
+def test_the_environment_is_the_callers(start: Callable[..., Any]) -> None:
+    bare = ["env", "-i", f"PATH={os.environ['PATH']}", f"PYTHONPATH={HERE.parent}"]
+    shown = [ended(start("env", before=bare))[1], subprocess.run([*bare, "env"], capture_output=True, text=True, check=True).stdout]
+    assert shown[0].splitlines() == shown[1].splitlines()
+
+
+def test_who_writes_to_stdin_notices_that_the_command_closed_it(start: Callable[..., Any]) -> None:
+    process = start(*python("import os, sys, time; os.close(0); print('closed', flush=True); time.sleep(600)"))
+    assert line_of(process) == "closed"
+    deadline = time.monotonic() + SECONDS
+    with pytest.raises(BrokenPipeError):
+        while time.monotonic() < deadline:
+            os.write(process.stdin.fileno(), b"x")
+            time.sleep(0.01)
+
+
+# ------------------------------------------------------------------ signals
+
+
+@pytest.mark.parametrize("to_all", [False, True], ids=["to envcheck alone", "to the group"])
+def test_the_command_gets_every_signal_once(start: Callable[..., Any], to_all: bool) -> None:
+    process = start(*python(PATIENT))
+    assert line_of(process) == "ready"
+    for number in FORWARDED:
+        (os.killpg if to_all else os.kill)(process.pid, number)
+        assert line_of(process) == f"got {number.value}"
+    os.kill(process.pid, FENCE)
+    assert line_of(process) == f"got {FENCE.value}", "nothing comes twice"
+    code, out, _ = ended(process)
+    assert (code, out) == (0, "end\n")
+
+
+def test_signals_are_passed_on_where_no_witness_can_be_had(start: Callable[..., Any]) -> None:
+    process = start(*python(PATIENT), env={"PATH": "/nowhere"})
+    assert line_of(process) == "ready"
+    os.kill(process.pid, signal.SIGUSR1)
+    assert line_of(process) == f"got {signal.SIGUSR1.value}"
+    assert ended(process)[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1])
+def test_envcheck_leaves_with_the_command(start: Callable[..., Any], number: signal.Signals) -> None:
+    process = start("sh", "-c", "ulimit -c 0; echo ready; exec sleep 600", stdin=None)
+    assert line_of(process) == "ready"
+    process.send_signal(number)
+    code, _, said = ended(process)
+    assert code == 128 + number
+    assert ("ended with exit code" in said) is (number is signal.SIGUSR1), "who asks for the end knows why it came"
+
+
+def test_nohup_holds_for_the_command_and_for_us(start: Callable[..., Any]) -> None:
+    program = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, flush=True); print(input())"
+    process = start(*python(program), before=["nohup"])
+    assert line_of(process) == "True"
+    os.killpg(process.pid, signal.SIGHUP)
+    assert ended(process, b"trained\n")[:2] == (0, "trained\n")
+
+
+def test_a_killed_envcheck_takes_the_command_along(start: Callable[..., Any]) -> None:
+    process = start(*python("import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"))
+    assert line_of(process).isdigit()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 2, "the command and the witness"
+    process.kill()
+    deadline = time.monotonic() + SECONDS
+    while any(alive(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(alive(pid) for pid in children)
+
+
+def alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+# ------------------------------------------------------------------ on a terminal
+
+TAKE_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+
+
+class Terminal:
+    """A pseudo-terminal with a session on it."""
+
+    def __init__(self, argv: Sequence[str], cwd: Path) -> None:
+        self.ours, theirs = os.openpty()
+        self.resize(33, 77)
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        self.process = subprocess.Popen(
+            [*python(TAKE_TERMINAL), *argv], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, env=environment, cwd=cwd
+        )
+        os.close(theirs)
+        self.shown = ""
+
+    def resize(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, bytes([lines, 0, columns, 0, 0, 0, 0, 0]))
+
+    def type(self, text: str) -> None:
+        os.write(self.ours, text.encode())
+
+    def until(self, pattern: str) -> str:
+        """What is shown up to a match, which is consumed."""
+        while not (match := re.search(pattern, self.shown)):
+            assert select.select([self.ours], [], [], SECONDS)[0], f"no {pattern!r} in {self.shown!r}"
+            try:
+                self.shown += os.read(self.ours, 65536).decode()
+            except OSError:
+                raise AssertionError(f"no {pattern!r} in {self.shown!r} at the end") from None
+        before, self.shown = self.shown[: match.end()], self.shown[match.end() :]
+        return before
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.ours)
+
+
+@pytest.fixture
+def on_terminal(command: Callable[..., list[str]], tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Runs a script of bash on a terminal, with job control; `run` in it is `envcheck run … --`."""
+    opened: list[Terminal] = []
+
+    def run(script: str) -> Terminal:
+        words = " ".join(f"'{word}'" for word in command())
+        opened.append(Terminal(["bash", "--norc", "-mc", f'run() {{ {words} "$@"; }}; {script}'], tmp_path))
+        return opened[-1]
+
+    yield run
+    for one in opened:
+        one.close()
+
+
+def test_on_a_terminal_stdin_may_be_anything(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("from a file\n")
+    shell = on_terminal(
+        "run cat <text; echo one $?; echo hello | run cat; echo two $?; run cat </dev/null; echo three $?;"
+        " head -c 1000000 /dev/zero | run wc -c; echo four $?; run true <&-; echo five $?"
+    )
+    assert "from a file\r\n" in shell.until("one 0\r\n")
+    assert shell.until("two 0\r\n").count("hello") == 1
+    shell.until("three 0\r\n")
+    assert "1000000\r\n" in shell.until("four 0\r\n")
+    shell.until("five 0\r\n")
+
+
+def test_on_a_terminal_each_stream_is_what_it_was(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "what.py").write_text("import os, sys; print([os.isatty(n) for n in range(3)]); print('oh', file=sys.stderr)")
+    shell = on_terminal(
+        f"run {sys.executable} what.py; run {sys.executable} what.py 2>err.log; run {sys.executable} what.py | cat; echo done"
+    )
+    assert shell.until(r"\[.*\]\r+\noh\r+\n").endswith("[True, True, True]\r\noh\r\n")
+    assert "oh" not in shell.until(r"\[True, True, False\]\r\nenvcheck: [^\n]*\n")
+    assert (tmp_path / "err.log").read_text().endswith("\noh\n")
+    piped = shell.until("done\r\n")
+    assert "[True, False, True]\r\n" in piped and "oh\r\n" in piped
+
+
+def test_on_a_terminal_the_size_follows(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "size.py").write_text(
+        "import os, signal; show = lambda *_: print('size', *os.get_terminal_size(1), flush=True)\n"
+        "signal.signal(signal.SIGWINCH, show); show(); input()"
+    )
+    shell = on_terminal(f"run {sys.executable} size.py")
+    shell.until("size 77 33\r\n")
+    shell.resize(44, 99)
+    shell.until("size 99 44\r\n")
+
+
+def test_keys_for_signals_come_once(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "patient.py").write_text(PATIENT)
+    shell = on_terminal(f"run {sys.executable} patient.py; echo rc $?")
+    shell.until("ready\r\n")
+    foreground = os.tcgetpgrp(shell.ours)
+    for key, number in (("\x03", signal.SIGINT), ("\x1c", signal.SIGQUIT), ("\x1a", signal.SIGTSTP)):
+        shell.type(key)
+        shell.until(f"got {number.value}\r\n")
+    os.kill(foreground, FENCE)
+    assert shell.until("got 12\r\n").count("got") == 1
+    shell.type("typed\n")
+    shell.until("line typed\r\n")
+    shell.type("\x04")
+    assert "got" not in shell.until("rc 0\r\n")
+
+
+def test_ctrl_z_stops_the_job_and_fg_goes_on(on_terminal: Callable[..., Terminal]) -> None:
+    shell = on_terminal("run sh -c 'echo ready; read word; echo got $word'; echo stopped $?; fg; echo rc $?")
+    shell.until("ready\r\n")
+    shell.type("\x1a")
+    shell.until(f"stopped {128 + signal.SIGTSTP}\r\n")
+    shell.type("on\n")
+    shell.until("got on\r\n")
+    shell.until("rc 0\r\n")
+
+
+def test_in_the_background_the_job_does_its_work(on_terminal: Callable[..., Terminal]) -> None:
+    shell = on_terminal("run sh -c 'echo worked' & wait $!; echo rc $?")
+    assert "worked\r\n" in shell.until(r"rc 0\r\n")
+
+
+def test_a_program_that_fills_the_screen_gets_its_keys(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "keys.py").write_text(
+        "import os, termios, tty\nbefore = termios.tcgetattr(1); tty.setcbreak(1); print('ready', flush=True)\n"
+        "print('key', os.read(0, 1), flush=True); termios.tcsetattr(1, termios.TCSANOW, before)"
+    )
+    shell = on_terminal(f"run {sys.executable} keys.py; echo rc $?; read word; echo $word")
+    shell.until("ready\r\n")
+    shell.type("k")
+    shell.until("key b'k'\r\n")
+    shell.until("rc 0\r\n")
+    assert termios.tcgetattr(shell.ours)[3] & termios.ICANON, "as it was before"
+
+
+# ------------------------------------------------------------------ exit codes and reports
+
+
+def test_there_is_no_such_command(start: Callable[..., Any], on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("text")
+    code, _, said = ended(start("no-such-command-here"))
+    assert (code, said) == (127, "envcheck: no-such-command-here: command not found\n"), "no check is made first"
+    assert ended(start(str(tmp_path / "text")))[0] == 126
+    on_terminal("run no-such-command-here; echo rc $?; run ./text; echo rc $?").until("rc 127\r\n[^\n]*\nrc 126\r\n")
+
+
+def test_a_script_without_an_interpreter_line_runs(start: Callable[..., Any], tmp_path: Path) -> None:
+    script = tmp_path / "train"
+    script.write_text("echo trained $1; exit 5\n")
+    script.chmod(0o755)
+    assert ended(start(str(script), "twice"))[:2] == (5, "trained twice\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGKILL, ["exit code 137 (SIGKILL)", "host-memory-low", "possible error"]),
+        (signal.SIGSEGV, ["exit code 139 (SIGSEGV)", "found no known environment problem", "python -X faulthandler"]),
+    ],
+)
+def test_a_death_by_signal_is_explained(start: Callable[..., Any], number: signal.Signals, words: list[str]) -> None:
+    code, _, said = ended(start("sh", "-c", f"ulimit -c 0; kill -{number.value} $$"))
+    assert code == 128 + number
+    assert [word for word in words if word not in said] == []
+
+
+def test_what_is_known_of_harmless_lines_is_said(start: Callable[..., Any]) -> None:
+    code, _, said = ended(start(*python("raise MemoryError('CUDA out of memory. Tried to allocate 2.00 GiB.')")))
+    assert code == 1
+    assert "nothing of the environment is broken" in said
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "rules"), [("exit 3", 3, []), ("echo RuntimeError: Numpy is not available; exit 4", 4, ["numpy-abi"])]
+)
+def test_the_file_of_o_holds_the_diagnosis(start: Callable[..., Any], tmp_path: Path, program: str, code: int, rules: list[str]) -> None:
+    path = tmp_path / "report.json"
+    assert ended(start("sh", "-c", program, flags=["--json", "-o", str(path)]))[0] == code
+    assert [one["rule"] for one in json.loads(path.read_text())["findings"]] == rules
+    markdown = tmp_path / "report.md"
+    assert ended(start("sh", "-c", program, flags=["--format", "markdown", "-o", str(markdown)]))[0] == code
+    assert all(rule in markdown.read_text() for rule in ("envcheck", *rules))
+
+
+def test_the_file_of_o_holds_the_check_before_that(start: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    (tmp_path / "old.toml").write_text('torch = "2.9.0+cu130"\ndriver = "535.183.01"\n')
+    flags = ["--json", "-o", str(path), "--facts", str(tmp_path / "old.toml"), "--fail-on", "never"]
+    assert ended(start("cat", str(path), flags=flags))[1] == path.read_text()
+    code, out, said = ended(start("echo", "trained", flags=[*flags, "--fail-on", "error"]))
+    assert (code, out) == (1, "") and "echo was not started" in said and not said.lstrip().startswith("{")
+    assert json.loads(path.read_text())["findings"][0]["rule"] == "driver-too-old"
+
+
+def test_a_report_that_cannot_be_written_does_not_stop_the_command(start: Callable[..., Any]) -> None:
+    code, out, said = ended(start("sh", "-c", "echo trained; exit 6", flags=["-o", "/dev/full"]))
+    assert (code, out) == (6, "trained\n")
+    assert "-o /dev/full: No space left on device" in said
+
+
+def test_a_format_needs_a_file(start: Callable[..., Any]) -> None:
+    for flags in (["--json"], ["--format", "markdown"]):
+        code, _, said = ended(start("true", flags=flags))
+        assert code == 2 and "-o FILE" in said
+
+
+def test_a_check_that_breaks_does_not_stop_the_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    from envcheck import check, runner
+
+    def broken(_: argparse.Namespace) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(check, "examine_and_judge", broken)
+    assert runner._checked(argparse.Namespace(argv=["true"], output=None)) is None
+    assert capfd.readouterr().err == "envcheck: the check failed: RuntimeError: can't start new thread; this is a bug of envcheck\n"
+
+
+def test_the_middle_of_a_long_output_is_left_out() -> None:
+    from envcheck.outputs import HEAD, KEEP, Kept
+
+    kept = Kept()
+    for number in range(400_000):
+        kept.take(b"%09d\n" % number)
+    lines = kept.bytes().split(b"\n")
+    assert lines[0] == b"000000000" and lines[-2] == b"000399999"
+    assert len(kept.bytes()) == HEAD + 1 + KEEP
+    assert len(kept.tail) <= 2 * KEEP
