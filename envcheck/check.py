@@ -43,11 +43,12 @@ def examine_and_judge(args: argparse.Namespace) -> Report:
     from envcheck.judging import judging, report_on
 
     snapshot, assumed = _assume(snapshot, args.assume)
-    if args.expect:
+    backend = None if args.backend == "auto" else args.backend
+    if args.expect or backend:
         from envcheck.expect import expected
 
-        snapshot = expected(snapshot, args.expect)
-    by = judging(args.select, args.ignore, args.severities, args.overlays)
+        snapshot = expected(snapshot, args.expect, backend)
+    by = judging(_selected(args), args.ignore, args.severities, args.overlays)
     judged = time.monotonic()
     report = report_on(
         snapshot,
@@ -65,6 +66,12 @@ def examine_and_judge(args: argparse.Namespace) -> Report:
     from envcheck.record import replace
 
     return replace(report, timings=timings)
+
+
+def _selected(args: argparse.Namespace) -> list[str]:
+    """--select, and the rules of what the user demands: a choice of rules does not take that back."""
+    demands = (("expectation-failed", bool(args.expect)), ("backend-unavailable", args.backend != "auto"))
+    return [*args.select, *(rule for rule, demanded in demands if demanded)] if args.select else []
 
 
 def _private_folder() -> str:

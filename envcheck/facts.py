@@ -720,10 +720,11 @@ class SymptomsFacts:
 
 @record
 class Expectation:
-    """One demand of `--expect` that does not hold: "gpus>=8", "4"."""
+    """One demand of `--expect` that is not met: "gpus>=8", "4". Without `found`, `reason` says what is not here or was not read."""
 
     expected: str
-    found: str
+    found: str = ""
+    reason: str = ""
 
 
 @record
@@ -731,8 +732,9 @@ class ExpectationsFacts:
     """What the user demanded of the snapshot, compared. Missing(SKIPPED) if nothing was demanded."""
 
     failed: tuple[Expectation, ...] = ()
-    undecided: tuple[str, ...] = ()  # demands on facts that are not known
+    undecided: tuple[Expectation, ...] = ()  # demands on facts that are not known
     met: tuple[str, ...] = ()
+    backend: str | None = None  # the process group backend that `--backend` named
 
 
 _NOT_READ = Missing(Why.SKIPPED, "not read")

@@ -154,7 +154,10 @@ def _target_flags(parser: Parser) -> None:
     target.add_argument("--live", choices=("quick", "full", "off"), default="quick", help="how much the live check does (default: quick)")
     target.add_argument("--nproc", metavar="N", default=None, help="ranks of the live check; `all` is one a visible GPU (default: 2)")
     target.add_argument(
-        "--backend", default="auto", choices=("auto", "gloo", "nccl", "xccl", "mpi", "ucc"), help="process group backend (default: auto)"
+        "--backend",
+        default="auto",
+        choices=("auto", "gloo", "nccl", "xccl", "mpi", "ucc"),
+        help="process group backend; fail if it is not available (default: auto)",
     )
     target.add_argument(
         "--start-method", default="auto", choices=("auto", "fork", "spawn"), help="how the ranks are started (default: auto)"

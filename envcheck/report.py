@@ -209,10 +209,11 @@ def fails(finding: Finding, fail_on: FailOn) -> bool:
 def doubts(
     findings: Sequence[Finding], verdicts: Sequence[Verdict], snapshot: Snapshot, strict: bool, live_requested: bool
 ) -> tuple[str, ...]:
-    """Why a run without findings is not a pass: what it could not tell about torch's import, CUDA or the live check."""
+    """Why a run without findings is not a pass: what it could not tell about torch's import, CUDA, the live check or an expectation."""
     reasons = [*_import_doubts(snapshot, verdicts), *_cuda_doubts(snapshot, verdicts)]
     if live_requested:
         reasons += _live_doubts(snapshot)
+    reasons += _expectation_doubts(snapshot, verdicts)
     if strict:
         warnings = [one.rule for one in findings if one.severity is not Severity.INFO]
         reasons += [f"--strict: {rule} was found" for rule in warnings]
@@ -278,7 +279,21 @@ def _live_doubts(snapshot: Snapshot) -> list[str]:
     live = snapshot.live
     if isinstance(live, Missing):
         return [f"the live check: {live.reason}"] if live.why in _TROUBLE else []
-    return [f"the live check: {live.reason or 'it did not decide'}"] if live.status is LiveStatus.INCONCLUSIVE else []
+    if live.status is LiveStatus.INCONCLUSIVE:
+        return [f"the live check: {live.reason or 'it did not decide'}"]
+    asked = None if isinstance(snapshot.expectations, Missing) else snapshot.expectations.backend
+    if asked is None or asked in (live.backend, *(arm.backend for arm in live.arms)):
+        return []
+    why = f" ({live.not_proved[0]})" if live.not_proved else ""
+    return [f"the live check: {asked} was asked for and not tried{why}"]
+
+
+def _expectation_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
+    """Expectations on what was not read, unless the user left their rule out."""
+    expectations = snapshot.expectations
+    if isinstance(expectations, Missing) or not any(one.rule == "expectation-failed" for one in verdicts):
+        return []
+    return [f"{one.expected} is expected: {one.reason}" for one in expectations.undecided]
 
 
 def gpu_present(snapshot: Snapshot) -> bool:
