@@ -96,8 +96,9 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
     import shutil
 
     from envcheck import orphans, target
+    from envcheck.environments import choose
 
-    chosen = target.choose(args.python, os.environ)
+    chosen = choose(args.python, os.environ)
     budget = target.Budget(args.timeout)
     options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
     folder = _private_folder()

@@ -411,7 +411,7 @@ class PythonFacts:
     bits: int | None = None
     platform: str | None = None  # sysconfig.get_platform()
     prefix: str | None = None
-    environment: str | None = None  # "venv", "virtualenv", "conda", "uv", "pixi", "poetry", "system"
+    environment: str | None = None  # "venv", "virtualenv", "conda", "uv", "pixi", "poetry", "system", "tool" (of uv tool or pipx)
     environment_path: str | None = None
     chosen_because: str | None = None  # why this interpreter is the target
     has_pip: bool | None = None
