@@ -27,13 +27,27 @@ def choose(python: str | None, env: Mapping[str, str], named_in: str | None = No
         found = _python_below(env.get(name))
         if found and not _ours(found):
             return Target(found, f"{name} is active")
-    found = _python_below(".venv")
+    found, note = _python_below(".venv"), ""
     if found:
-        return Target(found, "./.venv is here")
+        reason = _foreign_venv(".venv", found)
+        if reason is None:
+            return Target(found, "./.venv is here")
+        note = f"{os.path.abspath('.venv')} was passed over: {reason}"
     on_path = _on_path(env)
     if on_path:
-        return Target(on_path, f"it is the first {os.path.basename(on_path)} on PATH, and no environment is active")
-    raise UsageError(f"no environment to examine: activate one or give --python{_candidates(env)}")
+        because = f"it is the first {os.path.basename(on_path)} on PATH, and no environment is active"
+        return Target(on_path, f"{because} ({note})" if note else because, f"{note}; --python examines it" if note else "")
+    raise UsageError(f"no environment to examine: activate one or give --python{_candidates(env)}{f' ({note})' if note else ''}")
+
+
+def _foreign_venv(folder: str, python: str) -> str | None:
+    """Why an environment that happens to be here is not started: others may have put it there. Its base may belong to whom it likes."""
+    from envcheck.owner import foreign, foreign_entry
+
+    try:
+        return foreign(folder) or foreign(os.path.dirname(python)) or foreign_entry(python)
+    except OSError as error:
+        return error.strerror or "it cannot be read"
 
 
 def _executable(python: str, named_in: str | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from envcheck import __version__
+from envcheck.configuration import Configuration
 from envcheck.engine import Finding, Outcome, Verdict
 from envcheck.facts import (
     DevicesFacts,
@@ -123,6 +124,7 @@ class Report:
     timings: Mapping[str, float] = field(default_factory=dict)
     tool: Tool = "pip"  # the package tool of the target
     fail_on: FailOn = "error"
+    configuration: Configuration = Configuration()
     name: str = "envcheck"
     version: str = __version__
 
@@ -335,6 +337,12 @@ def target_tool(snapshot: Snapshot) -> Tool:
         case PythonFacts(uv=True) | PythonFacts(has_pip=False):
             return "uv"
     return "pip"
+
+
+def configuration_lines(report: Report) -> tuple[str, ...]:
+    """The file that set defaults, and those that were not obeyed."""
+    path = report.configuration.path
+    return (*((path,) if path else ()), *report.configuration.passed_over)
 
 
 def target_line(snapshot: Snapshot) -> str:

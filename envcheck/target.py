@@ -28,6 +28,7 @@ TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its lin
 class Target:
     executable: str
     because: str
+    note: str = ""  # what was passed over on the way to it
 
 
 @record

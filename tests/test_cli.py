@@ -216,18 +216,6 @@ def test_run_names_the_cause(tmp_path: Path) -> None:
     assert words in done.stderr and "numpy-abi" in done.stderr
 
 
-def test_a_working_folder_that_was_deleted_has_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from envcheck.options import find_config
-
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    try:
-        assert find_config(None) == (None, {})
-    finally:
-        monkeypatch.chdir(tmp_path)
-
-
 def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
     import tempfile
