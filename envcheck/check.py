@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from envcheck.errors import UsageError
@@ -33,21 +34,22 @@ def examine_and_judge(args: argparse.Namespace) -> Report:
     began = time.monotonic()
     timings: dict[str, float] = {}
     _check_output(args)
+    _check_rule_names(args)  # a typo must not cost a whole run
     if args.facts:
         from envcheck.diagnose import load_facts
 
         snapshot = load_facts(args.facts)
     else:
-        _check_rule_names(args)  # a typo must not cost a whole run
         snapshot, timings = examine(args)
     from envcheck.judging import judging, report_on
 
     snapshot, assumed = _assume(snapshot, args.assume)
-    if args.expect:
+    backend = None if args.backend == "auto" else args.backend
+    if args.expect or backend:
         from envcheck.expect import expected
 
-        snapshot = expected(snapshot, args.expect)
-    by = judging(args.select, args.ignore, args.severities, args.overlays)
+        snapshot = expected(snapshot, args.expect, backend)
+    by = judging(_selected(args), args.ignore, args.severities, args.overlays)
     judged = time.monotonic()
     report = report_on(
         snapshot,
@@ -64,7 +66,13 @@ def examine_and_judge(args: argparse.Namespace) -> Report:
     timings["total"] = time.monotonic() - began
     from envcheck.record import replace
 
-    return replace(report, timings=timings)
+    return replace(report, timings=timings, configuration=args.configuration)
+
+
+def _selected(args: argparse.Namespace) -> list[str]:
+    """--select, and the rules of what the user demands: a choice of rules does not take that back."""
+    demands = (("expectation-failed", bool(args.expect)), ("backend-unavailable", args.backend != "auto"))
+    return [*args.select, *(rule for rule, demanded in demands if demanded)] if args.select else []
 
 
 def _private_folder() -> str:
@@ -89,8 +97,11 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
     import shutil
 
     from envcheck import orphans, target
+    from envcheck.environments import choose
 
-    chosen = target.choose(args.python, os.environ)
+    chosen = choose(args.python, os.environ, getattr(args, "python_named_in", None))
+    if chosen.note:
+        print(f"envcheck: {chosen.note}", file=sys.stderr)
     budget = target.Budget(args.timeout)
     options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
     folder = _private_folder()
@@ -169,14 +180,30 @@ def _keep_evidence(folder: str, into: str, snapshot: Snapshot, executable: str) 
 
 
 def _check_rule_names(args: argparse.Namespace) -> None:
+    """UsageError for rules and expectations that do not exist; it names the configuration file if they stand there."""
+    configured = args.configured
     if args.select or args.ignore or args.severities or args.overlays:
         from envcheck.judging import judging
 
+        for key in (key for key in ("rules", "select", "ignore", "severity") if key in configured):
+            with _told_of(args, key):
+                rules = {name: list(configured.get(name, ())) if name == key else [] for name in ("select", "ignore")}
+                judging(**rules, severities=args.severities if key == "severity" else None, overlays=args.overlays)
         judging(args.select, args.ignore, args.severities, args.overlays)
     if args.assume or args.expect:
         from envcheck.expect import check_syntax
 
+        with _told_of(args, "expect"):
+            check_syntax((), configured.get("expect", ()))
         check_syntax(args.assume, args.expect)
+
+
+@contextmanager
+def _told_of(args: argparse.Namespace, key: str) -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{args.configuration.path}: {key}: {str(error).removeprefix('--expect ')}") from None
 
 
 def _assume(snapshot: Snapshot, assumptions: list[str]) -> tuple[Snapshot, list[str]]:

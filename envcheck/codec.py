@@ -115,6 +115,23 @@ def decode_snapshot(value: Mapping[str, Any]) -> Snapshot:
     return typing.cast(Snapshot, _decode_record(Snapshot, value, ""))
 
 
+def check_path(path: str) -> None:
+    """DecodeError unless a snapshot can hold something at this dotted path; list indices and dict keys are not looked at."""
+    hint: Any = Snapshot
+    for part in path.split("."):
+        if is_record_type(hint):
+            hints = _hints(typing.cast(Hashable, hint))
+            if part not in hints:
+                raise DecodeError(f"{part}: no such fact; known here: {', '.join(hints)}")
+            hint = hints[part]
+        elif typing.get_origin(hint) in (tuple, dict):
+            hint = typing.get_args(hint)[0 if typing.get_origin(hint) is tuple else 1]
+        else:
+            raise DecodeError(f"{path}: nothing below {part!r}")
+        if typing.get_origin(hint) in (types.UnionType, typing.Union):
+            hint = next(option for option in typing.get_args(hint) if option not in (Missing, type(None)))
+
+
 def edit(node: T, path: str, value: Any) -> T:
     """A copy of a tree of records with the field at a dotted path set from a JSON value.
 

@@ -411,7 +411,7 @@ class PythonFacts:
     bits: int | None = None
     platform: str | None = None  # sysconfig.get_platform()
     prefix: str | None = None
-    environment: str | None = None  # "venv", "virtualenv", "conda", "uv", "pixi", "poetry", "system"
+    environment: str | None = None  # "venv", "virtualenv", "conda", "uv", "pixi", "poetry", "system", "tool" (of uv tool or pipx)
     environment_path: str | None = None
     chosen_because: str | None = None  # why this interpreter is the target
     has_pip: bool | None = None
@@ -722,10 +722,11 @@ class SymptomsFacts:
 
 @record
 class Expectation:
-    """One demand of `--expect` that does not hold: "gpus>=8", "4"."""
+    """One demand of `--expect` that is not met: "gpus>=8", "4". Without `found`, `reason` says what is not here or was not read."""
 
     expected: str
-    found: str
+    found: str = ""
+    reason: str = ""
 
 
 @record
@@ -733,8 +734,9 @@ class ExpectationsFacts:
     """What the user demanded of the snapshot, compared. Missing(SKIPPED) if nothing was demanded."""
 
     failed: tuple[Expectation, ...] = ()
-    undecided: tuple[str, ...] = ()  # demands on facts that are not known
+    undecided: tuple[Expectation, ...] = ()  # demands on facts that are not known
     met: tuple[str, ...] = ()
+    backend: str | None = None  # the process group backend that `--backend` named
 
 
 _NOT_READ = Missing(Why.SKIPPED, "not read")

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
+from envcheck import configuration
 from envcheck.cli import COMMANDS
 from envcheck.errors import UsageError
 
 FORMATS = ("text", "json", "markdown", "junit", "github", "html")
-# Keys of [tool.envcheck] and envcheck.toml, as the attributes of the parsed arguments that they set.
-CONFIG_KEYS: dict[str, type | tuple[type, ...]] = {
-    "python": str, "live": str, "nproc": (int, str), "backend": str, "start-method": str, "timeout": (int, float), "tool": str,
-    "format": str, "fail-on": str, "strict": bool, "select": list, "ignore": (list, dict), "expect": list, "severity": dict,
-    "rules": list, "index-base": str,
-}  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
@@ -60,8 +54,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     args = parser.parse_args(words)
     args.command = command
     if command in ("check", "record"):
-        _apply_config(args, words, parser)
-        _check_values(args)
+        _configure(args, words, parser)
     return args
 
 
@@ -81,8 +74,7 @@ def _parse_run(words: list[str]) -> argparse.Namespace:
         raise UsageError("run: no command; write it after --, as in `envcheck run -- python train.py`")
     if (args.json or args.format != "text") and not args.output:
         raise UsageError("run: --format and --json need -o FILE: stdout and stderr are the command's")
-    _apply_config(args, flags, parser)
-    _check_values(args)
+    _configure(args, flags, parser)
     return args
 
 
@@ -157,7 +149,10 @@ def _target_flags(parser: Parser) -> None:
     target.add_argument("--live", choices=("quick", "full", "off"), default="quick", help="how much the live check does (default: quick)")
     target.add_argument("--nproc", metavar="N", default=None, help="ranks of the live check; `all` is one a visible GPU (default: 2)")
     target.add_argument(
-        "--backend", default="auto", choices=("auto", "gloo", "nccl", "xccl", "mpi", "ucc"), help="process group backend (default: auto)"
+        "--backend",
+        default="auto",
+        choices=("auto", "gloo", "nccl", "xccl", "mpi", "ucc"),
+        help="process group backend; fail if it is not available (default: auto)",
     )
     target.add_argument(
         "--start-method", default="auto", choices=("auto", "fork", "spawn"), help="how the ranks are started (default: auto)"
@@ -199,95 +194,25 @@ def _version() -> str:
     return f"envcheck {__version__}"
 
 
+def _configure(args: argparse.Namespace, words: Sequence[str], parser: Parser) -> None:
+    configuration.apply(args, words, parser)
+    for line in args.configuration.passed_over:
+        print(f"envcheck: {line}; --config obeys it", file=sys.stderr)
+    _check_values(args)
+
+
 def _check_values(args: argparse.Namespace) -> None:
     if args.nproc is not None and args.nproc != "all":
         try:
             args.nproc = int(args.nproc)
         except ValueError:
-            raise UsageError(f"--nproc {args.nproc}: a number of ranks, or `all`") from None
+            raise UsageError(f"{configuration.origin(args, 'nproc')} {args.nproc}: a number of ranks, or `all`") from None
         if not 1 <= args.nproc <= 256:
-            raise UsageError(f"--nproc {args.nproc}: between 1 and 256")
+            raise UsageError(f"{configuration.origin(args, 'nproc')} {args.nproc}: between 1 and 256")
     if not 5 <= args.timeout <= 86400:
-        raise UsageError(f"--timeout {args.timeout:g}: between 5 and 86400 seconds")
+        raise UsageError(f"{configuration.origin(args, 'timeout')} {args.timeout:g}: between 5 and 86400 seconds")
     if getattr(args, "json", False):
         args.format = "json"
     for name in ("select", "ignore"):
         if hasattr(args, name):
             setattr(args, name, [part for one in getattr(args, name) for part in one.split(",") if part])
-
-
-def _apply_config(args: argparse.Namespace, words: Sequence[str], parser: Parser) -> None:
-    """Values of the configuration file for flags that were not given."""
-    path, table = find_config(args.config)
-    args.severities, args.ignore_reasons, args.overlays = {}, {}, []
-    if path is None:
-        return
-    given = {word.split("=")[0] for word in words if word.startswith("-")}
-    flags = {flag: action for action in parser._actions for flag in action.option_strings}
-    for key, value in table.items():
-        kind: Any = CONFIG_KEYS.get(key)
-        if kind is None:
-            import difflib
-
-            near = difflib.get_close_matches(key, CONFIG_KEYS, 1, 0.5)
-            raise UsageError(f"{path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-        if not isinstance(value, kind):
-            raise UsageError(f"{path}: {key} has the wrong type ({type(value).__name__})")
-        if key == "severity":
-            args.severities = {str(rule): str(level) for rule, level in value.items()}
-        elif key == "rules":
-            base = os.path.dirname(os.path.abspath(path))
-            args.overlays = [os.path.join(base, folder) for folder in value]
-        elif key == "ignore" and isinstance(value, Mapping):
-            args.ignore_reasons = dict(value)
-            if hasattr(args, "ignore"):
-                args.ignore = [*args.ignore, *value]
-        elif f"--{key}" in flags and f"--{key}" not in given:
-            action = flags[f"--{key}"]
-            if action.choices is not None and value not in action.choices:
-                raise UsageError(f"{path}: {key} = {value!r}: one of {', '.join(map(str, action.choices))}")
-            setattr(args, action.dest, value)
-
-
-def find_config(explicit: str | None) -> tuple[str | None, Mapping[str, Any]]:
-    """The nearest envcheck.toml, or pyproject.toml with [tool.envcheck], from the working folder upwards."""
-    from envcheck.toml import load_toml
-
-    if explicit is not None:
-        try:
-            data = load_toml(explicit)
-        except OSError as error:
-            raise UsageError(f"--config {explicit}: {error.strerror}") from None
-        except ValueError as error:
-            raise UsageError(f"--config {explicit}: not TOML: {error}") from None
-        return explicit, data.get("tool", {}).get("envcheck", {}) if "tool" in data else data
-    try:
-        folder = os.getcwd()
-    except FileNotFoundError:  # it was deleted meanwhile
-        return None, {}
-    while True:
-        for name in ("envcheck.toml", "pyproject.toml"):
-            path = os.path.join(folder, name)
-            if not os.path.isfile(path) or (name == "pyproject.toml" and not _mentions_us(path)):
-                continue
-            try:
-                data = load_toml(path)
-            except (OSError, ValueError) as error:
-                raise UsageError(f"{path}: cannot be read: {error}") from None
-            if name == "envcheck.toml":
-                return path, data
-            if "envcheck" in data.get("tool", {}):
-                return path, data["tool"]["envcheck"]
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return None, {}
-        folder = parent
-
-
-def _mentions_us(path: str) -> bool:
-    """A cheap look before a TOML parse: most projects do not configure us."""
-    try:
-        with open(path, "rb") as file:
-            return b"envcheck" in file.read(1 << 20)
-    except OSError:
-        return False

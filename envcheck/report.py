@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from envcheck import __version__
+from envcheck.configuration import Configuration
 from envcheck.engine import Finding, Outcome, Verdict
 from envcheck.facts import (
     DevicesFacts,
@@ -123,6 +124,7 @@ class Report:
     timings: Mapping[str, float] = field(default_factory=dict)
     tool: Tool = "pip"  # the package tool of the target
     fail_on: FailOn = "error"
+    configuration: Configuration = Configuration()
     name: str = "envcheck"
     version: str = __version__
 
@@ -209,10 +211,11 @@ def fails(finding: Finding, fail_on: FailOn) -> bool:
 def doubts(
     findings: Sequence[Finding], verdicts: Sequence[Verdict], snapshot: Snapshot, strict: bool, live_requested: bool
 ) -> tuple[str, ...]:
-    """Why a run without findings is not a pass: what it could not tell about torch's import, CUDA or the live check."""
+    """Why a run without findings is not a pass: what it could not tell about torch's import, CUDA, the live check or an expectation."""
     reasons = [*_import_doubts(snapshot, verdicts), *_cuda_doubts(snapshot, verdicts)]
     if live_requested:
         reasons += _live_doubts(snapshot)
+    reasons += _expectation_doubts(snapshot, verdicts)
     if strict:
         warnings = [one.rule for one in findings if one.severity is not Severity.INFO]
         reasons += [f"--strict: {rule} was found" for rule in warnings]
@@ -278,7 +281,21 @@ def _live_doubts(snapshot: Snapshot) -> list[str]:
     live = snapshot.live
     if isinstance(live, Missing):
         return [f"the live check: {live.reason}"] if live.why in _TROUBLE else []
-    return [f"the live check: {live.reason or 'it did not decide'}"] if live.status is LiveStatus.INCONCLUSIVE else []
+    if live.status is LiveStatus.INCONCLUSIVE:
+        return [f"the live check: {live.reason or 'it did not decide'}"]
+    asked = None if isinstance(snapshot.expectations, Missing) else snapshot.expectations.backend
+    if asked is None or asked in (live.backend, *(arm.backend for arm in live.arms)):
+        return []
+    why = f" ({live.not_proved[0]})" if live.not_proved else ""
+    return [f"the live check: {asked} was asked for and not tried{why}"]
+
+
+def _expectation_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
+    """Expectations on what was not read, unless the user left their rule out."""
+    expectations = snapshot.expectations
+    if isinstance(expectations, Missing) or not any(one.rule == "expectation-failed" for one in verdicts):
+        return []
+    return [f"{one.expected} is expected: {one.reason}" for one in expectations.undecided]
 
 
 def gpu_present(snapshot: Snapshot) -> bool:
@@ -320,6 +337,12 @@ def target_tool(snapshot: Snapshot) -> Tool:
         case PythonFacts(uv=True) | PythonFacts(has_pip=False):
             return "uv"
     return "pip"
+
+
+def configuration_lines(report: Report) -> tuple[str, ...]:
+    """The file that set defaults, and those that were not obeyed."""
+    path = report.configuration.path
+    return (*((path,) if path else ()), *report.configuration.passed_over)
 
 
 def target_line(snapshot: Snapshot) -> str:

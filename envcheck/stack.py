@@ -54,7 +54,8 @@ _RULE_LAYER = {
     "torch-cuda-unavailable": "kernels", "gpu-kernel-failed": "kernels",
     "gpu-too-new-for-torch": "kernels", "gpu-too-old-for-torch": "kernels",
     "nccl-package-mismatch": "NCCL", "driver-too-old": "CUDA", "libcuda-stub": "CUDA", "cuda-compat-shadows-driver": "CUDA",
-    "cuda-compat-unsupported-gpu": "CUDA", "distributed-unavailable": "live step", "driver-no-devices": "GPU",
+    "cuda-compat-unsupported-gpu": "CUDA", "distributed-unavailable": "live step", "backend-unavailable": "live step",
+    "driver-no-devices": "GPU",
     "container-without-gpu": "GPU", "container-lost-gpu": "GPU", "container-cuda-requirement": "CUDA", "fabric-not-ready": "GPU",
     "gpu-lost": "GPU", "rocm-build-mismatch": "torch", "nvidia-uvm-missing": "driver",
 }  # fmt: skip

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its lin
 class Target:
     executable: str
     because: str
+    note: str = ""  # what was passed over on the way to it
 
 
 @record
@@ -122,74 +122,6 @@ class Ended:
     @property
     def signal(self) -> str | None:
         return signal_name(self.code)
-
-
-def choose(python: str | None, env: Mapping[str, str]) -> Target:
-    """The interpreter under test and why; UsageError if the one asked for is not there."""
-    if python is not None:
-        return Target(_executable(python), "--python")
-    if _holds_torch():
-        return Target(sys.executable, "envcheck runs in it, and it holds torch")
-    if not _is_tool_environment(sys.prefix):
-        return Target(sys.executable, "envcheck runs in it")
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        found = _python_below(env.get(name))
-        if found:
-            return Target(found, f"{name} is active")
-    found = _python_below(".venv")
-    if found:
-        return Target(found, "./.venv is here")
-    return Target(sys.executable, "envcheck runs in it, and no other environment is active")
-
-
-def _executable(python: str) -> str:
-    import shutil
-
-    if os.path.isdir(python):
-        below = _python_below(python)
-        if below:
-            return below
-        raise UsageError(f"--python {python}: a folder without bin/python")
-    if os.sep in python or os.path.exists(python):
-        if not os.path.exists(python):
-            raise UsageError(f"--python {python}: there is no such file")
-        if not os.access(python, os.X_OK):
-            raise UsageError(f"--python {python}: not executable")
-        return os.path.abspath(python)
-    found = shutil.which(python)
-    if found is None:
-        raise UsageError(f"--python {python}: not found on PATH")
-    return found
-
-
-def _python_below(prefix: str | None) -> str | None:
-    if not prefix:
-        return None
-    for tail in (("bin", "python"), ("Scripts", "python.exe"), ("python.exe",)):
-        path = os.path.join(prefix, *tail)
-        if os.path.exists(path):
-            return os.path.abspath(path)
-    return None
-
-
-def _holds_torch() -> bool:
-    """A torch module or distribution on this interpreter's path; nothing is imported."""
-    from importlib.machinery import PathFinder
-
-    if PathFinder.find_spec("torch") is not None:
-        return True
-    for folder in sys.path:
-        try:
-            if any(name.startswith("torch-") and name.endswith(".dist-info") for name in os.listdir(folder or ".")):
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def _is_tool_environment(prefix: str) -> bool:
-    """uv and pipx put a command-line tool into an environment of its own, which nobody trains in."""
-    return any(os.path.exists(os.path.join(prefix, name)) for name in ("uv-receipt.toml", "pipx_metadata.json"))
 
 
 def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any], env: Mapping[str, str]) -> Running:
@@ -370,5 +302,9 @@ def require_answer(ended: Ended, target: Target) -> None:
         raise UsageError(f"the temporary folder cannot be written{last}")
     if ended.ended_because:
         raise UsageError(f"{target.executable}: did not start within {ended.seconds:.0f} s{last}")
+    if ended.code in (126, 127) and said:  # of a shell: a shim of pyenv or asdf, a wrapper whose interpreter is gone. It says why first.
+        paragraphs = (" ".join(one.split()) for one in ended.stderr.partition("Note:")[0].split("\n\n"))
+        words = "; ".join(one for one in paragraphs if one)
+        raise UsageError(f"{target.executable}: starts no Python: {words[:300]}")
     how = f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code} and no answer"
     raise UsageError(f"{target.executable}: is not a usable Python interpreter, it {how}{last}")

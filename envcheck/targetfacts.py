@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envcheck.codec import decode
+from envcheck.environments import of_tool
 from envcheck.facts import (
     Arm,
     BackendsFacts,
@@ -50,7 +51,8 @@ def _python(ended: Ended, target: Target) -> PythonFacts | Missing:
     value = (ended.section("python") or {}).get("value")
     if value is None:
         return _lost(ended, "python")
-    facts: PythonFacts = decode(PythonFacts, {**value, "chosen_because": target.because})
+    kind = {"environment": "tool"} if of_tool(value["prefix"]) else {}
+    facts: PythonFacts = decode(PythonFacts, {**value, **kind, "chosen_because": target.because})
     return facts
 
 

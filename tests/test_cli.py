@@ -147,6 +147,21 @@ def test_configuration_file(tmp_path: Path) -> None:
     assert "did you mean 'timeout'" in run("--static", cwd=tmp_path).stderr
 
 
+def test_an_expectation_on_what_was_switched_off_is_no_pass() -> None:
+    done = run("--static", "--expect", "ranks>=2", "--select", "limits")
+    assert done.returncode == 3, done.stdout
+    assert "Cannot tell: ranks>=2 is expected: the live check did not run" in done.stdout
+
+
+@needs_torch
+@pytest.mark.torch
+def test_the_backend_that_was_named_is_the_one_that_counts() -> None:
+    done = run("--backend", "mpi", "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, [one["rule"] for one in report["findings"]]) == (1, ["backend-unavailable"])
+    assert report["live"]["status"] == "pass" and report["live"]["backend"] == "gloo"
+
+
 def test_timeout_is_a_ceiling(tmp_path: Path) -> None:
     fake_torch(tmp_path, "import time; time.sleep(3600)")
     began = time.monotonic()
@@ -199,18 +214,6 @@ def test_run_names_the_cause(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert words in done.stderr and "numpy-abi" in done.stderr
-
-
-def test_a_working_folder_that_was_deleted_has_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from envcheck.options import find_config
-
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    try:
-        assert find_config(None) == (None, {})
-    finally:
-        monkeypatch.chdir(tmp_path)
 
 
 def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_ascii_and_one_document(name: str) -> None:
     text = render(SAMPLES[name]())
     assert text.isascii() and text.endswith("}\n")
     document = loaded(text)
-    assert list(document)[:4] == ["schema", "tool", "verdict", "exit_code"]
+    assert list(document)[:5] == ["schema", "tool", "config", "verdict", "exit_code"]
     assert list(document["facts"]) == list(FACTS)
     # no half of a surrogate pair, which stricter parsers refuse
     json.dumps(document, ensure_ascii=False).encode("utf-8")

@@ -1,15 +1,28 @@
-"""Which interpreter is examined, and what is said of one that cannot be."""
+"""What is said of an interpreter that cannot be examined."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from patients import examine
 
 from envcheck.errors import UsageError
-from envcheck.target import Budget, Target, choose, require_answer
+from envcheck.target import Budget, Target, require_answer
+
+# What pyenv's shim does for a version that is not selected.
+SHIM = """#!/bin/sh
+cat >&2 <<'END'
+pyenv: python3.9: command not found
+
+The `python3.9' command exists in these Python versions:
+  3.9.18
+
+Note: See 'pyenv help global' for tips on allowing multiple
+      Python versions to be found at the same time.
+END
+exit 127
+"""
 
 
 def script(path: Path, text: str) -> str:
@@ -18,47 +31,14 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_an_environment_folder_will_do(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    python = script(tmp_path / "bin" / "python", "#!/bin/sh\n")
-    assert choose(str(tmp_path), {}) == Target(python, "--python")
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [("/nowhere/python", "no such file"), ("no-such-python-3.99", "not found on PATH"), ("/etc", "without bin/python")]
-)
-def test_not_there(name: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        choose(name, {})
-
-
-def test_not_executable(tmp_path: Path) -> None:
-    path = tmp_path / "python"
-    path.write_text("")
-    with pytest.raises(UsageError, match="not executable"):
-        choose(str(path), {})
-
-
-def test_tool_environment_gives_way_to_the_active_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tool").mkdir()
-    (tmp_path / "tool" / "uv-receipt.toml").touch()
-    (tmp_path / "work" / "bin").mkdir(parents=True)
-    python = script(tmp_path / "work" / "bin" / "python", "#!/bin/sh\n")
-    monkeypatch.setattr("envcheck.target._holds_torch", lambda: False)
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "tool"))
-    assert choose(None, {"VIRTUAL_ENV": str(tmp_path / "work")}) == Target(python, "VIRTUAL_ENV is active")
-    monkeypatch.chdir(tmp_path)
-    assert choose(None, {}).executable == sys.executable
-    (tmp_path / "work").rename(tmp_path / ".venv")
-    assert choose(None, {}).because == "./.venv is here"
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("#!/bin/sh\nexit 1\n", "exit code 1"),
         ("#!/bin/sh\necho not python >&2\nexit 0\n", "not python"),
         ("#!/bin/sh\nkill -SEGV $$\n", "SIGSEGV"),
+        (SHIM, "starts no Python: pyenv: python3.9: command not found; The `python3.9' command exists in these Python versions: 3.9.18$"),
+        ("#!/bin/sh\nexec /nowhere/python\n", "starts no Python: .*/nowhere/python"),
         ("#!/bin/sh\necho 'envcheck-agent: Python 2.7 is too old, 3.8 or newer is needed' >&2\nexit 79\n", "2.7 is too old"),
     ],
 )

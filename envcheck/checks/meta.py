@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
+from envcheck.checks import answer
 from envcheck.checks.versions import parsed, release
-from envcheck.facts import ExpectationsFacts, Missing, SystemFacts, TorchFacts
+from envcheck.facts import BackendsFacts, DevicesFacts, ExpectationsFacts, Missing, SystemFacts, TorchFacts
 from envcheck.rule import Evidence, Hit, Unknown, check
 
 if TYPE_CHECKING:
@@ -43,12 +44,45 @@ def _day(text: str) -> datetime.date | None:
 def expectation_failed(expectations: ExpectationsFacts) -> Hit | Unknown | None:
     """What `--expect` or the configuration demands and the snapshot does not give."""
     if expectations.failed:
-        evidence = tuple(Evidence(f"expected {one.expected}", f"found {one.found}") for one in expectations.failed)
-        listed = "; ".join(f"{one.expected}, found {one.found}" for one in expectations.failed)
+        evidence = tuple(Evidence(f"expected {one.expected}", one.reason or f"found {one.found}") for one in expectations.failed)
+        listed = "; ".join(f"{one.expected}, {f'but {one.reason}' if one.reason else f'found {one.found}'}" for one in expectations.failed)
         return Hit({"count": len(expectations.failed), "failed": listed}, evidence)
     if expectations.undecided:
-        return Unknown(f"not known, so not decided: {', '.join(expectations.undecided)}")
+        return Unknown("; ".join(f"{one.expected}: {one.reason}" for one in expectations.undecided))
     return None
 
 
-CHECKS = (tables_old, expectation_failed)
+# Backends that work between GPUs alone, and which wheels have them. gloo is in every wheel; MPI and UCC are in none.
+_OF_GPUS = {"nccl": "CUDA or ROCm", "xccl": "XPU"}
+
+
+@check(sees_missing=("torch", "backends", "devices"))
+def backend_unavailable(
+    expectations: ExpectationsFacts, torch: TorchFacts | Missing, backends: BackendsFacts | Missing, devices: DevicesFacts | Missing
+) -> Hit | Unknown | None:
+    """`--backend` names one that the build lacks, or that has no device to work on."""
+    name = expectations.backend
+    if name is None or isinstance(torch, Missing):
+        return None
+    values = {"backend": name, "version": torch.version or "of this environment", "build": _OF_GPUS.get(name, "")}
+    built = _built(name, torch, backends)
+    if built is None:
+        return Unknown(f"whether torch has {name}: {backends.reason if isinstance(backends, Missing) else 'this version does not say'}")
+    evidence = (Evidence("--backend", name),)
+    if not built:
+        return Hit(values, evidence, variant={"nccl": None, "xccl": None, "gloo": "gloo"}.get(name, "source"))
+    if name in _OF_GPUS and answer.fails(devices):
+        error = getattr(devices, "error", None)
+        return Hit(values, (*evidence, Evidence("torch", error or "sees no device")), variant="device")
+    return None
+
+
+def _built(name: str, torch: TorchFacts, backends: BackendsFacts | Missing) -> bool | None:
+    if not isinstance(backends, Missing):
+        found: bool | None = False if backends.distributed is False else getattr(backends, name)
+        return found
+    lacks = {"nccl": torch.cuda is None and torch.hip is None, "xccl": torch.xpu is None}.get(name, False)
+    return False if lacks and torch.cpu_build else None
+
+
+CHECKS = (tables_old, expectation_failed, backend_unavailable)

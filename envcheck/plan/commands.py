@@ -246,7 +246,7 @@ class _Order:
         if self.beside.remove:
             notes.append(say("note.same-files"))
         if self.profile.managed:
-            notes.append(say("note.venv"))
+            notes.append(say("note.tool" if self.profile.environment == "tool" else "note.venv"))
         if self.extra and self.profile.index_url and not self.options.index_base:
             notes.append(say("note.mirror", url=self.url))
         if self.profile.torch_from_conda and self.profile.torch:

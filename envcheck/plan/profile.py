@@ -153,7 +153,7 @@ def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
         python.prefix or python.environment_path,
         python.environment,
         python.has_pip,
-        bool(python.externally_managed) and python.environment not in ("venv", "virtualenv", "uv", "poetry", "conda", "pixi"),
+        _managed(python),
         python.index_url,
         python.variables,
         target_tool(snapshot),
@@ -170,6 +170,12 @@ def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
         installed,
         _nvcc(snapshot),
     )
+
+
+def _managed(python: PythonFacts) -> bool:
+    """Whether nothing may be installed there: the system's Python, or an environment that uv or pipx keeps for a tool."""
+    system = bool(python.externally_managed) and python.environment not in ("venv", "virtualenv", "uv", "poetry", "conda", "pixi")
+    return system or python.environment == "tool"
 
 
 def python_tag(python: PythonFacts) -> str | None:

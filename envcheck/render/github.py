@@ -18,6 +18,7 @@ def render(report: Report, *, fix_suggest: bool = False) -> str:
     """One annotation a finding, one for what could not be told, and the verdict."""
     lines = [_annotation(one, report, fix_suggest) for one in report.findings]
     lines += [_line("notice", f"could not tell: {', '.join(rules[:5])}", reason) for reason, rules in unknown_groups(report).items()]
+    lines += [_line("warning", "configuration", one) for one in report.configuration.passed_over]
     word = {"pass": "notice", "fail": "error", "inconclusive": "warning"}[report.verdict]
     return "\n".join([*lines, _line(word, report.name, verdict_line(report))]) + "\n"
 

@@ -11,7 +11,7 @@ from envcheck.render.visible import visible
 from envcheck.render.wire import lines as wire_lines
 from envcheck.render.wire import svg as wire_svg
 from envcheck.render.wire import wire_of
-from envcheck.report import Fix, Report, Reported, host_line
+from envcheck.report import Fix, Report, Reported, configuration_lines, host_line
 from envcheck.stack import stack
 
 _STYLE = """
@@ -39,7 +39,7 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
     title = escape(verdict_line(report))
     body = [
         f"<h1>{escape(report.name)} {escape(report.version)}: <span class='{report.verdict}'>{title}</span></h1>",
-        _table([("target", report.target), ("host", host_line(report.snapshot)), *(("assumed", one) for one in report.assumed)]),
+        _table([("target", report.target), ("host", host_line(report.snapshot)), *_beside(report)]),
         _stack(report),
         *_wire(report),
         *(_finding(one, report, fix_suggest) for one in report.findings),
@@ -55,6 +55,10 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
     )
+
+
+def _beside(report: Report) -> list[tuple[str, str]]:
+    return [*(("config", one) for one in configuration_lines(report)), *(("assumed", one) for one in report.assumed)]
 
 
 def escape(text: str) -> str:

@@ -43,6 +43,7 @@ def document(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "tool": {"name": report.name, "version": report.version},
+        "config": {"path": report.configuration.path, "passed_over": list(report.configuration.passed_over)},
         "verdict": report.verdict,
         "exit_code": report.exit_code,
         "because": list(report.because),

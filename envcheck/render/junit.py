@@ -17,22 +17,26 @@ from envcheck.report import Report, Reported
 # XML 1.0 has no way to write these, not even as a reference: https://www.w3.org/TR/xml/#charsets
 _NOT_XML = pattern("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+WHOLE = "verdict"  # the case of the run as a whole
+
 
 def render(report: Report, *, fix_suggest: bool = False) -> str:
-    """One document. What fails the run is a failure; other findings pass, with their text; undecided rules are skipped cases."""
+    """One document. What fails the run is a failure, a run that cannot tell an error of its last case; other findings pass, with their
+    text; undecided rules are skipped cases."""
     found = {one.finding.rule: one for one in report.findings}
     suites: dict[str, list[str]] = {}
-    totals = {"failures": 0, "skipped": 0, "tests": 0}
+    totals = {"failures": 0, "skipped": 0, "tests": 0, "errors": 0}
     for rule, outcome, reason in _cases(report):
         reported = found.get(rule)
         family = reported.finding.family if reported else "rules"
         suites.setdefault(family, []).append(_case(rule, family, outcome, reason, reported, report, fix_suggest))
         totals["tests"] += 1
         totals["failures"] += reported is not None and report.fails(reported.finding)
-        totals["skipped"] += reported is None and outcome in (Outcome.UNKNOWN, Outcome.CRASHED, Outcome.NOT_APPLICABLE)
+        totals["errors"] += rule == WHOLE and outcome is Outcome.UNKNOWN
+        totals["skipped"] += rule != WHOLE and reported is None and outcome in (Outcome.UNKNOWN, Outcome.CRASHED, Outcome.NOT_APPLICABLE)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f"<testsuites {_attributes({'name': report.name, **_texts(totals), 'errors': '0'})}>",
+        f"<testsuites {_attributes({'name': report.name, **_texts(totals)})}>",
         *(line for family, cases in suites.items() for line in _suite(family, cases)),
         "</testsuites>",
     ]
@@ -45,7 +49,7 @@ def _cases(report: Report) -> Sequence[tuple[str, Outcome, str]]:
     known = {row[0] for row in rows}
     rows += [(one.finding.rule, Outcome.HIT, "") for one in report.findings if one.finding.rule not in known]
     whole = Outcome.UNKNOWN if report.verdict == "inconclusive" else Outcome.OK
-    return [*rows, ("verdict", whole, verdict_line(report))]
+    return [*rows, (WHOLE, whole, verdict_line(report))]
 
 
 def _suite(family: str, cases: Sequence[str]) -> Sequence[str]:
@@ -53,8 +57,9 @@ def _suite(family: str, cases: Sequence[str]) -> Sequence[str]:
         "tests": len(cases),
         "failures": sum("<failure" in case for case in cases),
         "skipped": sum("<skipped" in case for case in cases),
+        "errors": sum("<error" in case for case in cases),
     }
-    return [f"  <testsuite {_attributes({'name': f'envcheck.{family}', **_texts(counts), 'errors': '0'})}>", *cases, "  </testsuite>"]
+    return [f"  <testsuite {_attributes({'name': f'envcheck.{family}', **_texts(counts)})}>", *cases, "  </testsuite>"]
 
 
 def _case(rule: str, family: str, outcome: Outcome, reason: str, reported: Reported | None, report: Report, fix_suggest: bool) -> str:
@@ -66,6 +71,9 @@ def _case(rule: str, family: str, outcome: Outcome, reason: str, reported: Repor
             kind = {"message": finding.title, "type": f"{finding.confidence.value} {finding.severity.value}"}
             return f"{head}>\n      <failure {_attributes(kind)}>{body}</failure>\n    </testcase>"
         return f"{head}>\n      <system-out>{finding.severity.value}: {body}</system-out>\n    </testcase>"
+    if rule == WHOLE and outcome is Outcome.UNKNOWN:
+        body = _escape("\n".join(report.because))
+        return f"{head}>\n      <error {_attributes({'message': reason, 'type': 'inconclusive'})}>{body}</error>\n    </testcase>"
     if outcome in (Outcome.UNKNOWN, Outcome.CRASHED, Outcome.NOT_APPLICABLE):
         return f"{head}>\n      <skipped {_attributes({'message': f'{outcome.value}: {reason}'})}/>\n    </testcase>"
     if reason:

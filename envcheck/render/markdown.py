@@ -10,7 +10,7 @@ from envcheck.pattern import pattern
 from envcheck.redact import redacted
 from envcheck.render.verdict import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import one_line, visible
-from envcheck.report import Fix, Report, Reported, host_line
+from envcheck.report import Fix, Report, Reported, configuration_lines, host_line
 from envcheck.stack import Mark, stack
 
 _MARKS = {Mark.OK: "✅", Mark.BAD: "❌", Mark.WARN: "⚠️", Mark.UNKNOWN: "❔", Mark.NONE: "➖"}
@@ -50,6 +50,7 @@ def fenced(text: str, language: str = "") -> str:
 
 def _table(report: Report) -> str:
     head = [f"| | target | {escape(report.target)} |", f"| | host | {escape(host_line(report.snapshot))} |"]
+    head += [f"| | config | {escape(one)} |" for one in configuration_lines(report)]
     layers = stack(report.snapshot, [one.finding for one in report.findings])
     rows = [f"| {_MARKS[layer.mark]} | {layer.name} | {escape(one_line(layer.value, 300))} |" for layer in layers]
     return "\n".join(["| | | |", "|---|---|---|", *head, *rows])

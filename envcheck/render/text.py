@@ -13,7 +13,7 @@ from envcheck.facts import LiveFacts, LiveStatus
 from envcheck.record import record
 from envcheck.render.verdict import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
 from envcheck.render.visible import ascii_only, one_line, visible
-from envcheck.report import TOOLS, Fix, Report, Reported, host_line
+from envcheck.report import TOOLS, Fix, Report, Reported, configuration_lines, host_line
 from envcheck.rule import Confidence, Severity
 from envcheck.stack import Mark, stack
 
@@ -131,6 +131,8 @@ def _head(page: _Page, report: Report) -> None:
     page.line(Text(f"{report.name} {report.version}", "bold"))
     page.block(Text("target  ", "dim"), one_line(report.target))
     page.block(Text("host    ", "dim"), one_line(host_line(report.snapshot)))
+    for one in configuration_lines(report):
+        page.block(Text("config  ", "dim"), one_line(one))
     for one in report.assumed:
         page.block(Text("assumed ", "dim"), one_line(one), "yellow")
     page.gap()

@@ -1,0 +1,329 @@
+"""Which configuration file counts, what may stand in it, and that nobody else's is obeyed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_samples import SAMPLES, healthy
+
+from envcheck.configuration import Configuration, find
+from envcheck.environments import choose
+from envcheck.errors import UsageError
+from envcheck.options import parse
+from envcheck.record import replace
+from envcheck.render import render
+
+ROOT = Path(__file__).parent.parent
+NOBODY = 65534
+as_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file to another user, which this test needs"
+)
+
+
+def put(folder: Path, text: str = "timeout = 77\n", name: str = "envcheck.toml") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def run(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300", **variables}
+    return subprocess.run([sys.executable, "-m", "envcheck", *words], capture_output=True, text=True, env=env, timeout=120, cwd=cwd)
+
+
+def words_of(text: str) -> str:
+    """Text without its line breaks."""
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, two levels below the test's own."""
+    folder = tmp_path / "project" / "src"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def found() -> tuple[str | None, dict[str, Any], list[str]]:
+    configuration, table = find(None)
+    return configuration.path, dict(table), [line.split(" was passed over: ")[1] for line in configuration.passed_over]
+
+
+# ---- which file
+
+
+def test_the_nearest_counts(here: Path) -> None:
+    above = put(here.parent)
+    assert found() == (str(above), {"timeout": 77}, [])
+    put(here, "[project]\nname = 'envcheck-user'\n", "pyproject.toml")  # mentions us, and says nothing to us
+    assert found()[0] == str(above)
+    own = put(here, "[tool.envcheck]\ntimeout = 78\n", "pyproject.toml")
+    assert found() == (str(own), {"timeout": 78}, [])
+    nearest = put(here, "[tool.envcheck]\ntimeout = 79\n")  # with the header, as in the README
+    assert found() == (str(nearest), {"timeout": 79}, [])
+
+
+def test_a_working_folder_that_was_deleted_has_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    try:
+        assert find(None) == (Configuration(), {})
+    finally:
+        monkeypatch.chdir(tmp_path)
+
+
+def test_what_is_no_file_is_no_configuration(here: Path) -> None:
+    os.mkfifo(here / "envcheck.toml")
+    (here / "pyproject.toml").symlink_to("pyproject.toml")
+    (here.parent / "envcheck.toml").mkdir()
+    assert found() == (None, {}, [])
+
+
+@as_root
+def test_a_file_of_another_user_is_not_obeyed(here: Path) -> None:
+    above = put(here.parent)
+    planted = put(here, 'python = "/tmp/evil"\nbroken')
+    os.chown(planted, NOBODY, NOBODY)
+    path, table, [reason] = found()
+    assert (path, table) == (str(above), {"timeout": 77})
+    assert reason == "it belongs to nobody (uid 65534)"
+
+
+@as_root
+def test_a_pyproject_of_another_user_is_mentioned_only_if_it_speaks_to_us(here: Path) -> None:
+    for folder, text in ((here, "dependencies = ['torch-envcheck']"), (here.parent, "[tool.envcheck]\npyth = 1\n")):
+        os.chown(put(folder, text, "pyproject.toml"), 4242, 4242)
+    assert found() == (None, {}, ["it belongs to uid 4242"])
+
+
+def test_what_others_can_write_is_not_obeyed(here: Path) -> None:
+    path = put(here)
+    path.chmod(0o666)
+    assert found() == (None, {}, ["others can write to it"])
+    path.chmod(0o664)
+    assert found() == (str(path), {"timeout": 77}, [])
+
+
+def test_a_shared_folder(here: Path) -> None:
+    """/tmp: what lies in it may be a link or a file that somebody moved there. A folder of ours below it is ours."""
+    own, shared = put(here), put(here.parent)
+    here.parent.chmod(0o1777)
+    assert found() == (str(own), {"timeout": 77}, [])
+    own.unlink()
+    assert found() == (None, {}, [f"others can write to {shared.parent}"])
+    own = put(here)
+    here.parent.chmod(0o777)  # anybody can put another folder in the place of ours
+    assert found() == (None, {}, [f"others can write to {here.parent}"] * 2)
+
+
+@as_root
+def test_a_link_of_another_user_to_a_file_of_ours(here: Path, tmp_path: Path) -> None:
+    target = put(tmp_path / "elsewhere")
+    (here / "envcheck.toml").symlink_to(target)
+    assert found() == (str(here / "envcheck.toml"), {"timeout": 77}, [])
+    os.chown(here / "envcheck.toml", NOBODY, NOBODY, follow_symlinks=False)
+    assert found() == (None, {}, ["it belongs to nobody (uid 65534)"])
+
+
+@as_root
+def test_what_is_read_is_what_is_judged(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted file that gives way to one of ours as soon as it is open: the open one counts."""
+    planted, ours = put(here, "timeout = 5\n"), put(here, name="ours")
+    os.chown(planted, NOBODY, NOBODY)
+    real = os.open
+
+    def swapping(path: Any, *rest: Any, **more: Any) -> int:
+        descriptor = real(path, *rest, **more)
+        if str(path) == str(planted) and ours.exists():
+            ours.replace(planted)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", swapping)
+    assert found() == (None, {}, ["it belongs to nobody (uid 65534)"])
+    assert found()[1] == {"timeout": 77}
+
+
+@as_root
+def test_what_the_user_names_is_obeyed(here: Path) -> None:
+    planted = put(here)
+    os.chown(planted, NOBODY, NOBODY)
+    args = parse(["--config", "envcheck.toml"])
+    assert args.timeout == 77 and args.configuration == Configuration("envcheck.toml")
+
+
+@as_root
+def test_a_planted_file_neither_runs_nor_hides_anything(tmp_path: Path) -> None:
+    """A shared folder, as /scratch is: root works in a folder of his own below it."""
+    shared, work = tmp_path / "shared", tmp_path / "shared" / "work"
+    work.mkdir(parents=True)
+    shared.chmod(0o1777)
+    evil = shared / "evil.sh"
+    evil.write_text(f'#!/bin/sh\nid > {shared}/pwned\nexec {sys.executable} "$@"\n')
+    evil.chmod(0o755)
+    planted = put(shared, f'python = "{evil}"\nfail-on = "never"\nignore = ["meta"]\n')
+    os.chown(planted, NOBODY, NOBODY)
+    done = run("--static", "--json", "--expect", "cpus>=100000", cwd=work)
+    assert not (shared / "pwned").exists()
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["findings"][0]["rule"]) == (1, "expectation-failed")
+    line = f"{planted} was passed over: it belongs to nobody (uid 65534)"
+    assert report["config"] == {"path": None, "passed_over": [line]}
+    assert done.stderr == f"envcheck: {line}; --config obeys it\n"
+    assert run("record", "--static", "-o", os.devnull, cwd=work).stderr == done.stderr
+    assert f"config {line} " in words_of(run("--static", "--select", "meta", cwd=work).stdout)
+
+
+# ---- ./.venv of a tool that runs on its own
+
+
+@as_root
+@pytest.mark.parametrize("whose", ["folder", "bin", "python", "link"])
+def test_an_environment_of_another_user_is_not_started(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "tool"))
+    put(tmp_path / "tool", "", "uv-receipt.toml")
+    python = put(tmp_path / "bin", "", "python3")
+    python.chmod(0o755)
+    venv = tmp_path / "venv" if whose == "link" else here / ".venv"
+    put(venv / "bin", "", "python.real")
+    (venv / "bin" / "python").symlink_to(venv / "bin" / "python.real")
+    if whose == "link":
+        (here / ".venv").symlink_to(venv)
+    os.chown(venv / "bin" / "python.real", 4242, 4242)  # an interpreter that others have installed is none of our business
+    path = {"PATH": str(python.parent)}
+    assert choose(None, path).executable == str(here / ".venv" / "bin" / "python")
+    changed = {"folder": venv, "bin": venv / "bin", "python": venv / "bin" / "python", "link": here / ".venv"}[whose]
+    os.chown(changed, NOBODY, NOBODY, follow_symlinks=False)
+    chosen = choose(None, path)
+    line = f"{here}/.venv was passed over: it belongs to nobody (uid 65534)"
+    assert chosen.executable == str(python)
+    assert chosen.because == f"it is the first python3 on PATH, and no environment is active ({line})"
+    assert chosen.note == f"{line}; --python examines it"
+    with pytest.raises(UsageError, match=r"no environment to examine.*was passed over: it belongs to nobody"):
+        choose(None, {"HOME": str(tmp_path), "PYENV_ROOT": str(tmp_path)})
+    assert choose(".venv", path).executable == str(here / ".venv" / "bin" / "python"), "the user's own word"
+
+
+# ---- what it says
+
+
+def test_the_report_names_the_file_that_counted(tmp_path: Path) -> None:
+    path = put(tmp_path, f'python = "{sys.executable}"\n')
+    done = run("--static", "--json", "--select", "meta", cwd=tmp_path)
+    report = json.loads(done.stdout)
+    assert report["config"] == {"path": str(path), "passed_over": []}
+    assert report["facts"]["python"]["chosen_because"] == f"set in {path}"
+    done = run("--static", "--select", "meta", cwd=tmp_path)
+    assert f"config {path} " in words_of(done.stdout) and f": set in {path} " in words_of(done.stdout) and done.stderr == ""
+    done = run("--static", "--select", "meta", "--python", sys.executable, cwd=tmp_path)
+    assert "given with --python" in words_of(done.stdout)
+
+
+@pytest.mark.parametrize("format_name", ["text", "json", "markdown", "html", "github"])
+def test_every_page_names_what_was_passed_over(format_name: str) -> None:
+    line = "/srv/envcheck.toml was passed over: it belongs to uid 4242"
+    report = replace(healthy("cpu"), configuration=Configuration("/etc/envcheck.toml", (line,)))
+    shown = render(report, format_name).replace("\\", "")
+    assert "it belongs to uid 4242" in shown
+    assert ("/etc/envcheck.toml" in shown) is (format_name != "github")
+    assert "config  " not in render(SAMPLES["cpu"](), "text")
+
+
+def test_a_path_in_the_file_is_meant_from_its_folder(here: Path) -> None:
+    (here.parent / "venv" / "bin").mkdir(parents=True)
+    for value, expected in (("venv", f"{here.parent}/venv"), ("./venv", f"{here.parent}/./venv"), ("python3.12", "python3.12")):
+        path = put(here.parent, f'python = "{value}"\n')
+        args = parse([])
+        assert (args.python, args.python_named_in) == (expected, str(path))
+    assert parse(["--python", "x"]).python == "x"
+
+
+# ---- what is wrong with it
+
+
+LIST, TEXT = "a list of texts is expected", "a text is expected"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("select = [1]", f"select = [1]: {LIST}"),
+        ("expect = [5]", f"expect = [5]: {LIST}"),
+        ('expect = "driver>=580"', f"expect = 'driver>=580': {LIST}"),
+        ("ignore = [{a = 1}]", "ignore = [{'a': 1}]: a list of texts, or a table of rules with reasons is expected"),
+        ("ignore = { gpu-busy = 1 }", "ignore = {'gpu-busy': 1}: a list of texts, or a table of rules with reasons is expected"),
+        ("rules = [1]", "rules = [1]: a list of folders is expected"),
+        ("severity = { numpy-abi = 1 }", "severity = {'numpy-abi': 1}: a table of rules with severities is expected"),
+        ("[tool]\nenvcheck = 5", "tool.envcheck = 5: a table is expected"),
+        ("python = 3", f"python = 3: {TEXT}"),
+        ("index-base = true", f"index-base = True: {TEXT}"),
+        ("timeout = true", "timeout = True: a number of seconds is expected"),
+        ('strict = "yes"', "strict = 'yes': true or false is expected"),
+        ("nproc = 1.5", 'nproc = 1.5: a number of ranks or "all" is expected'),
+        ('nproc = "two"', "nproc = two: a number of ranks, or `all`"),
+        ("timeout = 1", "timeout = 1: between 5 and 86400 seconds"),
+        ('tool = "npm"', "tool = 'npm': one of auto, pip, uv, conda is expected"),
+        ("live = 5", "live = 5: one of quick, full, off is expected"),
+        ("timuot = 5", "unknown key 'timuot'; did you mean 'timeout'?"),
+        ("zzz = 5", "unknown key 'zzz'; there are python, live,"),
+        ("timeout = ", "not TOML: "),
+        ("x = " + "[" * 3000, "not TOML: "),
+    ],
+)
+def test_a_wrong_value_is_told_with_file_key_and_what_is_expected(here: Path, text: str, words: str) -> None:
+    path = put(here, text)
+    for flags in ([], ["--config", str(path)]):
+        with pytest.raises(UsageError) as caught:
+            parse(flags)
+        assert str(caught.value).startswith(f"{path}: {words}")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('expect = ["drvr>=580"]', "expect: 'drvr>=580': drvr is no name of a fact; did you mean driver?"),
+        ('ignore = ["gpu-bussy"]', "ignore: gpu-bussy: no such rule or family; did you mean gpu-busy?"),
+        ('select = ["gpu-bussy"]', "select: gpu-bussy: no such rule"),
+        ('severity = { gpu-busy = "bad" }', "severity: severity of gpu-busy: 'bad' is none of error, warning, info"),
+        ('rules = ["none"]', "rules: rules folder "),
+        ('python = "../nope"', "python = "),
+    ],
+)
+def test_a_name_that_does_not_exist_is_told_with_the_file(tmp_path: Path, text: str, words: str) -> None:
+    path = put(tmp_path, text)
+    done = run("--static", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert done.stderr.startswith(f"envcheck: {path}: {words}") and len(done.stderr.splitlines()) == 1
+
+
+def test_the_tool_of_the_file_is_taken(here: Path) -> None:
+    put(here, 'tool = "uv"\nnproc = "all"\nignore = { gpu-busy = "the desktop runs on this card" }\n')
+    args = parse(["--ignore", "limits"])
+    assert (args.tool, args.nproc, args.ignore) == ("uv", "all", ["limits", "gpu-busy"])
+    assert args.ignore_reasons == {"gpu-busy": "the desktop runs on this card"}
+    assert parse(["--config", "envcheck.toml", "--tool", "pip"]).tool == "pip"
+
+
+@pytest.mark.parametrize("name", ["nowhere.toml", ".", "a\0b"])
+def test_a_named_file_that_cannot_be_read(here: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=r"^--config "):
+        parse(["--config", name])
+
+
+def test_a_file_of_ours_that_cannot_be_read_is_told(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(here)
+
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(UsageError, match=f"^{path}: cannot be read: Permission denied"):
+        parse([])

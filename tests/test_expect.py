@@ -1,0 +1,229 @@
+"""--expect and --backend as gates: what is not there fails, what was not read is no pass."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from report_samples import machine
+
+from envcheck.errors import UsageError
+from envcheck.expect import check_syntax, expected
+from envcheck.facts import Expectation, ExpectationsFacts, Snapshot
+from envcheck.judging import judging, report_on
+from envcheck.render import render
+from envcheck.report import Report
+
+ABSENT = {"missing": "absent", "reason": "none"}
+FAILED = {"missing": "failed", "reason": "it broke"}
+STATIC = {"missing": "skipped", "reason": "torch was not imported (--static)"}
+LIVE_OFF = {"missing": "skipped", "reason": "switched off (--live off)"}
+UNIMPORTED = {
+    "torch.import_status": "skipped",
+    "torch.import_seconds": None,
+    "torch.nccl": None,
+    "torch.nccl_loaded": None,
+    "torch.cudnn": None,
+    "torch.cudnn_loaded": None,
+    "backends": STATIC,
+    "devices": STATIC,
+    "live": {"missing": "skipped", "reason": "switched off (--static)"},
+}
+NO_TORCH = {"torch": ABSENT, "backends": ABSENT, "devices": ABSENT, "live": ABSENT}
+
+
+def of(snapshot: Snapshot, *texts: str) -> ExpectationsFacts:
+    found = expected(snapshot, texts).expectations
+    assert isinstance(found, ExpectationsFacts)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("driver>=580", "there is no NVIDIA driver here"),
+        ("driver<580", "there is no NVIDIA driver here"),
+        ("driver_cuda>=12", "there is no NVIDIA driver here"),
+        ("gpu==h100", "there is no GPU here"),
+        ("gpu!=h100", "there is no GPU here"),
+        ("gpu_memory_gib>=40", "there is no GPU here"),
+        ("compute_capability>=8.0", "there is no GPU here"),
+        ("cuda>=12", "torch 2.14.1+cpu is built without CUDA"),
+        ("nccl>=2", "torch 2.14.1+cpu is built without NCCL"),
+        ("cudnn>=9", "torch 2.14.1+cpu is built without cuDNN"),
+        ("packages.xformers>=0.1", "xformers is not installed"),
+        ("gpus.devices.0.mig==false", "there is no gpus here: no NVIDIA driver"),
+        ("python.variables.CC==gcc", "python.variables.CC is not set"),
+    ],
+)
+@pytest.mark.parametrize("changes", [{}, UNIMPORTED], ids=["live", "static"])
+def test_what_is_not_here_meets_no_expectation(text: str, reason: str, changes: Mapping[str, Any]) -> None:
+    found = of(machine("cpu", changes), text)
+    assert found == ExpectationsFacts(failed=(Expectation(text, reason=reason),))
+
+
+@pytest.mark.parametrize("changes", [{}, UNIMPORTED], ids=["live", "static"])
+def test_counts_of_what_is_not_here_are_zero(changes: Mapping[str, Any]) -> None:
+    found = of(machine("cpu", changes), "gpus>=1", "visible_gpus>=1", "gpus==0", "visible_gpus<1")
+    assert found.failed == (Expectation("gpus>=1", "0"), Expectation("visible_gpus>=1", "0"))
+    assert found.met == ("gpus==0", "visible_gpus<1") and not found.undecided
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "text"),
+    [
+        ("rtx4090", {}, "driver>=580"),
+        ("rtx4090", {}, "driver_cuda>=13.0"),
+        ("rtx4090", {"driver.cuda": None}, "driver_cuda==13.0"),  # libcuda says it too
+        ("rtx4090", {}, "gpu==NVIDIA GeForce RTX 4090"),
+        ("rtx4090", {}, "gpu_memory_gib>=24"),
+        ("rtx4090", {}, "compute_capability==8.9"),
+        ("rtx4090", {}, "nccl==2.30.7"),
+        ("rtx4090", {}, "cudnn>=9.24"),
+        ("rtx4090", {}, "ranks==2"),
+        ("rtx4090", UNIMPORTED, "cuda~=13.0"),
+        ("rtx4090", UNIMPORTED, "packages.nvidia_nccl_cu13>=2.30"),
+        ("rtx4090", {**UNIMPORTED, "visibility.selected": []}, "visible_gpus==0"),
+        ("h100x8", {}, "gpus==8"),
+        ("h100x8", {}, "visible_gpus>=8"),
+        ("mi300x", {}, "gpus>=1"),  # torch counts what the NVIDIA driver does not
+        ("mi300x", {}, "gpu_memory_gib>=190"),
+        ("cpu", {"limits.open_files_soft": None}, "open_files>=1000000"),  # unlimited
+        ("cpu", {}, "torch.debug==false"),
+        ("cpu", {}, "torch.import_status==ok"),
+        ("cpu", {}, "torch==2.14.1"),
+    ],
+)
+def test_met(base: str, changes: Mapping[str, Any], text: str) -> None:
+    assert of(machine(base, changes), text) == ExpectationsFacts(met=(text,))
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "text", "found"),
+    [
+        ("h100x8", {"gpus.devices.7.memory_bytes": 1 << 30}, "gpu_memory_gib>=40", "80, 80, 80, 80, 80, 80, 80, 1"),
+        ("h100x8", {"gpus.devices.7.error": "GPU is lost"}, "gpus>=8", "7"),
+        ("rtx4090", {"live.status": "hang"}, "ranks>=2", "0"),
+        ("rtx4090", NO_TORCH, "ranks>=2", "0"),
+        ("rtx4090", NO_TORCH, "visible_gpus>=1", "0"),
+        ("cpu", {}, "torch>=2.15", "2.14.1+cpu"),
+    ],
+)
+def test_not_met(base: str, changes: Mapping[str, Any], text: str, found: str) -> None:
+    assert of(machine(base, changes), text) == ExpectationsFacts(failed=(Expectation(text, found),))
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "text", "reason"),
+    [
+        ("rtx4090", {"driver": FAILED}, "driver>=580", "it broke"),
+        ("rtx4090", {"driver.version": None}, "driver>=580", "the version of the NVIDIA driver could not be read"),
+        ("rtx4090", {"gpus": FAILED}, "gpus>=1", "it broke"),
+        ("rtx4090", {"gpus": FAILED}, "gpu==h100", "it broke"),
+        ("rtx4090", {"gpus.devices.0.memory_bytes": None}, "gpu_memory_gib>=8", "not known cannot be compared with 8"),
+        ("rtx4090", {"devices": FAILED}, "visible_gpus>=1", "it broke"),
+        ("rtx4090", {"torch": FAILED}, "cuda>=12", "it broke"),
+        ("rtx4090", UNIMPORTED, "visible_gpus>=1", "torch was not imported (--static)"),
+        ("rtx4090", UNIMPORTED, "nccl>=2.27", "torch was not imported (--static)"),
+        ("rtx4090", UNIMPORTED, "cudnn>=9", "torch was not imported (--static)"),
+        ("rtx4090", UNIMPORTED, "torch.import_seconds<30", "torch.import_seconds is not known, torch was not imported"),
+        ("mi300x", UNIMPORTED, "gpus>=1", "torch was not imported (--static)"),
+        ("rtx4090", {"live": LIVE_OFF}, "ranks>=2", "the live check did not run: switched off (--live off)"),
+        ("rtx4090", {"live.status": "inconclusive", "live.reason": "no ranks"}, "ranks>=2", "the live check did not decide: no ranks"),
+        ("cpu", {"torch.version": "my build"}, "torch>=2", "my build cannot be compared with 2"),
+        ("cpu", {"limits": FAILED}, "shm_gib>=1", "it broke"),
+    ],
+)
+def test_what_was_not_read_is_undecided(base: str, changes: Mapping[str, Any], text: str, reason: str) -> None:
+    assert of(machine(base, changes), text) == ExpectationsFacts(undecided=(Expectation(text, reason=reason),))
+
+
+def test_an_absent_driver_is_told_from_one_that_is_not_loaded() -> None:
+    found = of(machine("rtx4090", {"driver.version": None, "driver.module_loaded": False}), "driver>=580", "driver_cuda>=12")
+    assert {one.reason for one in found.failed} == {"the NVIDIA driver is not loaded"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("torch.verison>=2", "verison: no such fact"),
+        ("torhc.version>=2", "torhc: no such fact"),
+        ("driver.version.major>=2", "nothing below 'major'"),
+        ("packages.requests>=2", "requests is not among them"),
+        ("gpus~=8", "~= compares versions"),
+        ("gpu>=h100", "takes == or !="),
+    ],
+)
+def test_what_can_never_be_decided_is_refused_at_once(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        check_syntax((), (text,))
+
+
+def judged(snapshot: Snapshot, *texts: str, backend: str | None = None, **options: Any) -> Report:
+    return report_on(expected(snapshot, texts, backend), judging(), live_requested=True, **options)
+
+
+def test_an_undecided_expectation_is_no_pass_in_any_format() -> None:
+    report = judged(machine("rtx4090", {"driver.version": None}), "driver>=580", "torch>=2")
+    assert (report.verdict, report.exit_code) == ("inconclusive", 3)
+    why = "driver>=580 is expected: the version of the NVIDIA driver could not be read"
+    assert report.because == (why,)
+    document = json.loads(render(report, "json"))
+    assert (document["verdict"], document["exit_code"], document["because"]) == ("inconclusive", 3, [why])
+    xml = ElementTree.fromstring(render(report, "junit"))  # noqa: S314
+    assert (xml.attrib["errors"], xml.attrib["failures"]) == ("1", "0")
+    [error] = xml.findall(".//error")
+    assert error.text == why
+    assert render(report, "github").splitlines()[-1] == f"::warning title=envcheck::Cannot tell: {why}"
+    assert render(report, "text").splitlines()[-1].startswith("Cannot tell: driver>=580 is expected")
+
+
+def test_a_failed_expectation_outranks_an_undecided_one() -> None:
+    report = judged(machine("rtx4090", {"driver.version": None}), "driver>=580", "gpus>=8")
+    assert (report.verdict, report.exit_code) == ("fail", 1)
+    assert report.findings[0].finding.message == "Expected gpus>=8, found 1."
+
+
+def test_a_rule_that_the_user_left_out_decides_nothing() -> None:
+    snapshot = expected(machine("rtx4090", {"driver.version": None}), ("driver>=580",))
+    assert report_on(snapshot, judging(ignore=("expectation-failed",)), live_requested=True).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("base", "backend", "variant"), [("cpu", "nccl", "CUDA or ROCm"), ("cpu", "mpi", "wheels"), ("h100x8", "xccl", "XPU")]
+)
+def test_a_backend_that_the_build_lacks(base: str, backend: str, variant: str) -> None:
+    report = judged(machine(base), backend=backend)
+    assert (report.verdict, report.exit_code) == ("fail", 1)
+    [one] = report.findings
+    assert one.finding.rule == "backend-unavailable" and variant in one.finding.message
+    assert one.fixes
+
+
+def test_the_cause_swallows_the_backend_that_follows_from_it() -> None:
+    changes = {
+        "torch.version": "2.14.1+cpu", "torch.cuda": None, "torch.cpu_build": True, "backends.nccl": False,
+        "devices": {"available": False, "count": 0}, "live.arms": [], "live.backend": "gloo",
+    }  # fmt: skip
+    report = judged(machine("rtx4090", changes), backend="nccl")
+    assert "backend-unavailable" not in [one.finding.rule for one in report.findings]
+    assert report.findings[0].finding.rule == "torch-cpu-build"
+    assert "backend-unavailable" in report.findings[0].finding.consequences
+
+
+def test_a_backend_that_was_not_tried_is_no_pass() -> None:
+    """The build has it and a GPU is there, but another job held it: ranks that trained over gloo prove nothing about NCCL."""
+    held = "no GPU was free for the live check: compute mode is exclusive and another process holds the GPU"
+    changes = {
+        "live.arms": [{"name": "gloo-loopback", "backend": "gloo", "device": "cpu", "world_size": 2, "status": "pass"}],
+        "live.not_proved": [held],
+    }
+    snapshot = machine("rtx4090", changes)
+    assert judged(snapshot).exit_code == 0
+    report = judged(snapshot, backend="nccl")
+    assert (report.verdict, report.because) == ("inconclusive", (f"the live check: nccl was asked for and not tried ({held})",))
+    assert judged(machine("rtx4090"), backend="nccl").exit_code == 0
+    assert judged(machine("cpu"), backend="gloo").exit_code == 0
