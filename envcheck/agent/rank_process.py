@@ -33,6 +33,7 @@ class RankProcess:
         self.rest = b""
         self.events: List[Dict[str, Any]] = []
         self.since = time.monotonic()  # when it last said something
+        self.pulse = processes.Pulse()
         self.status: Optional[int] = None  # exit code, negative for a signal
         self.state = ""  # of a late one, before it was ended
         self.late = self.out_of_time = self.abandoned = False

@@ -67,7 +67,7 @@ class Trial:
             self.failed_at = now
         # The others wait for the one that failed; what they would say in the end is a consequence.
         consequence = self.failed_at is not None and now > self.failed_at + 2
-        silent = any(one.running and now - one.since > allowed(self.plan, self.arm, one) for one in self.ranks)
+        silent = any(one.running and hangs(one, allowed(self.plan, self.arm, one), now) for one in self.ranks)
         if not consequence and not silent:
             if now <= self.plan.deadline:
                 return not any(one.running for one in self.ranks)
@@ -92,6 +92,17 @@ class Trial:
                 rank_process.discard(one.process)
 
 
+# Stages in which a rank computes by itself: imports, compilers, a loader's workers. (In a collective a rank may spin and hang.)
+COMPUTING = ("start", "compile", "build", "load")
+
+
+def hangs(one: RankProcess, limit: float, now: float) -> bool:
+    waited = now - one.since
+    if waited <= limit:
+        return False
+    return one.stage not in COMPUTING or waited > 4 * limit or not one.pulse.beats(one.pid, now)
+
+
 def allowed(plan: Plan, arm: Arm, one: RankProcess) -> float:
     """Seconds that the stage a rank is in may take. A rank started afresh imports torch first; NCCL's first contact builds everything."""
     if one.stage == "start":
@@ -99,6 +110,8 @@ def allowed(plan: Plan, arm: Arm, one: RankProcess) -> float:
     if arm.get("tasks"):
         # A rank started afresh imports torch._dynamo in the middle of its first optimizer: the agent has done that for a forked one.
         return plan.stage_seconds * arm["patience"].get(one.stage, 1) * (1 if plan.fork else 3)
+    if one.stage == "ddp" and not plan.fork:  # the import of torch._dynamo is in it, as above
+        return plan.stage_seconds * 3
     return plan.stage_seconds * (2 if arm["backend"] in ("nccl", "xccl") and one.stage in ("init", "barrier") else 1)
 
 
