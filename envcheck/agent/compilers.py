@@ -6,6 +6,7 @@ Loaded by run.py for `--live full`.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,9 +45,15 @@ def torch_compile(c: Context) -> None:
         y = x.flip(0).contiguous()
         try:
             got = torch.compile(function)(x, y)
-        except RuntimeError as error:
-            if "not supported on" in str(error):  # "torch.compile is not supported on Python 3.14+", on Windows
-                raise rank.Skip(str(error).splitlines()[0]) from None
+        except Exception as error:
+            text = str(error)
+            if (
+                isinstance(error, RuntimeError) and "not supported on" in text
+            ):  # "torch.compile is not supported on Python 3.14+", on Windows
+                raise rank.Skip(text.splitlines()[0]) from None
+            absent = re.search(r"No module named '(?!torch\b)([\w.]{1,80})'", text)  # setuptools, up to torch 2.4: nothing requires it
+            if absent:
+                raise rank.Skip("torch.compile needs the module %s, which is not installed" % absent.group(1)) from None
             raise
         if not torch.equal(got, function(x, y)):
             raise rank.Wrong("torch.compile: %d of 1024 numbers are wrong" % int((got != function(x, y)).sum()))
@@ -154,8 +161,6 @@ def cpp_extension(c: Context) -> None:
 
 def standard(root: str) -> str:
     """The C++ standard that this torch builds extensions with, from its own cpp_extension.py ("-std=c++20")."""
-    import re
-
     try:
         with open(os.path.join(root, "utils", "cpp_extension.py"), encoding="utf-8", errors="replace") as file:
             found = re.search(r"-std=(c\+\+\d\w)", file.read())
