@@ -76,8 +76,9 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
         live = load("live", evidence, lines, starts, trial, verdict)
         arguments = (options, writer, asked, no_fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
         if options["live"] == "full":
-            launchers = load("launchers", lines, live, processes, rank, starts, load("workers", lines, processes))
-            full = load("full", load("jobs", live, processes, trial, verdict), launchers, live, processes)
+            isolation, workers = load("isolation", lines, processes), load("workers", lines, processes)
+            launchers = load("launchers", lines, live, processes, rank, workers)
+            full = load("full", isolation, load("jobs", live, processes, trial, verdict), launchers, live, processes)
             value = live.check(*arguments, full.run_all, full_tasks(load, rank))
         else:
             value = live.check(*arguments)

@@ -86,8 +86,9 @@ class Trial:
         resting = [one for one in self.ranks if one.resting and one.process]
         for one in resting:
             one.resting = False
-            if one.process and len(resting) == len(self.ranks) and one.number not in self.plan.resting:
-                self.plan.resting[one.number] = one.process
+            seat = starts.seat(self.arm, one.number)
+            if one.process and len(resting) == len(self.ranks) and seat not in self.plan.resting:
+                self.plan.resting[seat] = one.process
             elif one.process:
                 rank_process.discard(one.process)
 
