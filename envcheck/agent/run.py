@@ -27,6 +27,7 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     # Importing makes millions of objects and next to no cyclic garbage; looking for it again and again costs a quarter of the
     # import (torch 2.13). import_seconds is therefore a little below what a program of the user sees.
     gc.disable()
+    load("temporary").keep_in(options["folder"])
     # torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has
     # chosen one, it goes where we clean up.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options["folder"], "inductor"))
