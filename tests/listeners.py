@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
+import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -50,23 +50,37 @@ def listening(root: int) -> dict[str, str]:
     return found
 
 
-class Watch:
-    """Samples the listeners of `process` until it ends. `seen`: address (hex) → one command line that listened there."""
+def own_addresses() -> set[str]:
+    """Those that gloo listens on by itself: of this host's name. As /proc/net/tcp writes them."""
+    found = set()
+    for kind, _, _, _, place in socket.getaddrinfo(socket.gethostname(), 0, type=socket.SOCK_STREAM):
+        packed = socket.inet_pton(kind, str(place[0]).partition("%")[0])
+        found.add("".join(packed[at : at + 4][::-1].hex().upper() for at in range(0, len(packed), 4)))
+    return found
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process, self.samples = process, 0
+
+class Watch:
+    """Samples the listeners below the process `root` within the `with`. `seen`: address (hex) → one command line that listened there."""
+
+    def __init__(self, root: int) -> None:
+        self.root = root
         self.seen: dict[str, str] = {}
+        self.over = threading.Event()
         self.thread = threading.Thread(target=self.sample, daemon=True)
-        self.thread.start()
 
     def sample(self) -> None:
-        while self.process.poll() is None:
-            self.seen.update(listening(self.process.pid))
-            self.samples += 1
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(0.02)
+        while not self.over.wait(0.02):
+            self.seen.update(listening(self.root))
 
+    def __enter__(self) -> Watch:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.thread.join(10)
+
+    @property
     def abroad(self) -> dict[str, str]:
         """Those outside loopback."""
-        self.thread.join(10)
         return {address: command for address, command in self.seen.items() if address not in LOOPBACK}

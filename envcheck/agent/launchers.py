@@ -140,11 +140,12 @@ class Launch:
         self.began = time.monotonic()
         self.plan.writer.line(begin="full " + self.name, at=self.began)
         try:
+            host = self.plan.home(self.way.listens)
             if self.plan.fork and self.way.call:
-                self.fork(self.way.call)
+                self.fork(self.way.call, host)
             else:
-                self.run()
-        except OSError as error:
+                self.run(host)
+        except (OSError, subprocess.SubprocessError) as error:
             self.report({"status": "inconclusive", "reason": "it could not be started: %s" % lines.said(error), "ranks": []})
             self.status = 0
 
@@ -157,20 +158,15 @@ class Launch:
             kept["GLOO_SOCKET_IFNAME"] = "lo"
         return kept
 
-    @property
-    def host(self) -> Optional[isolation.Host]:
-        return self.plan.host if self.way.listens else None
-
-    def run(self) -> None:
-        enter = self.host.enter if self.host else None
+    def run(self, host: Optional[isolation.Host]) -> None:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 self.way.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), start_new_session=True,
-                preexec_fn=enter,
+                preexec_fn=host.enter if host else None,
             )  # fmt: skip
         self.pid = self.process.pid
 
-    def fork(self, call: Callable[[], None]) -> None:
+    def fork(self, call: Callable[[], None], host: Optional[isolation.Host]) -> None:
         agent = os.getpid()
         self.pid = processes.fork()
         if self.pid:
@@ -180,8 +176,8 @@ class Launch:
             log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            if self.host:
-                self.host.enter()
+            if host:
+                host.enter()
             processes.die_with_parent(agent)
             processes.leave_stacks(os.path.join(self.folder, self.name + ".stack"))
             environment = self.environment()

@@ -28,6 +28,12 @@ class Plan:
         self.host: Optional[isolation.Host] = None  # of the full check: for what listens on every address
         self.resting: Dict[Tuple[int, bool], subprocess.Popen[bytes]] = {}  # ranks started afresh that wait for their next arm, by seat
 
+    def home(self, isolated: Optional[bool]) -> Optional[isolation.Host]:
+        """Where that lives which listens on every address; the rest lives with us. OSError if there is no such place."""
+        if isolated and self.host is None:
+            raise OSError("it would listen on every address of this machine")
+        return self.host if isolated else None
+
     def close(self) -> None:
         for process in self.resting.values():
             rank_process.discard(process)
@@ -122,7 +128,7 @@ def takes_listener(seconds: float) -> bool:
 
 
 def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socket], earlier: Sequence[RankProcess]) -> RankProcess:
-    agent, host = os.getpid(), plan.host if arm.get("isolated") else None
+    agent, host = os.getpid(), plan.home(arm.get("isolated"))
     pid, receive, send = processes.fork_with_pipe()
     if pid == 0:
         try:
@@ -157,8 +163,8 @@ def start_rank(plan: Plan, arm: Arm, number: int) -> RankProcess:
             return rank_process.RankProcess(number, path, rested.pid, process=rested)
         rank_process.discard(rested)
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "collect.py")
-    enter = plan.host.enter if plan.host and arm.get("isolated") else None
+    host = plan.home(arm.get("isolated"))
     with open(path + ".log", "ab") as log:
         command = [sys.executable, here, told.decode()]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, preexec_fn=enter)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, preexec_fn=host.enter if host else None)
     return rank_process.RankProcess(number, path, process.pid, process=process)
