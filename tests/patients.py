@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 import tempfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from envcheck.target import Budget, Ended, Target, end, finish, start
+from envcheck.target import AGENT, Budget, Ended, Target, end, finish, start
 from envcheck.targetfacts import sections
 
 HERE = Path(__file__).parent
@@ -62,15 +64,19 @@ def examine(
     live: str = "off",
     budget: Budget | None = None,
     executable: str = sys.executable,
+    tmp: Path | None = None,
     **options: Any,
 ) -> Examined:
-    """Run the agent with `path` first on PYTHONPATH. What it left in its private folder is gone afterwards."""
+    """Run the agent with `path` first on PYTHONPATH, and TMPDIR as we have it or `tmp`. What it left in its private folder, which lies
+    there, is gone afterwards."""
     target = Target(executable, "the test wants it")
     full = {"static": static, "live": live, "nproc": None, "backend": "auto", "start_method": "auto", **options}
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
     if path is not None:
         environment["PYTHONPATH"] = str(path)
-    with tempfile.TemporaryDirectory() as folder:
+    if tmp is not None:
+        environment["TMPDIR"] = str(tmp)
+    with tempfile.TemporaryDirectory(dir=tmp) as folder:
         running = start(target, folder, budget or Budget(60), full, environment)
         try:
             ended = finish(running)
@@ -104,3 +110,15 @@ def processes_below(home: Path) -> list[str]:
             except OSError:
                 continue
     return found
+
+
+def agent_module(name: str) -> ModuleType:
+    """A module of the agent that needs nothing but its lines and its processes."""
+    load = runpy.run_path(AGENT)["load"]
+    lines = load("lines")
+    module: ModuleType = load(name, lines, load("processes"))
+    return module
+
+
+# Why no network namespace can be made here, "" if one can.
+NO_ISOLATION: str = "" if sys.platform == "linux" and not agent_module("isolation").make()[1] else "needs network namespaces"

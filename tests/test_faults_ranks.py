@@ -180,7 +180,7 @@ def test_a_resting_rank_that_has_died_is_replaced(tmp_path: Path) -> None:
     plan = starts.Plan({"folder": str(tmp_path), "live": "quick"}, None, False, 5.0, time.monotonic() + 20)
     dead = subprocess.Popen(["true"], stdin=subprocess.PIPE)
     dead.wait(10)
-    plan.resting[0] = dead
+    plan.resting[0, False] = dead
     arm = {"name": "x", "backend": "gloo", "device": "cpu", "world_size": 1, "stages": ["start", "destroy"], "environment": {}}
     fresh = starts.start_rank(plan, arm, 0)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from patients import HERE, examine, needs_torch, processes_with
@@ -73,60 +72,3 @@ def test_a_bad_interface_costs_only_the_arm_that_uses_it() -> None:
 def test_four_ranks() -> None:
     live = live_of(examine(live="quick", nproc=4).facts)
     assert live.status is LiveStatus.PASS and len(live.ranks) == 4
-
-
-def test_sockets_stay_on_loopback(tmp_path: Path) -> None:
-    # every listening socket of the ranks, seen while one of them stands still
-    import subprocess
-    import sys
-    import time
-
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from patients import HERE, examine;"
-        "examine(path=HERE / 'faults' / 'torch_patches', env={'ENVCHECK_FAULT': 'sleep:barrier'}, live='quick', stage_seconds=6.0,"
-        " folder_mark=sys.argv[2])"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program, str(HERE), str(tmp_path)], cwd=HERE.parent)
-    try:
-        foreign: set[str] = set()
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            foreign |= listening(process.pid)
-            time.sleep(0.1)
-    finally:
-        process.kill()
-        process.wait(10)
-    assert foreign, "no listening socket was seen at all"
-    assert all(address in ("0100007F", "00000000000000000000000001000000") for address in foreign), foreign
-
-
-def listening(root: int) -> set[str]:
-    """Local addresses (hex, as /proc/net/tcp writes them) of sockets on which a descendant of `root` listens."""
-    import os
-
-    parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-    family = {root}
-    while grown := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= grown
-    inodes = set()
-    for pid in family:
-        try:
-            for entry in os.listdir(f"/proc/{pid}/fd"):
-                link = os.readlink(f"/proc/{pid}/fd/{entry}")
-                if link.startswith("socket:["):
-                    inodes.add(link[8:-1])
-        except OSError:
-            continue
-    found = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
-            columns = line.split()
-            if columns[3] == "0A" and columns[9] in inodes:
-                found.add(columns[1].split(":")[0])
-    return found

@@ -16,13 +16,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from patients import HERE, Examined, examine, needs_torch, processes_with
+from listeners import Watch, own_addresses
+from patients import HERE, NO_ISOLATION, Examined, examine, needs_torch, processes_with
 
 from envcheck.facts import Arm, LiveFacts, LiveStatus
 from envcheck.target import AGENT, Budget, Target, end, start
 
 pytestmark = [needs_torch, pytest.mark.torch]
 
+BUDGET = Budget(600)  # a machine that does other things as well takes its time
 HERE_ALWAYS = {
     "collectives": {"collectives-gloo"},
     "training": {
@@ -34,15 +36,20 @@ HERE_ALWAYS = {
         "launch", "launch-use-env", "mp-spawn",
     },
 }  # fmt: skip
+LISTENS = {"init-env", "init-tcp", "torchrun-standalone", "torchrun-c10d", "launch", "launch-use-env"}  # on every address
+if NO_ISOLATION:
+    HERE_ALWAYS["launchers"] -= LISTENS
+needs_isolation = pytest.mark.skipif(bool(NO_ISOLATION), reason=NO_ISOLATION)
 MAY_BE_SKIPPED = {
     "fsdp2", "distributed-checkpoint", "sync-batch-norm", "amp-fp16", "compile", "cpp-extension", "mpirun", "srun",
     "dataloader-pin-memory", "cudnn-deterministic", "collectives-nccl", "ddp-model-parallel", "data-parallel",
+    *(LISTENS if NO_ISOLATION else ()),
 }  # fmt: skip
 
 
 def broken(*faults: str, **options: Any) -> Examined:
     path = HERE / "faults" / "full_patches"
-    return examine(path=path, env={"ENVCHECK_FAULT": ",".join(faults)}, live="full", budget=Budget(180), stage_seconds=10.0, **options)
+    return examine(path=path, env={"ENVCHECK_FAULT": ",".join(faults)}, live="full", budget=BUDGET, stage_seconds=10.0, **options)
 
 
 def arms_of(examined: Examined) -> dict[str, Arm]:
@@ -51,18 +58,27 @@ def arms_of(examined: Examined) -> dict[str, Arm]:
     return {arm.name: arm for arm in live.arms}
 
 
+def tried(examined: Examined, name: str) -> Arm:
+    if NO_ISOLATION and name in LISTENS:
+        pytest.skip(NO_ISOLATION)
+    return arms_of(examined)[name]
+
+
 @pytest.fixture(scope="module")
 def healthy() -> Examined:
-    before = left_in_tmp()
-    examined = examine(live="full", budget=Budget(180))
-    assert not left_in_tmp() - before, "temporary files of torch, torchrun or a compiler are left"
+    before = left_in_memory()
+    with tempfile.TemporaryDirectory() as folder, Watch(os.getpid()) as watch:
+        examined = examine(live="full", budget=BUDGET, tmp=Path(folder))
+        assert not os.listdir(folder), "temporary files of torch, torchrun or a compiler are left"
+    assert not left_in_memory() - before
+    assert watch.seen, "no listening socket was seen at all"
+    assert not watch.abroad.keys() - own_addresses()
     return examined
 
 
-def left_in_tmp() -> set[str]:
-    names = ("torchelastic_", "torchinductor_", "pymp-", "torch_", "sem.mp-")
-    places = [Path(tempfile.gettempdir()), Path("/dev/shm")]
-    return {one.name for place in places if place.is_dir() for one in place.iterdir() if one.name.startswith(names)}
+def left_in_memory() -> set[str]:
+    place = Path("/dev/shm")
+    return {one.name for one in place.iterdir() if one.name.startswith(("torch_", "sem.mp-"))} if place.is_dir() else set()
 
 
 def test_everything_passes_or_says_why_not(healthy: Examined) -> None:
@@ -100,6 +116,7 @@ def test_collectives_are_a_stage_each(healthy: Examined) -> None:
         assert all(stage.seconds is not None for stage in rank.stages)
 
 
+@needs_isolation
 def test_which_local_rank_argument_came(healthy: Examined) -> None:
     assert re.fullmatch(r"workers are told by --local[-_]rank", arms_of(healthy)["launch"].reason)
 
@@ -139,7 +156,7 @@ def first_patient() -> Examined:
     ],
 )
 def test_fault_is_named(first_patient: Examined, name: str, status: LiveStatus, words: str) -> None:
-    arm = arms_of(first_patient)[name]
+    arm = tried(first_patient, name)
     assert arm.status is status, arm.reason
     assert re.search(words, arm.reason), arm.reason
     assert first_patient.ended.finished and not processes_with(str(first_patient.folder))
@@ -175,7 +192,7 @@ def second_patient() -> Examined:
     ],
 )
 def test_fault_is_named_too(second_patient: Examined, name: str, status: LiveStatus, words: str) -> None:
-    arm = arms_of(second_patient)[name]
+    arm = tried(second_patient, name)
     if name == "fsdp2" and arm.status is LiveStatus.SKIPPED:
         pytest.skip(arm.reason)
     assert arm.status is status, arm.reason
@@ -202,17 +219,19 @@ def with_mpirun(folder: Path) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
+@needs_isolation
 def test_mpirun(tmp_path: Path) -> None:
-    arm = arms_of(examine(live="full", budget=Budget(180), env=with_mpirun(tmp_path), parts=["mpirun"]))["mpirun"]
+    arm = arms_of(examine(live="full", budget=BUDGET, env=with_mpirun(tmp_path), parts=["mpirun"]))["mpirun"]
     assert arm.status is LiveStatus.PASS, arm.reason
     assert [rank.rank for rank in arm.ranks] == [0, 1]
 
 
+@needs_isolation
 def test_a_rank_that_two_processes_are_given(tmp_path: Path) -> None:
     """torch itself may not notice: two of three processes may end well, or all of them complain of something else."""
     names = ["torchrun-standalone", "torchrun-c10d", "launch", "mpirun"]
     environment = {"ENVCHECK_FAULT": "same-rank", "SAME": "1", **with_mpirun(tmp_path)}
-    examined = examine(path=HERE / "faults" / "full_patches", env=environment, live="full", budget=Budget(180), parts=names)
+    examined = examine(path=HERE / "faults" / "full_patches", env=environment, live="full", budget=BUDGET, parts=names)
     for name in names:
         arm = arms_of(examined)[name]
         assert arm.status is LiveStatus.FAIL
@@ -220,26 +239,30 @@ def test_a_rank_that_two_processes_are_given(tmp_path: Path) -> None:
     assert not processes_with(str(examined.folder))
 
 
+@needs_isolation
 @pytest.mark.slow
 def test_ranks_that_are_started_afresh_do_the_same() -> None:
     """Importing torch is what takes the time, so they go from one arm to the next as long as nothing of it stays behind."""
-    one_after_the_other = ["wire", "init-env", "init-tcp", "init-file", "distributed-sampler"]
-    names = [*one_after_the_other, "store-file", "checkpoint", "launch"]
-    examined = examine(live="full", budget=Budget(180), start_method="spawn", parts=names)
+    names = ["wire", "init-env", "init-tcp", "init-file", "distributed-sampler", "store-file", "checkpoint", "launch"]
+    with Watch(os.getpid()) as watch:
+        examined = examine(live="full", budget=BUDGET, start_method="spawn", parts=names)
+    assert not watch.abroad.keys() - own_addresses()
     arms = arms_of(examined)
     bad = {name: arms[name].reason for name in names if arms[name].status is not LiveStatus.PASS}
     assert not bad
-    used = {tuple(rank.pid for rank in arms[name].ranks) for name in ("gloo-as-is", *one_after_the_other)}
-    assert len(used) == 1 and used != {tuple(rank.pid for rank in arms["gloo-loopback"].ranks)}
+    pids = {name: tuple(rank.pid for rank in arm.ranks) for name, arm in arms.items()}
+    assert pids["gloo-as-is"] == pids["wire"] == pids["init-file"] != pids["gloo-loopback"]
+    assert not {pids["init-env"], pids["init-tcp"]} & {pids[name] for name in ("gloo-as-is", "gloo-loopback", "distributed-sampler")}
     assert not processes_with(str(examined.folder))
 
 
+@needs_isolation
 def test_nothing_is_left_when_the_agent_is_killed(tmp_path: Path) -> None:
     # while torchrun's workers, which have sessions of their own, wait for each other, and a loader's workers hang
     options = {"static": False, "live": "full", "nproc": None, "backend": "auto", "start_method": "auto"}
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(HERE / "faults" / "full_patches")}
     environment["ENVCHECK_FAULT"] = "rank-1-sleeps"
-    running = start(Target(sys.executable, "the test wants it"), str(tmp_path), Budget(180), options, environment)
+    running = start(Target(sys.executable, "the test wants it"), str(tmp_path), BUDGET, options, environment)
     try:
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline and not list(tmp_path.glob("torchrun-standalone.*.jsonl")):
@@ -277,8 +300,9 @@ def test_the_order_in_which_jobs_begin(gpus: int, tmp_path: Path) -> None:
     starts, verdict = load("starts", lines, processes, rank, rank_process), load("verdict", processes, evidence)
     trial = load("trial", evidence, lines, processes, rank_process, starts)
     live = load("live", evidence, lines, starts, trial, verdict)
-    launchers = load("launchers", lines, live, processes, rank, starts, load("workers", lines, processes))
-    full = load("full", load("jobs", live, processes, trial, verdict), launchers, live, processes)
+    launchers = load("launchers", lines, live, processes, rank, load("workers", lines, processes))
+    isolation = SimpleNamespace(__name__="envcheck_agent_isolation", make=lambda: (SimpleNamespace(close=None), ""))
+    full = load("full", isolation, load("jobs", live, processes, trial, verdict), launchers, live, processes)
     options = {"folder": str(tmp_path), "nproc": "all", "backend": "auto", "live": "full"}
     plan = starts.Plan(options, SimpleNamespace(line=lambda **_: None), True, 10.0, float("inf"))
     dist = SimpleNamespace(is_gloo_available=lambda: True, is_nccl_available=lambda: True)

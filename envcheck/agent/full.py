@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Sequence
 
-    from envcheck.agent import jobs, launchers, live, processes  # collect.load puts them here
+    from envcheck.agent import isolation, jobs, launchers, live, processes  # collect.load puts them here
     from envcheck.agent.starts import Plan
 
 GROUP = ("collectives", "ddp-find-unused-parameters", "ddp-static-graph", "ddp-bucket-view", "ddp-join", "fsdp2", "sync-batch-norm",
@@ -113,13 +113,7 @@ class Planner:
                 self.batch("model-parallel", "gloo", self.kind, 2, ["ddp-model-parallel"])
             else:
                 self.batch("group-gloo", "gloo", "cpu", self.ranks, group)
-            for method in ("env", "tcp", "file"):
-                name, store = "init-" + method, method + "://"
-                arm = live.make_arm(name, "gloo", "cpu", self.ranks, loopback=True, store=store, stages=live.SHORT, sizes=(4096,))
-                arm["part"] = "launchers"
-                self.add(jobs.Plain(self.plan, arm), name)
-            for way in launchers.ways(self.plan.options, self.ranks, lambda name, why: self.skip(name, why, self.ranks, "launchers")):
-                self.add(launchers.Launch(self.plan, way, self.ranks), way.name)
+            self.starts()
         if cuda:
             self.batch("solo-gpu", "none", self.kind, 1, list(jobs.SOLO_GPU), alone=True)
         else:
@@ -132,6 +126,27 @@ class Planner:
                 self.skip(name, "needs two GPUs", world, jobs.part_of(name.replace("-nccl", "")))
         self.wire(cuda)
         self.jobs.sort(key=turn)
+
+    def starts(self) -> None:
+        """How processes come to be and meet. What listens on every address is tried where there is loopback alone, or left out."""
+        self.plan.host, exposed = isolation.make()
+
+        def skip(name: str, why: str) -> None:
+            self.skip(name, why, self.ranks, "launchers")
+
+        for method in ("env", "tcp", "file"):
+            name, store = "init-" + method, method + "://"
+            arm = live.make_arm(name, "gloo", "cpu", self.ranks, loopback=True, store=store, stages=live.SHORT, sizes=(4096,))
+            arm["part"] = "launchers"
+            if arm["isolated"] and not self.plan.host:
+                skip(name, exposed)
+            else:
+                self.add(jobs.Plain(self.plan, arm), name)
+        for way in launchers.ways(self.plan.options, self.ranks, skip):
+            if way.listens and not self.plan.host:
+                skip(way.name, exposed)
+            else:
+                self.add(launchers.Launch(self.plan, way, self.ranks), way.name)
 
     def wire(self, cuda: bool) -> None:
         """Over all GPUs, else over two ranks of the CPU."""

@@ -2,7 +2,8 @@
 
 torchrun, torch.distributed.launch and mp.spawn are called in a child forked from the agent, which has torch imported already: that
 is what their commands do after the import. Their workers are interpreters started afresh, as always. torchrun's own rendezvous store
-listens on all addresses by itself, and so does the store of its workers; where they meet is loopback.
+listens on all addresses, and so do the store of its workers and the daemons of some MPIs: what does is started where there is
+loopback alone (isolation.py), or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import lines, live, processes, rank, starts, workers  # collect.load puts them here
+    from envcheck.agent import isolation, lines, live, processes, rank, starts, workers  # collect.load puts them here
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launched.py")
 PATIENCE = 3.0  # times the usual deadline of a stage: two interpreters import torch side by side
@@ -35,6 +36,7 @@ class Way:
         self.environment: Dict[str, str] = {}
         self.keep: Tuple[str, ...] = ()  # variables that must stay although ranks never see them
         self.foreign = False  # a command that is not torch's
+        self.listens = True  # on every address
 
 
 def ways(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None]) -> List[Way]:
@@ -45,15 +47,16 @@ def ways(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None
     def script(how: str, name: str) -> List[str]:
         return [WORKER, how, folder, name]
 
-    # The workers meet on loopback. --local_addr (torch 1.13 and later) keeps torchrun from looking this host's name up.
     # All options with underscores: those with dashes came with torch 2.0.
-    local = ["--nproc_per_node=" + number] + (["--local_addr=127.0.0.1"] if accepts("local_addr") else [])
+    local = ["--nproc_per_node=" + number]
     rendezvous = ["--nnodes=1", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=envcheck"]
-    launch = ["--nproc_per_node=" + number, "--master_addr=127.0.0.1", "--master_port=%d" % starts.quiet_port()]
-    launch_env = [*launch[:-1], "--master_port=%d" % starts.quiet_port(), "--use_env"]
+    launch = [*local, "--master_addr=127.0.0.1", "--master_port=29510"]
+    launch_env = [*local, "--master_addr=127.0.0.1", "--master_port=29511", "--use_env"]
+    spawn = Way("mp-spawn", [sys.executable, *script("spawn:" + number, "mp-spawn")], run_script, "mp.spawn")
+    spawn.listens = False  # its processes meet at a file
     found = [
         of_torch("torchrun-standalone", "torch.distributed.run", ["--standalone", *local, *script("full", "torchrun-standalone")]),
-        Way("mp-spawn", [sys.executable, *script("spawn:" + number, "mp-spawn")], run_script, "mp.spawn"),
+        spawn,
         of_torch("torchrun-c10d", "torch.distributed.run", [*rendezvous, *local, *script("light", "torchrun-c10d")]),
         of_torch("launch", "torch.distributed.launch", [*launch, *script("light", "launch")]),
         of_torch("launch-use-env", "torch.distributed.launch", [*launch_env, *script("light", "launch-use-env")]),
@@ -71,17 +74,6 @@ def ways(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None
     else:
         found.append(of_slurm(srun, number, script("full", "srun")))
     return found
-
-
-def accepts(option: str) -> bool:
-    import torch
-
-    path = os.path.join(os.path.dirname(torch.__file__), "distributed", "run.py")
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return option in file.read()
-    except OSError:
-        return False
 
 
 def of_torch(name: str, module: str, arguments: List[str]) -> Way:
@@ -122,6 +114,7 @@ def of_slurm(program: str, number: str, script: List[str]) -> Way:
     argv += ["--nodelist=" + node] if node else []
     way = Way("srun", [*argv, sys.executable, *script], None, "srun")
     way.foreign = True
+    way.listens = False  # but for srun itself, which Slurm's own daemons answer
     way.keep = ("SLURM_",)
     return way
 
@@ -147,15 +140,12 @@ class Launch:
         self.began = time.monotonic()
         self.plan.writer.line(begin="full " + self.name, at=self.began)
         try:
+            host = self.plan.home(self.way.listens)
             if self.plan.fork and self.way.call:
-                self.fork(self.way.call)
+                self.fork(self.way.call, host)
             else:
-                with open(self.log, "ab") as log:
-                    self.process = subprocess.Popen(
-                        self.way.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), start_new_session=True
-                    )
-                    self.pid = self.process.pid
-        except OSError as error:
+                self.run(host)
+        except (OSError, subprocess.SubprocessError) as error:
             self.report({"status": "inconclusive", "reason": "it could not be started: %s" % lines.said(error), "ranks": []})
             self.status = 0
 
@@ -168,17 +158,27 @@ class Launch:
             kept["GLOO_SOCKET_IFNAME"] = "lo"
         return kept
 
-    def fork(self, call: Callable[[], None]) -> None:
+    def run(self, host: Optional[isolation.Host]) -> None:
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                self.way.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), start_new_session=True,
+                preexec_fn=host.enter if host else None,
+            )  # fmt: skip
+        self.pid = self.process.pid
+
+    def fork(self, call: Callable[[], None], host: Optional[isolation.Host]) -> None:
         agent = os.getpid()
         self.pid = processes.fork()
         if self.pid:
             return
         code = 1
         try:
-            processes.die_with_parent(agent)
             log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            if host:
+                host.enter()
+            processes.die_with_parent(agent)
             processes.leave_stacks(os.path.join(self.folder, self.name + ".stack"))
             environment = self.environment()
             os.environ.clear()

@@ -162,7 +162,8 @@ def make_arm(
     if loopback and sys.platform == "linux":
         environment["GLOO_SOCKET_IFNAME"] = "lo"
     return {"name": name, "backend": backend, "device": device, "world_size": world, "places": list(places), "store": store,
-            "stages": list(stages), "sizes": list(sizes), "environment": environment}  # fmt: skip
+            "stages": list(stages), "sizes": list(sizes), "environment": environment,
+            "isolated": store in ("env://", "tcp://")}  # fmt: skip
 
 
 def run(plan: Plan, arm: Arm) -> str:

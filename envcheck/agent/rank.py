@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import socket
     from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, TypedDict
 
-    from envcheck.agent import evidence, lines, processes, proof  # collect.load puts them here
+    from envcheck.agent import evidence, isolation, lines, processes, proof  # collect.load puts them here
 
     class Arm(TypedDict, total=False):
         """One trial: what its ranks do, and with what."""
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
         world_size: int
         places: List[int]  # device index of each rank
         store: str  # "tcp", "file"; or an init method that makes its own: "env://", "tcp://", "file://"
-        port: int  # of the store
+        port: int  # of a "tcp" store
         stages: List[str]
         sizes: List[int]  # bytes
         environment: Dict[str, str]
+        isolated: bool  # its ranks live on a host that has nothing but loopback (isolation.py): there where it is
         part: str  # of the full check: "collectives", "training", "launchers"
         tasks: List[str]  # of the full check: what a set of ranks does in one go, each an arm of its own in the report
         alone: bool  # one process without a process group
@@ -109,13 +110,14 @@ def rank_main(
     listener: Optional[socket.socket],
     agent: Optional[int] = None,
     tasks: Optional[Dict[str, Callable[[Context], None]]] = None,
+    host: Optional[isolation.Host] = None,
 ) -> None:
     """Everything that a rank does; it returns only where it may rest. `agent` is the pid of the process that forked it; `tasks` those
-    of the full check by name."""
+    of the full check by name; `host` where it moves first."""
     code, resting = 1, False
     progress = Progress(write)
     try:
-        prepare(options, arm, rank, agent)
+        prepare(options, arm, rank, agent, host)
         stages(progress, arm, rank, listener, options["folder"], tasks or {})
         code = 0
         if arm.get("rest"):
@@ -161,9 +163,11 @@ def take_files(options: Dict[str, Any], arm: Arm, rank: int) -> None:
     processes.leave_stacks(name + ".stack")
 
 
-def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int]) -> None:
+def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int], host: Optional[isolation.Host]) -> None:
     """Its own files, the launcher's variables gone, the arm's variables set."""
     if agent is not None:  # one that was started afresh has done this before its import
+        if host:
+            host.enter()
         processes.die_with_parent(agent)
         take_files(options, arm, rank)
     for key in list(os.environ):
@@ -302,11 +306,11 @@ def join(dist: Any, arm: Arm, rank: int, store: Any, device: Any, folder: str) -
     if store is not None:
         fixed["store"] = store
     elif arm["store"] == "env://":
-        # As a launcher sets it. Which address rank 0's store listens on is torch's own choice here: all of them.
-        os.environ.update(RANK=str(rank), WORLD_SIZE=str(arm["world_size"]), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(arm["port"]))
+        # As a launcher sets it. Rank 0's store listens on all addresses, and so does that of tcp://.
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(arm["world_size"]), MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
         fixed = {"init_method": "env://", "timeout": LIBRARY_LIMIT}
     elif arm["store"] == "tcp://":
-        fixed["init_method"] = "tcp://127.0.0.1:%d" % arm["port"]
+        fixed["init_method"] = "tcp://127.0.0.1:29501"
     else:
         fixed["init_method"] = "file://" + os.path.join(folder, arm["name"] + ".init")
     if arm["device"] != "cpu" and arm["backend"] != "gloo":

@@ -27,6 +27,7 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     # Importing makes millions of objects and next to no cyclic garbage; looking for it again and again costs a quarter of the
     # import (torch 2.13). import_seconds is therefore a little below what a program of the user sees.
     gc.disable()
+    load("temporary").keep_in(options["folder"])
     # torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has
     # chosen one, it goes where we clean up.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options["folder"], "inductor"))
@@ -77,8 +78,9 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
         live = load("live", evidence, lines, starts, trial, verdict)
         arguments = (options, writer, asked, no_fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
         if options["live"] == "full":
-            launchers = load("launchers", lines, live, processes, rank, starts, load("workers", lines, processes))
-            full = load("full", load("jobs", live, processes, trial, verdict), launchers, live, processes)
+            isolation, workers = load("isolation", lines, processes), load("workers", lines, processes)
+            launchers = load("launchers", lines, live, processes, rank, workers)
+            full = load("full", isolation, load("jobs", live, processes, trial, verdict), launchers, live, processes)
             value = live.check(*arguments, full.run_all, full_tasks(load, rank))
         else:
             value = live.check(*arguments)

@@ -9,9 +9,9 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Sequence
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import lines, processes, rank, rank_process  # collect.load puts them here
+    from envcheck.agent import isolation, lines, processes, rank, rank_process  # collect.load puts them here
     from envcheck.agent.rank import Arm
     from envcheck.agent.rank_process import RankProcess
 
@@ -25,18 +25,32 @@ class Plan:
         self.deadline = deadline
         self.takes_listener: Optional[bool] = None  # not tried yet
         self.tasks: Dict[str, Callable[..., None]] = {}  # of the full check
-        self.resting: Dict[int, subprocess.Popen[bytes]] = {}  # ranks started afresh that wait for their next arm, by number
+        self.host: Optional[isolation.Host] = None  # of the full check: for what listens on every address
+        self.resting: Dict[Tuple[int, bool], subprocess.Popen[bytes]] = {}  # ranks started afresh that wait for their next arm, by seat
+
+    def home(self, isolated: Optional[bool]) -> Optional[isolation.Host]:
+        """Where that lives which listens on every address; the rest lives with us. OSError if there is no such place."""
+        if isolated and self.host is None:
+            raise OSError("it would listen on every address of this machine")
+        return self.host if isolated else None
 
     def close(self) -> None:
         for process in self.resting.values():
             rank_process.discard(process)
         self.resting.clear()
+        if self.host:
+            self.host.close()
 
 
 def may_rest(arm: Arm) -> bool:
     """Whether ranks can go on with another arm after this one. Not after DDP, whose remains hang when they are freed (rank.py), nor
     over NCCL, which reads its variables once a process."""
     return takes_rested(arm) and "ddp" not in arm["stages"] and arm.get("tasks") in (None, ["wire"])
+
+
+def seat(arm: Arm, number: int) -> Tuple[int, bool]:
+    """Which ranks can take each other's place: those of the same number that live on the same host."""
+    return number, bool(arm.get("isolated"))
 
 
 def takes_rested(arm: Arm) -> bool:
@@ -48,8 +62,6 @@ def start_ranks(plan: Plan, arm: Arm, ranks: List[RankProcess]) -> None:
     listener = loopback_listener(plan) if arm["store"] == "tcp" else None
     if listener:
         arm["port"] = listener.getsockname()[1]
-    elif arm["store"] in ("env://", "tcp://"):
-        arm["port"] = quiet_port()
     elif arm["store"] == "tcp":
         arm["store"] = "file"  # without a socket of ours TCPStore would listen on every address
     try:
@@ -115,27 +127,8 @@ def takes_listener(seconds: float) -> bool:
     return status != 1
 
 
-def quiet_port() -> int:
-    """A port that nobody has and that the system gives to nobody by itself: below the range of /proc/sys/net/ipv4/ip_local_port_range."""
-    import random
-
-    try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii", errors="replace") as file:
-            lowest = int(file.read().split()[0])
-    except (OSError, ValueError, IndexError):
-        lowest = 0
-    for attempt in range(40):
-        with socket.socket() as one:
-            try:
-                one.bind(("", random.randrange(lowest // 2, lowest) if lowest > 4096 and attempt < 30 else 0))  # noqa: S311
-            except OSError:
-                continue
-            return int(one.getsockname()[1])
-    return 29500
-
-
 def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socket], earlier: Sequence[RankProcess]) -> RankProcess:
-    agent = os.getpid()
+    agent, host = os.getpid(), plan.home(arm.get("isolated"))
     pid, receive, send = processes.fork_with_pipe()
     if pid == 0:
         try:
@@ -146,7 +139,7 @@ def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socke
             if listener and number:
                 listener.close()
                 listener = None
-            rank.rank_main(plan.options, arm, number, lambda data: lines.write_all(send, data), listener, agent, plan.tasks)
+            rank.rank_main(plan.options, arm, number, lambda data: lines.write_all(send, data), listener, agent, plan.tasks, host)
         finally:
             os._exit(2)  # whatever happens, this copy of the agent does not go on
     os.close(send)
@@ -164,12 +157,14 @@ def start_rank(plan: Plan, arm: Arm, number: int) -> RankProcess:
     open(path + ".jsonl", "wb").close()
     arm["rest"] = may_rest(arm)
     told = lines.encoded(dict(plan.options, rank=number, arm=arm, out=path + ".jsonl"))
-    rested = plan.resting.pop(number, None) if takes_rested(arm) else None
+    rested = plan.resting.pop(seat(arm, number), None) if takes_rested(arm) else None
     if rested:
         if rank_process.ask(rested, told):
             return rank_process.RankProcess(number, path, rested.pid, process=rested)
         rank_process.discard(rested)
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "collect.py")
+    host = plan.home(arm.get("isolated"))
     with open(path + ".log", "ab") as log:
-        process = subprocess.Popen([sys.executable, here, told.decode()], stdin=subprocess.PIPE, stdout=log, stderr=log)
+        command = [sys.executable, here, told.decode()]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, preexec_fn=host.enter if host else None)
     return rank_process.RankProcess(number, path, process.pid, process=process)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 
 TYPE_CHECKING = False
@@ -38,7 +39,10 @@ class Trial:
             return
         try:
             starts.start_ranks(self.plan, self.arm, self.ranks)
-        except OSError as error:  # no more processes, no memory: that is no verdict on what the ranks would have done
+        except (
+            OSError,
+            subprocess.SubprocessError,
+        ) as error:  # no more processes, no memory: that is no verdict on what the ranks would have done
             end(self.ranks)
             reason = "rank %d could not be started: %s" % (len(self.ranks), lines.said(error))
             self.refused = {"status": "inconclusive", "reason": reason, "ranks": []}
@@ -86,8 +90,9 @@ class Trial:
         resting = [one for one in self.ranks if one.resting and one.process]
         for one in resting:
             one.resting = False
-            if one.process and len(resting) == len(self.ranks) and one.number not in self.plan.resting:
-                self.plan.resting[one.number] = one.process
+            seat = starts.seat(self.arm, one.number)
+            if one.process and len(resting) == len(self.ranks) and seat not in self.plan.resting:
+                self.plan.resting[seat] = one.process
             elif one.process:
                 rank_process.discard(one.process)
 
