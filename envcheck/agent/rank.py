@@ -221,13 +221,15 @@ def stages(
         run_tasks(context, arm, tasks)
     else:
         progress.enter("all_reduce")
-        for size in arm["sizes"]:
+        proof.broadcast(torch, dist, rank, world, device)
+        for size in proof.sizes(arm["sizes"]):
             progress.say(size=size)
             proof.all_reduce(torch, dist, rank, world, device, size)
         progress.leave()
 
     if "ddp" in arm["stages"]:
         progress.enter("ddp")
+        proof.step(torch, device, torch.float32)
         proof.ddp(torch, dist, rank, world, device, arm["backend"])
         progress.leave()
 
