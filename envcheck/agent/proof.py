@@ -33,8 +33,16 @@ def same(torch: Any, what: str, got: Any, expected: Any) -> None:
     differ(what, got.reshape(-1), expected.reshape(-1), (got != expected).reshape(-1))
 
 
+def near(torch: Any, what: str, got: Any, expected: Any, limit: float = 1e-6, names: Sequence[Tuple[str, int]] = ()) -> None:
+    """Equal within `limit` of the largest number; `names` tells what `got` is put together from, and how long each part is."""
+    got, expected = flat(torch, [got]), flat(torch, [expected])
+    wrong = ~((got - expected).abs() <= limit * float(expected.abs().max()))
+    if bool(wrong.any()):
+        differ(what, got, expected, wrong, names)
+
+
 def differ(what: str, got: Any, expected: Any, wrong: Any, names: Sequence[Tuple[str, int]] = ()) -> None:
-    """Raise Wrong with the first number that is; `names` tells the parts of `got`, and how long each is."""
+    """Raise Wrong with the first number that is."""
     bad = wrong.nonzero()
     first = place = int(bad[0].item())
     where = "at %d" % first
@@ -51,7 +59,7 @@ def shown(number: Any) -> str:
     return "%.9g" % number.item()
 
 
-def numbers(torch: Any, dtype: Any, device: Any, count: int, scale: int, highest: int = PERIOD) -> Any:
+def numbers(torch: Any, dtype: Any, device: Any, count: int, scale: float, highest: int = PERIOD) -> Any:
     """`count` integers that differ by place. Copied together, not computed: torch's arithmetic is what is examined."""
     block = [scale * (place % highest + 1) for place in range(PERIOD)]
     return torch.tensor(block, dtype=dtype, device=device).repeat(count // PERIOD + 1)[:count]
@@ -101,7 +109,8 @@ def step(torch: Any, device: Any, dtype: Any) -> None:
         return torch.tensor(values, dtype=dtype, device=device)
 
     def check(what: str, got: Any, expected: Any) -> None:
-        same(torch, "one process, %s: the %s" % (str(dtype).replace("torch.", ""), what), flat(torch, got), flat(torch, map(tensor, expected)))
+        what = "one process, %s: the %s" % (str(dtype).replace("torch.", ""), what)
+        same(torch, what, flat(torch, got), flat(torch, map(tensor, expected)))
 
     first, last = torch.nn.Linear(2, 2, device=device, dtype=dtype), torch.nn.Linear(2, 1, device=device, dtype=dtype)
     parameters = [*first.parameters(), *last.parameters()]
@@ -143,7 +152,8 @@ class Known:
         outputs: List[Any] = []
         falls: List[Any] = []
         for x, c in zip(self.inputs, self.slopes):  # noqa: B905
-            weight, bias = pattern((3.0, -1.0, 0.0, 2.0, -3.0, 1.0, -2.0, 1.0, -1.0, 0.0, 2.0), len(c) * len(x)).reshape(len(c), len(x)), c.flip(0)
+            weight = pattern((3.0, -1.0, 0.0, 2.0, -3.0, 1.0, -2.0, 1.0, -1.0, 0.0, 2.0), len(c) * len(x)).reshape(len(c), len(x))
+            bias = c.flip(0)
             weights += [weight.reshape(-1), bias]
             gradients += [(c.reshape(-1, 1) * x).reshape(-1), c]
             outputs.append((weight * x).sum(1) + bias)
@@ -155,10 +165,10 @@ class Known:
 def layers_of(torch: Any, known: Known, layers: Sequence[Tuple[int, int, str]], rank: int, device: Any) -> Any:
     """The model. What is not rank 0's differs: the constructor of DDP has to bring rank 0's here, and each forward pass the buffer."""
 
-    class SideBySide(torch.nn.Module):  # type: ignore[name-defined, misc]
+    class SideBySide(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            made = [torch.nn.Linear(width, height, dtype=kind(torch, device, name)) for width, height, name in layers]
+            made = [torch.nn.Linear(width, height, dtype=dtype_on(torch, device, name)) for width, height, name in layers]
             self.layers = torch.nn.ModuleList(made)
             self.register_buffer("passes", torch.full((3,), 7.0 + rank, dtype=torch.float32))
 
@@ -175,7 +185,7 @@ def layers_of(torch: Any, known: Known, layers: Sequence[Tuple[int, int, str]], 
     return model.to(device)
 
 
-def kind(torch: Any, device: Any, name: str) -> Any:
+def dtype_on(torch: Any, device: Any, name: str) -> Any:
     """Some GPUs of Intel have no float64."""
     return torch.float32 if device.type == "xpu" else getattr(torch, name)
 
@@ -212,15 +222,12 @@ def ddp(
 
     def check(what: str, got: Any, expected: Any, parts: Sequence[Tuple[str, int]] = names) -> None:
         """A mean over 3, 5, 6 or 7 ranks is rounded."""
-        got = flat(torch, got)
-        wrong = ~((got - expected).abs() <= 1e-6 * float(expected.abs().max()))
-        if bool(wrong.any()):
-            differ("DDP: the %s on rank %d of %d" % (what, rank, world), got, expected, wrong, parts)
+        near(torch, "DDP: the %s on rank %d of %d" % (what, rank, world), flat(torch, got), expected, names=parts)
 
-    def backward(ddp: Any, factor: int) -> Any:
-        outputs = ddp(inputs)
-        slopes = [(c * (factor * (rank + 1))).to(dtype=y.dtype, device=device).reshape(y.shape) for c, y in zip(known.slopes, outputs)]  # noqa: B905
-        torch.autograd.backward(outputs, slopes)
+    def backward(factor: int) -> Any:
+        outputs = wrapped(inputs)
+        slopes = [factor * (rank + 1) * c.reshape(1, -1) for c in known.slopes]
+        torch.autograd.backward(outputs, [c.to(dtype=y.dtype, device=device) for c, y in zip(slopes, outputs)])  # noqa: B905
         return outputs
 
     def gradients() -> List[Any]:
@@ -231,7 +238,7 @@ def ddp(
     mean, gone = (world + 1) / 2, 0.0
     for number in (1, 2):
         optimizer.zero_grad()
-        outputs = backward(wrapped, number)
+        outputs = backward(number)
         check("outputs of step %d" % number, outputs, known.outputs - gone * known.fall, ())
         check("gradients of step %d" % number, gradients(), mean * number * known.gradient)
         optimizer.step()
@@ -242,13 +249,12 @@ def ddp(
     alike(torch, dist, rank, world, backend, mine)
     optimizer.zero_grad()
     with wrapped.no_sync():
-        backward(wrapped, 3)
+        backward(3)
     check("gradients inside no_sync (this rank's own)", gradients(), 3.0 * (rank + 1) * known.gradient)
-    backward(wrapped, 4)
+    backward(4)
     check("gradients accumulated over no_sync and the step behind it", gradients(), 7.0 * mean * known.gradient)
     said = wrapped._get_ddp_logging_data() if hasattr(wrapped, "_get_ddp_logging_data") else {}
     KEPT.extend((*mine.parameters(), *mine.buffers()))
-    del wrapped, optimizer, mine
     return dict(said)
 
 

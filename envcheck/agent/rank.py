@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import socket
     from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, TypedDict
 
-    from envcheck.agent import evidence, lines, processes, proof  # collect.load puts them here
+    from envcheck.agent import evidence, lines, processes  # collect.load puts them here
+    from envcheck.agent import proof as proof  # for the tasks of the full check too, which are given this module
 
     class Arm(TypedDict, total=False):
         """One trial: what its ranks do, and with what."""
