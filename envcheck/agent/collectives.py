@@ -40,9 +40,10 @@ def collectives(c: Context) -> None:
         ("all_gather", lambda: each(c, "all_gather", all_gather, SIZES)),
         ("reduce_scatter", lambda: each(c, "reduce_scatter", reduce_scatter, SMALL)),
         ("all_to_all", lambda: each(c, "all_to_all", all_to_all, SMALL)),
-        ("barrier", c.barrier),
         ("send-recv", lambda: each(c, "send-recv", send_recv, SIZES)),
         ("async", lambda: in_flight(c)),
+        # Not right behind what a backend may refuse: gloo's barrier looks at what is under way, and up to torch 2.0 raises that again.
+        ("barrier", c.barrier),
         ("objects", lambda: objects(c)),
         ("subgroups", lambda: subgroups(c)),
     ]
