@@ -80,6 +80,13 @@ class Skip(Exception):
     """What a stage would try is not there by design: not in this torch, this backend or this machine."""
 
 
+def need_numpy(what: str) -> None:
+    try:
+        import numpy  # noqa: F401
+    except ImportError as error:
+        raise Skip("%s needs NumPy: %s" % (what, error)) from None
+
+
 class Context:
     """What a task of the full check is given."""
 

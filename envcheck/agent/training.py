@@ -143,7 +143,7 @@ def ddp_batch_norm(c: Context) -> None:
         return c.torch.tensor(rows, dtype=c.torch.float32, device=c.device)
 
     def run() -> None:
-        model = c.torch.nn.BatchNorm1d(3, momentum=0.5).to(c.device)
+        model = c.torch.nn.BatchNorm1d(3, momentum=0.5, dtype=c.torch.float32).to(c.device)
         wrapped = distributed(c, model)
         for step in (1, 2):
             wrapped(images(step)).sum().backward()

@@ -57,11 +57,11 @@ def patch(torch):
 
     if FAULT in LIES:
         LIES[FAULT](torch)
-    elif FAULT == "rank-1-stays-away":
+    elif FAULT in ("rank-1-stays-away", "rank-1-stays-away-later"):
         real_all_reduce = dist.all_reduce
 
         def all_reduce(tensor, *args, **kwargs):
-            if dist.get_rank() == 1:
+            if dist.get_rank() == 1 and (FAULT == "rank-1-stays-away" or kwargs.get("async_op")):
                 time.sleep(3600)
             return real_all_reduce(tensor, *args, **kwargs)
 
