@@ -40,7 +40,8 @@ class Ranks:
         return json.loads(self.process.stdout.readline())
 
     def run(self, folder: Path, *, seconds: float = 60.0, **request: Any) -> list[dict[str, Any]]:
-        """Arms of the live check. `arm`: keywords of make_arm; without it the quick check's arms."""
+        """Arms of the live check. `arm`: keywords of make_arm, `tasks`: what of the full check its ranks do; without `arm` the quick
+        check's arms."""
         lines: list[dict[str, Any]] = self.ask({"folder": str(folder), **request}, seconds)
         return lines
 
@@ -118,7 +119,13 @@ def live_check(torch: Any, load: Any, request: dict[str, Any], out: str) -> None
     options["stage_seconds"] = request.get("stage_seconds", 3.0)
     writer = lines.Writer(out)
     plan = starts.Plan(options, writer, True, options["stage_seconds"], time.monotonic() + request.get("within", 40.0))
-    if "arm" in request:
+    if "tasks" in request:  # of the full check
+        run = load("run", lines, processes, load("constants", lines), load("devices", lines, processes))
+        plan.tasks, alone = run.full_tasks(load, rank), request["arm"]["backend"] == "none"
+        stages = ["start", "device", "end"] if alone else live.SHORT
+        arm = live.make_arm(**request["arm"], stages=stages)
+        live.run(plan, {**arm, "tasks": request["tasks"], "patience": {}, "alone": alone})
+    elif "arm" in request:
         live.run(plan, live.make_arm(**request["arm"]))
     else:
         live.run_arms(plan, torch.distributed, None)

@@ -70,7 +70,7 @@ def test_mtu_black_hole(ranks: Ranks, two: Hosts, tmp_path: Path) -> None:
     two.mtu(hosts=9000, router=1500)
     arm = between(ranks, two, tmp_path)
     assert arm.status is LiveStatus.HANG
-    assert arm.reason == "rank 0, 1 did not leave the stage all_reduce: 4 bytes passed, 65536 did not end"
+    assert arm.reason == "rank 0, 1 did not leave the stage all_reduce: 516 bytes passed, 65536 did not end"
     finding = findings_of(arm, tmp_path)["live-hang"]
     assert "MTU" in finding.message and "65536 bytes did not come back" in finding.message
 

@@ -28,8 +28,8 @@ BUDGET = Budget(600)  # a machine that does other things as well takes its time
 HERE_ALWAYS = {
     "collectives": {"collectives-gloo"},
     "training": {
-        "ddp-find-unused-parameters", "ddp-static-graph", "ddp-bucket-view", "ddp-join", "distributed-sampler", "rng-seeding",
-        "dataloader", "amp-bf16", "checkpoint",
+        "ddp-find-unused-parameters", "ddp-static-graph", "ddp-buckets", "ddp-bucket-view", "ddp-batch-norm", "ddp-join",
+        "distributed-sampler", "rng-seeding", "dataloader", "arithmetic", "amp-bf16", "checkpoint",
     },
     "launchers": {
         "init-env", "init-tcp", "init-file", "store-tcp", "store-file", "store-hash", "torchrun-standalone", "torchrun-c10d",
@@ -109,8 +109,8 @@ def test_collectives_are_a_stage_each(healthy: Examined) -> None:
     for rank in arms_of(healthy)["collectives-gloo"].ranks:
         names = [stage.name for stage in rank.stages if stage.name not in ("start", "device", "store", "init", "barrier", "end", "destroy")]
         assert names == [
-            "all_reduce-sum", "all_reduce-avg", "all_reduce-max", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all",
-            "send-recv", "objects", "subgroups",
+            "all_reduce-sum", "all_reduce-avg", "all_reduce-max", "all_reduce-large", "broadcast", "reduce", "all_gather",
+            "reduce_scatter", "all_to_all", "send-recv", "async", "objects", "subgroups",
         ]  # fmt: skip
         assert all(stage.status == "ok" or (stage.status == "skipped" and "by design" in stage.detail) for stage in rank.stages)
         assert all(stage.seconds is not None for stage in rank.stages)
@@ -141,7 +141,11 @@ def first_patient() -> Examined:
 @pytest.mark.parametrize(
     ("name", "status", "words"),
     [
-        ("collectives-gloo", LiveStatus.FAIL, r"broadcast from rank 0 of 16384 × int32 .*: 1 values are wrong, the first at 16383"),
+        (
+            "collectives-gloo",
+            LiveStatus.FAIL,
+            r"broadcast from rank 0 of 16384 × int32 .*: 1 of 16384 values are wrong, the first at 16383",
+        ),
         ("distributed-sampler", LiveStatus.FAIL, r"DistributedSampler: 1 of 52 samples come more than once"),
         # the signal may strike in the middle of threading.py, whose own error then comes first
         ("dataloader", LiveStatus.FAIL, r"DataLoader worker \(pid.*\) (exited unexpectedly|is killed by signal: Killed)|KeyError: <Thread"),

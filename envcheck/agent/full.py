@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from envcheck.agent import isolation, jobs, launchers, live, processes  # collect.load puts them here
     from envcheck.agent.starts import Plan
 
-GROUP = ("collectives", "ddp-find-unused-parameters", "ddp-static-graph", "ddp-bucket-view", "ddp-join", "fsdp2", "sync-batch-norm",
-         "distributed-sampler", "rng-seeding", "distributed-checkpoint", "store-tcp", "store-file")  # fmt: skip
+GROUP = ("collectives", "ddp-find-unused-parameters", "ddp-static-graph", "ddp-buckets", "ddp-bucket-view", "ddp-batch-norm", "ddp-join",
+         "fsdp2", "sync-batch-norm", "distributed-sampler", "rng-seeding", "distributed-checkpoint", "store-tcp", "store-file")  # fmt: skip
 # Compilers are as slow as they are; a loader's workers may be interpreters started afresh.
 PATIENCE = {"compile": 6.0, "build": 4.0, "load": 3.0}
 AT_ONCE = 2

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from envcheck.agent.rank import Arm
     from envcheck.agent.starts import Plan
 
-SOLO = ("compile", "cpp-extension", "dataloader", "amp-bf16", "amp-fp16", "checkpoint", "store-hash")
-SOLO_GPU = ("compile", "dataloader-pin-memory", "amp-bf16", "amp-fp16", "cudnn-deterministic")
+SOLO = ("compile", "cpp-extension", "dataloader", "arithmetic", "amp-bf16", "amp-fp16", "checkpoint", "store-hash")
+SOLO_GPU = ("compile", "dataloader-pin-memory", "arithmetic", "amp-bf16", "amp-fp16", "cudnn-deterministic")
 
 
 class Batch:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import socket
     from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, TypedDict
 
-    from envcheck.agent import evidence, isolation, lines, processes, proof  # collect.load puts them here
+    from envcheck.agent import evidence, isolation, lines, processes  # collect.load puts them here
+    from envcheck.agent import proof as proof  # for the tasks of the full check too, which are given this module
 
     class Arm(TypedDict, total=False):
         """One trial: what its ranks do, and with what."""
@@ -78,6 +79,13 @@ Wrong = proof.Wrong
 
 class Skip(Exception):
     """What a stage would try is not there by design: not in this torch, this backend or this machine."""
+
+
+def need_numpy(what: str) -> None:
+    try:
+        import numpy  # noqa: F401
+    except ImportError as error:
+        raise Skip("%s needs NumPy: %s" % (what, error)) from None
 
 
 class Context:
@@ -225,13 +233,15 @@ def stages(
         run_tasks(context, arm, tasks)
     else:
         progress.enter("all_reduce")
-        for size in arm["sizes"]:
+        proof.broadcast(torch, dist, rank, world, device)
+        for size in proof.sizes(arm["sizes"]):
             progress.say(size=size)
             proof.all_reduce(torch, dist, rank, world, device, size)
         progress.leave()
 
     if "ddp" in arm["stages"]:
         progress.enter("ddp")
+        proof.step(torch, device, torch.float32)
         proof.ddp(torch, dist, rank, world, device, arm["backend"])
         progress.leave()
 

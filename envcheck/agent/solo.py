@@ -1,10 +1,11 @@
-"""What one process of a training job needs by itself: loader, mixed precision, checkpoints.
+"""What one process of a training job needs by itself: loader, right numbers, mixed precision, checkpoints.
 
 Loaded by run.py for `--live full`.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 
 TYPE_CHECKING = False
@@ -40,6 +41,74 @@ def load(c: Context, pin: bool) -> None:
             raise rank.Wrong("DataLoader: %d of %d rows came" % (got.shape[0], numbers.shape[0]))
         if not c.torch.equal(got, numbers):
             raise rank.Wrong("DataLoader: %d of %d rows are wrong" % (int((got != numbers).any(1).sum()), numbers.shape[0]))
+
+
+def arithmetic(c: Context) -> None:
+    """What training is made of, against numbers that Python's own integers and floats give."""
+    for name in ("float32", "float64"):
+        dtype = rank.proof.dtype_on(c.torch, c.device, name)
+        c.stage("step " + name, rank.proof.step, c.torch, c.device, dtype)
+        c.stage("multiply " + name, multiply, c, dtype)
+    c.stage("convolve", lambda: convolve(c))
+    c.stage("optimize", lambda: optimize(c))
+
+
+def integers(height: int, width: int, period: int) -> List[List[int]]:
+    """No factor needs more bits than bfloat16 has."""
+    return [[(height * row + 3 * column) % period - period // 2 for column in range(width)] for row in range(height)]
+
+
+def multiply(c: Context, dtype: Any) -> None:
+    left, right = integers(67, 129, 7), integers(130, 129, 11)
+    product = [[sum(map(operator.mul, row, column)) for column in right] for row in left]
+    one, other, expected = (c.torch.tensor(rows, dtype=dtype, device=c.device) for rows in (left, right, product))
+    rank.proof.same(c.torch, "matrix product (%s)" % str(dtype).replace("torch.", ""), one @ other.t(), expected)
+
+
+def convolve(c: Context) -> None:
+    """Within a thousandth: a library may choose an algorithm that rounds (Winograd)."""
+    image, filters = integers(9, 9, 7), [integers(3, 3, period) for period in (5, 7)]
+    expected = [
+        [[sum(image[y + j][x + i] * one[j][i] for j in range(3) for i in range(3)) for x in range(7)] for y in range(7)] for one in filters
+    ]
+    given, weight = (c.torch.tensor(one, dtype=c.torch.float32, device=c.device) for one in ([[image]], [[one] for one in filters]))
+    found = c.torch.nn.functional.conv2d(given, weight)
+    rank.proof.near(c.torch, "convolution (float32)", found, c.torch.tensor([expected], dtype=c.torch.float64), 1e-3)
+
+
+def optimize(c: Context) -> None:
+    """Three steps on three numbers, by the formulas of the papers."""
+    torch, rate, start = c.torch, 0.125, (1.0, -2.0, 0.5)
+
+    def momentum(p: float, slope: float) -> float:
+        velocity = 0.0
+        for number in (1, 2, 3):
+            velocity = 0.5 * velocity + number * slope
+            p -= rate * velocity
+        return p
+
+    def adam(p: float, slope: float, decay: float = 0.0) -> float:
+        mean = square = 0.0
+        for number in (1, 2, 3):
+            p *= 1 - rate * decay
+            mean, square = 0.9 * mean + 0.1 * number * slope, 0.999 * square + 0.001 * (number * slope) ** 2
+            p -= rate * mean / (1 - 0.9**number) / ((square / (1 - 0.999**number)) ** 0.5 + 1e-8)
+        return p
+
+    cases: List[Any] = [
+        ("SGD with momentum", lambda p: torch.optim.SGD(p, lr=rate, momentum=0.5), momentum),
+        ("Adam", lambda p: torch.optim.Adam(p, lr=rate), adam),
+        ("AdamW", lambda p: torch.optim.AdamW(p, lr=rate, weight_decay=0.25), lambda p, slope: adam(p, slope, 0.25)),
+    ]
+    for name, make, formula in cases:
+        parameter = torch.nn.Parameter(torch.tensor(start, dtype=torch.float32, device=c.device))
+        optimizer = make([parameter])
+        slopes = (0.5, -1.0, 3.0)
+        for number in (1.0, 2.0, 3.0):
+            parameter.grad = torch.tensor([number * one for one in slopes], dtype=torch.float32, device=c.device)
+            optimizer.step()
+        expected = torch.tensor([formula(p, slope) for p, slope in zip(start, slopes)], dtype=torch.float64)  # noqa: B905
+        rank.proof.near(torch, "%s: the parameters after three steps" % name, parameter, expected, 1e-5)
 
 
 def amp_bf16(c: Context) -> None:
@@ -187,6 +256,7 @@ def release(torch: Any) -> Any:
 
 
 TASKS = {
-    "dataloader": dataloader, "dataloader-pin-memory": dataloader_pin_memory, "amp-bf16": amp_bf16, "amp-fp16": amp_fp16,
-    "cudnn-deterministic": cudnn_deterministic, "data-parallel": data_parallel, "checkpoint": checkpoint, "store-hash": store_hash,
+    "dataloader": dataloader, "dataloader-pin-memory": dataloader_pin_memory, "arithmetic": arithmetic, "amp-bf16": amp_bf16,
+    "amp-fp16": amp_fp16, "cudnn-deterministic": cudnn_deterministic, "data-parallel": data_parallel, "checkpoint": checkpoint,
+    "store-hash": store_hash,
 }  # fmt: skip

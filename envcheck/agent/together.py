@@ -10,7 +10,7 @@ import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Optional
+    from typing import Any, List, Optional, Sequence
 
     from envcheck.agent import rank, training  # collect.load puts them here
     from envcheck.agent.rank import Context
@@ -28,10 +28,8 @@ def distributed_sampler(c: Context) -> None:
         for epoch in (0, 1, 0):
             sampler.set_epoch(epoch)
             mine = [int(one) for one in sampler]
-            parts: List[Any] = [None] * c.world
-            c.dist.all_gather_object(parts, mine)
             orders.append(mine)
-            seen: List[int] = sorted(one for part in parts for one in part)
+            seen = sorted(int(one) for part in everyones(c, mine, count) for one in part)
             twice = [one for one in seen if seen.count(one) > 1]
             if twice:
                 raise rank.Wrong("DistributedSampler: %d of %d samples come more than once in an epoch" % (len(set(twice)), count))
@@ -56,13 +54,20 @@ def seeding(c: Context) -> None:
         c.torch.set_rng_state(saved)
         if not c.torch.equal(c.torch.rand(16), drawn):
             raise rank.Wrong("RNG: set_rng_state does not bring the numbers back")
-        parts: List[Any] = [None] * c.world
-        c.dist.all_gather_object(parts, (drawn.tolist(), on_device.tolist()))
+        parts = everyones(c, drawn.tolist() + on_device.tolist(), 32)
         for other, part in enumerate(parts):
             if part != parts[0]:
                 raise rank.Wrong("RNG: after manual_seed(42) rank %d and rank 0 draw different numbers" % other)
 
     c.stage("draw", run)
+
+
+def everyones(c: Context, mine: Sequence[float], most: int) -> List[List[float]]:
+    """Each rank's numbers, `most` at most, none of them negative. As a tensor: torch needs NumPy to send objects."""
+    padded = c.torch.tensor([*mine[:most], *[-1] * (most - len(mine))], dtype=c.torch.float32, device=c.device)
+    parts = [c.torch.empty_like(padded) for _ in range(c.world)]
+    c.dist.all_gather(parts, padded)
+    return [[one for one in part.tolist() if one >= 0] for part in parts]
 
 
 def distributed_checkpoint(c: Context) -> None:
@@ -73,6 +78,7 @@ def distributed_checkpoint(c: Context) -> None:
         save, load = dcp.save, dcp.load
     except (ImportError, AttributeError):
         raise rank.Skip("torch.distributed.checkpoint.save came with torch 2.2, this is %s" % c.torch.__version__) from None
+    rank.need_numpy("torch.distributed.checkpoint")
 
     def run() -> None:
         where = os.path.join(c.folder, "dcp-%s-%s" % (c.backend, c.device.type))
@@ -113,22 +119,23 @@ def store_tcp(c: Context) -> None:
     """A second TCPStore beside that of the process group."""
 
     def run() -> None:
-        said: List[Any] = [None]
+        port, why = 0, "rank 0 was refused"
         store: Optional[Any] = None
         if c.rank == 0:
             with socket.socket() as one:
                 one.bind(("127.0.0.1", 0))
                 one.listen(64)
-                said = [one.getsockname()[1]]
+                port = one.getsockname()[1]
                 try:
                     store = rank.listening_store(c.dist, one, c.world)
                 except NotImplementedError as error:
-                    said = [str(error)]
-        c.dist.broadcast_object_list(said, src=0)
-        if isinstance(said[0], str):
-            raise rank.Skip("TCPStore of this torch would listen on all addresses: " + said[0].splitlines()[0])
+                    port, why = 0, str(error).splitlines()[0]
+        told = c.torch.tensor([port], dtype=c.torch.int32, device=c.device)
+        c.dist.broadcast(told, 0)
+        if not told.item():
+            raise rank.Skip("TCPStore of this torch would listen on all addresses: " + why)
         if store is None:
-            store = c.dist.TCPStore("127.0.0.1", said[0], c.world, False, rank.LIBRARY_LIMIT, wait_for_workers=False)
+            store = c.dist.TCPStore("127.0.0.1", int(told.item()), c.world, False, rank.LIBRARY_LIMIT, wait_for_workers=False)
         use_store(c, store, "TCPStore")
         c.barrier()  # rank 0 holds the server
 

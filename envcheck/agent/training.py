@@ -1,6 +1,6 @@
 """Training as people write it, each variant against one process that sees all data. Loaded by run.py for `--live full`.
 
-Everything is computed in float64 on a handful of numbers, so that a difference is a fault and not rounding.
+Computed in float64 on a handful of numbers, so that a difference is a fault and not rounding, or against numbers that are known.
 """
 
 from __future__ import annotations
@@ -117,12 +117,42 @@ def ddp_static_graph(c: Context) -> None:
     c.stage("train", run)
 
 
+def ddp_buckets(c: Context) -> None:
+    """Buckets of every size for which gloo or NCCL may choose another algorithm, in float32 and float64."""
+    c.stage("train", lambda: several(c, (*rank.proof.LAYERS, (360, 365, "float32"), (512, 1030, "float32"))))
+
+
 def ddp_bucket_view(c: Context) -> None:
+    c.stage("train", lambda: several(c, rank.proof.LAYERS, gradient_as_bucket_view=True))
+
+
+def several(c: Context, layers: Any, **options: Any) -> None:
+    said = rank.proof.ddp(c.torch, c.dist, c.rank, c.world, c.device, c.backend, layers, **options)
+    buckets = str(said.get("rebuilt_bucket_sizes") or "").split(",")
+    if len(buckets) < len(layers):
+        raise rank.Skip("DDP of this torch says that it made %d buckets, where %d were wanted" % (len(buckets), len(layers)))
+
+
+def ddp_batch_norm(c: Context) -> None:
+    """Each rank sees numbers of its own, and before each pass the running statistics of rank 0 take the place of its own."""
+
+    def images(step: int) -> Any:
+        """Two rows, of which each channel's mean and deviation are known."""
+        middles, away = [float(10 * step + 2 * channel + c.rank) for channel in range(3)], c.rank + 1.0
+        rows = [[one - away for one in middles], [one + away for one in middles]]
+        return c.torch.tensor(rows, dtype=c.torch.float32, device=c.device)
+
     def run() -> None:
-        mine, ideal = network(c), network(c)
-        # Buckets of 1 KiB: several of them, as a real model has.
-        wrapped = distributed(c, mine, gradient_as_bucket_view=True, bucket_cap_mb=0.001)
-        follow(c, "DDP (gradient_as_bucket_view)", wrapped, mine, ideal, plain_loss(c))
+        model = c.torch.nn.BatchNorm1d(3, momentum=0.5, dtype=c.torch.float32).to(c.device)
+        wrapped = distributed(c, model)
+        for step in (1, 2):
+            wrapped(images(step)).sum().backward()
+        # Half of what was there and half of what came; the variance of two rows is divided by one.
+        means = [0.5 * (0.5 * (10 + 2 * channel)) + 0.5 * (20 + 2 * channel + c.rank) for channel in range(3)]
+        variance = 0.5 * (0.5 + 0.5 * 2) + 0.5 * 2 * (c.rank + 1) ** 2
+        for name, expected in (("running_mean", means), ("running_var", [variance] * 3), ("num_batches_tracked", [2.0])):
+            what = "DDP: BatchNorm's %s on rank %d of %d" % (name, c.rank, c.world)
+            rank.proof.near(c.torch, what, getattr(model, name), c.torch.tensor(expected, dtype=c.torch.float64))
 
     c.stage("train", run)
 
@@ -239,6 +269,7 @@ def sync_batch_norm(c: Context) -> None:
 
 
 TASKS = {
-    "ddp-find-unused-parameters": ddp_find_unused_parameters, "ddp-static-graph": ddp_static_graph, "ddp-bucket-view": ddp_bucket_view,
-    "ddp-join": ddp_join, "ddp-model-parallel": ddp_model_parallel, "fsdp2": fsdp2, "sync-batch-norm": sync_batch_norm,
+    "ddp-find-unused-parameters": ddp_find_unused_parameters, "ddp-static-graph": ddp_static_graph, "ddp-buckets": ddp_buckets,
+    "ddp-bucket-view": ddp_bucket_view, "ddp-batch-norm": ddp_batch_norm, "ddp-join": ddp_join,
+    "ddp-model-parallel": ddp_model_parallel, "fsdp2": fsdp2, "sync-batch-norm": sync_batch_norm,
 }  # fmt: skip

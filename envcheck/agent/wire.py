@@ -1,4 +1,5 @@
-"""Speed of the wire inside the ranks of one arm: all_reduce over sizes, copies between GPUs, copies from the host. Loaded by run.py.
+"""Speed of the wire inside the ranks of one arm: all_reduce over sizes, copies between GPUs, copies from the host; and whether the
+numbers arrive. Loaded by run.py.
 
 `measure` is collective: every rank calls it, and it returns the same on all of them but for rank 0, which also copies. The keys of
 the result are the fields of facts.WireFacts.
@@ -40,15 +41,15 @@ def told(c: Context) -> None:
         c.progress.say(wire=value)
 
 
-def measure(torch: Any, dist: Any, rank: int, world: int, device: Any, backend: str, seconds: float = 8.0) -> Dict[str, Any]:
+def measure(torch: Any, dist: Any, number: int, world: int, device: Any, backend: str, seconds: float = 8.0) -> Dict[str, Any]:
     """All three, within about `seconds`. What cannot be measured is told in `troubles`."""
     troubles: List[str] = []
-    points, flat = sweep(torch, dist, world, device, 0.6 * seconds) if world > 1 else ([], False)
+    points, flat = sweep(torch, dist, number, world, device, 0.6 * seconds) if world > 1 else ([], False)
     host: List[Dict[str, Any]] = []
     peers: List[Dict[str, Any]] = []
     if device.type == "cuda":
         host = gathered(torch, dist, world, device, host_copy(torch, device, troubles), backend)
-        if rank == 0:
+        if number == 0:
             peers = peer_copies(torch, 0.3 * seconds, troubles)
     if world > 1:
         dist.barrier()
@@ -56,25 +57,28 @@ def measure(torch: Any, dist: Any, rank: int, world: int, device: Any, backend: 
             "troubles": troubles}  # fmt: skip
 
 
-def sweep(torch: Any, dist: Any, world: int, device: Any, seconds: float) -> Tuple[List[Dict[str, Any]], bool]:
+def sweep(torch: Any, dist: Any, number: int, world: int, device: Any, seconds: float) -> Tuple[List[Dict[str, Any]], bool]:
     """all_reduce from 64 KiB on, four times larger each time, until more size brings no more speed, or time or memory is used up.
 
-    All ranks must agree when to stop: the time of the slowest rank decides, and it is known to all of them by an all_reduce.
+    All ranks must agree when to stop: the time of the slowest rank decides, and it is known to all of them by an all_reduce. What
+    comes out is looked at before and after what is measured: a sum, and in the end a maximum that must not have changed it.
     """
     began = time.monotonic()
     points: List[Dict[str, Any]] = []
     size, best, idle = FIRST, 0.0, 0
     limit = largest(torch, dist, device)
     while size <= limit:
-        tensor = torch.ones(size // 4, dtype=torch.float32, device=device)
+        tensor = rank.proof.numbers(torch, torch.float32, device, size // 4, number + 1)
         dist.all_reduce(tensor)  # connections and buffers of this size
         settle(torch, device)
+        look(torch, "all_reduce of %d bytes over %d ranks" % (size, world), tensor, world)
         taken = []
         for _ in range(CALLS):
             start = time.perf_counter()
             dist.all_reduce(tensor, op=dist.ReduceOp.MAX)  # a sum would overflow after some calls
             settle(torch, device)
             taken.append(time.perf_counter() - start)
+        look(torch, "all_reduce (max) of %d bytes over %d ranks" % (size, world), tensor, world)
         one, spent = slowest(torch, dist, device, sorted(taken)[CALLS // 2], time.monotonic() - began)
         rate = size / one / 1e9
         points.append({"size_bytes": size, "seconds": one, "algbw_gb_s": rate, "busbw_gb_s": rate * 2 * (world - 1) / world})
@@ -87,6 +91,10 @@ def sweep(torch: Any, dist: Any, world: int, device: Any, seconds: float) -> Tup
             break
         size *= 4
     return points, len(points) > 2 and idle > 0
+
+
+def look(torch: Any, what: str, tensor: Any, world: int) -> None:
+    rank.proof.same(torch, what, tensor, rank.proof.numbers(torch, torch.float32, tensor.device, tensor.numel(), world * (world + 1) // 2))
 
 
 def settle(torch: Any, device: Any) -> None:

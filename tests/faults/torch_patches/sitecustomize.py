@@ -10,6 +10,8 @@ import signal
 import sys
 import time
 
+from lies import LIES
+
 FAULT = os.environ.get("ENVCHECK_FAULT", "")
 
 
@@ -53,29 +55,13 @@ def patch(torch):
         wrapped.__doc__ = real.__doc__
         setattr(owner, name, wrapped)
 
-    if FAULT == "off-by-one":
+    if FAULT in LIES:
+        LIES[FAULT](torch)
+    elif FAULT in ("rank-1-stays-away", "rank-1-stays-away-later"):
         real_all_reduce = dist.all_reduce
 
         def all_reduce(tensor, *args, **kwargs):
-            result = real_all_reduce(tensor, *args, **kwargs)
-            if tensor.numel() > 1000:
-                tensor.view(-1)[1000:] += 1
-            return result
-
-        dist.all_reduce = all_reduce
-    elif FAULT == "ddp-does-not-average":
-        real_init = torch.nn.parallel.DistributedDataParallel.__init__
-
-        def init(self, *args, **kwargs):
-            real_init(self, *args, **kwargs)
-            self.require_backward_grad_sync = False
-
-        torch.nn.parallel.DistributedDataParallel.__init__ = init
-    elif FAULT == "rank-1-stays-away":
-        real_all_reduce = dist.all_reduce
-
-        def all_reduce(tensor, *args, **kwargs):
-            if dist.get_rank() == 1:
+            if dist.get_rank() == 1 and (FAULT == "rank-1-stays-away" or kwargs.get("async_op")):
                 time.sleep(3600)
             return real_all_reduce(tensor, *args, **kwargs)
 
