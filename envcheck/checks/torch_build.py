@@ -43,7 +43,10 @@ def torch_missing(torch: TorchFacts | Missing, python: PythonFacts | Missing, sy
     executable = None if isinstance(python, Missing) else python.executable
     if isinstance(torch, Missing):
         if torch.why is Why.ABSENT:
-            return Hit({"python": executable or "this interpreter"}, quoted(matches), (TorchBuild(),))
+            where: dict[str, object] = {"python": executable or "this interpreter", "path": torch.evidence}
+            if not isinstance(python, Missing) and python.no_site:
+                return Hit(where, quoted(matches), variant="no_site")
+            return Hit(where, quoted(matches), (TorchBuild(),), variant="leftover" if torch.evidence else None)
         if torch.why is not Why.SKIPPED:
             return Unknown(f"torch: {torch.reason}")
         return Hit(evidence=quoted(matches), fixes=(TorchBuild(),), variant="said") if matches else None
