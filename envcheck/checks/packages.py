@@ -143,7 +143,9 @@ def torch_companion_mismatch(
             lines = tuple(Evidence("installed distributions", line) for line in told)
             hard = any(sure for _, sure in problems) or bool(ended or matches)
             values = {"version": facts.version, "problems": "; ".join(told)}
-            variant = "ended" if ended else None
+            if facts.cpu_build and all(line.startswith("torchcodec") for line in told):
+                values["codec"] = release(packages.version("torchcodec")) or ""
+            variant = "ended" if ended else "codec_cpu" if "codec" in values else None
             return Hit(values, (*lines, *quoted(matches)), fixes, variant, confidence=None if hard else Confidence.LIKELY)
         vision = packages.version("torchvision")
         asked_for = any("'CUDA' backend" in one.text for one in matches)
@@ -284,9 +286,10 @@ def _trio(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[s
     triton is the exception: it comes from PyPI, with torch's own pin.
     """
     wanted = tables.companion_specifiers(torch.version or "")
-    names = tuple(name for name in (*_COMPANIONS, "torchcodec") if packages.version(name) and name in wanted)
+    names = tuple(name for name in _COMPANIONS if packages.version(name) and name in wanted)
     gpu = not torch.hip and not torch.xpu and local(torch.version) != "cpu"
-    triton = (f"triton{wanted['triton']}",) if gpu and packages.version("triton") and "triton" in wanted else ()
+    other = gpu and meets(packages.version("triton"), wanted.get("triton", "")) is False
+    triton = (f"triton{wanted['triton']}",) if other else ()
     return (*names, *triton)
 
 
@@ -404,7 +407,12 @@ def xformers_mismatch(
         cuda = cuda_of_build(built)
         # Its library links CUDA's runtime by major version (libcudart.so.12), and libtorch_cuda.so.
         if cuda and (facts.cuda or facts.cpu_build) and major(cuda) != major(facts.cuda):
-            values = {"installed": there, "built": built or "", "version": facts.version, "cuda": facts.cuda or "no CUDA"}
+            values = {
+                "installed": there,
+                "built": built or "",
+                "version": facts.version,
+                "cuda": f"CUDA {facts.cuda}" if facts.cuda else "the CPU",
+            }
             return Hit(values, quoted(matches), variant="cuda")
     if not matches:
         return answer.trouble(packages, "packages")

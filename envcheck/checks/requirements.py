@@ -41,6 +41,13 @@ def wrong_versions(packages: PackagesFacts | Missing) -> dict[str, Unmet]:
     return {name: row for name, row in found.items() if name not in ("triton", "pytorch-triton", "numpy", "torch")}
 
 
+def _brought(torch: TorchFacts, rows: dict[str, Unmet]) -> tuple[Intent, ...]:
+    """Libraries come with torch's own pins, dozens of them; of the rest each requirement is written out."""
+    if any(name.startswith(_LIBRARIES) for name in rows):
+        return requirements(torch)
+    return (Install(tuple(row.requirement for row in rows.values())),)
+
+
 def _live_text(live: LiveFacts | Missing) -> str:
     if isinstance(live, Missing) or live.status is not LiveStatus.FAIL:
         return ""
@@ -69,9 +76,7 @@ def torch_requirement_missing(
         Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, which is not there") for row in rows.values()
     )
     values: dict[str, object] = {"version": torch.version, "names": list(rows), "count": len(rows)}
-    fixes: tuple[Intent, ...] = (Install(tuple(row.requirement for row in rows.values())),)
-    if libraries:
-        fixes = requirements(torch)
+    fixes = _brought(torch, rows)
     if stopped := _named(import_text(torch), rows):
         return Hit(values | {"module": stopped}, evidence[:6], fixes)
     if stopped := _named(_live_text(live), rows):
@@ -132,7 +137,7 @@ def torch_pin_unmet(
     )
     wrong = "; ".join(f"{name} {row.installed} instead of {row.requirement[len(name) :]}" for name, row in rows.items())
     values: dict[str, object] = {"version": torch.version, "wrong": wrong, "count": len(rows)}
-    fixes = requirements(torch)
+    fixes = _brought(torch, rows)
     if not import_failed(torch):
         return Hit(values, evidence[:6], fixes, variant="works", severity=Severity.WARNING)
     last = [line.strip() for line in text.splitlines() if line.strip()][-1:]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, not_told, nvidia
+from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import alone, holding, quoted, said, value
 from envcheck.checks.versions import local, minor, older
 from envcheck.facts import (
@@ -50,8 +51,8 @@ def torch_missing(torch: TorchFacts | Missing, python: PythonFacts | Missing, sy
         if torch.why is not Why.SKIPPED:
             return Unknown(f"torch: {torch.reason}")
         return Hit(evidence=quoted(matches), fixes=(TorchBuild(),), variant="said") if matches else None
-    if not matches:
-        return None
+    if not matches or all(one.source == IMPORT for one in matches):
+        return None  # not even this interpreter's own import finds it: what is damaged says so
     values = {"version": torch.version, "python": executable or "the interpreter examined"}
     return Hit(values, quoted(matches), variant="elsewhere", severity=Severity.WARNING, confidence=Confidence.LIKELY)
 

@@ -64,10 +64,12 @@ def torch_files_damaged(
 ) -> Hit | None:
     """A file that a package's RECORD lists is not there, or a library ends before the parts that are loaded from it."""
     files = damaged_files(packages)
+    works = imported(torch, devices) and not import_failed(torch)
+    if works and any("No module named 'numpy'" in one for one in torch.import_warnings):
+        files = tuple(one for one in files if one.distribution != "numpy")  # all of it is gone: a rule of its own
     if not files:
         return None
     named = blamed(torch, packages)
-    works = imported(torch, devices) and not import_failed(torch)
     cut = tuple(one for one in files if one.cut)
     core = tuple(one for one in files if one.distribution == "torch" and one.file.startswith(_CORE))
     shown = named or (cut if works else cut + core) or files
