@@ -427,18 +427,20 @@ class PythonFacts:
     shadowing: tuple[str, ...] = ()  # files or folders that hide torch or the standard library
     variables: dict[str, str] = field(default_factory=dict)  # LD_LIBRARY_PATH LD_PRELOAD PYTORCH_* CUDA_* PIP_* UV_*
     working_folder_gone: str | None = None  # the folder in which it was started, if that was deleted
+    no_site: bool | None = None  # started with -S: no site-packages
     index_url: str | None = None  # configured package index, if any
 
 
 @record
 class Distribution:
     name: str  # normalized: "nvidia-cudnn-cu12"
-    version: str | None = None
+    version: str | None = None  # with the build that a companion's version.py states: "0.28.0+cu130"
     location: str | None = None
     installer: str | None = None  # "pip", "uv", "conda"
     build: str | None = None  # conda build string
     channel: str | None = None
     direct_url: str | None = None
+    built_for: str | None = None  # xformers: the torch that it was compiled with, "2.10.0+cu128"
 
 
 @record
@@ -447,7 +449,7 @@ class Unmet:
 
     distribution: str
     requirement: str
-    installed: str | None = None
+    installed: str | None = None  # None: nothing of that name is there
 
 
 @record
@@ -459,7 +461,7 @@ class PackagesFacts:
     leftovers: tuple[str, ...] = ()  # "~orch" folders, folders without metadata
     unmet: tuple[Unmet, ...] = ()
     overwritten: tuple[str, ...] = ()  # "nvidia/nccl/lib/libnccl.so.2: nvidia-nccl-cu12, nvidia-nccl-cu13"
-    damaged: tuple[str, ...] = ()  # files that RECORD lists and that are not there
+    damaged: tuple[str, ...] = ()  # files that are not there or end early: "torch/lib/libshm.so (torch)", "… (numpy): 4096 of 9000 bytes"
 
     def version(self, name: str) -> str | None:
         """Version of the first distribution of this normalized name on sys.path."""

@@ -288,6 +288,17 @@ class Tables:
         rows = self.rows("torch-companion", "conflict")
         return next((str(row["why"]) for row in rows if (row["torch"], row["package"], row["version"]) == wanted), None)
 
+    def last_torch_of(self, package: str) -> str | None:
+        """The last torch that the last release of an ended companion goes with."""
+        row = self._by("torch-companion", "ended", "package").get(package, {})
+        return row.get("torch")
+
+    def compares_cuda(self, package: str, version: str) -> str | None:
+        """How a companion holds its CUDA against torch's at import: "major", "minor"; None: not known of this version."""
+        number = _version(_public(version))
+        rows = self.rows("torch-companion", "cuda-check")
+        return next((str(row["compares"]) for row in rows if row["package"] == package and _between(number, row)), None)
+
     # ---------------------------------------------------------------- codes
 
     def cuda_error(self, code: int) -> CudaError | None:

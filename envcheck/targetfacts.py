@@ -83,19 +83,22 @@ def _packages(ended: Ended) -> PackagesFacts | Missing:
         distributions=rows,
         duplicates=tuple(sorted(name for name, places in seen.items() if len(places) > 1)),
         leftovers=tuple(value["leftovers"]),
-        unmet=_unmet(value["requirements"], value["markers"], rows),
+        unmet=_unmet(value["requirements"], value["absent"], value["markers"], rows),
         overwritten=tuple(value["overwritten"]),
         damaged=tuple(value["damaged"]),
     )
 
 
-# Requirements whose being unmet breaks torch or its companions; the rest (sympy, jinja2, …) is pip's business.
-WATCHED = ("torch", "pytorch", "nvidia-", "triton", "cuda-", "numpy", "xformers", "flash-attn", "rocm", "intel-")
+# Requirements whose being of another version breaks torch or its companions; of the rest (sympy, jinja2, …) only absence counts.
+WATCHED = ("torch", "pytorch", "nvidia-", "triton", "cuda-", "numpy", "xformers", "flash-attn", "rocm", "intel-", "typing-extensions")
 
 
-def _unmet(requirements: Sequence[Sequence[str]], markers: Mapping[str, str], rows: Sequence[Distribution]) -> tuple[Unmet, ...]:
-    """Requirements of the torch family that the installed versions do not meet, by the target's own markers."""
-    requirements = [(owner, text) for owner, text in requirements if text.lower().replace("_", "-").startswith(WATCHED)]
+def _unmet(
+    requirements: Sequence[Sequence[str]], absent: Sequence[str], markers: Mapping[str, str], rows: Sequence[Distribution]
+) -> tuple[Unmet, ...]:
+    """Requirements of the torch family that are absent or of another version, by the target's own markers."""
+    watched = (*WATCHED, *absent)
+    requirements = [(owner, text) for owner, text in requirements if text.lower().replace("_", "-").startswith(watched)]
     if not requirements:
         return ()  # a CPU build beside nothing: not worth importing packaging for
     from packaging.requirements import InvalidRequirement, Requirement
@@ -111,21 +114,21 @@ def _unmet(requirements: Sequence[Sequence[str]], markers: Mapping[str, str], ro
             wanted = Requirement(text)
         except InvalidRequirement:
             continue
-        if wanted.marker and not wanted.marker.evaluate(dict(markers)):
+        owner, _, extra = owner.partition("[")  # "cuda-toolkit[cublas]"
+        if wanted.marker and not wanted.marker.evaluate({**markers, "extra": extra.rstrip("]")}):
             continue
         name = canonicalize_name(wanted.name)
         version = installed.get(name)
+        if name in absent:
+            found.append(Unmet(owner, f"{wanted.name}{wanted.specifier}"))
         if version is None:
-            # Only what is looked for by name can be said to be missing.
-            if name == "torch" or name.startswith("nvidia-"):
-                found.append(Unmet(owner, f"{wanted.name}{wanted.specifier}", None))
             continue
         try:
             if not wanted.specifier.contains(Version(version), prereleases=True):
                 found.append(Unmet(owner, f"{wanted.name}{wanted.specifier}", version))
         except InvalidVersion:
             continue
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> TorchFacts | Missing:
@@ -138,6 +141,9 @@ def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> Tor
         if "error" in static_line:
             return _lost(ended, "torch_static")
         return Missing(Why.ABSENT, "torch is not installed in this interpreter")
+    if found and found.get("namespace_only") and not _lacks_only_files(packages):
+        # What an uninstalled torch leaves behind: a folder that Python takes for a package without content.
+        return Missing(Why.ABSENT, "torch is not installed in this interpreter", found["path"] or "")
     imported = (ended.section("torch") or {}).get("value") or {}
     known = {**_static_facts(found or {}, distribution), **{key: value for key, value in imported.items() if value is not None}}
     known.update(_import_facts(ended, found, distribution, static))
@@ -151,6 +157,11 @@ def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> Tor
     known["conda"] = distribution.installer == "conda" if distribution else None
     facts: TorchFacts = decode(TorchFacts, known)
     return facts
+
+
+def _lacks_only_files(packages: PackagesFacts | Missing) -> bool:
+    """torch is installed, and its torch/__init__.py has been lost since."""
+    return not isinstance(packages, Missing) and "torch/__init__.py (torch)" in packages.damaged
 
 
 def _torch_distribution(packages: PackagesFacts | Missing) -> Distribution | None:
@@ -202,6 +213,8 @@ def _import_facts(ended: Ended, found: Mapping[str, Any] | None, distribution: D
     if found is None and distribution is not None:
         text = f"no module named torch is on sys.path, although {distribution.location} says that {distribution.version} is installed"
         return {"import_status": "error", "import_failure": {"type": "ModuleNotFoundError", "text": text}}
+    if found and found.get("namespace_only"):
+        return {"import_status": "not_torch"}
     if static:
         return {"import_status": "skipped"}
     line = ended.section("import")

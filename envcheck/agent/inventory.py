@@ -21,15 +21,22 @@ FAMILY = {
     "cupy-cuda13x", "intel-extension-for-pytorch", "onnxruntime-gpu", "ray", "horovod", "mpi4py", "fairscale", "megatron-core",
     "transformer-engine", "torch-scatter", "torch-sparse", "torch-cluster", "torch-geometric", "pyg-lib", "causal-conv1d", "mamba-ssm",
     "auto-gptq", "py-spy", "jax", "jaxlib", "tensorflow", "setuptools", "typing-extensions", "sympy", "fsspec", "jinja2", "networkx",
-    "filelock", "mkl", "envcheck", "torch-envcheck",
+    "filelock", "mpmath", "markupsafe", "mkl", "envcheck", "torch-envcheck",
 }  # fmt: skip
 FAMILY_PREFIXES = ("nvidia-", "torch", "rocm", "cuda-", "intel-", "oneccl", "onemkl", "tcmlib", "umf", "dpcpp", "impi", "triton")
-# Requirements are compared only for these: they pin torch or are pinned by it.
+# Requirements are compared only for these: they pin torch or are pinned by it, or torch needs what they need.
 REQUIRING = {
     "torch", "torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "xformers", "vllm", "torch-tensorrt", "triton",
     "bitsandbytes", "flash-attn", "torchao", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "cuda-toolkit", "sglang", "torchrec",
-    "pytorch-lightning",
+    "pytorch-lightning", "sympy", "jinja2",
 }  # fmt: skip
+# Of these the files are compared with RECORD; of torch, whose list is long, only those without which nothing can be imported.
+COMPARED = ("torch", "numpy", "triton", "torchvision", "torchaudio")
+# Distributions of pure Python that torch requires, and the module of each.
+MODULES = {"typing-extensions": "typing_extensions", "sympy": "sympy", "mpmath": "mpmath", "filelock": "filelock", "networkx": "networkx",
+           "jinja2": "jinja2", "markupsafe": "markupsafe", "fsspec": "fsspec", "setuptools": "setuptools", "triton": "triton"}  # fmt: skip
+# Their metadata carries no local version on PyPI; version.py of each does.
+LABELLED = ("torchvision", "torchaudio", "torchcodec")
 # Variables of the target that decide what is loaded or from where it is installed.
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "CONDA_PREFIX", "CONDA_OVERRIDE_CUDA",
              "VIRTUAL_ENV", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BNB_CUDA_VERSION", "TRITON_CACHE_DIR", "MAX_JOBS", "CC", "CXX",
@@ -40,6 +47,8 @@ SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
 # Modules of the standard library that torch's import needs and whose names people give to their own files.
 HIDDEN = ("random", "types", "typing", "logging", "queue", "socket", "code", "copy", "enum", "json", "re", "signal", "select", "platform",
           "inspect")  # fmt: skip
+# Packages that torch imports: a file of that name beside a program hides them. A folder may be a checkout of the package itself.
+HIDDEN_FILES = ("typing_extensions", "sympy", "mpmath", "filelock", "networkx", "jinja2", "markupsafe", "fsspec")
 CONDA_NAMES = ("cudatoolkit", "cudnn", "nccl", "libtorch", "pytorch-cuda", "pytorch-gpu", "pytorch-mutex")
 
 
@@ -129,6 +138,7 @@ def python_facts() -> Dict[str, Any]:
         "shadowing": shadowing(),
         "variables": variables(),
         "working_folder_gone": working_folder_gone(),
+        "no_site": bool(sys.flags.no_site),
         "index_url": index_url(prefix),
     }
 
@@ -146,14 +156,15 @@ def working_folder_gone() -> Optional[str]:
 
 
 def shadowing() -> List[str]:
-    """Files of the working folder and of PYTHONPATH that `import` would take instead of torch or the standard library."""
+    """Files of the working folder and of PYTHONPATH that `import` would take instead of torch, what it needs, or the standard library."""
     here = lines.attempt(os.getcwd)  # None if the folder was deleted meanwhile
     found = []
     for folder in [here, *(os.environ.get("PYTHONPATH") or "").split(os.pathsep)]:
         if not folder or ((sys.prefix + os.sep).startswith(folder + os.sep) and folder != here):
             continue
-        for name in ("torch", "numpy", "triton", *HIDDEN):
-            for path in (os.path.join(folder, name + ".py"), os.path.join(folder, name, "__init__.py")):
+        for name in ("torch", "numpy", "triton", *HIDDEN, *HIDDEN_FILES):
+            places = (os.path.join(folder, name + ".py"), os.path.join(folder, name, "__init__.py"))
+            for path in places[:1] if name in HIDDEN_FILES else places:
                 # A checkout or an installation of the real package is no intruder: it has torch/version.py or is site-packages.
                 if not os.path.isfile(path) or path.endswith(os.path.join("site-packages", name, "__init__.py")):
                     continue
@@ -214,9 +225,10 @@ def index_url(prefix: str) -> Optional[str]:
 def package_facts(ours: str) -> Dict[str, Any]:
     """Distributions of the torch family from folder names and their small files; `requirements` are judged by the caller."""
     rows: List[Dict[str, Any]] = []
-    requirements: List[List[str]] = []
+    headers: List[Tuple[str, List[Tuple[str, str]]]] = []
     records: Dict[str, Tuple[str, str]] = {}
     leftovers: List[str] = []
+    every = set()
     for folder in folders(ours):
         for entry in names_in(folder):
             path = os.path.join(folder, entry)
@@ -224,36 +236,99 @@ def package_facts(ours: str) -> Dict[str, Any]:
                 leftovers.append(path)
             stem, ending = os.path.splitext(entry)
             name = normalized(stem.partition("-")[0])
-            if ending not in (".dist-info", ".egg-info") or not wanted(name):
+            if ending not in (".dist-info", ".egg-info"):
+                continue
+            every.add(name)
+            if not wanted(name):
                 continue
             file = os.path.join(path, "METADATA" if ending == ".dist-info" else "PKG-INFO")
             if os.path.isdir(path) and is_missing(file):
                 leftovers.append(path)
                 continue
-            headers = list(headers_of(read(file, 200000) or ""))
-            version = next((value for key, value in headers if key == "Version"), None) or stem.partition("-")[2].split("-py")[0]
+            fields = list(headers_of(read(file, 200000) or ""))
+            version = next((value for key, value in fields if key == "Version"), None) or stem.partition("-")[2].split("-py")[0]
+            installer = (read(os.path.join(path, "INSTALLER"), 100) or "").strip() or None
             rows.append(
                 {
                     "name": name,
-                    "version": version,
+                    "version": labelled(folder, name, version),
                     "location": folder,
-                    "installer": (read(os.path.join(path, "INSTALLER"), 100) or "").strip() or None,
+                    "installer": installer,
                     "direct_url": direct_url(path),
+                    "built_for": built_for(folder) if name == "xformers" else None,
                 }
             )
             if name in REQUIRING:
-                requirements += [[name, value] for key, value in headers if key == "Requires-Dist" and "extra ==" not in value]
-            if name.startswith("nvidia-") or name == "torch":
+                headers.append((name, fields))
+            if name.startswith("nvidia-") or name in COMPARED:
                 records[path] = (name, folder)
-    overwritten, damaged = owners(records)
+    conda = conda_packages()
+    requirements = requirements_of(headers)
+    overwritten, damaged = owners(records, rows)
     return {
-        "distributions": rows + conda_packages(),
+        "distributions": rows + conda,
         "leftovers": leftovers,
         "overwritten": overwritten,
-        "damaged": damaged,
+        "damaged": damaged + without_module(rows),
         "requirements": requirements,
+        "absent": absent(requirements, every.union(normalized(row["name"]) for row in conda)),
         "markers": marker_environment(),
     }
+
+
+def labelled(folder: str, name: str, version: str) -> str:
+    """The version with the build that only version.py states: "0.28.0" and "__version__ = '0.28.0+cu130'" are 0.28.0+cu130."""
+    if name not in LABELLED or "+" in version:
+        return version
+    for line in (read(os.path.join(folder, name, "version.py"), 4000) or "").splitlines():
+        key, _, value = line.partition("=")
+        own = value.strip().strip("'\"")
+        if key.strip() == "__version__" and own.startswith(version + "+"):
+            return own
+    return version
+
+
+def built_for(folder: str) -> Optional[str]:
+    """The torch that xformers was compiled with: cpp_lib.json has {"version": {"cuda": 1208, "torch": "2.10.0+cu128", ...}, ...}."""
+    found = lines.decoded((read(os.path.join(folder, "xformers", "cpp_lib.json"), 10000) or "").encode("utf-8", "replace"))
+    version = found.get("version") if isinstance(found, dict) else None
+    torch = version.get("torch") if isinstance(version, dict) else None
+    return torch if isinstance(torch, str) else None
+
+
+def requirements_of(headers: List[Tuple[str, List[Tuple[str, str]]]]) -> List[List[str]]:
+    """[owner, requirement] of what is required without an extra, and of the extras of cuda-toolkit that torch asks for."""
+    found: List[List[str]] = []
+    extras: List[str] = []
+    for owner, fields in headers:
+        for value in (value for key, value in fields if key == "Requires-Dist" and "extra ==" not in value):
+            found.append([owner, value])
+            if owner == "torch" and value.startswith("cuda-toolkit["):
+                extras += value[len("cuda-toolkit[") : value.index("]")].split(",") if "]" in value else ()
+    for owner, fields in headers:
+        for value in (value for key, value in fields if owner == "cuda-toolkit" and key == "Requires-Dist"):
+            wanted_by = value.rpartition("extra ==")[2].strip(" '\")")
+            if wanted_by in extras:
+                found.append(["cuda-toolkit[%s]" % wanted_by, value])
+    return found
+
+
+def absent(requirements: List[List[str]], every: Any) -> List[str]:
+    """Names of required distributions of which there is neither metadata (of any installer) nor a module to import."""
+    names = set()
+    for _, text in requirements:
+        end = next((at for at, letter in enumerate(text) if not (letter.isalnum() or letter in "._-")), len(text))
+        names.add(normalized(text[:end]))
+    return sorted(name for name in names - set(every) if module_of(name) is None)
+
+
+def module_of(name: str) -> Optional[str]:
+    """The file or folder that a distribution of pure Python is imported from, where there is one."""
+    for folder in searched() if name in MODULES else ():
+        for path in (os.path.join(folder, MODULES[name] + ".py"), os.path.join(folder, MODULES[name], "__init__.py")):
+            if os.path.exists(path):
+                return path
+    return None
 
 
 def folders(ours: str) -> Iterator[str]:
@@ -281,25 +356,83 @@ def direct_url(path: str) -> Optional[str]:
     return without_password(url) if isinstance(url, str) else None
 
 
-def owners(records: Dict[str, Tuple[str, str]]) -> Tuple[List[str], List[str]]:
-    """Shared libraries that two distributions claim, and libraries that RECORD lists but that are gone."""
+def recorded(path: str) -> Iterator[Tuple[str, Optional[int]]]:
+    """Libraries and modules of the first level that RECORD lists, with their sizes: "torch/lib/libc10.so,sha256=…,1368817"."""
+    for line in (read(os.path.join(path, "RECORD"), 8 << 20) or "").splitlines():
+        if (".so" in line or (".py," in line and line.count("/") == 1)) and line.count(",") >= 2:
+            file, _, size = line.rsplit(",", 2)
+            if not file.startswith(("..", "/")):
+                yield file.strip('"'), int(size) if size.isdecimal() else None
+
+
+def owners(records: Dict[str, Tuple[str, str]], rows: List[Dict[str, Any]]) -> Tuple[List[str], List[str]]:
+    """Shared libraries that two distributions claim; and files that RECORD lists and that are gone or end too early.
+
+    A file is not called damaged in conda's packages, whose build moves files after RECORD was written, nor where two versions lie
+    over each other.
+    """
+    installers: Dict[Tuple[str, str], List[Any]] = {}
+    for row in rows:
+        installers.setdefault((row["name"], row["location"]), []).append(row["installer"])
     owner: Dict[str, str] = {}
     overwritten: List[str] = []
     damaged: List[str] = []
     for path, (name, folder) in sorted(records.items()):
-        for line in (read(os.path.join(path, "RECORD"), 8 << 20) or "").splitlines():
-            file = line.split(",", 1)[0]
-            if ".so" not in file or file.startswith("..") or not is_library(file):
+        compared = len(installers[name, folder]) == 1 and installers[name, folder][0] not in (None, "conda")
+        for file, size in recorded(path):
+            library = is_library(file)
+            if not (belongs(name, file) if library else name == "torch" and file.endswith(".py") and file.count("/") == 1):
                 continue
-            if name == "torch" and not file.startswith("torch/lib/"):
-                continue
-            key = os.path.join(folder, file)
-            first = owner.setdefault(key, name)
+            place = os.path.join(folder, file)
+            first = owner.setdefault(place, name) if library else name
             if first != name:
                 overwritten.append("%s: %s, %s" % (file, first, name))
-            if len(damaged) < 20 and is_missing(key):
+            try:
+                there = os.stat(place).st_size if compared and len(damaged) < 100 else None
+            except (FileNotFoundError, NotADirectoryError):
                 damaged.append("%s (%s)" % (file, name))
+                continue
+            except (OSError, ValueError):  # a folder that may not be entered says nothing
+                continue
+            if library and there is not None and size is not None and there < size and ends_early(place):
+                damaged.append("%s (%s): %d of %d bytes" % (file, name, there, size))
     return overwritten[:50], damaged
+
+
+def belongs(name: str, file: str) -> bool:
+    """Whether a library counts. Of torch only those that the import loads: torch/lib, torch.libs and torch/_C….so."""
+    return name != "torch" or file.startswith(("torch/lib/", "torch.libs/", "torch/_C."))
+
+
+def ends_early(path: str) -> bool:
+    """Whether an ELF file is shorter than the parts that are loaded from it. A stripped one is only smaller."""
+    if sys.platform != "linux":
+        return False
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            head = file.read(64)
+            if head[:4] != b"\x7fELF" or len(head) < 64:
+                return True
+            if head[4:6] != b"\x02\x01":  # 32 bits, or the other byte order
+                return False
+            number = int.from_bytes
+            entry, count = number(head[54:56], "little"), number(head[56:58], "little")
+            file.seek(number(head[32:40], "little"))
+            table = file.read(entry * count)
+    except OSError:
+        return False
+    if entry < 56 or len(table) < entry * count:
+        return True
+    loads = [table[at : at + entry] for at in range(0, len(table), entry) if table[at : at + 4] == b"\x01\0\0\0"]  # PT_LOAD
+    return any(number(one[8:16], "little") + number(one[32:40], "little") > size for one in loads)
+
+
+def without_module(rows: List[Dict[str, Any]]) -> List[str]:
+    """Distributions of pure Python whose metadata is there and whose module is not."""
+    names = [row["name"] for row in rows if row["name"] in MODULES and row["name"] != "triton" and row["installer"] not in (None, "conda")]
+    gone = [name for name in dict.fromkeys(names) if module_of(name) is None]
+    return ["%s (%s)" % (MODULES[name], name) for name in gone]
 
 
 def is_library(file: str) -> bool:

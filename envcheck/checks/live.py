@@ -7,7 +7,7 @@ import re
 from envcheck.checks import answer
 from envcheck.checks.hardware import nvidia
 from envcheck.checks.ladder import CONTROL, climb, explains
-from envcheck.checks.stacks import blamed
+from envcheck.checks.origin import origin
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.torch_import import at_work
 from envcheck.facts import (
@@ -18,12 +18,13 @@ from envcheck.facts import (
     LiveFacts,
     LiveStatus,
     Missing,
+    PackagesFacts,
     RankFacts,
     SymptomsFacts,
     SystemFacts,
     TorchFacts,
 )
-from envcheck.intents import SetEnv
+from envcheck.intents import Install, SetEnv
 from envcheck.pattern import pattern
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.tables import Tables
@@ -94,19 +95,20 @@ def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
 
 
-@check(sees_missing=("live",))
-def torch_dynamo_broken(torch: TorchFacts, live: LiveFacts | Missing) -> Hit | None:
+@check(sees_missing=("live", "packages"))
+def torch_dynamo_broken(torch: TorchFacts, packages: PackagesFacts | Missing, live: LiveFacts | Missing) -> Hit | None:
     """What DDP imports cannot be imported, and the ranks found it so."""
     failure = torch.dynamo_failure
     if failure is None or (not isinstance(live, Missing) and live.status is LiveStatus.PASS):
         return None
     evidence = tuple(Evidence("import torch._dynamo", words) for words in (failure.stack or failure.stderr,) if words)
+    if "pkg_resources" in failure.text:
+        return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, (Install(("setuptools<70",)),), variant="setuptools")
     if failure.type not in ("crashed", "timeout"):
         return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, variant="raised")
-    where = blamed(failure.stack)
-    slow = failure.type == "timeout" and at_work(failure)
-    variant = None if where else "nowhere"
-    return Hit({"how": failure.text, "where": where}, evidence, variant=variant, confidence=Confidence.LIKELY if slow else None)
+    where = origin(failure.stack, torch, packages)
+    sure = None if failure.type == "crashed" or not at_work(failure) else Confidence.LIKELY
+    return Hit({"how": failure.text, "where": where and where.file}, evidence, variant=None if where else "nowhere", confidence=sure)
 
 
 @check()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.hardware import import_failed, imported, installed, nvidia
 from envcheck.checks.libraries import Provider, pinned
+from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
 from envcheck.facts import (
@@ -116,28 +117,43 @@ def nvidia_packages_overwritten(
 
 # Requires torch by an exact pin, or by a compiled extension that fits one torch alone.
 _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
+# Their builds for CUDA link torch's CUDA library, which a build for the CPU does not have.
+_LINKED = ("torchvision", "torchaudio", "torchcodec")
 
 
-@check(sees_missing=("packages", "symptoms", "system", "torch"))
+@check(sees_missing=("packages", "symptoms", "devices", "torch"))
 def torch_companion_mismatch(
     torch: TorchFacts | Missing,
     packages: PackagesFacts | Missing,
-    system: SystemFacts | Missing,
+    devices: DevicesFacts | Missing,
     symptoms: SymptomsFacts | Missing,
     tables: Tables,
 ) -> Hit | Unknown | None:
     """torchvision, torchaudio, torchtext, torchdata or triton of another torch, or of another CUDA."""
-    matches = said(symptoms, "torch-companion-mismatch")
+    # What torch's own import says is about torch: no companion has been loaded then.
+    matches = tuple(one for one in said(symptoms, "torch-companion-mismatch") if one.source != IMPORT)
     facts = None if isinstance(torch, Missing) else torch
     if facts and facts.version and not isinstance(packages, Missing):
         problems = _companions(facts, packages, tables)
-        if problems:
-            wanted = _trio(facts, packages, tables)
+        ended = _ended(facts.version, packages, tables)
+        if problems or ended:
+            wanted = _trio(facts, packages, tables) if problems else ()
             fixes = (Install(wanted, note="from the same index as torch, in one command"),) if wanted else ()
-            lines = tuple(Evidence("installed distributions", line) for line, _ in problems)
-            hard = any(sure for _, sure in problems) or bool(matches)
-            values = {"version": facts.version, "problems": "; ".join(line for line, _ in problems)}
-            return Hit(values, (*lines, *quoted(matches)), fixes, confidence=None if hard else Confidence.LIKELY)
+            told = tuple(line for line, _ in problems) + ended
+            lines = tuple(Evidence("installed distributions", line) for line in told)
+            hard = any(sure for _, sure in problems) or bool(ended or matches)
+            values = {"version": facts.version, "problems": "; ".join(told)}
+            if facts.cpu_build and all(line.startswith("torchcodec") for line in told):
+                values["codec"] = release(packages.version("torchcodec")) or ""
+            variant = "ended" if ended else "codec_cpu" if "codec" in values else None
+            return Hit(values, (*lines, *quoted(matches)), fixes, variant, confidence=None if hard else Confidence.LIKELY)
+        vision = packages.version("torchvision")
+        asked_for = any("'CUDA' backend" in one.text for one in matches)
+        if facts.cuda and local(vision) == "cpu" and (asked_for or (not isinstance(devices, Missing) and devices.available)):
+            fixes = (Install(("torchvision",), note="from the same index as torch"),)
+            labels: dict[str, object] = {"version": facts.version, "have": vision, "cuda": facts.cuda}
+            milder = None if asked_for else Severity.WARNING
+            return Hit(labels, quoted(matches), fixes, "cpu", milder, None if asked_for else Confidence.LIKELY)
     if not matches:
         return answer.trouble(packages, "packages")
     if asked := value(matches, "asked"):
@@ -192,7 +208,7 @@ def _companions(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> l
     known = tables.companions(version)
     for name in _COMPANIONS:
         other = packages.version(name)
-        if not other:
+        if not other or _is_past(name, other, version, tables):
             continue
         unmet = [row for row in packages.unmet if row.distribution == name and re.match(r"torch\b", row.requirement)]
         asks = tables.companion_requires(name, other)
@@ -202,13 +218,39 @@ def _companions(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> l
             found.append((f"{name} {other} requires torch{asks}, torch is {version}", True))
         elif not asks and name in known and (minor(other) or (0, 0)) < (minor(known[name]) or (0, 0)):
             found.append((f"{name} {other} is for an older torch than {version}, which goes with {known[name]}", True))
-        elif cuda := _other_cuda(name, other, torch):
-            found.append(cuda)
+        elif cuda := _other_cuda(name, other, torch, tables):
+            found.append((cuda, True))
+        elif not local(other) and _is_default(torch, tables) and (why := tables.companion_conflict(version, name, other)):
+            found.append((why, False))  # which build of it is installed is not known
+    codec = packages.version("torchcodec")
+    if codec and (cuda := _other_cuda("torchcodec", codec, torch, tables)):
+        found.append((cuda, True))
     pin = tables.companion_specifiers(version).get("triton")
     triton = packages.version("triton")
     if triton and pin and local(version) != "cpu" and not torch.hip and not torch.xpu and meets(triton, pin) is False:
         found.append((f"triton {triton} is installed, torch {version} requires triton{pin}", False))
     return found
+
+
+def _ended(version: str, packages: PackagesFacts, tables: Tables) -> tuple[str, ...]:
+    """Companions that are no longer made, under a torch that came after them."""
+    found = [(name, packages.version(name)) for name in _COMPANIONS]
+    past = [(name, other) for name, other in found if other and _is_past(name, other, version, tables)]
+    return tuple(
+        f"{name} {other} is loaded by no torch after {tables.last_torch_of(name)}, torch is {version}, and no newer {name} is made"
+        for name, other in past
+    )
+
+
+def _is_past(name: str, other: str, version: str, tables: Tables) -> bool:
+    last = tables.last_torch_of(name)
+    return last is not None and (minor(version) or (0, 0)) > (minor(last) or (99, 0))
+
+
+def _is_default(torch: TorchFacts, tables: Tables) -> bool:
+    """The build that a plain install gives on Linux, as far as its version tells."""
+    row = tables.release(torch.version) if torch.version else None
+    return row is not None and local(torch.version) in (None, row.default_variant.get("linux-x86_64"))
 
 
 def _other_series(version: str, unmet: Unmet) -> bool:
@@ -221,19 +263,21 @@ def _series_differs(requirement: str, version: str) -> bool:
     return pin is None or minor(pin[1]) != minor(version)
 
 
-def _other_cuda(name: str, version: str, torch: TorchFacts) -> tuple[str, bool] | None:
-    """torchvision refuses another CUDA major, torchaudio another CUDA version; both say so at import."""
+def _other_cuda(name: str, version: str, torch: TorchFacts, tables: Tables) -> str | None:
+    """A companion whose build for CUDA cannot be loaded under this torch.
+
+    It links libtorch_cuda.so, which builds for the CPU, ROCm and XPU do not have; torchvision refuses another CUDA major, torchaudio
+    another CUDA version. A companion built for the CPU loads everywhere, and so does one whose label is not known, as far as is known.
+    """
     theirs, mine = cuda_of_build(version), torch.cuda or cuda_of_build(torch.version)
-    if local(version) == "cpu" and mine:
-        return f"{name} {version} is a CPU build, torch is built for CUDA {mine}", False
-    if not theirs:
+    if name not in _LINKED or not theirs:
         return None
     if mine is None:
-        return (f"{name} {version} is built for CUDA {theirs}, torch {torch.version} is a CPU build", False) if torch.cpu_build else None
-    differs = major(theirs) != major(mine) if name == "torchvision" else minor(theirs) != minor(mine)
-    if name not in ("torchvision", "torchaudio") or not differs:
-        return None
-    return f"{name} {version} is built for CUDA {theirs}, torch for CUDA {mine}", True
+        kind = "the CPU" if torch.cpu_build else "ROCm" if torch.hip else "XPU" if torch.xpu else None
+        return f"{name} {version} is built for CUDA {theirs}, torch {torch.version} for {kind}" if kind else None
+    compares = tables.compares_cuda(name, version)
+    differs = major(theirs) != major(mine) if compares == "major" else minor(theirs) != minor(mine) if compares == "minor" else False
+    return f"{name} {version} is built for CUDA {theirs}, torch {torch.version} for CUDA {mine}" if differs else None
 
 
 def _trio(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[str, ...]:
@@ -244,7 +288,8 @@ def _trio(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[s
     wanted = tables.companion_specifiers(torch.version or "")
     names = tuple(name for name in _COMPANIONS if packages.version(name) and name in wanted)
     gpu = not torch.hip and not torch.xpu and local(torch.version) != "cpu"
-    triton = (f"triton{wanted['triton']}",) if gpu and packages.version("triton") and "triton" in wanted else ()
+    other = gpu and meets(packages.version("triton"), wanted.get("triton", "")) is False
+    triton = (f"triton{wanted['triton']}",) if other else ()
     return (*names, *triton)
 
 
@@ -358,6 +403,17 @@ def xformers_mismatch(
             fixes = (Install((f"xformers=={fits[-1]}",), note="from the index of torch's CUDA, if that is not PyPI's"),) if fits else ()
             values = {"installed": there, "asks": asks, "version": facts.version, "fits": fits[-1] if fits else "none"}
             return Hit(values, quoted(matches), fixes, variant=None if fits else "none")
+        built = next((row.built_for for row in packages.distributions if row.name == "xformers"), None)
+        cuda = cuda_of_build(built)
+        # Its library links CUDA's runtime by major version (libcudart.so.12), and libtorch_cuda.so.
+        if cuda and (facts.cuda or facts.cpu_build) and major(cuda) != major(facts.cuda):
+            values = {
+                "installed": there,
+                "built": built or "",
+                "version": facts.version,
+                "cuda": f"CUDA {facts.cuda}" if facts.cuda else "the CPU",
+            }
+            return Hit(values, quoted(matches), variant="cuda")
     if not matches:
         return answer.trouble(packages, "packages")
     have = (facts.version if facts else None) or value(matches, "have") or UNKNOWN

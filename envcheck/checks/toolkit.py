@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.gpu import code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, installed, not_told, nvidia, variables
+from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor
 from envcheck.facts import (
@@ -265,7 +266,8 @@ _PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torc
 @check(sees_missing=("packages", "torch", "symptoms"))
 def extension_abi_mismatch(packages: PackagesFacts | Missing, torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
     """A compiled extension that was built for another torch or another CUDA."""
-    matches = said(symptoms, "extension-abi-mismatch")
+    # What torch's own import says is about torch: no extension has been loaded then.
+    matches = tuple(one for one in said(symptoms, "extension-abi-mismatch") if one.source != IMPORT)
     facts = None if isinstance(torch, Missing) else torch
     wrong = []
     series = minor(facts.version) if facts else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, not_told, nvidia
+from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import alone, holding, quoted, said, value
 from envcheck.checks.versions import local, minor, older
 from envcheck.facts import (
@@ -43,12 +44,15 @@ def torch_missing(torch: TorchFacts | Missing, python: PythonFacts | Missing, sy
     executable = None if isinstance(python, Missing) else python.executable
     if isinstance(torch, Missing):
         if torch.why is Why.ABSENT:
-            return Hit({"python": executable or "this interpreter"}, quoted(matches), (TorchBuild(),))
+            where: dict[str, object] = {"python": executable or "this interpreter", "path": torch.evidence}
+            if not isinstance(python, Missing) and python.no_site:
+                return Hit(where, quoted(matches), variant="no_site")
+            return Hit(where, quoted(matches), (TorchBuild(),), variant="leftover" if torch.evidence else None)
         if torch.why is not Why.SKIPPED:
             return Unknown(f"torch: {torch.reason}")
         return Hit(evidence=quoted(matches), fixes=(TorchBuild(),), variant="said") if matches else None
-    if not matches:
-        return None
+    if not matches or all(one.source == IMPORT for one in matches):
+        return None  # not even this interpreter's own import finds it: what is damaged says so
     values = {"version": torch.version, "python": executable or "the interpreter examined"}
     return Hit(values, quoted(matches), variant="elsewhere", severity=Severity.WARNING, confidence=Confidence.LIKELY)
 

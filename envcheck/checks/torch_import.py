@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.hardware import import_failed, import_text, imported, installed, nccl_proved
 from envcheck.checks.libraries import Provider, pinned, provider
+from envcheck.checks.origin import IMPORT, Origin, frames, its_own, missing_module, origin
 from envcheck.checks.packages import codec_fits
-from envcheck.checks.stacks import innermost, last_line
+from envcheck.checks.reinstall import again, default_variant
+from envcheck.checks.requirements import wrong_versions
 from envcheck.checks.text import quoted, said, value
+from envcheck.checks.torch_files import blamed, damaged_files
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 from envcheck.facts import (
     DevicesFacts,
@@ -38,20 +41,43 @@ _CANNOT_OPEN = pattern(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open share
 _UNDEFINED = pattern(r"(?:/|\b)(lib[\w.+-]{1,80}\.so[\d.]{0,12}): undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}))?")
 
 
-def _reinstall(torch: TorchFacts, system: SystemFacts | Missing, tables: Tables) -> tuple[Intent, ...]:
-    """The same build of torch again. A conda torch and one without a version have no such command."""
-    version, variant = release(torch.version), local(torch.version)
-    if not version or torch.conda or (tables.release(version) is None and variant):
-        return ()
-    if not variant or variant == _default_variant(torch, system, tables):
-        return (Install((f"torch=={version}",), reinstall=True),)
-    # PyPI holds the default build only: the plain version would bring another one.
-    return (Install((f"torch=={torch.version}",), reinstall=True, note=f"with --index-url https://download.pytorch.org/whl/{variant}"),)
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
 
 
-@check(sees_missing=("torch", "symptoms", "devices", "system"))
+def _innermost(stack: str) -> str:
+    """The line of the frame in which a stack stands: faulthandler writes it first, a traceback last.
+
+    Current thread 0x00007fe65ae54b80 (most recent call first):
+      File "/venv/lib/python3.12/site-packages/torch/__init__.py", line 3 in <module>
+      File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed
+    """
+    found = frames(stack)
+    return found[0].line[:300] if found else _last_line(stack)
+
+
+# What only a torch whose own files do not belong together says; a module of torch that is not there, in all of torch's Python files.
+_OWN_SYMBOL = pattern(r"[/\\]torch[/\\]lib[/\\]\S{1,80}: undefined symbol: _ZNK?(?:2at|3c10|5torch|5caffe2)")
+_OWN_NAME = pattern(r"cannot import name '\w{1,60}' from (?:partially initialized module )?'torch[\w.]{0,80}'")
+_UNREADABLE = ("EOFError", "SyntaxError", "IndentationError", "UnicodeDecodeError")  # of a file that ends early or holds something else
+
+
+def _inconsistent(kind: str, text: str, stack: str) -> bool:
+    """Whether torch's own files contradict each other: to write them again is then a cure."""
+    gone = missing_module(text) or ""
+    return (
+        gone.startswith(("torch.", "torchgen"))
+        or bool(_OWN_SYMBOL.search(text) or _OWN_NAME.search(text))
+        or kind in _UNREADABLE
+        or "bad marshal data" in text
+    )
+
+
+@check(sees_missing=("torch", "packages", "symptoms", "devices", "system"))
 def torch_import_broken(
     torch: TorchFacts | Missing,
+    packages: PackagesFacts | Missing,
     devices: DevicesFacts | Missing,
     system: SystemFacts | Missing,
     symptoms: SymptomsFacts | Missing,
@@ -63,23 +89,42 @@ def torch_import_broken(
         return Hit({"version": "of unknown version"}, quoted(matches), variant="said") if matches else answer.trouble(torch, "torch")
     if torch.import_status is ImportStatus.ERROR:
         failure = torch.import_failure
-        kind, text = (failure.type or "an exception", failure.text) if failure else ("an exception", "")
-        evidence = (Evidence("import torch", (failure.stack or text) if failure else ""), *quoted(matches))
-        values = {"version": torch.version or "of unknown version", "type": kind, "error": last_line(text) or kind, "path": torch.path}
+        kind, text, stack = (failure.type or "an exception", failure.text, failure.stack) if failure else ("an exception", "", "")
+        evidence = (Evidence("import torch", stack or text), *quoted(matches))
+        values: dict[str, object] = {"version": torch.version or "of unknown version", "type": kind, "path": torch.path}
+        values["error"] = _last_line(text) or kind
         windows = not isinstance(system, Missing) and system.os == "windows"
         if "iJIT_NotifyEvent" in text:
             return Hit(values, evidence, (Install(("mkl<2024.1",)),), variant="mkl")
         if (windows and "DLL load failed" in text) or "WinError 126" in text or "WinError 1114" in text:
-            return Hit(values, evidence, _reinstall(torch, system, tables), variant="dll")
-        return Hit(values, evidence, _reinstall(torch, system, tables))
+            return Hit(values, evidence, again(torch, system, tables), variant="dll")
+        where = origin(stack, torch, packages)
+        if where and not where.torch:
+            return _from_elsewhere(where, values, evidence)
+        nowhere = missing_module(text) == "torch"  # metadata without the package
+        mends = nowhere or _inconsistent(kind, text, stack) or any(one.distribution == "torch" for one in blamed(torch, packages))
+        return Hit(values, evidence, again(torch, system, tables) if mends else ())
     if matches and not imported(torch, devices):
-        return Hit({"version": torch.version or "of unknown version"}, quoted(matches), _reinstall(torch, system, tables), variant="said")
+        return Hit({"version": torch.version or "of unknown version"}, quoted(matches), again(torch, system, tables), variant="said")
     return None
 
 
-@check(sees_missing=("torch", "system", "python", "devices", "symptoms"))
+def _from_elsewhere(where: Origin, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit:
+    """The innermost file is another package's, or one that no package brought."""
+    if where.module is None:
+        return Hit(values | {"file": where.file}, evidence, variant="foreign")
+    row = where.distribution
+    name = row.name if row else where.module
+    # A module that it does not find is another one's; everything else is its own files' fault, as far as they can be told.
+    gone = (missing_module(str(values["error"])) or where.module).partition(".")[0]
+    fixes = (Install((f"{row.name}=={row.version}",), reinstall=True),) if row and row.version and gone == where.module else ()
+    return Hit(values | {"file": where.file, "package": name}, evidence, fixes, variant="package")
+
+
+@check(sees_missing=("torch", "packages", "system", "python", "devices", "symptoms"))
 def torch_import_crashed(
     torch: TorchFacts | Missing,
+    packages: PackagesFacts | Missing,
     system: SystemFacts | Missing,
     python: PythonFacts | Missing,
     devices: DevicesFacts | Missing,
@@ -102,13 +147,21 @@ def torch_import_crashed(
     if gone and failure and "oneMKL FATAL ERROR: Cannot load" in failure.stderr:
         return Hit(values | {"folder": gone}, (Evidence("import torch", failure.stderr),), variant="folder")
     evidence = (Evidence("import torch", failure.stack or failure.stderr),) if failure and (failure.stack or failure.stderr) else ()
-    if torch.import_status is ImportStatus.CRASHED:
-        signal = (failure and failure.signal) or "a signal"
-        return Hit(values | {"signal": signal}, evidence, _reinstall(torch, system, tables))
-    if torch.import_status is ImportStatus.EXITED:
-        code = failure.exit_code if failure else None
-        return Hit(values | {"code": "unknown" if code is None else code}, evidence, _reinstall(torch, system, tables), variant="exited")
-    return None
+    if torch.import_status not in (ImportStatus.CRASHED, ImportStatus.EXITED):
+        return None
+    where = origin((failure.stack or failure.stderr) if failure else "", torch, packages)
+    values |= {"signal": (failure and failure.signal) or "a signal", "code": "unknown"}
+    if failure and failure.exit_code is not None:
+        values |= {"code": failure.exit_code}
+    exited = torch.import_status is ImportStatus.EXITED
+    if where and not where.torch:
+        row = where.distribution
+        values |= {"file": where.file, "package": row.name if row else where.module or "a file of your own"}
+        return Hit(values, evidence, variant="exited_elsewhere" if exited else "elsewhere")
+    # Not of a kill from outside: files do no harm there.
+    killed = failure is not None and failure.signal in ("SIGKILL", "SIGTERM", "SIGXCPU")
+    fixes = () if killed or damaged_files(packages) else again(torch, system, tables)
+    return Hit(values, evidence, fixes, variant="exited" if exited else None)
 
 
 def at_work(failure: ImportFailure) -> bool:
@@ -132,7 +185,7 @@ def torch_import_hangs(torch: TorchFacts, python: PythonFacts | Missing) -> Hit 
         return None
     failure = torch.import_failure
     stack = (failure.stack or failure.stderr) if failure else ""
-    where = innermost(stack)
+    where = _innermost(stack)
     values: dict[str, object] = {
         "version": torch.version or "of unknown version",
         "seconds": f"{torch.import_seconds:.0f}" if torch.import_seconds else "many",
@@ -156,24 +209,58 @@ def torch_import_hangs(torch: TorchFacts, python: PythonFacts | Missing) -> Hit 
     return Hit(values, evidence, variant="where" if where else None)
 
 
-@check(sees_missing=("torch", "python", "devices", "symptoms"))
+# "cannot import name 'TypeIs' from 'typing_extensions' (/home/me/project/typing_extensions.py)"
+_TAKEN_FROM = pattern(
+    r"cannot import name '\w{1,60}' from (?:partially initialized module )?'([\w.]{1,80})'[^(\n]{0,80}\(([^)\n]{1,300})\)"
+)
+_INSTALLED = pattern(r"[/\\](?:site|dist)-packages[/\\]|/lib(?:64)?/python3|[/\\]Lib[/\\]")
+
+
+@check(sees_missing=("torch", "packages", "python", "devices", "symptoms"))
 def torch_shadowed(
-    torch: TorchFacts | Missing, python: PythonFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
+    torch: TorchFacts | Missing,
+    packages: PackagesFacts | Missing,
+    python: PythonFacts | Missing,
+    devices: DevicesFacts | Missing,
+    symptoms: SymptomsFacts | Missing,
 ) -> Hit | Unknown | None:
     """Something else of that name is imported in torch's place, or hides a module that torch needs."""
-    matches = said(symptoms, "torch-shadowed")
+    facts = None if isinstance(torch, Missing) else torch
+    own = facts is not None and its_own(facts, packages)
+    # Of a torch that lies where its distribution put it these words mean that a file of it is gone.
+    matches = tuple(
+        one for one in said(symptoms, "torch-shadowed") if not (own and one.source == IMPORT and one.symptom == "torch-folder-shadows")
+    )
     hiding = () if isinstance(python, Missing) else python.shadowing
-    if not isinstance(torch, Missing) and torch.import_status is ImportStatus.NOT_TORCH:
-        where = torch.path or (hiding[0] if hiding else "a folder named torch")
+    if facts and facts.import_status is ImportStatus.NOT_TORCH:
+        if own and blamed(facts, packages):
+            return None
+        where = facts.path or (hiding[0] if hiding else "a folder named torch")
         return Hit({"path": where}, quoted(matches))
     if matches:
         return Hit({"path": value(matches, "path") or "a file or folder on sys.path"}, quoted(matches), variant="said")
+    taken = _TAKEN_FROM.search(import_text(torch))
+    if taken and not taken[1].startswith("torch") and not _INSTALLED.search(taken[2]):
+        return Hit({"path": taken[2]}, (Evidence(IMPORT, import_text(torch)),), variant="said")
+    works = imported(torch, devices)
+    if works:
+        hiding = _untried(hiding, python)
     if not hiding:
         return None
     values = {"paths": hiding}
-    if imported(torch, devices) or not import_failed(torch):
+    if works or not import_failed(torch):
         return Hit(values, variant="beside", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     return Hit(values, (Evidence("import torch", import_text(torch)),), variant="beside", confidence=Confidence.LIKELY)
+
+
+# Names in PythonFacts.shadowing that belong to packages which torch imports, not to torch or the standard library.
+_REQUIRED = pattern(r"[/\\](?:typing_extensions|sympy|mpmath|filelock|networkx|jinja2|markupsafe|fsspec)\.py$")
+
+
+def _untried(hiding: tuple[str, ...], python: PythonFacts | Missing) -> tuple[str, ...]:
+    """Without files of PYTHONPATH that torch's import has just taken, and worked with."""
+    folders = [] if isinstance(python, Missing) else (python.pythonpath or "").split(":")
+    return tuple(one for one in hiding if not (_REQUIRED.search(one) and one.rpartition("/")[0] in folders))
 
 
 # What the loader says of a file that it found and does not take (glibc elf/dl-load.c, dl-reloc.c; dyld), and the message for it.
@@ -232,7 +319,7 @@ def missing_library(
     """A shared library that torch, or a package beside it, cannot open; names the distribution that provides it."""
     matches = said(symptoms, "missing-library")
     if refused := _refused(torch, symptoms):
-        failed = [Evidence("import torch", last_line(import_text(torch)))] if import_failed(torch) else []
+        failed = [Evidence("import torch", _last_line(import_text(torch)))] if import_failed(torch) else []
         return Hit({"library": refused[0], "version": UNKNOWN}, (*failed, *quoted(matches)), variant=refused[1])
     library = _missing_name(torch, symptoms)
     if library is None and (codec := _ffmpeg(torch, packages, matches, tables)):
@@ -242,11 +329,11 @@ def missing_library(
     if library is None:
         return Hit({"library": value(matches, "component") or "a shared library"}, quoted(matches), variant="plain") if matches else None
     stem = library.partition(".so")[0]
-    if stem in ("libcuda", "libnvidia-ml") or stem.startswith(("libtorch", "libc10")):
+    if stem in ("libcuda", "libnvidia-ml") or stem.startswith(("libtorch", "libc10", "libshm", "libcaffe2")):
         return None  # the driver's libraries, and torch's own missed by a companion: other rules
     evidence = quoted(matches)
     if import_failed(torch):
-        evidence = (Evidence("import torch", last_line(import_text(torch)) or library), *evidence)
+        evidence = (Evidence("import torch", _last_line(import_text(torch)) or library), *evidence)
     facts = None if isinstance(torch, Missing) else torch
     version = facts.version if facts else None
     values: dict[str, object] = {"library": library, "version": version or UNKNOWN, "needed_by": value(matches, "needed_by") or "a program"}
@@ -289,17 +376,6 @@ def _from_pip(packages: PackagesFacts | Missing) -> bool:
     return any(row.name == "torch" and row.installer in ("pip", "uv") for row in packages.distributions)
 
 
-def _default_variant(torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> str | None:
-    """The build variant that a plain install of this release gives here."""
-    from envcheck.tables import platform_of
-
-    row = tables.release(torch.version) if torch and torch.version else None
-    if row is None:
-        return None
-    os, machine = ("linux", "x86_64") if isinstance(system, Missing) else (system.os or "linux", system.machine or "x86_64")
-    return row.default_variant.get(platform_of(os, machine))
-
-
 def _cuda_major(torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> int | None:
     """CUDA major of the build: as torch says, as its version says, else what a plain install of this release brings."""
     if torch is None:
@@ -307,7 +383,7 @@ def _cuda_major(torch: TorchFacts | None, system: SystemFacts | Missing, tables:
     stated = major(torch.cuda or cuda_of_build(torch.version))
     if stated is not None or local(torch.version):
         return stated
-    return major(cuda_of_build(f"0+{_default_variant(torch, system, tables)}"))
+    return major(cuda_of_build(f"0+{default_variant(torch, system, tables)}"))
 
 
 def _takes_cudnn8(torch: TorchFacts | None, tables: Tables) -> bool:
@@ -320,7 +396,7 @@ def _requirement(found: Provider, torch: TorchFacts | None, system: SystemFacts 
     if torch is None or torch.version is None:
         return found.distribution
     variant = local(torch.version)
-    if variant and variant != _default_variant(torch, system, tables):
+    if variant and variant != default_variant(torch, system, tables):
         return found.distribution
     return pinned(found, tables.pins(torch.version))
 
@@ -350,14 +426,23 @@ def library_path_shadows(
         return None
     fix: tuple[Intent, ...] = (SetEnv(name, None, "for this run: env -u " + name),)
     values: dict[str, object] = {"name": name, "path": path or "not known", "loaded": foreign}
-    if mixed and symbol and import_failed(torch):
-        values |= {"symbol": symbol[2], "library": symbol[1]}
-        evidence = (Evidence("import torch", last_line(text)), *quoted(matches))
-        return Hit(values, evidence, fix, confidence=None if path else Confidence.LIKELY)
     cxx = tuple(match for match in matches if re.match(r"GLIBCXX|CXXABI|_Z(?:NK?|T[IVS]N?)?St", match.values.get("symbol", "")))
     if cxx and len(cxx) == len(matches):
-        values |= {"symbol": value(cxx, "symbol"), "library": value(cxx, "library") or "libstdc++.so.6"}
+        library = value(cxx, "library") or "libstdc++.so.6"
+        values |= {"symbol": value(cxx, "symbol"), "library": library}
+        if path and any(library.startswith(folder.rstrip("/") + "/") or library == folder for folder in path.split(":") if folder):
+            return Hit(values, quoted(cxx), fix, variant="cxx_path")
         return Hit(values, quoted(cxx), variant="cxx", confidence=Confidence.LIKELY)
+    if symbol and import_failed(torch) and (mixed or matches) and not isinstance(python, Missing) and not path:
+        # Nothing is set: another copy that the system's linker knows is left, and that only if the packages are what torch asks for.
+        if wrong_versions(packages) or blamed(torch, packages):
+            return None
+        values |= {"symbol": symbol[2], "library": symbol[1], "of": (symbol[3] or "libnv").partition(".")[0]}
+        return Hit(values, (Evidence("import torch", _last_line(text)),), variant="unset", confidence=Confidence.LIKELY)
+    if mixed and symbol and import_failed(torch):
+        values |= {"symbol": symbol[2], "library": symbol[1]}
+        evidence = (Evidence("import torch", _last_line(text)), *quoted(matches))
+        return Hit(values, evidence, fix, confidence=None if path else Confidence.LIKELY)
     if matches:
         values |= {"symbol": value(matches, "symbol") or "a symbol", "library": value(matches, "library") or "A CUDA library"}
         sure = path or value(matches, "path")
@@ -421,7 +506,7 @@ def nccl_package_mismatch(
         versions = {"built": value(compiled, "built"), "loaded": value(compiled, "loaded")}
         return Hit(values | versions, quoted(compiled), variant="program")
     if import_failed(torch) and found and symbol:
-        evidence = (Evidence("import torch", last_line(text)), *evidence)
+        evidence = (Evidence("import torch", _last_line(text)), *evidence)
     said_or_failed = bool(symbol and import_failed(torch)) or bool(matches)
     if len(names) > 1:
         mend = (Install((requirement,), tuple(names), reinstall=True, note="both unpack to nvidia/nccl/lib/libnccl.so.2"),)
@@ -516,38 +601,53 @@ def numpy_abi(
     symptoms: SymptomsFacts | Missing,
     tables: Tables,
 ) -> Hit | Unknown | None:
-    """NumPy 2 under a torch built for NumPy 1, or a NumPy too old, or none where one is needed."""
+    """NumPy 2 under a torch built for NumPy 1, or a NumPy too old, or none where one is needed.
+
+    It is an error where a program failed of it. Else training may work: torch warns at import (from 2.1 on) or at the first array.
+    """
     matches = said(symptoms, "numpy-abi")
     facts = None if isinstance(torch, Missing) else torch
     numpy = installed(packages, "numpy") or value(matches, "numpy")
     warned = [one for one in (facts.import_warnings if facts else ()) if "_ARRAY_API" in one or "Failed to initialize NumPy" in one]
-    proof = bool(matches or warned)
     built_for_1 = _numpy1_only(facts, python, system, tables) if facts and facts.version else None
     values = {"numpy": numpy, "version": facts.version if facts else "torch"}
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
     downgrade: tuple[Intent, ...] = (Install(("numpy<2",)),)
     text = " ".join([*(match.text for match in matches), *warned])
+    milder = None if matches else Severity.WARNING
+    if missing_module(text) == "numpy" and not isinstance(packages, Missing):
+        return _without_numpy(values, evidence, packages, built_for_1, bool(matches))
     if numpy and (major(numpy) or 0) >= 2:
         if built_for_1:
-            return Hit(values, evidence, downgrade, severity=None if proof else Severity.WARNING)
-        if not proof:
+            return Hit(values, evidence, downgrade, severity=milder)
+        if not (matches or warned):
             return None
-        if built_for_1 is False:
-            return Hit(values, evidence, downgrade, variant="module")
-        return Hit(values, evidence, downgrade)
-    if not proof:
+        return Hit(values, evidence, downgrade, variant="module" if built_for_1 is False else None, severity=milder)
+    if not (matches or warned):
         return answer.trouble(packages, "packages")
     if "NumPy 1.x" in text or "_ARRAY_API" in text:
-        return Hit(values, evidence, downgrade, variant=None if numpy else "text")
+        return Hit(values, evidence, downgrade, variant=None if numpy else "text", severity=milder)
     if numpy:
         newest = (Install(("numpy",), note="the newest that torch and the Python allow"),)
         # API version 0xe came with NumPy 1.20: what is built against it or a later one refuses 1.19 (numpy/core/setup_common.py)
         if "this version of numpy is" in text or older(release(numpy), "1.20.0"):
-            return Hit(values, evidence, newest, variant="old")
-        return Hit(values, evidence, newest, variant="unlike", confidence=Confidence.LIKELY)
+            return Hit(values, evidence, newest, variant="old", severity=milder)
+        return Hit(values, evidence, newest, variant="unlike", severity=milder, confidence=Confidence.LIKELY)
     if not isinstance(packages, Missing) and packages.version("torch"):  # the list is of this environment, and has no NumPy
-        return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), variant="absent")
+        return _without_numpy(values, evidence, packages, built_for_1, bool(matches))
     return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), variant="either", confidence=Confidence.LIKELY)
+
+
+def _without_numpy(
+    values: dict[str, str | None], evidence: tuple[Evidence, ...], packages: PackagesFacts, built_for_1: bool | None, needed: bool
+) -> Hit:
+    """No NumPy: nothing is wrong with that until a program asks for one. Metadata without the module is what is left of one."""
+    rest = packages.version("numpy")
+    if rest:
+        fixes = (Install((f"numpy=={rest}",), reinstall=True),)
+        return Hit(values, evidence, fixes, variant="gone", severity=None if needed else Severity.WARNING)
+    fixes = (Install(("numpy<2" if built_for_1 else "numpy",)),)
+    return Hit(values, evidence, fixes, variant="absent", severity=None if needed else Severity.INFO)
 
 
 CHECKS = (

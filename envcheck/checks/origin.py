@@ -1,0 +1,69 @@
+"""Whose file an exception or a crash comes from: torch's own, another package's, or one that belongs to nobody."""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.facts import Distribution, Missing, PackagesFacts, TorchFacts
+from envcheck.pattern import pattern
+from envcheck.record import record
+
+IMPORT = "import torch"  # the source of symptoms that the failed import itself printed
+
+# '  File "/venv/lib/python3.12/site-packages/numpy/_core/__init__.py", line 85, in <module>'; faulthandler writes `line 85 in <module>`
+_FRAME = pattern(r'^\s*File "([^"\n]{1,500})", line \d')
+# Frames that only carry on what another file asked for: the interpreter's own modules, and the program that imports torch.
+_PASSING = pattern(r"^<|/lib(?:64)?/python3\.\d{1,2}t?/(?!(?:site|dist)-packages/)|\\Lib\\(?!site-packages)|/envcheck/agent/")
+_PACKAGE = pattern(r"[/\\](?:site|dist)-packages[/\\](\w{1,60})")
+
+
+@record
+class Origin:
+    """The file that raised, and whose it is."""
+
+    file: str
+    module: str | None = None  # its first name below site-packages
+    distribution: Distribution | None = None
+    torch: bool = False
+
+
+@record
+class Frame:
+    file: str
+    line: str
+
+
+def frames(stack: str) -> list[Frame]:
+    """A stack, the innermost frame first. faulthandler writes it so; a traceback writes it last."""
+    thread = stack.rpartition("(most recent call first)")[2]  # the main thread, which imports, is written last
+    found = [Frame(match[1], line.strip()) for line in thread.splitlines() if (match := _FRAME.match(line))]
+    return found if len(thread) < len(stack) else found[::-1]
+
+
+def origin(stack: str, torch: TorchFacts, packages: PackagesFacts | Missing) -> Origin | None:
+    """Of the innermost file that is neither the interpreter's nor ours; None where the stack tells none."""
+    file = next((one.file for one in frames(stack) if not _PASSING.search(one.file)), None)
+    if file is None:
+        return None
+    if torch.path and file.startswith((torch.path + "/", torch.path + "\\")):
+        return Origin(file, "torch", torch=True)
+    found = _PACKAGE.search(file)
+    if found is None:
+        return Origin(file)
+    rows = () if isinstance(packages, Missing) else packages.distributions
+    row = next(
+        (one for one in rows if one.name.replace("-", "_") == found[1].lower() and one.location and file.startswith(one.location)), None
+    )
+    return Origin(file, found[1], row, torch=found[1] == "torch")
+
+
+def its_own(torch: TorchFacts, packages: PackagesFacts | Missing) -> bool:
+    """The torch that is found is the one that its distribution installed, not a file or folder in its place."""
+    rows = () if isinstance(packages, Missing) else packages.distributions
+    return any(one.name == "torch" and one.location and torch.path == f"{one.location.rstrip('/')}/torch" for one in rows)
+
+
+def missing_module(text: str) -> str | None:
+    """The module that is said not to be there: "No module named 'sympy'"."""
+    found = re.search(r"No module named '?([A-Za-z_]\w{0,60}(?:\.\w{1,60}){0,8})", text)
+    return found[1] if found else None

@@ -1,0 +1,40 @@
+"""The build of torch that is installed, as requirements that bring it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envcheck.checks.versions import local, release
+from envcheck.facts import Missing, SystemFacts, TorchFacts
+from envcheck.intents import Install, Intent
+
+if TYPE_CHECKING:
+    from envcheck.tables import Tables
+
+
+def default_variant(torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> str | None:
+    """The build variant that a plain install of this release gives here."""
+    from envcheck.tables import platform_of
+
+    row = tables.release(torch.version) if torch and torch.version else None
+    if row is None:
+        return None
+    os, machine = ("linux", "x86_64") if isinstance(system, Missing) else (system.os or "linux", system.machine or "x86_64")
+    return row.default_variant.get(platform_of(os, machine))
+
+
+def again(torch: TorchFacts, system: SystemFacts | Missing, tables: Tables) -> tuple[Intent, ...]:
+    """The same build of torch again. A conda torch and one without a version have no such command."""
+    version, variant = release(torch.version), local(torch.version)
+    if not version or torch.conda or (tables.release(version) is None and variant):
+        return ()
+    if not variant or variant == default_variant(torch, system, tables):
+        return (Install((f"torch=={version}",), reinstall=True),)
+    # PyPI holds the default build only: the plain version would bring another one.
+    return (Install((f"torch=={torch.version}",), reinstall=True, note=f"with --index-url https://download.pytorch.org/whl/{variant}"),)
+
+
+def requirements(torch: TorchFacts) -> tuple[Intent, ...]:
+    """torch as it is, with everything that it requires: what is there in the right version is left alone."""
+    version = release(torch.version)
+    return (Install((f"torch=={version}",), note="torch stays; what it requires is brought to the right version"),) if version else ()

@@ -1,0 +1,108 @@
+"""Files of torch and of what it loads that are gone or cut short, by the RECORD of their packages."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from envcheck.checks.hardware import import_failed, imported
+from envcheck.checks.reinstall import again
+from envcheck.facts import DevicesFacts, ImportStatus, Missing, PackagesFacts, SystemFacts, TorchFacts
+from envcheck.intents import Install, Intent
+from envcheck.pattern import pattern
+from envcheck.record import record
+from envcheck.rule import Confidence, Evidence, Hit, Severity, check
+
+if TYPE_CHECKING:
+    from envcheck.tables import Tables
+
+_DAMAGED = pattern(r"(.{1,400}) \(([\w.-]{1,80})\)(?:: (\d+) of (\d+) bytes)?")
+# Without these `import torch` cannot work; what else is not there may have been left out of an image on purpose.
+_CORE = ("torch/__init__.py", "torch/_C.", "torch/lib/libtorch.so", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so",
+         "torch/lib/libc10.so", "torch/lib/libshm.so", "torch/lib/libtorch_global_deps.so")  # fmt: skip
+
+
+@record
+class DamagedFile:
+    """A row of PackagesFacts.damaged."""
+
+    file: str
+    distribution: str
+    cut: str | None = None  # "4096 of 9000 bytes"
+
+    @property
+    def stem(self) -> str:
+        """As error texts name it: libshm.so, functional, _C, _multiarray_umath."""
+        name = posixpath.basename(self.file)
+        if name == "__init__.py":
+            return posixpath.basename(posixpath.dirname(self.file))
+        return name if name.startswith("lib") and ".so" in name else name.partition(".")[0]
+
+
+def damaged_files(packages: PackagesFacts | Missing) -> tuple[DamagedFile, ...]:
+    found = () if isinstance(packages, Missing) else tuple(_DAMAGED.fullmatch(one) for one in packages.damaged)
+    return tuple(DamagedFile(one[1], one[2], f"{one[3]} of {one[4]} bytes" if one[3] else None) for one in found if one)
+
+
+def blamed(torch: TorchFacts | Missing, packages: PackagesFacts | Missing) -> tuple[DamagedFile, ...]:
+    """The damaged files that a failed import speaks of, or that alone are enough to explain it."""
+    files = damaged_files(packages)
+    if isinstance(torch, Missing) or not files:
+        return ()
+    if torch.import_status is ImportStatus.NOT_TORCH:
+        return tuple(one for one in files if one.file == "torch/__init__.py")
+    failure = torch.import_failure
+    text = f"{failure.text}\n{failure.stack}\n{failure.stderr}" if failure else ""
+    if torch.import_status is ImportStatus.CRASHED and any(one.cut for one in files):
+        return tuple(one for one in files if one.cut)
+    return tuple(one for one in files if import_failed(torch) and (one.stem in text or one.file == "torch/__init__.py"))
+
+
+@check(sees_missing=("devices", "system"))
+def torch_files_damaged(
+    torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts | Missing, system: SystemFacts | Missing, tables: Tables
+) -> Hit | None:
+    """A file that a package's RECORD lists is not there, or a library ends before the parts that are loaded from it."""
+    files = damaged_files(packages)
+    works = imported(torch, devices) and not import_failed(torch)
+    if works and any("No module named 'numpy'" in one for one in torch.import_warnings):
+        files = tuple(one for one in files if one.distribution != "numpy")  # all of it is gone: a rule of its own
+    if not files:
+        return None
+    named = blamed(torch, packages)
+    cut = tuple(one for one in files if one.cut)
+    core = tuple(one for one in files if one.distribution == "torch" and one.file.startswith(_CORE))
+    shown = named or (cut if works else cut + core) or files
+    evidence = tuple(Evidence("RECORD of the distributions", f"{one.file}: {one.cut or 'not there'}") for one in files[:6])
+    values = {
+        "file": shown[0].file,
+        "size": shown[0].cut,
+        "distribution": shown[0].distribution,
+        "have": packages.version(shown[0].distribution) or "",
+        "count": len(files) - 1,
+    }
+    more = "_more" if len(files) > 1 else ""
+    kind = f"cut{more}" if shown[0].cut else more.lstrip("_") or None
+    fixes = _fixes(torch, packages, shown, system, tables)
+    if named:
+        return Hit(values, evidence, fixes, variant=kind)
+    if works:
+        if cut:
+            return Hit(values, evidence, fixes, variant="cut_unused", severity=Severity.WARNING)
+        return Hit(values, evidence, variant="unused", severity=Severity.INFO)
+    if core or cut or import_failed(torch):
+        return Hit(values, evidence, fixes, variant=kind, confidence=Confidence.LIKELY)
+    return Hit(values, evidence, variant="unused", severity=Severity.INFO)
+
+
+def _fixes(
+    torch: TorchFacts, packages: PackagesFacts, files: tuple[DamagedFile, ...], system: SystemFacts | Missing, tables: Tables
+) -> tuple[Intent, ...]:
+    """The packages of these files written again, each as it is."""
+    names = tuple(dict.fromkeys(one.distribution for one in files))
+    others = tuple(f"{name}=={packages.version(name)}" for name in names if name != "torch" and packages.version(name))
+    first = again(torch, system, tables) if "torch" in names else ()
+    return (*first, Install(others, reinstall=True)) if others else first
+
+
+CHECKS = (torch_files_damaged,)
