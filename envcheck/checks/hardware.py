@@ -163,7 +163,7 @@ def nccl_proved(live: LiveFacts | Missing, ranks: int = 1) -> bool:
 def number(text: str | None) -> int | None:
     """An integer as launchers write it; "8(x4)" and words give None."""
     stripped = (text or "").strip()
-    return int(stripped) if stripped.lstrip("-").isdecimal() and len(stripped) < 12 else None
+    return int(stripped) if stripped.removeprefix("-").isdecimal() and len(stripped) < 12 else None
 
 
 def variables(*sections: object) -> dict[str, str]:
