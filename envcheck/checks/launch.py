@@ -124,10 +124,9 @@ def launch_master_port(launcher: LauncherFacts) -> Hit | None:
     port, world = _port(raw), number(launcher.variables.get("WORLD_SIZE")) or launcher.world_size or 0
     if port is not None and (0 < port < 1 << 16 or (port == 0 and world < 2)):
         return None
+    variant = "zero" if port == 0 else None
     if port is None:
         variant = "empty" if not raw else "service" if raw.startswith(("tcp://", "udp://")) else "word"
-    else:
-        variant = "zero" if port == 0 else None
     # without ranks it may be meant for a launcher that takes its port from elsewhere
     severity = None if ranks else Severity.WARNING
     return Hit({"value": repr(raw), "world": world}, (Evidence("environment", f"MASTER_PORT={raw}"),), variant=variant, severity=severity)
