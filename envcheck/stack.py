@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from envcheck.checks.answer import absent, nvidia_on_bus, wants_cuda
-from envcheck.checks.hardware import closed, nvidia, place
+from envcheck.checks.hardware import closed, nvidia, place, unmeant
 from envcheck.engine import Finding
 from envcheck.facts import (
     CudaDriverFacts,
@@ -170,13 +170,15 @@ def _without_gpu(torch: TorchFacts | Missing) -> str:
 def _nvidia_gpu(snapshot: Snapshot) -> Layer:
     gpus = snapshot.gpus
     if isinstance(gpus, GpusFacts) and (gpus.devices or gpus.lost or gpus.troubles):
+        gone = len({place(one) for one in gpus.troubles if one.code == LOST}) or len(gpus.lost)
+        ill = [
+            f"GPU {gpu.index} ({gpu.name or 'unnamed'}): {gpu.error}" for gpu in gpus.devices if gpu.error and code_of(gpu.error) != LOST
+        ]
+        ill += [f"GPU {place(one)}: {one.text}" for one in unmeant(gpus)]
         shut = len({place(one) for one in closed(gpus)})
-        nothing = f"none of {shut} is open to this process" if shut and not gpus.devices else "none readable"
-        ill = [gpu for gpu in gpus.devices if gpu.error and code_of(gpu.error) != LOST]
-        parts = [describe_gpus(nvidia(gpus)) or nothing]
-        parts += [f"{len(gpus.lost)} on the bus without an answer"] if gpus.lost else []
-        parts += [f"GPU {gpu.index}: {gpu.error}" for gpu in ill[:4]]
-        parts += [f"{shut} closed to this process"] if shut and gpus.devices else []
+        parts = [describe_gpus(nvidia(gpus)), f"{gone} on the bus without an answer" if gone else "", *ill[:4]]
+        parts.append(f"{shut} closed to this process" if shut and gpus.devices else "")
+        parts = [part for part in parts if part] or [f"none of {shut} is open to this process" if shut else "none readable"]
         mark = Mark.WARN if gpus.lost or any(gpu.error for gpu in gpus.devices) else Mark.OK if gpus.devices else Mark.NONE
         return Layer("GPU", mark, "; ".join(parts) + _hidden(snapshot, len(gpus.devices)))
     cards = nvidia_on_bus(snapshot.system)

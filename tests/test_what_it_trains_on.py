@@ -164,7 +164,7 @@ def test_one_of_eight_needs_a_reset() -> None:
     assert fix.commands.shell == ("sudo nvidia-smi -i 6 -r",) and fix.who == "admin"
     assert "reboot" not in json.dumps(document(report)["findings"][0]["fixes"])
     value = stack(report.snapshot, [one.finding])[0].value
-    assert value == "7 × NVIDIA H100 80GB HBM3 (sm_90, 80 GiB); GPU 6: GPU requires reset"
+    assert value == "7 × NVIDIA H100 80GB HBM3 (sm_90, 80 GiB); GPU 6 (NVIDIA H100 80GB HBM3): GPU requires reset"
 
 
 def test_the_only_gpu_needs_a_reset_and_no_other_cause_is_guessed() -> None:
@@ -208,6 +208,7 @@ def test_who_said_that_it_is_lost() -> None:
     trouble = {"source": "NVML", "text": "GPU is lost", "code": 15, "index": 8}
     report = judged("h100x8", {"gpus.troubles": [trouble], "gpus.lost": ["GPU 8: GPU is lost"]})
     assert rules(report) == ["gpu-lost"]
+    assert stack(report.snapshot, ())[0].value == "8 × NVIDIA H100 80GB HBM3 (sm_90, 80 GiB); 1 on the bus without an answer"
     assert [(one.source, one.text) for one in report.findings[0].finding.evidence] == [
         ("NVML", "GPU 8: GPU is lost (NVML_ERROR_GPU_IS_LOST)")
     ]

@@ -71,7 +71,7 @@ def gpu_count_differs(
         return None
     if not isinstance(python, Missing) and any(name.startswith("CUDA_MPS_") for name in python.variables):
         return None  # its daemon has a list of its own
-    expected, listing = _for_this_process(gpus, driver), f"{gpus.source or 'nvidia-smi'} lists"
+    expected, listing = _for_this_process(gpus, driver), f"{(gpus.source or 'nvidia-smi').split()[0]} lists"
     if visibility.cuda_visible_devices is not None:
         chosen = read_visible(visibility.cuda_visible_devices, nvidia(gpus), visibility.cuda_device_order)
         if chosen.problem is not Problem.NONE or chosen.count is None:
