@@ -457,9 +457,10 @@ def driver_no_devices(
         variant = "container"
     elif not shut and not blocked and not numbered and (driver.gpu_count_proc or 0) > 0:
         variant = "node"
-    severity = Severity.WARNING if wants_cuda(torch) is False and not nvidia_on_bus(system) and not told else None
-    severity = Severity.INFO if shut and wants_cuda(torch) is False else severity
-    values = {"nodes": ", ".join(nodes) if nodes else "none", "driver": driver.version, "count": len({place(one) for one in shut})}
+    unwanted = wants_cuda(torch) is False and not of_programs(told)
+    severity = Severity.INFO if unwanted and shut else Severity.WARNING if unwanted and not nvidia_on_bus(system) else None
+    values = {"nodes": ", ".join(nodes) if nodes else "none", "driver": driver.version or "of unknown version"}
+    values["count"] = str(len({place(one) for one in shut}))
     evidence = distinct((*smi_evidence(driver), *heard(troubles(gpus)), *quoted(told)))
     return Hit(values, evidence, variant=variant, severity=severity)
 
