@@ -162,6 +162,7 @@ class DriverFacts:
     smi: ToolAnswer = ToolAnswer()
     readings: tuple[Reading, ...] = ()
     device_nodes: tuple[str, ...] | None = None  # names below /dev: "nvidia0", "nvidiactl", "nvidia-uvm"
+    closed_nodes: tuple[str, ...] = ()  # those of GPUs that this process may not open
     gpu_count_proc: int | None = None  # directories in /proc/driver/nvidia/gpus
     cuda_state: str | None = None  # nvidia-smi's word where the CUDA version should be: "N/A" (no libcuda found), "ERR!"
     xids: tuple[Xid, ...] = ()
@@ -220,12 +221,25 @@ class Gpu:
 
 
 @record
+class GpuTrouble:
+    """What a source said of one GPU in place of an answer."""
+
+    source: str  # "NVML", "nvidia-smi"
+    text: str  # its own words: "Insufficient Permissions"
+    code: int | None = None  # nvmlReturn_t
+    call: str | None = None  # the query that was answered so; None: the GPU itself could not be opened
+    index: int | None = None
+    bus_id: str | None = None
+
+
+@record
 class GpusFacts:
-    """The NVIDIA GPUs of the host, in the order of nvidia-smi (PCI bus order)."""
+    """The NVIDIA GPUs of the host that this process may open, in the order of nvidia-smi (PCI bus order)."""
 
     devices: tuple[Gpu, ...] = ()
     source: str | None = None
     lost: tuple[str, ...] = ()  # machine's words on GPUs that are on the bus but do not answer
+    troubles: tuple[GpuTrouble, ...] = ()  # errors of single GPUs, those that are closed to this process included
     topology: str | None = None  # nvidia-smi topo -m
 
 

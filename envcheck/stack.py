@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from envcheck.checks.answer import absent, nvidia_on_bus, wants_cuda
+from envcheck.checks.hardware import closed, nvidia, place, unmeant
 from envcheck.engine import Finding
 from envcheck.facts import (
     CudaDriverFacts,
@@ -20,12 +22,12 @@ from envcheck.facts import (
     MpsFacts,
     RocmFacts,
     Snapshot,
-    SystemFacts,
     TorchFacts,
     VisibilityFacts,
     Why,
     XpuFacts,
 )
+from envcheck.nvml_codes import LOST, code_of
 from envcheck.record import record, replace
 from envcheck.rule import Confidence, Severity
 
@@ -51,7 +53,7 @@ class Layer:
 
 
 _RULE_LAYER = {
-    "torch-cuda-unavailable": "kernels", "gpu-kernel-failed": "kernels",
+    "gpu-count-differs": "kernels", "torch-cuda-unavailable": "kernels", "gpu-kernel-failed": "kernels",
     "gpu-too-new-for-torch": "kernels", "gpu-too-old-for-torch": "kernels",
     "nccl-package-mismatch": "NCCL", "driver-too-old": "CUDA", "libcuda-stub": "CUDA", "cuda-compat-shadows-driver": "CUDA",
     "cuda-compat-unsupported-gpu": "CUDA", "distributed-unavailable": "live step", "backend-unavailable": "live step",
@@ -98,10 +100,12 @@ def _marked(layer: Layer, findings: Sequence[Finding], sick: bool) -> Layer:
 
 def accelerator(snapshot: Snapshot) -> str:
     """ "nvidia", "rocm", "xpu", "mps" or "cpu": whose hardware is here."""
-    pci = snapshot.system.pci_gpus if isinstance(snapshot.system, SystemFacts) else ()
-    if isinstance(snapshot.gpus, GpusFacts) and (snapshot.gpus.devices or snapshot.gpus.lost):
+    gpus = snapshot.gpus
+    if isinstance(gpus, GpusFacts) and (gpus.devices or gpus.lost or gpus.troubles):
         return "nvidia"
-    if isinstance(snapshot.driver, DriverFacts) or any(card.vendor == "10de" for card in pci):
+    # The driver's tools alone are no GPU: login nodes and images carry them.
+    tools_only = absent(gpus) and wants_cuda(snapshot.torch) is False
+    if nvidia_on_bus(snapshot.system) or (isinstance(snapshot.driver, DriverFacts) and not tools_only):
         return "nvidia"
     if isinstance(snapshot.rocm, RocmFacts) and (snapshot.rocm.gfx or snapshot.rocm.names or snapshot.rocm.driver_loaded):
         return "rocm"
@@ -151,16 +155,34 @@ def _gpu(snapshot: Snapshot, kind: str) -> Layer:
             return Layer("GPU", Mark.OK, snapshot.mps.chip or "Apple silicon")
     if isinstance(snapshot.gpus, Missing) and snapshot.gpus.why is Why.SKIPPED:
         return _of_missing("GPU", snapshot.gpus)
-    return Layer("GPU", Mark.NONE, "none; this machine trains on its CPU")
+    return Layer("GPU", Mark.NONE, _without_gpu(snapshot.torch))
+
+
+def _without_gpu(torch: TorchFacts | Missing) -> str:
+    """A build for GPUs on a machine without one is in order: it trains on the CPU, and the reader should know."""
+    built = () if isinstance(torch, Missing) else (("NVIDIA", "CUDA", torch.cuda), ("AMD", "ROCm", torch.hip), ("Intel", "XPU", torch.xpu))
+    for vendor, name, version in built:
+        if version and isinstance(torch, TorchFacts):
+            known = f"torch {torch.version}" if torch.version else "torch"
+            return f"{known} has {name}; this machine has no {vendor} GPU: training runs on the CPU"
+    return "none; this machine trains on its CPU"
 
 
 def _nvidia_gpu(snapshot: Snapshot) -> Layer:
     gpus = snapshot.gpus
-    if isinstance(gpus, GpusFacts) and (gpus.devices or gpus.lost):
-        lost = f"; {len(gpus.lost)} on the bus without an answer" if gpus.lost else ""
-        value = (describe_gpus(gpus.devices) or "none readable") + lost + _hidden(snapshot, len(gpus.devices))
-        return Layer("GPU", Mark.WARN if gpus.lost or any(gpu.error for gpu in gpus.devices) else Mark.OK, value)
-    cards = [card for card in snapshot.system.pci_gpus if card.vendor == "10de"] if isinstance(snapshot.system, SystemFacts) else []
+    if isinstance(gpus, GpusFacts) and (gpus.devices or gpus.lost or gpus.troubles):
+        gone = len({place(one) for one in gpus.troubles if one.code == LOST}) or len(gpus.lost)
+        ill = [
+            f"GPU {gpu.index} ({gpu.name or 'unnamed'}): {gpu.error}" for gpu in gpus.devices if gpu.error and code_of(gpu.error) != LOST
+        ]
+        ill += [f"GPU {place(one)}: {one.text}" for one in unmeant(gpus)]
+        shut = len({place(one) for one in closed(gpus)})
+        parts = [describe_gpus(nvidia(gpus)), f"{gone} on the bus without an answer" if gone else "", *ill[:4]]
+        parts.append(f"{shut} closed to this process" if shut and gpus.devices else "")
+        parts = [part for part in parts if part] or [f"none of {shut} is open to this process" if shut else "none readable"]
+        mark = Mark.WARN if gpus.lost or any(gpu.error for gpu in gpus.devices) else Mark.OK if gpus.devices else Mark.NONE
+        return Layer("GPU", mark, "; ".join(parts) + _hidden(snapshot, len(gpus.devices)))
+    cards = nvidia_on_bus(snapshot.system)
     if cards:
         drivers = ", ".join(sorted({card.driver for card in cards if card.driver}))  # lspci without -k names none
         bound = f" (driver {drivers})" if drivers else ""

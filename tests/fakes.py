@@ -16,7 +16,7 @@ from envcheck.host import READ_LIMIT, RealHost
 FAULTS = Path(__file__).parent / "faults"
 SMI = FAULTS / "smi" / "nvidia-smi"
 # Of the real machine only what programs need to run; not its driver.
-_HIDDEN = ("/sys/module/nvidia", "/sys/module/nouveau", "/proc/driver/nvidia", "/proc/driver/nvidia-nvswitch", "/dev/dxg")
+_HIDDEN = ("/sys/module/nvidia", "/sys/module/nouveau", "/proc/driver/nvidia", "/proc/driver/nvidia-nvswitch", "/dev/dxg", "/sys/bus/pci")
 
 
 def build(source: str, target: Path) -> Path:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck.codec import _hints, decode, encode
-from envcheck.facts import DriverFacts, GpusFacts, Missing, Reading, Snapshot, ToolStatus, Why
+from envcheck.facts import DriverFacts, GpusFacts, GpuTrouble, Missing, Reading, Snapshot, ToolStatus, Why
 from envcheck.host import READ_LIMIT, Completed, RealHost, RecordingHost, ReplayHost
 from envcheck.probes.cuda_driver import probe as probe_cuda
 from envcheck.probes.driver import probe_driver
@@ -200,6 +200,107 @@ def test_a_gpu_that_is_lost_after_its_name_was_read(driver_host: MakeHost) -> No
     gpus = devices_of(driver_of(driver_host(nvml="late"))[1])
     assert [gpu.error for gpu in gpus.devices] == [None, "GPU is lost"]
     assert gpus.devices[1].name == "NVIDIA H100 80GB HBM3" and gpus.lost == ("GPU 1: GPU is lost",)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (3, "Not Supported"),
+        (4, "Insufficient Permissions"),
+        (15, "GPU is lost"),
+        (16, "GPU requires reset"),
+        (17, "The operating system has blocked the request."),
+        (27, "System is not in ready state"),
+        (999, "Unknown Error"),
+    ],
+)
+def test_nvml_does_not_open_one_of_two(driver_host: MakeHost, code: int, words: str) -> None:
+    """Only one code says that the GPU is lost, and it is NVML that says it."""
+    driver, gpus = driver_of(driver_host(nvml="ok", FAKE_NVML_HANDLE=str(code)))
+    found = devices_of(gpus)
+    assert driver.nvml.status is ToolStatus.OK
+    assert [(gpu.index, gpu.error) for gpu in found.devices] == [(0, None)]
+    assert found.troubles == (GpuTrouble("NVML", words, code, None, 1),)
+    assert found.lost == (("GPU 1: GPU is lost",) if code == 15 else ())
+
+
+def test_nvml_is_asked_for_no_more_than_this_process_may_see(driver_host: MakeHost, tmp_path: Path) -> None:
+    """A GPU of another job is no reason to ask nvidia-smi for its whole report: it may not open it either."""
+    for code, calls in ((4, 1), (999, 2)):
+        log = tmp_path / f"calls-{code}"
+        driver_of(driver_host(smi="ok", nvml="ok", FAKE_SMI_N="1", FAKE_NVML_HANDLE=str(code), FAKE_SMI_LOG=str(log)))
+        assert log.read_text().count("\n") == calls
+
+
+@pytest.mark.parametrize(("code", "error"), [(15, "GPU is lost"), (16, "GPU requires reset"), (27, None), (999, None)])
+def test_what_a_query_after_the_handle_is_refused_with_is_kept(driver_host: MakeHost, code: int, error: str | None) -> None:
+    found = devices_of(driver_of(driver_host(nvml="ok", FAKE_NVML_QUERY=str(code)))[1])
+    assert [gpu.error for gpu in found.devices] == [None, error], "a query that fails alone is no fault of the GPU"
+    [trouble] = found.troubles
+    assert (trouble.source, trouble.code, trouble.index) == ("NVML", code, 1)
+    assert trouble.call == "nvmlDeviceGetMemoryInfo"
+    assert found.devices[1].uuid is not None
+
+
+@pytest.mark.parametrize("code", [2, 3, 4, 6, 13])
+def test_what_a_gpu_does_not_have_is_no_trouble(driver_host: MakeHost, code: int) -> None:
+    found = devices_of(driver_of(driver_host(nvml="ok", FAKE_NVML_QUERY=str(code)))[1])
+    assert found.troubles == () and [gpu.error for gpu in found.devices] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("word", "fields", "error"),
+    [
+        ("[GPU requires reset]", "compute_mode,mig.mode.current,ecc.mode.current,memory.used", "GPU requires reset"),
+        ("[GPU requires reset]", "name", "GPU requires reset"),
+        ("[Unknown Error]", "all", "Unknown Error"),
+        ("[Unknown Error]", "memory.total,memory.used,memory.free,compute_mode,mig.mode.current,ecc.mode.current", "Unknown Error"),
+        ("[Unknown Error]", "memory.used", None),
+        ("ERR!", "name", None),
+        ("[A word of some later release]", "name", None),
+        ("[Insufficient Permissions]", "memory.total,memory.used,memory.free", None),
+        ("[N/A]", "all", None),
+    ],
+)
+def test_words_in_place_of_values(driver_host: MakeHost, word: str, fields: str, error: str | None) -> None:
+    found = devices_of(driver_of(driver_host(smi="ok", FAKE_SMI_WORD=word, FAKE_SMI_FIELDS=fields))[1])
+    first, second = found.devices
+    assert (first.error, second.error, second.index) == (None, error, 1)
+    assert second.name in (None, "NVIDIA H100 80GB HBM3")
+    assert second.compute_mode in (None, "Default")
+    told = [one for one in found.troubles if one.index == 1]
+    assert [(one.source, one.text) for one in told] == ([("nvidia-smi", error)] if error else [])
+    assert found.lost == ()
+
+
+PCI = "/sys/bus/pci/devices/0000:01:00.0"
+INTEL_GRAPHICS = {f"{PCI}/class": "0x030000\n", f"{PCI}/vendor": "0x8086\n", f"{PCI}/device": "0x4680\n"}
+NVIDIA_CARD = {f"{PCI}/class": "0x030000\n", f"{PCI}/vendor": "0x10de\n", f"{PCI}/device": "0x2684\n"}
+
+
+@pytest.mark.parametrize(
+    ("state", "files", "why"),
+    [
+        ("nocomm", INTEL_GRAPHICS, Why.ABSENT),
+        ("nolibrary", INTEL_GRAPHICS, Why.ABSENT),
+        ("garbage", INTEL_GRAPHICS, Why.ABSENT),
+        ("nocomm", NVIDIA_CARD, Why.FAILED),
+        ("nocomm", {}, Why.FAILED),  # a kernel that shows no bus
+        ("nocomm", {**INTEL_GRAPHICS, "/dev/nvidia0": ""}, Why.FAILED),
+        ("mismatch", INTEL_GRAPHICS, Why.FAILED),  # only a loaded module says so
+        ("nocomm", {**INTEL_GRAPHICS, "/etc/nv_tegra_release": "# R36 (release), REVISION: 4.3, GCID: 1\n"}, Why.FAILED),
+    ],
+)
+def test_tools_of_the_driver_on_a_machine_without_a_gpu(driver_host: MakeHost, state: str, files: Mapping[str, str], why: Why) -> None:
+    driver, gpus = driver_of(driver_host(smi=state, files=files))
+    assert driver.smi.status is not ToolStatus.OK
+    assert isinstance(gpus, Missing) and gpus.why is why
+
+
+def test_nodes_that_this_process_may_not_open(driver_host: MakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = driver_host(smi="ok", files={"/dev/nvidia0": "", "/dev/nvidia1": "", "/dev/nvidiactl": ""})
+    monkeypatch.setattr(host, "access", lambda path, mode: (path, mode) == ("/dev/nvidia1", "rw"))
+    assert driver_of(host)[0].closed_nodes == ("nvidia0",)
 
 
 @pytest.mark.parametrize("state", ["hang", "tree"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.facts import Missing, Snapshot, Why
+from envcheck.facts import LauncherFacts, Missing, NetworkFacts, PythonFacts, Snapshot, VisibilityFacts, Why
 from envcheck.read.merge import merge
 from envcheck.read.observations import as_lines, read_observations
 from envcheck.rule import rules_folder
@@ -73,6 +73,15 @@ def test_prose_in_a_variable_is_not_its_value() -> None:
 
 def test_an_empty_variable_is_not_an_unset_one() -> None:
     assert snapshot(env={"CUDA_VISIBLE_DEVICES": ""}).visibility.cuda_visible_devices == ""  # type: ignore[union-attr]
+
+
+def test_a_variable_that_is_stated_to_be_unset_has_no_value() -> None:
+    names = ("CUDA_VISIBLE_DEVICES", "NCCL_P2P_DISABLE", "MASTER_PORT", "PYTHONPATH")
+    facts = snapshot(env=dict.fromkeys(names, "unset"))
+    assert isinstance(facts.visibility, VisibilityFacts) and facts.visibility.cuda_visible_devices is None
+    assert isinstance(facts.network, NetworkFacts) and facts.network.variables == {}
+    assert isinstance(facts.launcher, LauncherFacts) and (facts.launcher.variables, facts.launcher.master_port) == ({}, None)
+    assert isinstance(facts.python, PythonFacts) and facts.python.variables == {}
 
 
 def test_selected_devices_are_worked_out() -> None:

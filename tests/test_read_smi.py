@@ -202,6 +202,50 @@ def test_a_lost_gpu_in_xml_keeps_its_static_fields() -> None:
     assert report.lost == ("GPU 00000000:02:00.0: GPU is lost",)
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "index", "bus"),
+    [
+        ("Unable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error", 15, 1, "00000000:02:00.0"),
+        ("Unable to determine the device handle for GPU0000:91:00.0: Unknown Error", 15, None, "00000000:91:00.0"),
+        ("Unable to determine the device handle for GPU2: Unknown Error", 15, 2, None),
+        ("Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system", 15, None, "00000000:02:00.0"),
+        ("Unable to determine the device handle for GPU1: 0000:02:00.0: GPU requires reset", 16, 1, "00000000:02:00.0"),
+        ("Unable to determine the device handle for GPU1: 0000:02:00.0: Insufficient Permissions", 4, 1, "00000000:02:00.0"),
+        ("Unable to determine the device handle for GPU", 15, None, None),
+    ],
+)
+def test_a_gpu_without_a_handle(line: str, code: int, index: int | None, bus: str | None) -> None:
+    report = read_smi(line)
+    [one] = report.troubles
+    assert (one.source, one.text, one.code, one.index, one.bus_id) == ("nvidia-smi", line, code, index, bus)
+    assert report.lost == ((line,) if code == 15 else ())
+    assert report.failure is not None and report.failure.code == code
+
+
+def test_the_row_of_a_gpu_without_a_handle() -> None:
+    """nvidia-smi prints a line in its place and a row of errors below; the GPUs after it keep their numbers."""
+    rows = (
+        "0, GPU-0000aaaa-0000, NVIDIA GeForce RTX 3090, 350.00\n"
+        "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error\n"
+        "[Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error]\n"
+        "2, GPU-2222aaaa-0000, NVIDIA GeForce RTX 3090, 349.00\n"
+    )
+    gpus = smi_query.read_rows(("index", "uuid", "name", "power.limit"), rows).gpus
+    assert [(gpu.index, gpu.error, gpu.name) for gpu in gpus] == [
+        (0, None, "NVIDIA GeForce RTX 3090"),
+        (1, "Unknown Error", None),
+        (2, None, "NVIDIA GeForce RTX 3090"),
+    ]
+
+
+def test_sensors_that_cannot_be_read_are_no_fault() -> None:
+    rows = "0, NVIDIA RTX A6000, GPU-0472e0b4, [Unknown Error], [Unknown Error], [Unknown Error], 6 MiB\n"
+    [gpu] = smi_query.read_rows(("index", "name", "uuid", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used"), rows).gpus
+    assert gpu.error is None and gpu.memory_used_bytes == 6 * MIB and gpu.temperature_celsius is None
+    [loop] = smi_query.read_rows(("utilization.gpu", "utilization.encoder"), "[Unknown Error], [Unknown Error]\n").gpus
+    assert loop.error is None, "what nvidia-smi -l prints on some healthy cards"
+
+
 MIG_TABLE = """
 | NVIDIA-SMI 535.104.05             Driver Version: 535.104.05   CUDA Version: 12.2     |
 |   0  NVIDIA A100-SXM4-40GB          On  | 00000000:07:00.0 Off |                   On |

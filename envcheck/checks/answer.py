@@ -92,6 +92,11 @@ def nvidia_on_bus(system: SystemFacts | Missing) -> tuple[PciDevice, ...]:
     return tuple(one for one in system.pci_gpus if one.vendor == NVIDIA and one.driver != "vfio-pci")
 
 
+def no_gpu(system: SystemFacts | Missing, driver: object, gpus: object) -> bool:
+    """Nothing of an NVIDIA GPU was found: no driver, no device, no card on the bus. Its own parts of CUDA then harm nobody."""
+    return absent(driver) and absent(gpus) and not (nvidia_on_bus(system) or is_wsl(system) or is_jetson(system))
+
+
 def listed(gpus: GpusFacts | Missing) -> tuple[Gpu, ...]:
     return () if isinstance(gpus, Missing) else gpus.devices
 

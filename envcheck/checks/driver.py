@@ -22,7 +22,8 @@ from envcheck.checks.answer import (
     wants_cuda,
     works,
 )
-from envcheck.checks.text import holding, of_programs, quoted, said, value
+from envcheck.checks.hardware import closed, heard, place, troubles
+from envcheck.checks.text import distinct, holding, of_programs, quoted, said, value
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -145,10 +146,11 @@ def fails_at_version(text: str) -> int | None:
 _PTX = ("unsupported toolchain", "not supported in the installed CUDA driver", "Loader version is insufficient", "Unsupported .version")
 
 
-@check(sees_missing=("system", "driver", "cuda_driver", "torch", "devices", "symptoms"))
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "symptoms"))
 def driver_not_loaded(
     system: SystemFacts | Missing,
     driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
     torch: TorchFacts | Missing,
     devices: DevicesFacts | Missing,
@@ -168,10 +170,12 @@ def driver_not_loaded(
     if not (smi_failed(driver, 9) or unloaded or (told and driver.module_loaded is not True)):
         return None
     nouveau = driver.nouveau is True or any(card.driver == "nouveau" for card in cards)
-    severity = Severity.WARNING if wants_cuda(torch) is False and not cards and not told else None
-    evidence = (*smi_evidence(driver), *quoted(told))
-    variant = "nouveau" if nouveau else held
-    return Hit({"library": driver.library_version, "kernel": kernel}, evidence, variant=variant, severity=severity)
+    values = {"library": driver.library_version, "kernel": kernel}
+    evidence = distinct((*smi_evidence(driver), *quoted(told)))
+    if wants_cuda(torch) is False and not cards and not of_programs(told):
+        # a login or build node: the tools are there for those who compile, and nothing here would use a GPU
+        return Hit(values, evidence, variant="tools", severity=Severity.INFO if absent(gpus) else Severity.WARNING)
+    return Hit(values, evidence, variant="nouveau" if nouveau else held)
 
 
 def cuda_below(have: str, need: str) -> bool | None:
@@ -443,18 +447,22 @@ def driver_no_devices(
     blocked = smi_failed(driver, 4, 17)
     if not (empty or blocked or told):
         return None
+    shut = closed(gpus)
     nodes = driver.device_nodes
     numbered = nodes is None or any(name.removeprefix("nvidia").isdecimal() for name in nodes)
-    variant = "blocked" if blocked else _refusal(told)
+    variant = "closed" if shut else "blocked" if blocked else _refusal(told)
     if not isinstance(launcher, Missing) and launcher.scheduler == "slurm":
         variant = "slurm"
     elif contained(container):
         variant = "container"
-    elif not blocked and not numbered and (driver.gpu_count_proc or 0) > 0:
+    elif not shut and not blocked and not numbered and (driver.gpu_count_proc or 0) > 0:
         variant = "node"
-    severity = Severity.WARNING if wants_cuda(torch) is False and not nvidia_on_bus(system) and not told else None
-    values = {"nodes": ", ".join(nodes) if nodes else "none", "driver": driver.version}
-    return Hit(values, (*smi_evidence(driver), *quoted(told)), variant=variant, severity=severity)
+    unwanted = wants_cuda(torch) is False and not of_programs(told)
+    severity = Severity.INFO if unwanted and shut else Severity.WARNING if unwanted and not nvidia_on_bus(system) else None
+    values = {"nodes": ", ".join(nodes) if nodes else "none", "driver": driver.version or "of unknown version"}
+    values["count"] = str(len({place(one) for one in shut}))
+    evidence = distinct((*smi_evidence(driver), *heard(troubles(gpus)), *quoted(told)))
+    return Hit(values, evidence, variant=variant, severity=severity)
 
 
 CHECKS = (

@@ -17,7 +17,8 @@ from envcheck.checks.answer import (
     works,
 )
 from envcheck.checks.driver import smi_evidence, smi_failed
-from envcheck.checks.text import holding, quoted, said, value
+from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
+from envcheck.checks.text import distinct, holding, quoted, said, value
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -31,12 +32,14 @@ from envcheck.facts import (
     ToolStatus,
 )
 from envcheck.intents import SetEnv
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.nvml_codes import LOST
+from envcheck.nvml_codes import named as named_code
+from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.tables import Tables
 
 # Codes that other rules name: 4 and 17 no access, 6 no device, 8 power cable, 9 not loaded, 10 interrupts, 12 no library,
-# 14 infoROM, 15 GPU lost, 18 mismatch. https://docs.nvidia.com/deploy/nvidia-smi/ "RETURN VALUE"
-_NAMED = (0, 4, 6, 8, 9, 10, 12, 14, 15, 17, 18)
+# 14 infoROM, 15 GPU lost, 16 reset, 18 mismatch. https://docs.nvidia.com/deploy/nvidia-smi/ "RETURN VALUE"
+_NAMED = (0, 4, 6, 8, 9, 10, 12, 14, 15, 16, 17, 18)
 
 
 def _seconds(answer: ToolAnswer) -> str:
@@ -89,25 +92,34 @@ def nvml_crashed(driver: DriverFacts, devices: DevicesFacts | Missing) -> Answer
     return Hit({"signal": driver.nvml.signal}, evidence, severity=severity)
 
 
-@check(sees_missing=("driver", "gpus", "symptoms"))
-def gpu_lost(driver: DriverFacts | Missing, gpus: GpusFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
-    """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost"."""
+@check(sees_missing=("driver", "gpus", "devices", "symptoms"))
+def gpu_lost(
+    driver: DriverFacts | Missing, gpus: GpusFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
+) -> Answer:
+    """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost". What another NVML error means is not known."""
     told = said(symptoms, "gpu-lost")
     told = tuple(match for match in told if match not in holding(told, "RmInitAdapter"))  # it never came up
-    lost = [gpu for gpu in listed(gpus) if gpu.error and "lost" in gpu.error.lower()]
-    words = () if isinstance(gpus, Missing) else gpus.lost
-    failed = not isinstance(driver, Missing) and smi_failed(driver, 15)
-    if not (lost or words or failed or told):
-        return trouble(gpus, "gpus") or trouble(driver, "driver")
-    evidence = [Evidence(f"GPU {gpu.index}", gpu.error or "") for gpu in lost] + [Evidence("nvidia-smi", text) for text in words]
+    rows = [one for one in troubles(gpus) if one.code == LOST]
+    words = () if isinstance(gpus, Missing) or rows else gpus.lost  # of a report, or of an older recording
+    failed = not isinstance(driver, Missing) and smi_failed(driver, LOST)
+    if not (rows or words or failed or told):
+        return _unopened(gpus, devices) or trouble(gpus, "gpus") or trouble(driver, "driver")
+    evidence = [*heard(rows), *(Evidence("nvidia-smi", text) for text in words)]
     if not isinstance(driver, Missing):
         evidence += smi_evidence(driver)
         evidence += [Evidence("kernel log", xid.text) for xid in driver.xids if xid.code == 79]
-    named = [f"GPU {gpu.index} ({gpu.name or gpu.bus_id or 'unknown model'})" for gpu in lost]
     bus = value(told, "bus_id")
-    which = ", ".join(named) or value(told, "gpu") or (f"The GPU at {bus}" if bus else "A GPU")
-    remaining = len(listed(gpus)) - len(lost)
-    return Hit({"gpus": which, "remaining": remaining}, (*evidence, *quoted(told)), variant="some" if remaining > 0 else None)
+    gone = which(rows, gpus) or value(told, "gpu") or (f"The GPU at {bus}" if bus else "A GPU")
+    remaining = len(nvidia(gpus))
+    return Hit({"gpus": gone, "remaining": remaining}, distinct((*evidence, *quoted(told))), variant="some" if remaining > 0 else None)
+
+
+def _unopened(gpus: GpusFacts | Missing, devices: DevicesFacts | Missing) -> Unknown | None:
+    """A GPU that NVML counts and does not open, for a reason that names neither its state nor this process's rights."""
+    rows = unmeant(gpus)
+    if not rows or len(opened(devices)) >= len(nvidia(gpus)) + len({one.index for one in rows}):
+        return None
+    return Unknown(f"{which(rows, gpus)}: NVML answers {', '.join(dict.fromkeys(named_code(one.code, one.text) for one in rows))}")
 
 
 @check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))

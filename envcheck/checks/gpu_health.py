@@ -6,8 +6,21 @@ import re
 from collections.abc import Iterable
 
 from envcheck.checks.answer import code_evidence, cuda_code, listed, torch_devices, trouble, works
-from envcheck.checks.text import holding, quoted, said, value
-from envcheck.facts import CudaDriverFacts, DevicesFacts, DriverFacts, Gpu, GpusFacts, Missing, SymptomsFacts, SystemFacts, ToolStatus
+from envcheck.checks.hardware import heard, nvidia, place, troubles, which
+from envcheck.checks.text import distinct, holding, quoted, said, value
+from envcheck.facts import (
+    CudaDriverFacts,
+    DevicesFacts,
+    DriverFacts,
+    Gpu,
+    GpusFacts,
+    GpuTrouble,
+    Missing,
+    SymptomsFacts,
+    SystemFacts,
+    ToolStatus,
+)
+from envcheck.nvml_codes import INFOROM, IRQ, POWER, RESET, UNKNOWN
 from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.table_rows import XidRow
 from envcheck.tables import Tables
@@ -183,6 +196,32 @@ def gpu_pcie_degraded(gpus: GpusFacts | Missing, system: SystemFacts | Missing, 
     return Hit({"gpu": "a GPU"}, quoted(told), variant="text") if told else trouble(gpus, "gpus")
 
 
+def _ran_on(rows: Iterable[GpuTrouble], gpus: GpusFacts | Missing, devices: DevicesFacts | Missing) -> bool:
+    """Torch computed on every GPU of the machine, so on these too, whatever was said of them."""
+    ran = [one for one in torch_devices(devices) if one.kernel == "ok"]
+    return works(devices) and bool(ran) and len(ran) >= len({*(place(one) for one in rows), *(str(gpu.index) for gpu in listed(gpus))})
+
+
+@check(sees_missing=("gpus", "devices", "symptoms"))
+def gpu_needs_reset(gpus: GpusFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
+    """NVML_ERROR_RESET_REQUIRED, which nvidia-smi prints as [GPU requires reset] in place of values."""
+    told = said(symptoms, "gpu-needs-reset")
+    rows = [one for one in troubles(gpus) if one.code == RESET]
+    if not rows:
+        return Hit({"gpus": "A GPU"}, quoted(told), variant="said") if told else trouble(gpus, "gpus")
+    places = dict.fromkeys(number for one in rows if (number := place(one)) is not None)
+    values = {"gpus": which(rows, gpus) or "A GPU", "places": ",".join(places), "remaining": len(nvidia(gpus))}
+    evidence = distinct((*heard(rows), *quoted(told)))
+    if _ran_on(rows, gpus, devices):
+        return Hit(values, evidence, variant="works", severity=Severity.WARNING)
+    return Hit(values, evidence, variant="some" if nvidia(gpus) else None)
+
+
+# Exit statuses of nvidia-smi and codes of NVML that say so of a card; they are the same but for the interrupts.
+_SMI_FAULTS = {8: "power", 10: "interrupt", 14: "inforom"}
+_NVML_FAULTS = {POWER: "power", IRQ: "interrupt", INFOROM: "inforom"}
+
+
 @check(sees_missing=("driver", "gpus", "cuda_driver", "devices", "symptoms"))
 def gpu_hardware_fault(
     driver: DriverFacts | Missing,
@@ -200,16 +239,21 @@ def gpu_hardware_fault(
     if asking:
         evidence += [Evidence(f"GPU {gpu.index}", f"GPU recovery action: {gpu.recovery_action}") for gpu in asking]
         return Hit(values, tuple(evidence), variant="recovery")
-    failing = [gpu for gpu in listed(gpus) if gpu.error and any(word in gpu.error.lower() for word in ("reset", "restart", "power"))]
-    codes = {8: "power", 10: "interrupt", 14: "inforom", 16: "recovery"}
-    for answer in () if isinstance(driver, Missing) else (driver.smi, driver.nvml):
-        if answer.status is ToolStatus.FAILED and answer.code in codes:
-            evidence.append(Evidence("nvidia-smi" if answer.code != 16 else "NVML", answer.message or f"code {answer.code}"))
-            severity = Severity.WARNING if answer.code == 14 else None
-            return Hit(values | {"action": "Reset"}, tuple(evidence), variant=codes[answer.code], severity=severity)
-    if failing:
-        evidence += [Evidence(f"GPU {gpu.index}", gpu.error or "") for gpu in failing]
-        return Hit(values | {"gpus": _named(failing), "action": "Reset"}, tuple(evidence), variant="recovery")
+    answers = () if isinstance(driver, Missing) else (("nvidia-smi", driver.smi, _SMI_FAULTS), ("NVML", driver.nvml, _NVML_FAULTS))
+    for name, answer, faults in answers:
+        if answer.status is ToolStatus.FAILED and answer.code in faults:
+            evidence.append(Evidence(name, answer.message or f"code {answer.code}"))
+            severity = Severity.WARNING if answer.code == INFOROM else None
+            return Hit(values | {"tool": name}, tuple(evidence), variant=faults[answer.code], severity=severity)
+    for fault, variant in _NVML_FAULTS.items():
+        if rows := [one for one in troubles(gpus) if one.code == fault]:
+            severity = Severity.WARNING if fault == INFOROM or _ran_on(rows, gpus, devices) else None
+            named = {"gpus": which(rows, gpus) or "a GPU", "tool": rows[0].source}
+            return Hit(values | named, (*heard(rows), *evidence), variant=variant, severity=severity)
+    if silent := [one for one in troubles(gpus) if one.code == UNKNOWN and _is_listed(one, gpus)]:
+        severity = Severity.WARNING if _ran_on(silent, gpus, devices) else None
+        named = {"gpus": which(silent, gpus), "text": silent[0].text}
+        return Hit(values | named, (*heard(silent), *evidence), variant="unread", severity=severity)
     code = cuda_code(devices, cuda_driver)
     started = holding(told, "RmInitAdapter")
     if started and len(started) == len(told):
@@ -219,4 +263,9 @@ def gpu_hardware_fault(
     return trouble(gpus, "gpus") or trouble(driver, "driver")
 
 
-CHECKS = (gpu_ecc_error, gpu_row_remap, gpu_xid, gpu_throttled, gpu_pcie_degraded, gpu_hardware_fault)
+def _is_listed(one: GpuTrouble, gpus: GpusFacts | Missing) -> bool:
+    """The GPU is listed, and nothing can be read of it: not one query alone that failed."""
+    return any(gpu.index == one.index and gpu.error for gpu in listed(gpus))
+
+
+CHECKS = (gpu_ecc_error, gpu_row_remap, gpu_xid, gpu_throttled, gpu_pcie_degraded, gpu_needs_reset, gpu_hardware_fault)

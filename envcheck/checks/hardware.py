@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from envcheck.facts import (
+    Device,
     DevicesFacts,
     Gpu,
     GpusFacts,
+    GpuTrouble,
     ImportStatus,
     LauncherFacts,
     LiveFacts,
@@ -17,11 +21,58 @@ from envcheck.facts import (
     Why,
     XpuFacts,
 )
+from envcheck.nvml_codes import CLOSED, INFOROM, IRQ, LOST, POWER, RESET, code_of
+from envcheck.nvml_codes import named as named_code
+from envcheck.rule import Evidence
+
+# Codes of NVML about one GPU that a rule of their own or none speaks of.
+_MEANT = (*CLOSED, LOST, RESET, POWER, IRQ, INFOROM)
 
 
 def nvidia(gpus: GpusFacts | Missing) -> tuple[Gpu, ...]:
     """NVIDIA GPUs that are listed and readable."""
     return () if isinstance(gpus, Missing) else tuple(gpu for gpu in gpus.devices if gpu.error is None)
+
+
+def troubles(gpus: GpusFacts | Missing) -> tuple[GpuTrouble, ...]:
+    """Errors of single GPUs as their source told them; a report or an older recording has only the words beside the GPU."""
+    if isinstance(gpus, Missing):
+        return ()
+    told = {one.index for one in gpus.troubles}
+    rest = [gpu for gpu in gpus.devices if gpu.error and gpu.index not in told]
+    found = [GpuTrouble("nvidia-smi", gpu.error or "", code_of(gpu.error or ""), None, gpu.index, gpu.bus_id) for gpu in rest]
+    return (*gpus.troubles, *found)
+
+
+def closed(gpus: GpusFacts | Missing) -> tuple[GpuTrouble, ...]:
+    """GPUs of the machine that this process may not open: another job's, or kept out of this container. They do not count as ours."""
+    return tuple(one for one in troubles(gpus) if one.call is None and one.code in CLOSED)
+
+
+def unmeant(gpus: GpusFacts | Missing) -> tuple[GpuTrouble, ...]:
+    """GPUs that NVML counts and does not open for a reason that names neither their state nor this process's rights."""
+    return tuple(one for one in troubles(gpus) if one.call is None and one.source == "NVML" and one.code not in _MEANT)
+
+
+def place(one: GpuTrouble) -> str | None:
+    """What nvidia-smi takes as -i: the index, else the bus id."""
+    return one.bus_id if one.index is None else str(one.index)
+
+
+def which(rows: Iterable[GpuTrouble], gpus: GpusFacts | Missing) -> str:
+    """ "GPU 1 (NVIDIA L4), GPU 00000000:02:00.0"; empty where no source says which."""
+    names = {gpu.index: gpu.name or gpu.bus_id for gpu in ([] if isinstance(gpus, Missing) else gpus.devices)}
+    found = [(number, names.get(one.index) if one.index is not None else None) for one in rows if (number := place(one)) is not None]
+    return ", ".join(dict.fromkeys(f"GPU {number}" + (f" ({name})" if name else "") for number, name in found))
+
+
+def heard(rows: Iterable[GpuTrouble]) -> tuple[Evidence, ...]:
+    """Who said what of which GPU."""
+    found = []
+    for one in rows:
+        words = named_code(one.code, one.text) if one.source == "NVML" else one.text
+        found.append(Evidence(one.source, ": ".join(part for part in (place(one) and f"GPU {place(one)}", one.call, words) if part)))
+    return tuple(dict.fromkeys(found))
 
 
 def named(gpus: tuple[Gpu, ...]) -> str:
@@ -43,6 +94,21 @@ def cuda_works(devices: DevicesFacts | Missing) -> bool:
     if isinstance(devices, Missing) or devices.available is not True or devices.nvml_check:
         return False
     return all(device.kernel in (None, "ok", "unknown") for device in devices.devices)
+
+
+_NOT_OPENED = ("invalid device id", "invalid device ordinal", "device < num_gpus", "device index out of range")
+
+
+def opened(devices: DevicesFacts | Missing) -> tuple[Device, ...]:
+    """The devices that CUDA has. Until it is initialised torch counts what NVML lists, which may be more: these have no properties."""
+    if isinstance(devices, Missing) or devices.available is not True:
+        return ()
+    return tuple(one for one in devices.devices if not only_counted(one))
+
+
+def only_counted(device: Device) -> bool:
+    error = (device.kernel_error or "").lower()
+    return error.startswith("properties:") and any(words in error for words in _NOT_OPENED)
 
 
 def imported(torch: TorchFacts | Missing, devices: DevicesFacts | Missing) -> bool:
@@ -97,7 +163,7 @@ def nccl_proved(live: LiveFacts | Missing, ranks: int = 1) -> bool:
 def number(text: str | None) -> int | None:
     """An integer as launchers write it; "8(x4)" and words give None."""
     stripped = (text or "").strip()
-    return int(stripped) if stripped.lstrip("-").isdecimal() and len(stripped) < 12 else None
+    return int(stripped) if stripped.removeprefix("-").isdecimal() and len(stripped) < 12 else None
 
 
 def variables(*sections: object) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envcheck.checks.answer import trouble
-from envcheck.checks.hardware import node_count
+from envcheck.checks.hardware import node_count, number
 from envcheck.checks.text import holding, quoted, said, surplus, value
 from envcheck.facts import LauncherFacts, LiveFacts, LiveStatus, Missing, NetworkFacts, SymptomsFacts
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
@@ -106,6 +106,32 @@ def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsF
     return trouble(launcher, "launcher")
 
 
+def _port(text: str) -> int | None:
+    """As torch reads it (torch/distributed/rendezvous.py): blanks around a number and its sign are in order."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+@check()
+def launch_master_port(launcher: LauncherFacts) -> Hit | None:
+    """MASTER_PORT that is no port: env:// ends with a ValueError, and port 0 is a free one that the other ranks do not learn."""
+    raw = launcher.variables.get("MASTER_PORT", launcher.master_port)
+    ranks = bool(launcher.variables.get("RANK") and launcher.variables.get("WORLD_SIZE"))
+    if raw is None or (not raw and not ranks):
+        return None  # exported empty, as batch scripts do before the ranks start
+    port, world = _port(raw), number(launcher.variables.get("WORLD_SIZE")) or launcher.world_size or 0
+    if port is not None and (0 < port < 1 << 16 or (port == 0 and world < 2)):
+        return None
+    variant = "zero" if port == 0 else None
+    if port is None:
+        variant = "empty" if not raw else "service" if raw.startswith(("tcp://", "udp://")) else "word"
+    # without ranks it may be meant for a launcher that takes its port from elsewhere
+    severity = None if ranks else Severity.WARNING
+    return Hit({"value": repr(raw), "world": world}, (Evidence("environment", f"MASTER_PORT={raw}"),), variant=variant, severity=severity)
+
+
 SLOW_SECONDS = 1.0  # a sound resolver needs milliseconds
 
 
@@ -180,6 +206,7 @@ CHECKS = (
     launch_port_in_use,
     launch_unreachable,
     launch_master_address,
+    launch_master_port,
     name_resolution_slow,
     launch_local_rank_argument,
     launch_fork_after_cuda,

@@ -13,11 +13,12 @@ from envcheck.checks.answer import (
     is_jetson,
     is_wsl,
     listed,
+    no_gpu,
     trouble,
     works,
 )
 from envcheck.checks.driver import smi_evidence, smi_failed
-from envcheck.checks.text import alone, holding, quoted, said, value
+from envcheck.checks.text import alone, holding, of_programs, quoted, said, value
 from envcheck.facts import (
     ContainerFacts,
     CudaDriverFacts,
@@ -154,10 +155,11 @@ def cuda_compat_unsupported_gpu(
     return _compat_answer(driver, gpus, cuda_driver, container, evidence)
 
 
-@check(sees_missing=("system", "driver", "cuda_driver", "devices", "container", "symptoms"))
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
 def nvidia_uvm_missing(
     system: SystemFacts | Missing,
     driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
     devices: DevicesFacts | Missing,
     container: ContainerFacts | Missing,
@@ -167,6 +169,8 @@ def nvidia_uvm_missing(
     told = said(symptoms, "nvidia-uvm-missing")
     if works(devices) or driver_answers(cuda_driver) or is_wsl(system) or is_jetson(system):
         return None
+    if no_gpu(system, driver, gpus) and not of_programs(told):
+        return None  # a libcuda of a package or an image fails so where there is no driver
     nodes = None if isinstance(driver, Missing) else driver.device_nodes
     code = cuda_code(devices, cuda_driver)
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
@@ -184,8 +188,11 @@ def nvidia_uvm_missing(
     return trouble(driver, "driver") or trouble(cuda_driver, "cuda_driver")
 
 
-@check(sees_missing=("cuda_driver", "devices", "python", "symptoms"))
+@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "python", "symptoms"))
 def libcuda_stub(
+    system: SystemFacts | Missing,
+    driver: DriverFacts | Missing,
+    gpus: GpusFacts | Missing,
     cuda_driver: CudaDriverFacts | Missing,
     devices: DevicesFacts | Missing,
     python: PythonFacts | Missing,
@@ -203,7 +210,9 @@ def libcuda_stub(
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
     evidence += (Evidence("LD_LIBRARY_PATH", loader),) if loader else ()
     only_nvml = bool(told) and len(holding(told, "libnvidia-ml.so")) == len(told) and not stub
-    return Hit({"library": path or "a libcuda.so.1 in a toolkit's stubs folder"}, evidence, variant="nvml" if only_nvml else None)
+    severity = Severity.INFO if no_gpu(system, driver, gpus) and not of_programs(told) else None
+    values = {"library": path or "a libcuda.so.1 in a toolkit's stubs folder"}
+    return Hit(values, evidence, variant="nvml" if only_nvml else None, severity=severity)
 
 
 CHECKS = (driver_library_mismatch, cuda_compat_shadows_driver, cuda_compat_unsupported_gpu, nvidia_uvm_missing, libcuda_stub)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks import answer
-from envcheck.checks.hardware import nvidia
+from envcheck.checks.hardware import nvidia, opened
 from envcheck.checks.ladder import CONTROL, climb, explains
 from envcheck.checks.origin import origin
 from envcheck.checks.text import quoted, said, value
@@ -282,7 +282,7 @@ def distributed_unavailable(
 def gpu_kernel_failed(devices: DevicesFacts) -> Hit | None:
     """A kernel on a visible device failed, or gave a wrong result."""
     wrong = [one for one in devices.devices if one.kernel == "wrong"]
-    failed = [one for one in devices.devices if one.kernel == "failed"]
+    failed = [one for one in opened(devices) or devices.devices if one.kernel == "failed"]  # of the others gpu-count-differs speaks
     if not wrong and not failed:
         return None
     bad = wrong or failed

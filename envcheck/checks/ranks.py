@@ -9,6 +9,7 @@ from envcheck.facts import LauncherFacts, Missing, RankReading, SymptomsFacts, V
 from envcheck.intents import SetEnv
 from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
+_LARGEST = (1 << 31) - 1  # torch keeps ranks and sizes in a C int
 _ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -45,9 +46,9 @@ def _pairs(facts: LauncherFacts) -> str | None:
     """A contradiction within one set of variables, in words."""
     numbers = {name: number(facts.variables.get(name)) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
     for name, read in numbers.items():
-        raw = facts.variables.get(name)
-        if raw and (read is None or read < 0):
-            return f"{name}={raw} is no rank or size"
+        raw, least = facts.variables.get(name), 1 if name.endswith("SIZE") else 0
+        if raw and (read is None or not least <= read <= _LARGEST):
+            return f"{name}={raw if raw.strip() else repr(raw)} is no {'size' if least else 'rank'}"
     for small, large in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
         low, high = numbers[small], numbers[large]
         if low is not None and high is not None and low >= high:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from envcheck.facts import Missing, SymptomsFacts, TextEvidence
 from envcheck.rule import Evidence
 
@@ -16,6 +18,16 @@ def said(symptoms: SymptomsFacts | Missing, rule_id: str) -> tuple[TextEvidence,
 def quoted(matches: tuple[TextEvidence, ...], limit: int = 3) -> tuple[Evidence, ...]:
     """Matches as the evidence of a hit."""
     return tuple(Evidence(match.source, match.text) for match in matches[:limit])
+
+
+def distinct(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """Evidence without what an earlier piece says already: a tool's message is met again as a known error text."""
+    kept: list[Evidence] = []
+    for one in evidence:
+        words = " ".join(one.text.split()).lower()
+        if not words or not any(words in " ".join(other.text.split()).lower() for other in kept):
+            kept.append(one)
+    return tuple(kept)
 
 
 def value(matches: tuple[TextEvidence, ...], name: str) -> str | None:

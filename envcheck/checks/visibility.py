@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from envcheck.checks.answer import absent, cuda_code, fails, listed, nvidia_on_bus, torch_devices, trouble, wants_cuda, works
+from envcheck.checks.hardware import nvidia
 from envcheck.checks.text import alone, mentioning, quoted, said
 from envcheck.facts import (
     ContainerFacts,
@@ -246,7 +247,8 @@ def visible_devices_order(
     gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
 ) -> Answer:
     """Different GPU models: CUDA counts the fastest first, nvidia-smi by PCI bus."""
-    models = {gpu.name for gpu in gpus.devices if gpu.name}
+    usable = nvidia(gpus)  # CUDA leaves out a GPU that is lost or wants a reset
+    models = {gpu.name for gpu in usable if gpu.name}
     if len(models) < 2 or visibility.cuda_device_order == "PCI_BUS_ID" or fails(devices):
         return None
     raw = visibility.cuda_visible_devices
@@ -256,7 +258,7 @@ def visible_devices_order(
     if raw is not None and raw.startswith(("GPU-", "MIG-")):
         return None
     if asked and raw is None:
-        moved = [(one, gpu) for one, gpu in zip(asked, gpus.devices, strict=False) if not _same(one.name, one.uuid, gpu)]
+        moved = [(one, gpu) for one, gpu in zip(asked, usable, strict=False) if not _same(one.name, one.uuid, gpu)]
         if not moved:
             return None
         one, gpu = moved[0]

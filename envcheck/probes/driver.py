@@ -28,6 +28,7 @@ class Signs:
     loaded: bool | None
     nouveau: bool | None
     nodes: tuple[str, ...] | None
+    closed: tuple[str, ...]  # nodes of GPUs that this process may not open
     gpu_count: int | None
     wsl: bool
 
@@ -52,6 +53,8 @@ def look(host: Host) -> Signs:
     modules = host.exists("/sys/module")
     names = host.listdir("/dev")
     gpus = host.listdir("/proc/driver/nvidia/gpus")
+    nodes = None if names is None else tuple(name for name in names if name.startswith("nvidia"))
+    numbered = [name for name in nodes or () if name.removeprefix("nvidia").isdecimal()]
     proc_version = host.read("/proc/driver/nvidia/version") or ""
     wsl = host.exists("/dev/dxg")
     # Under WSL the driver is Windows': there is no module, and none is missing.
@@ -66,7 +69,8 @@ def look(host: Host) -> Signs:
         proc_version=proc_version,
         loaded=True if proc_version else loaded,
         nouveau=host.exists("/sys/module/nouveau") if modules else None,
-        nodes=None if names is None else tuple(name for name in names if name.startswith("nvidia")),
+        nodes=nodes,
+        closed=tuple(name for name in numbered if not host.access(f"/dev/{name}", "rw")),
         gpu_count=None if gpus is None else len(gpus),
         wsl=wsl,
     )

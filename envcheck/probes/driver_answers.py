@@ -7,12 +7,16 @@ import time
 
 from envcheck.facts import DriverFacts, Gpu, GpusFacts, Missing, Reading, ToolAnswer, ToolStatus, Why
 from envcheck.host import Host
+from envcheck.nvml_codes import LOST
 from envcheck.probes import nvidia_smi
 from envcheck.probes.driver import Signs
 from envcheck.probes.fabric_manager import fabric_manager
 from envcheck.probes.kernel_log import KernelLog, read_kernel_log
 from envcheck.probes.nvidia_smi import SmiAnswer
 from envcheck.probes.nvml import NvmlAnswer, ask_nvml
+from envcheck.probes.pci import FOLDER as PCI_FOLDER
+from envcheck.probes.pci import NVIDIA, pci_gpus
+from envcheck.probes.system import l4t_release
 from envcheck.probes.task import Task
 from envcheck.read.kernel import read_module_version
 from envcheck.read.smi_fields import driver_version, merge
@@ -39,7 +43,7 @@ def ask(host: Host, signs: Signs, budget_seconds: float) -> tuple[DriverFacts, G
     if heard is None:
         heard = NvmlAnswer(ToolAnswer(ToolStatus.TIMEOUT, message=f"no answer within {nvml_seconds:.0f} s"))
     log = log_task.result(max(0.5, min(3.0, deadline - time.monotonic()))) or KernelLog()
-    gpus = _gpus(heard, calls, signs)
+    gpus = _gpus(host, heard, calls, signs)
     manager = fabric_manager(host, gpus.devices if isinstance(gpus, GpusFacts) else ())
     return _driver(host, signs, heard, calls, log, manager), gpus
 
@@ -106,6 +110,7 @@ def _driver(host: Host, signs: Signs, heard: NvmlAnswer, calls: list[SmiAnswer],
         smi=smi,
         readings=readings,
         device_nodes=signs.nodes,
+        closed_nodes=signs.closed,
         gpu_count_proc=signs.gpu_count,
         cuda_state=None if cuda else next((call.cuda_state for call in calls if call.cuda_state), None),
         xids=log.xids,
@@ -134,7 +139,7 @@ def _library_version(host: Host, libraries: tuple[str, ...]) -> str | None:
     return match.group(1) if match else None
 
 
-def _gpus(heard: NvmlAnswer, calls: list[SmiAnswer], signs: Signs) -> GpusFacts | Missing:
+def _gpus(host: Host, heard: NvmlAnswer, calls: list[SmiAnswer], signs: Signs) -> GpusFacts | Missing:
     """NVML's devices, completed by the report and the query of nvidia-smi."""
     sources = [("NVML", heard.gpus), *((call.source, call.gpus) for call in reversed(calls))]
     devices: tuple[Gpu, ...] = ()
@@ -143,13 +148,15 @@ def _gpus(heard: NvmlAnswer, calls: list[SmiAnswer], signs: Signs) -> GpusFacts 
         if found:
             source = source or name
             devices = merge(devices, found)
-    lost = tuple(dict.fromkeys([*heard.lost, *(line for call in calls for line in call.lost)]))
-    if devices or lost:
-        return GpusFacts(tuple(sorted(devices, key=lambda gpu: gpu.index)), source, lost)
-    return _no_gpus(heard, calls, signs)
+    troubles = tuple(dict.fromkeys([*heard.troubles, *(one for call in calls for one in call.troubles)]))
+    lost = [f"GPU {one.index}: {one.text}" for one in heard.troubles if one.code == LOST]
+    lost += [line for call in calls for line in call.lost]
+    if devices or lost or troubles:
+        return GpusFacts(tuple(sorted(devices, key=lambda gpu: gpu.index)), source, tuple(dict.fromkeys(lost)), troubles)
+    return _no_gpus(host, heard, calls, signs)
 
 
-def _no_gpus(heard: NvmlAnswer, calls: list[SmiAnswer], signs: Signs) -> Missing:
+def _no_gpus(host: Host, heard: NvmlAnswer, calls: list[SmiAnswer], signs: Signs) -> Missing:
     """Why there is no list: no device, nobody to ask, or nobody who answers."""
     smi = _smi_answer(calls)
     if smi.code == NO_DEVICES or heard.count == 0:
@@ -159,8 +166,24 @@ def _no_gpus(heard: NvmlAnswer, calls: list[SmiAnswer], signs: Signs) -> Missing
             return Missing(Why.ABSENT, "neither NVML, nvidia-smi nor a device node is here")
         return Missing(Why.FAILED, "device nodes are here, but neither NVML nor nvidia-smi to ask", "\n".join(signs.nodes))
     troubles = [(name, one) for name, one in (("NVML", heard.answer), ("nvidia-smi", smi)) if one.status is not ToolStatus.ABSENT]
+    said = "; ".join(f"{name}: {_trouble(one)}" for name, one in troubles)
+    if all(_driverless(one) for _, one in troubles) and _none_here(host, signs):
+        return Missing(Why.ABSENT, "no NVIDIA GPU is on the PCI bus, and no driver is loaded", said)
     why = Why.TIMEOUT if all(one.status is ToolStatus.TIMEOUT for _, one in troubles) else Why.FAILED
-    return Missing(why, "; ".join(f"{name}: {_trouble(one)}" for name, one in troubles))
+    return Missing(why, said)
+
+
+def _driverless(answer: ToolAnswer) -> bool:
+    """What the driver's tools say where no driver is loaded: 9 (not loaded), 12 (no NVML), or nothing that can be read."""
+    return answer.status in (ToolStatus.SKIPPED, ToolStatus.UNREADABLE) or (answer.status is ToolStatus.FAILED and answer.code in (9, 12))
+
+
+def _none_here(host: Host, signs: Signs) -> bool:
+    """Tools of the driver on a machine without a GPU: a login node, an image. A kernel that shows no PCI bus says nothing."""
+    if signs.loaded or signs.nodes or signs.gpu_count or signs.wsl or host.listdir(PCI_FOLDER) is None:
+        return False
+    cards = [device for device in pci_gpus(host) if device.vendor == NVIDIA and device.driver != "vfio-pci"]
+    return not cards and l4t_release(host) is None
 
 
 def _trouble(answer: ToolAnswer) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from envcheck.facts import Gpu, Reading, ToolAnswer, ToolStatus
+from envcheck.facts import Gpu, GpuTrouble, Reading, ToolAnswer, ToolStatus
 from envcheck.host import Completed, Host
-from envcheck.read import smi_query
-from envcheck.read.smi import SmiReport, lost_lines, read_smi
+from envcheck.read import smi_fields, smi_query
+from envcheck.read.smi import SmiReport, lost_lines, read_smi, without_handle
 from envcheck.record import record
 
 FIELDS = (
@@ -41,6 +41,7 @@ class SmiAnswer:
     library_version: str | None = None
     gpus: tuple[Gpu, ...] = ()
     lost: tuple[str, ...] = ()
+    troubles: tuple[GpuTrouble, ...] = ()
 
     @property
     def reading(self) -> Reading | None:
@@ -72,6 +73,7 @@ def query(host: Host, program: str, timeout: float) -> SmiAnswer:
         library_version=report.library_version,
         gpus=rows.gpus,
         lost=report.lost,
+        troubles=(*report.troubles, *smi_fields.troubles(rows.gpus)),
     )
 
 
@@ -86,7 +88,8 @@ def read_smi_failure(done: Completed) -> SmiReport:
     if done.code == 0 and "Unable to determine" not in text:
         return SmiReport()
     library = read_smi(text[:4000]).library_version
-    return SmiReport(library_version=library, lost=lost_lines(text))
+    closed = without_handle(text)
+    return SmiReport(library_version=library, lost=lost_lines(closed), troubles=closed)
 
 
 def full_report(host: Host, program: str, timeout: float) -> SmiAnswer:
@@ -110,6 +113,7 @@ def _read(done: Completed, program: str, source: str) -> SmiAnswer:
         library_version=report.library_version,
         gpus=report.gpus,
         lost=report.lost,
+        troubles=report.troubles,
     )
 
 

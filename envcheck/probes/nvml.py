@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from envcheck.codec import DecodeError, decode
-from envcheck.facts import Gpu, ToolAnswer, ToolStatus
+from envcheck.facts import Gpu, GpuTrouble, ToolAnswer, ToolStatus
 from envcheck.host import Completed, Host
+from envcheck.nvml_codes import CLOSED, LOST, RESET
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step
 from envcheck.read.smi_fields import bus_id, driver_version
 from envcheck.record import record, replace
@@ -20,12 +21,13 @@ class NvmlAnswer:
     library_version: str | None = None
     count: int | None = None
     gpus: tuple[Gpu, ...] = ()
-    lost: tuple[str, ...] = ()
+    troubles: tuple[GpuTrouble, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """Nothing is left to ask nvidia-smi for."""
-        whole = self.count is not None and len(self.gpus) == self.count and not self.lost
+        """Nothing is left to ask nvidia-smi for: it may open no more GPUs than NVML."""
+        closed = sum(one.call is None and one.code in CLOSED for one in self.troubles)
+        whole = self.count is not None and len(self.gpus) + closed == self.count and not any(gpu.error for gpu in self.gpus)
         return self.answer.status is ToolStatus.OK and whole and bool(self.driver and self.cuda)
 
 
@@ -58,7 +60,7 @@ def read_nvml(done: Completed, path: str | None = None) -> NvmlAnswer:
     """What the child said before it ended, and how it ended."""
     lines = read_lines(done.stdout)
     system, count = step(lines, "system") or {}, step(lines, "count") or {}
-    gpus, lost = _devices(lines)
+    gpus, troubles = _devices(lines)
     library = system.get("library")
     number = count.get("count")
     return NvmlAnswer(
@@ -69,7 +71,7 @@ def read_nvml(done: Completed, path: str | None = None) -> NvmlAnswer:
         library_version=library.partition(".")[2] if isinstance(library, str) else None,
         count=number if isinstance(number, int) else None,
         gpus=gpus,
-        lost=lost,
+        troubles=troubles,
     )
 
 
@@ -102,24 +104,28 @@ def _last_words(text: str) -> str:
     return lines[-1][:300] if lines else ""
 
 
-def _devices(lines: list[Line]) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
-    """Devices by index; one that has no handle is in `lost` only, one that was lost on the way in both."""
+def _devices(lines: list[Line]) -> tuple[tuple[Gpu, ...], tuple[GpuTrouble, ...]]:
+    """Devices by index, and what those that could not be opened or asked answered in place of it."""
     fields: dict[int, dict[str, Any]] = {}
-    lost: dict[str, None] = {}
+    troubles: list[GpuTrouble] = []
     for line in lines:
         index = line.get("index")
-        if line["step"] not in ("device", "detail") or not isinstance(index, int):
+        if line["step"] not in ("device", "detail", "refused") or not isinstance(index, int):
             continue
         code = line.get("code", 0)
-        if code != 0:
-            lost[f"GPU {index}: {line.get('text') or f'NVML error {code}'}"] = None
-            if index in fields:
-                fields[index]["error"] = line.get("text")
-            continue
-        values = {name: value for name, value in line.items() if name not in ("step", "code") and value is not None}
-        fields.setdefault(index, {}).update(values)
+        if code == 0:
+            values = {name: value for name, value in line.items() if name not in ("step", "code") and value is not None}
+            fields.setdefault(index, {}).update(values)
+        elif isinstance(code, int):
+            words = _text(line.get("text")) or f"NVML error {code}"
+            troubles.append(GpuTrouble("NVML", words, code, _text(line.get("call")), index))
+    for one in troubles:
+        values = fields.get(one.index, {}) if one.index is not None else {}
+        nameless = not any(name in values for name in ("name", "uuid", "bus_id"))
+        if values and (one.code in (LOST, RESET) or nameless):
+            values["error"] = one.text
     gpus = tuple(gpu for index in sorted(fields) if (gpu := _gpu(fields[index])) is not None)
-    return gpus, tuple(lost)
+    return gpus, tuple(troubles)
 
 
 def _gpu(values: dict[str, Any]) -> Gpu | None:

@@ -3,7 +3,8 @@
 Run as a file by `Host.child("nvml_child", FOLDER)`; FOLDER holds the module pynvml. Writes to stdout:
 {"step": "load"} {"step": "init", "code": 0} {"step": "system", "driver": "580.95.05", "cuda": 13000, …}
 {"step": "count", "count": 2} {"step": "device", "index": 0, "name": …, …} … {"step": "end"}
-Keys of a device line are fields of `facts.Gpu`.
+Keys of a device line are fields of `facts.Gpu`. A device that gives no handle has a "code" instead; what its queries were refused
+with stands in {"step": "refused", "index": 0, "call": "nvmlDeviceGetMemoryInfo", "code": 16, "text": …}.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-LOST = 15  # NVML_ERROR_GPU_IS_LOST
+# Refusals that say nothing of the GPU: a question, field or version that it, its driver or this user does not have.
+# INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, FUNCTION_NOT_FOUND, NO_DATA,
+# ARGUMENT_VERSION_MISMATCH, DEPRECATED
+ORDINARY = (2, 3, 4, 6, 7, 13, 21, 25, 26)
 COMPUTE_MODES = ("Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process")  # nvmlComputeMode_t
 DRIVER_MODELS = ("WDDM", "TCC", "MCDM")  # nvmlDriverModel_t
 FABRIC_STATES = ("N/A", "Not Started", "In Progress", "Completed")  # NVML_GPU_FABRIC_STATE_*
@@ -41,7 +45,7 @@ class Nvml:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self.lost = False
+        self.refused: dict[int, str] = {}  # code → the first query that it answered
         # A binding and a library of different ages do not always fit each other.
         mismatch = getattr(module, "NVMLLibraryMismatchError", TypeError)
         self.misfit: tuple[type[Exception], ...] = (mismatch, TypeError, ValueError, AttributeError)
@@ -53,8 +57,9 @@ class Nvml:
         try:
             return text(function(*arguments))
         except self.module.NVMLError as error:
-            if getattr(error, "value", None) == LOST:
-                self.lost = True
+            code = int(getattr(error, "value", -1))
+            if code not in ORDINARY:
+                self.refused.setdefault(code, name)
             return None
         except self.misfit:
             return None
@@ -228,15 +233,15 @@ def devices(nvml: Nvml) -> None:
         if handle is None:
             say(step="device", index=index, code=code, text=words)
             continue
-        nvml.lost = False
+        nvml.refused = {}
         say(step="device", index=index, code=0, **identity(nvml, handle))
         for part in (memory, mig, health, state, fabric, links, processes):
             try:
                 say(step="detail", index=index, **part(nvml, handle))
             except Exception as error:  # noqa: BLE001  # one part that fails must not cost the other parts and devices
                 say(step="trouble", index=index, part=part.__name__, text=f"{type(error).__name__}: {error}")
-        if nvml.lost:
-            say(step="device", index=index, code=LOST, text="GPU is lost")
+        for code, call in list(nvml.refused.items()):
+            say(step="refused", index=index, call=call, code=code, text=nvml.ask("nvmlErrorString", code))
 
 
 def no_core_file() -> None:

@@ -68,7 +68,7 @@ def _linux(host: Host) -> SystemFacts:
         memory_available_bytes=memory.get("MemAvailable"),
         memory_limit_bytes=group.memory_bytes,
         wsl=wsl,
-        jetson=_jetson(host),
+        jetson=l4t_release(host),
         virtualization="wsl" if wsl else _virtualization(host, cpu.hypervisor),
         pci_gpus=gpus,
         uptime_seconds=_first_number(host.read("/proc/uptime")),
@@ -117,7 +117,7 @@ def _wsl(host: Host, release: str) -> int | None:
     return 1 if lower.startswith("4.4.0-") else 2
 
 
-def _jetson(host: Host) -> str | None:
+def l4t_release(host: Host) -> str | None:
     """The L4T release of a Jetson, "unknown" if only the board says that it is one.
 
     # R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64, DATE: Wed Jan  8 01:49:37 UTC 2025

@@ -118,7 +118,7 @@ def _variables(plain: Mapping[str, Any], values: dict[str, dict[str, Any]]) -> N
     complete = "env." in plain
     for path, value in plain.items():
         if path.startswith("env.") and path != "env.":
-            place(path[4:], None if value is Missing else str(value), values)
+            place(path[4:], None if isinstance(value, Missing) else str(value), values)
     if complete:  # the whole list was printed: what is not in it is unset
         values.setdefault("visibility", {})
 

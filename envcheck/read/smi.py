@@ -7,8 +7,10 @@ pasted together with other lines between. Text that holds none of it gives an em
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from envcheck.facts import Gpu
+from envcheck.facts import Gpu, GpuTrouble
+from envcheck.nvml_codes import LOST, UNKNOWN, code_of
 from envcheck.pattern import pattern
 from envcheck.read import smi_dump, smi_fields, smi_query, smi_table
 from envcheck.record import record
@@ -35,6 +37,7 @@ class SmiReport:
     attached: int | None = None  # "Attached GPUs"
     gpus: tuple[Gpu, ...] = ()
     lost: tuple[str, ...] = ()
+    troubles: tuple[GpuTrouble, ...] = ()  # of single GPUs, the lost ones included
     failure: SmiFailure | None = None
 
     @property
@@ -66,7 +69,7 @@ _FAILURES: tuple[tuple[re.Pattern[str], int | None], ...] = tuple(
         (r"NVIDIA-SMI has failed because you are not.*", 4),
         (r"Failed to initialize NVML: .*", None),
         (r"No devices (?:were )?found.*", 6),
-        (r"Unable to determine the device handle for GPU.*", 15),
+        (r"Unable to determine the device handle for GPU.*", None),
         (r"(?:WARNING: )?infoROM is corrupted at gpu.*", 14),
         (r'Field "[^"]{1,80}" is not a valid field to query.*', 2),
         (r"Invalid combination of input arguments.*", 2),
@@ -85,16 +88,39 @@ def read_failure(text: str) -> SmiFailure | None:
             match = words.match(line)
             if match is None:
                 continue
-            if code is None:
+            if line.startswith(_NO_HANDLE):
+                code = _without_handle(line).code
+            elif code is None:
                 code = _NVML_WORDS.get(line.partition(":")[2].strip().rstrip(".").lower())
             return SmiFailure(code, line)
     return None
 
 
-def lost_lines(text: str) -> tuple[str, ...]:
-    """`Unable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error`, each once."""
-    lines = (line for line in _lines(text) if line.startswith("Unable to determine the device handle"))
-    return tuple(dict.fromkeys(lines))
+_NO_HANDLE = "Unable to determine the device handle"
+_OF_GPU = pattern(r"for GPU ?([0-9]{1,3})?(?=:| )")
+
+
+def _without_handle(line: str) -> GpuTrouble:
+    """One GPU that nvidia-smi could not open. It ends with 15 (lost) unless it names another reason.
+
+    Unable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error
+    Unable to determine the device handle for GPU0000:91:00.0: Unknown Error
+    Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover this GPU
+    """
+    words = line.rsplit(": ", 1)[-1] if ": " in line else ""
+    code, number = code_of(words), _OF_GPU.search(line)
+    index = int(number[1]) if number and number[1] else None
+    return GpuTrouble("nvidia-smi", line, LOST if code in (None, UNKNOWN) else code, None, index, smi_fields.bus_id(line))
+
+
+def without_handle(text: str) -> tuple[GpuTrouble, ...]:
+    """The GPUs that nvidia-smi could not open, each once."""
+    return tuple(dict.fromkeys(_without_handle(line) for line in _lines(text) if line.startswith(_NO_HANDLE)))
+
+
+def lost_lines(troubles: Iterable[GpuTrouble]) -> tuple[str, ...]:
+    """The words on those that are lost."""
+    return tuple(one.text for one in troubles if one.code == LOST)
 
 
 def _lines(text: str) -> list[str]:
@@ -106,7 +132,8 @@ def read_smi(text: str) -> SmiReport:
     text = text.replace("\r\n", "\n").replace("\0", "")
     formats: list[str] = []
     gpus: tuple[Gpu, ...] = ()
-    lost = lost_lines(text)
+    closed = without_handle(text)
+    lost = lost_lines(closed)
     heads: list[tuple[str | None, str | None]] = []  # driver and CUDA as printed, best source first
     xml = smi_dump.read_xml(text)
     dump = xml if xml is not None else smi_dump.read_text(text)
@@ -139,6 +166,7 @@ def read_smi(text: str) -> SmiReport:
         attached=None if dump is None else smi_fields.integer(dump.head.get("attached_gpus", "")),
         gpus=gpus,
         lost=tuple(dict.fromkeys(lost)),
+        troubles=(*closed, *smi_fields.troubles(gpus)),
         failure=read_failure(text),
     )
 

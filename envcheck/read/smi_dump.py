@@ -208,7 +208,7 @@ def _dump(events: Iterable[Event]) -> Dump:
         if _take(device, path, value) and not devices:
             devices.append(device)
     result.gpus = tuple(_gpu(device, at) for at, device in enumerate(devices) if device.values or device.ecc or started)
-    result.lost = tuple(f"GPU {gpu.bus_id or gpu.index}: {gpu.error}" for gpu in result.gpus if gpu.error)
+    result.lost = smi_fields.lost(result.gpus)
     return result
 
 

@@ -10,28 +10,26 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from envcheck.facts import Gpu, GpuProcess
+from envcheck.facts import Gpu, GpuProcess, GpuTrouble
+from envcheck.nvml_codes import LOST, RESET, UNKNOWN, code_of
 from envcheck.pattern import pattern
 from envcheck.record import fields, replace
 
-LOST = "GPU is lost"  # NVML's text for return code 15, printed in place of a value
-
-# What stands in a cell that has no value; CSV puts it in brackets.
+# What stands in a cell that has no value, beside the texts of NVML's codes. CSV puts it in brackets, and only that.
 _NO_VALUE = {
     "n/a",
     "not supported",
     "not available",
     "not found",
     "function not found",
-    "unknown error",
-    "insufficient permissions",
     "requested functionality has been deprecated",
-    "err!",
     "unknown",
     "error",
-    LOST.lower(),
     "",
 }
+_KEPT = ("index", "name", "uuid", "pci.bus_id", "compute_cap", "driver_version", "count")  # known without asking the GPU
+# What a GPU that works always answers; sensors and counters are another matter.
+_VITAL = ("name", "uuid", "pci.bus_id", "memory.total", "memory.used", "memory.free", "compute_mode")
 
 # Bits of nvmlClocksEventReasons (nvml.h), by nvidia-smi's names for them.
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
@@ -61,9 +59,8 @@ CUDA = pattern(r"[0-9]{1,2}\.[0-9]{1,2}(?![0-9.])")
 def known(value: str) -> str | None:
     """The value without brackets, or None where it stands for no value."""
     bare = value.strip()
-    if bare.startswith("[") and bare.endswith("]"):
-        bare = bare[1:-1].strip()
-    return None if bare.lower() in _NO_VALUE else bare
+    bracketed = bare.startswith("[") and bare.endswith("]")
+    return None if bracketed or bare.lower() in _NO_VALUE or code_of(bare) is not None else bare
 
 
 def number(value: str) -> float | None:
@@ -128,7 +125,8 @@ def _compute_mode(value: str) -> str | None:
 
 def _word(value: str) -> str | None:
     """Fields in which N/A is itself an answer."""
-    return value.strip().strip("[]") or None
+    bare = value.strip().strip("[]")
+    return bare if bare == "N/A" else known(bare)
 
 
 _Convert = Callable[[str], Any]
@@ -189,12 +187,11 @@ def gpu(
     values: Iterable[tuple[str, str]], position: int, *, mig_devices: tuple[str, ...] = (), processes: tuple[GpuProcess, ...] = ()
 ) -> Gpu:
     """A device from (field, text) pairs; the first pair of a field that has a value counts."""
-    found: dict[str, Any] = {}
+    values = list(values)
+    found: dict[str, Any] = {"error": _error(values)}
     reasons: int | None = None
     for field, text in values:
         name = canonical(field)
-        if LOST.lower() in text.lower():
-            found["error"] = LOST
         if name in _FIELDS:
             attribute, convert = _FIELDS[name]
             if found.get(attribute) is None:
@@ -210,6 +207,27 @@ def gpu(
     if found.get("compute_capability") is not None:
         found["compute_capability_source"] = "nvidia-smi"
     return Gpu(**found, mig_devices=mig_devices, processes=processes)
+
+
+def _error(values: Iterable[tuple[str, str]]) -> str | None:
+    """What ails the whole GPU. One field says that it is lost or wants a reset. That it cannot be read, only all fields together say:
+    a sensor that answers [Unknown Error] now and then is no fault."""
+    said = [(canonical(field), text.strip().strip("[]"), code_of(text)) for field, text in values]
+    grave = next((text for _, text, code in said if code in (LOST, RESET)), None)
+    unknown = [(name, text) for name, text, code in said if code == UNKNOWN]
+    answered = any(code is None and known(text) is not None for name, text, code in said if name not in _KEPT)
+    silent = len(unknown) > 1 and not answered and any(name in _VITAL for name, _ in unknown)
+    return grave or (unknown[0][1] if silent else None)
+
+
+def troubles(gpus: Iterable[Gpu]) -> tuple[GpuTrouble, ...]:
+    """The errors of GPUs that nvidia-smi lists."""
+    return tuple(GpuTrouble("nvidia-smi", gpu.error, code_of(gpu.error), None, gpu.index, gpu.bus_id) for gpu in gpus if gpu.error)
+
+
+def lost(gpus: Iterable[Gpu]) -> tuple[str, ...]:
+    """Those of them that are lost, in words."""
+    return tuple(f"GPU {one.bus_id or one.index}: {one.text}" for one in troubles(gpus) if one.code == LOST)
 
 
 def complete(first: Gpu, second: Gpu) -> Gpu:

@@ -94,7 +94,7 @@ def read_table(text: str) -> Table | None:
         elif current is not None and (match := _USE_ROW.search(line)):
             current.values += _use_row(match)
     table.gpus = tuple(rows[index].gpu() for index in sorted(rows))
-    table.lost = tuple(f"GPU {gpu.bus_id or gpu.index}: {gpu.error}" for gpu in table.gpus if gpu.error)
+    table.lost = smi_fields.lost(table.gpus)
     return table if table.gpus or table.smi_version or table.driver else None
 
 

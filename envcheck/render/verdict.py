@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
+from envcheck.checks.answer import visible
+from envcheck.checks.hardware import opened
 from envcheck.engine import Finding
-from envcheck.facts import LiveFacts, LiveStatus, Missing, Snapshot, TorchFacts, Why
+from envcheck.facts import DevicesFacts, LiveFacts, LiveStatus, Missing, Snapshot, TorchFacts, Why
 from envcheck.pattern import pattern
 from envcheck.render.visible import one_line
 from envcheck.report import TOOLS, Commands, Fix, Report, Tool
 from envcheck.rule import Confidence, Severity
-from envcheck.stack import accelerator, describe_gpus
+from envcheck.stack import accelerator
 
 
 def counted(number: int, noun: str) -> str:
@@ -61,7 +64,7 @@ def _imported(report: Report) -> bool:
 
 
 def subject(report: Report) -> str:
-    """Hardware and build: "2 × NVIDIA L4, torch 2.14.1+cu130"; "CPU only, torch 2.14.1+cpu"."""
+    """Build and what it trains on: "torch 2.14.1+cu130 on 2 × L4"; "torch 2.14.1+cpu on the CPU"."""
     snapshot = report.snapshot
     if isinstance(snapshot.torch, Missing):
         torch = "unknown torch" if snapshot.torch.why is Why.SKIPPED else "no torch"
@@ -71,12 +74,37 @@ def subject(report: Report) -> str:
     if kind == "cpu":
         unread = isinstance(snapshot.gpus, Missing) and snapshot.gpus.why is Why.SKIPPED
         return f"{torch}, GPU not stated" if unread and wants_gpu(snapshot) else f"{torch} on the CPU"
-    if kind == "nvidia":
-        gpus = () if isinstance(snapshot.gpus, Missing) else tuple(snapshot.gpus.devices)
-        names = describe_gpus(gpus).replace("NVIDIA ", "").split(" (")[0] if gpus else "GPU"
-    else:
-        names = {"rocm": "AMD GPU", "xpu": "Intel GPU", "mps": "Apple GPU"}[kind]
+    devices = snapshot.devices
+    if _for_the_cpu(snapshot) or (isinstance(devices, DevicesFacts) and devices.available is False):
+        return f"{torch} on the CPU"  # whatever hardware is here
+    names = _nvidia(snapshot) if kind == "nvidia" else {"rocm": "AMD GPU", "xpu": "Intel GPU", "mps": "Apple GPU"}[kind]
     return f"{torch} on {names}"
+
+
+def _nvidia(snapshot: Snapshot) -> str:
+    """What torch has, where it was asked; else what is listed and visible: "8 × H100 80GB HBM3", "1 of 8 × H100 80GB HBM3"."""
+    devices, gpus = snapshot.devices, snapshot.gpus
+    listed = [gpu for gpu in visible(gpus, snapshot.visibility) if gpu.error is None]
+    mine = [one.name for one in opened(devices)]
+    asked = 0 if isinstance(devices, Missing) or devices.available is not True else len(mine) or devices.count or 0
+    names = Counter((name or "GPU").removeprefix("NVIDIA ") for name in (mine or [gpu.name for gpu in listed]))
+    if asked and len(names) == 1:
+        names = Counter({next(iter(names)): asked})
+    seen, total = sum(names.values()), 0 if isinstance(gpus, Missing) else len(gpus.devices)
+    of = f" of {total}" if 0 < seen < total and not any(gpu.mig for gpu in listed) else ""
+    if len(names) < 2:
+        name, count = next(iter(names.items()), ("GPU", 1))
+        return f"{count}{of} × {name}" if of or count > 1 else name
+    parts = " + ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+    return f"{parts} ({seen}{of} GPUs)" if of else parts
+
+
+def _for_the_cpu(snapshot: Snapshot) -> bool:
+    """A build without any accelerator; None of it on macOS, whose builds carry MPS."""
+    torch = snapshot.torch
+    if isinstance(torch, Missing) or torch.cuda or torch.hip or torch.xpu:
+        return False
+    return torch.cpu_build is True or (torch.version or "").endswith("+cpu")
 
 
 def wants_gpu(snapshot: Snapshot) -> bool:

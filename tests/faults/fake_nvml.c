@@ -1,6 +1,7 @@
 /* A fake libnvidia-ml.so.1: two H100s, the second one with MIG. cc -shared -fPIC -o DIR/libnvidia-ml.so.1 fake_nvml.c
  * FAKE_NVML: ok, mismatch (18), nodriver (9), noperm (4), unknown (999), empty (no device), hang, segv (in init),
- * lost (no handle for GPU 1), late (GPU 1 is lost after its identity was read), crash (in the health of GPU 1), nocuda. */
+ * lost (no handle for GPU 1), late (GPU 1 is lost after its identity was read), crash (in the health of GPU 1), nocuda.
+ * FAKE_NVML_HANDLE and FAKE_NVML_QUERY: codes that the handle of GPU 1, and the queries after its identity, are answered with. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,8 @@ static struct device gpus[2] = {{0, -1}, {1, -1}}, instances[2] = {{1, 0}, {1, 1
 
 static int mode(const char *name) { const char *v = getenv("FAKE_NVML"); return !strcmp(v && *v ? v : "ok", name); }
 static R put(char *to, unsigned size, const char *text) { if (strlen(text) >= size) return 7; strcpy(to, text); return 0; }
-static R gone(D d) { return mode("late") && d->index == 1 ? 15 : 0; }
+static int code(const char *name) { const char *v = getenv(name); return v ? atoi(v) : 0; }
+static R gone(D d) { return d->index != 1 ? 0 : mode("late") ? 15 : code("FAKE_NVML_QUERY"); }
 
 R nvmlInitWithFlags(unsigned flags) {
   (void)flags;
@@ -22,13 +24,16 @@ R nvmlInitWithFlags(unsigned flags) {
   if (mode("segv")) raise(SIGSEGV);
   return mode("mismatch") ? 18 : mode("nodriver") ? 9 : mode("noperm") ? 4 : mode("unknown") ? 999 : 0;
 }
-const char *nvmlErrorString(R r) { return r == 18 ? "Driver/library version mismatch" : r == 9 ? "Driver Not Loaded" : r == 4 ? "Insufficient Permissions" : r == 15 ? "GPU is lost" : "Unknown Error"; }
+const char *nvmlErrorString(R r) { return r == 18 ? "Driver/library version mismatch" : r == 9 ? "Driver Not Loaded" : r == 4 ? "Insufficient Permissions" : r == 15 ? "GPU is lost" : r == 16 ? "GPU requires reset"
+  : r == 17 ? "The operating system has blocked the request." : r == 3 ? "Not Supported" : r == 27 ? "System is not in ready state" : "Unknown Error"; }
 R nvmlSystemGetDriverVersion(char *b, unsigned n) { return put(b, n, "580.95.05"); }
 R nvmlSystemGetNVMLVersion(char *b, unsigned n) { return put(b, n, "13.580.95.05"); }
 R nvmlSystemGetCudaDriverVersion_v2(int *v) { *v = 13000; return mode("nocuda") ? 12 : 0; }
 R nvmlSystemGetProcessName(unsigned pid, char *b, unsigned n) { (void)pid; return put(b, n, "python3"); }
 R nvmlDeviceGetCount_v2(unsigned *n) { *n = mode("empty") ? 0 : 2; return 0; }
-R nvmlDeviceGetHandleByIndex_v2(unsigned i, D *d) { if (i > 1) return 2; if (mode("lost") && i == 1) return 15; *d = &gpus[i]; return 0; }
+R nvmlDeviceGetHandleByIndex_v2(unsigned i, D *d) { if (i > 1) return 2; if (mode("lost") && i == 1) return 15;
+  if (i == 1 && code("FAKE_NVML_HANDLE")) return code("FAKE_NVML_HANDLE");
+  *d = &gpus[i]; return 0; }
 R nvmlDeviceGetName(D d, char *b, unsigned n) { (void)d; return put(b, n, "NVIDIA H100 80GB HBM3"); }
 R nvmlDeviceGetUUID(D d, char *b, unsigned n) {
   char t[80];
