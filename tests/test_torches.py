@@ -117,7 +117,9 @@ def test_what_a_cuda_build_means_without_a_gpu(made: Made, tmp_path: Path) -> No
         argv = [sys.executable, "-m", "envcheck", "--python", str(made.place)]
         done = subprocess.run(argv, env=clean(**visible), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == 0, done.stdout
-        assert f"torch {made.build['version']} has CUDA; this machine has no NVIDIA GPU: training runs on the CPU" in done.stdout
+        assert f"torch {made.build['version']} has CUDA; this machine has no NVIDIA GPU: training runs on the CPU" in " ".join(
+            done.stdout.split()
+        )
         assert "✗" not in done.stdout and "error:" not in done.stdout and "warning:" not in done.stdout
 
 

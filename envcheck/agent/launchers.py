@@ -133,6 +133,7 @@ class Launch:
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.status: Optional[int] = None
         self.began = time.monotonic()
+        self.pulse = processes.Pulse()
         self.late = self.out_of_time = False
         self.workers: List[workers.Worker] = []
 
@@ -211,7 +212,7 @@ class Launch:
         self.status = self.process.poll() if self.process else processes.exit_status(self.pid)
         if self.status is None:
             self.out_of_time = now > self.plan.deadline
-            self.late = now > self.began + PATIENCE * self.plan.stage_seconds
+            self.late = self.hangs(now, PATIENCE * self.plan.stage_seconds)
             if not self.late and not self.out_of_time:
                 return False
             self.read()
@@ -229,6 +230,15 @@ class Launch:
         self.read()
         self.report(self.verdict())
         return True
+
+    def hangs(self, now: float, limit: float) -> bool:
+        """Past its time, unless its workers are still being started and something in them computes: imports of torch side by side."""
+        waited = now - self.began
+        if waited <= limit:
+            return False
+        self.read()
+        starting = len(self.workers) < self.world or any(one.stage == "start" for one in self.workers)
+        return not starting or waited > 3 * limit or not self.pulse.beats(self.pid, now)
 
     def read(self) -> None:
         prefix = self.name + "."
