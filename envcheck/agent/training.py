@@ -235,7 +235,15 @@ def fsdp2(c: Context) -> None:
             whole = [p.full_tensor() for p in mine.parameters()]
             near(c, "FSDP2: the parameters after step %d" % (step + 1), flat(c, whole), flat(c, ideal.parameters()))
 
-    c.stage("train", run)
+    def tried() -> None:
+        try:
+            run()
+        except AttributeError as error:  # "'Stream' object has no attribute 'record_event'"
+            if c.device.type != "cpu" or "'Stream' object" not in str(error):
+                raise
+            raise rank.Skip("fully_shard of torch %s does not run on CPUs: %s" % (c.torch.__version__, error)) from None
+
+    c.stage("train", tried)
 
 
 def sync_batch_norm(c: Context) -> None:
