@@ -115,8 +115,11 @@ def build() -> None:
         if libc.unshare(NEWUSER | NEWNET | NEWUTS):
             raise OSError("unshare: " + os.strerror(ctypes.get_errno()))
         for name, text in (("setgroups", "deny"), ("uid_map", "%d %d 1" % (user, user)), ("gid_map", "%d %d 1" % (group, group))):
-            with open("/proc/self/" + name, "w", encoding="ascii") as file:
-                file.write(text)
+            try:
+                with open("/proc/self/" + name, "w", encoding="ascii") as file:
+                    file.write(text)
+            except OSError as error:
+                raise OSError("%s: %s" % (name, error.strerror)) from None
     socket.sethostname("localhost")  # launchers look their own host's name up, which nothing here could answer
     raise_loopback()
 
