@@ -126,6 +126,7 @@ def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
 
 def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace) -> str:
     from envcheck.plan.installers import texts
+    from envcheck.render.visible import visible
     from envcheck.report import TOOLS, host_line, target_line, target_tool
 
     say = texts().say
@@ -155,4 +156,4 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
     if report.excluded:
         lines.append(say("print.excluded"))
         lines += [f"   {row.what}: {row.why}" for row in report.excluded]
-    return "\n".join(lines).rstrip() + "\n"
+    return visible("\n".join(lines).rstrip()) + "\n"
