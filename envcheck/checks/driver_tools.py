@@ -107,7 +107,10 @@ def gpu_lost(driver: DriverFacts | Missing, gpus: GpusFacts | Missing, symptoms:
     bus = value(told, "bus_id")
     which = ", ".join(named) or value(told, "gpu") or (f"The GPU at {bus}" if bus else "A GPU")
     remaining = len(listed(gpus)) - len(lost)
-    return Hit({"gpus": which, "remaining": remaining}, (*evidence, *quoted(told)), variant="some" if remaining > 0 else None)
+    uuids = [gpu.uuid for gpu in listed(gpus) if gpu not in lost]
+    values: dict[str, object] = {"gpus": which, "remaining": remaining}
+    values["uuids"] = ",".join(one or "" for one in uuids) if all(uuids) else None
+    return Hit(values, (*evidence, *quoted(told)), variant="some" if remaining > 0 else None)
 
 
 @check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
