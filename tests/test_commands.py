@@ -156,6 +156,14 @@ def test_a_template_puts_no_quotes_around_a_placeholder(rule: str, fix: dict[str
     assert filled and shlex.split(filled) == [word.replace("MARK", HOSTILE) for word in shlex.split(re.sub(r"\{\w+\}", "MARK", line))]
 
 
+@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+def test_no_sentence_holds_a_command_with_a_value(rule: str) -> None:
+    """What stands between backticks is pasted too, and there nothing is quoted."""
+    text = TEXTS.read(rule)
+    for one in (text.title, *text.messages.values(), *(str(fix.get(key, "")) for fix in text.fixes for key in ("text", "note"))):
+        assert not any(names(part) for part in one.split("`")[1::2]), one
+
+
 @pytest.mark.parametrize(("rule", "fix", "line"), FILLED)
 def test_a_placeholder_has_a_value_in_some_example(rule: str, fix: dict[str, Any], line: str) -> None:
     """A name that no check gives would only ever leave the command out."""
