@@ -130,7 +130,7 @@ def test_the_free_gpus_are_those_that_nobody_uses() -> None:
     snapshot = example_snapshot(RULES, {"base": "h100x8"})
     assert isinstance(snapshot.gpus, GpusFacts)
     uuids = [gpu.uuid or "" for gpu in snapshot.gpus.devices]
-    assert busy({}) == [f"export CUDA_VISIBLE_DEVICES={','.join(uuids[1:])}    # nobody uses it"]
+    assert busy({}) == [f"export CUDA_VISIBLE_DEVICES={','.join(uuids[1:])}    # not in use"]
     assert busy({"gpus.devices.1.processes": [{"pid": 1}], "visibility.selected": [0, 1, 2]})[0].split()[1].endswith(f"={uuids[2]}")
     assert busy({"visibility.selected": [0]}) == []
     without = {f"gpus.devices.{at}.uuid": None for at in range(8)}

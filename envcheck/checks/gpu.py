@@ -271,11 +271,8 @@ def _process_list(gpu: Gpu) -> str:
 
 def _free(gpus: tuple[Gpu, ...]) -> str | None:
     """GPUs that nobody uses, as CUDA_VISIBLE_DEVICES takes them; numbers only where CUDA counts as nvidia-smi does."""
-    unused = [
-        gpu
-        for gpu in gpus
-        if not (gpu.processes or gpu.mig or gpu.error) and gpu.memory_bytes and (gpu.memory_free_bytes or 0) > gpu.memory_bytes * 9 // 10
-    ]
+    open_ones = [gpu for gpu in gpus if not (gpu.processes or gpu.mig or gpu.error or gpu.compute_mode == "Prohibited")]
+    unused = [gpu for gpu in open_ones if gpu.memory_bytes and (gpu.memory_free_bytes or 0) > gpu.memory_bytes * 9 // 10]
     if all(gpu.uuid for gpu in unused):
         return ",".join(gpu.uuid or "" for gpu in unused) or None
     return ",".join(str(gpu.index) for gpu in unused) if len({gpu.name for gpu in gpus}) == 1 else None
