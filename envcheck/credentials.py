@@ -11,7 +11,7 @@ _URL_LOGIN = pattern(r"(?<=://)[^/\s@'\"]+@")
 # Prefixes that the services document: Hugging Face, GitHub, GitLab, AWS, Slack, OpenAI and its like, NGC, PyPI, Google, JSON Web Tokens
 _TOKEN = pattern(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abeoprs]-[\w-]{10,}"
-    r"|sk-(?=[\w-]*\d)[\w-]{20,}|nvapi-[\w-]{20,}|pypi-[\w-]{32,}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?)"
+    r"|sk-(?=[\w-]{0,200}\d)[\w-]{20,}|nvapi-[\w-]{20,}|pypi-[\w-]{32,}|AIza[\w-]{30,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2})"
 )
 _HINTS = ("hf_", "gh", "glpat-", "AKIA", "ASIA", "xox", "sk-", "nvapi-", "pypi-", "AIza", "eyJ")
 # TOKENIZERS_PARALLELISM is none

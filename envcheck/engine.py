@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from envcheck.facts import Missing, Snapshot, Why
@@ -120,7 +122,7 @@ def _explained(hit: Sequence[RuleText]) -> dict[str, tuple[str, ...]]:
 
 def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]]) -> Finding:
     values = {key: _shown(value) for key, value in hit.values.items()}
-    static = tuple(_intent(fix, values) for fix in text.fixes if fix.get("when") in (None, hit.variant or "default"))
+    static = tuple(_intent(fix, values, hit.values) for fix in text.fixes if fix.get("when") in (None, hit.variant or "default"))
     return Finding(
         text.id,
         text.family,
@@ -146,11 +148,31 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return " ".join(text.format_map(values).split()) if "\n" in text else text.format_map(values)
 
 
-def _intent(fix: Mapping[str, Any], values: Mapping[str, str]) -> Intent:
+def command(line: str, values: Mapping[str, object]) -> str | None:
+    """A command of a rule file with each `{name}` quoted for the shell: a value may come out of a stranger's log.
+
+    None where a value is not known, or could not be pasted as what it is: with control characters in it, or read as an option.
+    """
+    parts: list[str] = []
+    for literal, name, _, _ in Formatter().parse(line):
+        parts.append(literal)
+        if name is None:
+            continue
+        value = values.get(name)
+        text = "" if value is None else str(value)
+        starts = not literal[-1:].strip()  # with nothing before it in its word
+        if not text or not text.isprintable() or (starts and text.startswith("-")):
+            return None
+        parts.append(shlex.quote(text))
+    return "".join(parts)
+
+
+def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str, object]) -> Intent:
     """A fix of the TOML file: kind = "manual" | "env" | "install" | "torch"."""
     match fix["kind"]:
         case "manual":
-            commands = tuple(fill(line, values) for line in fix.get("commands", ()))
+            filled = (command(line, raw) for line in fix.get("commands", ()))
+            commands = tuple(line for line in filled if line is not None)
             return Manual(fill(fix["text"], values), fix.get("who", "user"), commands)
         case "env":
             value = fix.get("value")

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "Authorization: Bearer …"
 _ASSIGNED = pattern(
-    r"(?i)([\w-]*(?:token(?!iz)|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
+    r"(?i)((?:token(?!iz)|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization)[\w-]{0,80}[\"']?\s*[=:]\s*[\"']?)"
     r"((?:bearer|basic)\s+)?([^\s\"'&,;]{4,})"
 )
 # A long run of mixed letters and digits; C++ symbols (_ZN3c105Error…) are evidence and stay

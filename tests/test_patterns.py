@@ -1,17 +1,27 @@
-"""The regular expressions of the code: each compiles, and none can take more than polynomial time on a bounded line."""
+"""The regular expressions of the code: each compiles, and none takes more than linear time, whatever it is given."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from ambiguity import ENDLESS, slow_texts
 from expressions import repeats_of
 
 import envcheck
+from envcheck.credentials import mask_secrets
+from envcheck.facts import Gpu
+from envcheck.live.evidence import masked
 from envcheck.pattern import LazyPattern, pattern
+from envcheck.read.identify import read_text
+from envcheck.read.merge import _combined
+from envcheck.redact import Identity, Redactor
 
 
 def found(value: object) -> Iterator[LazyPattern]:
@@ -38,9 +48,6 @@ def all_patterns() -> dict[str, LazyPattern]:
 PATTERNS = [pytest.param(one, id=name) for name, one in all_patterns().items()]
 
 
-ENDLESS = 2000  # a repeat of more counts as one without bound
-
-
 def nested(one: LazyPattern) -> list[str]:
     """Repeats without bound inside repeats without bound: what makes a failing match exponential."""
     return [name for name, most, around in repeats_of(one.source, one.flags) if most > ENDLESS and any(outer > ENDLESS for outer in around)]
@@ -50,6 +57,130 @@ def nested(one: LazyPattern) -> list[str]:
 def test_pattern_compiles_and_repeats_nothing_twice(one: LazyPattern) -> None:
     re.compile(one.source, one.flags)
     assert nested(one) == []
+
+
+# ------------------------------------------------------------------ linear time
+
+SOURCES = {
+    ".".join(("envcheck", *path.relative_to(Path(envcheck.__file__).parent).with_suffix("").parts)): ast.parse(path.read_text("utf-8"))
+    for path in sorted(Path(envcheck.__file__).parent.rglob("*.py"))
+}
+METHODS = ("match", "fullmatch", "search", "finditer", "findall", "split", "sub", "subn")
+AT_ONE_PLACE = {"match", "fullmatch"}
+
+
+def uses() -> dict[str, set[str]]:
+    """Module and name of a pattern → the methods that are called of it; "" where it goes elsewhere."""
+    found: dict[str, set[str]] = {}
+    for module, tree in SOURCES.items():
+        known = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        called: set[ast.expr] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                match node.value:
+                    case ast.Name(name):
+                        full = known.get(name, f"{module}.{name}")
+                    case ast.Attribute(ast.Name(name), attribute):
+                        full = f"{known.get(name, name)}.{attribute}"
+                    case _:
+                        continue
+                called.add(node.value)
+                found.setdefault(full, set()).add(node.attr)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in called:
+                found.setdefault(known.get(node.id, f"{module}.{node.id}"), set()).add("")
+    return found
+
+
+def written() -> Iterator[tuple[str, str, int, str]]:
+    """Expressions that are handed to `re` where they are used: place, expression, flags, method."""
+    for module, tree in SOURCES.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(ast.Attribute(ast.Name("re"), method), [ast.Constant(str(source)), *more]):
+                    given = [
+                        one for one in ast.walk(ast.Tuple([*more, *(key.value for key in node.keywords)])) if isinstance(one, ast.Attribute)
+                    ]
+                    flags = sum(int(getattr(re, one.attr)) for one in given if one.attr.isupper())
+                    yield f"{module}:{node.lineno}", source, flags, method
+
+
+def expressions() -> Iterator[tuple[str, str, int, bool]]:
+    """Every expression: name, source, flags, and whether it is searched for."""
+    used = uses()
+    for name, one in all_patterns().items():
+        methods = used.get(name.rpartition(".")[0], set())
+        yield name, one.source, one.flags, not methods or not methods <= AT_ONE_PLACE
+    for name, source, flags, method in written():
+        yield name, source, flags, method not in AT_ONE_PLACE
+
+
+EXPRESSIONS = [pytest.param(source, flags, search, id=name) for name, source, flags, search in expressions()]
+
+
+@pytest.mark.parametrize(("source", "flags", "search"), EXPRESSIONS)
+def test_no_two_repeats_read_the_same_text(source: str, flags: int, search: bool) -> None:
+    assert slow_texts(source, flags, search=search) == []
+
+
+def test_expressions_of_every_kind_are_among_them() -> None:
+    assert sum(not one.values[2] for one in EXPRESSIONS) > 30  # type: ignore[attr-defined]
+    assert len([name for name, *_ in written()]) > 40
+    assert any("envcheck.agent" in name for name, *_ in written())
+
+
+SLOW = [
+    (r"[\w-]*token=", 0),
+    (r"(?i)[\w-]*(?:token|secret)[\w-]*\s*=", 0),
+    (r"sk-(?=[\w-]*\d)[\w-]{20,}", 0),
+    (r"^\s+Name:\s+gfx", re.MULTILINE),
+    (r"\d+ bytes", 0),
+    (r"NVRM: .*Xid", 0),
+    (r"\|\s*([^|]*?)\s*\|", 0),
+    (r"x(?:ab)*c*(?:ab)*y", 0),
+    (r'"(?:[^"\\]|\\.)*"', 0),
+    (r"\barc\b.*\bb\d", 0),
+    (r"(\S+)\s+(\S.*?)\s*$", 0),
+]
+
+
+@pytest.mark.parametrize(("source", "flags"), SLOW)
+def test_a_slow_expression_is_found(source: str, flags: int) -> None:
+    assert slow_texts(source, flags)
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "search"),
+    [
+        (r"(?<![\w-])[\w-]+=", 0, True),
+        (r"\b\w+=", 0, True),
+        (r"[\w-]{0,80}token=", 0, True),
+        (r"^[ \t]+Name:[ \t]+gfx", re.MULTILINE, True),
+        (r"\w+", 0, True),
+        (r"key: .*", 0, True),
+        (r"[\w-]*token=", 0, False),
+        (r'(?<!\\)"(?:[^"\\]|\\.)*"', 0, True),
+        (r"<(\w+)>([^<]*)</", 0, True),
+    ],
+)
+def test_a_linear_expression_is_not(source: str, flags: int, search: bool) -> None:
+    assert slow_texts(source, flags, search=search) == []
+
+
+def test_what_took_minutes_takes_none() -> None:
+    """135 s, 50 s, 4 s, 51 s and 33 s of CPU time, before."""
+    begin = time.process_time()
+    assert masked("feature vector: " + "A" * 60_000).endswith("AAA")
+    assert Redactor(Identity())(": " + "x" * 40_000)
+    assert mask_secrets("sk-" * 13_333).startswith("sk-")
+    assert [one.kind for one in read_text("[rank0]: rocm run\n" + "\n" * 250_000)] == []
+    assert len(_combined([[Gpu(index) for index in range(50_000)]])) == 50_000
+    assert time.process_time() - begin < 10
 
 
 def test_the_readers_are_among_them() -> None:

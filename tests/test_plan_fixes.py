@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import plan
-from envcheck.errors import UsageError
 from envcheck.facts import Distribution, PackagesFacts, Snapshot
 from envcheck.intents import Install, Intent, Manual, SetEnv, TorchBuild
-from envcheck.plan.choice import read_wish
 from envcheck.plan.proof import Change, Judge
 from envcheck.record import replace
 from envcheck.report import Fix
@@ -175,28 +171,3 @@ def test_findings_of_a_run_share_their_search() -> None:
     assert fixer(snapshot, TABLES, checks(), TEXTS) is one
     assert fixer(replace(snapshot), TABLES, checks(), TEXTS) is not one
     assert one.report(None) is one.report(None)
-
-
-@pytest.mark.parametrize(
-    ("words", "torch", "variant", "packages"),
-    [
-        (["torch>=2.6,<2.8", "torchvision"], "<2.8,>=2.6", None, ["torchvision"]),
-        (["torch==2.9.1+cu126"], "==2.9.1", "cu126", []),
-        (["torch", "cpu"], "", "cpu", []),
-        (["PyTorch==2.9.1", "Flash_Attn"], "==2.9.1", None, ["flash-attn"]),
-        (["rocm6.4"], "", "rocm6.4", []),
-    ],
-)
-def test_wishes(words: list[str], torch: str, variant: str | None, packages: list[str]) -> None:
-    wish = read_wish(words)
-    assert (wish.torch, wish.variant, list(wish.beside)) == (torch, variant, packages)
-
-
-@given(st.lists(st.text(max_size=30), max_size=4))
-def test_any_wish_is_read_or_refused(words: list[str]) -> None:
-    try:
-        wish = read_wish(words)
-    except UsageError as error:
-        assert str(error)
-    else:
-        assert wish.texts == tuple(words)

@@ -16,10 +16,11 @@ from envcheck import plan
 from envcheck.archs import cuda_of_variant, runs_on
 from envcheck.facts import Snapshot
 from envcheck.plan.candidate import Candidate, catalogue, first_obstacle
-from envcheck.plan.choice import find, read_wish
+from envcheck.plan.choice import find
 from envcheck.plan.profile import profile_of
 from envcheck.plan.proof import Change, Judge
 from envcheck.plan.versions import version
+from envcheck.plan.wish import read_wish
 from envcheck.record import replace
 from envcheck.report import PlanReport
 
@@ -211,7 +212,7 @@ def test_the_whole_table() -> None:
     """Driver branch × GPU generation × Python × system × wish: the search finds exactly the builds that run, and the best is proved."""
     began = time.process_time()
     machines = {(spec["gpu"], spec["driver"], spec["os"], spec["machine"]): spec for spec in combinations() if spec["torch"] is None}
-    wishes = [read_wish(words) for words in WISHES]
+    wishes = [read_wish(words, TABLES) for words in WISHES]
     count = plans = without = 0
     proofs: dict[tuple[Any, ...], bool] = {}
     for key, spec in machines.items():

@@ -111,7 +111,10 @@ def gpu_lost(
     bus = value(told, "bus_id")
     gone = which(rows, gpus) or value(told, "gpu") or (f"The GPU at {bus}" if bus else "A GPU")
     remaining = len(nvidia(gpus))
-    return Hit({"gpus": gone, "remaining": remaining}, distinct((*evidence, *quoted(told))), variant="some" if remaining > 0 else None)
+    uuids = [gpu.uuid for gpu in nvidia(gpus)]
+    values: dict[str, object] = {"gpus": gone, "remaining": remaining}
+    values["uuids"] = ",".join(one or "" for one in uuids) if all(uuids) else None
+    return Hit(values, distinct((*evidence, *quoted(told))), variant="some" if remaining > 0 else None)
 
 
 def _unopened(gpus: GpusFacts | Missing, devices: DevicesFacts | Missing) -> Unknown | None:

@@ -269,6 +269,15 @@ def _process_list(gpu: Gpu) -> str:
     return ", ".join(f"{one.name or 'process'} ({one.pid})" for one in gpu.processes[:4]) or "processes that are not shown here"
 
 
+def _free(gpus: tuple[Gpu, ...]) -> str | None:
+    """GPUs that nobody uses, as CUDA_VISIBLE_DEVICES takes them; numbers only where CUDA counts as nvidia-smi does."""
+    open_ones = [gpu for gpu in gpus if not (gpu.processes or gpu.mig or gpu.error or gpu.compute_mode == "Prohibited")]
+    unused = [gpu for gpu in open_ones if gpu.memory_bytes and (gpu.memory_free_bytes or 0) > gpu.memory_bytes * 9 // 10]
+    if all(gpu.uuid for gpu in unused):
+        return ",".join(gpu.uuid or "" for gpu in unused) or None
+    return ",".join(str(gpu.index) for gpu in unused) if len({gpu.name for gpu in gpus}) == 1 else None
+
+
 def size(number: int) -> str:
     """ "512 MiB", "23.5 GiB"."""
     if number < 1 << 20:
@@ -280,11 +289,13 @@ def size(number: int) -> str:
 def gpu_busy(gpus: GpusFacts | Missing, visibility: VisibilityFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
     """Other processes hold most of a GPU's memory. Integrated GPUs, whose memory is the machine's, are left out."""
     told = said(symptoms, "gpu-busy")
-    for gpu in visible(gpus, visibility):
+    seen = visible(gpus, visibility)
+    for gpu in seen:
         total, free = gpu.memory_bytes, gpu.memory_free_bytes
         if not total or free is None or (not gpu.processes and (gpu.memory_used_bytes or 0) <= total // 2):
             continue
-        values = {"gpu": f"GPU {gpu.index} ({gpu.name})", "free": size(free), "total": size(total), "processes": _process_list(gpu)}
+        values: dict[str, object] = {"gpu": f"GPU {gpu.index} ({gpu.name})", "free": size(free), "total": size(total)}
+        values |= {"processes": _process_list(gpu), "unused": _free(seen)}
         if free < max(_GIB, total // 10) and free < total // 2:
             return Hit(values, quoted(told))
         if free < total // 2:
@@ -311,7 +322,8 @@ def gpu_exclusive_mode(
     one_only = [gpu for gpu in seen if (gpu.compute_mode or "").startswith("Exclusive")]
     named = ", ".join(f"GPU {gpu.index}" for gpu in closed or one_only) or "the GPU"
     refused = cuda_code(devices, cuda_driver) == 46 or bool(told)
-    values = {"gpus": named, "mode": (closed or one_only or [Gpu(0)])[0].compute_mode}
+    numbers = ",".join(str(gpu.index) for gpu in closed or one_only) or None
+    values = {"gpus": named, "numbers": numbers, "mode": (closed or one_only or [Gpu(0)])[0].compute_mode}
     if closed:
         all_closed = len(closed) == len(seen) and not works(devices)
         return Hit(values, quoted(told), variant="prohibited", severity=Severity.ERROR if all_closed else Severity.WARNING)
@@ -345,7 +357,9 @@ def gpu_mig(
             return Hit({"gpus": "a GPU"}, quoted(told), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
         return trouble(gpus, "gpus")
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
-    values = {"gpus": ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0].name, "instances": instances}
+    values: dict[str, object] = {"gpus": ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0].name}
+    values |= {"instances": instances, "numbers": ",".join(str(gpu.index) for gpu in partitioned) or None}
+    values["instance"] = next((name for gpu in partitioned for name in gpu.mig_devices if name.startswith("MIG-")), None)
     refused = told + mentioning(symptoms, "invalid device ordinal", "device >= 0 && device < num_gpus", "busy or unavailable")
     if refused:
         return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)

@@ -50,6 +50,19 @@ def _named(gpus: Iterable[Gpu]) -> str:
     return ", ".join(f"GPU {gpu.index} ({gpu.name or gpu.bus_id or 'unknown model'})" for gpu in gpus)
 
 
+def _numbers(gpus: Iterable[Gpu]) -> str | None:
+    """GPUs as `nvidia-smi -i` takes them."""
+    return ",".join(str(gpu.index) for gpu in gpus) or None
+
+
+def _at(bus: str | None, gpus: GpusFacts | Missing) -> str | None:
+    """The GPU at a bus address of the kernel log, which leaves out the function, as `nvidia-smi -i` takes it."""
+    if not bus:
+        return None
+    found = [gpu for gpu in listed(gpus) if bus.lower() in (gpu.bus_id or "").lower()]
+    return _numbers(found) if len(found) == 1 else bus if "." in bus else f"{bus}.0"
+
+
 MARKED = 63  # a memory row (or page) was marked for replacement
 CONTAINED = 94  # an uncorrectable memory error that ended one program and left the GPU in service
 
@@ -72,14 +85,18 @@ def gpu_ecc_error(
         lines = tuple(Evidence("kernel log", xid.text) for xid in contained[:3] if xid.text)
         bus = contained[0].bus_id
         return Hit(
-            {"gpus": f"PCI {bus}" if bus else "a GPU", "count": len(contained)}, lines, variant="contained", severity=Severity.WARNING
+            {"gpus": f"PCI {bus}" if bus else "a GPU", "count": len(contained), "numbers": _at(bus, gpus)},
+            lines,
+            variant="contained",
+            severity=Severity.WARNING,
         )
     if not (hurt or stopped):
         return trouble(gpus, "gpus")
     count = sum(gpu.ecc_uncorrected_volatile or 0 for gpu in hurt) or "at least one"
     severity = Severity.ERROR if stopped else Severity.WARNING
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
-    return Hit({"gpus": _named(hurt) or "a GPU", "count": count}, evidence, variant="stopped" if stopped else None, severity=severity)
+    values = {"gpus": _named(hurt) or "a GPU", "count": count, "numbers": _numbers(hurt)}
+    return Hit(values, evidence, variant="stopped" if stopped else None, severity=severity)
 
 
 @check(sees_missing=("driver", "gpus", "symptoms"))
@@ -91,11 +108,12 @@ def gpu_row_remap(driver: DriverFacts | Missing, gpus: GpusFacts | Missing, symp
         return Hit({"gpus": _named(failed) or "a GPU"}, quoted(told), variant="failed", severity=Severity.ERROR)
     pending = [gpu for gpu in listed(gpus) if gpu.remap_pending or gpu.retired_pages_pending]
     if pending or told:
-        return Hit({"gpus": _named(pending) or "a GPU"}, quoted(told))
+        return Hit({"gpus": _named(pending) or "a GPU", "numbers": _numbers(pending)}, quoted(told))
     marked = [xid for xid in (() if isinstance(driver, Missing) else driver.xids) if xid.code == MARKED]
     if marked and not any(gpu.remap_pending is False for gpu in listed(gpus)):  # else the reset has been done
         lines = tuple(Evidence("kernel log", xid.text) for xid in marked[:3] if xid.text)
-        return Hit({"gpus": f"PCI {marked[0].bus_id}" if marked[0].bus_id else "a GPU"}, lines)
+        bus = marked[0].bus_id
+        return Hit({"gpus": f"PCI {bus}" if bus else "a GPU", "numbers": _at(bus, gpus)}, lines)
     return trouble(gpus, "gpus")
 
 

@@ -33,7 +33,7 @@ def launch_port_in_use(
     facts = None if isinstance(launcher, Missing) else launcher
     owner = facts.master_port_owner if facts else None
     port = value(matches, "port") or (facts.master_port if facts else None)
-    values = {"port": port or "that of the rendezvous", "owner": owner or "another process"}
+    values: dict[str, object] = {"port": port or "that of the rendezvous", "number": port, "owner": owner or "another process"}
     if matches:
         text = " ".join(match.text for match in matches)
         twice = "--local_rank" in text or "--local-rank" in text
@@ -64,9 +64,11 @@ def launch_unreachable(launcher: LauncherFacts | Missing, symptoms: SymptomsFact
     if not matches or surplus(matches):
         return None
     if len(shell := tuple(match for match in matches if match.symptom in ("ssh-failed", "ssh-of-a-launcher"))) == len(matches):
-        return Hit({"host": value(shell, "host") or "another node"}, quoted(shell), variant="ssh")
+        host = value(shell, "host")
+        return Hit({"host": host or "another node", "login": host}, quoted(shell), variant="ssh")
     if len(heads := tuple(match for match in matches if match.symptom == "ray-head-unreachable")) == len(matches):
-        return Hit({"address": value(heads, "address") or "the address that it was given"}, quoted(heads), variant="ray")
+        head = value(heads, "address")
+        return Hit({"address": head or "the address that it was given", "head": head}, quoted(heads), variant="ray")
     address = value(matches, "address") or (facts.master_addr if facts else None)
     if nameless := tuple(match for match in matches if match.symptom == "name-not-resolved"):
         name = value(nameless, "address")
@@ -95,7 +97,8 @@ def launch_master_address(launcher: LauncherFacts | Missing, symptoms: SymptomsF
     if malformed := tuple(match for match in matches if match.symptom == "endpoint-malformed"):
         return Hit({"address": repr(value(malformed, "address") or "what was given")}, quoted(malformed), variant="malformed")
     if empty := tuple(match for match in matches if match.symptom == "master-address-empty"):
-        return Hit({"host": value(empty, "host") or "its first host"}, quoted(empty), variant="empty")
+        host = value(empty, "host")
+        return Hit({"host": host or "its first host", "login": host}, quoted(empty), variant="empty")
     if shared := tuple(match for match in matches if match.symptom == "nodes-of-one-address"):
         return Hit({"address": value(shared, "address") or "one address"}, quoted(shared), variant="shared")
     if matches:

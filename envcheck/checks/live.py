@@ -31,7 +31,7 @@ from envcheck.tables import Tables
 
 _EXCEPTION = pattern(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
 # Stage.detail of a rank that hangs in all_reduce, as agent/verdict.py writes it
-_SIZES = pattern(r"(\d+) bytes passed, (\d+) did not end")
+_SIZES = pattern(r"(\d{1,20}) bytes passed, (\d{1,20}) did not end")
 
 
 def _runs(live: LiveFacts) -> list[tuple[str, tuple[RankFacts, ...], LiveStatus, str, int]]:

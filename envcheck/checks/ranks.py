@@ -99,7 +99,7 @@ def launch_rank_duplicate(launcher: LauncherFacts) -> Hit | None:
         "port": launcher.master_port,
         "count": len(claims),
         "claims": claims,
-        "pids": ",".join(claim.split()[1] for claim in claims),
+        "pids": ",".join(word for claim in claims for word in claim.split()[1:2] if word.isdecimal()) or None,
     }
     return Hit(values, tuple(Evidence("process", claim) for claim in claims[:6]))
 

@@ -118,7 +118,8 @@ def _from_elsewhere(where: Origin, values: dict[str, object], evidence: tuple[Ev
     # A module that it does not find is another one's; everything else is its own files' fault, as far as they can be told.
     gone = (missing_module(str(values["error"])) or where.module).partition(".")[0]
     fixes = (Install((f"{row.name}=={row.version}",), reinstall=True),) if row and row.version and gone == where.module else ()
-    return Hit(values | {"file": where.file, "package": name}, evidence, fixes, variant="package")
+    values |= {"file": where.file, "package": name, "statement": f"import {where.module}"}
+    return Hit(values, evidence, fixes, variant="package")
 
 
 @check(sees_missing=("torch", "packages", "system", "python", "devices", "symptoms"))
@@ -157,6 +158,7 @@ def torch_import_crashed(
     if where and not where.torch:
         row = where.distribution
         values |= {"file": where.file, "package": row.name if row else where.module or "a file of your own"}
+        values["statement"] = where.module and f"import {where.module}"
         return Hit(values, evidence, variant="exited_elsewhere" if exited else "elsewhere")
     # Not of a kill from outside: files do no harm there.
     killed = failure is not None and failure.signal in ("SIGKILL", "SIGTERM", "SIGXCPU")
@@ -283,15 +285,15 @@ _REFUSALS = (
 )
 
 
-def _refused(torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> tuple[str, str] | None:
+def _refused(torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> tuple[str | None, str] | None:
     """A library that is there and is not taken, and why: the name of a message."""
     if found := _REFUSED.search(import_text(torch)):
-        library, reason = found[1] or found[2] or "a library", found[3]
+        library, reason = found[1] or found[2], found[3]
     else:
         matches = tuple(one for one in said(symptoms, "missing-library") if one.values.get("reason"))
         if not matches:
             return None
-        library, reason = value(matches, "library") or "a library", value(matches, "reason") or ""
+        library, reason = value(matches, "library"), value(matches, "reason") or ""
     return library, next(variant for part, variant in _REFUSALS if part in reason)
 
 
@@ -320,7 +322,8 @@ def missing_library(
     matches = said(symptoms, "missing-library")
     if refused := _refused(torch, symptoms):
         failed = [Evidence("import torch", _last_line(import_text(torch)))] if import_failed(torch) else []
-        return Hit({"library": refused[0], "version": UNKNOWN}, (*failed, *quoted(matches)), variant=refused[1])
+        values: dict[str, object] = {"library": refused[0] or "a library", "file": refused[0], "version": UNKNOWN}
+        return Hit(values, (*failed, *quoted(matches)), variant=refused[1])
     library = _missing_name(torch, symptoms)
     if library is None and (codec := _ffmpeg(torch, packages, matches, tables)):
         return codec
@@ -336,7 +339,7 @@ def missing_library(
         evidence = (Evidence("import torch", _last_line(import_text(torch)) or library), *evidence)
     facts = None if isinstance(torch, Missing) else torch
     version = facts.version if facts else None
-    values: dict[str, object] = {"library": library, "version": version or UNKNOWN, "needed_by": value(matches, "needed_by") or "a program"}
+    values = {"library": library, "version": version or UNKNOWN, "needed_by": value(matches, "needed_by") or "a program"}
     soname = major(library.partition(".so.")[2])
     if stem.startswith("libcudnn") and soname == 8 and not _takes_cudnn8(facts, tables):
         return Hit(values, evidence, variant="cudnn8")

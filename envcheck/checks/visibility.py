@@ -189,7 +189,8 @@ def visible_devices_truncated(gpus: GpusFacts | Missing, visibility: VisibilityF
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
     if deliberate:
         return Hit(values, evidence, severity=Severity.INFO)
-    return Hit(values, evidence, variant="mig") if mig else Hit(values, evidence, _first_ones(found))
+    first = (visibility.cuda_visible_devices or "").split(",")[0]
+    return Hit(values | {"instance": first}, evidence, variant="mig") if mig else Hit(values, evidence, _first_ones(found))
 
 
 @check(sees_missing=("gpus", "devices"))
@@ -222,7 +223,8 @@ def visible_devices_unreadable(
     if names:
         entry = names[0].text.partition("base 10:")[2].strip(" '\"") or "a UUID"
         raw = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
-        return Hit({"value": raw or entry, "entry": entry}, quoted(tuple(names)), variant="program")
+        number = _number_of(entry, listed(gpus), visibility)
+        return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(tuple(names)), variant="program")
     if isinstance(visibility, Missing) or visibility.cuda_visible_devices is None:
         return Hit({"value": "unknown", "entry": "unknown"}, quoted(told), variant="text") if told else None
     if works(devices) or _without_gpu(driver, gpus, system, torch):
@@ -236,6 +238,14 @@ def visible_devices_unreadable(
     evidence = (*_evidence(visibility, found), *quoted(told))
     variant = "quotes" if quotes else None
     return Hit(values, evidence, _first_ones(found), variant=variant, confidence=None if known else Confidence.LIKELY)
+
+
+def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts | Missing) -> str | None:
+    """The number of the GPU that an entry names, where CUDA counts as nvidia-smi does."""
+    order = None if isinstance(visibility, Missing) else visibility.cuda_device_order
+    chosen = read_visible(entry, gpus)
+    alike = order == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) == 1
+    return str(chosen.indices[0]) if alike and gpus and chosen.indices and entry.startswith("GPU-") else None
 
 
 def _is_device_name(match: TextEvidence) -> bool:
@@ -287,7 +297,7 @@ def visible_devices_too_late(
     told = said(symptoms, "visible-devices-too-late")
     if told and cuda_code(devices, cuda_driver) != 999 and not any("CUDA unknown error" in match.text for match in told):
         raw = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
-        return Hit({"value": raw or "unknown", "seen": "other"}, quoted(told), variant="text", confidence=Confidence.LIKELY)
+        return Hit({"value": raw or None, "seen": "other"}, quoted(told), variant="text", confidence=Confidence.LIKELY)
     if isinstance(visibility, Missing) or isinstance(devices, Missing) or not works(devices) or visibility.cuda_visible_devices is None:
         return None
     found, chosen = _read(visibility, gpus)

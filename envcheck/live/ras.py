@@ -14,9 +14,9 @@ from typing import Any
 from envcheck.pattern import pattern
 from envcheck.record import record
 
-_STRING = r'"(?:[^"\\]|\\.)*"'
+_STRING = r'(?<!\\)"(?:[^"\\]|\\.)*"'  # not from within another one, which would read the rest of the text once more
 # The end of a value, then only blanks, then the beginning of another one: between them a comma is missing.
-_TOKENS = pattern(rf'({_STRING}|[}}\]]|-?\d[\d.eE+-]*|true|false|null)(\s+)(?=["{{\[])|{_STRING}')
+_TOKENS = pattern(rf'({_STRING}|[}}\]]|-?\d[\d.eE+-]{{0,40}}|true|false|null)(\s+)(?=["{{\[])|{_STRING}')
 
 
 @record

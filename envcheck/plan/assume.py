@@ -155,6 +155,9 @@ def _xpu(found: Sequence[Mapping[str, Any]]) -> XpuFacts | Missing:
     return XpuFacts(names=names, level_zero="assumed", render_access=True) if names else Missing(Why.ABSENT, "no Intel GPU")
 
 
+_MOST = 1024  # GPUs of one machine
+
+
 def _devices(text: str, tables: Tables) -> list[dict[str, Any]]:
     """The devices that one word of `--for` names: "8xh100" is eight."""
     result: list[dict[str, Any]] = []
@@ -162,6 +165,8 @@ def _devices(text: str, tables: Tables) -> list[dict[str, Any]]:
         name = part.strip().lower()
         count = re.match(r"(\d+)\s*[x*]\s*(?=[a-z0-9])", name)
         if count and not _row(name):
+            if len(count[1]) > 4 or int(count[1]) > _MOST:
+                raise UsageError(f"--for {text}: at most {_MOST} GPUs")
             name = name[count.end() :]
         row = _row(name)
         if row is None:
@@ -174,6 +179,16 @@ def _devices(text: str, tables: Tables) -> list[dict[str, Any]]:
             device["product"] = "none"
         result += [device] * (int(count[1]) if count and name != part.strip().lower() else 1)
     return result
+
+
+def names_device(text: str, tables: Tables) -> bool:
+    """Whether a word with a number in it is one that `--for` takes: "h100", "8xh100"."""
+    if not any(letter.isdecimal() for letter in text):
+        return False
+    try:
+        return bool(_devices(text, tables))
+    except UsageError as error:
+        return "name one of them" in str(error)
 
 
 def _row(name: str) -> Mapping[str, Any] | None:

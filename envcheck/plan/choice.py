@@ -2,76 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-from envcheck.errors import UsageError
-from envcheck.pattern import pattern
 from envcheck.plan.candidate import Candidate, Obstacle, driver_needed, driver_os, gpu_row, hardware_obstacles, pool, system_obstacles
 from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
-from envcheck.plan.versions import admits, minor, requirements, version
+from envcheck.plan.versions import minor, span, version
+from envcheck.plan.wish import Wish
 from envcheck.record import record, replace
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
     from envcheck.tables import Tables
-
-
-@record
-class Wish:
-    """What the user asked for: a torch, a build variant, packages beside it."""
-
-    torch: str = ""  # specifier without local versions: "==2.9.*"
-    variant: str | None = None  # of "torch==2.9.1+cu126", or the bare word cu126
-    packages: tuple[tuple[str, Requirement], ...] = ()
-    texts: tuple[str, ...] = ()
-
-    @property
-    def beside(self) -> Mapping[str, Requirement]:
-        return dict(self.packages)
-
-    @property
-    def names_torch(self) -> bool:
-        return bool(self.torch or self.variant)
-
-    def admits(self, one: Candidate) -> bool:
-        """Whether a build is one of those asked for."""
-        return (not self.torch or admits(self.torch, one.version)) and (not self.variant or one.variant == self.variant)
-
-
-_VARIANT = pattern(r"(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(\.\d{1,4}){0,4})\Z")
-
-
-def read_wish(words: Sequence[str]) -> Wish:
-    """Requirements as the user writes them: `torch>=2.6,<2.8`, `torchvision`, `torch==2.9.1+cu126`, or a bare variant `cu126`."""
-    variant: str | None = None
-    plain: list[str] = []
-    for word in words:
-        if _VARIANT.match(word):
-            variant = word
-        else:
-            plain.append(word)
-    torch = ""
-    packages: list[tuple[str, Requirement]] = []
-    for one in requirements(plain):
-        if one.name in ("torch", "pytorch"):
-            local = re.search(r"\+([A-Za-z0-9.]+)", str(one.specifier))
-            variant = local.group(1) if local else variant
-            torch = ",".join(part for part in (torch, re.sub(r"\+[A-Za-z0-9.]+", "", str(one.specifier))) if part)
-        else:
-            packages.append((one.name, one))
-    try:
-        SpecifierSet(torch)
-    except InvalidSpecifier:
-        raise UsageError(f"torch{torch}: not a version specifier") from None
-    return Wish(torch, variant, tuple(packages), tuple(words))
 
 
 @record
@@ -288,7 +232,7 @@ def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tupl
         why = say(row.obstacle)
         variant = "" if row.obstacle.key in _WHOLE_RELEASE else f" {row.build.variant}"
         groups.setdefault((variant, why), []).append(row.build.version)
-    return tuple((f"torch {_span(versions)}{variant}", why) for (variant, why), versions in list(groups.items())[:most])
+    return tuple((f"torch {span(versions)}{variant}", why) for (variant, why), versions in list(groups.items())[:most])
 
 
 _WHOLE_RELEASE = frozenset(("python", "glibc", "macos", "mps", "musl", "implementation", "companion"))
@@ -303,11 +247,6 @@ _STAGES = (
 def _stage(obstacle: Obstacle) -> int:
     """Where nothing fits, what stops a build that passed the other questions is the telling reason."""
     return next((at for at, keys in enumerate(_STAGES) if obstacle.key in keys), len(_STAGES))
-
-
-def _span(versions: Sequence[str]) -> str:
-    ordered = sorted(set(versions), key=version)
-    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
 
 
 def say(obstacle: Obstacle) -> str:

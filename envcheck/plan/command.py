@@ -25,6 +25,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
         metavar="REQUIREMENT",
         help="what is wanted, e.g. 'torch>=2.6,<2.8' torchvision xformers; a bare cu126 or cpu names the build",
     )
+    add("-r", "--requirement", dest="requirements", metavar="FILE", help=argparse.SUPPRESS)  # known, so that it can be refused in words
     add(
         "--for",
         dest="devices",
@@ -54,10 +55,12 @@ def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan, 3 without one."""
     from envcheck import plan
     from envcheck.judging import judging
-    from envcheck.plan.choice import read_wish
+    from envcheck.plan.wish import read_wish, requirements_file
 
-    read_wish(args.wish)  # a typo must not cost a look at the machine
+    if args.requirements:
+        raise requirements_file(args.requirements)
     by = judging()
+    read_wish(args.wish, by.tables)  # a typo must not cost a look at the machine
     snapshot, assumed = _snapshot(args, by.tables)
     report = plan.search(snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base)
     text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args)
@@ -123,6 +126,7 @@ def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
 
 def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace) -> str:
     from envcheck.plan.installers import texts
+    from envcheck.render.visible import visible
     from envcheck.report import TOOLS, host_line, target_line, target_tool
 
     say = texts().say
@@ -143,8 +147,8 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
         if args.files:
             for name, content in way.files.items():
                 lines += [f"   {say('print.files', name=name)}", *(f"     {line}" for line in content.splitlines())]
-        told = way.note.endswith(say("note.proof"))
-        status = "" if way.proved and told else say("print.proved" if way.proved else "print.not-proved")
+        told = way.note.endswith(say("note.proof")) if way.proved else way.note.startswith("Not proved")
+        status = "" if told else say("print.proved" if way.proved else "print.not-proved")
         lines.append(f"   {f'{status} {way.note}'.strip()}")
         lines.append("")
     if not report.ways:
@@ -152,4 +156,4 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
     if report.excluded:
         lines.append(say("print.excluded"))
         lines += [f"   {row.what}: {row.why}" for row in report.excluded]
-    return "\n".join(lines).rstrip() + "\n"
+    return visible("\n".join(lines).rstrip()) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from envcheck.pattern import pattern
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.companions import Companions, Move
 from envcheck.plan.installers import installers, texts
@@ -340,13 +341,24 @@ def name_of(requirement: str) -> str:
 
 def line(profile: Profile, *words: str) -> str:
     """One command line for the user's shell, quoted for it."""
-    if not profile.windows:
-        return shlex.join(words)
-    return " ".join(f'"{word}"' if not word or any(letter in word for letter in ' <>|&^()"') else word for word in words)
+    return " ".join(map(_windows_word, words)) if profile.windows else shlex.join(words)
 
 
 def export(profile: Profile, name: str, value: str | None) -> str:
     """Set or unset a variable of the shell that starts training."""
     if profile.windows:
-        return f"set {name}={'' if value is None else value}"
-    return f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+        return "set " + _windows_word(f"{name}={value or ''}")
+    return f"unset {shlex.quote(name)}" if value is None else f"export {shlex.quote(name)}={shlex.quote(value)}"
+
+
+_PLAIN = pattern(r"[\w.:/\\=+~\[\]-]+\Z")  # neither cmd nor PowerShell reads anything into these
+_NEVER = pattern(r'["%\x00-\x1f]|\$(?=[({])')
+
+
+def _windows_word(word: str) -> str:
+    """A word between double quotes, which cmd and PowerShell share.
+
+    Neither has a way there to write a quotation mark or what both would fill in; "?" stands for it, which no file name holds.
+    """
+    word = _NEVER.sub("?", word)
+    return word if _PLAIN.match(word) else f'"{word}"'

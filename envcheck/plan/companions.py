@@ -11,7 +11,7 @@ from envcheck.plan.candidate import Candidate
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import admits, minor, public, variant_of, version
-from envcheck.record import record
+from envcheck.record import record, replace
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -29,6 +29,9 @@ class Move:
     old: str | None = None
     build_here: bool = False  # compiled on this machine: needs torch first, and no build isolation
     age: int = 0  # how many newer groups of versions of a wished package do not go with this torch
+    known: bool = True  # the tables say what it asks of torch
+    wished: bool = False
+    extras: tuple[str, ...] = ()
 
     @property
     def new(self) -> str:
@@ -36,9 +39,10 @@ class Move:
 
     def requirement(self, label: str | None = None) -> str:
         """As a requirement; `label` is the variant to write ("cu130")."""
+        name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
         if self.version is None:
-            return self.name + self.specifier
-        return f"{self.name}=={self.version}" + (f"+{label}" if label else "")
+            return name + self.specifier
+        return f"{name}=={self.version}" + (f"+{label}" if label else "")
 
 
 @record
@@ -69,9 +73,32 @@ def companions(one: Candidate, profile: Profile, wished: Mapping[str, Requiremen
         return _NOTHING
     found = [answer for name in names for answer in _one(name, profile.packages.get(name), wished.get(name), one, profile, tables)]
     notes = [answer for answer in found if isinstance(answer, str)]
-    moves = tuple(answer for answer in found if isinstance(answer, Move))
+    moves = tuple(_as_wished(answer, wished) for answer in found if isinstance(answer, Move))
     broken = tuple(answer for answer in found if isinstance(answer, Broken))
     return Companions(moves, broken, _same_files(one, profile), tuple(dict.fromkeys(notes)))
+
+
+def _as_wished(move: Move, wished: Mapping[str, Requirement]) -> Move:
+    wish = wished.get(move.name)
+    return replace(move, wished=True, extras=tuple(sorted(wish.extras))) if wish is not None else move
+
+
+def knows(name: str, tables: Tables) -> bool:
+    """Whether the tables say what a package asks of torch; the name in normalized form."""
+    return name in _named() or bool(_rows(tables, name))
+
+
+def nearest_known(name: str, tables: Tables) -> str | None:
+    """The known package whose name is that one but for a slip: "torchvision" of "torchvison"."""
+    import difflib
+
+    names = {"torch", *_named(), *(row["package"] for row in tables.rows("third-party", "pin"))}
+    return next(iter(difflib.get_close_matches(name, sorted(names), 1, 0.85)), None)
+
+
+def _named() -> frozenset[str]:
+    """Packages that `_one` has a branch for."""
+    return frozenset((*RELEASED_WITH, "torchcodec", "flash-attn", "numpy", "bitsandbytes", *installers().data["compiled"]["packages"]))
 
 
 def _one(
@@ -93,14 +120,17 @@ def _one(
     elif name == "numpy":
         release = tables.release(one.version)
         system = {"darwin": "macos"}.get(profile.os or "linux", profile.os or "linux")
-        if old and release and release.numpy_major.get(system) == 1 and version(old) >= version("2"):
+        first = bool(release and release.numpy_major.get(system) == 1)
+        if wish is not None:
+            yield Move(name, specifier=",".join(part for part in (str(wish.specifier), "<2" if first else "") if part), old=old)
+        elif first and old and version(old) >= version("2"):
             yield Move(name, specifier="<2", old=old)
     elif name == "bitsandbytes":
         yield from _bitsandbytes(old, wish, one, profile, tables)
     elif _rows(tables, name):
         yield from _pinned(name, old, wish, one, profile, tables)
     elif wish is not None:
-        yield Move(name, specifier=str(wish.specifier), old=old)
+        yield Move(name, specifier=str(wish.specifier), old=old, known=False)
     if name in ("deepspeed", "apex", "flash-attn") and one.cuda and profile.nvcc and minor(profile.nvcc)[0] != minor(one.cuda)[0]:
         yield texts().say("note.nvcc", name=name, nvcc=profile.nvcc, cuda=one.cuda)
 

@@ -9,7 +9,7 @@ from envcheck.plan import commands
 from envcheck.plan.candidate import Candidate, conda_catalogue, first_obstacle
 from envcheck.plan.choice import Choice, say
 from envcheck.plan.companions import Companions
-from envcheck.plan.installers import texts
+from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.proof import Change
 from envcheck.plan.versions import admits, minor
@@ -35,12 +35,16 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     one, say_ = choice.build, texts().say
     if choice.kind == "packages":
         return CondaAnswer(reason=say_("none.conda-index"))
-    if one.channel != "wheel":
-        return CondaAnswer(commands.conda(one, choice.beside, profile))
+    unnamed = [move for move in choice.beside.moves if move.extras or not installers().conda_name(move.name)]
+    lacking = say_("none.conda-package", name=", ".join(move.name for move in unnamed)) if unnamed else ""
+    if one.channel != "wheel":  # what is installed by pip beside a torch of conda stays pip's to move; what was asked for is not left out
+        return CondaAnswer(() if any(move.wished for move in unnamed) else commands.conda(one, choice.beside, profile), lacking)
     if one.hip:
         return CondaAnswer(reason=say_("none.conda-rocm"))
     if one.xpu:
         return CondaAnswer(reason=say_("none.conda-xpu"))
+    if lacking:
+        return CondaAnswer(reason=lacking)
     pool = conda_catalogue(tables, one.platform)
     if not pool:
         return CondaAnswer(reason=say_("none.conda-platform", platform=one.platform))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from envcheck.plan.choice import Found, Wish, find, say
+from envcheck.plan.choice import Found, find, say
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import version
+from envcheck.plan.wish import Wish
 from envcheck.record import replace
 from envcheck.report import Excluded
 

@@ -1,18 +1,12 @@
-"""Versions and requirements as the planner reads them, parsed once each."""
+"""Versions and specifiers as the planner reads them, parsed once each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
-
-from envcheck.errors import UsageError
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 
 @lru_cache(maxsize=2048)
@@ -56,25 +50,6 @@ def minor(text: str) -> tuple[int, int]:
 def at_least(text: str | None, floor: str | None) -> bool:
     """Whether a version reaches a floor; what is not known excludes nothing."""
     return not text or not floor or version(text) >= version(floor)
-
-
-def requirements(texts: Iterable[str]) -> tuple[Requirement, ...]:
-    """Parsed requirements with normalized names. Raises UsageError on what is none."""
-    texts = tuple(texts)
-    if not texts:
-        return ()
-    from packaging.requirements import InvalidRequirement, Requirement  # with its parser as costly as all the rest of the planner
-    from packaging.utils import canonicalize_name
-
-    result = []
-    for text in texts:
-        try:
-            one = Requirement(text)
-        except InvalidRequirement as error:
-            raise UsageError(f"{text!r} is not a requirement: {str(error).splitlines()[0]}") from None
-        one.name = canonicalize_name(one.name)
-        result.append(one)
-    return tuple(result)
 
 
 def span(versions: Iterable[str]) -> str:

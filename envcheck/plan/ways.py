@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from envcheck.facts import DevicesFacts, GpusFacts, Snapshot
 from envcheck.plan import commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
-from envcheck.plan.choice import Choice, Found, Wish, excluded, find, named, nearest, read_wish, with_compat, with_driver, with_hidden
+from envcheck.plan.choice import Choice, Found, excluded, find, named, nearest, with_compat, with_driver, with_hidden
 from envcheck.plan.commands import Options, Release, Spelled
-from envcheck.plan.companions import Move
+from envcheck.plan.companions import Move, nearest_known
 from envcheck.plan.conda import CondaAnswer, conda_answer
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile, profile_of
 from envcheck.plan.proof import Change, Judge, Proof
 from envcheck.plan.refusal import why_not
 from envcheck.plan.versions import version
+from envcheck.plan.wish import Wish, read_wish
 from envcheck.record import record, replace
 from envcheck.report import Commands, Excluded, PlanReport, Way
 
@@ -51,7 +52,7 @@ class Planner:
 
     def plan(self, words: Sequence[str] = ()) -> PlanReport:
         """The ways for a wish, best first, at most three, and what was excluded."""
-        wish = read_wish(words)
+        wish = read_wish(words, self.tables)
         own = self.profile.torch_from_conda or (self.profile.torch is None and self.profile.environment in ("conda", "pixi"))
         conda_first = self.options.tool == "conda" or (self.options.tool == "auto" and own)
         found = find(self.profile, self.tables, wish, self.works, "conda" if conda_first else "wheel")
@@ -113,9 +114,10 @@ class Planner:
         certain, doubts = self.doubts(choice)
         lines, no_command, spelled_notes = self.lines(choice, wish)
         notes = [*doubts, *spelled_notes, *choice.beside.notes]
+        empty = lines == Commands() and choice.kind not in ("keep", "driver")  # the one tool asked for has no line for this
         if not proof.holds:
             notes.insert(0, _unproved(proof))
-        elif certain and choice.kind != "keep":
+        elif certain and not empty and choice.kind != "keep":
             notes.append(say_("note.proof"))
         kind = "driver-install" if choice.kind == "driver" and changes_anything(choice, self.profile) else choice.kind
         title = say_(f"way.{kind}", torch=one.shown, driver=choice.driver or "", cuda=one.cuda or "")
@@ -126,7 +128,7 @@ class Planner:
         )
         return Way(
             lines,
-            proof.holds and certain,
+            proof.holds and certain and not empty,
             title,
             self.changes(choice),
             " ".join(dict.fromkeys(note for note in notes if note)),
@@ -156,6 +158,10 @@ class Planner:
             if card.compute_capability is None and one.cuda:
                 certain = False
                 notes.append(say_("note.gpu-unknown", gpu=card.name or f"GPU {card.index}"))
+        if unknown := [move.name for move in choice.beside.moves if not move.known]:
+            certain = False
+            notes.append(say_("note.unknown-package", names=", ".join(unknown)))
+            notes += [say_("note.near", name=name, near=near) for name in unknown if (near := nearest_known(name, self.tables))]
         if one.confidence == "low":
             notes.append(say_("note.confidence"))
             certain = certain and bool(one.cuda)  # of the CUDA lists the members are certain, of the ROCm ones they are not
@@ -196,7 +202,9 @@ class Planner:
             elif old != one.full or choice.kind == "reinstall":
                 lines.append(say_("change.move", name="torch", old=old, new=one.shown))
         for move in choice.beside.moves:
-            if move.old is None:
+            if move.old is None and not move.known:
+                lines.append(say_("change.install-unknown", name=move.requirement()))
+            elif move.old is None:
                 lines.append(say_("change.install" if move.new else "change.install-any", name=move.name, new=move.new))
             elif move.old != (new := self._landing(move, one)):
                 lines.append(say_("change.move", name=move.name, old=move.old, new=new))

@@ -33,7 +33,7 @@ _HINTS = ("ytorch", "YTORCH", "CUDA", "cuda", "driver version", "Python platform
 
 # "> PyTorch version: 2.1.2", "    OS: Ubuntu", "- OS (e.g., Linux):", "OS   : Ubuntu", "| OS: x |", full-width colon of typed reports
 _KEY = pattern(r"[\s>|*#-]{0,12}([A-Za-z][A-Za-z0-9_ /().,'`-]{0,70}?)\s{0,40}[:：]\s?(.*)")
-_PLAIN = pattern(r"\s*\(.*")
+_PLAIN = pattern(r" ?\(.*")
 _NOTHING = frozenset({"", "n/a", "could not collect", "none", "no cuda", "no", "unknown", "not set", "null", "-"})
 
 _GPU = pattern(r"GPU\s{0,3}(\d{1,3})\s{0,3}[:：]\s{0,3}(.{1,200})")
@@ -47,7 +47,7 @@ _VERSION = pattern(r"\d{1,2}\.\d{1,2}(?:\.\d{1,3})?")
 _ENVIRONMENT = pattern(
     r"\s{0,8}((?:CUDA|NVIDIA|NCCL|GLOO|HIP|ROCR|HSA|ZE|UCX|FI|LD|PYTORCH|TORCH|VLLM|OMP|MASTER|MKL|XLA|SLURM)_[A-Z0-9_]{1,60}|RANK|WORLD_SIZE|LOCAL_RANK)=(.*)"
 )
-_XPU_NAME = pattern(r"name='(Intel[^']{1,80})'|^\s*\*?\s*(Intel\(R\)[^,'\n]{3,80})$")
+_XPU_NAME = pattern(r"name='(Intel[^']{1,80})'|^[ \t]{0,40}\*?[ \t]{0,40}(Intel\(R\)[^,'\n]{3,80})$")
 _CARRIED_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "amx_tile", "asimd", "sve")
 
 

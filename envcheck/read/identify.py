@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from envcheck.facts import Nvcc, ToolAnswer, ToolStatus
+from envcheck.pattern import pattern
 from envcheck.read.found import Found, Notes
 from envcheck.record import replace
 
@@ -121,8 +122,10 @@ def _smi(text: str) -> Found | None:
         notes.put("driver.smi", failed, *_line_with(text, report.failure.text))
     if report.library_version and report.driver and not report.library_version.startswith(report.driver[:3]):
         notes.put("driver.library_version", report.library_version, *_line_with(text, report.library_version))
-    for gpu in report.gpus:
-        notes.put(f"gpu.{gpu.index}", gpu, *_line_with(text, gpu.name or gpu.uuid or "GPU"))
+    parts = [gpu.name or gpu.uuid or "GPU" for gpu in report.gpus]
+    lines = {part: _line_with(text, part) for part in dict.fromkeys(parts)}
+    for gpu, part in zip(report.gpus, parts, strict=True):
+        notes.put(f"gpu.{gpu.index}", gpu, *lines[part])
     notes.put("gpus.lost", report.lost or None, report.lost[0] if report.lost else "", 0)
     return notes.found()
 
@@ -160,6 +163,9 @@ def _nvcc(text: str) -> Found | None:
     return notes.found()
 
 
+_AGENT = pattern(r"^[ \t]+Name:[ \t]+(gfx[0-9a-f]{3,5})[ \t\r]*$", re.MULTILINE)  # rocminfo
+
+
 def _rocm(text: str) -> Found | None:
     if "ROCm" not in text and "ROCM" not in text and "rocm" not in text and "gfx" not in text:
         return None
@@ -173,10 +179,9 @@ def _rocm(text: str) -> Found | None:
         notes.put("rocm.names", names or None, *_line_with(text, "GPU"))
         notes.put("rocm.gfx", targets or None, *_line_with(text, "gfx"))
         return notes.found()
-    match = re.search(r"^\s+Name:\s+(gfx[0-9a-f]{3,5})\s*$", text, re.MULTILINE)  # rocminfo
-    if match:
+    if agents := tuple(_AGENT.finditer(text)):
         notes.kind = "rocminfo"
-        notes.put("rocm.gfx", tuple(re.findall(r"^\s+Name:\s+(gfx[0-9a-f]{3,5})\s*$", text, re.MULTILINE)), match[0], 0)
+        notes.put("rocm.gfx", tuple(one[1] for one in agents), agents[0][0], 0)
     return notes.found()
 
 

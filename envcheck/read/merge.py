@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -126,9 +127,9 @@ def _variables(plain: Mapping[str, Any], values: dict[str, dict[str, Any]]) -> N
 def _packages(plain: Mapping[str, Any], values: dict[str, dict[str, Any]]) -> None:
     rows = [value for path, value in plain.items() if path.startswith("package.") and isinstance(value, f.Distribution)]
     if rows:
-        names = [row.name for row in rows]
+        names = Counter(row.name for row in rows)
         values.setdefault("packages", {})["distributions"] = tuple(sorted(rows, key=lambda row: row.name))
-        values["packages"]["duplicates"] = tuple(sorted({name for name in names if names.count(name) > 1}))
+        values["packages"]["duplicates"] = tuple(sorted(name for name, count in names.items() if count > 1))
 
 
 def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str, dict[str, Any]], tables: Tables) -> None:
@@ -165,12 +166,14 @@ def _combined(lists: Sequence[list[Gpu]]) -> list[Gpu]:
     if not lists:
         return []
     best = max(lists, key=len)
+    others: dict[int, list[Gpu]] = {}
+    for one in (one for each in lists if each is not best for one in each):
+        others.setdefault(one.index, []).append(one)
     rows = []
     for gpu in best:
-        for others in lists:
-            for one in others:
-                if others is not best and one.index == gpu.index and _one_product(gpu.name, one.name):
-                    gpu = _filled(gpu, one)
+        for one in others.get(gpu.index, ()):
+            if _one_product(gpu.name, one.name):
+                gpu = _filled(gpu, one)
         rows.append(gpu)
     return rows
 

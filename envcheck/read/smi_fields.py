@@ -48,7 +48,7 @@ CLOCK_REASONS = {
 }
 
 _NUMBER = pattern(r"(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:%|x|[KMGT]?i?B|[MG]Hz|W|C|us)?(?![0-9A-Za-z.])")
-_SIZE = pattern(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?\s*$")
+_SIZE = pattern(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?\Z")
 _UNIT = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "": 1 << 20}  # without units nvidia-smi means MiB
 _BUS = pattern(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _CAPABILITY = pattern(r"[0-9]{1,2}\.[0-9]$")

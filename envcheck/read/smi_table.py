@@ -35,19 +35,22 @@ class Table:
 
 _SMI = pattern(r"NVIDIA-SMI\s+([0-9]{3}[0-9.]*)")
 _DRIVER = pattern(r"(?:Driver|KMD) Version:\s*(\S+)")
-_CUDA = pattern(r"CUDA(?: UMD)? Version:\s*([^|]+?)\s*(?:\||$)")
+_CUDA = pattern(r"CUDA(?: UMD)? Version:\s*([^|\s][^|]*)")
 # Up to R595 "CUDA Version" has a capital; the -q report writes "Driver Version", which is not ours.
-_VERSION = pattern(r"\s*(NVIDIA-SMI|NVML|DRIVER|KMD|CUDA UMD|CUDA(?= [vV]))\s(?:version|(?<=CUDA )Version)\s*:\s*(\S.*?)\s*$")
+_VERSION = pattern(r"\s*(NVIDIA-SMI|NVML|DRIVER|KMD|CUDA UMD|CUDA(?= [vV]))\s(?:version|(?<=CUDA )Version)\s*:\s*(\S.*)")
 
 _NAME_ROW = pattern(
-    r"\|\s*([0-9]{1,3})\s+(\S.*?)\s+(On|Off|WDDM|TCC|MCDM|N/A|ERR!)\s*"
-    r"\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s+(\S+)\s*\|\s*(\S+)\s*\|"
+    r"\|\s*([0-9]{1,3})\s([^|]{1,200}?)\s(On|Off|WDDM|TCC|MCDM|N/A|ERR!)\s*"
+    r"\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s+([^\s|]+)\s*\|\s*([^\s|]+)\s*\|"
 )
-_USE_ROW = pattern(r"\|\s*(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*/\s*(\S+)\s*\|\s*([^|]*?)\s*\|\s*(\S+)\s+(\S[^|]*?)\s*\|")
+_USE_ROW = pattern(
+    r"\|\s*([^\s|]+)\s+([^\s|]+)\s+([^\s|]+)\s+([^\s|]{1,20})\s{0,20}/\s{0,20}([^\s|]{1,20})\s*"
+    r"\|([^|]*)\|\s*([^\s|]+)\s([^|]*)\|"
+)
 _MIG_ROW = pattern(r"\|\s*\|\s*\|\s*(Enabled|Disabled|N/A)\*?\s*\|")
 _MIG_DEVICE = pattern(r"\|\s*([0-9]{1,3})\s+([0-9]{1,3})\s+([0-9]{1,3})\s+([0-9]{1,3})\s*\|\s*[0-9]+MiB\s*/\s*[0-9]+MiB\s*\|")
 _PROCESS = pattern(
-    r"\|\s*([0-9]{1,3})\s+(?:(?:N/A|[0-9]{1,3})\s+(?:N/A|[0-9]{1,3})\s+)?([0-9]{1,9})\s+(C\+G|M\+C|C|G|M)\s+(\S.*?)\s+([0-9]+MiB|N/A)\s*\|"
+    r"\|\s*([0-9]{1,3})\s+(?:(?:N/A|[0-9]{1,3})\s+(?:N/A|[0-9]{1,3})\s+)?([0-9]{1,9})\s+(C\+G|M\+C|C|G|M)\s+(\S.{0,300}?)\s([0-9]{1,9}MiB|N/A)\s*\|"
 )
 _LIST = pattern(r"\s*GPU ([0-9]{1,3}): (\S.*?) \(UUID: (GPU-[^)\s]+)\)")
 _LIST_MIG = pattern(r"\s*MIG (\S+)\s+Device\s+[0-9]+: \(UUID: (MIG-[^)\s]+)\)")
@@ -108,13 +111,13 @@ def _read_head(table: Table, line: str) -> bool:
     if driver:
         table.driver = smi_fields.driver_version(driver.group(1))
     if cuda:
-        table.cuda = cuda.group(1)
+        table.cuda = cuda.group(1).rstrip()
     return True
 
 
 def _name_row(match: re.Match[str]) -> list[tuple[str, str]]:
     index, name, mode, bus, _display, ecc = match.groups()
-    values = [("index", index), ("name", name), ("pci.bus_id", bus)]
+    values = [("index", index), ("name", name.strip()), ("pci.bus_id", bus)]
     if mode in ("WDDM", "TCC", "MCDM"):  # on Windows this column is the driver model, elsewhere persistence mode
         values.append(("driver_model.current", mode))
     # The ECC cell is the count of volatile uncorrected errors where ECC is on, "Off", or "On" under MIG.
@@ -126,7 +129,7 @@ def _name_row(match: re.Match[str]) -> list[tuple[str, str]]:
 
 
 def _use_row(match: re.Match[str]) -> list[tuple[str, str]]:
-    _fan, temperature, _state, draw, limit, memory, utilization, mode = match.groups()
+    _fan, temperature, _state, draw, limit, memory, utilization, mode = (cell.strip() for cell in match.groups())
     used, _, total = memory.partition("/")
     values = [
         ("temperature.gpu", temperature),
@@ -143,7 +146,7 @@ def _use_row(match: re.Match[str]) -> list[tuple[str, str]]:
 
 def _process(match: re.Match[str]) -> GpuProcess:
     _index, pid, kind, name, memory = match.groups()
-    return GpuProcess(int(pid), name, smi_fields.size(memory), kind)
+    return GpuProcess(int(pid), name.rstrip(), smi_fields.size(memory), kind)
 
 
 def read_list(text: str) -> tuple[Gpu, ...]:
@@ -169,7 +172,7 @@ def read_version(text: str) -> Table | None:
         match = _VERSION.match(line[:400])
         if match is None:
             continue
-        value = match.group(2)
+        value = match.group(2).rstrip()
         driver = smi_fields.driver_version(value)
         match match.group(1):
             case "NVIDIA-SMI":

@@ -28,7 +28,7 @@ def stated_version(value: object) -> str | None:
     if isinstance(value, bool) or value is None:
         return None
     text = str(value).strip()
-    bare = re.sub(r"\s*\([^()]{0,200}\)\s*$", "", text)
+    bare = re.sub(r"\([^()]{0,200}\)\Z", "", text).rstrip()
     match = _VERSION.fullmatch(bare) or re.fullmatch(r"v?(\d{1,8})", bare)
     if match and not _NUMBER.search(text[len(bare) :]):
         return match[1]
@@ -77,14 +77,14 @@ def operating_system(text: str) -> Mapping[str, object]:
             if identity == "linux":
                 del found["system.distribution_id"]
     if found:
-        found["system.distribution"] = re.sub(r"\s*\((?:x86_64|aarch64|arm64|amd64|ppc64le)\)\s*$", "", text).strip()
+        found["system.distribution"] = re.sub(r"\((?:x86_64|aarch64|arm64|amd64|ppc64le)\)\Z", "", text.rstrip()).strip()
     if machine and found and "emulated" not in low:
         found["system.machine"] = "arm64" if machine[1] == "arm64" else machine_of(machine[1])
     return {path: value for path, value in found.items() if value is not None}
 
 
 _AMD = pattern(r"\bamd\b|radeon|instinct|\bmi\d{2,3}[ax]?\b|\bgfx\d|ryzen|\brx [5-9]\d{3}", re.IGNORECASE)
-_INTEL = pattern(r"\bintel\b|\barc\b.*\b[ab]\d{2,3}\b|data center gpu (?:max|flex)|iris xe", re.IGNORECASE)
+_INTEL = pattern(r"\bintel\b|\barc\b.{0,40}\b[ab]\d{2,3}\b|data center gpu (?:max|flex)|iris xe", re.IGNORECASE)
 _APPLE = pattern(r"\bapple m\d", re.IGNORECASE)
 _NVIDIA = pattern(
     r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|\bgt \d{3}|[ghb][bh]?\d{3}|\b[alvtpkm]\d{1,3}[0se]?\b|nvs|grid|orin"
