@@ -93,9 +93,10 @@ def torch_requirement_missing(
     if compiling:
         return Hit(values | {"needed": compiling}, evidence[:6], fixes, variant="compiling", severity=Severity.WARNING)
     if libraries:
-        if not works:
+        files = [name for name in libraries if name != "cuda-toolkit"]  # which only requires others
+        if not works or not files:
             return None  # not tried: the libraries may come from somewhere else
-        return Hit(values | {"names": libraries}, evidence[:6], variant="elsewhere", severity=Severity.INFO)
+        return Hit(values | {"names": files}, evidence[:6], variant="elsewhere", severity=Severity.INFO)
     return Hit(values, evidence[:6], fixes, variant="unused", severity=Severity.INFO)
 
 

@@ -438,7 +438,7 @@ def library_path_shadows(
         return Hit(values, quoted(cxx), variant="cxx", confidence=Confidence.LIKELY)
     if symbol and import_failed(torch) and (mixed or matches) and not isinstance(python, Missing) and not path:
         # Nothing is set: another copy that the system's linker knows is left, and that only if the packages are what torch asks for.
-        if wrong_versions(packages) or blamed(torch, packages):
+        if wrong_versions(packages) or blamed(torch, packages) or (not isinstance(packages, Missing) and packages.overwritten):
             return None
         values |= {"symbol": symbol[2], "library": symbol[1], "of": (symbol[3] or "libnv").partition(".")[0]}
         return Hit(values, (Evidence("import torch", _last_line(text)),), variant="unset", confidence=Confidence.LIKELY)
