@@ -3,8 +3,9 @@
 All of this is asked before the first fork, so nothing here may touch CUDA: what only looks like a constant may mark the process
 as one that uses CUDA, after which every forked child is refused (`torch._C._cuda_getArchFlags()` does, in every CUDA build).
 Everything that may be asked stands in BEFORE_FORK and is asked through `ask`. Tried on the CUDA builds of 1.13.0 to 2.15.0 (the
-oldest and newest patch of each minor release): after each question `torch.cuda._is_in_bad_fork()` was False in a forked child,
-and a driver library that writes down its calls saw none.
+oldest and newest patch of each minor release): after each question `torch.cuda._is_in_bad_fork()` was False in a forked child.
+A process may use the driver without a mark: `torch.__config__.show()` counts the devices of a CUDA build, which is cuInit, and no
+driver outlives a fork. tests/test_stub_driver.py asks each question with a driver library that writes down its calls.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LIBRARIES = ("libcuda.so", "libcudart", "libcudnn", "libnccl", "libcublas", "lib
              "libhsa-runtime", "libze_loader", "libsycl", "libucc", "libmpi", "libnvidia-ml", "libstdc++", "libgloo")  # fmt: skip
 
 BEFORE_FORK = (
-    "__config__.show",
+    "__config__.show",  # of builds without CUDA
     "_C._nccl_version",
     "_C._cudnn.getCompileVersion",
     "_C._cudnn.getRuntimeVersion",
@@ -51,6 +52,7 @@ def ask(torch: Any, question: str) -> Any:
 
 def torch_facts(torch: Any) -> Dict[str, Any]:
     cuda, hip = lines.text(lambda: torch.version.cuda), lines.text(lambda: torch.version.hip)
+    plain = cuda is None and hip is None  # of the others the devices' child says what the device would be asked for
     return {
         "version": lines.text(lambda: torch.__version__),
         "cuda": cuda,
@@ -59,9 +61,9 @@ def torch_facts(torch: Any) -> Dict[str, Any]:
         "path": lines.text(lambda: os.path.dirname(torch.__file__)),
         "git_version": lines.text(lambda: torch.version.git_version),
         "debug": lines.flag(lines.attempt(lambda: torch.version.debug)),
-        "arch_list": [] if cuda is None and hip is None else None,  # of the others the devices' child says it
+        "arch_list": [] if plain else None,
         "cxx11_abi": lines.flag(lines.attempt(lambda: torch._C._GLIBCXX_USE_CXX11_ABI)),
-        "config": lines.attempt(lambda: lines.said(ask(torch, "__config__.show"))),
+        "config": lines.attempt(lambda: lines.said(ask(torch, "__config__.show"))) if plain else None,
         "nccl_loaded": dotted(nccl_version(ask(torch, "_C._nccl_version"))),
         "cudnn": cudnn_version(ask(torch, "_C._cudnn.getCompileVersion")) if cuda else None,
         "cudnn_loaded": cudnn_version(ask(torch, "_C._cudnn.getRuntimeVersion")) if cuda else None,

@@ -4,7 +4,7 @@
 
 #include <ctype.h>
 
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, NOT_FOUND = 500 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
 
 static Device seen[MOST];
 static int count, initialised;
@@ -92,6 +92,18 @@ Result cuMemGetInfo_v2(size_t *available, size_t *total) {
 Result cuMemAlloc_v2(void **pointer, size_t bytes) { ENTER; *pointer = calloc(1, bytes ? bytes : 1); return *pointer ? OK : OUT_OF_MEMORY; }
 Result cuMemFree_v2(void *pointer) { ENTER; free(pointer); return OK; }
 Result cuLaunchKernel(void) { ENTER; return OK; }
+Result cuGetErrorString(Result code, const char **text) { ENTER; (void)code; *text = "an error"; return OK; }
+
+/* torch looks for these before it describes a failed allocation. */
+#define NOT_HERE(name) Result name(void) { ENTER; return NOT_SUPPORTED; }
+NOT_HERE(cuMemAddressFree) NOT_HERE(cuMemAddressReserve) NOT_HERE(cuMemCreate) NOT_HERE(cuMemExportToShareableHandle)
+NOT_HERE(cuMemGetAddressRange_v2) NOT_HERE(cuMemGetAllocationGranularity) NOT_HERE(cuMemGetAllocationPropertiesFromHandle)
+NOT_HERE(cuMemImportFromShareableHandle) NOT_HERE(cuMemMap) NOT_HERE(cuMemRelease) NOT_HERE(cuMemRetainAllocationHandle)
+NOT_HERE(cuMemSetAccess) NOT_HERE(cuMemUnmap) NOT_HERE(cuMemsetD32Async) NOT_HERE(cuMulticastAddDevice) NOT_HERE(cuMulticastBindMem)
+NOT_HERE(cuMulticastCreate) NOT_HERE(cuMulticastUnbind) NOT_HERE(cuPointerGetAttribute) NOT_HERE(cuStreamWriteValue32)
+NOT_HERE(cuCtxFromGreenCtx) NOT_HERE(cuCtxPopCurrent) NOT_HERE(cuCtxPushCurrent) NOT_HERE(cuDevResourceGenerateDesc)
+NOT_HERE(cuDevSmResourceSplitByCount) NOT_HERE(cuDeviceGetDevResource) NOT_HERE(cuGreenCtxCreate) NOT_HERE(cuGreenCtxDestroy)
+NOT_HERE(cuGreenCtxStreamCreate) NOT_HERE(cuStreamGetCtx) NOT_HERE(cuLogsRegisterCallback) NOT_HERE(cuLogsUnregisterCallback)
 
 /* There is nothing in it: what the runtime asks beyond public functions is between it and the real driver. */
 Result cuGetExportTable(const void **table, const void *uuid) { ENTER; (void)uuid; *table = NULL; return INVALID_VALUE; }

@@ -55,6 +55,12 @@ Result nvmlDeviceGetHandleByUUID(const char *uuid, Gpu **gpu) {
   for (int i = 0; i < MOST; i++) if (*devices[i].parent && !strcmp(devices[i].uuid, uuid)) return *gpu = &slices[i], OK;
   return NOT_FOUND;
 }
+Result nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, Gpu **gpu) {
+  unsigned domain, bus;
+  if (sscanf(bus_id, "%x:%x", &domain, &bus) != 2 || bus < 1 || (int)bus > number) return NOT_FOUND;
+  *gpu = &gpus[bus - 1];
+  return OK;
+}
 Result nvmlDeviceGetName(Gpu *gpu, char *into, unsigned size) { return put(into, size, gpu->device.name); }
 Result nvmlDeviceGetUUID(Gpu *gpu, char *into, unsigned size) { return put(into, size, gpu->device.uuid); }
 Result nvmlDeviceGetCudaComputeCapability(Gpu *gpu, int *major, int *minor) { *major = gpu->device.major; *minor = gpu->device.minor; return OK; }
@@ -83,3 +89,7 @@ Result nvmlDeviceGetMigDeviceHandleByIndex(Gpu *gpu, unsigned index, Gpu **slice
 }
 Result nvmlDeviceGetComputeMode(Gpu *gpu, int *mode) { (void)gpu; *mode = 0; return OK; }
 Result nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned *count, void *into) { (void)gpu, (void)into; *count = 0; return OK; }
+Result nvmlDeviceGetComputeRunningProcesses(Gpu *gpu, unsigned *count, void *into) { return nvmlDeviceGetComputeRunningProcesses_v3(gpu, count, into); }
+Result nvmlDeviceGetNvLinkRemoteDeviceType(void) { return NOT_SUPPORTED; }
+Result nvmlDeviceGetNvLinkRemotePciInfo_v2(void) { return NOT_SUPPORTED; }
+Result nvmlDeviceGetP2PStatus(void) { return NOT_SUPPORTED; }
