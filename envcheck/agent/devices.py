@@ -211,7 +211,7 @@ def ask(torch: Any, api: Any, kind: str, kernels: bool) -> Dict[str, Any]:
     else:
         facts["error"] = first_error(api, facts["warnings"])
     # Counts the devices as is_available() does, whose warning comes once: so it is asked after everything else.
-    facts["config"] = lines.attempt(lambda: lines.said(torch.__config__.show()))
+    facts["config"] = lines.text(lambda: torch.__config__.show())
     return facts
 
 
