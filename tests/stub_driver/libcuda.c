@@ -72,6 +72,7 @@ Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 1: *value = 1024; return OK;                    /* MAX_THREADS_PER_BLOCK */
     case 10: *value = 32; return OK;                     /* WARP_SIZE */
     case 16: *value = 132; return OK;                    /* MULTIPROCESSOR_COUNT */
+    case 33: *value = seen[device].bus; return OK;       /* PCI_BUS_ID */
     case 39: *value = 2048; return OK;                   /* MAX_THREADS_PER_MULTIPROCESSOR */
     case 75: *value = seen[device].major; return OK;     /* COMPUTE_CAPABILITY_MAJOR */
     case 76: *value = seen[device].minor; return OK;     /* COMPUTE_CAPABILITY_MINOR */

@@ -4,7 +4,7 @@
 
 enum { OK = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
 
-typedef struct { Device device; int index, instances, mig[MOST]; } Gpu;
+typedef struct { Device device; int instances, mig[MOST]; } Gpu;
 typedef unsigned long long Number;
 
 static Device devices[MOST];
@@ -20,10 +20,9 @@ static Result put(char *into, unsigned size, const char *text) {
 static Gpu *gpu_of(const Device *device) {
   const char *uuid = *device->parent ? device->parent : device->uuid;
   for (int i = 0; i < number; i++) if (!strcmp(gpus[i].device.uuid, uuid)) return &gpus[i];
-  Gpu *gpu = &gpus[number];
+  Gpu *gpu = &gpus[number++];
   memset(gpu, 0, sizeof *gpu);
   gpu->device = *device;
-  gpu->index = number++;
   strcpy(gpu->device.uuid, uuid);
   char *slice = strstr(gpu->device.name, " MIG "); /* "NVIDIA A100-SXM4-40GB MIG 1g.5gb" */
   if (slice) *slice = 0;
@@ -57,9 +56,9 @@ Result nvmlDeviceGetHandleByUUID(const char *uuid, Gpu **gpu) {
 }
 Result nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, Gpu **gpu) {
   unsigned domain, bus;
-  if (sscanf(bus_id, "%x:%x", &domain, &bus) != 2 || bus < 1 || (int)bus > number) return NOT_FOUND;
-  *gpu = &gpus[bus - 1];
-  return OK;
+  if (sscanf(bus_id, "%x:%x", &domain, &bus) != 2) return INVALID_ARGUMENT;
+  for (int i = 0; i < number; i++) if (gpus[i].device.bus == (int)bus) return *gpu = &gpus[i], OK;
+  return NOT_FOUND;
 }
 Result nvmlDeviceGetName(Gpu *gpu, char *into, unsigned size) { return put(into, size, gpu->device.name); }
 Result nvmlDeviceGetUUID(Gpu *gpu, char *into, unsigned size) { return put(into, size, gpu->device.uuid); }
@@ -67,7 +66,7 @@ Result nvmlDeviceGetCudaComputeCapability(Gpu *gpu, int *major, int *minor) { *m
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } Pci;
 Result nvmlDeviceGetPciInfo_v3(Gpu *gpu, Pci *into) {
   memset(into, 0, sizeof *into);
-  into->bus = gpu->index + 1;
+  into->bus = gpu->device.bus;
   snprintf(into->bus_id, sizeof into->bus_id, "00000000:%02X:00.0", into->bus);
   return OK;
 }

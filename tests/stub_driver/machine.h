@@ -18,7 +18,7 @@
 #define MOST 16
 
 typedef int Result;
-typedef struct { char name[128], uuid[48], parent[48]; int major, minor; size_t bytes; } Device;
+typedef struct { char name[128], uuid[48], parent[48]; int major, minor, bus; size_t bytes; } Device;
 
 static const char *setting(const char *name) { const char *value = getenv(name); return value ? value : ""; }
 
@@ -32,8 +32,10 @@ static int read_devices(Device *into) {
     unsigned long mib = 0;
     memset(device, 0, sizeof *device);
     int fields = sscanf(row, "%127[^,],%d.%d,%lu,%47[^,],%47[^,]", device->name, &device->major, &device->minor, &mib, device->uuid, device->parent);
+    if (fields < 5) continue;
     device->bytes = mib << 20;
-    count += fields >= 5;
+    device->bus = ++count;
+    for (int i = 0; i < count - 1; i++) if (*device->parent && !strcmp(into[i].parent, device->parent)) device->bus = into[i].bus;
   }
   free(text);
   return count;

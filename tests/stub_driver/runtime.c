@@ -29,7 +29,7 @@ Result cudaDeviceCanAccessPeer(int *can, int one, int other) { (void)one, (void)
 Result cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return 0; }
 
 /* Offsets in cudaDeviceProp (driver_types.h): major and minor stand at one place, what follows does not. */
-static Result properties(char *into, int number, size_t size, size_t processors, size_t threads) {
+static Result properties(char *into, int number, size_t size, size_t processors, size_t bus, size_t threads) {
   Result result = cuInit(0);
   memset(into, 0, size);
   if (result || (result = cuDeviceGetName(into, 256, number))) return done(result);
@@ -40,12 +40,13 @@ static Result properties(char *into, int number, size_t size, size_t processors,
   cuDeviceGetAttribute((int *)(into + 360), 75, number);
   cuDeviceGetAttribute((int *)(into + 364), 76, number);
   cuDeviceGetAttribute((int *)(into + processors), 16, number);
+  cuDeviceGetAttribute((int *)(into + bus), 33, number);
   cuDeviceGetAttribute((int *)(into + threads), 39, number);
   for (int i = 0; i < 3; i++) ((int *)(into + 324))[i] = i < 2 ? 1024 : 64, ((int *)(into + 336))[i] = i ? 65535 : 2147483647;
   return 0;
 }
-Result cudaGetDeviceProperties_v2(void *into, int number) { return properties(into, number, 1032, 388, 624); } /* CUDA 12 */
-Result cudaGetDeviceProperties(void *into, int number) { return properties(into, number, 1008, 384, 604); }    /* CUDA 13 */
+Result cudaGetDeviceProperties_v2(void *into, int number) { return properties(into, number, 1032, 388, 584, 624); } /* CUDA 12 */
+Result cudaGetDeviceProperties(void *into, int number) { return properties(into, number, 1008, 384, 568, 604); }    /* CUDA 13 */
 
 Result cudaMalloc(void **pointer, size_t bytes) { CONTEXT; return done(cuMemAlloc_v2(pointer, bytes)); }
 Result cudaFree(void *pointer) { CONTEXT; return done(cuMemFree_v2(pointer)); }

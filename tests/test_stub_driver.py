@@ -1,0 +1,222 @@
+"""Half a GPU: real CUDA builds of torch on a driver library of ours (stub_driver/), through envcheck's real command. `-m torches`.
+
+Without a GPU this proves what envcheck makes of what torch says when a driver is there: that the process which forks makes no call
+of the driver, which devices torch counts and what it says of them, and which rule speaks for which error of cuInit, of the
+context, of memory and of a launch. Two libraries of torch's are real or not:
+
+- libtorch, libc10 and torch's Python code are real everywhere, and so is libcudart wherever cuInit fails or the driver is too old.
+- Once cuInit has succeeded, libcudart tests whether the driver is NVIDIA's own, and refuses ours. Tests that need a device therefore
+  put stub_driver/runtime.c before it (`runtime=True`): what stands between torch and the driver is then ours too.
+
+It cannot prove a kernel: none is ever run, memory stays as it was, and envcheck rightly says that the result is wrong. Nor cuBLAS,
+cuDNN and NCCL, which bring a runtime of their own and get no device; nor times, nor what a real driver does to a forked child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeDriverHost
+from stubs import A100, GTX_1080, H100, RTX_5090, SLICES, Card, Machine, Stubs, h100s, stub_libraries, stubs
+
+from envcheck.facts import CudaDriverFacts
+from envcheck.probes.cuda_driver import probe
+from envcheck.rule import rules_folder
+from envcheck.tables import Tables
+from envcheck.target import AGENT
+
+__all__ = ["stub_libraries", "stubs"]
+
+TABLES = Tables((rules_folder("compat"),))
+PYTHONS = [path for path in os.environ.get("ENVCHECK_CUDA_PYTHON", "").split(os.pathsep) if path]
+SECONDS = 300.0
+
+
+@pytest.fixture(scope="module", params=PYTHONS or ["none"], ids=lambda path: "-".join(Path(path).parts[-3:-2]) or path)
+def cuda_torch(request: pytest.FixtureRequest) -> str:
+    """A Python with a CUDA build of torch."""
+    if request.param == "none":
+        pytest.skip("ENVCHECK_CUDA_PYTHON names no Python with a CUDA build of torch")
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def one_torch() -> str:
+    """Where the build makes no difference: the first of them."""
+    if not PYTHONS:
+        pytest.skip("ENVCHECK_CUDA_PYTHON names no Python with a CUDA build of torch")
+    return PYTHONS[0]
+
+
+def clean(**more: str) -> dict[str, str]:
+    taken = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD")
+    return {key: value for key, value in os.environ.items() if key not in taken} | more
+
+
+def check(python: str, env: dict[str, str], *flags: str) -> dict[str, Any]:
+    argv = [sys.executable, "-m", "envcheck", "--python", python, "--json", *(flags or ("--live", "off"))]
+    done = subprocess.run(argv, env=clean(**env), capture_output=True, text=True, timeout=SECONDS)
+    assert done.stdout, done.stderr[-2000:]
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == report["exit_code"]
+    return report
+
+
+def faults(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["rule"]: one for one in report["findings"] if one["severity"] != "info"}
+
+
+def run(python: str, code: str, env: dict[str, str], *arguments: str) -> Any:
+    """What a program in the target prints as its last line, as JSON."""
+    argv = [python, "-W", "ignore", "-c", code, *arguments]
+    done = subprocess.run(argv, env=clean(**env), capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# ---- the stub itself
+
+
+def seen(stubs: Stubs, cards: tuple[Card, ...], visible: str | None = None) -> CudaDriverFacts:
+    env = {"PATH": "/usr/bin:/bin", **stubs.environment(Machine(cards))}
+    facts = probe(FakeDriverHost(env if visible is None else {**env, "CUDA_VISIBLE_DEVICES": visible}))
+    assert isinstance(facts, CudaDriverFacts), facts
+    return facts
+
+
+@pytest.mark.parametrize("row", TABLES.rows("cuda-visible-devices", "value"), ids=lambda row: repr(row["value"]))
+def test_the_stub_reads_cuda_visible_devices_as_the_real_driver(stubs: Stubs, row: dict[str, Any]) -> None:
+    facts = seen(stubs, (H100,), row["value"])
+    wanted = (row.get("error", 0 if row["devices"] else 100), row["devices"] or None)
+    assert (facts.init_code, facts.device_count) == wanted
+
+
+@pytest.mark.parametrize(
+    ("visible", "wanted"),
+    [(None, [0, 1, 2, 3]), ("3,1", [3, 1]), ("2,9,0", [2]), ("GPU-3", [2]), ("GPU-4,GPU-1", [3, 0]), ("1,GPU-5", [1])],
+)
+def test_the_stub_shows_devices_in_the_order_that_is_asked_for(stubs: Stubs, visible: str | None, wanted: list[int]) -> None:
+    cards = h100s(4)
+    assert [one.uuid for one in seen(stubs, cards, visible).devices] == [cards[index].uuid for index in wanted]
+
+
+def test_the_stub_of_a_partitioned_gpu(stubs: Stubs) -> None:
+    facts = seen(stubs, SLICES, SLICES[1].uuid)
+    assert [(one.name, one.uuid, one.memory_bytes) for one in facts.devices] == [(SLICES[1].name, A100, SLICES[1].mib << 20)]
+
+
+# ---- before the fork
+
+QUESTIONS = """
+import json, os, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import collect
+lines = collect.load("lines")
+constants = collect.load("constants", lines)
+def calls():
+    try:
+        with open(os.environ["STUB_LOG"]) as file:
+            return [line.split()[2] for line in file]
+    except OSError:
+        return []
+    finally:
+        open(os.environ["STUB_LOG"], "w").close()
+import torch
+told = {"import torch": calls()}
+def call(owner, question, *rest, real=lines.call):
+    value = real(owner, question, *rest)
+    told[question] = calls()
+    return value
+lines.call = call
+constants.torch_facts(torch), constants.backend_facts(torch), constants.ask(torch, "cuda.is_initialized")
+told["everything else"] = calls()
+torch.cuda.device_count(), torch.__config__.show()
+print(json.dumps([told, calls(), constants.BEFORE_FORK, constants.OF_PLAIN_BUILDS]))
+"""
+
+
+@pytest.mark.torches
+@pytest.mark.parametrize("runtime", [False, True], ids=["real-runtime", "stub-runtime"])
+def test_no_question_before_the_fork_reaches_the_driver(cuda_torch: str, stubs: Stubs, runtime: bool) -> None:
+    told, last, asked, late = run(cuda_torch, QUESTIONS, stubs.environment(Machine(), runtime), AGENT)
+    assert {question: calls for question, calls in told.items() if calls} == {}
+    assert set(told) - {"import torch", "everything else"} == set(asked) - set(late)
+    assert "cuInit" in last, "what counts the devices is written down"
+
+
+@pytest.mark.torches
+@pytest.mark.parametrize("runtime", [False, True], ids=["real-runtime", "stub-runtime"])
+def test_only_children_of_the_agent_use_the_driver(cuda_torch: str, stubs: Stubs, tmp_path: Path, runtime: bool) -> None:
+    out = tmp_path / "agent.jsonl"
+    told = {"out": str(out), "folder": str(tmp_path), "static": False, "live": "quick", "nproc": None, "backend": "auto"}
+    told |= {"start_method": "auto", "devices_seconds": 90.0, "live_seconds": 200.0}
+    with subprocess.Popen([cuda_torch, AGENT, json.dumps(told)], env=clean(**stubs.environment(Machine(), runtime))) as agent:
+        assert agent.wait(SECONDS) == 0
+    lines = {line["section"]: line for line in map(json.loads, out.read_text().splitlines()) if "section" in line}
+    assert "value" in lines["devices"] and "value" in lines["live"]
+    calls = stubs.calls()
+    assert "cuInit" in {call.function for call in calls}
+    assert agent.pid not in {call.pid for call in calls}
+    assert {call.parent for call in calls} == {agent.pid}
+
+
+# ---- devices that torch sees
+
+
+@pytest.mark.torches
+def test_a_healthy_machine(cuda_torch: str, stubs: Stubs) -> None:
+    cards = h100s(2)
+    report = check(cuda_torch, stubs.environment(Machine(cards), runtime=True))
+    assert (report["verdict"], faults(report), report["unknown"]) == ("pass", {}, [])
+    devices, torch = report["facts"]["devices"], report["facts"]["torch"]
+    assert (devices["available"], devices["count"], devices["error"], devices["warnings"]) == (True, 2, None, [])
+    says = "import json, torch; print(json.dumps([torch._C._cuda_getArchFlags(), torch.__config__.show()]))"
+    flags, config = run(cuda_torch, says, stubs.environment(Machine(cards), runtime=True))
+    assert (torch["arch_list"], torch["config"]) == (flags.split(), config[:2000])
+    for index, (found, card) in enumerate(zip(devices["devices"], cards, strict=True)):
+        assert (found["index"], found["name"], found["compute_capability"]) == (index, card.name, card.capability)
+        assert (found["memory_bytes"], found["kernel"]) == (card.mib << 20, None)
+        assert found["uuid"] in (card.uuid, None)  # torch before 2.5 does not tell it
+    assert [one["uuid"] for one in report["facts"]["cuda_driver"]["devices"]] == [card.uuid for card in cards]
+
+
+@pytest.mark.torches
+def test_devices_that_are_chosen(one_torch: str, stubs: Stubs) -> None:
+    cards = h100s(8)
+    report = check(one_torch, {**stubs.environment(Machine(cards), runtime=True), "CUDA_VISIBLE_DEVICES": f"5,{cards[2].uuid[:5]}"})
+    assert (report["verdict"], faults(report), report["facts"]["devices"]["count"]) == ("pass", {}, 2)
+    assert [one["uuid"] for one in report["facts"]["cuda_driver"]["devices"]] == [cards[5].uuid, cards[2].uuid]
+
+
+@pytest.mark.torches
+@pytest.mark.parametrize(
+    ("visible", "rule", "count"),
+    [
+        ("", None, 0),
+        ("8", "visible-devices-out-of-range", 0),
+        ("1,9,0", "visible-devices-truncated", 1),
+        ("0,0", "visible-devices-duplicate", 0),
+    ],
+)
+def test_devices_that_are_hidden(one_torch: str, stubs: Stubs, visible: str, rule: str | None, count: int) -> None:
+    env = {**stubs.environment(Machine(h100s(8)), runtime=True), "CUDA_VISIBLE_DEVICES": visible}
+    report = check(one_torch, env)
+    assert (next(iter(faults(report)), None), report["facts"]["devices"]["count"]) == (rule, count)
+
+
+@pytest.mark.torches
+def test_an_instance_of_a_partitioned_gpu(one_torch: str, stubs: Stubs) -> None:
+    env = {**stubs.environment(Machine(SLICES), runtime=True), "CUDA_VISIBLE_DEVICES": SLICES[1].uuid}
+    report = check(one_torch, env)
+    assert (report["verdict"], faults(report)) == ("pass", {})
+    (device,) = report["facts"]["devices"]["devices"]
+    assert (device["name"], device["memory_bytes"]) == (SLICES[1].name, SLICES[1].mib << 20)
+    assert device["uuid"] in (SLICES[1].uuid, None)
+    (gpu,) = report["facts"]["gpus"]["devices"]
+    assert (gpu["uuid"], gpu["mig"], gpu["mig_devices"]) == (A100, True, [one.uuid for one in SLICES])
