@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -217,6 +218,209 @@ def test_an_instance_of_a_partitioned_gpu(one_torch: str, stubs: Stubs) -> None:
     assert (report["verdict"], faults(report)) == ("pass", {})
     (device,) = report["facts"]["devices"]["devices"]
     assert (device["name"], device["memory_bytes"]) == (SLICES[1].name, SLICES[1].mib << 20)
-    assert device["uuid"] in (SLICES[1].uuid, None)
+    assert device["uuid"] in (A100, None)  # libcudart asks for the UUID that is the GPU's
     (gpu,) = report["facts"]["gpus"]["devices"]
     assert (gpu["uuid"], gpu["mig"], gpu["mig_devices"]) == (A100, True, [one.uuid for one in SLICES])
+
+
+@pytest.mark.torches
+@pytest.mark.parametrize("card", [RTX_5090, GTX_1080, H100], ids=lambda card: card.name)
+def test_a_gpu_that_the_build_has_code_for_or_not(cuda_torch: str, stubs: Stubs, card: Card) -> None:
+    report = check(cuda_torch, stubs.environment(Machine((card,)), runtime=True))
+    archs, sm = report["facts"]["torch"]["arch_list"], int(card.capability.replace(".", ""))
+    built = [int(arch.partition("_")[2]) for arch in archs if arch.partition("_")[2].isdecimal()]
+    serves = any(one // 10 == sm // 10 and one <= sm for one in built)
+    rule = None if serves else "gpu-too-new-for-torch" if sm > max(built) else "gpu-too-old-for-torch"
+    assert list(faults(report)) == ([] if rule is None else [rule])
+
+
+# ---- errors of the driver
+
+TOO_OLD = Machine(cuda=11040, driver="470.256.02")
+# Code of cuInit → rules one of which must speak. What has no rule of its own is told in CUDA's words.
+OF_CUINIT = {
+    2: {"torch-cuda-unavailable"},
+    3: {"torch-cuda-unavailable"},
+    34: {"libcuda-stub"},
+    46: {"torch-cuda-unavailable", "gpu-exclusive-mode"},
+    100: {"torch-cuda-unavailable"},
+    101: {"torch-cuda-unavailable"},
+    304: {"torch-cuda-unavailable"},
+    802: {"fabric-not-ready"},
+    803: {"driver-library-mismatch", "cuda-compat-shadows-driver"},  # the second one in a container
+    804: {"driver-library-mismatch", "cuda-compat-unsupported-gpu"},
+    999: {"nvidia-uvm-missing"},
+}
+# What torch says instead of the runtime's own words.
+OF_TORCH = {
+    3: "CUDA driver initialization failed",
+    100: "No CUDA GPUs are available",
+    999: "CUDA unknown error",
+}
+
+
+@pytest.mark.torches
+@pytest.mark.parametrize("code", OF_CUINIT)
+def test_each_error_of_cuinit_has_its_rule(one_torch: str, stubs: Stubs, code: int) -> None:
+    report = check(one_torch, stubs.environment(Machine(faults=f"cuInit={code}")))
+    assert (report["verdict"], report["facts"]["cuda_driver"]["init_code"]) == ("fail", code)
+    found = faults(report)
+    assert set(found) & OF_CUINIT[code] and set(found) <= OF_CUINIT[code] | {"torch-cuda-unavailable"}, found
+    assert OF_TORCH.get(code, f"Error {code}: ") in report["facts"]["devices"]["error"]
+
+
+@pytest.mark.torches
+def test_a_driver_that_is_too_old(cuda_torch: str, stubs: Stubs) -> None:
+    report = check(cuda_torch, stubs.environment(TOO_OLD))
+    found = faults(report)
+    assert list(found) == ["driver-too-old"] and "470.256.02" in found["driver-too-old"]["message"]
+    assert "too old (found version 11040)" in report["facts"]["devices"]["error"]
+
+
+@pytest.mark.torches
+def test_a_driver_of_the_major_before(cuda_torch: str, stubs: Stubs) -> None:
+    """12.2 is enough for every build of 12.x and for none of 13.x."""
+    report = check(cuda_torch, stubs.environment(Machine(cuda=12020, driver="535.183.01", faults="cuInit=100")))
+    too_old = not report["facts"]["torch"]["cuda"].startswith("12.")
+    assert list(faults(report)) == ["driver-too-old" if too_old else "torch-cuda-unavailable"]
+
+
+@pytest.mark.torches
+def test_no_gpu_at_all(one_torch: str, stubs: Stubs) -> None:
+    report = check(one_torch, stubs.environment(Machine(())))
+    assert (report["verdict"], faults(report), report["facts"]["devices"]["available"]) == ("pass", {}, False)
+
+
+@pytest.mark.torches
+def test_a_driver_that_the_runtime_refuses(cuda_torch: str, stubs: Stubs) -> None:
+    """libcuda answers, and CUDA does not start all the same: this is where a driver of ours ends (see above)."""
+    report = check(cuda_torch, stubs.environment(Machine()))
+    assert list(faults(report)) == ["torch-cuda-unavailable"]
+    assert (report["facts"]["cuda_driver"]["init_code"], report["facts"]["devices"]["available"]) == (0, False)
+
+
+CASES = """
+import json, os, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import collect
+lines = collect.load("lines")
+processes = collect.load("processes")
+devices = collect.load("devices", lines, processes)
+import torch
+told = {}
+for faults in json.loads(sys.argv[2]):
+    os.environ["STUB_FAULTS"] = faults
+    pid, receive, send = processes.fork_with_pipe()
+    if pid == 0:
+        os.close(receive)
+        devices.answer(lambda **said: lines.write_all(send, lines.encoded(said)), sys.argv[3] == "kernels", forked=True)
+        os._exit(0)
+    os.close(send)
+    with open(receive, "rb") as file:
+        told[faults] = devices.merged(file.read())
+    told[faults]["status"] = os.waitpid(pid, 0)[1]
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.torches
+def test_the_words_of_every_runtime(cuda_torch: str, stubs: Stubs) -> None:
+    """The table of CUDA's errors says what the libcudart of each build says, and torch passes it on."""
+    cases = {f"cuInit={code}": OF_TORCH.get(code) or f"Error {code}: {TABLES.cuda_error(code).text}" for code in OF_CUINIT}
+    told = run(cuda_torch, CASES, stubs.environment(Machine()), AGENT, json.dumps(list(cases)), "plain")
+    for case, words in cases.items():
+        value = told[case]["value"]
+        assert (told[case]["status"], value["available"]) == (0, False)
+        assert words in value["error"], case
+        assert case == "cuInit=100" or any(words in one for one in value["warnings"]), case
+
+
+# ---- contexts, memory and launches that fail
+
+OF_KERNELS = {
+    "": ("wrong", "sum of 2i+1 over i < 1024 gave 0"),
+    "cuMemAlloc_v2=2": ("unknown", "out of memory"),
+    "cuMemAlloc_v2=1": ("failed", "invalid argument"),
+    "cuDevicePrimaryCtxRetain=2": ("unknown", "out of memory"),
+    "cuDevicePrimaryCtxRetain=46": ("unknown", "busy or unavailable"),
+    "cuDevicePrimaryCtxRetain=101": ("failed", "invalid device ordinal"),
+    "cuLaunchKernel=209": ("failed", "no kernel image is available for execution on the device"),
+    "cuLaunchKernel=700": ("failed", "an illegal memory access was encountered"),
+    "cuLaunchKernel=719": ("failed", "unspecified launch failure"),
+}
+
+
+@pytest.mark.torches
+def test_kernels_that_fail(cuda_torch: str, stubs: Stubs) -> None:
+    told = run(
+        cuda_torch, CASES, stubs.environment(Machine(), runtime=True), AGENT, json.dumps([*OF_KERNELS, "cuLaunchKernel=segv"]), "kernels"
+    )
+    for case, (kernel, words) in OF_KERNELS.items():
+        (device,) = told[case]["value"]["devices"]
+        assert (device["name"], device["kernel"]) == (H100.name, kernel), (case, device)
+        assert words in device["kernel_error"], case
+    # What the child said before it died is there.
+    assert (os.WTERMSIG(told["cuLaunchKernel=segv"]["status"]), set(told["cuLaunchKernel=segv"])) == (
+        signal.SIGSEGV,
+        {"arch_list", "status"},
+    )
+
+
+@pytest.mark.torches
+@pytest.mark.parametrize(
+    ("fault", "rules"),
+    [("", {"gpu-kernel-failed"}), ("cuLaunchKernel=719", {"gpu-kernel-failed"}), ("cuLaunchKernel=209", {"gpu-kernel-failed"}),
+     ("cuDevicePrimaryCtxRetain=101", {"gpu-kernel-failed"}), ("cuDevicePrimaryCtxRetain=46", set())],
+)  # fmt: skip
+def test_a_gpu_that_computes_nothing(one_torch: str, stubs: Stubs, fault: str, rules: set[str]) -> None:
+    report = check(one_torch, stubs.environment(Machine(faults=fault), runtime=True), "--live", "quick")
+    assert (report["verdict"], set(faults(report))) == ("fail" if rules else "inconclusive", rules)
+    assert report["live"]["status"] == "pass", "gloo needs no GPU"
+    assert not [arm for arm in report["live"]["arms"] if arm["backend"] == "nccl"]
+
+
+@pytest.mark.torches
+def test_one_gpu_of_two_without_code(one_torch: str, stubs: Stubs) -> None:
+    report = check(one_torch, stubs.environment(Machine((H100, GTX_1080)), runtime=True))
+    archs = report["facts"]["torch"]["arch_list"]
+    found = faults(report)
+    assert list(found) == ([] if "sm_60" in archs else ["gpu-too-old-for-torch"])
+    assert all(one["severity"] == "warning" for one in found.values())
+
+
+# ---- a driver that hangs or crashes costs the devices alone
+
+
+@pytest.mark.torches
+@pytest.mark.parametrize(
+    ("fault", "runtime", "words"),
+    [
+        ("cuInit=segv", False, "died with SIGSEGV"),
+        ("cuDriverGetVersion=segv", False, "died with SIGSEGV"),
+        ("cuLaunchKernel=segv", True, "died with SIGSEGV"),
+        ("cuInit=hang", False, "did not end within"),
+        ("cuDevicePrimaryCtxRetain=hang", True, "did not end within"),
+        ("cuLaunchKernel=hang", True, "did not end within"),
+    ],
+)
+def test_a_driver_that_hangs_or_crashes(one_torch: str, stubs: Stubs, fault: str, runtime: bool, words: str) -> None:
+    report = check(one_torch, stubs.environment(Machine(faults=fault), runtime), "--live", "quick", "--timeout", "90")
+    assert report["verdict"] == "inconclusive" and not faults(report)
+    devices = report["facts"]["devices"]
+    assert devices["reason"].startswith("asking the devices") and words in devices["reason"]
+    assert "agent/devices.py" in devices["evidence"]
+    assert report["live"]["status"] == "pass"
+    torch = report["facts"]["torch"]
+    assert torch["import_status"] == "ok" and torch["arch_list"] and torch["nccl_loaded"]
+
+
+# ---- NVML counts what CUDA cannot use
+
+
+@pytest.mark.torches
+def test_a_count_of_nvml_proves_nothing(one_torch: str, stubs: Stubs) -> None:
+    env = {**stubs.environment(Machine(h100s(2), faults="cuInit=999")), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    report = check(one_torch, env)
+    devices = report["facts"]["devices"]
+    assert (devices["available"], devices["count"], devices["nvml_check"]) == (True, 2, True)
+    assert report["verdict"] == "fail" and "nvidia-uvm-missing" in faults(report)

@@ -33,7 +33,7 @@ static Result properties(char *into, int number, size_t size, size_t processors,
   Result result = cuInit(0);
   memset(into, 0, size);
   if (result || (result = cuDeviceGetName(into, 256, number))) return done(result);
-  cuDeviceGetUuid_v2((unsigned char *)into + 256, number);
+  cuDeviceGetUuid((unsigned char *)into + 256, number); /* the function of CUDA 9.2 is what libcudart asks for, up to 13.2 */
   cuDeviceTotalMem_v2((size_t *)(into + 288), number);
   cuDeviceGetAttribute((int *)(into + 308), 10, number);
   cuDeviceGetAttribute((int *)(into + 320), 1, number);
