@@ -194,7 +194,7 @@ def _with_selection(snapshot: Snapshot) -> Snapshot:
 # the launcher's variables, so where they print such words the fault is envcheck's.
 OF_PROGRAMS = frozenset((
     "ddp-usage", "launch-env-conflict", "launch-env-incomplete", "launch-fork-after-cuda", "launch-local-rank-argument", "launch-slurm",
-    "launch-world-size", "nccl-duplicate-gpu",
+    "launch-world-size", "nccl-duplicate-gpu", "visible-devices-out-of-range",
 ))  # fmt: skip
 
 

@@ -148,9 +148,9 @@ def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> Tor
     known = {**_static_facts(found or {}, distribution), **{key: value for key, value in imported.items() if value is not None}}
     known.update(_import_facts(ended, found, distribution, static))
     asked = ended.section("devices") or {}  # the flags of the build are there even where asking the devices failed
-    archs = asked.get("arch_list") or (asked.get("value") or {}).get("arch_list")
-    if known.get("arch_list") is None and archs:
-        known["arch_list"] = archs
+    value = asked.get("value") or {}
+    late = {"arch_list": asked.get("arch_list") or value.get("arch_list"), "config": value.get("config")}
+    known.update((key, told) for key, told in late.items() if told and known.get(key) is None)
     if lost := (ended.section("preload") or {}).get("error"):
         known["dynamo_failure"] = lost
     known["cpu_build"] = _is_cpu_build(known)

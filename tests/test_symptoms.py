@@ -202,15 +202,17 @@ def test_gates_hold_no_regular_expression() -> None:
 
 
 FORKED = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
+ORDINAL = "CUDA error: invalid device ordinal"
 
 
-def test_what_our_own_probes_print_is_no_fault_of_a_program() -> None:
+@pytest.mark.parametrize(("words", "rule"), [(FORKED, "launch-fork-after-cuda"), (ORDINAL, "visible-devices-out-of-range")])
+def test_what_our_own_probes_print_is_no_fault_of_a_program(words: str, rule: str) -> None:
     """The same words are a finding where a program has printed them."""
-    ours = settle(Snapshot(devices=DevicesFacts(available=False, error=FORKED)))
+    ours = settle(Snapshot(devices=DevicesFacts(available=False, error=words)))
     assert not isinstance(ours.symptoms, SymptomsFacts) or not ours.symptoms.matches
     told = Scanner(TABLE)
-    told.scan(f"RuntimeError: {FORKED}", "train.log")
-    assert [match.rule for match in told.finish().matches] == ["launch-fork-after-cuda"]
+    told.scan(f"RuntimeError: {words}", "train.log")
+    assert [match.rule for match in told.finish().matches] == [rule]
 
 
 def test_rules_about_programs_are_rules_of_the_catalogue() -> None:

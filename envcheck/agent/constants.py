@@ -1,10 +1,11 @@
 """What an imported torch states of itself: its version, what it was built with, its backends. Loaded by run.py.
 
-All of this is asked before the first fork, so nothing here may touch CUDA: what only looks like a constant may mark the process
-as one that uses CUDA, after which every forked child is refused (`torch._C._cuda_getArchFlags()` does, in every CUDA build).
-Everything that may be asked stands in BEFORE_FORK and is asked through `ask`. Tried on the CUDA builds of 1.13.0 to 2.15.0 (the
-oldest and newest patch of each minor release): after each question `torch.cuda._is_in_bad_fork()` was False in a forked child,
-and a driver library that writes down its calls saw none.
+All of this is asked before the first fork, so nothing here may touch CUDA: no driver outlives a fork, and torch refuses every forked
+child of a process that it has seen using CUDA. What only looks like a constant does touch it: `torch._C._cuda_getArchFlags()` makes
+torch refuse, `torch.__config__.show()` counts the devices, which is cuInit; both in every CUDA build. So everything that may be asked
+stands in BEFORE_FORK and is asked through `ask`. Tried on the CUDA builds of 1.13.0 to 2.15.0 (the oldest and newest patch of each
+minor release): after each question `torch.cuda._is_in_bad_fork()` was False in a forked child. On some of them each question was
+asked with a driver library that writes down its calls, and there was none (tests/test_stub_driver.py).
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ LIBRARIES = ("libcuda.so", "libcudart", "libcudnn", "libnccl", "libcublas", "lib
              "libnvrtc", "libnvshmem", "libtorch", "libc10", "libgomp", "libiomp", "libmkl", "libopenblas", "librccl", "libamdhip64",
              "libhsa-runtime", "libze_loader", "libsycl", "libucc", "libmpi", "libnvidia-ml", "libstdc++", "libgloo")  # fmt: skip
 
+# Of builds for a GPU these ask the device, so the devices' child asks them.
+OF_PLAIN_BUILDS = ("__config__.show", "backends.cusparselt.is_available")
 BEFORE_FORK = (
-    "__config__.show",
+    *OF_PLAIN_BUILDS,
     "_C._nccl_version",
     "_C._cudnn.getCompileVersion",
     "_C._cudnn.getRuntimeVersion",
     "backends.cuda.is_built",
-    "backends.cusparselt.is_available",  # of builds without CUDA; the others ask the device, so it is asked in the devices' child
     "backends.mps.is_built",
     "backends.mkl.is_available",
     "backends.mkldnn.is_available",
@@ -43,10 +45,17 @@ BEFORE_FORK = (
 
 
 def ask(torch: Any, question: str) -> Any:
-    """The answer to one of BEFORE_FORK, None if this torch does not know the question."""
+    """The answer to one of BEFORE_FORK, None if this torch does not know the question or its answer has to wait."""
     if question not in BEFORE_FORK:
         raise LookupError("%s was not tried before a fork" % question)
+    if question in OF_PLAIN_BUILDS and not plain(torch):
+        return None
     return lines.call(torch, question)
+
+
+def plain(torch: Any) -> bool:
+    """A build for no GPU of NVIDIA or AMD."""
+    return lines.attempt(lambda: torch.version.cuda) is None and lines.attempt(lambda: torch.version.hip) is None
 
 
 def torch_facts(torch: Any) -> Dict[str, Any]:
@@ -59,9 +68,9 @@ def torch_facts(torch: Any) -> Dict[str, Any]:
         "path": lines.text(lambda: os.path.dirname(torch.__file__)),
         "git_version": lines.text(lambda: torch.version.git_version),
         "debug": lines.flag(lines.attempt(lambda: torch.version.debug)),
-        "arch_list": [] if cuda is None and hip is None else None,  # of the others the devices' child says it
+        "arch_list": [] if plain(torch) else None,
         "cxx11_abi": lines.flag(lines.attempt(lambda: torch._C._GLIBCXX_USE_CXX11_ABI)),
-        "config": lines.attempt(lambda: lines.said(ask(torch, "__config__.show"))),
+        "config": lines.text(lambda: ask(torch, "__config__.show")),
         "nccl_loaded": dotted(nccl_version(ask(torch, "_C._nccl_version"))),
         "cudnn": cudnn_version(ask(torch, "_C._cudnn.getCompileVersion")) if cuda else None,
         "cudnn_loaded": cudnn_version(ask(torch, "_C._cudnn.getRuntimeVersion")) if cuda else None,
@@ -125,7 +134,7 @@ def backend_facts(torch: Any) -> Dict[str, Optional[bool]]:
 
     return {
         "cuda": says("backends.cuda.is_built"),
-        "cusparselt": says("backends.cusparselt.is_available") if lines.attempt(lambda: torch.version.cuda) is None else None,
+        "cusparselt": says("backends.cusparselt.is_available"),
         "mps_built": says("backends.mps.is_built"),
         "mkl": says("backends.mkl.is_available"),
         "mkldnn": says("backends.mkldnn.is_available"),

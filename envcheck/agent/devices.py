@@ -210,6 +210,8 @@ def ask(torch: Any, api: Any, kind: str, kernels: bool) -> Dict[str, Any]:
         facts["devices"] = [device(torch, api, kind, index, kernels) for index in range(facts["count"])]
     else:
         facts["error"] = first_error(api, facts["warnings"])
+    # Counts the devices as is_available() does, whose warning comes once: so it is asked after everything else.
+    facts["config"] = lines.text(lambda: torch.__config__.show())
     return facts
 
 

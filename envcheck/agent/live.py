@@ -92,7 +92,8 @@ def accelerator_arms(plan: Plan, dist: Any, asked: Any, world: Any, control: str
     usable = [row for row in (asked or {}).get("devices", ()) if row.get("kernel") == "ok" and row.get("kind") != "mps"]
     if not usable:
         held = [row for row in (asked or {}).get("devices", ()) if row.get("kernel") == "unknown"]
-        return ["no GPU was free for the live check: " + str(held[0].get("kernel_error"))] if held else []
+        # CUDA's words are followed by several lines of advice
+        return ["no GPU was free for the live check: " + str(held[0].get("kernel_error")).partition("\n")[0]] if held else []
     kind = usable[0]["kind"]
     backend = "xccl" if kind == "xpu" else "nccl"
     if not has(dist, backend):

@@ -29,7 +29,9 @@ from envcheck.facts import (
     PythonFacts,
     SymptomsFacts,
     SystemFacts,
+    Why,
 )
+from envcheck.pattern import pattern
 from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 
 SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED = 803, 804
@@ -215,4 +217,44 @@ def libcuda_stub(
     return Hit(values, evidence, variant="nvml" if only_nvml else None, severity=severity)
 
 
-CHECKS = (driver_library_mismatch, cuda_compat_shadows_driver, cuda_compat_unsupported_gpu, nvidia_uvm_missing, libcuda_stub)
+# probes/cuda_driver.py: "cuInit was ended by SIGSEGV"
+_ENDED = pattern(r"(.{1,80}) was ended by (SIG[A-Z]{2,9})")
+
+
+@check(sees_missing=("cuda_driver", "devices"))
+def libcuda_crashed(cuda_driver: CudaDriverFacts | Missing, devices: DevicesFacts | Missing) -> Answer:
+    """A process that did nothing but ask libcuda was killed by a signal."""
+    found = _ENDED.fullmatch(cuda_driver.reason) if isinstance(cuda_driver, Missing) else None
+    if found is None or found[2] == "SIGKILL" or works(devices):  # SIGKILL comes from outside: no memory left, a person
+        return None
+    return Hit({"call": found[1], "signal": found[2]}, _witnesses(cuda_driver, devices))
+
+
+@check(sees_missing=("cuda_driver", "devices"))
+def libcuda_unresponsive(cuda_driver: CudaDriverFacts | Missing, devices: DevicesFacts | Missing) -> Answer:
+    """Neither libcuda alone nor torch came back. One of them alone may only be slow: many GPUs without persistence mode."""
+    late = [section for section in (cuda_driver, devices) if isinstance(section, Missing) and section.why is Why.TIMEOUT]
+    if len(late) < 2:
+        return None
+    return Hit({"alone": late[0].reason, "torch": late[1].reason}, _witnesses(cuda_driver, devices))
+
+
+def _witnesses(cuda_driver: CudaDriverFacts | Missing, devices: DevicesFacts | Missing) -> tuple[Evidence, ...]:
+    """What each process said that asked CUDA; of libcuda, which file it was."""
+    found = []
+    if isinstance(cuda_driver, Missing):
+        found.append(Evidence((cuda_driver.evidence.splitlines() or ["libcuda.so.1"])[0], cuda_driver.reason))
+    if isinstance(devices, Missing) and devices.why in (Why.FAILED, Why.TIMEOUT):
+        found.append(Evidence("torch", devices.reason))
+    return tuple(found)
+
+
+CHECKS = (
+    driver_library_mismatch,
+    cuda_compat_shadows_driver,
+    cuda_compat_unsupported_gpu,
+    nvidia_uvm_missing,
+    libcuda_stub,
+    libcuda_crashed,
+    libcuda_unresponsive,
+)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
-from envcheck.checks.gpu import code_of_build, cubins
+from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, installed, not_told, nvidia, variables
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import quoted, said, value
@@ -245,6 +245,8 @@ def extension_arch_mismatch(
         if all(match.symptom == "no-gpu-to-build-for" for match in matches):
             return Hit({}, quoted(matches), variant="no_gpu")
         return Hit({"arch": target or "this GPU"}, quoted(matches), variant="nvcc" if target else "said")
+    if any(NO_KERNEL in (one.kernel_error or "") for one in answer.torch_devices(devices)):
+        return None  # envcheck's own kernel is one of torch's, and has no image either
     # "no kernel image" although torch's own kernels run here: then it is the extension that lacks them.
     blamed = (*said(symptoms, "gpu-too-new-for-torch"), *said(symptoms, "gpu-too-old-for-torch"))
     code = code_of_build(torch, system, symptoms, tables)
