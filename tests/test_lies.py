@@ -75,7 +75,6 @@ FULL = [
     ("collectives", "async-does-nothing", r"all_reduce with async_op, number 1, of 1000 × float32"),
     ("collectives", "broadcast-does-nothing", r"broadcast from rank \d of 1 × int32"),
     ("wire", "between-sizes", r"all_reduce of 262144 bytes over 2 ranks: 1 of 65536"),
-    ("wire", "above-4-mib", r"all_reduce of 16777216 bytes over 2 ranks: 1 of 4194304"),
     ("ddp-buckets", "ddp-first-bucket-only", r"gradients of step 1 .* in layers.0.weight"),
     ("ddp-buckets", "ddp-not-large", r"gradients of step 1 .* in layers.0.weight"),
     ("ddp-bucket-view", "ddp-not-float32", r"gradients of step 1 .* in layers.0.weight"),

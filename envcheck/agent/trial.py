@@ -112,11 +112,12 @@ def allowed(plan: Plan, arm: Arm, one: RankProcess) -> float:
     """Seconds that the stage a rank is in may take. A rank started afresh imports torch first; NCCL's first contact builds everything."""
     if one.stage == "start":
         return plan.stage_seconds * (1 if plan.fork else 4)
+    # A rank started afresh imports torch._dynamo in the middle of its first optimizer: the agent has done that for a forked one.
+    afresh = 1 if plan.fork else 3
     if arm.get("tasks"):
-        # A rank started afresh imports torch._dynamo in the middle of its first optimizer: the agent has done that for a forked one.
-        return plan.stage_seconds * arm["patience"].get(one.stage, 1) * (1 if plan.fork else 3)
-    if one.stage == "ddp" and not plan.fork:  # the import of torch._dynamo is in it, as above
-        return plan.stage_seconds * 3
+        return plan.stage_seconds * arm["patience"].get(one.stage, 1) * afresh
+    if one.stage == "ddp":
+        return plan.stage_seconds * afresh
     return plan.stage_seconds * (2 if arm["backend"] in ("nccl", "xccl") and one.stage in ("init", "barrier") else 1)
 
 
