@@ -159,7 +159,7 @@ def at_start(rank: Any, processes: Any, request: dict[str, Any]) -> None:
     if "strike" in request:
         rank.Progress.enter = struck
 
-    def changed(options: Any, arm: Any, number: int, agent: Any) -> None:
+    def changed(options: Any, arm: Any, number: int, agent: Any, host: Any) -> None:
         number_here[0] = number
         if request.get("networks"):
             enter_network(request["networks"][number])
@@ -169,7 +169,7 @@ def at_start(rank: Any, processes: Any, request: dict[str, Any]) -> None:
             import resource
 
             resource.setrlimit(resource.RLIMIT_NOFILE, (request["open_files"], request["open_files"]))
-        prepare(options, arm, number, agent)
+        prepare(options, arm, number, agent, host)
         os.environ.update(request.get("rank_env", {}).get(str(number), {}))
         if request.get("never_starts") == number:
             time.sleep(3600)

@@ -19,7 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import isolation, lines, live, processes, rank, starts, workers  # collect.load puts them here
+    from envcheck.agent import lines, live, processes, rank, workers  # collect.load puts them here
+    from envcheck.agent.isolation import Host
+    from envcheck.agent.starts import Plan
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launched.py")
 PATIENCE = 3.0  # times the usual deadline of a stage: two interpreters import torch side by side
@@ -124,7 +126,7 @@ class Launch:
 
     gpu = False
 
-    def __init__(self, plan: starts.Plan, way: Way, world: int) -> None:
+    def __init__(self, plan: Plan, way: Way, world: int) -> None:
         self.plan, self.way, self.world = plan, way, world
         self.name = way.name
         self.folder: str = plan.options["folder"]
@@ -159,7 +161,7 @@ class Launch:
             kept["GLOO_SOCKET_IFNAME"] = "lo"
         return kept
 
-    def run(self, host: Optional[isolation.Host]) -> None:
+    def run(self, host: Optional[Host]) -> None:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 self.way.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), start_new_session=True,
@@ -167,7 +169,7 @@ class Launch:
             )  # fmt: skip
         self.pid = self.process.pid
 
-    def fork(self, call: Callable[[], None], host: Optional[isolation.Host]) -> None:
+    def fork(self, call: Callable[[], None], host: Optional[Host]) -> None:
         agent = os.getpid()
         self.pid = processes.fork()
         if self.pid:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import socket
     from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, TypedDict
 
-    from envcheck.agent import evidence, isolation, lines, processes  # collect.load puts them here
+    from envcheck.agent import evidence, lines, processes  # collect.load puts them here
     from envcheck.agent import proof as proof  # for the tasks of the full check too, which are given this module
+    from envcheck.agent.isolation import Host
 
     class Arm(TypedDict, total=False):
         """One trial: what its ranks do, and with what."""
@@ -118,7 +119,7 @@ def rank_main(
     listener: Optional[socket.socket],
     agent: Optional[int] = None,
     tasks: Optional[Dict[str, Callable[[Context], None]]] = None,
-    host: Optional[isolation.Host] = None,
+    host: Optional[Host] = None,
 ) -> None:
     """Everything that a rank does; it returns only where it may rest. `agent` is the pid of the process that forked it; `tasks` those
     of the full check by name; `host` where it moves first."""
@@ -171,7 +172,7 @@ def take_files(options: Dict[str, Any], arm: Arm, rank: int) -> None:
     processes.leave_stacks(name + ".stack")
 
 
-def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int], host: Optional[isolation.Host]) -> None:
+def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int], host: Optional[Host]) -> None:
     """Its own files, the launcher's variables gone, the arm's variables set."""
     if agent is not None:  # one that was started afresh has done this before its import
         if host:

@@ -11,7 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import isolation, lines, processes, rank, rank_process  # collect.load puts them here
+    from envcheck.agent import lines, processes, rank, rank_process  # collect.load puts them here
+    from envcheck.agent.isolation import Host
     from envcheck.agent.rank import Arm
     from envcheck.agent.rank_process import RankProcess
 
@@ -25,10 +26,10 @@ class Plan:
         self.deadline = deadline
         self.takes_listener: Optional[bool] = None  # not tried yet
         self.tasks: Dict[str, Callable[..., None]] = {}  # of the full check
-        self.host: Optional[isolation.Host] = None  # of the full check: for what listens on every address
+        self.host: Optional[Host] = None  # of the full check: for what listens on every address
         self.resting: Dict[Tuple[int, bool], subprocess.Popen[bytes]] = {}  # ranks started afresh that wait for their next arm, by seat
 
-    def home(self, isolated: Optional[bool]) -> Optional[isolation.Host]:
+    def home(self, isolated: Optional[bool]) -> Optional[Host]:
         """Where that lives which listens on every address; the rest lives with us. OSError if there is no such place."""
         if isolated and self.host is None:
             raise OSError("it would listen on every address of this machine")
