@@ -38,7 +38,7 @@ def listening(root: int) -> dict[str, str]:
     """Local address (hex) → command line of each listener below `root` in this network namespace."""
     addresses: dict[str, str] = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
+        for line in Path(table).read_text().splitlines()[1:] if Path(table).exists() else ():  # a kernel without IPv6
             columns = line.split()
             if columns[3] == "0A":
                 addresses[columns[9]] = columns[1].partition(":")[0]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         stages: List[str]
         sizes: List[int]  # bytes
         environment: Dict[str, str]
-        isolated: bool  # its ranks live on a host that has nothing but loopback (isolation.py): there where it is
+        isolated: bool  # its ranks live on a host that has nothing but loopback (isolation.py)
         part: str  # of the full check: "collectives", "training", "launchers"
         tasks: List[str]  # of the full check: what a set of ranks does in one go, each an arm of its own in the report
         alone: bool  # one process without a process group
