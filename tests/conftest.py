@@ -7,9 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from registry import NoAnswer, Registry, pip_settings
 
 from envcheck import __version__
+
+# How long one example takes says more of what else the machine does than of the code.
+settings.register_profile("envcheck", deadline=None)
+settings.load_profile("envcheck")
 
 GOLDEN = Path(__file__).parent / "golden"
 

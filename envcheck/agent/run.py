@@ -160,14 +160,15 @@ def reason_not_to_fork(torch: Any, options: Dict[str, Any]) -> Optional[str]:
 def training_imports_dynamo(torch: Any) -> bool:
     """Whether DDP or an optimizer's step imports torch._dynamo, from their sources. From 2.0 on they do; where nobody asks for it, it
     may be there without what it needs in turn."""
-    if not constants.ask(torch, "distributed.is_available"):
+    folder = lines.text(lambda: os.path.dirname(torch.__file__)) or ""
+    if not constants.ask(torch, "distributed.is_available") or not os.path.isdir(os.path.join(folder, "_dynamo")):
         return False
     for parts in (("nn", "parallel", "distributed.py"), ("optim", "optimizer.py")):
         try:
-            with open(os.path.join(os.path.dirname(torch.__file__), *parts), encoding="utf-8") as file:
+            with open(os.path.join(folder, *parts), encoding="utf-8") as file:
                 if "_dynamo" in file.read():
                     return True
-        except (OSError, ValueError, TypeError, AttributeError):  # a torch without its sources: it is tried
+        except (OSError, ValueError):  # a torch without its sources: it is tried
             return True
     return False
 
