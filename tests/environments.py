@@ -12,10 +12,12 @@ from pathlib import Path
 
 from patients import examine
 
+from envcheck.bases import base
 from envcheck.collect import settle
-from envcheck.facts import Snapshot
 from envcheck.judging import judging, report_on
+from envcheck.record import replace
 from envcheck.report import Report
+from envcheck.rule import rules_folder
 
 # What `import torch`, a training step and torch.compile need.
 BORROWED = ("torch", "numpy", "typing-extensions", "sympy", "mpmath", "networkx", "filelock", "jinja2", "markupsafe", "fsspec",
@@ -67,9 +69,10 @@ class Environment:
             (self.site / top).unlink()
 
     def report(self, *, live: str = "off", static: bool = False, env: Mapping[str, str] | None = None, python: str | None = None) -> Report:
-        """What envcheck says of it, without the host's own facts."""
+        """What envcheck says of it on a healthy machine without a GPU: the host of the tests has no say."""
         facts = examine(executable=python or self.python, live=live, static=static, env=dict(env or {})).facts
-        return report_on(settle(Snapshot(**facts)), judging((), (), {}, ()))
+        host = base(Path(rules_folder()), "cpu")
+        return report_on(settle(replace(host, **facts)), judging((), (), {}, ()))
 
 
 def tops(one: Distribution) -> list[str]:

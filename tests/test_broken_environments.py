@@ -73,8 +73,16 @@ class TestDamage:
         [requirement] = installs(finding)
         assert requirement.startswith(f"{package}==") and finding.fixes[0].reinstall
 
-    @pytest.mark.parametrize(("file", "size"), [("torch/lib/libtorch_python.so", 0), ("torch/lib/libtorch_cpu.so", 40 << 20)])
-    def test_a_library_is_cut(self, environment: Environment, file: str, size: int) -> None:
+    @pytest.mark.parametrize(
+        ("file", "size"),
+        [
+            ("torch/lib/libtorch_python.so", 0),
+            ("torch/lib/libtorch_cpu.so", 40 << 20),
+            ("torch/functional.py", 0),
+            ("torch/__init__.py", 0),
+        ],
+    )
+    def test_a_file_is_cut(self, environment: Environment, file: str, size: int) -> None:
         with open(environment.site / file, "rb") as whole:
             environment.write(file, whole.read(size))
         report = environment.report()
@@ -96,6 +104,12 @@ class TestDamage:
         if isinstance(report.snapshot.torch, TorchFacts) and report.snapshot.torch.import_status is not ImportStatus.OK:
             pytest.skip("this system has no OpenMP runtime of its own")
         assert not loud(report) and first(report).rule == "torch-files-damaged" and not installs(first(report))
+
+    def test_an_edited_module_is_no_damage(self, environment: Environment) -> None:
+        content = (environment.site / "torch/functional.py").read_bytes()
+        environment.write("torch/functional.py", content.replace(b'    r"""', b'    """', 1))
+        report = environment.report()
+        assert not report.findings and report.exit_code == 0
 
     def test_a_module_deeper_down(self, environment: Environment) -> None:
         """RECORD is compared on the first level only; torch's own words tell the rest."""
@@ -262,7 +276,7 @@ def test_a_requirement_is_absent_only_without_metadata_and_module(tmp_path: Path
     distribution(site, "torch", "2.9.1", requires=requires)
     distribution(site, "networkx", "3.4")  # metadata alone
     (site / "networkx").mkdir()
-    (site / "networkx" / "__init__.py").touch()
+    (site / "networkx" / "__init__.py").write_text("__version__ = '3.4'")
     (site / "jinja2").mkdir()  # a module alone: another installer's
     (site / "jinja2" / "__init__.py").touch()
     packages = examine(executable=str(python), static=True).facts["packages"]
@@ -289,6 +303,13 @@ def test_two_versions_over_each_other_are_not_damage(tmp_path: Path) -> None:
 def test_an_editable_torch_lists_no_files(tmp_path: Path) -> None:
     fake_torch(tmp_path, "", version=None)
     distribution(tmp_path, "torch", "2.16.0a0+git1", files=("__editable___torch_finder.py", "../../../bin/torchrun"), make=False)
+    assert not packages_of(tmp_path).damaged
+
+
+def test_an_editable_sympy_has_its_module_elsewhere(tmp_path: Path) -> None:
+    distribution(tmp_path, "sympy", "1.15.dev0")
+    assert packages_of(tmp_path).damaged == ("sympy (sympy)",)
+    (tmp_path / "sympy-1.15.dev0.dist-info" / "direct_url.json").write_text('{"url": "file:///src/sympy", "dir_info": {"editable": true}}')
     assert not packages_of(tmp_path).damaged
 
 
