@@ -75,6 +75,8 @@ def _packages(ended: Ended) -> PackagesFacts | Missing:
     if value is None:
         return _lost(ended, "packages")
     rows = tuple(decode(Distribution, row) for row in value["distributions"])
+    imported = (ended.section("import") or {}).get("value") or {}
+    watched = WATCHED if imported.get("status") == "ok" else (*WATCHED, "typing-extensions")
     seen: dict[str, set[str]] = {}
     for row in rows:
         if row.installer != "conda" or "conda-meta" not in (row.location or ""):
@@ -83,22 +85,26 @@ def _packages(ended: Ended) -> PackagesFacts | Missing:
         distributions=rows,
         duplicates=tuple(sorted(name for name, places in seen.items() if len(places) > 1)),
         leftovers=tuple(value["leftovers"]),
-        unmet=_unmet(value["requirements"], value["absent"], value["markers"], rows),
+        unmet=_unmet(value["requirements"], watched, value["absent"], value["markers"], rows),
         overwritten=tuple(value["overwritten"]),
         damaged=tuple(value["damaged"]),
     )
 
 
 # Requirements whose being of another version breaks torch or its companions; of the rest (sympy, jinja2, …) only absence counts.
-WATCHED = ("torch", "pytorch", "nvidia-", "triton", "cuda-", "numpy", "xformers", "flash-attn", "rocm", "intel-", "typing-extensions")
+WATCHED = ("torch", "pytorch", "nvidia-", "triton", "cuda-", "numpy", "xformers", "flash-attn", "rocm", "intel-")
 
 
 def _unmet(
-    requirements: Sequence[Sequence[str]], absent: Sequence[str], markers: Mapping[str, str], rows: Sequence[Distribution]
+    requirements: Sequence[Sequence[str]],
+    watched: Sequence[str],
+    absent: Sequence[str],
+    markers: Mapping[str, str],
+    rows: Sequence[Distribution],
 ) -> tuple[Unmet, ...]:
     """Requirements of the torch family that are absent or of another version, by the target's own markers."""
-    watched = (*WATCHED, *absent)
-    requirements = [(owner, text) for owner, text in requirements if text.lower().replace("_", "-").startswith(watched)]
+    named = (*watched, *absent)
+    requirements = [(owner, text) for owner, text in requirements if text.lower().replace("_", "-").startswith(named)]
     if not requirements:
         return ()  # a CPU build beside nothing: not worth importing packaging for
     from packaging.requirements import InvalidRequirement, Requirement

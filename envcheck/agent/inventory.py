@@ -319,12 +319,12 @@ def absent(requirements: List[List[str]], every: Any) -> List[str]:
     for _, text in requirements:
         end = next((at for at, letter in enumerate(text) if not (letter.isalnum() or letter in "._-")), len(text))
         names.add(normalized(text[:end]))
-    return sorted(name for name in names - set(every) if module_of(name) is None)
+    return sorted(name for name in names - set(every) if module_of(name, searched()) is None)
 
 
-def module_of(name: str) -> Optional[str]:
-    """The file or folder that a distribution of pure Python is imported from, where there is one."""
-    for folder in searched() if name in MODULES else ():
+def module_of(name: str, places: List[str]) -> Optional[str]:
+    """The file that a distribution of pure Python is imported from, if it lies in one of these folders."""
+    for folder in places if name in MODULES else ():
         for path in (os.path.join(folder, MODULES[name] + ".py"), os.path.join(folder, MODULES[name], "__init__.py")):
             if os.path.exists(path):
                 return path
@@ -368,6 +368,7 @@ def recorded(path: str) -> Iterator[Tuple[str, Optional[int]]]:
 def owners(records: Dict[str, Tuple[str, str]], rows: List[Dict[str, Any]]) -> Tuple[List[str], List[str]]:
     """Shared libraries that two distributions claim; and files that RECORD lists and that are gone or end too early.
 
+    A module of another size may have been edited; only an empty one is no module any more.
     A file is not called damaged in conda's packages, whose build moves files after RECORD was written, nor where two versions lie
     over each other.
     """
@@ -394,7 +395,7 @@ def owners(records: Dict[str, Tuple[str, str]], rows: List[Dict[str, Any]]) -> T
                 continue
             except (OSError, ValueError):  # a folder that may not be entered says nothing
                 continue
-            if library and there is not None and size is not None and there < size and ends_early(place):
+            if there is not None and size is not None and there < size and (ends_early(place) if library else there == 0):
                 damaged.append("%s (%s): %d of %d bytes" % (file, name, there, size))
     return overwritten[:50], damaged
 
@@ -428,11 +429,20 @@ def ends_early(path: str) -> bool:
     return any(number(one[8:16], "little") + number(one[32:40], "little") > size for one in loads)
 
 
+def has_content(path: Optional[str]) -> bool:
+    return path is not None and (lines.attempt(os.path.getsize, path) or 0) > 0
+
+
 def without_module(rows: List[Dict[str, Any]]) -> List[str]:
-    """Distributions of pure Python whose metadata is there and whose module is not."""
-    names = [row["name"] for row in rows if row["name"] in MODULES and row["name"] != "triton" and row["installer"] not in (None, "conda")]
-    gone = [name for name in dict.fromkeys(names) if module_of(name) is None]
-    return ["%s (%s)" % (MODULES[name], name) for name in gone]
+    """Distributions of pure Python whose metadata is there and whose module is not, or holds nothing. Of editable ones it never is."""
+    found = []
+    for row in rows:
+        name, local = row["name"], (row["direct_url"] or "").startswith("file:")
+        if name not in MODULES or name in COMPARED or local or row["installer"] in (None, "conda"):
+            continue
+        if not has_content(module_of(name, [row["location"]])):
+            found.append("%s (%s)" % (MODULES[name], name))
+    return found
 
 
 def is_library(file: str) -> bool:

@@ -210,7 +210,7 @@ def _companions(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> l
         other = packages.version(name)
         if not other or _is_past(name, other, version, tables):
             continue
-        unmet = [row for row in packages.unmet if row.distribution == name and re.match(r"torch\b", row.requirement)]
+        unmet = [one for one in packages.unmet if one.distribution == name and one.installed and re.match(r"torch\b", one.requirement)]
         asks = tables.companion_requires(name, other)
         if unmet:
             found.append((f"{name} {other} requires {unmet[0].requirement}, torch is {version}", _other_series(version, unmet[0])))

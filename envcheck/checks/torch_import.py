@@ -63,6 +63,11 @@ _OWN_NAME = pattern(r"cannot import name '\w{1,60}' from (?:partially initialize
 _UNREADABLE = ("EOFError", "SyntaxError", "IndentationError", "UnicodeDecodeError")  # of a file that ends early or holds something else
 
 
+# What torch's own files import, and the distribution of each.
+_REQUIRED_MODULES = {"typing_extensions": "typing-extensions", "sympy": "sympy", "mpmath": "mpmath", "filelock": "filelock",
+                     "networkx": "networkx", "jinja2": "jinja2", "fsspec": "fsspec", "numpy": "numpy"}  # fmt: skip
+
+
 def _inconsistent(kind: str, text: str, stack: str) -> bool:
     """Whether torch's own files contradict each other: to write them again is then a cure."""
     gone = missing_module(text) or ""
@@ -101,6 +106,8 @@ def torch_import_broken(
         where = origin(stack, torch, packages)
         if where and not where.torch:
             return _from_elsewhere(where, values, evidence)
+        if alone := _REQUIRED_MODULES.get((missing_module(text) or "").partition(".")[0]):
+            return Hit(values, evidence, (Install((alone,)),))
         nowhere = missing_module(text) == "torch"  # metadata without the package
         mends = nowhere or _inconsistent(kind, text, stack) or any(one.distribution == "torch" for one in blamed(torch, packages))
         return Hit(values, evidence, again(torch, system, tables) if mends else ())
