@@ -90,7 +90,7 @@ def all_reduce(torch: Any, dist: Any, rank: int, world: int, device: Any, size: 
     """Integers, floats that are waited for later, and, where that is cheap, floats again: a first call may leave what a second one finds.
     They differ by place and by rank, so that neither a missing rank nor a shifted buffer goes unseen."""
     total = world * (world + 1) // 2
-    for name, factor, later in (("int32", 1, False), ("float32", 2, True), ("float32", 3, False))[: 3 if size < 1 << 20 else 2]:
+    for name, factor, later in (("int32", 1, False), ("float32", 2, True), ("float32", 3, False))[: 3 if size <= 64 << 10 else 2]:
         dtype = getattr(torch, name)
         tensor = numbers(torch, dtype, device, size // 4, factor * (rank + 1))
         KEPT.append(tensor)
