@@ -1,4 +1,6 @@
-"""Half a GPU: real CUDA builds of torch on a driver library of ours (stub_driver/), through envcheck's real command. `-m torches`.
+"""Half a GPU: real CUDA builds of torch on a driver library of ours (stub_driver/), through envcheck's real command.
+
+`ENVCHECK_CUDA_PYTHON=/a/bin/python:/b/bin/python pytest -m torches tests/test_stub_driver.py`: Pythons with a CUDA build of torch.
 
 Without a GPU this proves what envcheck makes of what torch says when a driver is there: that the process which forks makes no call
 of the driver, which devices torch counts and what it says of them, and which rule speaks for which error of cuInit, of the
