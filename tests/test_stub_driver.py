@@ -1,6 +1,6 @@
 """Half a GPU: real CUDA builds of torch on a driver library of ours (stub_driver/), through envcheck's real command.
 
-`ENVCHECK_CUDA_PYTHON=/a/bin/python:/b/bin/python pytest -m torches tests/test_stub_driver.py`: Pythons with a CUDA build of torch.
+`pytest -m torches -k 'stub and 2.7.1'` runs it on one release; without `-m torches` only the stub itself is tested.
 
 Without a GPU this proves what envcheck makes of what torch says when a driver is there: that the process which forks makes no call
 of the driver, which devices torch counts and what it says of them, and which rule speaks for which error of cuInit, of the
@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 from fakes import FakeDriverHost
 from stubs import A100, GTX_1080, H100, RTX_5090, SLICES, Card, Machine, Stubs, h100s, stub_libraries, stubs
+from torches import ONE, Made, made
 
 from envcheck.facts import CudaDriverFacts
 from envcheck.probes.cuda_driver import probe
@@ -34,27 +35,26 @@ from envcheck.rule import rules_folder
 from envcheck.tables import Tables
 from envcheck.target import AGENT
 
-__all__ = ["stub_libraries", "stubs"]
+__all__ = ["made", "stub_libraries", "stubs"]
 
 TABLES = Tables((rules_folder("compat"),))
-PYTHONS = [path for path in os.environ.get("ENVCHECK_CUDA_PYTHON", "").split(os.pathsep) if path]
 SECONDS = 300.0
 
 
-@pytest.fixture(scope="module", params=PYTHONS or ["none"], ids=lambda path: "-".join(Path(path).parts[-3:-2]) or path)
-def cuda_torch(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="session")
+def cuda_torch(made: Made) -> str:
     """A Python with a CUDA build of torch."""
-    if request.param == "none":
-        pytest.skip("ENVCHECK_CUDA_PYTHON names no Python with a CUDA build of torch")
-    return str(request.param)
+    if not made.build.get("cuda"):
+        pytest.skip("the index serves a CPU build")
+    return made.python
 
 
-@pytest.fixture(scope="module")
-def one_torch() -> str:
-    """Where the build makes no difference: the first of them."""
-    if not PYTHONS:
-        pytest.skip("ENVCHECK_CUDA_PYTHON names no Python with a CUDA build of torch")
-    return PYTHONS[0]
+@pytest.fixture(scope="session")
+def one_torch(made: Made, cuda_torch: str) -> str:
+    """Where the build makes no difference."""
+    if made.row.torch != ONE:
+        pytest.skip(f"tried on torch {ONE}")
+    return cuda_torch
 
 
 def clean(**more: str) -> dict[str, str]:
@@ -406,7 +406,7 @@ def test_one_gpu_of_two_without_code(one_torch: str, stubs: Stubs) -> None:
 )
 def test_a_driver_that_hangs_or_crashes(one_torch: str, stubs: Stubs, fault: str, rule: str, words: str) -> None:
     """It takes the ranks with it, which train on the CPU: DDP over gloo asks for devices too. One cause is named, not the ranks."""
-    report = check(one_torch, stubs.environment(Machine(faults=fault)), "--live", "quick", "--timeout", "90")
+    report = check(one_torch, stubs.environment(Machine(faults=fault)), "--live", "quick", "--timeout", "60")
     found = faults(report)
     assert (report["verdict"], list(found)) == ("fail", [rule])
     assert report["live"]["status"] in ("fail", "hang", "inconclusive")
@@ -428,7 +428,7 @@ def test_a_driver_that_hangs_or_crashes(one_torch: str, stubs: Stubs, fault: str
 )
 def test_a_context_or_launch_that_hangs_or_crashes(one_torch: str, stubs: Stubs, fault: str, words: str) -> None:
     """It costs what the devices' child would have said, and nothing else."""
-    report = check(one_torch, stubs.environment(Machine(faults=fault), runtime=True), "--live", "quick", "--timeout", "90")
+    report = check(one_torch, stubs.environment(Machine(faults=fault), runtime=True), "--live", "quick", "--timeout", "60")
     assert (report["verdict"], faults(report), report["live"]["status"]) == ("inconclusive", {}, "pass")
     devices = report["facts"]["devices"]
     assert devices["reason"].startswith("asking the devices") and words in devices["reason"]

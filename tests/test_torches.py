@@ -12,43 +12,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torches import CHECKOUT, Row, environment, rows, uv
+from torches import CHECKOUT, Made, made, uv
 
 pytestmark = pytest.mark.torches
+__all__ = ["made"]
 
 SECONDS = 400.0  # for one check; under load the full one takes a minute
-
-
-@dataclass(frozen=True)
-class Made:
-    row: Row
-    place: Path
-
-    @property
-    def python(self) -> str:
-        return str(self.place / "bin/python")
-
-    def says(self, code: str) -> str:
-        done = subprocess.run([self.python, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120, check=True)
-        return done.stdout.strip()
-
-    @property
-    def build(self) -> dict[str, str]:
-        """torch/version.py: {"version": "2.7.1+cu126", "cuda": "12.6"}; an index may serve a CPU build."""
-        (path,) = self.place.glob("lib/python3.*/site-packages/torch/version.py")
-        return dict(re.findall(r"^(?:__)?(version|cuda)(?:__)?(?:: [^=]+)? = '([^']+)'", path.read_text(), re.MULTILINE))
-
-
-@pytest.fixture(scope="module", params=rows(), ids=lambda row: f"{'always-' if row.always else ''}{row.torch}-py{row.python}")
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    with environment(request.param, tmp_path_factory.mktemp("torches")) as place:
-        yield Made(request.param, place)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from envcheck.rule import rules_folder
 from envcheck.tables import Tables
@@ -24,6 +26,7 @@ FIRST = (1, 13)
 # that hangs in its end).
 ALWAYS = ("2.7.1", "2.4.1", "2.1.2")
 INSTALL_SECONDS = 900.0
+ONE = "2.7.1"  # where the release makes no difference
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,36 @@ def unfit(release: str) -> tuple[str, ...]:
     return ("3.7", "3.11") if numbers(release) < (2, 0) else ("3.7",)
 
 
+def parameters() -> list[ParameterSet]:
+    """The rows for pytest; a worker of xdist takes all tests of a row (`--dist loadgroup`)."""
+    return [
+        pytest.param(row, id=f"{'always-' if row.always else ''}{row.torch}-py{row.python}", marks=pytest.mark.xdist_group(row.torch))
+        for row in rows()
+    ]
+
+
+@dataclass(frozen=True)
+class Made:
+    """An environment that was made."""
+
+    row: Row
+    place: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.place / "bin/python")
+
+    def says(self, code: str) -> str:
+        done = subprocess.run([self.python, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120, check=True)
+        return done.stdout.strip()
+
+    @property
+    def build(self) -> dict[str, str]:
+        """torch/version.py: {"version": "2.7.1+cu126", "cuda": "12.6"}; an index may serve a CPU build."""
+        (path,) = self.place.glob("lib/python3.*/site-packages/torch/version.py")
+        return dict(re.findall(r"^(?:__)?(version|cuda)(?:__)?(?:: [^=]+)? = '([^']+)'", path.read_text(), re.MULTILINE))
+
+
 def uv() -> str:
     beside = Path(sys.executable).with_name("uv")
     return str(beside) if beside.exists() else "uv"
@@ -117,3 +150,10 @@ def call(argv: Sequence[str], env: dict[str, str]) -> None:
         if "error sending request" in done.stderr or "dns error" in done.stderr:
             pytest.skip("the package registry does not answer")
         pytest.fail(f"{' '.join(argv)}: {done.stderr[-3000:]}")
+
+
+@pytest.fixture(scope="session", params=parameters())
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    """One environment at a time, for the tests of all modules that ask for it."""
+    with environment(request.param, tmp_path_factory.mktemp("torches")) as place:
+        yield Made(request.param, place)
