@@ -442,6 +442,7 @@ class PythonFacts:
     variables: dict[str, str] = field(default_factory=dict)  # LD_LIBRARY_PATH LD_PRELOAD PYTORCH_* CUDA_* PIP_* UV_*
     working_folder_gone: str | None = None  # the folder in which it was started, if that was deleted
     no_site: bool | None = None  # started with -S: no site-packages
+    torch_for_another_python: str | None = None  # site-packages of this prefix for another minor version, with a torch in it
     index_url: str | None = None  # configured package index, if any
 
 

@@ -194,6 +194,13 @@ class TestSomethingInTheWay:
         assert loud(report) == [("error", "torch-missing")] and "-S" in first(report).message
         assert not any(isinstance(one, Install) for one in first(report).fixes) and len(first(report).fixes) == 1
 
+    def test_an_environment_whose_python_was_exchanged(self, environment: Environment) -> None:
+        other = environment.site.parents[1] / "python3.99"
+        environment.site.parent.rename(other)
+        environment.site.mkdir(parents=True)
+        report = environment.report()
+        assert loud(report) == [("error", "torch-missing")] and str(other / "site-packages") in first(report).message
+
     @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
     def test_an_old_libstdcxx(self, environment: Environment, tmp_path: Path) -> None:
         folder = tmp_path / "old"

@@ -139,8 +139,19 @@ def python_facts() -> Dict[str, Any]:
         "variables": variables(),
         "working_folder_gone": working_folder_gone(),
         "no_site": bool(sys.flags.no_site),
+        "torch_for_another_python": torch_for_another_python(prefix),
         "index_url": index_url(prefix),
     }
+
+
+def torch_for_another_python(prefix: str) -> Optional[str]:
+    """A torch of this environment that only another Python looks for: the environment's interpreter was exchanged under it."""
+    here = [os.path.realpath(path) for path in searched()]
+    for name in names_in(os.path.join(prefix, "lib")):
+        site = os.path.join(prefix, "lib", name, "site-packages")
+        if name.startswith("python3") and os.path.realpath(site) not in here and os.path.exists(os.path.join(site, "torch", "__init__.py")):
+            return site
+    return None
 
 
 def working_folder_gone() -> Optional[str]:

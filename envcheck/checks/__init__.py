@@ -9,6 +9,7 @@ def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which verdicts are listed."""
     from envcheck.checks import (
         comm,
+        companions,
         container,
         driver,
         driver_tools,
@@ -20,6 +21,7 @@ def all_checks() -> tuple[Check, ...]:
         limits,
         live,
         meta,
+        numpy_abi,
         packages,
         ranks,
         requirements,
@@ -27,6 +29,7 @@ def all_checks() -> tuple[Check, ...]:
         torch_build,
         torch_files,
         torch_import,
+        torch_libraries,
         vendor,
         visibility,
     )
@@ -44,9 +47,12 @@ def all_checks() -> tuple[Check, ...]:
         *limits.CHECKS,
         *torch_build.CHECKS,
         *torch_import.CHECKS,
+        *torch_libraries.CHECKS,
+        *numpy_abi.CHECKS,
         *torch_files.CHECKS,
         *requirements.CHECKS,
         *packages.CHECKS,
+        *companions.CHECKS,
         *toolkit.CHECKS,
         *ranks.CHECKS,
         *launch.CHECKS,

@@ -67,3 +67,9 @@ def missing_module(text: str) -> str | None:
     """The module that is said not to be there: "No module named 'sympy'"."""
     found = re.search(r"No module named '?([A-Za-z_]\w{0,60}(?:\.\w{1,60}){0,8})", text)
     return found[1] if found else None
+
+
+def last_line(text: str) -> str:
+    """What an exception says at its end, which is what counts."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""

@@ -47,6 +47,10 @@ def torch_missing(torch: TorchFacts | Missing, python: PythonFacts | Missing, sy
             where: dict[str, object] = {"python": executable or "this interpreter", "path": torch.evidence}
             if not isinstance(python, Missing) and python.no_site:
                 return Hit(where, quoted(matches), variant="no_site")
+            other = None if isinstance(python, Missing) else python.torch_for_another_python
+            if other and not torch.evidence:
+                where |= {"path": other, "version": None if isinstance(python, Missing) else python.version}
+                return Hit(where, quoted(matches), (TorchBuild(),), variant="other_python")
             return Hit(where, quoted(matches), (TorchBuild(),), variant="leftover" if torch.evidence else None)
         if torch.why is not Why.SKIPPED:
             return Unknown(f"torch: {torch.reason}")
