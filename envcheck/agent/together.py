@@ -71,7 +71,8 @@ def everyones(c: Context, mine: Sequence[float], most: int) -> List[List[float]]
 
 
 def distributed_checkpoint(c: Context) -> None:
-    """torch.distributed.checkpoint: sharded tensors saved by all ranks and read back into an empty model."""
+    """torch.distributed.checkpoint: sharded tensors saved by all ranks and read back into an empty model. No plain values: torch 2.2
+    hands back some of them, torch 2.3 none."""
     try:
         import torch.distributed.checkpoint as dcp
 
@@ -83,20 +84,17 @@ def distributed_checkpoint(c: Context) -> None:
     def run() -> None:
         where = os.path.join(c.folder, "dcp-%s-%s" % (c.backend, c.device.type))
         model = training.network(c)
-        state = {"model": model.state_dict(), "sharded": {"table": sharded(c, 1.0), "step": 3}}
+        state = {"model": model.state_dict(), "sharded": {"table": sharded(c, 1.0)}}
         save(state, storage_writer=dcp.FileSystemWriter(where))  # torch 2.2 knows no checkpoint_id
         empty = training.network(c)
         with c.torch.no_grad():
             for parameter in empty.parameters():
                 parameter.zero_()
-        into = {"model": empty.state_dict(), "sharded": {"table": sharded(c, 0.0), "step": 0}}
+        into = {"model": empty.state_dict(), "sharded": {"table": sharded(c, 0.0)}}
         load(into, storage_reader=dcp.FileSystemReader(where))
         empty.load_state_dict(into["model"])
         training.exact(c, "torch.distributed.checkpoint", training.flat(c, empty.parameters()), training.flat(c, model.parameters()))
         training.exact(c, "torch.distributed.checkpoint (sharded)", local(into["sharded"]["table"]), local(state["sharded"]["table"]))
-        step = into["sharded"]["step"]  # beside a tensor: torch 2.2 hands back no plain value elsewhere
-        if step != 3:
-            raise rank.Wrong("torch.distributed.checkpoint: a number that was saved as 3 came back as %s" % step)
 
     c.stage("save-load", run)
 
