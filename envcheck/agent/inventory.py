@@ -146,7 +146,7 @@ def python_facts() -> Dict[str, Any]:
 
 def torch_for_another_python(prefix: str) -> Optional[str]:
     """A torch of this environment that only another Python looks for: the environment's interpreter was exchanged under it."""
-    here = [os.path.realpath(path) for path in searched()]
+    here = [lines.attempt(os.path.realpath, path) for path in searched()]
     for name in names_in(os.path.join(prefix, "lib")):
         site = os.path.join(prefix, "lib", name, "site-packages")
         if name.startswith("python3") and os.path.realpath(site) not in here and os.path.exists(os.path.join(site, "torch", "__init__.py")):
