@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,12 @@ from envcheck import __version__
 # How long one example takes says more of what else the machine does than of the code.
 settings.register_profile("envcheck", deadline=None)
 settings.load_profile("envcheck")
+
+# What the tests start is sent these, and must not have inherited that they are ignored: nohup and a shell's `&` leave it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for ignored in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, signal.SIG_DFL)
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -143,7 +143,10 @@ class TestRequirements:
     def test_sympy_where_ranks_run(self, environment: Environment) -> None:
         environment.uninstall("sympy")
         report = environment.report(live="quick")
-        assert loud(report) == [("error", "torch-requirement-missing")] and first(report).consequences == ("live-failed",)
+        assert loud(report) == [("error", "torch-requirement-missing")] and first(report).consequences == (
+            "live-failed",
+            "torch-dynamo-broken",
+        )
         assert installs(first(report))[0].startswith("sympy")
 
     def test_what_only_torch_compile_needs(self, environment: Environment) -> None:

@@ -72,9 +72,9 @@ def test_a_process_that_ends_between_two_looks() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("import ctypes; ctypes.string_at(0)", ["died with SIGSEGV", "sympy/__init__.py, line 1"]),
+        ("import ctypes; ctypes.string_at(0)", ["died with SIGSEGV", "sympy/__init__.py"]),
         ("raise ImportError('half of it is missing')", ["ImportError: half of it is missing"]),
-        ("import time; time.sleep(3600)", ["did not end within", "sympy/__init__.py, line 1"]),
+        ("import time; time.sleep(3600)", ["did not end within", "sympy/__init__.py"]),
     ],
     ids=["crashes", "raises", "hangs"],
 )
