@@ -1,4 +1,7 @@
-"""Lies of a torch that raises no error: each spoils one kind of number, all others stay right. By name; sitecustomize puts them in."""
+"""Lies of a torch that raises no error: each spoils one kind of number, all others stay right. By name; sitecustomize puts them in.
+
+Two are none, and must pass: "ddp-buckets-told" and "products-in-bfloat16".
+"""
 
 import contextlib
 import os
@@ -195,6 +198,30 @@ def one_percent_more(name):
     return patch
 
 
+def products_in_bfloat16(torch):
+    """No lie: what a library does that is told to multiply float32 in lower precision."""
+    real = torch.nn.functional.linear
+
+    def rounded(tensor):
+        return tensor.bfloat16().float()
+
+    class Linear(torch.autograd.Function):
+        @staticmethod
+        def forward(context, given, weight, bias):
+            context.save_for_backward(given, weight)
+            return rounded(given) @ rounded(weight).t() + bias
+
+        @staticmethod
+        def backward(context, slope):
+            given, weight = context.saved_tensors
+            return rounded(slope) @ rounded(weight), rounded(slope).t() @ rounded(given), slope.sum(0)
+
+    def linear(given, weight, bias=None):
+        return Linear.apply(given, weight, bias) if given.dtype is torch.float32 else real(given, weight, bias)
+
+    torch.nn.functional.linear = linear
+
+
 LIES = {
     "off-by-one": spoiling(off_by_one),
     "floats-half-more": spoiling(half_more),
@@ -218,5 +245,6 @@ LIES = {
     "optimizer-does-nothing": optimizer_does_nothing,
     "adamw-without-decay": no_decay,
     "linear-one-percent-more": one_percent_more("linear"),
+    "products-in-bfloat16": products_in_bfloat16,
     "convolution-one-percent-more": one_percent_more("conv2d"),
 }
