@@ -91,11 +91,8 @@ def unfit(release: str) -> tuple[str, ...]:
 
 
 def parameters() -> list[ParameterSet]:
-    """The rows for pytest; a worker of xdist takes all tests of a row (`--dist loadgroup`)."""
-    return [
-        pytest.param(row, id=f"{'always-' if row.always else ''}{row.torch}-py{row.python}", marks=pytest.mark.xdist_group(row.torch))
-        for row in rows()
-    ]
+    """The rows for pytest."""
+    return [pytest.param(row, id=f"{'always-' if row.always else ''}{row.torch}-py{row.python}") for row in rows()]
 
 
 @dataclass(frozen=True)
