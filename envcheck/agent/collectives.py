@@ -79,7 +79,7 @@ def each(c: Context, name: str, function: Callable[[Context, Any, int], None], s
 def pattern(c: Context, dtype: Any, count: int, of_rank: int = 0, times: float = 1) -> Any:
     """Numbers that differ by place and rank, and whose sum over the ranks every dtype holds exactly; `times` as much of them."""
     height = max(1, 256 // (c.world * (c.world + 1) // 2) - 1)
-    return rank.proof.numbers(c.torch, dtype, c.device, count, times * (of_rank + 1), height)
+    return rank.proof.numbers(rank.proof.block(c.torch, dtype, c.device, times * (of_rank + 1), height), count)
 
 
 def total(c: Context) -> int:

@@ -59,10 +59,22 @@ def shown(number: Any) -> str:
     return "%.9g" % number.item()
 
 
-def numbers(torch: Any, dtype: Any, device: Any, count: int, scale: float, highest: int = PERIOD) -> Any:
-    """`count` integers that differ by place. Copied together, not computed: torch's arithmetic is what is examined."""
-    block = [scale * (place % highest + 1) for place in range(PERIOD)]
-    return torch.tensor(block, dtype=dtype, device=device).repeat(count // PERIOD + 1)[:count]
+def block(torch: Any, dtype: Any, device: Any, scale: float, highest: int = PERIOD) -> Any:
+    """Integers that differ by place, for a while."""
+    return torch.tensor([scale * (place % highest + 1) for place in range(PERIOD)], dtype=dtype, device=device)
+
+
+def numbers(one: Any, count: int) -> Any:
+    """A block over and over. Copied together, not computed: torch's arithmetic is what is examined."""
+    return one.repeat(count // PERIOD + 1)[:count]
+
+
+def over_and_over(torch: Any, what: str, got: Any, one: Any) -> None:
+    """`same` as `numbers` of that block, without them: fresh memory costs more than the collective has."""
+    rows = got.numel() // PERIOD
+    head, tail = got[: rows * PERIOD].view(rows, PERIOD), got[rows * PERIOD :]
+    if not (torch.equal(head, one.expand(rows, PERIOD)) and torch.equal(tail, one[: tail.numel()])):
+        same(torch, what, got, numbers(one, got.numel()))
 
 
 def awaited(work: Any) -> None:
@@ -80,10 +92,10 @@ def sizes(asked: Sequence[int]) -> List[int]:
 
 def broadcast(torch: Any, dist: Any, rank: int, world: int, device: Any) -> None:
     """From the last rank. Smaller than any packet: it is all_reduce that has to find out how much gets through."""
-    tensor = numbers(torch, torch.float32, device, 257, rank + 1)
+    tensor = numbers(block(torch, torch.float32, device, rank + 1), 257)
     KEPT.append(tensor)
     dist.broadcast(tensor, world - 1)
-    same(torch, "broadcast from rank %d of %d" % (world - 1, world), tensor, numbers(torch, torch.float32, device, 257, world))
+    over_and_over(torch, "broadcast from rank %d of %d" % (world - 1, world), tensor, block(torch, torch.float32, device, world))
 
 
 def all_reduce(torch: Any, dist: Any, rank: int, world: int, device: Any, size: int) -> None:
@@ -92,14 +104,14 @@ def all_reduce(torch: Any, dist: Any, rank: int, world: int, device: Any, size: 
     total = world * (world + 1) // 2
     for name, factor, later in (("int32", 1, False), ("float32", 2, True), ("float32", 3, False))[: 3 if size <= 64 << 10 else 2]:
         dtype = getattr(torch, name)
-        tensor = numbers(torch, dtype, device, size // 4, factor * (rank + 1))
+        tensor = numbers(block(torch, dtype, device, factor * (rank + 1)), size // 4)
         KEPT.append(tensor)
         if later:
             awaited(dist.all_reduce(tensor, async_op=True))
         else:
             dist.all_reduce(tensor)
         what = "all_reduce of %d bytes (%s%s) over %d ranks" % (size, name, ", async_op" if later else "", world)
-        same(torch, what, tensor, numbers(torch, dtype, device, size // 4, factor * total))
+        over_and_over(torch, what, tensor, block(torch, dtype, device, factor * total))
 
 
 def step(torch: Any, device: Any, dtype: Any) -> None:

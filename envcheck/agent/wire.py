@@ -68,7 +68,7 @@ def sweep(torch: Any, dist: Any, number: int, world: int, device: Any, seconds: 
     size, best, idle = FIRST, 0.0, 0
     limit = largest(torch, dist, device)
     while size <= limit:
-        tensor = rank.proof.numbers(torch, torch.float32, device, size // 4, number + 1)
+        tensor = rank.proof.numbers(rank.proof.block(torch, torch.float32, device, number + 1), size // 4)
         dist.all_reduce(tensor)  # connections and buffers of this size
         settle(torch, device)
         look(torch, "all_reduce of %d bytes over %d ranks" % (size, world), tensor, world)
@@ -94,7 +94,8 @@ def sweep(torch: Any, dist: Any, number: int, world: int, device: Any, seconds: 
 
 
 def look(torch: Any, what: str, tensor: Any, world: int) -> None:
-    rank.proof.same(torch, what, tensor, rank.proof.numbers(torch, torch.float32, tensor.device, tensor.numel(), world * (world + 1) // 2))
+    sums = rank.proof.block(torch, torch.float32, tensor.device, world * (world + 1) // 2)
+    rank.proof.over_and_over(torch, what, tensor, sums)
 
 
 def settle(torch: Any, device: Any) -> None:
