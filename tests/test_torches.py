@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -149,10 +150,10 @@ def test_as_a_tool(made: Made, tool: str, tmp_path: Path) -> None:
 
 
 def test_nothing_is_left(made: Made, tmp_path: Path) -> None:
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    outside(made, tmp_path, TMPDIR=str(folder))
-    assert os.listdir(folder) == []
+    """In a TMPDIR of usual length: below a long one sockets would get names that are too long (agent/temporary.py)."""
+    with tempfile.TemporaryDirectory(prefix="t-") as folder:
+        outside(made, tmp_path, TMPDIR=folder)
+        assert os.listdir(folder) == []
 
 
 # Marks the process as one that uses CUDA as soon as torch is imported.
