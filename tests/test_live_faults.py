@@ -8,6 +8,7 @@ import pytest
 from patients import HERE, examine, needs_torch, processes_with
 
 from envcheck.facts import LiveFacts, LiveStatus
+from envcheck.target import Budget
 
 pytestmark = [needs_torch, pytest.mark.torch]
 
@@ -40,7 +41,7 @@ def test_fault_is_named(fault: str, status: LiveStatus, words: str) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_healthy(method: str) -> None:
-    examined = examine(live="quick", start_method=method)
+    examined = examine(live="quick", start_method=method, budget=Budget(180))
     live = live_of(examined.facts)
     assert live.status is LiveStatus.PASS, live.reason
     assert (live.start_method, live.world_size, live.backend) == (method, 2, "gloo")
