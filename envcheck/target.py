@@ -123,6 +123,11 @@ class Ended:
     def signal(self) -> str | None:
         return signal_name(self.code)
 
+    @property
+    def death(self) -> str:
+        """How it ended by itself, in words."""
+        return f"died with {self.signal}" if self.signal else f"ended with exit code {self.code}"
+
 
 def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any], env: Mapping[str, str]) -> Running:
     """Start the agent; `folder` is private and ours. To be called from the main thread (the agent dies with it)."""
@@ -158,7 +163,7 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
     left = running.budget.agent - (time.monotonic() - running.began)
     if ended.last_begin != "preload" or ended.section("preload") or ended.ended_because == "total" or left < 10:
         return ended
-    how = f"did not end within {ended.seconds_of_last:.0f} s" if ended.ended_because else _death(ended)
+    how = f"did not end within {ended.seconds_of_last:.0f} s" if ended.ended_because else ended.death
     error: dict[str, Any] = {"type": "timeout" if ended.ended_because else "crashed", "text": how, "stack": ended.stack or ended.stderr}
     if ended.activity:
         error |= ended.activity.facts()
@@ -172,10 +177,6 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
     shared = {"folder": running.folder, "live_seconds": left, "devices_seconds": min(running.budget.devices, left)}
     running.process = _agent(running.target, {**shared, **options}, running.env)
     return _finish(running, tick)
-
-
-def _death(ended: Ended) -> str:
-    return f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code}"
 
 
 def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:

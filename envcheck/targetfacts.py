@@ -66,8 +66,7 @@ def _lost(ended: Ended, step: str) -> Missing:
         return Missing(
             Why.TIMEOUT, f"the target did not answer within {ended.seconds:.0f} s (last step: {ended.last_begin})", ended.stack[-2000:]
         )
-    how = f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code}"
-    return Missing(Why.FAILED, f"the target's interpreter {how} in the step {ended.last_begin}", ended.stderr[-2000:])
+    return Missing(Why.FAILED, f"the target's interpreter {ended.death} in the step {ended.last_begin}", ended.stderr[-2000:])
 
 
 def _packages(ended: Ended) -> PackagesFacts | Missing:

@@ -39,10 +39,8 @@ class Trial:
             return
         try:
             starts.start_ranks(self.plan, self.arm, self.ranks)
-        except (
-            OSError,
-            subprocess.SubprocessError,
-        ) as error:  # no more processes, no memory: that is no verdict on what the ranks would have done
+        except (OSError, subprocess.SubprocessError) as error:
+            # No more processes, no memory: that is no verdict on what the ranks would have done.
             end(self.ranks)
             reason = "rank %d could not be started: %s" % (len(self.ranks), lines.said(error))
             self.refused = {"status": "inconclusive", "reason": reason, "ranks": []}
