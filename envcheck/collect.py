@@ -197,6 +197,9 @@ OF_PROGRAMS = frozenset((
     "launch-world-size", "nccl-duplicate-gpu", "visible-devices-out-of-range",
 ))  # fmt: skip
 
+# Rules about the way to another rank. A rank whose peer has died says the same words; which of its words come first is chance.
+OF_PEERS = frozenset(("gloo-interface", "launch-unreachable", "nccl-interface", "nccl-no-transport"))
+
 
 def _with_symptoms(snapshot: Snapshot) -> Snapshot:
     """Error texts that this run met: the failed import, CUDA's words, the ranks' output.
@@ -211,9 +214,15 @@ def _with_symptoms(snapshot: Snapshot) -> Snapshot:
     if not isinstance(devices, Missing):
         texts += [("torch.cuda", text) for text in (*devices.warnings, devices.error or "")]
         texts += [(f"kernel on {one.kind}:{one.index}", one.kernel_error) for one in devices.devices if one.kernel_error]
+    bereft: set[str] = set()  # sources: ranks that live on where another one was killed
     if not isinstance(live, Missing):
-        ranks = [(arm, rank) for arm in live.arms for rank in arm.ranks if rank.error]
-        texts += [(f"rank {rank.rank} of {arm.name}", f"{rank.error}\n{rank.stderr}") for arm, rank in ranks]
+        for arm in live.arms:
+            killed = any(rank.signal for rank in arm.ranks)
+            for rank in arm.ranks:
+                if rank.error:
+                    source = f"rank {rank.rank} of {arm.name}"
+                    texts.append((source, f"{rank.error}\n{rank.stderr}"))
+                    bereft |= {source} if killed and not rank.signal else set()
     if isinstance(snapshot.driver, DriverFacts):
         texts += [("nvidia-smi", snapshot.driver.smi.message), ("NVML", snapshot.driver.nvml.message)]
     texts = [(source, text) for source, text in texts if text.strip()]
@@ -225,5 +234,6 @@ def _with_symptoms(snapshot: Snapshot) -> Snapshot:
     scanner = Scanner(SymptomTable((rules_folder(),)))
     for source, text in texts:
         scanner.scan(text, source)
-    matches = tuple(match for match in scanner.finish().matches if match.rule not in OF_PROGRAMS)
+    found = [match for match in scanner.finish().matches if match.rule not in OF_PROGRAMS]
+    matches = tuple(match for match in found if not (match.source in bereft and match.rule in OF_PEERS))
     return replace(snapshot, symptoms=SymptomsFacts(matches))

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck.checks import all_checks
-from envcheck.collect import OF_PROGRAMS, settle
-from envcheck.facts import DevicesFacts, Snapshot, SymptomsFacts
+from envcheck.collect import OF_PEERS, OF_PROGRAMS, settle
+from envcheck.facts import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
 from envcheck.rule import rules_folder
 from envcheck.symptoms import GATES, Entry, Scanner, SymptomTable, condense
 
@@ -216,4 +216,15 @@ def test_what_our_own_probes_print_is_no_fault_of_a_program(words: str, rule: st
 
 
 def test_rules_about_programs_are_rules_of_the_catalogue() -> None:
-    assert {check.id for check in all_checks()} >= OF_PROGRAMS
+    assert {check.id for check in all_checks()} >= OF_PROGRAMS | OF_PEERS
+
+
+@pytest.mark.parametrize("signal", ["SIGSEGV", None])
+def test_a_rank_whose_peer_was_killed_says_nothing_of_the_way_there(signal: str | None) -> None:
+    """Where both live, its words are what is known."""
+    peer = RankFacts(0, error="RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error")
+    dead = RankFacts(1, error=f"died with {signal} in the stage ddp" if signal else "", signal=signal)
+    arm = Arm("gloo-as-is", "gloo", "cpu", 2, LiveStatus.FAIL, ranks=(peer, dead))
+    found = settle(Snapshot(live=LiveFacts(LiveStatus.FAIL, arms=(arm,)))).symptoms
+    matches = found.matches if isinstance(found, SymptomsFacts) else ()
+    assert [match.rule for match in matches] == ([] if signal else ["gloo-interface"])
