@@ -1,4 +1,4 @@
-"""Build hook: puts the content of the rule and table files beside them as JSON, for a quick start (see envcheck/toml.py)."""
+"""Build hook: puts the content of the rule and table files beside them as JSON, for a quick start (see envcheck/tables/toml.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CompiledRules(BuildHookInterface):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from envcheck.toml import COMPILED, compile_toml
+        from envcheck.tables.toml import COMPILED, compile_toml
 
         rules = Path(self.root, "rules")
         self.made = tempfile.TemporaryDirectory()

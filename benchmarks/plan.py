@@ -7,12 +7,13 @@ import time
 from pathlib import Path
 
 from envcheck import plan
-from envcheck.bases import base
 from envcheck.checks import all_checks
-from envcheck.codec import edit
-from envcheck.record import replace
-from envcheck.rule import RuleTexts, rules_folder
-from envcheck.tables import Tables
+from envcheck.commands.bases import base
+from envcheck.engine.rule import RuleTexts
+from envcheck.facts.codec import edit
+from envcheck.facts.record import replace
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 MACHINES = {
     "cpu": {},

@@ -6,12 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-# Subcommand → the module whose execute(args) it is.
-MODULES = {
-    "check": "check", "record": "check", "compare": "compare", "diagnose": "diagnose", "plan": "plan.command",
-    "explain": "explain", "rules": "explain", "run": "runner",
-}  # fmt: skip
-COMMANDS = tuple(MODULES)
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
@@ -55,7 +49,9 @@ def _dispatch(words: list[str]) -> int:
     args = parse(words)
     import importlib
 
-    code: int = importlib.import_module(f"envcheck.{MODULES[args.command]}").execute(args)
+    from envcheck.commands import MODULES
+
+    code: int = importlib.import_module(f"envcheck.commands.{MODULES[args.command]}").execute(args)
     return code
 
 

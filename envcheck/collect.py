@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from envcheck.facts import (
+from envcheck.facts.record import field, mutable, record, replace
+from envcheck.facts.snapshot import (
     DriverFacts,
     GpusFacts,
     LiveStatus,
@@ -18,10 +19,9 @@ from envcheck.facts import (
     VisibilityFacts,
     Why,
 )
-from envcheck.host import Host
-from envcheck.record import field, mutable, record, replace
-from envcheck.target import Budget, Running, Target, finish, require_answer
-from envcheck.targetfacts import sections
+from envcheck.host.access import Host
+from envcheck.target.process import Budget, Running, Target, finish, require_answer
+from envcheck.target.sections import sections
 
 
 @record
@@ -122,7 +122,7 @@ def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: fl
         return snapshot
     if snapshot.live.status is LiveStatus.PASS and not any(arm.backend == "nccl" for arm in snapshot.live.arms):
         return snapshot
-    from envcheck.live.evidence import with_insights
+    from envcheck.evidence.insights import with_insights
 
     return with_insights(snapshot, folder, target.executable, deadline - time.monotonic() - 3)
 
@@ -130,9 +130,9 @@ def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: fl
 def prefetch() -> None:
     """Import what judging needs while the agent imports torch."""
     import envcheck.checks
-    import envcheck.engine
-    import envcheck.judging
-    import envcheck.report
+    import envcheck.engine.judge
+    import envcheck.report.report
+    import envcheck.report.session
 
     envcheck.checks.all_checks()
 
@@ -147,7 +147,7 @@ def _scrubbed(snapshot: Snapshot, folder: str) -> Snapshot:
     """Nothing in a report names our own temporary folder, which differs from run to run."""
     if isinstance(snapshot.live, Missing) or not any(rank.stderr for arm in snapshot.live.arms for rank in arm.ranks):
         return snapshot
-    from envcheck.targetfacts import private_stderr
+    from envcheck.target.sections import private_stderr
 
     def clean(arm: Any) -> Any:
         return replace(arm, ranks=tuple(replace(rank, stderr=private_stderr(rank.stderr, folder)) for rank in arm.ranks))
@@ -167,8 +167,8 @@ def _with_capabilities(snapshot: Snapshot) -> Snapshot:
     gpus = snapshot.gpus
     if not isinstance(gpus, GpusFacts) or all(gpu.compute_capability or not gpu.name for gpu in gpus.devices):
         return snapshot
-    from envcheck.rule import rules_folder
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
+    from envcheck.tables.folders import rules_folder
 
     tables = Tables((rules_folder("compat"),))
 
@@ -185,7 +185,7 @@ def _with_selection(snapshot: Snapshot) -> Snapshot:
     visibility, gpus = snapshot.visibility, snapshot.gpus
     if not isinstance(visibility, VisibilityFacts) or not isinstance(gpus, GpusFacts):
         return snapshot
-    from envcheck.visible import with_selection
+    from envcheck.facts.cuda_visible_devices import with_selection
 
     return replace(snapshot, visibility=with_selection(visibility, gpus))
 
@@ -228,8 +228,8 @@ def _with_symptoms(snapshot: Snapshot) -> Snapshot:
     texts = [(source, text) for source, text in texts if text.strip()]
     if not texts:
         return snapshot
-    from envcheck.rule import rules_folder
-    from envcheck.symptoms import Scanner, SymptomTable
+    from envcheck.symptoms.scan import Scanner, SymptomTable
+    from envcheck.tables.folders import rules_folder
 
     scanner = Scanner(SymptomTable((rules_folder(),)))
     for source, text in texts:

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from envcheck import configuration
-from envcheck.cli import COMMANDS
+from envcheck.commands import COMMANDS, configuration
 from envcheck.errors import UsageError
 
 FORMATS = ("text", "json", "markdown", "junit", "github", "html")
@@ -111,11 +110,11 @@ def _parser(command: str) -> Parser:
                 "--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml"
             )
         case "diagnose":
-            from envcheck.diagnose import configure_parser
+            from envcheck.commands.diagnose import configure_parser
 
             configure_parser(parser)
         case "plan":
-            from envcheck.plan.command import configure_parser
+            from envcheck.commands.plan import configure_parser
 
             configure_parser(parser)
         case "compare":

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from patients import examine
 
-from envcheck.bases import base
 from envcheck.collect import settle
-from envcheck.judging import judging, report_on
-from envcheck.record import replace
-from envcheck.report import Report
-from envcheck.rule import rules_folder
+from envcheck.commands.bases import base
+from envcheck.facts.record import replace
+from envcheck.report.report import Report
+from envcheck.report.session import judging, report_on
+from envcheck.tables.folders import rules_folder
 
 # What `import torch`, a training step and torch.compile need.
 BORROWED = ("torch", "numpy", "typing-extensions", "sympy", "mpmath", "networkx", "filelock", "jinja2", "markupsafe", "fsspec",

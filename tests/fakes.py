@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.host import READ_LIMIT, RealHost
+from envcheck.host.access import READ_LIMIT, RealHost
 
 FAULTS = Path(__file__).parent / "faults"
 SMI = FAULTS / "smi" / "nvidia-smi"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from envcheck.target import AGENT, Budget, Ended, Target, end, finish, start
-from envcheck.targetfacts import sections
+from envcheck.target.process import AGENT, Budget, Ended, Target, end, finish, start
+from envcheck.target.sections import sections
 
 HERE = Path(__file__).parent
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="the test interpreter has no torch")

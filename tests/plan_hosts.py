@@ -7,15 +7,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from envcheck.archs import platform_of
 from envcheck.checks import all_checks
-from envcheck.facts import DevicesFacts, Distribution, Missing, PackagesFacts, Snapshot, SystemFacts, Why
+from envcheck.engine.rule import Check, RuleTexts
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import DevicesFacts, Distribution, Missing, PackagesFacts, Snapshot, SystemFacts, Why
 from envcheck.plan.assume import Machine, assumed
 from envcheck.plan.candidate import Candidate, catalogue, conda_catalogue
 from envcheck.plan.proof import Change, apply
-from envcheck.record import replace
-from envcheck.rule import Check, RuleTexts, rules_folder
-from envcheck.tables import Tables
+from envcheck.tables.archs import platform_of
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 RULES = Path(rules_folder())
 TEXTS = RuleTexts((RULES,))

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from envcheck.bases import base
-from envcheck.codec import edit
-from envcheck.engine import Finding, Outcome, Verdict
-from envcheck.facts import Snapshot
-from envcheck.report import Commands, Excluded, Fix, PlanReport, Report, Reported, Way, finish
-from envcheck.rule import Confidence, Evidence, Severity, rules_folder
+from envcheck.commands.bases import base
+from envcheck.engine.judge import Finding, Outcome, Verdict
+from envcheck.engine.rule import Confidence, Evidence, Severity
+from envcheck.facts.codec import edit
+from envcheck.facts.snapshot import Snapshot
+from envcheck.plan.result import Commands, Excluded, Fix, PlanReport, Way
+from envcheck.report.report import Report, Reported, finish
+from envcheck.tables.folders import rules_folder
 
 RULES = Path(rules_folder())
 

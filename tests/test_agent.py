@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from patients import distribution, examine, fake_torch, processes_with
 
-from envcheck.facts import ImportStatus, LiveFacts, LiveStatus, Missing, PackagesFacts, PythonFacts, TorchFacts, Why
-from envcheck.target import AGENT, Budget
+from envcheck.facts.snapshot import ImportStatus, LiveFacts, LiveStatus, Missing, PackagesFacts, PythonFacts, TorchFacts, Why
+from envcheck.target.process import AGENT, Budget
 
 WORKING = """
 import types

@@ -13,13 +13,14 @@ import pytest
 from environments import Environment, borrowed
 from patients import distribution, examine, fake_torch, needs_torch
 
-from envcheck.bases import base
-from envcheck.facts import Distribution, ImportStatus, Missing, PackagesFacts, TorchFacts, Unmet
-from envcheck.intents import Install
-from envcheck.judging import judging, report_on
-from envcheck.record import replace
-from envcheck.report import Report
-from envcheck.rule import Severity, rules_folder
+from envcheck.commands.bases import base
+from envcheck.engine.intents import Install
+from envcheck.engine.rule import Severity
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import Distribution, ImportStatus, Missing, PackagesFacts, TorchFacts, Unmet
+from envcheck.report.report import Report
+from envcheck.report.session import judging, report_on
+from envcheck.tables.folders import rules_folder
 
 real = [needs_torch, pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="symbolic links and ELF")]
 

@@ -220,7 +220,7 @@ def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.Mon
     import shutil
     import tempfile
 
-    from envcheck.check import _private_folder
+    from envcheck.commands.check import _private_folder
     from envcheck.errors import UsageError
 
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent/folder")
@@ -257,7 +257,7 @@ __version__ = "2.15.0"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
 def test_a_tool_that_writes_without_end_does_not_fill_the_disk() -> None:
-    from envcheck.host import READ_LIMIT, run_command
+    from envcheck.host.access import READ_LIMIT, run_command
 
     done = run_command(["yes", "x" * 100], timeout=60)
     assert done.code == -signal.SIGXFSZ and not done.timed_out
@@ -267,7 +267,7 @@ def test_a_tool_that_writes_without_end_does_not_fill_the_disk() -> None:
 def test_a_torch_that_writes_without_end_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from patients import examine
 
-    from envcheck import target
+    from envcheck.target import process as target
 
     monkeypatch.setattr(target, "OUTPUT_LIMIT", 1 << 20)
     site = fake_torch(tmp_path / "site", "import os, time\nfor _ in range(40): os.write(2, b'y' * 100000); time.sleep(0.1)\n")

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import plan
-from envcheck.bases import example_snapshot
 from envcheck.checks import all_checks
 from envcheck.cli import main
-from envcheck.engine import Outcome, command, findings, judge
-from envcheck.facts import GpusFacts
-from envcheck.intents import Install, Intent, SetEnv
-from envcheck.rule import rules_folder
+from envcheck.commands.bases import example_snapshot
+from envcheck.engine.intents import Install, Intent, SetEnv
+from envcheck.engine.judge import Outcome, command, findings, judge
+from envcheck.facts.snapshot import GpusFacts
+from envcheck.tables.folders import rules_folder
 
 RULES = Path(rules_folder())
 HOSTILE = """a'b"c $(id);d|e`f`"""

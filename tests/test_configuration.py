@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from report_samples import SAMPLES, healthy
 
-from envcheck.configuration import Configuration, find
-from envcheck.environments import choose
+from envcheck.commands.configuration import find
 from envcheck.errors import UsageError
+from envcheck.facts.record import replace
+from envcheck.facts.settings import Configuration
 from envcheck.options import parse
-from envcheck.record import replace
 from envcheck.render import render
+from envcheck.target.interpreter import choose
 
 ROOT = Path(__file__).parent.parent
 NOBODY = 65534

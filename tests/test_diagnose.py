@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from envcheck import diagnose
+from envcheck.commands import diagnose
 from envcheck.errors import UsageError
-from envcheck.facts import Missing
-from envcheck.judging import judging
-from envcheck.toml import load_toml
+from envcheck.facts.snapshot import Missing
+from envcheck.report.session import judging
+from envcheck.tables.toml import load_toml
 
 TESTS = Path(__file__).parent
 SHARED = Path(os.environ.get("ENVCHECK_SHARED", TESTS.parents[1] / "shared"))
@@ -321,7 +321,7 @@ def test_public_cases(tmp_path: Path) -> None:
 
 def judged(texts: diagnose.Texts, by: Any) -> tuple[list[str], list[str]]:
     """Rules of the loud findings, without the commands that mend them, which cost the most."""
-    from envcheck.engine import findings, judge
+    from envcheck.engine.judge import findings, judge
 
     found = diagnose.first_causes(findings(judge(texts.merged(by.tables).snapshot, by.checks, by.tables), by.texts))
     loud = [one for one in found if one.severity.value != "info"]

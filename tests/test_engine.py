@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envcheck.engine import Outcome, Verdict, findings
-from envcheck.rule import Confidence, Hit, RuleTexts, Severity
+from envcheck.engine.judge import Outcome, Verdict, findings
+from envcheck.engine.rule import Confidence, Hit, RuleTexts, Severity
 
 
 def texts(folder: Path, **rules: str) -> RuleTexts:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tool_install import Tool, environment, install, needs_uv, put_torch, site_packages
 
-from envcheck import environments
-from envcheck.environments import choose, of_tool
 from envcheck.errors import UsageError
-from envcheck.target import Target
+from envcheck.target import interpreter as environments
+from envcheck.target.interpreter import choose, of_tool
+from envcheck.target.process import Target
 
 
 def python_in(folder: Path, name: str = "python3") -> str:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from report_samples import machine
 
+from envcheck.commands.expect import check_syntax, expected
 from envcheck.errors import UsageError
-from envcheck.expect import check_syntax, expected
-from envcheck.facts import Expectation, ExpectationsFacts, Snapshot
-from envcheck.judging import judging, report_on
+from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Snapshot
 from envcheck.render import render
-from envcheck.report import Report
+from envcheck.report.report import Report
+from envcheck.report.session import judging, report_on
 
 ABSENT = {"missing": "absent", "reason": "none"}
 FAILED = {"missing": "failed", "reason": "it broke"}

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from envcheck.checks import all_checks
+from envcheck.commands.explain import catalogue, execute, explain, nearest
+from envcheck.engine.rule import RuleTexts, check
 from envcheck.errors import UsageError
-from envcheck.explain import catalogue, execute, explain, nearest
-from envcheck.rule import RuleTexts, check, rules_folder
+from envcheck.tables.folders import rules_folder
 
 TEXTS = RuleTexts((rules_folder(),))
 

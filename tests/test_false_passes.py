@@ -16,11 +16,14 @@ from networks import hosts, needs_networks
 from patients import needs_torch
 from rank_server import Ranks
 
-from envcheck.bases import base, example_snapshot
 from envcheck.checks import all_checks
-from envcheck.codec import decode
-from envcheck.engine import Outcome, judge
-from envcheck.facts import (
+from envcheck.commands.bases import base, example_snapshot
+from envcheck.engine.judge import Outcome, judge
+from envcheck.engine.rule import Confidence, RuleTexts, Severity
+from envcheck.evidence import nccl_diagnostics, ras
+from envcheck.facts.codec import decode
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import (
     Arm,
     DevicesFacts,
     LiveFacts,
@@ -33,13 +36,11 @@ from envcheck.facts import (
     WireFacts,
     WirePoint,
 )
-from envcheck.judging import judging, report_on
-from envcheck.live import nccl_diagnostics, ras
-from envcheck.record import replace
-from envcheck.report import Report
-from envcheck.rule import Confidence, RuleTexts, Severity, rules_folder
-from envcheck.tables import Tables
-from envcheck.target import AGENT
+from envcheck.report.report import Report
+from envcheck.report.session import judging, report_on
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
+from envcheck.target.process import AGENT
 
 RULES = Path(rules_folder())
 TABLES = Tables((RULES / "compat",))

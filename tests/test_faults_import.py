@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from patients import examine, fake_torch, needs_torch
 
-from envcheck.activity import Watch
-from envcheck.facts import Missing, Snapshot
-from envcheck.judging import judging, report_on
-from envcheck.target import Budget
+from envcheck.facts.snapshot import Missing, Snapshot
+from envcheck.host.activity import Watch
+from envcheck.report.session import judging, report_on
+from envcheck.target.process import Budget
 
 BUSY = "while True: pass"
 READING = "import time\nwhile True:\n    open(__file__, 'rb').read() * 1000; open('/proc/kallsyms', 'rb').read(1 << 18); time.sleep(0.05)"

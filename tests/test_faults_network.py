@@ -20,12 +20,12 @@ from patients import needs_torch
 from rank_server import Ranks, serving
 from test_faults_ranks import arms, gone, rules_said
 
-from envcheck.facts import Arm, LiveStatus, Snapshot, SymptomsFacts
-from envcheck.judging import judging, report_on
-from envcheck.live.evidence import analyse
-from envcheck.rule import rules_folder
-from envcheck.symptoms import Scanner, SymptomTable
-from envcheck.targetfacts import summary
+from envcheck.evidence.insights import analyse
+from envcheck.facts.snapshot import Arm, LiveStatus, Snapshot, SymptomsFacts
+from envcheck.report.session import judging, report_on
+from envcheck.symptoms.scan import Scanner, SymptomTable
+from envcheck.tables.folders import rules_folder
+from envcheck.target.sections import summary
 
 pytestmark = [needs_torch, pytest.mark.torch]
 ROOT = Path(__file__).parents[1]

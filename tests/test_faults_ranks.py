@@ -15,11 +15,11 @@ import pytest
 from patients import needs_torch
 from rank_server import Ranks, serving
 
-from envcheck.codec import decode
-from envcheck.facts import Arm, LiveFacts, LiveStatus
-from envcheck.live.evidence import analyse
-from envcheck.target import AGENT
-from envcheck.targetfacts import summary
+from envcheck.evidence.insights import analyse
+from envcheck.facts.codec import decode
+from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
+from envcheck.target.process import AGENT
+from envcheck.target.sections import summary
 
 pytestmark = [needs_torch, pytest.mark.torch]
 LOOPBACK: dict[str, Any] = {"name": "gloo-loopback", "backend": "gloo", "device": "cpu", "world": 2, "loopback": True}
@@ -120,8 +120,8 @@ def test_too_few_descriptors_for_the_group(ranks: Ranks, tmp_path: Path) -> None
 
 def rules_said(arm: Arm) -> set[str]:
     """Rules that the symptom table names for what the ranks said."""
-    from envcheck.rule import rules_folder
-    from envcheck.symptoms import Scanner, SymptomTable
+    from envcheck.symptoms.scan import Scanner, SymptomTable
+    from envcheck.tables.folders import rules_folder
 
     scanner = Scanner(SymptomTable((rules_folder(),)))
     for rank in arm.ranks:

@@ -15,10 +15,10 @@ from patients import needs_torch
 from rank_server import Ranks, serving
 
 from envcheck.checks.live import live_wrong_result
-from envcheck.codec import decode
-from envcheck.facts import Arm, LiveStatus
-from envcheck.rule import Hit
-from envcheck.targetfacts import summary
+from envcheck.engine.rule import Hit
+from envcheck.facts.codec import decode
+from envcheck.facts.snapshot import Arm, LiveStatus
+from envcheck.target.sections import summary
 
 pytestmark = [needs_torch, pytest.mark.torch]
 

@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patients import needs_torch
 
-from envcheck.facts import Arm, LiveFacts, LiveStatus, RankFacts, Snapshot
-from envcheck.live import evidence, flight, gloo, nccl_diagnostics, nccl_log, ras, stacks
-from envcheck.target import AGENT
+from envcheck.evidence import flight_recorder, gloo, insights, nccl_diagnostics, nccl_log, ras, stacks
+from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus, RankFacts, Snapshot
+from envcheck.target.process import AGENT
 
 SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[2] / "shared"))
 CAPTURES = SHARED / "captures" / "h200-580"
@@ -260,11 +260,11 @@ def test_nccl_diagnostics_become_facts(tmp_path: Path) -> None:
     (tmp_path / "nccl-diagnostics-0.log").write_text(HEAD + EDGE + END)
     (tmp_path / "gloo-loopback-0.log").write_text("x")
     live = LiveFacts(LiveStatus.PASS, arms=(Arm("nccl", "nccl", "cuda", 2, LiveStatus.PASS),))
-    after = evidence.with_insights(Snapshot(live=live), str(tmp_path), sys.executable, 0).live
+    after = insights.with_insights(Snapshot(live=live), str(tmp_path), sys.executable, 0).live
     assert isinstance(after, LiveFacts) and after.nccl_diagnostics
     assert after.nccl_diagnostics.edges == ("rank 0 -> rank 1 over PHB: write mismatch",)
     (tmp_path / "nccl-diagnostics-0.log").write_text(HEAD)
-    cut = evidence.diagnostics_of(str(tmp_path))
+    cut = insights.diagnostics_of(str(tmp_path))
     assert cut and "cut" in cut.troubles[0]
 
 
@@ -275,7 +275,7 @@ def test_readers_never_raise(text: str) -> None:
         assert found is None or found.verdict in ("pass", "fail", "unknown")
         nccl_log.read_log(tagged)
         assert isinstance(gloo.refused(tagged), tuple)
-        assert isinstance(flight.deciding(tagged), tuple)
+        assert isinstance(flight_recorder.deciding(tagged), tuple)
 
 
 # ---------------------------------------------------------------- gloo
@@ -319,22 +319,22 @@ def test_torchfrtrace_of_the_target_names_the_missing_rank(tmp_path: Path) -> No
     for rank, collectives in ((0, 3), (1, 2)):
         (tmp_path / f"nccl.fr_{rank}").write_bytes(dump(rank, collectives))
     (tmp_path / "nccl-0.log").write_text("beside it")
-    [found] = flight.analyse(str(tmp_path), sys.executable)
+    [found] = flight_recorder.analyse(str(tmp_path), sys.executable)
     assert not found.error, found
     assert found.dumps == ("nccl.fr_0", "nccl.fr_1")
     assert "missing ranks: {1}" in found.lines, found.output
     live = LiveFacts(LiveStatus.HANG, arms=(Arm("nccl", "nccl", "cuda", 2, LiveStatus.HANG, ranks=(RankFacts(0), RankFacts(1))),))
-    [arm] = evidence.analyse(live, str(tmp_path), sys.executable, 60)["arms"]
+    [arm] = insights.analyse(live, str(tmp_path), sys.executable, 60)["arms"]
     assert arm["flight_recorder"]["lines"]
-    after = evidence.with_insights(Snapshot(live=live), str(tmp_path), sys.executable, 60).live
+    after = insights.with_insights(Snapshot(live=live), str(tmp_path), sys.executable, 60).live
     assert isinstance(after, LiveFacts) and any(one.text == "missing ranks: {1}" for one in after.insights)
 
 
 def test_no_analyser(tmp_path: Path) -> None:
     (tmp_path / "nccl.fr_0").write_bytes(dump(0, 1))
-    [found] = flight.analyse(str(tmp_path), "/bin/false")
+    [found] = flight_recorder.analyse(str(tmp_path), "/bin/false")
     assert found.error and found.lines == ()
-    assert flight.dumps_of(["nccl.fr_0", "nccl.fr_12", "nccl.frpipe_0.pipe", "x"]) == {"nccl.fr_": ["nccl.fr_0", "nccl.fr_12"]}
+    assert flight_recorder.dumps_of(["nccl.fr_0", "nccl.fr_12", "nccl.frpipe_0.pipe", "x"]) == {"nccl.fr_": ["nccl.fr_0", "nccl.fr_12"]}
 
 
 def test_dumps_of_all_arms_share_the_time_that_is_left(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_dumps_of_all_arms_share_the_time_that_is_left(tmp_path: Path) -> None:
     for arm in arms:
         (tmp_path / f"{arm.name}.fr_0").write_bytes(dump(0, 1))
     began = time.monotonic()
-    found = evidence.with_insights(Snapshot(live=LiveFacts(LiveStatus.HANG, arms=arms)), str(tmp_path), str(python), 8.0).live
+    found = insights.with_insights(Snapshot(live=LiveFacts(LiveStatus.HANG, arms=arms)), str(tmp_path), str(python), 8.0).live
     assert time.monotonic() - began < 10
     assert isinstance(found, LiveFacts)
     assert sorted(one.text for one in found.insights) == [
@@ -389,7 +389,7 @@ def test_archive(tmp_path: Path) -> None:
     os.mkfifo(folder / "nccl.frpipe_0.pipe")
     ranks = (RankFacts(0, 1, "all_reduce", stack=WAITING), RankFacts(1, 2, "all_reduce", stack=LOADING))
     live = LiveFacts(LiveStatus.HANG, arms=(Arm("nccl", "nccl", "cuda", 2, LiveStatus.HANG, "rank 1 …", ranks=ranks),))
-    evidence.keep(str(folder), str(tmp_path / "e.tar.gz"), Snapshot(live=live), '{"schema": 1}', sys.executable)
+    insights.keep(str(folder), str(tmp_path / "e.tar.gz"), Snapshot(live=live), '{"schema": 1}', sys.executable)
     with tarfile.open(tmp_path / "e.tar.gz") as archive:
         texts = {name.partition("/")[2]: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
     assert set(texts) == {"README.txt", "analysis.json", "snapshot.json", "nccl-0.log", "nccl.ras", "nccl.fr_0"}
@@ -400,7 +400,7 @@ def test_archive(tmp_path: Path) -> None:
 
 
 def test_insights_reach_the_finding(tmp_path: Path) -> None:
-    from envcheck.judging import judging, report_on
+    from envcheck.report.session import judging, report_on
 
     (tmp_path / "gloo-loopback-0.log").write_text("gloo SO_ERROR: Connection refused, remote=[127.0.1.1]:15248\n")
     ranks = (RankFacts(0, 1, "init", error="RuntimeError: Gloo connectFullMesh failed"), RankFacts(1, 2, "init"))
@@ -409,7 +409,7 @@ def test_insights_reach_the_finding(tmp_path: Path) -> None:
         environment={"GLOO_SOCKET_IFNAME": "lo"},
     )  # fmt: skip
     live = LiveFacts(LiveStatus.FAIL, arm.reason, "gloo", 2, ranks=ranks, arms=(arm,))
-    snapshot = evidence.with_insights(Snapshot(live=live), str(tmp_path), sys.executable, 0)
+    snapshot = insights.with_insights(Snapshot(live=live), str(tmp_path), sys.executable, 0)
     report = report_on(snapshot, judging((), (), {}, ()))
     [finding] = [one.finding for one in report.findings if one.finding.rule == "live-failed"]
     assert finding.message.startswith("gloo-loopback with 2 ranks: rank 0 failed")

@@ -7,8 +7,8 @@ import re
 import pytest
 from patients import HERE, examine, needs_torch, processes_with
 
-from envcheck.facts import LiveFacts, LiveStatus
-from envcheck.target import Budget
+from envcheck.facts.snapshot import LiveFacts, LiveStatus
+from envcheck.target.process import Budget
 
 pytestmark = [needs_torch, pytest.mark.torch]
 

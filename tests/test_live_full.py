@@ -19,8 +19,8 @@ import pytest
 from listeners import Watch, own_addresses
 from patients import HERE, NO_ISOLATION, Examined, examine, needs_torch, processes_with
 
-from envcheck.facts import Arm, LiveFacts, LiveStatus
-from envcheck.target import AGENT, Budget, Target, end, start
+from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
+from envcheck.target.process import AGENT, Budget, Target, end, start
 
 pytestmark = [needs_torch, pytest.mark.torch]
 
@@ -168,7 +168,7 @@ def test_fault_is_named(first_patient: Examined, name: str, status: LiveStatus, 
 
 def test_the_whole_fails_when_a_part_does(first_patient: Examined) -> None:
     from envcheck.checks.live import live_wrong_result
-    from envcheck.rule import Hit
+    from envcheck.engine.rule import Hit
 
     live = first_patient.facts["live"]
     assert live.status is LiveStatus.FAIL

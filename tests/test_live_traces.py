@@ -21,8 +21,8 @@ import pytest
 from listeners import Watch, family, listening, own_addresses
 from patients import HERE, NO_ISOLATION, agent_module, examine, needs_torch
 
-from envcheck.facts import LiveFacts, LiveStatus
-from envcheck.target import Budget
+from envcheck.facts.snapshot import LiveFacts, LiveStatus
+from envcheck.target.process import Budget
 
 FILTER = HERE / "faults" / "no_namespaces.py"
 needs_isolation = pytest.mark.skipif(bool(NO_ISOLATION), reason=NO_ISOLATION)

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck import diagnose
-from envcheck.judging import judging
-from envcheck.pasted import bare, essential, hearsay, loose, one_quote, rewrapped
+from envcheck.commands import diagnose
+from envcheck.engine.rule import Confidence
 from envcheck.read.clean import clean
-from envcheck.rule import Confidence, rules_folder
-from envcheck.symptoms import Entry, Scanner, SymptomTable
+from envcheck.report.session import judging
+from envcheck.symptoms.normalize import bare, essential, hearsay, loose, one_quote, rewrapped
+from envcheck.symptoms.scan import Entry, Scanner, SymptomTable
+from envcheck.tables.folders import rules_folder
 
 TABLE = SymptomTable((rules_folder(),))
 # Observations of a person stand as "key = value" at the beginning of a line, and are never wrapped or logged.

@@ -12,7 +12,7 @@ from plan_hosts import TABLES
 
 from envcheck.cli import main
 from envcheck.errors import UsageError
-from envcheck.facts import GpusFacts, Missing, RocmFacts, SystemFacts, XpuFacts
+from envcheck.facts.snapshot import GpusFacts, Missing, RocmFacts, SystemFacts, XpuFacts
 from envcheck.plan.assume import Machine, assumed, product_named
 
 CAPABILITIES = {

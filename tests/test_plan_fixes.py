@@ -7,11 +7,11 @@ from packaging.specifiers import SpecifierSet
 from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import plan
-from envcheck.facts import Distribution, PackagesFacts, Snapshot
-from envcheck.intents import Install, Intent, Manual, SetEnv, TorchBuild
+from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import Distribution, PackagesFacts, Snapshot
 from envcheck.plan.proof import Change, Judge
-from envcheck.record import replace
-from envcheck.report import Fix
+from envcheck.plan.result import Fix
 
 INDEX = "https://download.pytorch.org/whl"
 TOO_OLD = {"gpu": "4090", "driver": "535.183.01", "torch": "2.15.0+cu132"}

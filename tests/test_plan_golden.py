@@ -9,8 +9,8 @@ import pytest
 from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import plan
-from envcheck.report import PlanReport
-from envcheck.toml import load_toml
+from envcheck.plan.result import PlanReport
+from envcheck.tables.toml import load_toml
 
 HOSTS: list[dict[str, Any]] = load_toml(Path(__file__).parent / "golden" / "plan_hosts.toml")["host"]
 

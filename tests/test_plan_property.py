@@ -13,16 +13,16 @@ import pytest
 from plan_hosts import TABLES, TEXTS, build_of, checks, machine
 
 from envcheck import plan
-from envcheck.archs import cuda_of_variant, runs_on
-from envcheck.facts import Snapshot
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import Snapshot
 from envcheck.plan.candidate import Candidate, catalogue, first_obstacle
 from envcheck.plan.choice import find
 from envcheck.plan.profile import profile_of
 from envcheck.plan.proof import Change, Judge
+from envcheck.plan.result import PlanReport
 from envcheck.plan.versions import version
 from envcheck.plan.wish import read_wish
-from envcheck.record import replace
-from envcheck.report import PlanReport
+from envcheck.tables.archs import cuda_of_variant, runs_on
 
 GPUS = (
     "k80", "m40", "p100", "1080ti", "v100", "t4", "2080ti", "a100", "3090", "4090", "l40s", "h100", "gh200", "b200",

@@ -13,8 +13,8 @@ from plan_hosts import TABLES, TEXTS, checks, machine
 from envcheck import plan
 from envcheck.cli import main
 from envcheck.errors import UsageError
+from envcheck.plan.result import PlanReport
 from envcheck.plan.wish import read_wish
-from envcheck.report import PlanReport
 
 HERE = ["--for", "h100", "--driver", "580.95.05", "--python", "3.12"]
 

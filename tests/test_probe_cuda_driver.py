@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fakes import MakeHost, driver_host, fake_libraries
 
-from envcheck.facts import CudaDriverFacts, Missing, Why
-from envcheck.host import RecordingHost, ReplayHost
+from envcheck.facts.snapshot import CudaDriverFacts, Missing, Why
+from envcheck.host.access import RecordingHost, ReplayHost
 from envcheck.probes.cuda_driver import probe
 
 __all__ = ["driver_host", "fake_libraries"]

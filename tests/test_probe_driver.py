@@ -16,9 +16,9 @@ from fakes import FAULTS, SMI, MakeHost, driver_host, fake_libraries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck.codec import _hints, decode, encode
-from envcheck.facts import DriverFacts, GpusFacts, GpuTrouble, Missing, Reading, Snapshot, ToolStatus, Why
-from envcheck.host import READ_LIMIT, Completed, RealHost, RecordingHost, ReplayHost
+from envcheck.facts.codec import _hints, decode, encode
+from envcheck.facts.snapshot import DriverFacts, GpusFacts, GpuTrouble, Missing, Reading, Snapshot, ToolStatus, Why
+from envcheck.host.access import READ_LIMIT, Completed, RealHost, RecordingHost, ReplayHost
 from envcheck.probes.cuda_driver import probe as probe_cuda
 from envcheck.probes.driver import probe_driver
 from envcheck.probes.nvml import read_nvml
@@ -441,7 +441,7 @@ def test_ctrl_c_ends_the_children(tmp_path: Path) -> None:
         "FAKE_SMI_LOG": str(tmp_path / "log"),
     }
     env["PYTHONPATH"] = str(FAULTS.parents[1])
-    program = "from envcheck.host import RealHost; from envcheck.probes.driver import probe_driver; probe_driver(RealHost(), 60)"
+    program = "from envcheck.host.access import RealHost; from envcheck.probes.driver import probe_driver; probe_driver(RealHost(), 60)"
     process = subprocess.Popen([sys.executable, "-c", program], env=env, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not (tmp_path / "log").exists() and time.monotonic() < deadline:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import NAMES, machine
 
-from envcheck.codec import decode, encode
-from envcheck.facts import Missing, Snapshot, Why
-from envcheck.host import RealHost, RecordingHost, ReplayHost
+from envcheck.facts.codec import decode, encode
+from envcheck.facts.snapshot import Missing, Snapshot, Why
+from envcheck.host.access import RealHost, RecordingHost, ReplayHost
 
 PROBES = {
     name: importlib.import_module(f"envcheck.probes.{name}").probe
@@ -22,7 +22,7 @@ PROBES = {
 
 
 def hint(section: str) -> Any:
-    from envcheck.codec import _hints
+    from envcheck.facts.codec import _hints
 
     return _hints(Snapshot)[section]
 

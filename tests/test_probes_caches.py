@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from machines import linux
 
-from envcheck.facts import CacheFolder
-from envcheck.host import RealHost
+from envcheck.facts.snapshot import CacheFolder
+from envcheck.host.access import RealHost
+from envcheck.host.syscalls import reverse
 from envcheck.probes import cache_child
 from envcheck.probes.caches import probe_caches
-from envcheck.syscalls import reverse
 
 NFS = "40 35 0:50 / /nfs rw,noatime - nfs4 server:/export rw,vers=4.2,local_lock=none\n"
 LOCAL = "36 35 98:0 / / rw,noatime - ext4 /dev/root rw\n"

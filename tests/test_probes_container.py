@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from machines import linux, machine
 
-from envcheck.facts import ContainerFacts, Missing, Why
-from envcheck.host import ReplayHost
+from envcheck.facts.snapshot import ContainerFacts, Missing, Why
+from envcheck.host.access import ReplayHost
 from envcheck.probes import container
 
 OVERLAY = "1 0 0:1 / / rw - overlay overlay rw,lowerdir="

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import linux, machine
 
-from envcheck.facts import LauncherFacts, Missing, RankReading, Why
-from envcheck.host import RealHost
+from envcheck.facts.snapshot import LauncherFacts, Missing, RankReading, Why
+from envcheck.host.access import RealHost
 from envcheck.probes import launcher
 from envcheck.probes.listeners import command_name, parse_listeners, port_owner
 

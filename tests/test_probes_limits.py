@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from machines import linux, machine
 
-from envcheck.facts import LimitsFacts
-from envcheck.host import RealHost
+from envcheck.facts.snapshot import LimitsFacts
+from envcheck.host.access import RealHost
+from envcheck.host.syscalls import Disk, allocate
 from envcheck.probes import limits
-from envcheck.syscalls import Disk, allocate
 
 MIB = 1 << 20
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import linux, machine
 
-from envcheck.facts import InfinibandPort, Interface, NetworkFacts
-from envcheck.host import RealHost
+from envcheck.facts.snapshot import InfinibandPort, Interface, NetworkFacts
+from envcheck.host.access import RealHost
+from envcheck.host.syscalls import ipv4_addresses, resolve
 from envcheck.probes import network
-from envcheck.syscalls import ipv4_addresses, resolve
 
 
 def facts(name: str) -> NetworkFacts:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import linux, machine
 
-from envcheck.facts import Missing, PciDevice, SystemFacts
-from envcheck.host import RealHost
+from envcheck.facts.snapshot import Missing, PciDevice, SystemFacts
+from envcheck.host.access import RealHost
 from envcheck.probes import system
 from envcheck.probes.cgroup import parse_cgroup, read_cgroup
 from envcheck.probes.cpu import parse_cpuinfo
@@ -230,7 +230,7 @@ def test_virtualization(vendor: str, product: str, flagged: bool, expected: str 
 
 
 def test_nothing_known() -> None:
-    from envcheck.host import ReplayHost
+    from envcheck.host.access import ReplayHost
 
     assert isinstance(system.probe(ReplayHost({})), Missing)
     found = system.probe(linux())

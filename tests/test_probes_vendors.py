@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from machines import NAMES, linux, machine
 
-from envcheck.facts import Missing, MpsFacts, RocmFacts, VisibilityFacts, Why, XpuFacts
+from envcheck.facts.snapshot import Missing, MpsFacts, RocmFacts, VisibilityFacts, Why, XpuFacts
 from envcheck.probes import mps, rocm, visibility, xpu
 
 
@@ -78,7 +78,7 @@ def test_macs() -> None:
 
 
 def test_sysctl_that_fails() -> None:
-    from envcheck.host import ReplayHost
+    from envcheck.host.access import ReplayHost
 
     found = mps.probe(ReplayHost({"platform": {"system": "Darwin", "machine": "arm64"}}))
     assert isinstance(found, Missing) and found.why is Why.FAILED

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from envcheck.progress import Progress, words
+from envcheck.commands.progress import Progress, words
 
 
 class Terminal(io.StringIO):

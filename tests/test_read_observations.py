@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.facts import LauncherFacts, Missing, NetworkFacts, PythonFacts, Snapshot, VisibilityFacts, Why
+from envcheck.facts.snapshot import LauncherFacts, Missing, NetworkFacts, PythonFacts, Snapshot, VisibilityFacts, Why
 from envcheck.read.merge import merge
 from envcheck.read.observations import as_lines, read_observations
-from envcheck.rule import rules_folder
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 TABLES = Tables((rules_folder("compat"),))
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.facts import Missing, Nvcc, Snapshot
+from envcheck.facts.snapshot import Missing, Nvcc, Snapshot
 from envcheck.read.clean import clean
 from envcheck.read.collect_env import read_collect_env
 from envcheck.read.identify import WHOLE, identify, read_text, regions
 from envcheck.read.merge import merge
-from envcheck.rule import rules_folder
-from envcheck.tables import Tables
-from envcheck.toml import load_toml
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
+from envcheck.tables.toml import load_toml
 
 TESTS = Path(__file__).parent
 SHARED = Path(os.environ.get("ENVCHECK_SHARED", TESTS.parents[1] / "shared"))

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.facts import Missing, PciDevice
+from envcheck.facts.snapshot import Missing, PciDevice
 from envcheck.read import identify
 from envcheck.read.clean import clean
 from envcheck.read.merge import merge
 from envcheck.read.shell import read_shell
-from envcheck.rule import rules_folder
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 SAMPLES = Path(__file__).parent / "samples" / "shell"
 TABLES = Tables((rules_folder("compat"),))

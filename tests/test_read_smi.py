@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.facts import Gpu
+from envcheck.facts.snapshot import Gpu
 from envcheck.read import smi_dump, smi_fields, smi_query
 from envcheck.read.kernel import read_complaints, read_module_version, read_xids
 from envcheck.read.nvcc import read_nvcc, read_tool_version

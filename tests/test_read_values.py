@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from envcheck.read.clean import PIECE_BYTES, clean, pieces, what_binary
 from envcheck.read.products import capability_of
 from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
-from envcheck.rule import rules_folder
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 TABLES = Tables((rules_folder("compat"),))
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import SAMPLES, finding, machine
 
-from envcheck.credentials import is_secret_name, mask_secrets
-from envcheck.engine import Outcome, Verdict
-from envcheck.record import replace
-from envcheck.redact import Identity, Redactor, identity, map_strings, redacted
+from envcheck.engine.judge import Outcome, Verdict
+from envcheck.engine.rule import Evidence
+from envcheck.facts.record import replace
+from envcheck.facts.secrets import is_secret_name, mask_secrets
 from envcheck.render import json_v1, markdown
-from envcheck.report import Reported, finish
-from envcheck.rule import Evidence
+from envcheck.report.redact import Identity, Redactor, identity, map_strings, redacted
+from envcheck.report.report import Reported, finish
 
 ALICE = Identity(
     frozenset({"alice"}), frozenset({"gpu-box-7", "gpu-box-7.corp.example"}), frozenset({"/data/users/alice"}), frozenset({"12.8.4.1"})

@@ -18,11 +18,11 @@ import wheels
 from hypothesis import given
 from hypothesis import strategies as st
 from registry_fakes import Index, serving, torch_files, wheel
+from table_checks import contradictions, problems
 
-from envcheck.rule import rules_folder
-from envcheck.table_checks import contradictions, problems
-from envcheck.tables import Tables
-from envcheck.toml import parse_toml
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
+from envcheck.tables.toml import parse_toml
 
 COMPAT = Path(rules_folder("compat"))
 NEWEST = Tables((COMPAT,)).releases()[-1].version

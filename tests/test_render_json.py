@@ -15,10 +15,10 @@ from report_samples import SAMPLES, driver_old, healthy, hostile, machine, mixed
 
 import envcheck
 from envcheck.errors import UsageError
-from envcheck.facts import Snapshot
+from envcheck.facts.snapshot import Snapshot
 from envcheck.render import json_v1
 from envcheck.render.json_v1 import FACTS, load_snapshot, parse_snapshot, render, render_record
-from envcheck.report import finish
+from envcheck.report.report import finish
 
 SCHEMA = json.loads((Path(envcheck.__file__).parent / "schema" / "report-v1.json").read_text())
 REPORT = jsonschema.Draft202012Validator(SCHEMA)

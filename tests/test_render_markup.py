@@ -9,9 +9,9 @@ from urllib.parse import unquote
 import pytest
 from report_samples import SAMPLES, driver_old, finding, hostile, machine, mixed
 
+from envcheck.engine.rule import Severity
 from envcheck.render import github, html, junit, markdown
-from envcheck.report import Reported, finish
-from envcheck.rule import Severity
+from envcheck.report.report import Reported, finish
 
 Golden = Callable[[str, str], None]
 SHOWN = ["cpu", "driver-old", "mixed", "hostile"]

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import SAMPLES, driver_old, healthy, hostile, machine, mixed
 
+from envcheck.plan.result import Commands
 from envcheck.render import FORMATS, render
 from envcheck.render import text as text_renderer
+from envcheck.render.printable import ascii_only, one_line, visible
 from envcheck.render.text import Options, options
-from envcheck.render.verdict import command_groups, in_short, verdict_line
-from envcheck.render.visible import ascii_only, one_line, visible
-from envcheck.report import Commands, finish
-from envcheck.stack import Mark, accelerator, stack
+from envcheck.render.wording import command_groups, in_short, verdict_line
+from envcheck.report.report import finish
+from envcheck.report.stack import Mark, accelerator, stack
 
 Golden = Callable[[str, str], None]
 

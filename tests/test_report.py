@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from report_samples import SAMPLES, driver_old, finding, machine, mixed, verdict
 
-from envcheck.engine import Finding, Outcome, Verdict
-from envcheck.facts import Missing, Snapshot, Why
-from envcheck.record import replace
-from envcheck.report import FailOn, exit_code, finish, host_line, target_line, target_tool
-from envcheck.rule import Confidence, Severity
+from envcheck.engine.judge import Finding, Outcome, Verdict
+from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import Missing, Snapshot, Why
+from envcheck.plan.result import target_tool
+from envcheck.report.report import FailOn, exit_code, finish, host_line, target_line
 
 ERROR = finding("driver-too-old")
 LIKELY = finding("nccl-p2p-blocked", "comm", confidence=Confidence.LIKELY)

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from envcheck.bases import base, example_snapshot
 from envcheck.checks import all_checks
-from envcheck.engine import Outcome, findings, judge
-from envcheck.render.verdict import in_short
-from envcheck.rule import RuleTexts, rules_folder
-from envcheck.tables import Tables
+from envcheck.commands.bases import base, example_snapshot
+from envcheck.engine.judge import Outcome, findings, judge
+from envcheck.engine.rule import RuleTexts
+from envcheck.render.wording import in_short
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 RULES = Path(rules_folder())
 TEXTS = RuleTexts((RULES,))

@@ -478,7 +478,8 @@ def test_a_format_needs_a_file(start: Callable[..., Any]) -> None:
 
 
 def test_a_check_that_breaks_does_not_stop_the_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    from envcheck import check, runner
+    from envcheck.commands import check
+    from envcheck.commands import run as runner
 
     def broken(_: argparse.Namespace) -> None:
         raise RuntimeError("can't start new thread")
@@ -489,7 +490,7 @@ def test_a_check_that_breaks_does_not_stop_the_command(monkeypatch: pytest.Monke
 
 
 def test_the_middle_of_a_long_output_is_left_out() -> None:
-    from envcheck.outputs import HEAD, KEEP, Kept
+    from envcheck.commands.streams import HEAD, KEEP, Kept
 
     kept = Kept()
     for number in range(400_000):

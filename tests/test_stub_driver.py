@@ -29,11 +29,11 @@ from fakes import FakeDriverHost
 from stubs import A100, GTX_1080, H100, RTX_5090, SLICES, Card, Machine, Stubs, h100s, stub_libraries, stubs
 from torches import ONE, Made, made
 
-from envcheck.facts import CudaDriverFacts
+from envcheck.facts.snapshot import CudaDriverFacts
 from envcheck.probes.cuda_driver import probe
-from envcheck.rule import rules_folder
-from envcheck.tables import Tables
-from envcheck.target import AGENT
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
+from envcheck.target.process import AGENT
 
 __all__ = ["made", "stub_libraries", "stubs"]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from envcheck.checks import all_checks
 from envcheck.collect import OF_PEERS, OF_PROGRAMS, settle
-from envcheck.facts import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
-from envcheck.rule import rules_folder
-from envcheck.symptoms import GATES, Entry, Scanner, SymptomTable, condense
+from envcheck.facts.snapshot import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
+from envcheck.symptoms.scan import GATES, Entry, Scanner, SymptomTable, condense
+from envcheck.tables.folders import rules_folder
 
 TABLE = SymptomTable((rules_folder(),))
 RULES = {check.id for check in all_checks()}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from table_checks import contradictions, problems
 
-from envcheck.rule import rules_folder
-from envcheck.table_checks import contradictions, problems
-from envcheck.tablefile import read_table, table_names
-from envcheck.tables import PLATFORMS, Tables, cuda_of_variant, platform_of, runs_on, variant_of_cuda
+from envcheck.tables.compat import PLATFORMS, Tables, cuda_of_variant, platform_of, runs_on, variant_of_cuda
+from envcheck.tables.file import read_table, table_names
+from envcheck.tables.folders import rules_folder
 
 FOLDER = Path(rules_folder("compat"))
 NAMES = table_names((FOLDER,))
@@ -171,7 +171,7 @@ def test_an_overlay_replaces_a_row_by_key_and_adds_others(tmp_path: Path) -> Non
 
 
 def test_a_table_is_read_once_and_only_when_asked(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    import envcheck.tables as module
+    import envcheck.tables.compat as module
 
     read: list[str] = []
 

@@ -10,8 +10,8 @@ import pytest
 
 from envcheck import cli
 from envcheck.checks.meta import OLD_DAYS
-from envcheck.rule import rules_folder
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 CHECKED = Tables((rules_folder("compat"),)).table("torch-release").verified
 

@@ -8,7 +8,7 @@ import pytest
 from patients import examine
 
 from envcheck.errors import UsageError
-from envcheck.target import Budget, Target, require_answer
+from envcheck.target.process import Budget, Target, require_answer
 
 # What pyenv's shim does for a version that is not selected.
 SHIM = """#!/bin/sh

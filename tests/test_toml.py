@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.rule import rules_folder
-from envcheck.toml import COMPILED, compile_toml, load_toml, parse_toml
+from envcheck.tables.folders import rules_folder
+from envcheck.tables.toml import COMPILED, compile_toml, load_toml, parse_toml
 
 FILES = sorted(path for path in Path(rules_folder()).rglob("*.toml") if path.relative_to(Path(rules_folder())).parts[0] != "bases")
 
@@ -25,7 +25,7 @@ def test_every_file_survives_the_way_through_json(tmp_path: Path, file: Path, mo
     source = file.read_bytes()
     expected = parse_toml(source.decode())
     path = compiled(tmp_path, source)
-    monkeypatch.setattr("envcheck.toml.parse_toml", lambda text: pytest.fail("the compiled file was not used"))
+    monkeypatch.setattr("envcheck.tables.toml.parse_toml", lambda text: pytest.fail("the compiled file was not used"))
     assert load_toml(path) == expected
     assert isinstance(load_toml(path).get("verified", datetime.date.min), datetime.date)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.facts import Gpu, GpusFacts, Missing, VisibilityFacts, Why
-from envcheck.visible import Outcome, Problem, read_visible, with_selection
+from envcheck.facts.cuda_visible_devices import Outcome, Problem, read_visible, with_selection
+from envcheck.facts.snapshot import Gpu, GpusFacts, Missing, VisibilityFacts, Why
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 OTHER = "GPU-99999999-2222-3333-4444-555555555555"

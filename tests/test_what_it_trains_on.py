@@ -10,13 +10,13 @@ import pytest
 from report_samples import machine
 
 from envcheck.collect import settle
-from envcheck.judging import judging, report_on
+from envcheck.engine.rule import Severity
 from envcheck.render import render
 from envcheck.render.json_v1 import document
-from envcheck.render.verdict import subject, verdict_line
-from envcheck.report import Report, finish
-from envcheck.rule import Severity
-from envcheck.stack import Mark, stack
+from envcheck.render.wording import subject, verdict_line
+from envcheck.report.report import Report, finish
+from envcheck.report.session import judging, report_on
+from envcheck.report.stack import Mark, stack
 
 BY = judging()
 H100 = {"index": 0, "name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "kernel": "ok"}
@@ -194,7 +194,7 @@ def test_gpus_of_other_jobs_are_no_finding() -> None:
 
 @pytest.mark.parametrize("code", [1, 3, 10, 13, 27, 999])
 def test_an_error_that_says_nothing_of_the_gpu_is_unknown_by_its_name(code: int) -> None:
-    from envcheck.nvml_codes import NAMES
+    from envcheck.facts.nvml_codes import NAMES
 
     trouble = {"source": "NVML", "text": "so it says", "code": code, "index": 1}
     nodes = ["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"]

@@ -20,8 +20,8 @@ from registry import NoAnswer, Registry
 from releases import Published, published
 from wheels import ARCHS_BYTES, METADATA_BYTES, Metadata, TorchFacts, Wheel, newest_first, read_metadata, read_torch
 
-from envcheck.rule import rules_folder
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 pytestmark = pytest.mark.network
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import healthy
 
-from envcheck.bases import base
-from envcheck.facts import Gpu, GpusFacts, HostCopy, LiveFacts, PeerCopy, WireFacts, WirePoint
-from envcheck.live.wire import best, busbw, judge, nvlink_rate
-from envcheck.record import replace
+from envcheck.checks.bandwidth import best, busbw, judge, nvlink_rate
+from envcheck.commands.bases import base
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import Gpu, GpusFacts, HostCopy, LiveFacts, PeerCopy, WireFacts, WirePoint
 from envcheck.render import render
-from envcheck.render.wire import lines, size, sparkline, svg
-from envcheck.rule import rules_folder
-from envcheck.tables import Tables
+from envcheck.render.bandwidth_chart import lines, size, sparkline, svg
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 TABLES = Tables((rules_folder("compat"),))
 

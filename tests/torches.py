@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from envcheck.rule import rules_folder
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 CHECKOUT = Path(__file__).parents[1]
 FIRST = (1, 13)

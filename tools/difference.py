@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from envcheck.toml import parse_toml
+from envcheck.tables.toml import parse_toml
 
 Row: TypeAlias = Mapping[str, Any]
 

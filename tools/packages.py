@@ -10,7 +10,7 @@ from packaging.version import Version
 from registry import File
 from wheels import Metadata, Wheel, newest_first, specifier_text, wheel_of
 
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
 
 COMPANIONS = ("torchvision", "torchaudio")
 THIRD_PARTY = ("xformers", "vllm", "bitsandbytes", "torch-tensorrt")

@@ -32,10 +32,10 @@ import releases
 from difference import AddRow, Difference, Row, row_text, write
 from packaging.version import Version
 from registry import PYPI, Registry, RegistryError, Settings, pip_settings
+from table_checks import contradictions, problems
 from wheels import Metadata, TorchFacts, Wheel, read_metadata, read_torch, specifier_text
 
-from envcheck.table_checks import contradictions, problems
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "rules", "compat")
 NAMES = ("torch", *packages.COMPANIONS, *packages.THIRD_PARTY)

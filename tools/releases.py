@@ -12,8 +12,8 @@ from packaging.version import Version
 from registry import File
 from wheels import Metadata, TorchFacts, Wheel, newest_first, specifier_text, wheel_of
 
-from envcheck.tables import Release, Tables, variant_of_cuda
-from envcheck.torch_builds import PLATFORMS
+from envcheck.tables.compat import Release, Tables, variant_of_cuda
+from envcheck.tables.torch_builds import PLATFORMS
 
 OLDEST = Version("1.10.0")  # where the tables begin
 LINUX = ("linux-x86_64", "linux-aarch64")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.rule import Check
+from envcheck.engine.rule import Check
 
 
 def all_checks() -> tuple[Check, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import (
+from envcheck.engine.rule import Evidence, Unknown
+from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
     Device,
@@ -16,7 +17,6 @@ from envcheck.facts import (
     VisibilityFacts,
     Why,
 )
-from envcheck.rule import Evidence, Unknown
 
 NVIDIA = "10de"
 

@@ -10,7 +10,9 @@ from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, numb
 from envcheck.checks.ladder import SOCKET, Climb, climb
 from envcheck.checks.text import holding, quoted, said, value
 from envcheck.checks.versions import older
-from envcheck.facts import (
+from envcheck.engine.intents import SetEnv
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import (
     Arm,
     ContainerFacts,
     DevicesFacts,
@@ -31,8 +33,6 @@ from envcheck.facts import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.intents import SetEnv
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 
 def _chosen(spec: str, interfaces: tuple[Interface, ...]) -> list[Interface]:

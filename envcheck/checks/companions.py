@@ -9,7 +9,9 @@ from envcheck.checks import answer
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
-from envcheck.facts import (
+from envcheck.engine.intents import Install
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import (
     DevicesFacts,
     Missing,
     PackagesFacts,
@@ -18,11 +20,9 @@ from envcheck.facts import (
     TorchFacts,
     Unmet,
 )
-from envcheck.intents import Install
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 # Requires torch by an exact pin, or by a compiled extension that fits one torch alone.
 _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")

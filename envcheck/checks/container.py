@@ -19,7 +19,8 @@ from envcheck.checks.answer import (
 )
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
 from envcheck.checks.text import alone, holding, mentioning, of_programs, quoted, said, value
-from envcheck.facts import (
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
     DevicesFacts,
@@ -34,8 +35,6 @@ from envcheck.facts import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.pattern import pattern
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 
 # Below it the kernel that Microsoft ships for WSL 2 has no usable GPU support for CUDA.
 # https://learn.microsoft.com/windows/ai/directml/gpu-cuda-in-wsl
@@ -120,7 +119,7 @@ def container_without_gpu(
     return trouble(driver, "driver")
 
 
-_TERM = pattern(r"(cuda|driver)\s*(>=|<=|>|<|=)\s*(\d{1,4}(?:\.\d{1,4})?)")
+_TERM = re.compile(r"(cuda|driver)\s*(>=|<=|>|<|=)\s*(\d{1,4}(?:\.\d{1,4})?)")
 
 
 def requirement_met(requirement: str, cuda: str | None, driver: str | None) -> bool | None:

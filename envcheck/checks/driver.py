@@ -24,7 +24,9 @@ from envcheck.checks.answer import (
 )
 from envcheck.checks.hardware import closed, heard, place, troubles
 from envcheck.checks.text import distinct, holding, of_programs, quoted, said, value
-from envcheck.facts import (
+from envcheck.engine.intents import TorchBuild
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
     DevicesFacts,
@@ -41,9 +43,7 @@ from envcheck.facts import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.intents import TorchBuild
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
 
 _NO_TOOL = (ToolStatus.ABSENT, ToolStatus.SKIPPED)
 
@@ -283,7 +283,7 @@ def driver_too_old(
 
 def _usual_cuda(torch: TorchFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> str | None:
     """CUDA of the wheel that a plain `pip install` of this release brings, where only the bare version of torch is stated."""
-    from envcheck.archs import cuda_of_variant, platform_of
+    from envcheck.tables.archs import cuda_of_variant, platform_of
 
     if isinstance(torch, Missing) or torch.cpu_build or torch.hip or torch.xpu or torch.conda or not torch.version:
         return None

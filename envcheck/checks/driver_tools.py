@@ -19,7 +19,11 @@ from envcheck.checks.answer import (
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
 from envcheck.checks.text import distinct, holding, quoted, said, value
-from envcheck.facts import (
+from envcheck.engine.intents import SetEnv
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.nvml_codes import LOST
+from envcheck.facts.nvml_codes import named as named_code
+from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
     DevicesFacts,
@@ -31,11 +35,7 @@ from envcheck.facts import (
     ToolAnswer,
     ToolStatus,
 )
-from envcheck.intents import SetEnv
-from envcheck.nvml_codes import LOST
-from envcheck.nvml_codes import named as named_code
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
 
 # Codes that other rules name: 4 and 17 no access, 6 no device, 8 power cable, 9 not loaded, 10 interrupts, 12 no library,
 # 14 infoROM, 15 GPU lost, 16 reset, 18 mismatch. https://docs.nvidia.com/deploy/nvidia-smi/ "RETURN VALUE"

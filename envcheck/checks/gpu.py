@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
-from envcheck.archs import platform_of, runs_on, variant_of_cuda
 from envcheck.checks.answer import cuda_code, driver_answers, fails, for_rocm, listed, torch_devices, trouble, visible, works
 from envcheck.checks.text import holding, mentioning, quoted, said, value
-from envcheck.facts import (
+from envcheck.engine.intents import SetEnv, TorchBuild
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import (
     CudaDriverFacts,
     Device,
     DevicesFacts,
@@ -19,10 +21,8 @@ from envcheck.facts import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.intents import SetEnv, TorchBuild
-from envcheck.record import record
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
-from envcheck.tables import Tables
+from envcheck.tables.archs import platform_of, runs_on, variant_of_cuda
+from envcheck.tables.compat import Tables
 
 _GIB = 1 << 30
 NO_KERNEL = "no kernel image is available"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from envcheck.checks.answer import driver_answers, is_wsl, listed, works
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant
-from envcheck.facts import (
+from envcheck.engine.rule import Answer, Evidence, Hit, Severity, check
+from envcheck.facts.cuda_visible_devices import Problem, read_visible
+from envcheck.facts.snapshot import (
     CudaDriverFacts,
     DevicesFacts,
     DriverFacts,
@@ -16,8 +18,6 @@ from envcheck.facts import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.rule import Answer, Evidence, Hit, Severity, check
-from envcheck.visible import Problem, read_visible
 
 
 def _for_this_process(gpus: GpusFacts, driver: DriverFacts | Missing) -> int:

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from envcheck.checks.answer import code_evidence, cuda_code, listed, torch_devices, trouble, works
 from envcheck.checks.hardware import heard, nvidia, place, troubles, which
 from envcheck.checks.text import distinct, holding, quoted, said, value
-from envcheck.facts import (
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, UNKNOWN
+from envcheck.facts.snapshot import (
     CudaDriverFacts,
     DevicesFacts,
     DriverFacts,
@@ -20,10 +22,8 @@ from envcheck.facts import (
     SystemFacts,
     ToolStatus,
 )
-from envcheck.nvml_codes import INFOROM, IRQ, POWER, RESET, UNKNOWN
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.table_rows import XidRow
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
+from envcheck.tables.rows import XidRow
 
 # NVML clocks event reasons, nvml.h nvmlClocksEventReason*
 SW_POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x4, 0x8, 0x20, 0x40, 0x80

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envcheck.facts import (
+from envcheck.engine.rule import Evidence
+from envcheck.facts.nvml_codes import CLOSED, INFOROM, IRQ, LOST, POWER, RESET, code_of
+from envcheck.facts.nvml_codes import named as named_code
+from envcheck.facts.snapshot import (
     Device,
     DevicesFacts,
     Gpu,
@@ -21,9 +24,6 @@ from envcheck.facts import (
     Why,
     XpuFacts,
 )
-from envcheck.nvml_codes import CLOSED, INFOROM, IRQ, LOST, POWER, RESET, code_of
-from envcheck.nvml_codes import named as named_code
-from envcheck.rule import Evidence
 
 # Codes of NVML about one GPU that a rule of their own or none speaks of.
 _MEANT = (*CLOSED, LOST, RESET, POWER, IRQ, INFOROM)

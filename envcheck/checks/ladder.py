@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import Arm, LiveFacts, LiveStatus, Missing
-from envcheck.record import record
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus, Missing
 
 SOCKET = "nccl-socket-"  # and the name of an interface
 # Arm → what is at fault when it is the first to pass. Each has everything switched off that those before it have.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import node_count, number
 from envcheck.checks.text import holding, quoted, said, surplus, value
-from envcheck.facts import LauncherFacts, LiveFacts, LiveStatus, Missing, NetworkFacts, SymptomsFacts
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, Missing, NetworkFacts, SymptomsFacts
 
 
 def _local(addresses: tuple[str, ...]) -> bool:

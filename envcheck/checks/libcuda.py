@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from envcheck.checks.answer import (
     absent,
     code_evidence,
@@ -19,7 +21,8 @@ from envcheck.checks.answer import (
 )
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.text import alone, holding, of_programs, quoted, said, value
-from envcheck.facts import (
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
     DevicesFacts,
@@ -31,8 +34,6 @@ from envcheck.facts import (
     SystemFacts,
     Why,
 )
-from envcheck.pattern import pattern
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 
 SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED = 803, 804
 _803 = ("unsupported display driver", "SystemDriverMismatch", "SYSTEM_DRIVER_MISMATCH")
@@ -218,7 +219,7 @@ def libcuda_stub(
 
 
 # probes/cuda_driver.py: "cuInit was ended by SIGSEGV"
-_ENDED = pattern(r"(.{1,80}) was ended by (SIG[A-Z]{2,9})")
+_ENDED = re.compile(r"(.{1,80}) was ended by (SIG[A-Z]{2,9})")
 
 
 @check(sees_missing=("cuda_driver", "devices"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envcheck.record import record
+from envcheck.facts.record import record
 
 
 @record

@@ -8,7 +8,8 @@ from envcheck.checks.answer import contained, trouble
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
 from envcheck.checks.text import holding, mentioning, quoted, said, value
-from envcheck.facts import (
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.snapshot import (
     ContainerFacts,
     GpusFacts,
     LauncherFacts,
@@ -20,7 +21,6 @@ from envcheck.facts import (
     SymptomsFacts,
     SystemFacts,
 )
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
 
 _MIB, _GIB = 1 << 20, 1 << 30
 FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks

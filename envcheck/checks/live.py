@@ -10,7 +10,9 @@ from envcheck.checks.ladder import CONTROL, climb, explains
 from envcheck.checks.origin import origin
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.torch_import import at_work
-from envcheck.facts import (
+from envcheck.engine.intents import Install, SetEnv
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import (
     Arm,
     BackendsFacts,
     DevicesFacts,
@@ -24,14 +26,11 @@ from envcheck.facts import (
     SystemFacts,
     TorchFacts,
 )
-from envcheck.intents import Install, SetEnv
-from envcheck.pattern import pattern
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
-from envcheck.tables import Tables
+from envcheck.tables.compat import Tables
 
-_EXCEPTION = pattern(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
 # Stage.detail of a rank that hangs in all_reduce, as agent/verdict.py writes it
-_SIZES = pattern(r"(\d{1,20}) bytes passed, (\d{1,20}) did not end")
+_SIZES = re.compile(r"(\d{1,20}) bytes passed, (\d{1,20}) did not end")
 
 
 def _runs(live: LiveFacts) -> list[tuple[str, tuple[RankFacts, ...], LiveStatus, str, int]]:
@@ -224,7 +223,7 @@ def wire_slow(live: LiveFacts, gpus: GpusFacts | Missing, tables: Tables) -> Hit
     """Bandwidths of `--live full` far below the other GPUs of this machine, its links, or a machine like it."""
     if live.wire is None:
         return None
-    from envcheck.live.wire import judge as judge_wire  # only after `--live full`
+    from envcheck.checks.bandwidth import judge as judge_wire  # only after `--live full`
 
     bad = [one for one in judge_wire(live.wire, nvidia(gpus), tables) if one.level != "ok"]
     if not bad:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
 from envcheck.checks.versions import parsed, release
-from envcheck.facts import BackendsFacts, DevicesFacts, ExpectationsFacts, Missing, SystemFacts, TorchFacts
-from envcheck.rule import Evidence, Hit, Unknown, check
+from envcheck.engine.rule import Evidence, Hit, Unknown, check
+from envcheck.facts.snapshot import BackendsFacts, DevicesFacts, ExpectationsFacts, Missing, SystemFacts, TorchFacts
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 OLD_DAYS = 180  # torch has a release about every two months
 

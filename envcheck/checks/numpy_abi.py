@@ -9,7 +9,9 @@ from envcheck.checks.hardware import installed
 from envcheck.checks.origin import missing_module
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import major, minor, older, release
-from envcheck.facts import (
+from envcheck.engine.intents import Install, Intent
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import (
     Missing,
     PackagesFacts,
     PythonFacts,
@@ -17,11 +19,9 @@ from envcheck.facts import (
     SystemFacts,
     TorchFacts,
 )
-from envcheck.intents import Install, Intent
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 def _numpy1_only(torch: TorchFacts, python: PythonFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> bool | None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 
-from envcheck.facts import Distribution, Missing, PackagesFacts, TorchFacts
-from envcheck.pattern import pattern
-from envcheck.record import record
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import Distribution, Missing, PackagesFacts, TorchFacts
 
 IMPORT = "import torch"  # the source of symptoms that the failed import itself printed
 
 # '  File "/venv/lib/python3.12/site-packages/numpy/_core/__init__.py", line 85, in <module>'; faulthandler writes `line 85 in <module>`
-_FRAME = pattern(r'^\s*File "([^"\n]{1,500})", line \d')
+_FRAME = re.compile(r'^\s*File "([^"\n]{1,500})", line \d')
 # Frames that only carry on what another file asked for: the interpreter's own modules, and the program that imports torch.
-_PASSING = pattern(r"^<|/lib(?:64)?/python3\.\d{1,2}t?/(?!(?:site|dist)-packages/)|\\Lib\\(?!site-packages)|/envcheck/agent/")
-_PACKAGE = pattern(r"[/\\](?:site|dist)-packages[/\\](\w{1,60})")
+_PASSING = re.compile(r"^<|/lib(?:64)?/python3\.\d{1,2}t?/(?!(?:site|dist)-packages/)|\\Lib\\(?!site-packages)|/envcheck/agent/")
+_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w{1,60})")
 
 
 @record

@@ -10,7 +10,9 @@ from envcheck.checks.hardware import import_failed, imported, installed, nvidia
 from envcheck.checks.libraries import Provider, pinned
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
-from envcheck.facts import (
+from envcheck.engine.intents import Install, Intent
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import (
     DevicesFacts,
     Distribution,
     DriverFacts,
@@ -21,12 +23,9 @@ from envcheck.facts import (
     SystemFacts,
     TorchFacts,
 )
-from envcheck.intents import Install, Intent
-from envcheck.pattern import pattern
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
@@ -156,7 +155,7 @@ def pynvml_deprecated(torch: TorchFacts | Missing, packages: PackagesFacts | Mis
 
 
 # "2.7.4.post1+cu12torch2.5cxx11abiFALSE"
-_FLASH = pattern(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>TRUE|FALSE)", re.IGNORECASE)
+_FLASH = re.compile(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>TRUE|FALSE)", re.IGNORECASE)
 
 
 @check(sees_missing=("packages", "symptoms", "gpus", "torch"))

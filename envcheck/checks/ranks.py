@@ -5,9 +5,9 @@ from __future__ import annotations
 from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import number
 from envcheck.checks.text import alone, holding, mentioning, quoted, said, surplus, value
-from envcheck.facts import LauncherFacts, Missing, RankReading, SymptomsFacts, VisibilityFacts
-from envcheck.intents import SetEnv
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.engine.intents import SetEnv
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import LauncherFacts, Missing, RankReading, SymptomsFacts, VisibilityFacts
 
 _LARGEST = (1 << 31) - 1  # torch keeps ranks and sizes in a C int
 _ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envcheck.checks.versions import local, release
-from envcheck.facts import Missing, SystemFacts, TorchFacts
-from envcheck.intents import Install, Intent
+from envcheck.engine.intents import Install, Intent
+from envcheck.facts.snapshot import Missing, SystemFacts, TorchFacts
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 def default_variant(torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> str | None:
     """The build variant that a plain install of this release gives here."""
-    from envcheck.tables import platform_of
+    from envcheck.tables.compat import platform_of
 
     row = tables.release(torch.version) if torch and torch.version else None
     if row is None:

@@ -9,10 +9,19 @@ from envcheck.checks.libraries import provider
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import requirements
 from envcheck.checks.versions import major
-from envcheck.facts import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, Missing, PackagesFacts, PythonFacts, TorchFacts, Unmet
-from envcheck.intents import Install, Intent
-from envcheck.pattern import pattern
-from envcheck.rule import Confidence, Evidence, Hit, Severity, check
+from envcheck.engine.intents import Install, Intent
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.snapshot import (
+    DevicesFacts,
+    ImportStatus,
+    LiveFacts,
+    LiveStatus,
+    Missing,
+    PackagesFacts,
+    PythonFacts,
+    TorchFacts,
+    Unmet,
+)
 
 # What stops without a package (removed one at a time under torch 2.13): torch.optim and DDP import torch._dynamo, and that sympy.
 _FOR_TRAINING = ("typing-extensions", "sympy", "mpmath")
@@ -101,7 +110,7 @@ def torch_requirement_missing(
 
 
 # What a failed import says of two libraries that do not belong together.
-_SYMBOL = pattern(
+_SYMBOL = re.compile(
     r"(lib[\w.+-]{1,80}?)\.so[\d.]{0,12}: (?:undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}?)\.so[\d.]{0,12})?|version `)"
 )
 # Beginnings of symbols → the library that has them, where the message names only the one that lacks them.

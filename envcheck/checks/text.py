@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envcheck.facts import Missing, SymptomsFacts, TextEvidence
-from envcheck.rule import Evidence
+from envcheck.engine.rule import Evidence
+from envcheck.facts.snapshot import Missing, SymptomsFacts, TextEvidence
 
 
 def said(symptoms: SymptomsFacts | Missing, rule_id: str) -> tuple[TextEvidence, ...]:

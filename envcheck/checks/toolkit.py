@@ -11,7 +11,9 @@ from envcheck.checks.hardware import cuda_works, installed, not_told, nvidia, va
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor
-from envcheck.facts import (
+from envcheck.engine.intents import Manual, SetEnv
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import (
     CudaDriverFacts,
     DevicesFacts,
     DriverFacts,
@@ -24,12 +26,9 @@ from envcheck.facts import (
     ToolkitFacts,
     TorchFacts,
 )
-from envcheck.intents import Manual, SetEnv
-from envcheck.pattern import pattern
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 @check(sees_missing=("toolkit", "python", "torch", "symptoms"))
@@ -209,7 +208,7 @@ def covers(target: str, capability: str) -> bool | None:
 
 
 # Names that torch accepts for groups of capabilities (torch/utils/cpp_extension.py, named_arches).
-_NAMED = pattern(r"[A-Z][A-Za-z]+")
+_NAMED = re.compile(r"[A-Z][A-Za-z]+")
 
 
 @check(sees_missing=("system", "python", "gpus", "devices", "torch", "symptoms"))
@@ -223,7 +222,7 @@ def extension_arch_mismatch(
     tables: Tables,
 ) -> Hit | None:
     """TORCH_CUDA_ARCH_LIST leaves out a GPU of this machine; or an extension, not torch, has no code for it."""
-    from envcheck.tables import runs_on
+    from envcheck.tables.compat import runs_on
 
     if answer.for_rocm(torch):
         return None
@@ -261,7 +260,7 @@ def extension_arch_mismatch(
 
 
 # Wheels of the PyG project carry both in their name: torch_scatter-2.1.2+pt21cu121.
-_PYG = pattern(r"pt(?P<torch>\d{2,3})(?P<build>cu\d{2,3}|cpu)")
+_PYG = re.compile(r"pt(?P<torch>\d{2,3})(?P<build>cu\d{2,3}|cpu)")
 _PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv")
 
 

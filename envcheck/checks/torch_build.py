@@ -10,7 +10,9 @@ from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, 
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import alone, holding, quoted, said, value
 from envcheck.checks.versions import local, minor, older
-from envcheck.facts import (
+from envcheck.engine.intents import TorchBuild
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import (
     CudaDriverFacts,
     DevicesFacts,
     DriverFacts,
@@ -29,12 +31,9 @@ from envcheck.facts import (
     Why,
     XpuFacts,
 )
-from envcheck.intents import TorchBuild
-from envcheck.pattern import pattern
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 @check(sees_missing=("torch", "python", "symptoms"))
@@ -70,7 +69,7 @@ def _is_cpu_build(torch: TorchFacts) -> bool:
 
 def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
     """Whether any CUDA build of torch has code for one of these GPUs; an unknown capability counts as yes."""
-    from envcheck.tables import runs_on
+    from envcheck.tables.compat import runs_on
 
     archs = {build.archs for build in tables.builds() if build.cuda and build.archs}
     return not capabilities or any(runs_on(list(one), capability) is not False for one in archs for capability in capabilities)
@@ -78,7 +77,7 @@ def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
 
 def _usually_cpu(torch: TorchFacts, python: PythonFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> bool:
     """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
-    from envcheck.tables import platform_of
+    from envcheck.tables.compat import platform_of
 
     conda = not isinstance(python, Missing) and (python.has_conda_meta or python.environment == "conda")
     if isinstance(system, Missing) or conda or torch.conda or answer.is_jetson(system) or not torch.version:
@@ -220,7 +219,7 @@ def _tag(python: PythonFacts) -> str | None:
 
 
 def _platform(system: SystemFacts | Missing) -> str | None:
-    from envcheck.tables import platform_of
+    from envcheck.tables.compat import platform_of
 
     if isinstance(system, Missing) or not system.os or not system.machine:
         return None
@@ -295,7 +294,7 @@ def no_matching_wheel(
 
 
 # "/lib64/libm.so.6: version `GLIBC_2.29' not found (required by /env/lib/python3.10/site-packages/libpyg.so)"
-_GLIBC = pattern(r"GLIBC_(\d{1,3}\.\d{1,3})' not found(?: \(required by ([^)]{1,400})\))?")
+_GLIBC = re.compile(r"GLIBC_(\d{1,3}\.\d{1,3})' not found(?: \(required by ([^)]{1,400})\))?")
 
 
 @check(sees_missing=("torch", "devices", "symptoms"))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, imported
 from envcheck.checks.reinstall import again
-from envcheck.facts import DevicesFacts, ImportStatus, Missing, PackagesFacts, SystemFacts, TorchFacts
-from envcheck.intents import Install, Intent
-from envcheck.pattern import pattern
-from envcheck.record import record
-from envcheck.rule import Confidence, Evidence, Hit, Severity, check
+from envcheck.engine.intents import Install, Intent
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import DevicesFacts, ImportStatus, Missing, PackagesFacts, SystemFacts, TorchFacts
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
-_DAMAGED = pattern(r"(.{1,400}) \(([\w.-]{1,80})\)(?:: (\d+) of (\d+) bytes)?")
+_DAMAGED = re.compile(r"(.{1,400}) \(([\w.-]{1,80})\)(?:: (\d+) of (\d+) bytes)?")
 # Without these `import torch` cannot work; what else is not there may have been left out of an image on purpose.
 _CORE = ("torch/__init__.py", "torch/_C.", "torch/lib/libtorch.so", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so",
          "torch/lib/libc10.so", "torch/lib/libshm.so", "torch/lib/libtorch_global_deps.so")  # fmt: skip

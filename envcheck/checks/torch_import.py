@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
@@ -11,7 +12,9 @@ from envcheck.checks.reinstall import again
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.torch_files import blamed, damaged_files
 from envcheck.checks.versions import UNKNOWN
-from envcheck.facts import (
+from envcheck.engine.intents import Install, SetEnv
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import (
     DevicesFacts,
     ImportFailure,
     ImportStatus,
@@ -22,12 +25,9 @@ from envcheck.facts import (
     SystemFacts,
     TorchFacts,
 )
-from envcheck.intents import Install, SetEnv
-from envcheck.pattern import pattern
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 def _innermost(stack: str) -> str:
@@ -42,8 +42,8 @@ def _innermost(stack: str) -> str:
 
 
 # What only a torch whose own files do not belong together says; a module of torch that is not there, in all of torch's Python files.
-_OWN_SYMBOL = pattern(r"[/\\]torch[/\\]lib[/\\]\S{1,80}: undefined symbol: _ZNK?(?:2at|3c10|5torch|5caffe2)")
-_OWN_NAME = pattern(r"cannot import name '\w{1,60}' from (?:partially initialized module )?'torch[\w.]{0,80}'")
+_OWN_SYMBOL = re.compile(r"[/\\]torch[/\\]lib[/\\]\S{1,80}: undefined symbol: _ZNK?(?:2at|3c10|5torch|5caffe2)")
+_OWN_NAME = re.compile(r"cannot import name '\w{1,60}' from (?:partially initialized module )?'torch[\w.]{0,80}'")
 _UNREADABLE = ("EOFError", "SyntaxError", "IndentationError", "UnicodeDecodeError")  # of a file that ends early or holds something else
 
 
@@ -203,10 +203,10 @@ def torch_import_hangs(torch: TorchFacts, python: PythonFacts | Missing) -> Hit 
 
 
 # "cannot import name 'TypeIs' from 'typing_extensions' (/home/me/project/typing_extensions.py)"
-_TAKEN_FROM = pattern(
+_TAKEN_FROM = re.compile(
     r"cannot import name '\w{1,60}' from (?:partially initialized module )?'([\w.]{1,80})'[^(\n]{0,80}\(([^)\n]{1,300})\)"
 )
-_INSTALLED = pattern(r"[/\\](?:site|dist)-packages[/\\]|/lib(?:64)?/python3|[/\\]Lib[/\\]")
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|/lib(?:64)?/python3|[/\\]Lib[/\\]")
 
 
 @check(sees_missing=("torch", "packages", "python", "devices", "symptoms"))
@@ -247,7 +247,7 @@ def torch_shadowed(
 
 
 # Names in PythonFacts.shadowing that belong to packages which torch imports, not to torch or the standard library.
-_REQUIRED = pattern(r"[/\\](?:typing_extensions|sympy|mpmath|filelock|networkx|jinja2|markupsafe|fsspec)\.py$")
+_REQUIRED = re.compile(r"[/\\](?:typing_extensions|sympy|mpmath|filelock|networkx|jinja2|markupsafe|fsspec)\.py$")
 
 
 def _untried(hiding: tuple[str, ...], python: PythonFacts | Missing) -> tuple[str, ...]:

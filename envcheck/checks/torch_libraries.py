@@ -15,7 +15,9 @@ from envcheck.checks.requirements import wrong_versions
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.torch_files import blamed
 from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
-from envcheck.facts import (
+from envcheck.engine.intents import Install, Intent, SetEnv
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.snapshot import (
     DevicesFacts,
     LiveFacts,
     Missing,
@@ -26,21 +28,18 @@ from envcheck.facts import (
     TextEvidence,
     TorchFacts,
 )
-from envcheck.intents import Install, Intent, SetEnv
-from envcheck.pattern import pattern
-from envcheck.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 # What a failed import says: "libcudnn.so.9: cannot open shared object file: No such file or directory"
-_CANNOT_OPEN = pattern(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open shared object file")
+_CANNOT_OPEN = re.compile(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open shared object file")
 # "/venv/…/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister"
-_UNDEFINED = pattern(r"(?:/|\b)(lib[\w.+-]{1,80}\.so[\d.]{0,12}): undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}))?")
+_UNDEFINED = re.compile(r"(?:/|\b)(lib[\w.+-]{1,80}\.so[\d.]{0,12}): undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}))?")
 
 
 # What the loader says of a file that it found and does not take (glibc elf/dl-load.c, dl-reloc.c; dyld), and the message for it.
-_REFUSED = pattern(
+_REFUSED = re.compile(
     r"(?:([^\s'\"(:]{1,240}\.so[.\d]{0,14}): |dlopen: |'([^'\n]{1,240}\.(?:so|dylib))' \()(cannot allocate memory in static TLS block|"
     r"cannot load any more object with static TLS|cannot enable executable stack|file too short|invalid ELF header|wrong ELF class|"
     r"ELF load command \S{1,20} not|failed to map segment|only ET_DYN and ET_EXEC|object file has no|mach-o file, but is an incompatible|"
@@ -179,7 +178,7 @@ def _requirement(found: Provider, torch: TorchFacts | None, system: SystemFacts 
 
 
 # Libraries that CUDA, cuDNN and NCCL wheels bring, as files.
-_CUDA_FILES = pattern(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink|nvrtc|cusparse|cusolver|cufft|curand)\.so")
+_CUDA_FILES = re.compile(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink|nvrtc|cusparse|cusolver|cufft|curand)\.so")
 
 
 @check(sees_missing=("torch", "python", "packages", "devices", "symptoms"))

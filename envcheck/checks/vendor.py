@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from envcheck.archs import platform_of
 from envcheck.checks.answer import contained, fails, is_wsl, listed, trouble, works
 from envcheck.checks.hardware import discrete_intel
 from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.checks.versions import minor
-from envcheck.facts import (
+from envcheck.engine.intents import SetEnv, TorchBuild
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.snapshot import (
     BackendsFacts,
     ContainerFacts,
     DevicesFacts,
@@ -23,9 +24,8 @@ from envcheck.facts import (
     TorchFacts,
     XpuFacts,
 )
-from envcheck.intents import SetEnv, TorchBuild
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.tables import Tables
+from envcheck.tables.archs import platform_of
+from envcheck.tables.compat import Tables
 
 
 def _is_rocm_build(torch: TorchFacts | Missing) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from envcheck.checks.answer import absent, cuda_code, fails, listed, nvidia_on_bus, torch_devices, trouble, wants_cuda, works
 from envcheck.checks.hardware import nvidia
 from envcheck.checks.text import alone, mentioning, quoted, said
-from envcheck.facts import (
+from envcheck.engine.intents import SetEnv
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.cuda_visible_devices import Problem, Selection, read_visible
+from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
     DevicesFacts,
@@ -19,9 +22,6 @@ from envcheck.facts import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.intents import SetEnv
-from envcheck.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.visible import Problem, Selection, read_visible
 
 NAME = "CUDA_VISIBLE_DEVICES"
 _NO_GPUS = (

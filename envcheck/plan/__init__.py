@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from envcheck.facts import Snapshot
-    from envcheck.intents import Intent
-    from envcheck.report import Fix, PlanReport
-    from envcheck.rule import Check, RuleTexts
-    from envcheck.tables import Tables
+    from envcheck.engine.intents import Intent
+    from envcheck.engine.rule import Check, RuleTexts
+    from envcheck.facts.snapshot import Snapshot
+    from envcheck.plan.result import Fix, PlanReport
+    from envcheck.tables.compat import Tables
 
 
 def fixes(
@@ -47,7 +47,8 @@ def search(
 
         checks = all_checks()
     if texts is None:
-        from envcheck.rule import RuleTexts, rules_folder
+        from envcheck.engine.rule import RuleTexts
+        from envcheck.tables.folders import rules_folder
 
         texts = RuleTexts((rules_folder(),))
     one = fixer(snapshot, tables, checks, texts, tool, index_base)

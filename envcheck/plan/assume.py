@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcheck.errors import UsageError
-from envcheck.facts import (
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import (
     DriverFacts,
     Gpu,
     GpusFacts,
@@ -22,12 +23,10 @@ from envcheck.facts import (
     Why,
     XpuFacts,
 )
-from envcheck.pattern import pattern
 from envcheck.plan.installers import installers
-from envcheck.record import record
 
 if TYPE_CHECKING:
-    from envcheck.tables import Product, Tables
+    from envcheck.tables.compat import Product, Tables
 
 
 @record
@@ -52,8 +51,8 @@ _SYSTEMS = {
     "mac": "darwin",
     "wsl": "linux",
 }
-_PYTHON = pattern(r"(3\.\d+)(\.\d+)?(t?)\Z")
-_DRIVER = pattern(r"\d{3}(\.\d+){0,2}\Z")
+_PYTHON = re.compile(r"(3\.\d+)(\.\d+)?(t?)\Z")
+_DRIVER = re.compile(r"\d{3}(\.\d+){0,2}\Z")
 
 
 def assumed(one: Machine, tables: Tables) -> tuple[Snapshot, tuple[str, ...]]:

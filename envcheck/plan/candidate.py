@@ -7,14 +7,14 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from envcheck.archs import runs_on, variant_of_cuda
+from envcheck.facts.record import field, record
 from envcheck.plan.installers import installers
 from envcheck.plan.profile import Card, Profile
 from envcheck.plan.versions import at_least, minor, version
-from envcheck.record import field, record
+from envcheck.tables.archs import runs_on, variant_of_cuda
 
 if TYPE_CHECKING:
-    from envcheck.tables import Build, GpuRow, Tables
+    from envcheck.tables.compat import Build, GpuRow, Tables
 
 
 @record

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from envcheck.facts.record import record, replace
 from envcheck.plan.candidate import Candidate, Obstacle, driver_needed, driver_os, gpu_row, hardware_obstacles, pool, system_obstacles
 from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import minor, span, version
 from envcheck.plan.wish import Wish
-from envcheck.record import record, replace
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 @record

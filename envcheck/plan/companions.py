@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from envcheck.archs import runs_on
+from envcheck.facts.record import record, replace
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.versions import admits, minor, public, variant_of, version
-from envcheck.record import record, replace
+from envcheck.tables.archs import runs_on
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 @record

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from envcheck.plan import commands
+from envcheck.facts.record import record, replace
+from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, conda_catalogue, first_obstacle
 from envcheck.plan.choice import Choice, say
 from envcheck.plan.companions import Companions
@@ -13,10 +14,9 @@ from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.proof import Change
 from envcheck.plan.versions import admits, minor
-from envcheck.record import record, replace
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 @record
@@ -38,7 +38,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     unnamed = [move for move in choice.beside.moves if move.extras or not installers().conda_name(move.name)]
     lacking = say_("none.conda-package", name=", ".join(move.name for move in unnamed)) if unnamed else ""
     if one.channel != "wheel":  # what is installed by pip beside a torch of conda stays pip's to move; what was asked for is not left out
-        return CondaAnswer(() if any(move.wished for move in unnamed) else commands.conda(one, choice.beside, profile), lacking)
+        return CondaAnswer(() if any(move.wished for move in unnamed) else install_commands.conda(one, choice.beside, profile), lacking)
     if one.hip:
         return CondaAnswer(reason=say_("none.conda-rocm"))
     if one.xpu:
@@ -54,7 +54,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     fitting = [other for other in same if obstacle[other] is None]
     if fitting:
         best = min(fitting, key=lambda other: (other.channel == "pytorch", _far(other, one), Choice(other, Companions()).key(profile)))
-        return CondaAnswer(commands.conda(best, choice.beside, profile))
+        return CondaAnswer(install_commands.conda(best, choice.beside, profile))
     why = obstacle[same[0]] if same else None
     reason = (
         say_("none.conda-fit", torch=one.version, why=say(why))
@@ -74,7 +74,9 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     beside = replace(choice.beside, moves=moves)
     if best_other is None or not proved(Change(best_other, beside)):
         return CondaAnswer(reason=reason)
-    return CondaAnswer(commands.conda(best_other, beside, profile), say_("note.conda-other", reason=reason, torch=best_other.version))
+    return CondaAnswer(
+        install_commands.conda(best_other, beside, profile), say_("note.conda-other", reason=reason, torch=best_other.version)
+    )
 
 
 def _far(other: Candidate, one: Candidate) -> tuple[bool, bool]:

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from envcheck.intents import Install, Intent, Manual, SetEnv, TorchBuild
-from envcheck.plan import commands
+from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
+from envcheck.facts.record import field, record
+from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, catalogue
 from envcheck.plan.companions import Companions, Move, has_variant
 from envcheck.plan.installers import installers, texts
+from envcheck.plan.result import Commands, Fix, PlanReport, Way
 from envcheck.plan.versions import public
 from envcheck.plan.ways import Planner, planner
-from envcheck.record import field, record
-from envcheck.report import Commands, Fix, PlanReport, Way
 
 if TYPE_CHECKING:
-    from envcheck.facts import Snapshot
-    from envcheck.rule import Check, RuleTexts
-    from envcheck.tables import Tables
+    from envcheck.engine.rule import Check, RuleTexts
+    from envcheck.facts.snapshot import Snapshot
+    from envcheck.tables.compat import Tables
 
 
 @record
@@ -73,7 +73,7 @@ class Fixer:
 
     def _variable(self, name: str, value: str | None, note: str) -> Fix:
         say = texts().say
-        shell = commands.export(self.planner.profile, name, value)
+        shell = install_commands.export(self.planner.profile, name, value)
         title = say("env.title-unset", name=name) if value is None else say("env.title-set", name=name, value=value)
         return Fix(title, "user", "env", Commands((), (), (), (shell,)), "", None, note)
 
@@ -81,17 +81,17 @@ class Fixer:
         """Packages by name; torch and what is released with it come from the index of the installed variant."""
         say, profile = texts().say, self.planner.profile
         build, moves, rest = self._family(intent.requirements)
-        pip, uv = commands.install(profile, (), intent.remove)
+        pip, uv = install_commands.install(profile, (), intent.remove)
         named = [text for text in intent.requirements if text not in rest]
         if build is not None:
             torch = any(move.name == "torch" for move in moves)
             beside = Companions(tuple(move for move in moves if move.name != "torch"))
             form, options = self.planner.form(build), self.planner.tool_options()
-            spelled = commands.some(build, beside, profile, form, options, torch, intent.reinstall)
+            spelled = install_commands.some(build, beside, profile, form, options, torch, intent.reinstall)
             pip, uv = (*pip, *spelled.pip), (*uv, *spelled.uv)
             named = [move.requirement() for move in moves]
         if rest:
-            more_pip, more_uv = commands.install(profile, rest, (), intent.reinstall, intent.flags)
+            more_pip, more_uv = install_commands.install(profile, rest, (), intent.reinstall, intent.flags)
             pip, uv = (*pip, *more_pip), (*uv, *more_uv)
         conda, why = self._conda(intent)
         what = ", ".join((*named, *rest)) or ", ".join(intent.remove)
@@ -106,7 +106,7 @@ class Fixer:
         """The installed build, what of the requirements its index holds, and the rest."""
         profile, tables = self.planner.profile, self.planner.tables
         held = installers().data["pip"]["local_version_since"]
-        exact = {commands.name_of(text): public(text.partition("==")[2] or None) for text in requirements}
+        exact = {install_commands.name_of(text): public(text.partition("==")[2] or None) for text in requirements}
         torch = exact.get("torch") or profile.torch
         builds = catalogue(tables, profile.platform) if profile.platform else ()
         build = next((one for one in builds if one.version == torch and one.variant == profile.variant), None)
@@ -115,7 +115,7 @@ class Fixer:
         moves: list[Move] = []
         rest: list[str] = []
         for text in requirements:
-            name = commands.name_of(text)
+            name = install_commands.name_of(text)
             number = exact[name] or (torch if name == "torch" else tables.companions(build.version).get(name))
             bare = text == name or "==" in text
             if name in held and bare and number and (name == "torch" or has_variant(name, number, build, tables)):
@@ -129,13 +129,14 @@ class Fixer:
         profile, say = self.planner.profile, texts().say
         if not profile.torch_from_conda:
             return (), say("none.conda-index")
-        unknown = [name for name in map(commands.name_of, intent.requirements) if not installers().conda_name(name)]
+        unknown = [name for name in map(install_commands.name_of, intent.requirements) if not installers().conda_name(name)]
         if unknown or not intent.requirements:
             return (), say("none.conda-package", name=", ".join(unknown or intent.remove))
         wanted = [
-            str(installers().conda_name(commands.name_of(text))) + text[len(commands.name_of(text)) :] for text in intent.requirements
+            str(installers().conda_name(install_commands.name_of(text))) + text[len(install_commands.name_of(text)) :]
+            for text in intent.requirements
         ]
-        return (commands.conda_install(profile, wanted, intent.reinstall),), ""
+        return (install_commands.conda_install(profile, wanted, intent.reinstall),), ""
 
 
 @record

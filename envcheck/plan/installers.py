@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from envcheck.facts.record import record
 from envcheck.plan.versions import version
-from envcheck.record import record
-from envcheck.rule import rules_folder
-from envcheck.toml import load_toml
+from envcheck.tables.folders import rules_folder
+from envcheck.tables.toml import load_toml
 
 
 @record

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from envcheck.facts import (
+from envcheck.facts.record import field, record
+from envcheck.facts.snapshot import (
     CudaDriverFacts,
     DriverFacts,
     Gpu,
@@ -25,11 +26,10 @@ from envcheck.facts import (
     XpuFacts,
 )
 from envcheck.plan.versions import public, variant_of
-from envcheck.record import field, record
 
 if TYPE_CHECKING:
-    from envcheck.report import Tool
-    from envcheck.tables import Tables
+    from envcheck.plan.result import Tool
+    from envcheck.tables.compat import Tables
 
 Accelerator: TypeAlias = Literal["cuda", "rocm", "xpu", "mps", "cpu"]
 
@@ -123,8 +123,8 @@ class Profile:
 
 def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
     """The profile of a snapshot; sections that are missing leave their fields at None."""
-    from envcheck.report import target_tool
-    from envcheck.tables import platform_of
+    from envcheck.plan.result import target_tool
+    from envcheck.tables.compat import platform_of
 
     system = snapshot.system if isinstance(snapshot.system, SystemFacts) else SystemFacts()
     python = snapshot.python if isinstance(snapshot.python, PythonFacts) else PythonFacts()

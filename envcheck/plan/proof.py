@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from envcheck.engine import Outcome, Verdict, judge
-from envcheck.facts import (
+from envcheck.engine.intents import TorchBuild
+from envcheck.engine.judge import Outcome, Verdict, judge
+from envcheck.engine.rule import Severity
+from envcheck.facts.record import record, replace
+from envcheck.facts.snapshot import (
     BackendsFacts,
     CudaDriverFacts,
     Distribution,
@@ -21,16 +24,13 @@ from envcheck.facts import (
     VisibilityFacts,
     Why,
 )
-from envcheck.intents import TorchBuild
 from envcheck.plan.versions import admits, public
-from envcheck.record import record, replace
-from envcheck.rule import Severity
 
 if TYPE_CHECKING:
+    from envcheck.engine.rule import Check, RuleTexts
     from envcheck.plan.candidate import Candidate
     from envcheck.plan.companions import Companions
-    from envcheck.rule import Check, RuleTexts
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 _NOT_RUN = Missing(Why.SKIPPED, "assumed by a plan: not run")
 

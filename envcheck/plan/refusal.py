@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from envcheck.facts.record import replace
 from envcheck.plan.choice import Found, find, say
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
+from envcheck.plan.result import Excluded
 from envcheck.plan.versions import version
 from envcheck.plan.wish import Wish
-from envcheck.record import replace
-from envcheck.report import Excluded
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 def why_not(profile: Profile, tables: Tables, found: Found, wish: Wish) -> list[Excluded]:

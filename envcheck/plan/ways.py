@@ -6,25 +6,25 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from envcheck.facts import DevicesFacts, GpusFacts, Snapshot
-from envcheck.plan import commands
+from envcheck.facts.record import record, replace
+from envcheck.facts.snapshot import DevicesFacts, GpusFacts, Snapshot
+from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
 from envcheck.plan.choice import Choice, Found, excluded, find, named, nearest, with_compat, with_driver, with_hidden
-from envcheck.plan.commands import Options, Release, Spelled
 from envcheck.plan.companions import Move, nearest_known
 from envcheck.plan.conda import CondaAnswer, conda_answer
+from envcheck.plan.install_commands import Options, Release, Spelled
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile, profile_of
 from envcheck.plan.proof import Change, Judge, Proof
 from envcheck.plan.refusal import why_not
+from envcheck.plan.result import Commands, Excluded, PlanReport, Way
 from envcheck.plan.versions import version
 from envcheck.plan.wish import Wish, read_wish
-from envcheck.record import record, replace
-from envcheck.report import Commands, Excluded, PlanReport, Way
 
 if TYPE_CHECKING:
-    from envcheck.rule import Check, RuleTexts
-    from envcheck.tables import Tables
+    from envcheck.engine.rule import Check, RuleTexts
+    from envcheck.tables.compat import Tables
 
 MOST_WAYS = 3
 
@@ -253,17 +253,17 @@ class Planner:
         shell: tuple[str, ...] = ()
         if choice.kept is not None:
             kept = [card for card in profile.cards if card.index in choice.kept]
-            shell = (commands.export(profile, "CUDA_VISIBLE_DEVICES", ",".join(card.uuid or str(card.index) for card in kept)),)
+            shell = (install_commands.export(profile, "CUDA_VISIBLE_DEVICES", ",".join(card.uuid or str(card.index) for card in kept)),)
             if not all(card.uuid for card in kept):  # CUDA counts the fastest GPU first unless told otherwise
-                shell = (commands.export(profile, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"), *shell)
+                shell = (install_commands.export(profile, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"), *shell)
         return Commands(pip, uv, conda, shell), no_command, (*spelled.notes, *notes)
 
     def spelled(self, choice: Choice) -> Spelled:
         """pip and uv lines of a wheel build."""
         form, options = self.form(choice.build), self.tool_options()
         if choice.kind == "packages":
-            return commands.some(choice.build, choice.beside, self.profile, form, options, torch=False)
-        return commands.wheels(choice.build, choice.beside, self.profile, form, options, choice.kind == "reinstall")
+            return install_commands.some(choice.build, choice.beside, self.profile, form, options, torch=False)
+        return install_commands.wheels(choice.build, choice.beside, self.profile, form, options, choice.kind == "reinstall")
 
     def form(self, one: Candidate) -> Release:
         """How the documented commands of a release name a variant."""

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envcheck.errors import UsageError
-from envcheck.pattern import pattern
+from envcheck.facts.record import record
 from envcheck.plan.companions import RELEASED_WITH, knows
 from envcheck.plan.installers import texts
 from envcheck.plan.versions import admits, minor
-from envcheck.record import record
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
     from envcheck.plan.candidate import Candidate
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 
 @record
@@ -45,7 +44,7 @@ class Wish:
         return (not self.torch or admits(self.torch, one.version)) and (not self.variant or one.variant == self.variant)
 
 
-_VARIANT = pattern(r"(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(\.\d{1,4}){0,4})\Z")
+_VARIANT = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(\.\d{1,4}){0,4})\Z")
 
 
 def read_wish(words: Sequence[str], tables: Tables) -> Wish:
@@ -106,13 +105,13 @@ def requirements_file(name: str) -> UsageError:
 
 # ------------------------------------------------------------------ words that are no requirement
 
-_FILE = pattern(
+_FILE = re.compile(
     r"(?i)[^<>=!~;\[]{1,1000}\.(txt|in|toml|py|pyc|ipynb|whl|cfg|ini|conf|lock|ya?ml|json|sh|md|csv|log|zip|t?gz|bz2|xz|egg|conda)\Z"
 )
-_WHEEL = pattern(r"(?i)(?:.*[/\\])?([A-Za-z][\w.]*)-(\d[\w.]*(?:\+[\w.]+)?)-[^/\\]*\.whl\Z")
+_WHEEL = re.compile(r"(?i)(?:.*[/\\])?([A-Za-z][\w.]*)-(\d[\w.]*(?:\+[\w.]+)?)-[^/\\]*\.whl\Z")
 # "torch@2.9", "torch=2.9", "torch 2.9", "torch-2.9", "torch2.9", "cuda12.6", "2.9"
-_VERSIONED = pattern(r"([A-Za-z][A-Za-z_.-]{0,60}?|)[ _-]?([ @=:]?)[ _-]?v?(\d{1,4}(?:\.\d{1,6}){0,3})(?:\.[*x])?\Z")
-_BUILT = pattern(r"(?:py)?torch[ +_-]?(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(?:\.\d{1,4}){0,4})\Z")  # "torch+cu126"
+_VERSIONED = re.compile(r"([A-Za-z][A-Za-z_.-]{0,60}?|)[ _-]?([ @=:]?)[ _-]?v?(\d{1,4}(?:\.\d{1,6}){0,3})(?:\.[*x])?\Z")
+_BUILT = re.compile(r"(?:py)?torch[ +_-]?(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(?:\.\d{1,4}){0,4})\Z")  # "torch+cu126"
 _FAMILY = ("torch", "pytorch", *RELEASED_WITH)
 
 

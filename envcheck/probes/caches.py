@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import CacheFolder
-from envcheck.host import Host
+from envcheck.facts.snapshot import CacheFolder
+from envcheck.host.access import Host
 from envcheck.probes.cache_child import NETWORK
 from envcheck.probes.childlines import read_lines
 from envcheck.probes.mounts import parse_mountinfo

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck.host import Host
+from envcheck.host.access import Host
 from envcheck.probes.mounts import Mount, parse_mountinfo
 
 # Version 1 writes "no limit" as the largest multiple of the page size, 2**63 - 4096 or - 65536.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from envcheck.host import Host
+from envcheck.host.access import Host
 from envcheck.probes.listeners import SCAN_SECONDS, command_name
 
 JOB = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

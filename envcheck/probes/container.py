@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envcheck.facts import ContainerFacts, Missing, Why
-from envcheck.host import Host
+from envcheck.facts.snapshot import ContainerFacts, Missing, Why
+from envcheck.host.access import Host
 from envcheck.probes.mounts import Mount, parse_mountinfo, root_mount
 
 # The variable `container` of PID 1 (systemd's container interface), and of the process where the runtime sets it.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import CudaDriverFacts, Device, Missing, Why
-from envcheck.host import Completed, Host
+from envcheck.facts.snapshot import CudaDriverFacts, Device, Missing, Why
+from envcheck.host.access import Completed, Host
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step
 
 NAME = "libcuda.so.1"

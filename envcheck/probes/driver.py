@@ -8,9 +8,9 @@ This module looks for signs of a driver; only where there is one are the modules
 
 from __future__ import annotations
 
-from envcheck.facts import DriverFacts, GpusFacts, Missing, Why
-from envcheck.host import Host
-from envcheck.record import record
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import DriverFacts, GpusFacts, Missing, Why
+from envcheck.host.access import Host
 
 NVML = "libnvidia-ml.so.1"
 # Under WSL an ssh session may not have this on PATH. https://docs.nvidia.com/cuda/wsl-user-guide/

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import time
 
-from envcheck.facts import DriverFacts, Gpu, GpusFacts, Missing, Reading, ToolAnswer, ToolStatus, Why
-from envcheck.host import Host
-from envcheck.nvml_codes import LOST
+from envcheck.facts.nvml_codes import LOST
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import DriverFacts, Gpu, GpusFacts, Missing, Reading, ToolAnswer, ToolStatus, Why
+from envcheck.host.access import Host
 from envcheck.probes import nvidia_smi
 from envcheck.probes.driver import Signs
 from envcheck.probes.fabric_manager import fabric_manager
@@ -20,7 +21,6 @@ from envcheck.probes.system import l4t_release
 from envcheck.probes.task import Task
 from envcheck.read.kernel import read_module_version
 from envcheck.read.smi_fields import driver_version, merge
-from envcheck.record import replace
 
 NVML_SECONDS = 10.0
 # NVML's first call takes some seconds on a big machine without persistence mode; after this much

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import Gpu
-from envcheck.host import Host
+from envcheck.facts.snapshot import Gpu
+from envcheck.host.access import Host
 
 BINARY = "nv-fabricmanager"
 COMM = BINARY[:15]  # the kernel keeps 15 characters

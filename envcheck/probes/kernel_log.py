@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from envcheck.facts import Xid
-from envcheck.host import Host
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import Xid
+from envcheck.host.access import Host
 from envcheck.read.kernel import read_complaints, read_xids
-from envcheck.record import record
 
 TIMEOUT = 2.0
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from envcheck.facts import LauncherFacts, Missing, RankReading, Why
-from envcheck.host import Host
+from envcheck.facts.snapshot import LauncherFacts, Missing, RankReading, Why
+from envcheck.host.access import Host
 from envcheck.probes.claims import rank_claims
 from envcheck.probes.listeners import port_owner
 

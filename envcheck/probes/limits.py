@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from envcheck.facts import LimitsFacts, Missing
-from envcheck.host import Host
+from envcheck.facts.snapshot import LimitsFacts, Missing
+from envcheck.host.access import Host
+from envcheck.host.syscalls import Disk, Trial
 from envcheck.probes.caches import probe_caches
 from envcheck.probes.cgroup import read_cgroup
 from envcheck.probes.meminfo import parse_meminfo
-from envcheck.syscalls import Disk, Trial
 
 SHM = "/dev/shm"  # noqa: S108  # the folder is the question, no file name is made up in it
 # Pages of tmpfs are zeroed when they are taken: 64 MiB cost 40 ms of CPU time, 256 MiB 157 ms (2.4 GHz EPYC).

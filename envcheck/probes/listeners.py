@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from envcheck.host import Host
+from envcheck.host.access import Host
 
 LISTEN = "0A"
 SCAN_SECONDS = 0.3  # a host may have thousands of processes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import Missing, MpsFacts, Why
-from envcheck.host import Host
+from envcheck.facts.snapshot import Missing, MpsFacts, Why
+from envcheck.host.access import Host
 from envcheck.probes.system import parse_sysctl
 
 NAMES = ("kern.osproductversion", "hw.optional.arm64", "machdep.cpu.brand_string")

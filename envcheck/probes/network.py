@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envcheck.facts import InfinibandPort, Interface, Missing, NetworkFacts
-from envcheck.host import Host
+from envcheck.facts.snapshot import InfinibandPort, Interface, Missing, NetworkFacts
+from envcheck.host.access import Host
 from envcheck.probes.task import Task
 
 RESOLVE_SECONDS = 3.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from envcheck.facts import Gpu, GpuTrouble, Reading, ToolAnswer, ToolStatus
-from envcheck.host import Completed, Host
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import Gpu, GpuTrouble, Reading, ToolAnswer, ToolStatus
+from envcheck.host.access import Completed, Host
 from envcheck.read import smi_fields, smi_query
 from envcheck.read.smi import SmiReport, lost_lines, read_smi, without_handle
-from envcheck.record import record
 
 FIELDS = (
     "index",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from envcheck.codec import DecodeError, decode
-from envcheck.facts import Gpu, GpuTrouble, ToolAnswer, ToolStatus
-from envcheck.host import Completed, Host
-from envcheck.nvml_codes import CLOSED, LOST, RESET
+from envcheck.facts.codec import DecodeError, decode
+from envcheck.facts.nvml_codes import CLOSED, LOST, RESET
+from envcheck.facts.record import record, replace
+from envcheck.facts.snapshot import Gpu, GpuTrouble, ToolAnswer, ToolStatus
+from envcheck.host.access import Completed, Host
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step
 from envcheck.read.smi_fields import bus_id, driver_version
-from envcheck.record import record, replace
 
 
 @record

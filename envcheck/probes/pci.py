@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import PciDevice
-from envcheck.host import Host
+from envcheck.facts.snapshot import PciDevice
+from envcheck.host.access import Host
 
 FOLDER = "/sys/bus/pci/devices"
 NVIDIA, AMD, INTEL, ILUVATAR = "10de", "1002", "8086", "1e3e"

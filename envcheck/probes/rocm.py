@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import Missing, RocmFacts, Why
-from envcheck.host import Host
+from envcheck.facts.snapshot import Missing, RocmFacts, Why
+from envcheck.host.access import Host
 from envcheck.probes.pci import AMD, device_name, pci_gpus, render_access
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import Missing, SystemFacts, Why
-from envcheck.host import Host
+from envcheck.facts.snapshot import Missing, SystemFacts, Why
+from envcheck.host.access import Host
 from envcheck.probes.cgroup import read_cgroup
 from envcheck.probes.cpu import INTERESTING, parse_cpuinfo
 from envcheck.probes.meminfo import parse_meminfo

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os.path
 import time
 
-from envcheck.facts import Nvcc, ToolkitFacts
-from envcheck.host import Completed, Host
+from envcheck.facts.snapshot import Nvcc, ToolkitFacts
+from envcheck.host.access import Completed, Host
 from envcheck.probes.task import Task
 from envcheck.read.nvcc import read_nvcc, read_tool_version
 

@@ -1,9 +1,9 @@
-"""The variables that hide devices, as they are. What they come to is worked out in envcheck.visible once the GPUs are known."""
+"""CUDA_VISIBLE_DEVICES and its relatives, as they are set; their meaning is worked out once the GPUs are known."""
 
 from __future__ import annotations
 
-from envcheck.facts import Missing, VisibilityFacts
-from envcheck.host import Host
+from envcheck.facts.snapshot import Missing, VisibilityFacts
+from envcheck.host.access import Host
 
 
 def probe(host: Host) -> VisibilityFacts | Missing:

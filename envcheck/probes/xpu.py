@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import Missing, Why, XpuFacts
-from envcheck.host import Host
+from envcheck.facts.snapshot import Missing, Why, XpuFacts
+from envcheck.host.access import Host
 from envcheck.probes.pci import INTEL, device_name, pci_gpus, render_access
 
 FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/lib/wsl/lib")

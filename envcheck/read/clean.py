@@ -10,35 +10,34 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from envcheck.pattern import pattern
-from envcheck.record import record
+from envcheck.facts.record import record
 
 PIECE_BYTES = 4 << 20
 HEAD_BYTES = 8192
 LINE_LIMIT = 1 << 16  # a longer line is broken: nobody prints a message of 64 KiB
 
 # "\x1b[31mERROR\x1b[0m", "\x1b]0;title\x07": CSI and OSC sequences of ECMA-48, then any other two-character escape.
-_ESCAPE = pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[ -/]?[0-Z\\^-~])")
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?|[ -/]?[0-Z\\^-~])")
 
 # Control characters, DEL, C1, bidirectional overrides (https://trojansource.codes), the byte order mark.
 _DROP: dict[int, str | None] = dict.fromkeys(
     (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF)
 )
 _DROP |= {0x09: "\t", 0x0A: "\n", 0x0D: "\n", 0x2028: "\n", 0x2029: "\n", 0xA0: " ", 0x202F: " "}
-_CONTROL = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202f\u2060\u2066-\u2069\ufeff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202f\u2060\u2066-\u2069\ufeff]")
 
 # "[31mERROR[0m": colours whose escape character was lost on the way.
-_COLOUR = pattern(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
+_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
 
 # "&lt;Signals.SIGKILL: 9&gt;": a text copied out of the source of a web page.
-_ENTITY = pattern(r"&(lt|gt|quot|apos|nbsp|amp|#34|#39|#x27|#x22);")
+_ENTITY = re.compile(r"&(lt|gt|quot|apos|nbsp|amp|#34|#39|#x27|#x22);")
 _CHARACTERS = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "nbsp": " ", "amp": "&", "#34": '"', "#39": "'", "#x27": "'", "#x22": '"'}
 
 # {"log":"ImportError: No module named \"torch\"\n","stream":"stderr"}: a line of a log that is kept as JSON (docker, kubectl, jq).
-_STRING = pattern(r'\s{0,40}(?:[{\[]\s{0,4}["{]|"[^"]{0,400}": |".*"[,}\]]{0,4}\s{0,4}$)')
-_NO_JSON = pattern(r'\\(?:[^"\\/bfnrtu]|u(?![0-9a-fA-F]{4})|$)')
-_BACKSLASH = pattern(r'\\(?:(["\\/])|([nrtbf])|u([0-9a-fA-F]{4}))')
-_ESCAPED_QUOTE = pattern(r"""\\{1,8}(["'])""")
+_STRING = re.compile(r'\s{0,40}(?:[{\[]\s{0,4}["{]|"[^"]{0,400}": |".*"[,}\]]{0,4}\s{0,4}$)')
+_NO_JSON = re.compile(r'\\(?:[^"\\/bfnrtu]|u(?![0-9a-fA-F]{4})|$)')
+_BACKSLASH = re.compile(r'\\(?:(["\\/])|([nrtbf])|u([0-9a-fA-F]{4}))')
+_ESCAPED_QUOTE = re.compile(r"""\\{1,8}(["'])""")
 
 # First bytes of what is no text: https://en.wikipedia.org/wiki/List_of_file_signatures
 _MAGIC = (

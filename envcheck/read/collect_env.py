@@ -15,8 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from envcheck.facts import Distribution, Gpu, Nvcc
-from envcheck.pattern import pattern
+from envcheck.facts.snapshot import Distribution, Gpu, Nvcc
 from envcheck.read.found import Found, Notes
 from envcheck.read.values import cuda_version, gpu_vendor, machine_of, operating_system, version_in
 
@@ -32,22 +31,22 @@ _STRONG = frozenset(
 _HINTS = ("ytorch", "YTORCH", "CUDA", "cuda", "driver version", "Python platform", "[pip", "[conda]", "Libc version")
 
 # "> PyTorch version: 2.1.2", "    OS: Ubuntu", "- OS (e.g., Linux):", "OS   : Ubuntu", "| OS: x |", full-width colon of typed reports
-_KEY = pattern(r"[\s>|*#-]{0,12}([A-Za-z][A-Za-z0-9_ /().,'`-]{0,70}?)\s{0,40}[:：]\s?(.*)")
-_PLAIN = pattern(r" ?\(.*")
+_KEY = re.compile(r"[\s>|*#-]{0,12}([A-Za-z][A-Za-z0-9_ /().,'`-]{0,70}?)\s{0,40}[:：]\s?(.*)")
+_PLAIN = re.compile(r" ?\(.*")
 _NOTHING = frozenset({"", "n/a", "could not collect", "none", "no cuda", "no", "unknown", "not set", "null", "-"})
 
-_GPU = pattern(r"GPU\s{0,3}(\d{1,3})\s{0,3}[:：]\s{0,3}(.{1,200})")
-_MIG = pattern(r"MIG\s+(\d+[a-z]\.\d+gb\S*)\s+Device", re.IGNORECASE)
-_GFX = pattern(r"\((gfx[0-9a-f]{3,5})[^)]{0,60}\)")
-_PIP = pattern(r"\[pip3?\]\s+([A-Za-z0-9][\w.-]{0,80})==(\S{1,80})")
-_CONDA = pattern(r"\[conda\]\s+([A-Za-z0-9][\w.-]{0,80})\s+(\d\S{0,60})(?:\s+(\S{1,80}))?(?:\s+(\S{1,40}))?")
-_PYTHON = pattern(r"(\d\.\d{1,2}(?:\.\d{1,3})?(?:(?:a|b|rc)\d+)?\+?)")
-_PLATFORM = pattern(r"Linux-(.{1,90}?)-(x86_64|aarch64|arm64|ppc64le|s390x|riscv64)(?:-|$)")
-_VERSION = pattern(r"\d{1,2}\.\d{1,2}(?:\.\d{1,3})?")
-_ENVIRONMENT = pattern(
+_GPU = re.compile(r"GPU\s{0,3}(\d{1,3})\s{0,3}[:：]\s{0,3}(.{1,200})")
+_MIG = re.compile(r"MIG\s+(\d+[a-z]\.\d+gb\S*)\s+Device", re.IGNORECASE)
+_GFX = re.compile(r"\((gfx[0-9a-f]{3,5})[^)]{0,60}\)")
+_PIP = re.compile(r"\[pip3?\]\s+([A-Za-z0-9][\w.-]{0,80})==(\S{1,80})")
+_CONDA = re.compile(r"\[conda\]\s+([A-Za-z0-9][\w.-]{0,80})\s+(\d\S{0,60})(?:\s+(\S{1,80}))?(?:\s+(\S{1,40}))?")
+_PYTHON = re.compile(r"(\d\.\d{1,2}(?:\.\d{1,3})?(?:(?:a|b|rc)\d+)?\+?)")
+_PLATFORM = re.compile(r"Linux-(.{1,90}?)-(x86_64|aarch64|arm64|ppc64le|s390x|riscv64)(?:-|$)")
+_VERSION = re.compile(r"\d{1,2}\.\d{1,2}(?:\.\d{1,3})?")
+_ENVIRONMENT = re.compile(
     r"\s{0,8}((?:CUDA|NVIDIA|NCCL|GLOO|HIP|ROCR|HSA|ZE|UCX|FI|LD|PYTORCH|TORCH|VLLM|OMP|MASTER|MKL|XLA|SLURM)_[A-Z0-9_]{1,60}|RANK|WORLD_SIZE|LOCAL_RANK)=(.*)"
 )
-_XPU_NAME = pattern(r"name='(Intel[^']{1,80})'|^[ \t]{0,40}\*?[ \t]{0,40}(Intel\(R\)[^,'\n]{3,80})$")
+_XPU_NAME = re.compile(r"name='(Intel[^']{1,80})'|^[ \t]{0,40}\*?[ \t]{0,40}(Intel\(R\)[^,'\n]{3,80})$")
 _CARRIED_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "amx_tile", "asimd", "sve")
 
 

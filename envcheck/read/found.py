@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envcheck.facts import TextEvidence
-from envcheck.record import field, mutable, record
+from envcheck.facts.record import field, mutable, record
+from envcheck.facts.snapshot import TextEvidence
 
 LINE_LIMIT = 400  # characters of a line that are kept as evidence
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from envcheck.facts import Nvcc, ToolAnswer, ToolStatus
-from envcheck.pattern import pattern
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import Nvcc, ToolAnswer, ToolStatus
 from envcheck.read.found import Found, Notes
-from envcheck.record import replace
 
 # Programs whose logs hold other people's errors: kind → texts of which one must occur.
 _LOGS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -163,7 +162,7 @@ def _nvcc(text: str) -> Found | None:
     return notes.found()
 
 
-_AGENT = pattern(r"^[ \t]+Name:[ \t]+(gfx[0-9a-f]{3,5})[ \t\r]*$", re.MULTILINE)  # rocminfo
+_AGENT = re.compile(r"^[ \t]+Name:[ \t]+(gfx[0-9a-f]{3,5})[ \t\r]*$", re.MULTILINE)  # rocminfo
 
 
 def _rocm(text: str) -> Found | None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 
-from envcheck.facts import Xid
-from envcheck.pattern import pattern
+from envcheck.facts.snapshot import Xid
 from envcheck.read.smi_fields import DRIVER
 
-_STAMP = pattern(r"^(?:<\d{1,3}>)?\[\s*(\d{1,12}\.\d{1,9})\]")
+_STAMP = re.compile(r"^(?:<\d{1,3}>)?\[\s*(\d{1,12}\.\d{1,9})\]")
 # "NVRM: Xid (PCI:0000:91:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 # https://docs.nvidia.com/deploy/xid-errors/
-_XID = pattern(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,5})(?:$|,(.*))")
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,5})(?:$|,(.*))")
 # "Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149": the other one has no line of its own
 # where the buffer of the log has turned over.
-_BEFORE = pattern(r"caused by previous Xid (\d{1,5})")
+_BEFORE = re.compile(r"caused by previous Xid (\d{1,5})")
 # Texts of the open kernel module, NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c, src/nvidia/arch/nvalloc/unix/src/osinit.c
-_COMPLAINT = pattern(
+_COMPLAINT = re.compile(
     r"NVRM: .{0,1000}?(?:API mismatch|has the version|RmInitAdapter|No NVIDIA (?:GPU found|devices probed)|probe routine was not called"
     r"|open kernel modules|not supported by (?:open nvidia\.ko|the NVIDIA)|driver release|fallen off the bus|GSP firmware|Timeout after).*"
 )

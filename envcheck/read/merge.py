@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envcheck import facts as f
-from envcheck.facts import Gpu, Missing, Snapshot, TextEvidence, Why
+from envcheck.facts import snapshot as f
+from envcheck.facts.record import fields, record, replace
+from envcheck.facts.snapshot import Gpu, Missing, Snapshot, TextEvidence, Why
 from envcheck.read.found import Fact, Found
 from envcheck.read.products import capability_of
 from envcheck.read.values import gpu_vendor
 from envcheck.read.variables import place
-from envcheck.record import fields, record, replace
 
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 NOT_STATED = Missing(Why.SKIPPED, "not stated")
 
@@ -96,7 +96,7 @@ def _build(plain: Mapping[str, Any], gpu_lists: Sequence[list[Gpu]], symptoms: t
         elif name in values:
             made[name] = cls(**_fitting(cls, values[name]))
     if isinstance(made["visibility"], f.VisibilityFacts) and isinstance(made["gpus"], f.GpusFacts):
-        from envcheck.visible import with_selection
+        from envcheck.facts.cuda_visible_devices import with_selection
 
         made["visibility"] = with_selection(made["visibility"], made["gpus"])
     return Snapshot(**made, live=Missing(Why.SKIPPED, "not run"), symptoms=f.SymptomsFacts(symptoms))
@@ -194,7 +194,7 @@ def _torch(values: dict[str, dict[str, Any]]) -> None:
     if not torch:
         return
     version = str(torch.get("version") or "")
-    from envcheck.archs import cuda_of_variant
+    from envcheck.tables.archs import cuda_of_variant
 
     local = version.partition("+")[2].split(".")[0]
     if local.startswith("cu") and "cuda" not in torch:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.facts import Gpu
-from envcheck.pattern import pattern
+from envcheck.facts.snapshot import Gpu
 from envcheck.read.found import Found, Notes
 from envcheck.read.values import version_in
 
@@ -29,24 +28,24 @@ _HINTS = (
     "WSL",
 )
 
-_FOUND = pattern(r"Found GPU(\d{1,2}) (?!%)(.{1,80}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(\d{1,2}\.\d)")
-_RANGE = pattern(
+_FOUND = re.compile(r"Found GPU(\d{1,2}) (?!%)(.{1,80}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(\d{1,2}\.\d)")
+_RANGE = re.compile(
     r"Minimum and Maximum cuda capability supported by this version of PyTorch is\s{1,10}\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)"
 )
-_MINIMUM = pattern(r"minimum cuda capability supported by this library is (\d{1,2}\.\d)")
-_BUILT_FOR = pattern(r"- (\d{1,2}\.\d) which supports hardware CC >=(\d{1,2}\.\d),<(\d{1,2}\.\d)(?: except \{([\d., ]{0,80})\})?")
-_NOT_COMPATIBLE = pattern(
+_MINIMUM = re.compile(r"minimum cuda capability supported by this library is (\d{1,2}\.\d)")
+_BUILT_FOR = re.compile(r"- (\d{1,2}\.\d) which supports hardware CC >=(\d{1,2}\.\d),<(\d{1,2}\.\d)(?: except \{([\d., ]{0,80})\})?")
+_NOT_COMPATIBLE = re.compile(
     r"(?:^|[:\s])((?:NVIDIA|GeForce|Tesla|Quadro|TITAN|A\d|H\d|RTX)[^\n:]{1,80}?) with CUDA capability sm_(\d{2,3}) is not compatible"
 )
-_SUPPORTS = pattern(r"current PyTorch install supports CUDA capabilities ((?:(?:sm|compute)_\d{2,3}[a-z]?[ .]{0,2}){1,24})")
-_ARCH_LIST = pattern(r"(?:get_arch_list\(\)|arch_list)\W{1,6}\[((?:'(?:sm|compute)_\d{2,3}[a-z]?'(?:, )?){1,24})\]")
-_DRIVER_CUDA = pattern(r"found version (\d{4,5})\b")
-_VERSION = pattern(
+_SUPPORTS = re.compile(r"current PyTorch install supports CUDA capabilities ((?:(?:sm|compute)_\d{2,3}[a-z]?[ .]{0,2}){1,24})")
+_ARCH_LIST = re.compile(r"(?:get_arch_list\(\)|arch_list)\W{1,6}\[((?:'(?:sm|compute)_\d{2,3}[a-z]?'(?:, )?){1,24})\]")
+_DRIVER_CUDA = re.compile(r"found version (\d{4,5})\b")
+_VERSION = re.compile(
     r"(?:^|[\s>])(?:py)?torch(?:[ _.]?version|\.__version__)?\s{0,3}[:=]?=?\s{0,3}['\"]?"
     r"(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+[\w.]{2,40})\b(?!\S{0,40}\.whl)",
     re.IGNORECASE,
 )
-_BARE_VERSION = pattern(r"^['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?$")
+_BARE_VERSION = re.compile(r"^['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?$")
 
 
 def read_messages(text: str) -> Found | None:

@@ -7,16 +7,17 @@ node1:1819:1819 [0] NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0>
 
 from __future__ import annotations
 
-from envcheck.pattern import pattern
+import re
+
 from envcheck.read.found import Found, Notes
 
-_VERSION = pattern(r"NCCL version (\d{1,2}\.\d{1,2}\.\d{1,2})(?:\+cuda(\d{1,2}\.\d{1,2}))?")
-_VARIABLE = pattern(r"\b((?:NCCL|RCCL)_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,200}?)\.?$")
-_HOST = pattern(r"(?:^|[>\s])([A-Za-z0-9][\w.-]{0,60}):\d{1,9}:\d{1,9} \[")
-_USING = pattern(r"\[\d{1,2}\]([A-Za-z][\w.@-]{0,20}):([0-9A-Fa-f:.]{3,45})<")
-_BOOTSTRAP = pattern(r"Bootstrap ?: Using (?:\[\d\])?([A-Za-z][\w.@-]{0,20}):([0-9A-Fa-f:.]{3,45})<")
-_DRIVER = pattern(r"cudaDriverVersion (\d{4,5})\b")
-_NETWORK = pattern(r"Using network (\w{2,20})")
+_VERSION = re.compile(r"NCCL version (\d{1,2}\.\d{1,2}\.\d{1,2})(?:\+cuda(\d{1,2}\.\d{1,2}))?")
+_VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,200}?)\.?$")
+_HOST = re.compile(r"(?:^|[>\s])([A-Za-z0-9][\w.-]{0,60}):\d{1,9}:\d{1,9} \[")
+_USING = re.compile(r"\[\d{1,2}\]([A-Za-z][\w.@-]{0,20}):([0-9A-Fa-f:.]{3,45})<")
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (?:\[\d\])?([A-Za-z][\w.@-]{0,20}):([0-9A-Fa-f:.]{3,45})<")
+_DRIVER = re.compile(r"cudaDriverVersion (\d{4,5})\b")
+_NETWORK = re.compile(r"Using network (\w{2,20})")
 
 
 def read_nccl(text: str) -> Found | None:

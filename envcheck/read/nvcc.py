@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.pattern import pattern
-from envcheck.record import record
+from envcheck.facts.record import record
 
 
 @record
@@ -17,8 +16,8 @@ class NvccVersion:
 
 # Cuda compilation tools, release 12.8, V12.8.93
 # Build cuda_12.8.r12.8/compiler.35583870_0
-_RELEASE = pattern(r"release\s+(\d{1,3}\.\d{1,3})(?:,\s*V(\d{1,3}(?:\.\d{1,6}){1,3}))?")
-_BUILD = pattern(r"^Build (cuda_\S{1,80})", re.MULTILINE)
+_RELEASE = re.compile(r"release\s+(\d{1,3}\.\d{1,3})(?:,\s*V(\d{1,3}(?:\.\d{1,6}){1,3}))?")
+_BUILD = re.compile(r"^Build (cuda_\S{1,80})", re.MULTILINE)
 
 
 def read_nvcc(text: str) -> NvccVersion | None:
@@ -30,7 +29,7 @@ def read_nvcc(text: str) -> NvccVersion | None:
     return NvccVersion(match.group(1), match.group(2), build.group(1) if build else None)
 
 
-_NUMBER = pattern(r"(?<![\w.])(\d{1,4}(?:\.\d{1,6}){1,3})(?![\w.]*\))")
+_NUMBER = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d{1,6}){1,3})(?![\w.]*\))")
 
 
 def read_tool_version(text: str) -> str | None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from envcheck.facts import Distribution, Gpu, Missing, Nvcc, Why, Xid
+from envcheck.facts.snapshot import Distribution, Gpu, Missing, Nvcc, Why, Xid
 from envcheck.read.collect_env import normal
 from envcheck.read.found import Found, Notes
 from envcheck.read.values import cuda_version, gpu_vendor, machine_of, operating_system, stated_version, version_in

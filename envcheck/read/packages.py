@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import re
 
-from envcheck.facts import Distribution
-from envcheck.pattern import pattern
+from envcheck.facts.snapshot import Distribution
 from envcheck.read.collect_env import normal
 from envcheck.read.found import Found, Notes
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"
 _VERSION = r"[0-9][0-9A-Za-z.!+_-]{0,60}"
-_FREEZE = pattern(rf"({_NAME})(?:\[[\w,-]{{1,40}}\])?===?({_VERSION})\s*$")
-_WHEEL = pattern(rf"({_NAME}) @ \S{{0,300}}?/[A-Za-z0-9_.]{{1,80}}-({_VERSION}?)-(?:cp|py)\d")
-_TABLE = pattern(rf"({_NAME})\s+({_VERSION})(?:\s+\S.*)?$")
-_CONDA = pattern(rf"({_NAME})\s+({_VERSION})\s+(\S{{1,80}})(?:\s+(\S{{1,60}}))?\s*$")
-_TAGGED = pattern(rf"\[pip3?\]\s*({_NAME})==({_VERSION})")
+_FREEZE = re.compile(rf"({_NAME})(?:\[[\w,-]{{1,40}}\])?===?({_VERSION})\s*$")
+_WHEEL = re.compile(rf"({_NAME}) @ \S{{0,300}}?/[A-Za-z0-9_.]{{1,80}}-({_VERSION}?)-(?:cp|py)\d")
+_TABLE = re.compile(rf"({_NAME})\s+({_VERSION})(?:\s+\S.*)?$")
+_CONDA = re.compile(rf"({_NAME})\s+({_VERSION})\s+(\S{{1,80}})(?:\s+(\S{{1,60}}))?\s*$")
+_TAGGED = re.compile(rf"\[pip3?\]\s*({_NAME})==({_VERSION})")
 # Rows that someone took out of such a list: "pip list | grep torch", "conda list | grep torch"
-_STRAY = pattern(
+_STRAY = re.compile(
     rf"((?:py)?torch(?:vision|audio|text|ao)?|pytorch-cuda|cudatoolkit|triton|numpy|nvidia-[a-z0-9-]{{3,40}}|bitsandbytes|xformers|vllm|flash[-_]attn)"
     rf"\s{{2,80}}({_VERSION})(?:\s{{2,80}}(\S{{1,80}}))?(?:\s{{2,80}}(\S{{1,60}}))?\s*$"
 )
-_BUILD_CUDA = pattern(r"(?:^|_)cuda_?(\d{2})\.?(\d)")  # py3.12_cuda12.4_cudnn9.1.0_0, cuda126_mkl_py312h…
-_BUILD_CPU = pattern(r"(?:^|_)cpu(?:_|$)")  # cpu_generic_py310h…, py3.10_cpu_0
-_HEAD = pattern(r"\s{0,4}Package\s+Version\b")
-_RULE = pattern(r"\s{0,4}-{3,}\s+-{3,}")
+_BUILD_CUDA = re.compile(r"(?:^|_)cuda_?(\d{2})\.?(\d)")  # py3.12_cuda12.4_cudnn9.1.0_0, cuda126_mkl_py312h…
+_BUILD_CPU = re.compile(r"(?:^|_)cpu(?:_|$)")  # cpu_generic_py310h…, py3.10_cpu_0
+_HEAD = re.compile(r"\s{0,4}Package\s+Version\b")
+_RULE = re.compile(r"\s{0,4}-{3,}\s+-{3,}")
 
 
 def read_packages(text: str) -> Found | None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from envcheck.pattern import pattern
-
 if TYPE_CHECKING:
-    from envcheck.tables import Tables
+    from envcheck.tables.compat import Tables
 
 # What stands beside the product's name and does not change it.
-_ASIDE = pattern(
+_ASIDE = re.compile(
     r"\bMIG\b.*|\(nvgpu\)|\(UUID.*|\([^)]{0,40}\)|\b(?:nvidia|graphics|gpu|card|x\d|laptop|jetson|nano|agx|nx)\b", re.IGNORECASE
 )
 

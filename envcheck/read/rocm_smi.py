@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.pattern import pattern
-from envcheck.record import record
+from envcheck.facts.record import record
 
 
 @record
@@ -20,7 +19,7 @@ class RocmSmiGpu:
     device: str | None  # PCI device id, "0x7480"
 
 
-_ROW = pattern(
+_ROW = re.compile(
     r"^\s*(\d{1,3})\s+\d{1,3}\s+(0x[0-9a-fA-F]{4})\s+\d+\s+(gfx[0-9a-f]{3,6})\s"
     r".*?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 )

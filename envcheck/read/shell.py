@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.facts import PciDevice
-from envcheck.pattern import pattern
+from envcheck.facts.snapshot import PciDevice
 from envcheck.read.found import Found, Notes
 from envcheck.read.variables import LAUNCHER, NETWORK, VISIBILITY
 
@@ -24,50 +23,50 @@ SHM = "/dev/shm"  # noqa: S108  # a word in other people's output
 LINE = 2000  # longer lines are none of these
 
 # "crw-rw-rw- 1 root root 195, 0 Nov 27 10:00 /dev/nvidia0"
-_NODE = pattern(
+_NODE = re.compile(
     r"c(?P<mode>[rwxst-]{9})[.+@]?\s{1,9}\d{1,4}\s{1,9}(?P<owner>[\w.+-]{1,40})\s{1,9}(?P<group>[\w.+-]{1,40})\s{1,9}\d{1,4},\s{0,9}\d{1,7}"
     r"\s[^/]{1,60}(?P<path>/dev/(?:nvidia[\w-]{0,24}|kfd|dri/renderD\d{1,4}))\s{0,4}$"
 )
-_NO_NODE = pattern(r"(?:cannot access|cannot open) ['\"]?(?P<path>/dev/kfd)['\"]?: No such file")
+_NO_NODE = re.compile(r"(?:cannot access|cannot open) ['\"]?(?P<path>/dev/kfd)['\"]?: No such file")
 # "uid=1000(a) gid=1000(a) groups=1000(a),44(video),109(render)"
-_ID = pattern(r"uid=(\d{1,10})(?:\(([\w.\\+-]{1,60})\))? gid=\d{1,10}\S{0,80} groups=(\S{1,2000})")
-_GROUP = pattern(r"\d{1,10}\(([\w .\\+-]{1,60})\)")
+_ID = re.compile(r"uid=(\d{1,10})(?:\(([\w.\\+-]{1,60})\))? gid=\d{1,10}\S{0,80} groups=(\S{1,2000})")
+_GROUP = re.compile(r"\d{1,10}\(([\w .\\+-]{1,60})\)")
 # "open files                          (-n) 1024", "max locked memory       (kbytes, -l) unlimited"
-_LIMIT = pattern(r"[a-z][a-z -]{4,40}\((?:[\w -]{1,20}, )?-(?P<flag>[nlus])\)\s{1,9}(?P<value>unlimited|\d{1,20})\s{0,4}$")
-_ASKED = pattern(r"(?:[^\n]{0,80}[$#%>] ?)?ulimit -(?:[HS])?(?P<flag>[nlus])\s{0,4}$")
-_VALUE = pattern(r"(?P<value>unlimited|\d{1,20})\s{0,4}$")
+_LIMIT = re.compile(r"[a-z][a-z -]{4,40}\((?:[\w -]{1,20}, )?-(?P<flag>[nlus])\)\s{1,9}(?P<value>unlimited|\d{1,20})\s{0,4}$")
+_ASKED = re.compile(r"(?:[^\n]{0,80}[$#%>] ?)?ulimit -(?:[HS])?(?P<flag>[nlus])\s{0,4}$")
+_VALUE = re.compile(r"(?P<value>unlimited|\d{1,20})\s{0,4}$")
 # "shm   64M  0  64M  0% /dev/shm", "tmpfs  65536  0  65536  0% /dev/shm" (df counts in KiB)
-_DF = pattern(
+_DF = re.compile(
     r"(?:shm|tmpfs|none|devtmpfs|udev)\s{1,40}(?P<size>[\d.]{1,14})(?P<unit>[KMGT]?)(?:i?B?)\s{1,40}[\d.]{1,14}[KMGT]?(?:i?B?)"
     r"\s{1,40}(?P<free>[\d.]{1,14})(?P<free_unit>[KMGT]?)(?:i?B?)\s{1,40}\d{1,3}%\s{1,9}/dev/shm\s{0,4}$"
 )
-_MOUNT = pattern(r"\S{1,40} on /dev/shm type tmpfs \([^)\n]{0,200}\bsize=(?P<size>\d{1,14})(?P<unit>[kmg]?)\b")
+_MOUNT = re.compile(r"\S{1,40} on /dev/shm type tmpfs \([^)\n]{0,200}\bsize=(?P<size>\d{1,14})(?P<unit>[kmg]?)\b")
 # "nvidia  56823808  1234 nvidia_uvm,nvidia_modeset": name, bytes, users
-_MODULE = pattern(
+_MODULE = re.compile(
     r"(?P<name>nvidia|nvidia_uvm|nvidia_peermem|nv_peer_mem|nouveau)\s{1,40}\d{4,10}\s{1,9}-?\d{1,6}(?:\s{1,4}[\w,-]{1,400})?\s{0,4}$"
 )
 # "nvidia/535.183.01, 6.5.0-35-generic, x86_64: installed", "nvidia, 470.57.02, 5.4.0-80-generic, x86_64: added"
-_DKMS = pattern(
+_DKMS = re.compile(
     r"nvidia(?:-\w{1,12})?(?:/|, )(?P<version>\d{3}\.[\d.]{2,8}\d)(?:, (?P<kernel>[\w.+-]{3,60}))?"
     r"(?:, \w{3,12})?: (?P<state>added|built|installed)\b"
 )
 # "0000:01:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 SXM5 80GB] [10de:2330] (rev a1)"
-_PCI = pattern(
+_PCI = re.compile(
     r"(?P<address>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
     r"(?:VGA compatible controller|3D controller|Display controller|Processing accelerators)"
     r"(?: \[(?:03|12)[0-9a-f]{2}\])?: (?P<maker>NVIDIA Corporation|Advanced Micro Devices, Inc\.|Intel Corporation)"
     r"[^\n]{0,300}?(?:\[(?P<vendor>10de|1002|8086):(?P<device>[0-9a-f]{4})\][^\n]{0,40})?$"
 )
-_PCI_DRIVER = pattern(r"\s{1,8}Kernel driver in use: ([\w-]{2,30})\s{0,4}$")
+_PCI_DRIVER = re.compile(r"\s{1,8}Kernel driver in use: ([\w-]{2,30})\s{0,4}$")
 _VENDORS = {"NVIDIA Corporation": "10de", "Advanced Micro Devices, Inc.": "1002", "Intel Corporation": "8086"}
 # "CUDA_VISIBLE_DEVICES=0,1", "declare -x NCCL_DEBUG="INFO""
-_VARIABLE = pattern(r"(?:declare -x |export )?(?P<name>[A-Z_][A-Z0-9_]{1,80})=(?P<value>[^\n]{0,1500})$")
+_VARIABLE = re.compile(r"(?:declare -x |export )?(?P<name>[A-Z_][A-Z0-9_]{1,80})=(?P<value>[^\n]{0,1500})$")
 _OF_INTEREST = (
     *VISIBILITY, *NETWORK, *LAUNCHER, "RANK", "WORLD_SIZE", "NODE_RANK", "NVIDIA_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTORCH_",
     "TORCH_", "TRITON_", "HSA_", "OMP_NUM_THREADS", "PYTHONPATH", "PYTHONNOUSERSITE", "VLLM_",
 )  # fmt: skip
 _OF_A_SHELL = frozenset({"PATH", "HOME", "PWD", "SHLVL", "USER", "SHELL", "TERM", "LANG", "HOSTNAME", "LOGNAME", "OLDPWD"})
-_RUN = pattern(r"(?:[^\n$#]{0,80}[$#] ?)?(?:sudo )?(?P<tool>docker|podman|nerdctl)(?: container)? run (?P<rest>[^\n]{4,1900})$")
+_RUN = re.compile(r"(?:[^\n$#]{0,80}[$#] ?)?(?:sudo )?(?P<tool>docker|podman|nerdctl)(?: container)? run (?P<rest>[^\n]{4,1900})$")
 
 
 def read_shell(text: str) -> Found | None:
@@ -229,7 +228,7 @@ def _container(notes: Notes, lines: list[str]) -> None:
         return
 
 
-_SIZE = pattern(r"(\d{1,12}(?:\.\d)?)([bkmg]?)b?$", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d)?)([bkmg]?)b?$", re.IGNORECASE)
 
 
 def _options(notes: Notes, tool: str, words: list[str], line: str, number: int) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from envcheck.facts import Gpu, GpuTrouble
-from envcheck.nvml_codes import LOST, UNKNOWN, code_of
-from envcheck.pattern import pattern
+from envcheck.facts.nvml_codes import LOST, UNKNOWN, code_of
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import Gpu, GpuTrouble
 from envcheck.read import smi_dump, smi_fields, smi_query, smi_table
-from envcheck.record import record
 
 
 @record
@@ -62,7 +61,7 @@ _NVML_WORDS = {
     "unknown error": 255,
 }
 _FAILURES: tuple[tuple[re.Pattern[str], int | None], ...] = tuple(
-    (pattern(words, re.IGNORECASE), code)
+    (re.compile(words, re.IGNORECASE), code)
     for words, code in (
         (r"NVIDIA-SMI couldn't find \S+ library in your system.*", 12),
         (r"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.*", 9),
@@ -78,7 +77,7 @@ _FAILURES: tuple[tuple[re.Pattern[str], int | None], ...] = tuple(
         (r".{0,60}nvidia-smi.{0,40}Segmentation fault.*", 139),
     )
 )
-_LIBRARY = pattern(r"NVML library version: *([0-9]{3}[0-9.]*)")
+_LIBRARY = re.compile(r"NVML library version: *([0-9]{3}[0-9.]*)")
 
 
 def read_failure(text: str) -> SmiFailure | None:
@@ -97,7 +96,7 @@ def read_failure(text: str) -> SmiFailure | None:
 
 
 _NO_HANDLE = "Unable to determine the device handle"
-_OF_GPU = pattern(r"for GPU ?([0-9]{1,3})?(?=:| )")
+_OF_GPU = re.compile(r"for GPU ?([0-9]{1,3})?(?=:| )")
 
 
 def _without_handle(line: str) -> GpuTrouble:

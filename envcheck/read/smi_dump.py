@@ -15,11 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from envcheck.facts import Gpu, GpuProcess
-from envcheck.pattern import pattern
+from envcheck.facts.record import field, mutable
+from envcheck.facts.snapshot import Gpu, GpuProcess
 from envcheck.read import smi_fields
 from envcheck.read.smi_fields import known
-from envcheck.record import field, mutable
 
 Event = tuple[tuple[str, ...], str | None]
 
@@ -117,7 +116,7 @@ def read_text(text: str) -> Dump | None:
     return dump if dump.gpus or sure else None
 
 
-_TOKEN = pattern(r"<(/?)([A-Za-z_][\w.-]{0,80})([^<>]{0,200})>|([^<]+)|<")
+_TOKEN = re.compile(r"<(/?)([A-Za-z_][\w.-]{0,80})([^<>]{0,200})>|([^<]+)|<")
 _DEPTH = 16  # the real report is 7 deep; junk must not cost the square of its length
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}
 
@@ -159,10 +158,10 @@ def _unescape(text: str) -> str:
     return text
 
 
-_GPU_LINE = pattern(r"\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
-_PAIR = pattern(r"(\s*)([A-Z][\w .()/-]{0,60}?)\s*:(?:\s(.*))?$")
-_VERSION_FLAG = pattern(r"\s*[A-Z][A-Z -]+ version\s*:")  # lines of --version: "DRIVER version      : 580.159.04"
-_SECTION = pattern(r"(\s*)([A-Z][\w .()/-]{0,60}?)\s*$")
+_GPU_LINE = re.compile(r"\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
+_PAIR = re.compile(r"(\s*)([A-Z][\w .()/-]{0,60}?)\s*:(?:\s(.*))?$")
+_VERSION_FLAG = re.compile(r"\s*[A-Z][A-Z -]+ version\s*:")  # lines of --version: "DRIVER version      : 580.159.04"
+_SECTION = re.compile(r"(\s*)([A-Z][\w .()/-]{0,60}?)\s*$")
 
 
 def _text_events(text: str) -> Iterator[Event]:

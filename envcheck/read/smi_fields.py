@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from envcheck.facts import Gpu, GpuProcess, GpuTrouble
-from envcheck.nvml_codes import LOST, RESET, UNKNOWN, code_of
-from envcheck.pattern import pattern
-from envcheck.record import fields, replace
+from envcheck.facts.nvml_codes import LOST, RESET, UNKNOWN, code_of
+from envcheck.facts.record import fields, replace
+from envcheck.facts.snapshot import Gpu, GpuProcess, GpuTrouble
 
 # What stands in a cell that has no value, beside the texts of NVML's codes. CSV puts it in brackets, and only that.
 _NO_VALUE = {
@@ -47,13 +46,13 @@ CLOCK_REASONS = {
     "display_clock_setting": 0x100,
 }
 
-_NUMBER = pattern(r"(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:%|x|[KMGT]?i?B|[MG]Hz|W|C|us)?(?![0-9A-Za-z.])")
-_SIZE = pattern(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?\Z")
+_NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:%|x|[KMGT]?i?B|[MG]Hz|W|C|us)?(?![0-9A-Za-z.])")
+_SIZE = re.compile(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?\Z")
 _UNIT = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "": 1 << 20}  # without units nvidia-smi means MiB
-_BUS = pattern(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
-_CAPABILITY = pattern(r"[0-9]{1,2}\.[0-9]$")
-DRIVER = pattern(r"[0-9]{3,4}\.[0-9]{2,3}(?:\.[0-9]{2,3})?(?![0-9.])")
-CUDA = pattern(r"[0-9]{1,2}\.[0-9]{1,2}(?![0-9.])")
+_BUS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+_CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]$")
+DRIVER = re.compile(r"[0-9]{3,4}\.[0-9]{2,3}(?:\.[0-9]{2,3})?(?![0-9.])")
+CUDA = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}(?![0-9.])")
 
 
 def known(value: str) -> str | None:

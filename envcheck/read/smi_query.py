@@ -11,18 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from envcheck.facts import Gpu
-from envcheck.pattern import pattern
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import Gpu
 from envcheck.read import smi_fields
-from envcheck.record import record
 
 # Words that may open a header; any other field of --query-gpu is taken by its shape, "memory.total [MiB]".
 _PLAIN = {"index", "name", "gpu_name", "uuid", "gpu_uuid", "gpu_bus_id", "driver_version", "kmd_version", "compute_cap"}
 _PLAIN |= {"count", "serial", "gpu_serial", "persistence_mode", "compute_mode", "addressing_mode", "pstate", "timestamp"}
 _PLAIN |= {"vbios_version", "gpu_recovery_action"}
-_DOTTED = pattern(r"[a-z][a-z0-9_]{0,60}(?:\.[a-z0-9_]{1,60}){1,8}$")
-_COMMAND = pattern(r"--query-gpu[= ]([\w.,]+)")
-_NVIDIA = pattern(r"NVIDIA |GeForce |Tesla |Quadro |TITAN |RTX |GTX |GRID ")
+_DOTTED = re.compile(r"[a-z][a-z0-9_]{0,60}(?:\.[a-z0-9_]{1,60}){1,8}$")
+_COMMAND = re.compile(r"--query-gpu[= ]([\w.,]+)")
+_NVIDIA = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |TITAN |RTX |GTX |GRID ")
 
 
 @record

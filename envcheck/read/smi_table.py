@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import re
 
-from envcheck.facts import Gpu, GpuProcess
-from envcheck.pattern import pattern
+from envcheck.facts.record import field, mutable
+from envcheck.facts.snapshot import Gpu, GpuProcess
 from envcheck.read import smi_fields
-from envcheck.record import field, mutable
 
 
 @mutable
@@ -33,27 +32,27 @@ class Table:
     lost: tuple[str, ...] = ()
 
 
-_SMI = pattern(r"NVIDIA-SMI\s+([0-9]{3}[0-9.]*)")
-_DRIVER = pattern(r"(?:Driver|KMD) Version:\s*(\S+)")
-_CUDA = pattern(r"CUDA(?: UMD)? Version:\s*([^|\s][^|]*)")
+_SMI = re.compile(r"NVIDIA-SMI\s+([0-9]{3}[0-9.]*)")
+_DRIVER = re.compile(r"(?:Driver|KMD) Version:\s*(\S+)")
+_CUDA = re.compile(r"CUDA(?: UMD)? Version:\s*([^|\s][^|]*)")
 # Up to R595 "CUDA Version" has a capital; the -q report writes "Driver Version", which is not ours.
-_VERSION = pattern(r"\s*(NVIDIA-SMI|NVML|DRIVER|KMD|CUDA UMD|CUDA(?= [vV]))\s(?:version|(?<=CUDA )Version)\s*:\s*(\S.*)")
+_VERSION = re.compile(r"\s*(NVIDIA-SMI|NVML|DRIVER|KMD|CUDA UMD|CUDA(?= [vV]))\s(?:version|(?<=CUDA )Version)\s*:\s*(\S.*)")
 
-_NAME_ROW = pattern(
+_NAME_ROW = re.compile(
     r"\|\s*([0-9]{1,3})\s([^|]{1,200}?)\s(On|Off|WDDM|TCC|MCDM|N/A|ERR!)\s*"
     r"\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s+([^\s|]+)\s*\|\s*([^\s|]+)\s*\|"
 )
-_USE_ROW = pattern(
+_USE_ROW = re.compile(
     r"\|\s*([^\s|]+)\s+([^\s|]+)\s+([^\s|]+)\s+([^\s|]{1,20})\s{0,20}/\s{0,20}([^\s|]{1,20})\s*"
     r"\|([^|]*)\|\s*([^\s|]+)\s([^|]*)\|"
 )
-_MIG_ROW = pattern(r"\|\s*\|\s*\|\s*(Enabled|Disabled|N/A)\*?\s*\|")
-_MIG_DEVICE = pattern(r"\|\s*([0-9]{1,3})\s+([0-9]{1,3})\s+([0-9]{1,3})\s+([0-9]{1,3})\s*\|\s*[0-9]+MiB\s*/\s*[0-9]+MiB\s*\|")
-_PROCESS = pattern(
+_MIG_ROW = re.compile(r"\|\s*\|\s*\|\s*(Enabled|Disabled|N/A)\*?\s*\|")
+_MIG_DEVICE = re.compile(r"\|\s*([0-9]{1,3})\s+([0-9]{1,3})\s+([0-9]{1,3})\s+([0-9]{1,3})\s*\|\s*[0-9]+MiB\s*/\s*[0-9]+MiB\s*\|")
+_PROCESS = re.compile(
     r"\|\s*([0-9]{1,3})\s+(?:(?:N/A|[0-9]{1,3})\s+(?:N/A|[0-9]{1,3})\s+)?([0-9]{1,9})\s+(C\+G|M\+C|C|G|M)\s+(\S.{0,300}?)\s([0-9]{1,9}MiB|N/A)\s*\|"
 )
-_LIST = pattern(r"\s*GPU ([0-9]{1,3}): (\S.*?) \(UUID: (GPU-[^)\s]+)\)")
-_LIST_MIG = pattern(r"\s*MIG (\S+)\s+Device\s+[0-9]+: \(UUID: (MIG-[^)\s]+)\)")
+_LIST = re.compile(r"\s*GPU ([0-9]{1,3}): (\S.*?) \(UUID: (GPU-[^)\s]+)\)")
+_LIST_MIG = re.compile(r"\s*MIG (\S+)\s+Device\s+[0-9]+: \(UUID: (MIG-[^)\s]+)\)")
 
 
 @mutable

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 
-from envcheck.pattern import pattern
 from envcheck.read.found import Found, Notes
 
-_ROW = pattern(r"\s{0,12}[>|]?\s{0,4}((?:GPU|NIC|mlx)\w{1,12})\s+((?:X|SYS|NODE|PHB|PXB|PIX|SOC|NV\d{1,2})\b.*)")
-_HEAD = pattern(r"\s{0,40}[>|]?\s{0,8}GPU0\s")
+_ROW = re.compile(r"\s{0,12}[>|]?\s{0,4}((?:GPU|NIC|mlx)\w{1,12})\s+((?:X|SYS|NODE|PHB|PXB|PIX|SOC|NV\d{1,2})\b.*)")
+_HEAD = re.compile(r"\s{0,40}[>|]?\s{0,8}GPU0\s")
 
 
 def read_topology(text: str) -> Found | None:

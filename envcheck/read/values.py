@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from envcheck.pattern import pattern
-
 # "2.1.0+cu121", "1.1.0a0+4335aac", "2.15.0.dev20260914+cu130", "6.3.42133-1b9c17779"
-_VERSION = pattern(r"v?(\d{1,3}(?:\.\d{1,8})+(?:[a-z]{1,4}\d*)?(?:\.(?:dev|post)\d+)?(?:[+-][0-9A-Za-z.]{1,40})?)")
-_NUMBER = pattern(r"\d\.\d")
+_VERSION = re.compile(r"v?(\d{1,3}(?:\.\d{1,8})+(?:[a-z]{1,4}\d*)?(?:\.(?:dev|post)\d+)?(?:[+-][0-9A-Za-z.]{1,40})?)")
+_NUMBER = re.compile(r"\d\.\d")
 
 
 def version_in(text: str, *, single: bool = False) -> str | None:
@@ -83,10 +81,10 @@ def operating_system(text: str) -> Mapping[str, object]:
     return {path: value for path, value in found.items() if value is not None}
 
 
-_AMD = pattern(r"\bamd\b|radeon|instinct|\bmi\d{2,3}[ax]?\b|\bgfx\d|ryzen|\brx [5-9]\d{3}", re.IGNORECASE)
-_INTEL = pattern(r"\bintel\b|\barc\b.{0,40}\b[ab]\d{2,3}\b|data center gpu (?:max|flex)|iris xe", re.IGNORECASE)
-_APPLE = pattern(r"\bapple m\d", re.IGNORECASE)
-_NVIDIA = pattern(
+_AMD = re.compile(r"\bamd\b|radeon|instinct|\bmi\d{2,3}[ax]?\b|\bgfx\d|ryzen|\brx [5-9]\d{3}", re.IGNORECASE)
+_INTEL = re.compile(r"\bintel\b|\barc\b.{0,40}\b[ab]\d{2,3}\b|data center gpu (?:max|flex)|iris xe", re.IGNORECASE)
+_APPLE = re.compile(r"\bapple m\d", re.IGNORECASE)
+_NVIDIA = re.compile(
     r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|\bgt \d{3}|[ghb][bh]?\d{3}|\b[alvtpkm]\d{1,3}[0se]?\b|nvs|grid|orin"
     r"|xavier|thor|jetson|tegra",
     re.IGNORECASE,

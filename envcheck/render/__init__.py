@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from envcheck.report import Report
+    from envcheck.report.report import Report
 
 FORMATS = ("text", "json", "markdown", "junit", "github", "html")
 

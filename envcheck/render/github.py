@@ -5,11 +5,11 @@ https://docs.github.com/actions/reference/workflow-commands-for-github-actions#s
 
 from __future__ import annotations
 
-from envcheck.credentials import mask_secrets
-from envcheck.render.verdict import command_groups, unknown_groups, verdict_line
-from envcheck.render.visible import visible
-from envcheck.report import Report, Reported
-from envcheck.rule import Confidence, Severity
+from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.secrets import mask_secrets
+from envcheck.render.printable import visible
+from envcheck.render.wording import command_groups, unknown_groups, verdict_line
+from envcheck.report.report import Report, Reported
 
 _COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from html import escape as _html_escape
 
-from envcheck.credentials import mask_secrets
-from envcheck.facts import LiveFacts
-from envcheck.render.verdict import command_groups, fix_aside, severity_word, unknown_groups, verdict_line
-from envcheck.render.visible import visible
-from envcheck.render.wire import lines as wire_lines
-from envcheck.render.wire import svg as wire_svg
-from envcheck.render.wire import wire_of
-from envcheck.report import Fix, Report, Reported, configuration_lines, host_line
-from envcheck.stack import stack
+from envcheck.facts.secrets import mask_secrets
+from envcheck.facts.snapshot import LiveFacts
+from envcheck.plan.result import Fix
+from envcheck.render.bandwidth_chart import lines as wire_lines
+from envcheck.render.bandwidth_chart import svg as wire_svg
+from envcheck.render.bandwidth_chart import wire_of
+from envcheck.render.printable import visible
+from envcheck.render.wording import command_groups, fix_aside, severity_word, unknown_groups, verdict_line
+from envcheck.report.report import Report, Reported, configuration_lines, host_line
+from envcheck.report.stack import stack
 
 _STYLE = """
 :root { color-scheme: light dark; --ok: #1a7f37; --bad: #cf222e; --warn: #9a6700; --unknown: #8250df; --none: #6e7781; }

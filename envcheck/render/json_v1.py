@@ -12,13 +12,14 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
-from envcheck.codec import DecodeError, decode_snapshot, encode
-from envcheck.credentials import MASK, is_secret_name, mask_secrets
-from envcheck.engine import Finding
+from envcheck.engine.judge import Finding
 from envcheck.errors import UsageError
-from envcheck.facts import LiveFacts, Missing, Snapshot, Why
-from envcheck.render.visible import one_line
-from envcheck.report import Commands, Fix, PlanReport, Report, Reported, Way
+from envcheck.facts.codec import DecodeError, decode_snapshot, encode
+from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
+from envcheck.facts.snapshot import LiveFacts, Missing, Snapshot, Why
+from envcheck.plan.result import Commands, Fix, PlanReport, Way
+from envcheck.render.printable import one_line
+from envcheck.report.report import Report, Reported
 
 SCHEMA = 1
 FACTS_LIMIT_BYTES = 64 << 20

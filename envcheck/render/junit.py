@@ -5,17 +5,17 @@ Findings stand in a suite of their family, all other rules in one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
-from envcheck.credentials import mask_secrets
-from envcheck.engine import Outcome
-from envcheck.pattern import pattern
-from envcheck.render.verdict import command_groups, verdict_line
-from envcheck.render.visible import visible
-from envcheck.report import Report, Reported
+from envcheck.engine.judge import Outcome
+from envcheck.facts.secrets import mask_secrets
+from envcheck.render.printable import visible
+from envcheck.render.wording import command_groups, verdict_line
+from envcheck.report.report import Report, Reported
 
 # XML 1.0 has no way to write these, not even as a reference: https://www.w3.org/TR/xml/#charsets
-_NOT_XML = pattern("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 WHOLE = "verdict"  # the case of the run as a whole
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from envcheck.facts import LiveFacts
-from envcheck.pattern import pattern
-from envcheck.redact import redacted
-from envcheck.render.verdict import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
-from envcheck.render.visible import one_line, visible
-from envcheck.report import Fix, Report, Reported, configuration_lines, host_line
-from envcheck.stack import Mark, stack
+from envcheck.facts.snapshot import LiveFacts
+from envcheck.plan.result import Fix
+from envcheck.render.printable import one_line, visible
+from envcheck.render.wording import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
+from envcheck.report.redact import redacted
+from envcheck.report.report import Report, Reported, configuration_lines, host_line
+from envcheck.report.stack import Mark, stack
 
 _MARKS = {Mark.OK: "✅", Mark.BAD: "❌", Mark.WARN: "⚠️", Mark.UNKNOWN: "❔", Mark.NONE: "➖"}
-_SPECIAL = pattern(r"([\\`*_{}\[\]<>#|~&@!])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@!])")
 
 
 def render(report: Report, *, fix_suggest: bool = False, users: Iterable[str] = (), homes: Iterable[str] = ()) -> str:

@@ -9,13 +9,14 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from envcheck.facts import LiveFacts, LiveStatus
-from envcheck.record import record
-from envcheck.render.verdict import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
-from envcheck.render.visible import ascii_only, one_line, visible
-from envcheck.report import TOOLS, Fix, Report, Reported, configuration_lines, host_line
-from envcheck.rule import Confidence, Severity
-from envcheck.stack import Mark, stack
+from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import LiveFacts, LiveStatus
+from envcheck.plan.result import TOOLS, Fix
+from envcheck.render.printable import ascii_only, one_line, visible
+from envcheck.render.wording import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
+from envcheck.report.report import Report, Reported, configuration_lines, host_line
+from envcheck.report.stack import Mark, stack
 
 EVIDENCE_SHOWN = 3
 EVIDENCE_CHARACTERS = 160
@@ -152,7 +153,7 @@ def _wire(page: _Page, report: Report) -> None:
     live = report.snapshot.live
     if not isinstance(live, LiveFacts) or live.wire is None:
         return
-    from envcheck.render.wire import lines
+    from envcheck.render.bandwidth_chart import lines
 
     rows = lines(live.wire, page.unicode)
     if not rows:

@@ -1,0 +1,8 @@
+"""One module a command, as its user types it, and what only commands need."""
+
+# Subcommand → the module whose execute(args) it is.
+MODULES = {
+    "check": "check", "record": "check", "compare": "compare", "diagnose": "diagnose", "plan": "plan",
+    "explain": "explain", "rules": "explain", "run": "run",
+}  # fmt: skip
+COMMANDS = tuple(MODULES)

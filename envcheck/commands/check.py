@@ -1,0 +1,264 @@
+"""`envcheck [check]` and `envcheck record`: examine, judge, report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from envcheck.commands.output import put
+from envcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from envcheck.facts.snapshot import Snapshot
+    from envcheck.report.report import Report
+
+T = TypeVar("T")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Returns the exit code of DESIGN's table: 0, 1 or 3."""
+    if args.command == "record":
+        return _record(args)
+    report = examine_and_judge(args)
+    write(report, args)
+    return report.exit_code
+
+
+def examine_and_judge(args: argparse.Namespace) -> Report:
+    """The finished report on this machine, or on the recorded one of --facts."""
+    began = time.monotonic()
+    timings: dict[str, float] = {}
+    _check_output(args)
+    _check_rule_names(args)  # a typo must not cost a whole run
+    if args.facts:
+        from envcheck.commands.diagnose import load_facts
+
+        snapshot = load_facts(args.facts)
+    else:
+        snapshot, timings = examine(args)
+    from envcheck.report.session import judging, report_on
+
+    snapshot, assumed = _assume(snapshot, args.assume)
+    backend = None if args.backend == "auto" else args.backend
+    if args.expect or backend:
+        from envcheck.commands.expect import expected
+
+        snapshot = expected(snapshot, args.expect, backend)
+    by = judging(_selected(args), args.ignore, args.severities, args.overlays)
+    judged = time.monotonic()
+    report = report_on(
+        snapshot,
+        by,
+        fail_on=args.fail_on,
+        strict=args.strict,
+        live_requested=not args.facts and not args.static and args.live != "off",
+        assumed=assumed,
+        timings=timings,
+        tool=args.tool,
+        index_base=args.index_base,
+    )
+    timings["judge"] = time.monotonic() - judged
+    timings["total"] = time.monotonic() - began
+    from envcheck.facts.record import replace
+
+    return replace(report, timings=timings, configuration=args.configuration)
+
+
+def _selected(args: argparse.Namespace) -> list[str]:
+    """--select, and the rules of what the user demands: a choice of rules does not take that back."""
+    demands = (("expectation-failed", bool(args.expect)), ("backend-unavailable", args.backend != "auto"))
+    return [*args.select, *(rule for rule, demanded in demands if demanded)] if args.select else []
+
+
+def _private_folder() -> str:
+    """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in."""
+    import tempfile
+
+    try:
+        return tempfile.mkdtemp(prefix="envcheck-")
+    except OSError as error:
+        for place in ("/dev/shm", f"/run/user/{os.getuid()}" if hasattr(os, "getuid") else ""):  # noqa: S108 - mkdtemp makes it 0700
+            try:
+                folder = tempfile.mkdtemp(prefix="envcheck-", dir=place)
+            except OSError:
+                continue
+            tempfile.tempdir = folder  # for the output of the probes' commands
+            return folder
+        raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({error.strerror})") from None
+
+
+def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
+    """Start the agent, then everything else beside it."""
+    import shutil
+
+    from envcheck.host import orphans
+    from envcheck.target import process as target
+    from envcheck.target.interpreter import choose
+
+    chosen = choose(args.python, os.environ, getattr(args, "python_named_in", None))
+    if chosen.note:
+        print(f"envcheck: {chosen.note}", file=sys.stderr)
+    budget = target.Budget(args.timeout)
+    options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
+    folder = _private_folder()
+    running = host = None
+    cores = _no_core_files()
+    before = orphans.children()
+    try:
+        running = target.start(chosen, folder, budget, options, os.environ)
+        if not args.static:  # while the agent starts, so that it costs no time
+            orphans.adopt(True)
+        from envcheck.collect import collect
+        from envcheck.host.access import RealHost
+
+        host = RealHost()
+        at_work = running
+        collected = _watched(lambda tick: collect(host, chosen, at_work, tick))
+        if getattr(args, "evidence", None):
+            _keep_evidence(folder, args.evidence, collected.snapshot, chosen.executable)
+        return collected.snapshot, dict(collected.timings)
+    finally:
+        if running is not None:
+            target.end(running)
+        if host is not None:
+            host.close()  # a probe that was given up may still have a child
+        if not args.static:
+            orphans.end(before)
+            orphans.adopt(False)
+        _allow_core_files(cores)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _no_core_files() -> tuple[int, int] | None:
+    """What crashes under our hands leaves no core file in the user's folder. Returns the limit as it was."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limits = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, limits[1]))
+    return limits
+
+
+def _allow_core_files(limits: tuple[int, int] | None) -> None:
+    if limits is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, limits)
+
+
+def _watched(run: Callable[[Callable[[str], None] | None], T]) -> T:
+    """Run with a progress line where stderr is a terminal; with None elsewhere, so that nothing wakes for it."""
+    if not sys.stderr.isatty():
+        return run(None)
+    from envcheck.commands.progress import Progress
+
+    with Progress(sys.stderr) as line:
+        return run(line)
+
+
+def _keep_evidence(folder: str, into: str, snapshot: Snapshot, executable: str) -> None:
+    """The agent's lines, the ranks' output and stacks, and what an analysis makes of them, as one archive."""
+    from envcheck import __version__
+    from envcheck.evidence.insights import keep
+    from envcheck.facts.secrets import mask_secrets
+    from envcheck.render.json_v1 import render_record
+    from envcheck.report.redact import map_strings
+
+    path = os.path.join(into, f"envcheck-evidence-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.tar.gz")
+    try:
+        os.makedirs(into, exist_ok=True)
+        keep(folder, path, snapshot, render_record(map_strings(snapshot, mask_secrets), "envcheck", __version__), executable)
+    except OSError as error:
+        print(f"envcheck: no evidence could be kept in {path}: {error.strerror}", file=sys.stderr)
+        return
+    print(f"envcheck: evidence kept in {path}", file=sys.stderr)
+
+
+def _check_rule_names(args: argparse.Namespace) -> None:
+    """UsageError for rules and expectations that do not exist; it names the configuration file if they stand there."""
+    configured = args.configured
+    if args.select or args.ignore or args.severities or args.overlays:
+        from envcheck.report.session import judging
+
+        for key in (key for key in ("rules", "select", "ignore", "severity") if key in configured):
+            with _told_of(args, key):
+                rules = {name: list(configured.get(name, ())) if name == key else [] for name in ("select", "ignore")}
+                judging(**rules, severities=args.severities if key == "severity" else None, overlays=args.overlays)
+        judging(args.select, args.ignore, args.severities, args.overlays)
+    if args.assume or args.expect:
+        from envcheck.commands.expect import check_syntax
+
+        with _told_of(args, "expect"):
+            check_syntax((), configured.get("expect", ()))
+        check_syntax(args.assume, args.expect)
+
+
+@contextmanager
+def _told_of(args: argparse.Namespace, key: str) -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{args.configuration.path}: {key}: {str(error).removeprefix('--expect ')}") from None
+
+
+def _assume(snapshot: Snapshot, assumptions: list[str]) -> tuple[Snapshot, list[str]]:
+    """Facts replaced by the user's word, and the same as lines for the report."""
+    if not assumptions:
+        return snapshot, []
+    from envcheck.collect import settle
+    from envcheck.commands.expect import parse_value, split_assumption
+    from envcheck.facts.codec import DecodeError, edit
+
+    for one in assumptions:
+        path, text = split_assumption(one)
+        value = parse_value(text)
+        try:
+            snapshot = edit(snapshot, path, value)
+        except DecodeError as first:
+            try:  # driver.cuda=13.0 reads as a number, but the fact is a text
+                snapshot = edit(snapshot, path, text)
+            except DecodeError:
+                raise UsageError(f"--assume {one}: {first}") from None
+    return settle(snapshot), list(assumptions)
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    if args.output and (os.path.isdir(args.output) or not os.path.isdir(os.path.dirname(args.output) or ".")):
+        raise UsageError(f"-o {args.output}: cannot be written")
+
+
+def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str:
+    """The report in the format asked for."""
+    from envcheck.render import render
+
+    return render(
+        report,
+        args.format,
+        fix_suggest=args.fix_suggest,
+        stream=sys.stdout if to_terminal else None,
+        env=os.environ,
+        users=[os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)],
+        homes=[os.path.expanduser("~")],
+    )
+
+
+def write(report: Report, args: argparse.Namespace) -> None:
+    """The report, in the format asked for, to stdout or into the file of -o."""
+    text = rendered(report, args, to_terminal=not args.output)
+    put(text if text.endswith("\n") else text + "\n", args.output)
+
+
+def _record(args: argparse.Namespace) -> int:
+    _check_output(args)
+    snapshot, _ = examine(args)
+    from envcheck import __version__
+    from envcheck.render.json_v1 import render_record
+
+    put(render_record(snapshot, "envcheck", __version__), args.output)
+    return 0

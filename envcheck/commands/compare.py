@@ -1,0 +1,74 @@
+"""`envcheck compare A.json B.json`: what differs between two snapshots, and which rules it flips."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# These differ between any two runs and mean nothing.
+VOLATILE = (
+    "seconds", "pid", "uptime_seconds", "memory_available_bytes", "shm_free_bytes", "tmp_free_bytes", "utilization_percent",
+    "temperature_celsius", "power_watts", "sm_clock_mhz",
+)  # fmt: skip
+
+
+def execute(args: argparse.Namespace) -> int:
+    """0 if nothing of weight differs, 1 if a fact or a verdict does."""
+    from envcheck.facts.codec import encode
+    from envcheck.render.json_v1 import load_snapshot
+    from envcheck.report.session import judging, verdicts_of
+
+    before, after = load_snapshot(args.before), load_snapshot(args.after)
+    changed = list(differences(encode(before), encode(after)))
+    by = judging()
+    first = {one.rule: one.outcome.value for one in verdicts_of(before, by)}
+    second = {one.rule: one.outcome.value for one in verdicts_of(after, by)}
+    flipped = [(rule, first[rule], second[rule]) for rule in first if first[rule] != second[rule]]
+    if args.json:
+        document = {
+            "schema": 1,
+            "facts": [{"fact": path, "before": old, "after": new} for path, old, new in changed],
+            "rules": [{"rule": rule, "before": old, "after": new} for rule, old, new in flipped],
+        }
+        print(json.dumps(document, indent=2))
+    else:
+        _print(changed, flipped)
+    return int(bool(changed or flipped))
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Leaves of two encoded snapshots that differ, as dotted paths; a list of another length is one difference."""
+    name = path.rpartition(".")[2]
+    if before == after or name in VOLATILE or name.endswith("_seconds"):
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}):
+            yield from differences(before.get(key), after.get(key), f"{path}.{key}".lstrip("."))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for at, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from differences(old, new, f"{path}.{at}")
+    else:
+        yield path, before, after
+
+
+def _print(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> None:
+    from envcheck.render.printable import one_line
+
+    for path, old, new in changed:
+        print(f"{path}: {one_line(_short(old))} → {one_line(_short(new))}")
+    if flipped:
+        print()
+    for rule, was, now in flipped:
+        print(f"{rule}: {was} → {now}")
+    print(
+        f"{len(changed)} facts differ, {len(flipped)} rules change their verdict"
+        if changed or flipped
+        else "the same facts, the same verdicts"
+    )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 100 else text[:97] + "..."

@@ -1,0 +1,208 @@
+"""The configuration file that sets the defaults of flags: which one counts, what may stand in it, and what it changes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from envcheck.errors import UsageError
+from envcheck.facts.settings import Configuration
+
+NAMES = ("envcheck.toml", "pyproject.toml")
+LIMIT_BYTES = 1 << 20  # of a file that nobody named
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_text, value))
+
+
+def _table_of_texts(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_text, value.values()))
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+A_TEXT = ("a text", _text)
+A_LIST = ("a list of texts", _texts)
+# Keys of [tool.envcheck] and envcheck.toml: what is expected of their values, and whether a value is that.
+KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    "python": A_TEXT,
+    "live": A_TEXT,
+    "nproc": ('a number of ranks or "all"', lambda value: isinstance(value, int | str) and not isinstance(value, bool)),
+    "backend": A_TEXT,
+    "start-method": A_TEXT,
+    "timeout": ("a number of seconds", _number),
+    "tool": A_TEXT,
+    "format": A_TEXT,
+    "fail-on": A_TEXT,
+    "strict": ("true or false", lambda value: isinstance(value, bool)),
+    "select": A_LIST,
+    "ignore": ("a list of texts, or a table of rules with reasons", lambda value: _texts(value) or _table_of_texts(value)),
+    "expect": A_LIST,
+    "severity": ("a table of rules with severities", _table_of_texts),
+    "rules": ("a list of folders", _texts),
+    "index-base": A_TEXT,
+}
+
+
+def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Values of the configuration file for flags that were not given. `args.configured` keeps what the file set, by key."""
+    args.configuration, table = find(args.config)
+    args.severities, args.ignore_reasons, args.overlays, args.configured = {}, {}, [], {}
+    path = args.configuration.path
+    given = {word.split("=")[0] for word in words if word.startswith("-")}
+    flags = {flag: action for action in parser._actions for flag in action.option_strings}
+    for key, value in table.items():
+        _check(path, key, value, flags.get(f"--{key}"))
+        if key == "severity":
+            args.severities = dict(value)
+        elif key == "rules":
+            args.overlays = [os.path.join(_folder(path), folder) for folder in value]
+        elif key == "ignore" and isinstance(value, Mapping):  # rules with reasons stay ignored whatever else is
+            args.ignore_reasons = dict(value)
+            if hasattr(args, "ignore"):
+                args.ignore = [*args.ignore, *value]
+        elif f"--{key}" in flags and f"--{key}" not in given:
+            if key == "python":
+                value, args.python_named_in = _python(path, value), path
+            setattr(args, flags[f"--{key}"].dest, value)
+        else:
+            continue
+        args.configured[key] = value
+
+
+def _check(path: str, key: str, value: object, flag: argparse.Action | None) -> None:
+    """UsageError with file, key and what is expected."""
+    if key not in KEYS:
+        import difflib
+
+        near = difflib.get_close_matches(key, KEYS, 1, 0.5)
+        raise UsageError(f"{path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(KEYS)}"))
+    expected, right = KEYS[key]
+    if flag is not None and flag.choices is not None:
+        expected, right = f"one of {', '.join(map(str, flag.choices))}", lambda one: one in (flag.choices or ())
+    if not right(value):
+        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
+        raise UsageError(f"{path}: {key} = {shown}: {expected} is expected")
+
+
+def _python(path: str, value: str) -> str:
+    """A path is meant from the folder of the file; what is none there is a command."""
+    below = os.path.join(_folder(path), value)
+    return below if os.sep in value or os.path.exists(below) else value
+
+
+def _folder(path: str) -> str:
+    return os.path.dirname(os.path.abspath(path))
+
+
+def find(explicit: str | None) -> tuple[Configuration, Mapping[str, Any]]:
+    """The file that was named, else the nearest that is found from the working folder upwards and is this user's or root's."""
+    if explicit is not None:
+        return _named(explicit)
+    passed_over: list[str] = []
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:  # it was deleted meanwhile
+        return Configuration(), {}
+    while True:
+        for name in NAMES:
+            path = os.path.join(folder, name)
+            source, reason = _read(path)
+            # Most projects do not configure us; of somebody else's file no more is read than whether it does.
+            if source is None or (name == "pyproject.toml" and (b"tool.envcheck" if reason else b"envcheck") not in source):
+                continue
+            if reason is not None:
+                passed_over.append(f"{path} was passed over: {reason}")
+                continue
+            data = _parsed(source, path)
+            if name == "envcheck.toml" or "envcheck" in (data["tool"] if isinstance(data.get("tool"), dict) else {}):
+                return Configuration(path, tuple(passed_over)), _table(data, path)
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return Configuration(None, tuple(passed_over)), {}
+        folder = parent
+
+
+def _named(path: str) -> tuple[Configuration, Mapping[str, Any]]:
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from None
+    except ValueError as error:  # a null byte in the path
+        raise UsageError(f"--config {path!r}: {error}") from None
+    return Configuration(path), _table(_parsed(source, path), path)
+
+
+def _read(path: str) -> tuple[bytes | None, str | None]:
+    """The bytes of a file and why they are not to be obeyed. No bytes: there is no such file.
+
+    What is judged is the open file: between a look at a path and its opening another can be put there.
+    """
+    from envcheck.host.ownership import foreign_file
+
+    try:
+        # without waiting for the writer of a FIFO
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+    except OSError as error:
+        return _unreadable(path, error)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None, None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(LIMIT_BYTES), foreign_file(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _unreadable(path: str, error: OSError) -> tuple[bytes | None, str | None]:
+    """One of ours that cannot be read is a fault to be told; one of somebody else's is not obeyed anyway."""
+    from envcheck.host.ownership import foreign
+
+    if os.path.basename(path) == "pyproject.toml" or not os.path.isfile(path):
+        return None, None
+    try:
+        reason = foreign(path)
+    except OSError:
+        return None, None
+    if reason is None:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    return b"", reason
+
+
+def _parsed(source: bytes, path: str) -> Mapping[str, Any]:
+    from envcheck.tables.toml import parse_toml
+
+    try:
+        return parse_toml(source.decode())
+    except ValueError as error:
+        raise UsageError(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{path}: not TOML: nested too deeply") from None
+
+
+def _table(data: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """The settings: those below [tool.envcheck] where there is a table `tool`, else all. The key `tool` itself holds a text."""
+    if not isinstance(data.get("tool"), dict):
+        return data
+    table = data["tool"].get("envcheck", {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: tool.envcheck = {table!r}: a table is expected")
+    return table
+
+
+def origin(args: argparse.Namespace, key: str) -> str:
+    """Where a value comes from, as an error message begins: "--timeout", or "/home/me/envcheck.toml: timeout ="."""
+    return f"{args.configuration.path}: {key} =" if key in args.configured else f"--{key}"

@@ -1,0 +1,364 @@
+"""`envcheck diagnose`: other machines' reports, logs and tracebacks → one snapshot with symptoms → the cause."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from envcheck.commands.output import put
+from envcheck.errors import UsageError
+from envcheck.facts.record import field, mutable, record, replace
+from envcheck.facts.snapshot import Missing, Snapshot, SymptomsFacts
+from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
+
+if TYPE_CHECKING:
+    from envcheck.engine.judge import Finding
+    from envcheck.read.found import Found
+    from envcheck.read.merge import Merged, Source
+    from envcheck.report.report import Report
+    from envcheck.report.session import Judging
+    from envcheck.symptoms.scan import Scanner, Symptoms
+
+LOUD = 4  # findings at error or warning that are shown: a list of guesses names nothing
+FACTS_BYTES = 4 << 20
+FORMATS = ("text", "json", "markdown", "junit", "github", "html")
+
+
+def configure_parser(parser: argparse.ArgumentParser) -> None:
+    """The flags of `envcheck diagnose`."""
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="reports, logs, tracebacks, nvidia-smi output; - is stdin (default without --facts)"
+    )
+    parser.add_argument(
+        "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
+    )
+    parser.add_argument("--fix-suggest", action="store_true", help="print every command that would mend a finding, for pip, uv and conda")
+    parser.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first")
+    parser.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    parser.add_argument("--json", action="store_true", help="the same as --format json")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the report there instead of to stdout")
+    parser.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules")
+    parser.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="not these rules")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """0 nothing wrong is shown, 1 the cause is named, 3 nothing decides."""
+    texts = Texts()
+    names = list(args.files) or ([] if args.facts else ["-"])
+    for name in args.facts:
+        texts.take_facts(name)
+    for name in names:
+        texts.take_file(name)
+    select, ignore = ([part for one in rules for part in one.split(",") if part] for rules in (args.select, args.ignore))
+    from envcheck.report.session import judging
+
+    by = judging(select, ignore)
+    report, read = diagnose(texts, by, tool=args.tool, index_base=args.index_base)
+    put(_rendered(report, read, args), args.output)
+    return report.exit_code
+
+
+def load_facts(path: str) -> Snapshot:
+    """The snapshot of a `--facts` file: a recording (it has `schema`), else observations of a person."""
+    texts = Texts()
+    texts.take_facts(path)
+    if texts.snapshot is not None:
+        return texts.snapshot
+    from envcheck.tables.compat import Tables
+    from envcheck.tables.folders import rules_folder
+
+    return texts.merged(Tables((rules_folder("compat"),))).snapshot
+
+
+def diagnose_output(
+    texts: Sequence[tuple[str, str]], snapshot: Snapshot | None, by: Judging, *, tool: str = "auto", index_base: str | None = None
+) -> tuple[Report, list[str]]:
+    """What a failed command left (name, text), weighed against the machine it ran on; and what is known of its lines beside a rule."""
+    from envcheck.render.printable import one_line
+
+    given = Texts(snapshot=snapshot)
+    for name, text in texts:
+        given.take_text(clean(text), name)
+    report, read = diagnose(given, by, tool=tool, index_base=index_base)
+    known = [f"{one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
+    return report, known + [f"{one_line(one.text, 90)}: what would tell more: {one.advice}" for one in read.symptoms.victims[:1]]
+
+
+@record
+class Read:
+    """What was read, for the reader of the report: kinds of text by file, where each fact stands, lines that mean no harm."""
+
+    files: Mapping[str, tuple[str, ...]]
+    refused: Mapping[str, str]
+    sources: Mapping[str, Source]
+    symptoms: Symptoms
+    other: tuple[str, ...]
+    conflicts: tuple[str, ...]
+
+
+@mutable
+class Texts:
+    """All that one run was given."""
+
+    snapshot: Snapshot | None = None  # a recorded one, which texts add symptoms to
+    found: list[tuple[str, Found]] = field(default_factory=list)
+    kinds: dict[str, dict[str, None]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    filled: set[str] = field(default_factory=set)  # files with more than blanks in them
+    _scanner: Scanner | None = None
+
+    @property
+    def scanner(self) -> Scanner:
+        if self._scanner is None:
+            from envcheck.symptoms.scan import Scanner, SymptomTable
+            from envcheck.tables.folders import rules_folder
+
+            self._scanner = Scanner(SymptomTable((rules_folder(),)))
+        return self._scanner
+
+    def take_file(self, name: str) -> None:
+        """Read a file, or stdin for "-", in pieces. UsageError if it cannot be opened; a binary one is refused with a line."""
+        if name == "-":
+            self._take_stream(sys.stdin.buffer, "stdin")
+            return
+        try:
+            with open(name, "rb") as file:
+                self._take_stream(file, os.path.basename(name))
+        except OSError as error:
+            raise UsageError(f"{name}: {error.strerror or error}") from None
+
+    def _take_stream(self, file: BinaryIO, name: str) -> None:
+        head = file.read(HEAD_BYTES)
+        binary = what_binary(head)
+        if binary:
+            self.refused[name] = f"{binary}: not a text, not read"
+            return
+        self.kinds.setdefault(name, {})
+        for piece in pieces(file, head):
+            self.take_text(piece.text, name)
+
+    def take_text(self, text: str, name: str) -> None:
+        """One clean piece of text."""
+        from envcheck.read.identify import log_kinds, read_text
+
+        if not text.isspace() and text:
+            self.filled.add(name)
+        found = read_text(text)
+        self.found += [(name, one) for one in found]
+        self.kinds.setdefault(name, {}).update(dict.fromkeys([*(one.kind for one in found), *log_kinds(text)]))
+        self.scanner.scan(text, name)
+
+    def take_facts(self, name: str) -> None:
+        """A snapshot (it has `schema`) or observations. UsageError for what is neither TOML nor JSON."""
+        values = _load(name)
+        if "schema" in values:
+            from envcheck.render.json_v1 import load_snapshot
+
+            self.snapshot = load_snapshot(name)
+            return
+        from envcheck.read.observations import as_lines, read_observations
+
+        label = os.path.basename(name)
+        self.found.append((label, read_observations(values)))
+        self.kinds[label] = {"observations": None}
+        self.scanner.scan(clean(as_lines(values)), label, stated=True)
+
+    def merged(self, tables: Any) -> Merged:
+        from envcheck.read.merge import merge
+
+        return merge(self.found, self.scanner.finish().matches, tables)
+
+
+def _load(name: str) -> Mapping[str, Any]:
+    try:
+        with open(name, "rb") as file:
+            data = file.read(FACTS_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"--facts {name}: {error.strerror or error}") from None
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    is_json = text.lstrip()[:1] in ("{", "[")
+    if len(data) > FACTS_BYTES and not is_json:
+        raise UsageError(f"--facts {name}: more than {FACTS_BYTES >> 20} MiB of observations")
+    try:
+        if is_json:
+            import json
+
+            values = json.loads(text) if len(data) <= FACTS_BYTES else {"schema": 1}
+        else:
+            from envcheck.tables.toml import parse_toml
+
+            values = parse_toml(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--facts {name}: neither TOML nor JSON: {' '.join(str(error).split())[:160]}") from None
+    if not isinstance(values, dict):
+        raise UsageError(f"--facts {name}: a table of observations was expected, found a list")
+    return values
+
+
+# ------------------------------------------------------------------ judge
+
+
+def diagnose(texts: Texts, by: Judging, *, tool: str = "auto", index_base: str | None = None) -> tuple[Report, Read]:
+    """Weigh facts and error text together."""
+    from envcheck.report.session import report_on
+
+    symptoms = texts.scanner.finish()
+    merged = texts.merged(by.tables)
+    snapshot = merged.snapshot
+    if texts.snapshot is not None:
+        snapshot = _with_symptoms(texts.snapshot, snapshot.symptoms)
+    report = report_on(
+        snapshot,
+        by,
+        fail_on="error",
+        live_requested=False,
+        tool=tool,
+        index_base=index_base,
+        choose=lambda found: first_causes(doubted(found, snapshot.symptoms)),
+    )
+    read = Read(
+        {name: tuple(kinds) for name, kinds in texts.kinds.items()},
+        dict(texts.refused),
+        merged.sources,
+        symptoms,
+        tuple(one.text for one in merged.other),
+        merged.conflicts,
+    )
+    return _decided(report, read, texts), read
+
+
+def _with_symptoms(snapshot: Snapshot, found: SymptomsFacts | Missing) -> Snapshot:
+    """A recorded machine with what the texts show; its own symptoms (ranks' stderr) stay."""
+    own = () if isinstance(snapshot.symptoms, Missing) else snapshot.symptoms.matches
+    new = () if isinstance(found, Missing) else found.matches
+    return replace(snapshot, symptoms=SymptomsFacts((*own, *new)))
+
+
+def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing) -> tuple[Finding, ...]:
+    """The findings, guesses where they rest on nothing but messages that somebody quotes; those come after what is certain."""
+    from envcheck.engine.rule import Confidence
+
+    matches = () if isinstance(symptoms, Missing) else symptoms.matches
+    quotations = {(one.source, one.text) for one in matches if one.quoted}
+    if not quotations:
+        return tuple(found)
+    rows = [
+        replace(one, confidence=Confidence.LIKELY)
+        if one.evidence and all((each.source, each.text) in quotations for each in one.evidence)
+        else one
+        for one in found
+    ]
+    return tuple(sorted(rows, key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)))
+
+
+def first_causes(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The first findings at error or warning, and those that only inform."""
+    from envcheck.engine.rule import Severity
+
+    loud = [one for one in found if one.severity is not Severity.INFO]
+    quiet = [one for one in found if one.severity is Severity.INFO]
+    return (*loud[:LOUD], *quiet)
+
+
+def _decided(report: Report, read: Read, texts: Texts) -> Report:
+    """The verdict of a diagnosis: named, healthy, or undecided with the one thing to run."""
+    from envcheck.engine.rule import Confidence, Severity
+
+    loud = [one.finding for one in report.findings if one.finding.severity is not Severity.INFO]
+    if any(one.severity is Severity.ERROR and one.confidence is Confidence.CERTAIN for one in loud):
+        return replace(report, verdict="fail", exit_code=1, because=())
+    if loud:
+        likely = [one for one in loud if one.confidence is Confidence.LIKELY]
+        if not likely:
+            if not _trouble(read, texts):
+                return replace(report, verdict="pass", exit_code=0, because=())
+            reason = f"{loud[0].rule} is certain, but need not be why the program failed"
+            return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
+        return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
+    if _trouble(read, texts) or not _says_something(read, texts):
+        shown = "what is shown only follows from a cause" if read.symptoms.victims else "no cause that envcheck knows is shown"
+        return replace(report, verdict="inconclusive", exit_code=3, because=(shown, _ask(read)))
+    return replace(report, verdict="pass", exit_code=0, because=())
+
+
+_LOGS = frozenset({"traceback", "torchrun", "Ray", "Lightning", "DeepSpeed", "docker", "pip", "compiler", "error"})
+
+
+def _trouble(read: Read, texts: Texts) -> bool:
+    """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
+    if read.symptoms.victims or texts.scanner.complains:
+        return True
+    if read.symptoms.harmless:
+        return False
+    kinds = {kind for kinds in read.files.values() for kind in kinds}
+    return bool(kinds & _LOGS) or any(not kinds for name, kinds in read.files.items() if name in texts.filled)
+
+
+def _says_something(read: Read, texts: Texts) -> bool:
+    return bool(read.sources) or bool(read.symptoms.harmless) or texts.snapshot is not None
+
+
+def _ask(read: Read) -> str:
+    """The one command that would decide."""
+    if read.symptoms.victims:
+        return f"to decide, run: {read.symptoms.victims[0].advice}"
+    kinds = {kind for kinds in read.files.values() for kind in kinds}
+    if "collect_env" not in kinds:
+        return "to decide, run on that machine: envcheck record -o snapshot.json, then: envcheck diagnose --facts snapshot.json LOG"
+    if not kinds & _LOGS:
+        return "to decide, add the error text: python train.py 2>&1 | tee log.txt, then: envcheck diagnose report.txt log.txt"
+    return "to decide, run on that machine: envcheck (its live check runs what the report cannot show)"
+
+
+# ------------------------------------------------------------------ write
+
+
+def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
+    form = "json" if args.json else args.format
+    if form == "json":
+        return _json(report, read)
+    from envcheck.render import render
+
+    stream = None if args.output else sys.stdout
+    body = render(report, form, fix_suggest=args.fix_suggest, stream=stream if form == "text" else None, env=os.environ)
+    if form != "text":
+        return body
+    return "\n".join([*_read_lines(read), body + "".join(f"{reason}\n" for reason in report.because[-1:])])
+
+
+def _read_lines(read: Read) -> list[str]:
+    """ "read  report.txt: collect_env, traceback": what each file was taken for."""
+    from envcheck.render.printable import one_line
+
+    lines = [f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that is known')}" for name, kinds in read.files.items()]
+    lines += [f"refused {one_line(name)}: {one_line(reason)}" for name, reason in read.refused.items()]
+    lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
+    lines += [f"differs {one_line(one)}" for one in read.conflicts[:3]]
+    return lines
+
+
+def _json(report: Report, read: Read) -> str:
+    import json
+
+    from envcheck.render.json_v1 import document
+    from envcheck.render.printable import one_line
+
+    def noted(rows: Sequence[Any]) -> list[dict[str, str]]:
+        return [{"id": one.entry, "source": one.source, "text": one_line(one.text), "advice": one.advice} for one in rows]
+
+    extra = {
+        "files": [{"name": one_line(name), "kinds": list(kinds)} for name, kinds in read.files.items()],
+        "refused": [{"name": one_line(name), "reason": reason} for name, reason in read.refused.items()],
+        "sources": {
+            path: {"file": one_line(one.file), "line": one.line, "text": one_line(one.text)} for path, one in sorted(read.sources.items())
+        },
+        "other": [one_line(one) for one in read.other],
+        "harmless": noted(read.symptoms.harmless),
+        "victims": noted(read.symptoms.victims),
+        "conflicts": [one_line(one) for one in read.conflicts],
+    }
+    return json.dumps({**document(report), "read": extra}, indent=2, ensure_ascii=True) + "\n"

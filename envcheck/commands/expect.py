@@ -1,0 +1,165 @@
+"""--expect and --assume: what the user says about the facts, in a small closed syntax."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from envcheck.commands.named_facts import NAMES, NUMBERS, TEXTS, VERSIONS, distribution, find
+from envcheck.errors import UsageError
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Missing, Snapshot, Why
+
+# 'gpus>=8', 'driver>=580', 'torch~=2.14', 'gpu==NVIDIA H100 80GB HBM3', 'torch.import_seconds<30'
+SYNTAX = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(>=|<=|==|!=|~=|>|<)\s*(.+?)\s*")
+
+
+def check_syntax(assumptions: Sequence[str], expectations: Sequence[str]) -> None:
+    """UsageError for what cannot be read, before anything is started."""
+    for one in assumptions:
+        split_assumption(one)
+    for one in expectations:
+        _parse(one)
+
+
+def split_assumption(text: str) -> tuple[str, str]:
+    """ "driver.version=580.95.05" → its path and its value."""
+    path, equals, value = text.partition("=")
+    if not equals or "." not in path:
+        raise UsageError(f"--assume {text}: write SECTION.FIELD=VALUE, as in driver.version=580.95.05")
+    return path.strip(), value.strip()
+
+
+def parse_value(text: str) -> Any:
+    """A JSON value where it is one, else the text itself."""
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _parse(text: str) -> tuple[str, str, str]:
+    match = SYNTAX.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--expect {text!r}: write NAME OPERATOR VALUE, as in 'gpus>=8'")
+    name, operator, value = match[1], match[2], match[3]
+    known = name in NAMES or "." in name
+    if not known:
+        import difflib
+
+        near = difflib.get_close_matches(name, NAMES, 1, 0.4)
+        raise UsageError(
+            f"--expect {text!r}: {name} is no name of a fact"
+            + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(NAMES)}")
+        )
+    if "." in name:
+        _check_path(text, name)
+    if name in TEXTS and operator not in ("==", "!="):
+        raise UsageError(f"--expect {text!r}: {name} takes == or !=")
+    if name in NUMBERS and operator == "~=":
+        raise UsageError(f"--expect {text!r}: ~= compares versions, and {name} is a number")
+    if name in VERSIONS:
+        from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+        try:
+            SpecifierSet(operator + value)
+        except InvalidSpecifier:
+            raise UsageError(f"--expect {text!r}: {value!r} is not a version") from None
+    elif name in NUMBERS:
+        try:
+            float(value)
+        except ValueError:
+            raise UsageError(f"--expect {text!r}: {value!r} is not a number") from None
+    return name, operator, value
+
+
+def _check_path(text: str, path: str) -> None:
+    from envcheck.facts.codec import DecodeError, check_path
+
+    name = distribution(path)
+    if name is not None:
+        from envcheck.agent.inventory import CONDA_NAMES, wanted
+
+        if not (wanted(name) or name in CONDA_NAMES):
+            raise UsageError(f"--expect {text!r}: only distributions that bear on torch are looked for, and {name} is not among them")
+        return
+    try:
+        check_path(path)
+    except DecodeError as error:
+        raise UsageError(f"--expect {text!r}: {error}") from None
+
+
+def expected(snapshot: Snapshot, expectations: Sequence[str], backend: str | None = None) -> Snapshot:
+    """The snapshot with what became of each expectation. What is not here does not meet one; what is not known leaves it undecided."""
+    failed: list[Expectation] = []
+    undecided: list[Expectation] = []
+    met: list[str] = []
+    for text in expectations:
+        name, operator, value = _parse(text)
+        found = find(snapshot, name)
+        if isinstance(found, Missing):
+            (failed if found.why is Why.ABSENT else undecided).append(Expectation(text, reason=found.reason))
+            continue
+        match _holds(name, found, operator, value):
+            case True:
+                met.append(text)
+            case False:
+                failed.append(Expectation(text, _shown(found)))
+            case None:
+                undecided.append(Expectation(text, reason=f"{_shown(found)} cannot be compared with {value}"))
+    return replace(snapshot, expectations=ExpectationsFacts(tuple(failed), tuple(undecided), tuple(met), backend))
+
+
+def _shown(found: Any) -> str:
+    if found is None:
+        return "not known"
+    if isinstance(found, tuple):
+        return ", ".join(map(_shown, found)) or "none"
+    return f"{found:.4g}" if isinstance(found, float) else str(found)
+
+
+def _holds(name: str, found: Any, operator: str, value: str) -> bool | None:
+    """For a tuple, whether it holds for every member. None where it cannot be told: a member that is not known, values of two kinds."""
+    if isinstance(found, tuple):
+        members = [_holds(name, one, operator, value) for one in found]
+        return False if False in members or not members else None if None in members else True
+    if found is None:
+        return None
+    if isinstance(found, bool):
+        return (str(found).lower() == value.lower()) is (operator == "==") if operator in ("==", "!=") else None
+    if isinstance(found, int | float) and name not in VERSIONS:
+        return _number_holds(found, operator, value)
+    if name in TEXTS or not re.match(r"\d", value):
+        return (found == value) is (operator == "==") if operator in ("==", "!=") else None
+    holds = _version_holds(str(found), operator, value)
+    if holds is None and name not in VERSIONS and operator in ("==", "!="):  # a path, a date, an address
+        return (str(found) == value) is (operator == "==")
+    return holds
+
+
+def _number_holds(found: float, operator: str, value: str) -> bool | None:
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return {
+        ">=": found >= number,
+        "<=": found <= number,
+        "==": found == number,
+        "!=": found != number,
+        ">": found > number,
+        "<": found < number,
+    }.get(operator)
+
+
+def _version_holds(found: str, operator: str, value: str) -> bool | None:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return SpecifierSet(operator + value).contains(Version(found), prereleases=True)
+    except (InvalidSpecifier, InvalidVersion):
+        return None

@@ -1,0 +1,96 @@
+"""`envcheck explain RULE` and `envcheck rules`: what the rules are about, from their files, offline."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from envcheck.engine.rule import FAMILY_RANK, Check, RuleText, RuleTexts
+from envcheck.errors import UsageError
+
+
+def execute(args: argparse.Namespace) -> int:
+    """The two commands on the command line; `args.command` tells them apart."""
+    from envcheck.tables.folders import rules_folder
+
+    texts = RuleTexts((rules_folder(),))
+    if args.command == "explain":
+        print(explain(args.rule, texts), end="")
+        return 0
+    from envcheck.checks import all_checks
+
+    print(catalogue(texts, all_checks(), as_json=args.json), end="")
+    return 0
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant."""
+    import difflib
+
+    names = sorted(known)
+    found = difflib.get_close_matches(word, names, 1, 0.55)
+    if found:
+        return found[0]
+    parts = set(word.split("-"))
+    best = max(names, key=lambda name: len(parts & set(name.split("-"))), default=None)
+    return best if best is not None and parts & set(best.split("-")) else None
+
+
+def unknown_rule(word: str, known: Iterable[str]) -> UsageError:
+    """The error for an id that is no rule: one line that names the nearest right one."""
+    near = nearest(word, known)
+    hint = f"did you mean {near}?" if near else "`envcheck rules` lists them"
+    return UsageError(f"no rule is called {' '.join(word.split())[:80]!r}; {hint}")
+
+
+def explain(rule_id: str, texts: RuleTexts) -> str:
+    """The page of one rule. Raises UsageError for an unknown id, naming the nearest one."""
+    if rule_id not in texts.paths:
+        raise unknown_rule(rule_id, texts.paths)
+    from envcheck.checks import all_checks
+    from envcheck.commands.page import page
+
+    return page(texts.read(rule_id), texts, all_checks())
+
+
+def catalogue(texts: RuleTexts, checks: Iterable[Check], *, as_json: bool = False) -> str:
+    """All rules, family by family: a table, or JSON with everything of the rule files but the examples."""
+    needs = {one.id: one.parameters for one in checks}
+    rows = sorted((texts.read(rule) for rule in texts.paths), key=lambda row: (FAMILY_RANK[row.family], row.family, row.id))
+    if as_json:
+        import json
+
+        from envcheck import __version__
+
+        head = {"schema": 1, "tool": {"name": "envcheck", "version": __version__}}
+        return json.dumps({**head, "rules": [_as_json(row, needs.get(row.id, ())) for row in rows]}, indent=2) + "\n"
+    width = max((len(row.id) for row in rows), default=0)
+    lines: list[str] = []
+    for row in rows:
+        if not lines or row.family != rows[rows.index(row) - 1].family:
+            lines += ["", row.family] if lines else [row.family]
+        lines.append(f"  {row.id:<{width}}  {row.severity.value:<7}  {_general(row.title)}")
+    return "\n".join([*lines, "", f"{len(rows)} rules; `envcheck explain RULE` says more", ""])
+
+
+def _general(title: str) -> str:
+    """A title without the facts of a case."""
+    return re.sub(r"\{\w+\}", "…", title)
+
+
+def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:
+    return {
+        "rule": row.id,
+        "family": row.family,
+        "severity": row.severity.value,
+        "confidence": row.confidence.value,
+        "since": row.since,
+        "title": row.title,
+        "message": row.messages[""],
+        "why": row.why.strip(),
+        "needs": [name for name in needs if name != "tables"],
+        "explains": list(row.explains),
+        "docs": list(row.docs),
+    }

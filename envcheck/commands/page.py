@@ -1,0 +1,151 @@
+"""The page of a rule: its text, then what it reports case by case, said with the facts of its own examples."""
+
+from __future__ import annotations
+
+import string
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from envcheck.commands.bases import base, example_snapshot
+from envcheck.engine.intents import TorchBuild
+from envcheck.engine.judge import Outcome, Verdict, findings, judge
+from envcheck.engine.rule import Check, Confidence, Hit, RuleText, RuleTexts
+from envcheck.facts.codec import edit
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import Missing
+from envcheck.plan import fixes
+from envcheck.plan.result import target_tool
+from envcheck.render.wording import command_groups
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
+
+if TYPE_CHECKING:
+    from envcheck.engine.intents import Intent
+    from envcheck.engine.judge import Finding
+    from envcheck.facts.snapshot import Snapshot
+    from envcheck.plan.result import Fix, Tool
+
+WIDTH = 80
+_CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it says what may be, and never fails a run alone"}
+_TESTED = {"hit": "Found with", "ok": "Not found with", "unknown": "Cannot be told with"}
+_SEARCH = "    - A torch build that fits the host: `envcheck --fix-suggest` names it."
+
+
+def page(text: RuleText, texts: RuleTexts, checks: Iterable[Check]) -> str:
+    """The whole page, 80 columns wide."""
+    about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
+    cases = tuple(_examples(text, texts, tuple(checks), tables := Tables((rules_folder("compat"),))))
+    blocks = [f"{text.id}\n{_wrap(cases[0].finding.title)}\n{_wrap(about)}", _paragraphs(text.why)]
+    blocks.append(_said(cases, texts, tuple(checks), tables))
+    blocks += _listed("Explains also", text.explains)
+    for expected, heading in _TESTED.items():
+        blocks += _listed(heading, [one["name"] for one in text.examples if one["expect"] == expected and "name" in one])
+    return "\n\n".join([*blocks, *_listed("Sources", text.docs)]) + "\n"
+
+
+def _paragraphs(text: str) -> str:
+    """Paragraphs wrapped; indented lines and list items stay as they are."""
+    return "\n\n".join(_paragraph(one) for one in text.strip().split("\n\n"))
+
+
+def _paragraph(text: str) -> str:
+    lines = text.split("\n")
+    if not any(line.startswith((" ", "\t", "- ", "* ", "$ ")) for line in lines):
+        return _wrap(text)
+    return "\n".join(line if len(line) <= WIDTH or line.startswith((" ", "$")) else _wrap(line) for line in lines)
+
+
+def _wrap(text: str, first: str = "", rest: str = "") -> str:
+    text = " ".join(text.split())
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+
+
+def _listed(heading: str, rows: Sequence[str]) -> list[str]:
+    return [heading + "\n" + "\n".join(_wrap(row, "  ", "    ") for row in rows)] if rows else []
+
+
+@record
+class _Case:
+    """One variant of a rule: the finding it makes, and the machine of the example (None: no example brings it about)."""
+
+    finding: Finding
+    machine: Snapshot | None
+
+
+def _said(cases: Sequence[_Case], texts: RuleTexts, checks: tuple[Check, ...], tables: Tables) -> str:
+    """What the rule says in each case and what to do then; messages with the same answer stand together."""
+    blank = base(rules_folder(), "nothing")
+    answers: dict[tuple[str, ...], list[str]] = {}
+    searched = False
+    for case in cases:
+        intents: tuple[Intent, ...] = case.finding.fixes
+        builds = any(isinstance(one, TorchBuild) for one in intents)
+        if builds and (searched or case.machine is None):  # the search is the slow part: once a page
+            intents = tuple(one for one in intents if not isinstance(one, TorchBuild))
+            lines = [_SEARCH]
+        else:
+            searched, lines = searched or builds, []
+        machine = case.machine or blank
+        for fix in fixes(intents, machine, tables, checks=checks, texts=texts):
+            lines += _fix(fix, target_tool(machine))
+        said = answers.setdefault(tuple(lines), [])
+        if case.finding.message not in said:
+            said.append(case.finding.message)
+    rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *lines]) for lines, said in answers.items()]
+    return "What it reports (the values are those of examples), and what to do then\n" + "\n".join(rows)
+
+
+def _examples(text: RuleText, texts: RuleTexts, checks: tuple[Check, ...], tables: Tables) -> Iterator[_Case]:
+    """The first example of each variant; a variant without one stands with its placeholders."""
+    mine = [one for one in checks if one.id == text.id]
+    found: dict[str, tuple[Hit, Snapshot]] = {}
+    for example in text.examples if mine else ():
+        if example["expect"] == "hit":
+            machine = _anywhere(example_snapshot(rules_folder(), example))
+            [verdict] = judge(machine, mine, tables)
+            if verdict.hit:
+                found.setdefault(verdict.hit.variant or "", (verdict.hit, machine))
+    for variant in text.messages:
+        if found and not variant and variant not in found:
+            continue  # a rule that always chooses one of its variants
+        hit, example_machine = found.get(variant, (_unfilled(text, variant), None))
+        [finding] = findings([Verdict(text.id, Outcome.HIT, hit=hit)], texts)
+        yield _Case(finding, example_machine)
+
+
+def _anywhere(machine: Snapshot) -> Snapshot:
+    """The machine with an interpreter of no particular place, for commands that anybody can paste."""
+    return machine if isinstance(machine.python, Missing) else edit(machine, "python.executable", "python")
+
+
+def _unfilled(text: RuleText, variant: str) -> Hit:
+    """A hit that knows nothing: each placeholder stands for itself."""
+    strings = [text.title, *text.messages.values(), *_strings(text.fixes)]
+    names = {name for one in strings for _, name, _, _ in string.Formatter().parse(one) if name}
+    return Hit({name: f"{{{name}}}" for name in names}, variant=variant or None)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            yield from _strings(list(value.values()))
+        case list() | tuple():
+            for one in value:
+                yield from _strings(one)
+
+
+def _fix(fix: Fix, tool: Tool) -> list[str]:
+    """A way out: what it is, then the lines to run."""
+    who = " (administrator)" if fix.who == "admin" else ""
+    if fix.proved is not None:  # a way of the planner: its notes are about the proof
+        about = fix.title
+    elif fix.kind == "manual" and fix.text:
+        about = fix.text
+    else:
+        about = f"{fix.title}: {fix.note}" if fix.note else fix.title
+    unproved = f" ({fix.note})" if fix.proved is False and fix.note else ""
+    commands = [line for _, lines in command_groups(fix.commands, tool, False) for line in lines]
+    return [_wrap(about + who + unproved, "    - ", "      "), *(f"        {line}" for line in commands)]

@@ -1,0 +1,160 @@
+"""`envcheck plan`: what to install here, or on a machine that is not here, and why not the rest."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from envcheck.commands.output import put
+from envcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from envcheck.facts.snapshot import Snapshot
+    from envcheck.plan.result import PlanReport
+
+EXIT_NO_PLAN = 3
+
+
+def configure_parser(parser: argparse.ArgumentParser) -> None:
+    """The flags of `envcheck plan`."""
+    add = parser.add_argument
+    add(
+        "wish",
+        nargs="*",
+        metavar="REQUIREMENT",
+        help="what is wanted, e.g. 'torch>=2.6,<2.8' torchvision xformers; a bare cu126 or cpu names the build",
+    )
+    add("-r", "--requirement", dest="requirements", metavar="FILE", help=argparse.SUPPRESS)  # known, so that it can be refused in words
+    add(
+        "--for",
+        dest="devices",
+        metavar="GPU",
+        action="append",
+        default=[],
+        help="a machine that is not here, by its GPU: h100, 8xh100, 4090, mi300x, m3, cpu",
+    )
+    add("--driver", metavar="VERSION", help="its NVIDIA driver, e.g. 570.124")
+    add("--python", metavar="PATH|VERSION", help="the interpreter to install into; with a version, one that is not here: 3.12, 3.14t")
+    add("--os", metavar="OS", help="linux, windows, macos or wsl")
+    add("--machine", metavar="ARCH", help="x86_64 or aarch64")
+    add("--glibc", metavar="VERSION", help="its glibc")
+    add("--macos", metavar="VERSION", help="its macOS")
+    add("--facts", metavar="FILE", help="plan for a recorded snapshot")
+    add("--assume", metavar="FACT=VALUE", action="append", default=[], help="plan as if, e.g. driver.version=580.95.05")
+    add("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands (default: all, the target's own first)")
+    add("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl")
+    add("--files", action="store_true", help="also as requirements.txt, Dockerfile and pyproject.toml lines")
+    add("--static", action="store_true", help="do not import the torch that is there")
+    add("--timeout", metavar="S", type=float, default=120.0, help="ceiling of the look at this machine in seconds (default: 120)")
+    add("--json", action="store_true", help="JSON instead of text")
+    add("-o", "--output", metavar="FILE", help="write there instead of to stdout")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Returns 0 with a plan, 3 without one."""
+    from envcheck import plan
+    from envcheck.plan.wish import read_wish, requirements_file
+    from envcheck.report.session import judging
+
+    if args.requirements:
+        raise requirements_file(args.requirements)
+    by = judging()
+    read_wish(args.wish, by.tables)  # a typo must not cost a look at the machine
+    snapshot, assumed = _snapshot(args, by.tables)
+    report = plan.search(snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base)
+    text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args)
+    put(text, args.output)
+    return 0 if report.ways else EXIT_NO_PLAN
+
+
+def _snapshot(args: argparse.Namespace, tables):  # type: ignore[no-untyped-def]
+    """The machine of the plan: named, recorded, or this one; and what was assumed of it."""
+    from envcheck.commands.check import _assume
+
+    if _elsewhere(args):
+        from envcheck.plan.assume import Machine, assumed
+
+        if args.facts:
+            raise UsageError("--facts names a machine already: use --assume to change it")
+        machine = Machine(tuple(args.devices), args.driver, args.python, args.os, args.machine, args.glibc, args.macos)
+        snapshot, lines = assumed(machine, tables)
+    elif args.facts:
+        from envcheck.commands.diagnose import load_facts
+
+        snapshot, lines = load_facts(args.facts), ()
+    else:
+        snapshot, lines = _here(args), ()
+    snapshot, more = _assume(snapshot, args.assume)
+    return snapshot, (*lines, *more)
+
+
+def _elsewhere(args: argparse.Namespace) -> bool:
+    """Whether the flags describe a machine instead of meaning this one."""
+    version = bool(args.python) and args.python[0].isdecimal() and not os.path.exists(args.python)
+    return bool(args.devices or args.driver or args.os or args.machine or args.glibc or args.macos or version)
+
+
+def _here(args: argparse.Namespace) -> Snapshot:
+    from envcheck.commands.check import examine
+
+    look = argparse.Namespace(
+        python=args.python,
+        static=args.static,
+        live="off",
+        nproc=None,
+        backend="auto",
+        start_method="auto",
+        timeout=args.timeout,
+        evidence=None,
+    )
+    return examine(look)[0]
+
+
+def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
+    import json
+
+    from envcheck import __version__
+    from envcheck.render.json_v1 import plan_document
+
+    tool = {"name": "envcheck", "version": __version__}
+    return (
+        json.dumps({"schema": 1, "tool": tool, "plan": plan_document(report), "assumed": list(assumed)}, indent=2, ensure_ascii=False)
+        + "\n"
+    )
+
+
+def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace) -> str:
+    from envcheck.plan.installers import texts
+    from envcheck.plan.result import TOOLS, target_tool
+    from envcheck.render.printable import visible
+    from envcheck.report.report import host_line, target_line
+
+    say = texts().say
+    lines = [say("print.for", target="; ".join(assumed) if assumed else f"{host_line(snapshot)}; {target_line(snapshot)}"), ""]
+    own = target_tool(snapshot)
+    order = [own, *(tool for tool in TOOLS if tool != own)]
+    for number, way in enumerate(report.ways, 1):
+        lines.append(say("print.way", number=number, title=way.title))
+        lines += [f"   {change}" for change in way.changes]
+        for tool in order:
+            lines += [f"     {tool + ':':6} {line}" for line in way.commands.of(tool)]
+        lines += [f"     shell: {line}" for line in way.commands.shell]
+        lines += [
+            f"     {say('print.no-command', tool=tool, reason=reason)}"
+            for tool, reason in way.no_command.items()
+            if args.tool in ("auto", tool)
+        ]
+        if args.files:
+            for name, content in way.files.items():
+                lines += [f"   {say('print.files', name=name)}", *(f"     {line}" for line in content.splitlines())]
+        told = way.note.endswith(say("note.proof")) if way.proved else way.note.startswith("Not proved")
+        status = "" if told else say("print.proved" if way.proved else "print.not-proved")
+        lines.append(f"   {f'{status} {way.note}'.strip()}")
+        lines.append("")
+    if not report.ways:
+        lines += [say("print.none"), ""]
+    if report.excluded:
+        lines.append(say("print.excluded"))
+        lines += [f"   {row.what}: {row.why}" for row in report.excluded]
+    return visible("\n".join(lines).rstrip()) + "\n"

@@ -1,0 +1,211 @@
+"""`envcheck run -- CMD…`: check, run CMD as if we were not there, and if it fails name the cause from its output.
+
+CMD keeps our stdin, terminal, process group, descriptors and ignored signals (`nohup`); see `outputs` and `signals` for the rest.
+If we are killed (SIGKILL), so is CMD: whoever kills us means the job, and CMD would be left with pipes that nobody reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from envcheck.commands.streams import say
+from envcheck.errors import UsageError
+from envcheck.facts.record import record
+
+if TYPE_CHECKING:
+    from envcheck.report.report import Report
+
+CANNOT_EXECUTE, NOT_FOUND = 126, 127  # as in a shell
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@record
+class Ended:
+    """How CMD came to its end."""
+
+    code: int  # 128 + N if signal N ended it
+    output: bytes  # the beginning and the end of what it wrote
+    asked: bool = False  # somebody sent a signal that ends programs, or reads its output no longer
+
+
+def execute(args: argparse.Namespace) -> int:
+    """CMD's exit code; 126 or 127 if there is no such command; the check's own code if it finds an error and CMD was not started."""
+    name = args.argv[0]
+    if shutil.which(name) is None:
+        found = os.sep in name and os.path.exists(name)
+        return _not_started(name, PermissionError(errno.EACCES, "not an executable file") if found else FileNotFoundError())
+    report = _checked(args)
+    if report is not None and report.exit_code == 1:
+        from envcheck.render import render
+
+        say(render(report, "text", fix_suggest=args.fix_suggest))
+        say(f"envcheck: {name} was not started; --fail-on never starts it all the same\n")
+        return report.exit_code
+    try:
+        ended = run_and_keep(args.argv)
+    except OSError as error:
+        return _not_started(name, error)
+    if ended.code:
+        try:
+            _explain(ended, report, args)
+        except Exception as error:  # noqa: BLE001  # CMD's exit code is kept whatever becomes of our explanation
+            say(f"envcheck: no diagnosis: {type(error).__name__}: {error}; this is a bug of envcheck\n")
+    return ended.code
+
+
+def _not_started(name: str, error: OSError) -> int:
+    missing = isinstance(error, FileNotFoundError)
+    say(f"envcheck: {name}: {'command not found' if missing else error.strerror}\n")
+    return NOT_FOUND if missing else CANNOT_EXECUTE
+
+
+def _checked(args: argparse.Namespace) -> Report | None:
+    """The report of the check, which -o gets; None if envcheck failed at it, which is no reason not to start CMD."""
+    from envcheck.commands.check import examine_and_judge
+    from envcheck.render.wording import verdict_line
+
+    try:
+        report = examine_and_judge(args)
+        if report.exit_code != 1:
+            say(f"envcheck: {verdict_line(report)}\n")
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        say(f"envcheck: the check failed: {type(error).__name__}: {error}; this is a bug of envcheck\n")
+        return None
+    _save(report, args)
+    return report
+
+
+def _save(report: Report, args: argparse.Namespace) -> None:
+    """Into the file of -o. A full disk is told and no more."""
+    if not args.output:
+        return
+    from envcheck.commands.check import write
+
+    try:
+        write(report, args)
+    except UsageError as error:
+        say(f"envcheck: {error}\n")
+
+
+def run_and_keep(argv: Sequence[str]) -> Ended:
+    """Run argv in our place and keep the ends of what it writes. OSError if it cannot be started."""
+    if os.name != "posix":  # neither pseudo-terminals nor these signals: CMD has the console, and no copy is taken
+        return Ended(subprocess.call(list(argv)), b"")
+    from envcheck.commands.signals import ENDING, Signals
+    from envcheck.commands.streams import Outputs
+
+    outputs = Outputs()
+    signals = Signals()
+    try:
+        process = _start(argv, outputs.given, signals.as_they_were)
+    except OSError:
+        signals.restore()
+        raise
+    finally:
+        outputs.handed_over()
+    _let_go_of_stdin()
+    process.returncode = os.waitstatus_to_exitcode(signals.pass_on(process.pid, outputs.resize))
+    code = 128 - process.returncode if process.returncode < 0 else process.returncode
+    signals.close(code)
+    outputs.finish()
+    return Ended(code, outputs.bytes(), code == 128 + signal.SIGPIPE or bool(signals.met & ENDING))
+
+
+def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
+    """CMD with these as stdout and stderr; all other descriptors that we were given are its own too."""
+    us, tie, environment = os.getpid(), _prctl(), _environment()
+
+    def before_exec() -> None:
+        tie()
+        if os.getppid() != us:  # we died before that took effect
+            os.kill(os.getpid(), signal.SIGKILL)
+        prepare()
+
+    def start(words: Sequence[str]) -> subprocess.Popen[bytes]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 on threads at a fork: ours only copy bytes
+            return subprocess.Popen(words, stdout=given[1], stderr=given[2], env=environment, close_fds=False, preexec_fn=before_exec)
+
+    try:
+        return start(argv)
+    except OSError as error:
+        script = shutil.which(argv[0])
+        if error.errno != errno.ENOEXEC or script is None:
+            raise
+        return start(["/bin/sh", script, *argv[1:]])  # a script without #!, as execvp(3) and every shell take it
+
+
+def _environment() -> dict[bytes, bytes]:
+    """Ours, without the LC_CTYPE that Python gives itself in the locale C (PEP 538)."""
+    environment = dict(os.environb)
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            given = file.read()
+    except OSError:
+        return environment
+    if b"\0LC_CTYPE=" not in b"\0" + given:
+        environment.pop(b"LC_CTYPE", None)
+    return environment
+
+
+def _prctl() -> Callable[[], object]:
+    """Makes the kernel kill the calling process when its parent dies; nothing elsewhere than on Linux."""
+    if sys.platform != "linux":
+        return int
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return int
+    return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def _let_go_of_stdin() -> None:
+    """Who writes into CMD's stdin shall notice when CMD closes it."""
+    if os.get_inheritable(0):
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0, inheritable=False)
+        os.close(null)
+
+
+def _explain(ended: Ended, before: Report | None, args: argparse.Namespace) -> None:
+    """What CMD's output says of the cause, together with this machine's facts; on stderr, and in the file of -o."""
+    from envcheck.commands.diagnose import diagnose_output
+    from envcheck.render import render
+    from envcheck.report.session import judging
+
+    name, death = args.argv[0], _death(ended.code)
+    texts = [(name, ended.output.decode("utf-8", "replace"))]
+    if death and not ended.asked:
+        texts.append(("exit code", f"{name} exited with code {ended.code} ({signal.strsignal(ended.code - 128)})"))
+    by = judging(args.select, args.ignore, args.severities, args.overlays)
+    report, read = diagnose_output(texts, before.snapshot if before else None, by, tool=args.tool, index_base=args.index_base)
+    _save(report, args)
+    if ended.asked and report.exit_code != 1:
+        return  # who ended it knows why
+    say(f"\nenvcheck: {name} ended with exit code {ended.code}{death}\n")
+    if report.findings:
+        say(render(report, "text", fix_suggest=args.fix_suggest))
+        return
+    say("envcheck found no known environment problem in the output or on this machine\n")
+    say("".join(f"{line}\n" for line in read))
+
+
+def _death(code: int) -> str:
+    """ " (SIGKILL)" for 137, which is also what a shell hands on of a command that it started."""
+    try:
+        return f" ({signal.Signals(code - 128).name})" if code > 128 else ""
+    except ValueError:
+        return ""

@@ -1,0 +1,1 @@
+"""Rules: what one is, and how its answer becomes a finding."""

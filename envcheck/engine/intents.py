@@ -1,0 +1,49 @@
+"""What a finding wants done, before anyone says how: `plan` alone turns these into commands."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from envcheck.facts.record import record
+
+
+@record
+class TorchBuild:
+    """A torch build that fits this host: `plan` searches it. `version` pins the release, e.g. "==2.9.*"."""
+
+    version: str | None = None
+
+
+@record
+class Install:
+    """Requirements of the target environment, with what must be uninstalled first.
+
+    `reinstall` names packages whose files must be written again although their version is right.
+    """
+
+    requirements: tuple[str, ...]
+    remove: tuple[str, ...] = ()
+    reinstall: bool = False
+    note: str = ""
+    flags: tuple[str, ...] = ()  # for the installer, as pip and uv both know them
+
+
+@record
+class SetEnv:
+    """A variable for the user's shell; value None means unset."""
+
+    name: str
+    value: str | None
+    note: str = ""
+
+
+@record
+class Manual:
+    """Something a person does: `who` is "user" or "admin"; `commands` are shown as they are, never run."""
+
+    text: str
+    who: str = "user"
+    commands: tuple[str, ...] = ()
+
+
+Intent: TypeAlias = TorchBuild | Install | SetEnv | Manual

@@ -1,0 +1,187 @@
+"""Snapshot + checks + tables → verdicts → findings. Knows nothing of what a rule is about."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
+from envcheck.engine.rule import Check, Confidence, Evidence, Hit, RuleText, RuleTexts, Severity, Unknown
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import Missing, Snapshot, Why
+
+if TYPE_CHECKING:
+    from envcheck.tables.compat import Tables
+
+
+class Outcome(Enum):
+    OK = "ok"
+    HIT = "hit"
+    NOT_APPLICABLE = "not_applicable"
+    UNKNOWN = "unknown"
+    CRASHED = "crashed"
+
+
+@record
+class Verdict:
+    rule: str
+    outcome: Outcome
+    reason: str = ""
+    hit: Hit | None = None
+    section: str | None = None  # the section whose absence made it unknown
+
+
+@record
+class Finding:
+    """A hit made presentable. `fixes` are intents in the order of preference."""
+
+    rule: str
+    family: str
+    severity: Severity
+    confidence: Confidence
+    title: str
+    message: str
+    evidence: tuple[Evidence, ...]
+    fixes: tuple[Intent, ...]
+    docs: tuple[str, ...]
+    consequences: tuple[str, ...] = ()  # rules that hit too, and that this one explains
+
+
+def judge(snapshot: Snapshot, checks: Iterable[Check], tables: Tables) -> tuple[Verdict, ...]:
+    """One verdict a check, in the order given. A check that raises is CRASHED, the others go on."""
+    return tuple(_judge(snapshot, one, tables) for one in checks)
+
+
+def _judge(snapshot: Snapshot, one: Check, tables: Tables) -> Verdict:
+    arguments: dict[str, Any] = {}
+    unknown: Verdict | None = None
+    for name in one.parameters:
+        if name == "tables":
+            arguments[name] = tables
+            continue
+        section = getattr(snapshot, name)
+        if isinstance(section, Missing) and name not in one.sees_missing:
+            if section.why in (Why.ABSENT, Why.SKIPPED):
+                return Verdict(one.id, Outcome.NOT_APPLICABLE, f"{name}: {section.reason}", section=name)
+            unknown = unknown or Verdict(one.id, Outcome.UNKNOWN, f"{name}: {section.reason}", section=name)
+        arguments[name] = section
+    if unknown:
+        return unknown
+    try:
+        answer = one.function(**arguments)
+    except Exception as error:  # a broken rule must not cost the others
+        return Verdict(one.id, Outcome.CRASHED, f"{type(error).__name__}: {error}")
+    match answer:
+        case None:
+            return Verdict(one.id, Outcome.OK)
+        case Unknown(reason):
+            return Verdict(one.id, Outcome.UNKNOWN, reason)
+        case Hit():
+            return Verdict(one.id, Outcome.HIT, hit=answer)
+
+
+def findings(verdicts: Iterable[Verdict], texts: RuleTexts) -> tuple[Finding, ...]:
+    """Hits as findings, cause first; a hit that another hit explains moves into its `consequences`.
+
+    A weaker cause (a note, a guess) does not swallow a stronger consequence: what is certain stays on its own, behind the cause.
+    """
+    rows = [(texts.read(verdict.rule), verdict.hit) for verdict in verdicts if verdict.hit]
+    strength = {text.id: _strength(text, hit) for text, hit in rows}
+    related = _explained([text for text, _ in rows])
+    explained = {cause: tuple(one for one in ids if strength[cause] <= strength[one]) for cause, ids in related.items()}
+    folded = {one for ids in explained.values() for one in ids}
+    made = [(text, _finding(text, hit, explained)) for text, hit in rows if text.id not in folded]
+    place = {text.id: min([strength[text.id], *(strength[one] for one in related[text.id])]) for text, _ in made}
+    made.sort(key=lambda row: (place[row[0].id], row[0].rank, row[0].id))
+    return tuple(finding for _, finding in made)
+
+
+def _strength(text: RuleText, hit: Hit) -> tuple[int, bool]:
+    """Smaller is stronger: severity first, then a certain hit before a guess."""
+    return (hit.severity or text.severity).order, (hit.confidence or text.confidence) is Confidence.LIKELY
+
+
+def _explained(hit: Sequence[RuleText]) -> dict[str, tuple[str, ...]]:
+    """Cause id → ids among the hits that it explains, transitively; a rule that explains itself in a ring keeps its place."""
+    by_id = {text.id: text for text in hit}
+    result: dict[str, tuple[str, ...]] = {}
+    for text in hit:
+        seen: list[str] = []
+        todo = list(text.explains)
+        while todo:
+            one = todo.pop(0)
+            if one in by_id and one not in seen and one != text.id and text.id not in by_id[one].explains:
+                seen.append(one)
+                todo += by_id[one].explains
+        result[text.id] = tuple(seen)
+    return result
+
+
+def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]]) -> Finding:
+    values = {key: _shown(value) for key, value in hit.values.items()}
+    static = tuple(_intent(fix, values, hit.values) for fix in text.fixes if fix.get("when") in (None, hit.variant or "default"))
+    return Finding(
+        text.id,
+        text.family,
+        hit.severity or text.severity,
+        hit.confidence or text.confidence,
+        fill(text.title, values),
+        fill(text.messages[hit.variant or ""], values),
+        hit.evidence,
+        (*hit.fixes, *static),
+        text.docs,
+        explained.get(text.id, ()),
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple | list | frozenset | set):
+        return ", ".join(str(item) for item in value)
+    return "unknown" if value is None else str(value)
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """`{name}` placeholders from values; a value is never itself read as a template."""
+    return " ".join(text.format_map(values).split()) if "\n" in text else text.format_map(values)
+
+
+def command(line: str, values: Mapping[str, object]) -> str | None:
+    """A command of a rule file with each `{name}` quoted for the shell: a value may come out of a stranger's log.
+
+    None where a value is not known, or could not be pasted as what it is: with control characters in it, or read as an option.
+    """
+    parts: list[str] = []
+    for literal, name, _, _ in Formatter().parse(line):
+        parts.append(literal)
+        if name is None:
+            continue
+        value = values.get(name)
+        text = "" if value is None else str(value)
+        starts = not literal[-1:].strip()  # with nothing before it in its word
+        if not text or not text.isprintable() or (starts and text.startswith("-")):
+            return None
+        parts.append(shlex.quote(text))
+    return "".join(parts)
+
+
+def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str, object]) -> Intent:
+    """A fix of the TOML file: kind = "manual" | "env" | "install" | "torch"."""
+    match fix["kind"]:
+        case "manual":
+            filled = (command(line, raw) for line in fix.get("commands", ()))
+            commands = tuple(line for line in filled if line is not None)
+            return Manual(fill(fix["text"], values), fix.get("who", "user"), commands)
+        case "env":
+            value = fix.get("value")
+            return SetEnv(fill(fix["name"], values), None if value is None else fill(value, values), fill(fix.get("note", ""), values))
+        case "install":
+            requirements = tuple(fill(one, values) for one in fix["requirements"])
+            remove = tuple(fill(one, values) for one in fix.get("remove", ()))
+            return Install(requirements, remove, fix.get("reinstall", False), fill(fix.get("note", ""), values))
+        case "torch":
+            return TorchBuild(fix.get("version"))
+        case other:
+            raise ValueError(f"fix kind {other!r}")

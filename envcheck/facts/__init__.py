@@ -1,0 +1,1 @@
+"""What is known of a machine, typed, and how it is written down and read back."""

@@ -1,0 +1,167 @@
+"""Snapshot ⇄ plain JSON values, without loss; and edits by dotted path (`driver.version`)."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Hashable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar
+
+from envcheck.facts import snapshot as facts
+from envcheck.facts.record import fields, is_record, is_record_type, replace
+from envcheck.facts.snapshot import Missing, Snapshot, Why
+
+T = TypeVar("T")
+
+
+class DecodeError(ValueError):
+    """A recorded value does not fit the field it is meant for; the message names the path."""
+
+
+def encode(value: object) -> Any:
+    """A tree of records as dicts, lists and scalars. `Missing` becomes {missing, reason, evidence}."""
+    if isinstance(value, Missing):
+        return {"missing": value.why.value, "reason": value.reason, "evidence": value.evidence}
+    if is_record(value):
+        return {one.name: encode(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): encode(item) for key, item in value.items()}
+    return value
+
+
+@cache
+def _hints(cls: Hashable) -> dict[str, Any]:
+    return typing.get_type_hints(cls, vars(facts))
+
+
+def decode(hint: Any, value: Any, path: str = "") -> Any:
+    """The inverse of `encode` for one type hint; unknown keys of newer recordings are ignored."""
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _decode_union(typing.get_args(hint), value, path)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise DecodeError(f"{path}: a list was expected, found {_show(value)}")
+        item = typing.get_args(hint)[0]
+        return tuple(decode(item, one, f"{path}.{i}") for i, one in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise DecodeError(f"{path}: a table was expected, found {_show(value)}")
+        return {str(key): decode(typing.get_args(hint)[1], one, f"{path}.{key}") for key, one in value.items()}
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        try:
+            return hint(value)
+        except ValueError:
+            allowed = ", ".join(str(member.value) for member in hint)
+            raise DecodeError(f"{path}: {_show(value)} is none of {allowed}") from None
+    if is_record_type(hint):
+        return _decode_record(hint, value, path)
+    return _decode_scalar(hint, value, path)
+
+
+def _decode_union(options: tuple[Any, ...], value: Any, path: str) -> Any:
+    if value is None:
+        if type(None) in options:
+            return None
+        raise DecodeError(f"{path}: null is not allowed here")
+    if Missing in options and isinstance(value, Mapping) and "missing" in value:
+        return _decode_missing(value, path)
+    inner = [option for option in options if option not in (Missing, type(None))]
+    return decode(inner[0], value, path)
+
+
+def _decode_missing(value: Mapping[str, Any], path: str) -> Missing:
+    why = decode(Why, value["missing"], f"{path}.missing")
+    return Missing(why, str(value.get("reason", "")), str(value.get("evidence", "")))
+
+
+def _decode_record(cls: type[Any], value: Any, path: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise DecodeError(f"{path or cls.__name__}: a table was expected, found {_show(value)}")
+    hints = _hints(typing.cast(Hashable, cls))
+    known = {name: decode(hints[name], item, f"{path}.{name}".lstrip(".")) for name, item in value.items() if name in hints}
+    try:
+        return cls(**known)
+    except TypeError:
+        needed = [f.name for f in fields(cls) if f.name not in known]
+        raise DecodeError(f"{path or cls.__name__}: {', '.join(needed)} missing") from None
+
+
+def _decode_scalar(hint: Any, value: Any, path: str) -> Any:
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is Any or hint is object:
+        return value
+    if isinstance(value, bool) and hint is not bool:
+        raise DecodeError(f"{path}: {hint.__name__} was expected, found {_show(value)}")
+    if not isinstance(value, hint):
+        raise DecodeError(f"{path}: {hint.__name__} was expected, found {_show(value)}")
+    return value
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def decode_snapshot(value: Mapping[str, Any]) -> Snapshot:
+    """A snapshot from the `facts` (and `live`) of a recording."""
+    return typing.cast(Snapshot, _decode_record(Snapshot, value, ""))
+
+
+def check_path(path: str) -> None:
+    """DecodeError unless a snapshot can hold something at this dotted path; list indices and dict keys are not looked at."""
+    hint: Any = Snapshot
+    for part in path.split("."):
+        if is_record_type(hint):
+            hints = _hints(typing.cast(Hashable, hint))
+            if part not in hints:
+                raise DecodeError(f"{part}: no such fact; known here: {', '.join(hints)}")
+            hint = hints[part]
+        elif typing.get_origin(hint) in (tuple, dict):
+            hint = typing.get_args(hint)[0 if typing.get_origin(hint) is tuple else 1]
+        else:
+            raise DecodeError(f"{path}: nothing below {part!r}")
+        if typing.get_origin(hint) in (types.UnionType, typing.Union):
+            hint = next(option for option in typing.get_args(hint) if option not in (Missing, type(None)))
+
+
+def edit(node: T, path: str, value: Any) -> T:
+    """A copy of a tree of records with the field at a dotted path set from a JSON value.
+
+    Path parts are field names, list indices and dict keys. A `Missing` section on the way is
+    replaced by an empty one, so that an assumption can be made about what was not read.
+    """
+    head, _, rest = path.partition(".")
+    hints = _hints(typing.cast(Hashable, type(node)))
+    if head not in hints:
+        raise DecodeError(f"{path}: no such fact; known here: {', '.join(hints)}")
+    return replace(node, **{head: _edited(hints[head], getattr(node, head), rest, value, path)})  # type: ignore[type-var]
+
+
+def _edited(hint: Any, current: Any, rest: str, value: Any, path: str) -> Any:
+    if not rest:
+        return decode(hint, value, path)
+    head, _, tail = rest.partition(".")
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        inner = next(option for option in typing.get_args(hint) if option not in (Missing, type(None)))
+        if current is None or isinstance(current, Missing):
+            current = inner() if is_record_type(inner) else None
+        hint = inner
+    if isinstance(current, tuple):
+        item = typing.get_args(hint)[0]
+        if not head.isdecimal() or int(head) >= len(current):
+            raise DecodeError(f"{path}: there are {len(current)} entries")
+        at = int(head)
+        return (*current[:at], _edited(item, current[at], tail, value, path), *current[at + 1 :])
+    if isinstance(current, dict):
+        return {**current, head: decode(typing.get_args(hint)[1], value, path)}
+    if is_record(current):
+        return edit(current, rest, value)
+    raise DecodeError(f"{path}: nothing below {rest!r}")

@@ -1,0 +1,1 @@
+"""This machine, asked through one door: files, processes, system calls."""

@@ -1,0 +1,80 @@
+"""What is planned, ready to print: fixes and ways with their commands, and what was excluded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from envcheck.facts.record import field, record
+from envcheck.facts.snapshot import PythonFacts, Snapshot
+
+FixKind: TypeAlias = Literal["install", "env", "manual"]
+Who: TypeAlias = Literal["user", "admin"]
+Tool: TypeAlias = Literal["pip", "uv", "conda"]
+TOOLS: tuple[Tool, ...] = ("pip", "uv", "conda")
+
+
+@record
+class Commands:
+    """Lines ready to paste, one tuple a tool; `shell` holds what no package tool does (export, sudo reboot)."""
+
+    pip: tuple[str, ...] = ()
+    uv: tuple[str, ...] = ()
+    conda: tuple[str, ...] = ()
+    shell: tuple[str, ...] = ()
+
+    def of(self, tool: Tool) -> tuple[str, ...]:
+        """The lines of one tool."""
+        return {"pip": self.pip, "uv": self.uv, "conda": self.conda}[tool]
+
+
+@record
+class Fix:
+    """One way to mend a finding."""
+
+    title: str
+    who: Who = "user"
+    kind: FixKind = "manual"
+    commands: Commands = Commands()
+    text: str = ""
+    proved: bool | None = None  # the plan was applied to the snapshot and judged again; None = cannot be proved so
+    note: str = ""
+    no_command: Mapping[str, str] = field(default_factory=dict)  # tool → why it has no command here
+
+
+@record
+class Way:
+    """One way to an environment that trains here."""
+
+    commands: Commands
+    proved: bool
+    title: str = ""
+    changes: tuple[str, ...] = ()  # "torch 2.15.0+cu132 -> 2.15.0+cu126"
+    note: str = ""
+    who: Who = "user"
+    no_command: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)  # "requirements.txt", "Dockerfile", "pyproject.toml" -> lines to put there
+
+
+@record
+class Excluded:
+    """What the search threw out, and the requirement that did it."""
+
+    what: str
+    why: str
+
+
+@record
+class PlanReport:
+    ways: tuple[Way, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
+
+
+def target_tool(snapshot: Snapshot) -> Tool:
+    """The package tool that owns the target: conda-meta, a uv environment, else pip."""
+    match snapshot.python:
+        case PythonFacts(has_conda_meta=True):
+            return "conda"
+        case PythonFacts(uv=True) | PythonFacts(has_pip=False):
+            return "uv"
+    return "pip"

@@ -1,0 +1,157 @@
+"""The words that all renderers share: the verdict in one line, counts, unknowns grouped, commands per tool."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from envcheck.checks.answer import visible
+from envcheck.checks.hardware import opened
+from envcheck.engine.judge import Finding
+from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.snapshot import DevicesFacts, LiveFacts, LiveStatus, Missing, Snapshot, TorchFacts, Why
+from envcheck.plan.result import TOOLS, Commands, Fix, Tool
+from envcheck.render.printable import one_line
+from envcheck.report.report import Report
+from envcheck.report.stack import accelerator
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def tally(report: Report) -> str:
+    """ "1 error, 2 warnings"; what is only likely is said so. Empty where there is neither."""
+    rows = [one.finding for one in report.findings]
+    errors = [one for one in rows if one.severity is Severity.ERROR]
+    likely = sum(one.confidence is Confidence.LIKELY for one in errors)
+    parts = [
+        (len(errors) - likely, "error"),
+        (likely, "possible error"),
+        (report.count(Severity.WARNING), "warning"),
+    ]
+    return ", ".join(counted(number, noun) for number, noun in parts if number)
+
+
+def severity_word(finding: Finding) -> str:
+    """ "error", "possible error", "warning", "info"."""
+    likely = finding.severity is Severity.ERROR and finding.confidence is Confidence.LIKELY
+    return "possible error" if likely else finding.severity.value
+
+
+def verdict_line(report: Report) -> str:
+    """The last line of every report, never more than one line."""
+    found = tally(report)
+    if report.verdict == "fail":
+        return f"Not ready: {found}"
+    if report.verdict == "inconclusive":
+        first = one_line(report.because[0]) if report.because else "an important fact is missing"
+        others = sum(not one.startswith("to decide, ") for one in report.because[1:])  # what to run is no reason
+        more = f" (and {counted(others, 'more reason')})" if others else ""
+        return f"Cannot tell: {first}{more}"
+    but = f" ({found})" if found else ""
+    live = report.snapshot.live
+    if isinstance(live, LiveFacts) and live.status is LiveStatus.PASS:
+        return f"Ready to train{but}: {subject(report)}"
+    unread = isinstance(report.snapshot.torch, Missing) and report.snapshot.torch.why is Why.SKIPPED
+    missing = "the live check was not run" if _imported(report) else "torch was not looked at" if unread else "torch was not imported"
+    return f"{f'Nothing stands in the way{but}' if found else 'No problem found'}: {subject(report)}; {missing}"
+
+
+def _imported(report: Report) -> bool:
+    torch = report.snapshot.torch
+    return isinstance(torch, TorchFacts) and torch.import_status.value == "ok"
+
+
+def subject(report: Report) -> str:
+    """Build and what it trains on: "torch 2.14.1+cu130 on 2 × L4"; "torch 2.14.1+cpu on the CPU"."""
+    snapshot = report.snapshot
+    if isinstance(snapshot.torch, Missing):
+        torch = "unknown torch" if snapshot.torch.why is Why.SKIPPED else "no torch"
+    else:
+        torch = f"torch {snapshot.torch.version or 'of unknown version'}"
+    kind = accelerator(snapshot)
+    if kind == "cpu":
+        unread = isinstance(snapshot.gpus, Missing) and snapshot.gpus.why is Why.SKIPPED
+        return f"{torch}, GPU not stated" if unread and wants_gpu(snapshot) else f"{torch} on the CPU"
+    devices = snapshot.devices
+    if _for_the_cpu(snapshot) or (isinstance(devices, DevicesFacts) and devices.available is False):
+        return f"{torch} on the CPU"  # whatever hardware is here
+    names = _nvidia(snapshot) if kind == "nvidia" else {"rocm": "AMD GPU", "xpu": "Intel GPU", "mps": "Apple GPU"}[kind]
+    return f"{torch} on {names}"
+
+
+def _nvidia(snapshot: Snapshot) -> str:
+    """What torch has, where it was asked; else what is listed and visible: "8 × H100 80GB HBM3", "1 of 8 × H100 80GB HBM3"."""
+    devices, gpus = snapshot.devices, snapshot.gpus
+    listed = [gpu for gpu in visible(gpus, snapshot.visibility) if gpu.error is None]
+    mine = [one.name for one in opened(devices)]
+    asked = 0 if isinstance(devices, Missing) or devices.available is not True else len(mine) or devices.count or 0
+    names = Counter((name or "GPU").removeprefix("NVIDIA ") for name in (mine or [gpu.name for gpu in listed]))
+    if asked and len(names) == 1:
+        names = Counter({next(iter(names)): asked})
+    seen, total = sum(names.values()), 0 if isinstance(gpus, Missing) else len(gpus.devices)
+    of = f" of {total}" if 0 < seen < total and not any(gpu.mig for gpu in listed) else ""
+    if len(names) < 2:
+        name, count = next(iter(names.items()), ("GPU", 1))
+        return f"{count}{of} × {name}" if of or count > 1 else name
+    parts = " + ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+    return f"{parts} ({seen}{of} GPUs)" if of else parts
+
+
+def _for_the_cpu(snapshot: Snapshot) -> bool:
+    """A build without any accelerator; None of it on macOS, whose builds carry MPS."""
+    torch = snapshot.torch
+    if isinstance(torch, Missing) or torch.cuda or torch.hip or torch.xpu:
+        return False
+    return torch.cpu_build is True or (torch.version or "").endswith("+cpu")
+
+
+def wants_gpu(snapshot: Snapshot) -> bool:
+    """Whether the torch is built for a GPU, or nothing is known of it."""
+    torch = snapshot.torch
+    return isinstance(torch, Missing) or bool(torch.cuda or torch.hip or torch.xpu)
+
+
+def unknown_groups(report: Report) -> Mapping[str, tuple[str, ...]]:
+    """Reason → the rules that it left open, in the order of the report."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for one in report.unknown:
+        groups[one.reason] = (*groups.get(one.reason, ()), one.rule)
+    return groups
+
+
+def command_groups(commands: Commands, tool: Tool, every: bool) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """(label, lines) to show. `every`: all tools, equal ones together; else the target's tool, or the next that has a command."""
+    if not every:
+        order = [tool, *(one for one in TOOLS if one != tool)]
+        lines = next((commands.of(one) for one in order if commands.of(one)), ())
+        return (("", (*lines, *(line for line in commands.shell if line not in lines))),) if lines or commands.shell else ()
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in [tool, *(other for other in TOOLS if other != tool)]:
+        if commands.of(one):
+            groups.setdefault(commands.of(one), []).append(one)
+    made = [("" if len(names) == len(TOOLS) else ", ".join(names), lines) for lines, names in groups.items()]
+    return (*made, ("", commands.shell)) if commands.shell else tuple(made)
+
+
+def first_paragraph(text: str) -> str:
+    return " ".join(text.strip().split("\n\n", 1)[0].split())
+
+
+# "…, e.g. NCCL" and "vs. CUDA" do not end a sentence
+_SENTENCE_END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<=[.?!])\s+(?=[A-Z`])")
+
+
+def in_short(text: str, sentences: int = 2) -> str:
+    """The first sentences of a rule's explanation; `envcheck explain` has the rest."""
+    return " ".join(_SENTENCE_END.split(first_paragraph(text))[:sentences])
+
+
+PROVED: Mapping[bool | None, str] = {True: "proved on these facts", False: "not proved", None: ""}
+
+
+def fix_aside(fix: Fix) -> str:
+    """What is said in brackets after a fix: whose task it is and whether it was proved."""
+    return "; ".join(word for word in ("administrator" if fix.who == "admin" else "", PROVED[fix.proved]) if word)

@@ -1,0 +1,1 @@
+"""Findings, fixes and doubts become the finished result of a run."""

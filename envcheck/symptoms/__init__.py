@@ -1,0 +1,1 @@
+"""Known messages of programs, found in text."""

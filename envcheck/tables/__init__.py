@@ -1,0 +1,1 @@
+"""What is known of releases, builds, drivers and devices, from the files of rules/compat."""

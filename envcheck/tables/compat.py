@@ -1,0 +1,494 @@
+"""Typed, lazy access to rules/compat: what fits what, with the source of every row.
+
+A method answers None for what its table does not hold, and for what is newer than the newest row: newer is not guessed.
+A table is read when it is first asked for, once per Tables. Rows of later folders (site overlays) win by key.
+CUDA versions are "13.0", compute capabilities "8.9", drivers "580.95.05", platforms "linux-x86_64"; `os` is "linux", "windows"
+or "wsl" (where the driver is the Windows one). torch versions may carry a local part ("2.14.1+cu130"), which is ignored
+where a release is meant.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os as _os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from envcheck.facts.record import field, mutable
+from envcheck.tables.archs import cuda_of_variant, platform_of, runs_on, variant_of_cuda
+from envcheck.tables.file import Row, TableFile, read_table, table_names
+from envcheck.tables.rows import CondaRelease, CudaError, DriverBranch, GpuRow, HostCompiler, PinRow, Product, XidRow
+from envcheck.tables.torch_builds import PLATFORMS, Build, Builds, Release, releases
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+_Made = TypeVar("_Made")
+
+__all__ = (
+    "PLATFORMS",
+    "Build",
+    "CondaRelease",
+    "CudaError",
+    "DriverBranch",
+    "GpuRow",
+    "HostCompiler",
+    "PinRow",
+    "Product",
+    "Release",
+    "Tables",
+    "XidRow",
+    "cuda_of_variant",
+    "platform_of",
+    "runs_on",
+    "variant_of_cuda",
+)  # fmt: skip
+
+
+@mutable
+class Tables:
+    """All tables of `folders`, base first. Nothing is read before it is asked for."""
+
+    folders: tuple[str | _os.PathLike[str], ...]
+    _files: dict[str, TableFile] = field(default_factory=dict)
+    _made: dict[str, object] = field(default_factory=dict)
+
+    # ---------------------------------------------------------------- any table
+
+    def table(self, name: str) -> TableFile:
+        """One table as it is written; raises FileNotFoundError for a name that no folder has."""
+        if name not in self._files:
+            self._files[name] = read_table(name, self.folders)
+        return self._files[name]
+
+    def rows(self, table: str, section: str) -> tuple[Row, ...]:
+        return self.table(table).rows(section)
+
+    @property
+    def verified(self) -> dict[str, datetime.date]:
+        """Table name -> the day its facts were last checked. Reads every table."""
+        dates = {name: self.table(name).verified for name in table_names(self.folders)}
+        return {name: date for name, date in dates.items() if date}
+
+    # ---------------------------------------------------------------- driver
+
+    def driver_floor(self, cuda: str, os: str = "linux") -> str | None:
+        """Lowest driver that runs code built with this CUDA, by minor-version compatibility: "13.2" -> "580.65.06".
+
+        On Windows the floor of CUDA 13 is a branch, "580". Source: release notes of the CUDA toolkit.
+        """
+        row = self._floor_row(cuda)
+        return None if row is None else row["linux" if os == "linux" else "windows"]
+
+    def driver_suffices(self, driver: str, cuda: str, os: str = "linux") -> bool | None:
+        """May this driver run code built with this CUDA? None: not known, or between two numbers that NVIDIA's pages give.
+
+        PTX of a toolkit newer than the driver's own CUDA cannot be JIT-compiled even where this says True.
+        """
+        row = self._floor_row(cuda)
+        number = _version(driver)
+        if row is None or number is None:
+            return None
+        floor = _version(row["linux" if os == "linux" else "windows"])
+        unclear = None if os == "linux" else _version(row.get("windows_unclear_from"))
+        if floor is None:
+            return None
+        if number >= floor:
+            return True
+        return None if unclear and number >= unclear else False
+
+    def _floor_row(self, cuda: str) -> Row | None:
+        return self._by("cuda-driver", "floor", "cuda").get(_minor(cuda))
+
+    def branch(self, driver: str, os: str = "linux") -> int | None:
+        """Driver branch: "580.95.05" -> 580. Windows numbers run ahead of their branch and are mapped: "616.92" -> 615."""
+        number = _version(driver)
+        if number is None:
+            return None
+        if os == "linux":
+            return number.major if number.major in self._by("driver-branch", "branch", "branch") else None
+        rows = self.rows("driver-branch", "windows")
+        return next((int(row["branch"]) for row in rows if row["first"] <= number.major <= row["last"]), None)
+
+    def driver_branch(self, driver: str, os: str = "linux") -> DriverBranch | None:
+        """The branch of a driver with all that is known of it, however certain."""
+        number = self.branch(driver, os)
+        row = self._by("driver-branch", "branch", "branch").get(number)
+        if row is None:
+            return None
+        return DriverBranch(
+            row["branch"], row["cuda"], row.get("kind"), row.get("end_of_life"), tuple(row.get("drops", ())), _confidence(row),
+            self.table("driver-branch").source(row),
+        )  # fmt: skip
+
+    def driver_cuda(self, driver: str, os: str = "linux") -> str | None:
+        """Newest CUDA that this driver's branch offers: "580.95.05" -> "13.0". None for a branch whose pairing is not certain."""
+        row = self.driver_branch(driver, os)
+        return None if row is None or row.confidence == "low" else row.cuda
+
+    def forward_compat(self, cuda: str, driver: str, gpu_name: str | None, os: str = "linux") -> bool | None:
+        """May a cuda-compat package of this CUDA bridge this (older) Linux driver on this GPU?
+
+        False: not on such a GPU (CUDA error 804), no package for this pair, or nothing to bridge as the driver is as new.
+        None: not known (GPU unknown or a workstation board, driver branch not in NVIDIA's matrix).
+        """
+        if os != "linux":
+            return False
+        branch = self.branch(driver)
+        row = self._by("forward-compat", "package", "cuda").get(_minor(cuda))
+        if branch is None or row is None:
+            return None
+        if branch >= row["driver"]:
+            return False
+        if branch not in row.get("bridges", ()):
+            return None
+        return None if gpu_name is None else self.is_datacenter(gpu_name)
+
+    # ---------------------------------------------------------------- GPU
+
+    def gpu(self, compute_capability: str) -> GpuRow | None:
+        """What holds for a compute capability, "8.9"."""
+        row = self._by("gpu-architecture", "gpu", "compute_capability").get(compute_capability)
+        if row is None:
+            return None
+        first = row.get("first_branch")
+        products = tuple(one.name for one in self._products().values() if one.compute_capability == compute_capability)
+        return GpuRow(
+            compute_capability, row["architecture"], row["first_cuda"], row.get("last_cuda"), None if first is None else str(first),
+            row.get("last_branch"), row.get("open_module"), products, row.get("datacenter", False), row.get("jetson", False),
+            row.get("nvswitch", False), _confidence(row), self.table("gpu-architecture").source(row),
+        )  # fmt: skip
+
+    def product(self, name: str) -> Product | None:
+        """A product by its exact name, with or without "NVIDIA ", in any case; a name cut off ("GeForce RTX 2080 ...") is none."""
+        return self._products().get(_product_key(name))
+
+    def compute_capability(self, product: str) -> str | None:
+        """Compute capability by product name. What the device itself reports always wins over this."""
+        row = self.product(product)
+        return None if row is None or row.confidence == "low" else row.compute_capability
+
+    def compute_capability_of_pci(self, device: str) -> str | None:
+        """Compute capability by PCI device id of vendor 10de, "2684" (display and 3D functions only)."""
+        try:
+            number = int(device, 16)
+        except ValueError:
+            return None
+        rows = self.rows("gpu-product", "pci")
+        return next((str(row["compute_capability"]) for row in rows if int(row["first"], 16) <= number <= int(row["last"], 16)), None)
+
+    def is_datacenter(self, product: str) -> bool | None:
+        """May this product use forward compatibility? Data-centre GPUs and Jetson may, GeForce may not, of RTX boards only some (None)."""
+        row = self.product(product)
+        if row is None:
+            return None
+        return {"datacenter": True, "jetson": True, "geforce": False, "mining": False}.get(row.kind)
+
+    def first_driver(self, product: str) -> str | None:
+        """First Linux driver that lists a product, for some Blackwell boards; the branch of its generation is gpu().first_driver."""
+        rows = self.rows("gpu-product", "first-driver")
+        return next((str(row["driver"]) for row in rows if _product_key(row["name"]) == _product_key(product)), None)
+
+    def _products(self) -> Mapping[str, Product]:
+        def make() -> dict[str, Product]:
+            table = self.table("gpu-product")
+            return {
+                _product_key(name): Product(
+                    name, row["compute_capability"], row["kind"], row.get("nvswitch", False), _confidence(row), table.source(row)
+                )
+                for row in table.rows("product")
+                for name in row["names"]
+            }
+
+        return self._once("products", make)
+
+    # ---------------------------------------------------------------- torch
+
+    def releases(self) -> tuple[Release, ...]:
+        """Every release of torch on PyPI since 1.10, oldest first."""
+        return tuple(self._releases().values())
+
+    def release(self, version: str) -> Release | None:
+        """One release; a local part ("+cu130") does not matter."""
+        return self._releases().get(_public(version))
+
+    def builds(self, version: str | None = None) -> tuple[Build, ...]:
+        """Every build that exists or may exist (see Build.confidence), of one release or all, by release, variant, platform."""
+        if version is None:
+            return tuple(build for release in self._releases() for build in self._builds().of(release))
+        return self._builds().of(_public(version))
+
+    def build(self, version_with_local: str, platform: str) -> Build | None:
+        """The build of "2.14.1+cu130" on a platform; without a local part the one that PyPI gives there."""
+        release = self.release(version_with_local)
+        if release is None:
+            return None
+        local = version_with_local.partition("+")[2]
+        variant = local or release.default_variant.get(platform)
+        return next((one for one in self.builds(release.version) if one.platform == platform and one.variant == variant), None)
+
+    def _releases(self) -> Mapping[str, Release]:
+        return self._once("releases", lambda: {one.version: one for one in releases(self.table("torch-release"))})
+
+    def _builds(self) -> Builds:
+        return self._once("builds", lambda: Builds(self.table("torch-build"), self.table("torch-release"), self._releases()))
+
+    def companions(self, version: str) -> Mapping[str, str]:
+        """Versions released with a torch: torchvision, torchaudio, torchtext, torchdata -> "0.29.1"."""
+        row = self._by("torch-companion", "companion", "torch").get(_public(version), {})
+        return {name: row[name] for name in ("torchvision", "torchaudio", "torchtext", "torchdata") if name in row}
+
+    def companion_specifiers(self, version: str) -> Mapping[str, str]:
+        """What goes with a torch, as specifiers: torchvision "==0.29.1", torchcodec ">=0.12", triton "~=3.8.0"."""
+        row = self._by("torch-companion", "companion", "torch").get(_public(version), {})
+        exact = {name: f"=={found}" for name, found in self.companions(version).items()}
+        return exact | {name: row[name] for name in ("torchcodec", "triton") if name in row}
+
+    def companion_requires(self, package: str, version: str) -> str | None:
+        """What torch a version of torchvision, torchaudio, torchtext or torchdata requires: "==2.13.0", ">=2.14.0", "" for any."""
+        wanted = _public(version)
+        number = _version(wanted)
+        for row in self.rows("torch-companion", "requires"):
+            if row["package"] == package and _between(number, row):
+                return str(row["torch"])
+        found = [row["torch"] for row in self.rows("torch-companion", "companion") if row.get(package) == wanted]
+        return f"=={found[0]}" if len(found) == 1 else None
+
+    def companion_variants(self, package: str, version: str) -> tuple[str, ...] | None:
+        """Build variants of a companion that were seen on the download index; None: not known, usually those of its torch."""
+        wanted = (package, _public(version))
+        rows = self.rows("torch-companion", "variants")
+        return next((tuple(row["variants"].split()) for row in rows if (row["package"], row["version"]) == wanted), None)
+
+    def pins(self, version: str) -> Mapping[str, str]:
+        """nvidia-*, cuda-* and triton requirements of the default Linux wheel: {"nvidia-nccl-cu13": "==2.30.7"}.
+
+        The extras of cuda-toolkit are spelled out as the packages they bring. Empty where the wheel bundles CUDA (up to 1.12),
+        and for a local version that is not PyPI's default ("2.14.1+cu126"): those builds pin their own.
+        """
+        release, local = self.release(version), version.partition("+")[2]
+        if local and release is not None and local != release.default_variant["linux-x86_64"]:
+            return {}
+        row = self._by("torch-pins", "pins", "torch").get(_public(version))
+        if row is None:
+            return {}
+        result: dict[str, str] = {}
+        for name, wanted in row["pins"].items():
+            base, _, extras = name.partition("[")
+            result[base] = wanted
+            toolkit = self._by("torch-pins", "cuda-toolkit", "cuda_toolkit").get(wanted.lstrip("="), {}) if base == "cuda-toolkit" else {}
+            for extra in extras.rstrip("]").split(",") if toolkit else ():
+                package, specifier = _requirement(toolkit["extras"][extra])
+                result.setdefault(package, specifier)
+        return result
+
+    def companion_conflict(self, torch: str, package: str, version: str) -> str | None:
+        """Why a pair does not work although its metadata allow it; None: nothing known against it."""
+        wanted = (_public(torch), package, _public(version))
+        rows = self.rows("torch-companion", "conflict")
+        return next((str(row["why"]) for row in rows if (row["torch"], row["package"], row["version"]) == wanted), None)
+
+    def last_torch_of(self, package: str) -> str | None:
+        """The last torch that the last release of an ended companion goes with."""
+        row = self._by("torch-companion", "ended", "package").get(package, {})
+        return row.get("torch")
+
+    def compares_cuda(self, package: str, version: str) -> str | None:
+        """How a companion holds its CUDA against torch's at import: "major", "minor"; None: not known of this version."""
+        number = _version(_public(version))
+        rows = self.rows("torch-companion", "cuda-check")
+        return next((str(row["compares"]) for row in rows if row["package"] == package and _between(number, row)), None)
+
+    # ---------------------------------------------------------------- codes
+
+    def cuda_error(self, code: int) -> CudaError | None:
+        """A CUDA runtime error by number; from 100 on (and 1, 2, 34, 36, 46) the driver API has the same numbers."""
+        row = self._by("cuda-error", "error", "code").get(code)
+        return None if row is None else self._error(row)
+
+    def cuda_error_named(self, name: str) -> CudaError | None:
+        """By name, "cudaErrorNoDevice"."""
+        row = self._by("cuda-error", "error", "name").get(name)
+        return None if row is None else self._error(row)
+
+    def _error(self, row: Row) -> CudaError:
+        return CudaError(row["code"], row["name"], row["text"], row.get("sense"), self.table("cuda-error").source(row))
+
+    def nvml_error(self, code: int) -> str | None:
+        """Meaning of an NVML return code: 18 -> "driver/library version mismatch"."""
+        row = self._by("nvml-error", "error", "code").get(code)
+        return None if row is None else str(row["text"])
+
+    def nvml_error_name(self, code: int) -> str | None:
+        """18 -> "NVML_ERROR_LIB_RM_VERSION_MISMATCH"."""
+        row = self._by("nvml-error", "error", "code").get(code)
+        return None if row is None else str(row["name"])
+
+    def smi_exit(self, code: int) -> str | None:
+        """Meaning of nvidia-smi's exit status. It is the NVML code where NVML failed; 0 does not mean that CUDA works."""
+        row = self._by("smi-exit", "exit", "code").get(code)
+        return None if row is None else str(row["text"])
+
+    def xid(self, code: int) -> XidRow | None:
+        """An Xid of the kernel log ("NVRM: Xid (PCI:0000:91:00): 79, …")."""
+        row = self._by("xid", "xid", "code").get(code)
+        if row is None:
+            return None
+        return XidRow(code, row.get("name"), row.get("action"), row.get("text"), row.get("training"), self.table("xid").source(row))
+
+    # ---------------------------------------------------------------- toolkit, packages, channels
+
+    def host_compiler(self, cuda: str) -> HostCompiler | None:
+        """Host compilers that nvcc of this CUDA accepts. Source: crt/host_config.h of that toolkit."""
+        row = self._by("host-compiler", "nvcc", "cuda").get(_minor(cuda))
+        if row is None:
+            return None
+        archs = tuple(f"sm_{one}" for one in row.get("archs", "").split())
+        return HostCompiler(
+            row["cuda"], row.get("max_gcc"), row.get("max_clang"), archs, _confidence(row), self.table("host-compiler").source(row)
+        )
+
+    def third_party(self, package: str) -> tuple[PinRow, ...]:
+        """What the versions of a package ask of torch, oldest first; the name in normalized form, "flash-attn"."""
+        table = self.table("third-party")
+        rows = (row for row in table.rows("pin") if row["package"] == package)
+        known = ("package", "versions", "first", "last", "torch", "python", "source", "date", "confidence", "yanked")
+        return tuple(
+            PinRow(
+                package, tuple(row.get("versions", "").split()), _range(row), row.get("torch"), row.get("python"),
+                {name: value for name, value in row.items() if name not in known}, table.source(row),
+            )
+            for row in rows
+        )  # fmt: skip
+
+    def pin_of(self, package: str, version: str) -> PinRow | None:
+        """The row of one version of a package."""
+        wanted = _public(version)
+        found = _version(wanted)
+        for row in self.third_party(package):
+            if wanted in row.versions or (not row.versions and found is not None and _in_range(found, row.specifier)):
+                return row
+        return None
+
+    def linked_cuda_major(self, package: str, version: str) -> int | None:
+        """CUDA major that the PyPI wheel of a package links by itself: vllm 0.20.0 -> 13."""
+        number = _version(_public(version))
+        if number is None:
+            return None
+        rows = (row for row in self.rows("third-party", "cuda-major") if row["package"] == package)
+        fitting = [row for row in rows if number >= (_version(row["first"]) or number)]
+        return int(fitting[-1]["cuda_major"]) if fitting else None
+
+    def conda(self, channel: str, version: str) -> tuple[CondaRelease, ...]:
+        """CUDA builds of a torch release on "conda-forge" or on "pytorch" (which ended with 2.5.1). Empty: none known there."""
+        table = self.table("conda")
+        wanted, number = _public(version), _version(_public(version))
+        if channel == "pytorch":
+            rows = [row for row in table.rows("pytorch") if _between(number, row)]
+        else:
+            rows = [row for row in table.rows("conda-forge") if channel == "conda-forge" and row["torch"] == wanted]
+        return tuple(
+            CondaRelease(
+                channel, wanted, row.get("platform", "linux-x86_64"), row["cuda"], row.get("selector", "cuda-version"),
+                _cubins(row), _confidence(row), table.source(row),
+            )
+            for row in rows
+        )  # fmt: skip
+
+    def uv_backends(self) -> frozenset[str]:
+        """Names that uv's --torch-backend takes beside "auto"."""
+        return frozenset(row["name"] for row in self.rows("installer", "uv-backend"))
+
+    def mps_floor(self, version: str) -> str | None:
+        """Lowest macOS on which MPS can be available with a torch release."""
+        number = _version(_public(version))
+        if number is None or self.release(version) is None:
+            return None
+        rows = [row for row in self.rows("mps", "floor") if (_version(row["torch"]) or number) <= number]
+        return str(rows[-1]["macos"]) if rows else None
+
+    def cudnn_floor(self, cudnn: str) -> str | None:
+        """Lowest compute capability that a cuDNN version serves: "9.10.2.21" -> "5.0"."""
+        number = _version(cudnn)
+        return next((str(row["compute_capability"]) for row in self.rows("cudnn", "floor") if _between(number, row)), None)
+
+    def cudnn_of(self, version: str, variant: str) -> str | None:
+        """cuDNN that a Linux build brings: "2.14.1", "cu130" -> "9.24.0.43". Known for PyPI's default builds and a few others."""
+        release, number = self.release(version), _version(_public(version))
+        if release is not None and release.default_variant["linux-x86_64"] == variant:
+            found = next((wanted for name, wanted in self.pins(version).items() if name.startswith("nvidia-cudnn-")), None)
+            return found.removeprefix("==") if found else None
+        rows = self.rows("cudnn", "variant")
+        return next((str(row["cudnn"]) for row in rows if row["variant"] == variant and _between(number, row)), None)
+
+    # ---------------------------------------------------------------- inside
+
+    def _by(self, table: str, section: str, field: str) -> Mapping[object, Row]:
+        """Rows of a section by one field."""
+        return self._once(f"{table}/{section}/{field}", lambda: {row[field]: row for row in self.rows(table, section) if field in row})
+
+    def _once(self, key: str, make: Callable[[], _Made]) -> _Made:
+        if key not in self._made:
+            self._made[key] = make()
+        return cast("_Made", self._made[key])
+
+
+def _version(text: str | None) -> Version | None:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(text) if text else None
+    except InvalidVersion:
+        return None
+
+
+def _public(version: str) -> str:
+    """Without the local part: 2.14.1 of "2.14.1+cu130"."""
+    return version.strip().partition("+")[0]
+
+
+def _minor(cuda: str) -> str:
+    """Major and minor: 13.0 of "13.0.2"."""
+    return ".".join(cuda.strip().split(".")[:2])
+
+
+def _product_key(name: str) -> str:
+    return " ".join(name.split()).lower().removeprefix("nvidia ")
+
+
+def _confidence(row: Row) -> str:
+    return str(row.get("confidence", "high"))
+
+
+def _range(row: Row) -> str:
+    """The versions of a pin row as one specifier; several listed ones become the range they span."""
+    versions = row.get("versions", "").split()
+    first, last = (versions[0], versions[-1]) if versions else (row["first"], row["last"])
+    return f"=={first}" if first == last else f">={first},<={last}"
+
+
+def _in_range(version: Version, specifier: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)
+
+
+def _between(number: Version | None, row: Row) -> bool:
+    """Is a version inside the range of a row, `from` … `to` (included) or `from` … `below`?"""
+    first, last, end = _version(row["from"]), _version(row.get("to")), _version(row.get("below"))
+    if number is None or first is None or number < first:
+        return False
+    return number <= last if last else end is None or number < end
+
+
+def _cubins(row: Row) -> tuple[str, ...] | None:
+    """The architectures of archs = "80 90", ptx = "120": sm_80, sm_90, compute_120."""
+    if "archs" not in row:
+        return None
+    return (*(f"sm_{one}" for one in row["archs"].split()), *(f"compute_{one}" for one in row.get("ptx", "").split()))
+
+
+def _requirement(text: str) -> tuple[str, str]:
+    """Name and specifier: "nvidia-nvjitlink>=13.0.88,<14" -> ("nvidia-nvjitlink", ">=13.0.88,<14")."""
+    end = next((index for index, letter in enumerate(text) if letter in "<>=!~"), len(text))
+    return text[:end].strip(), text[end:]

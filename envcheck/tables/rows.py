@@ -1,0 +1,109 @@
+"""Rows of rules/compat as the methods of Tables hand them out. Releases and builds of torch: torch_builds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envcheck.facts.record import record
+
+
+@record
+class DriverBranch:
+    """One driver branch: 580, offering CUDA "13.0"."""
+
+    branch: int
+    cuda: str
+    kind: str | None  # "lts", "production", "new-feature", "preview"
+    end_of_life: str | None  # "2028-06" or "2026-12-22"
+    drops: tuple[str, ...]  # architectures that this branch no longer drives: "Kepler"
+    confidence: str
+    source: str
+
+
+@record
+class GpuRow:
+    """What holds for every GPU of one compute capability."""
+
+    compute_capability: str
+    architecture: str
+    first_cuda: str  # first toolkit that compiles for it
+    last_cuda: str | None  # last one; None = still does
+    first_driver: str | None  # lowest driver branch that drives any board of it, "570"
+    last_branch: int | None  # last branch; None = still driven, or not known
+    open_module: str | None  # the open kernel modules are "required", "possible", "impossible"; None = not known
+    products: tuple[str, ...]
+    datacenter: bool  # data-centre boards of it exist
+    jetson: bool  # integrated GPU of a Jetson or other Tegra module
+    nvswitch: bool  # some boards sit on NVSwitch systems, which need nvidia-fabricmanager
+    confidence: str
+    source: str
+
+
+@record
+class Product:
+    """A GPU by the name that its driver prints."""
+
+    name: str
+    compute_capability: str
+    kind: str  # "datacenter", "workstation", "geforce", "jetson", "mining"
+    nvswitch: bool  # boards of that name sit on NVSwitch systems (some of them also elsewhere)
+    confidence: str
+    source: str
+
+
+@record
+class CudaError:
+    code: int
+    name: str
+    text: str  # what cudaGetErrorString says
+    sense: str | None  # what it means for an environment
+    source: str
+
+
+@record
+class XidRow:
+    code: int
+    name: str | None
+    action: str | None  # "restart_app", "reset_gpu", "reboot", "contact_support", "none", …
+    text: str | None
+    training: str | None  # does a training job have to care: "yes", "maybe", "rare", …
+    source: str
+
+
+@record
+class HostCompiler:
+    """Newest host compilers that nvcc of one toolkit accepts (majors), and the sm_ targets of its ptxas."""
+
+    cuda: str
+    max_gcc: int | None
+    max_clang: int | None
+    archs: tuple[str, ...]  # ("sm_75", "sm_90a"); empty = not listed
+    confidence: str
+    source: str
+
+
+@record
+class PinRow:
+    """What versions of a package ask of torch. `versions` are listed, or a range that `specifier` states alike."""
+
+    package: str
+    versions: tuple[str, ...]
+    specifier: str  # versions as a specifier: "==0.0.34", ">=0.20.0,<=0.26.0"
+    torch: str | None  # "==2.10.0", ">=2.10"; "" = any; None = does not ask for torch
+    python: str | None
+    requires: Mapping[str, str]  # further pins: torchvision, torchaudio, tensorrt
+    source: str
+
+
+@record
+class CondaRelease:
+    """A CUDA build of one release on a conda channel."""
+
+    channel: str  # "conda-forge", "pytorch"
+    torch: str
+    platform: str
+    cuda: str
+    selector: str  # package that chooses this CUDA: "cuda-version", "pytorch-cuda", "cudatoolkit"
+    archs: tuple[str, ...] | None
+    confidence: str
+    source: str

@@ -1,0 +1,312 @@
+"""Starts the agent in the target interpreter, watches its deadlines, reads its lines and names its death."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from envcheck import FOLDER
+from envcheck.errors import UsageError
+from envcheck.facts.record import field, mutable, record
+from envcheck.host.access import kill_group, signal_name, wait
+
+if TYPE_CHECKING:
+    from envcheck.host.activity import Activity, Watch
+
+OUTPUT_LIMIT = 64 << 20  # of stdout and of stderr
+LINES = "agent.jsonl"
+AGENT = os.path.join(FOLDER, "agent", "collect.py")
+SOUND_IMPORT_SECONDS = 1.0  # nobody asks what a shorter one does
+CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
+TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr
+
+
+@record
+class Target:
+    executable: str
+    because: str
+    note: str = ""  # what was passed over on the way to it
+
+
+@record
+class Budget:
+    """Seconds. `total` is the hard ceiling of the whole run; the rest is what each part may take of it."""
+
+    total: float = 180.0
+
+    @property
+    def agent(self) -> float:
+        """What the agent has in all: the report needs the rest."""
+        return max(self.total - max(2.0, 0.08 * self.total), 0.5 * self.total)
+
+    @property
+    def start(self) -> float:
+        return min(30.0, 0.4 * self.total)
+
+    @property
+    def torch_import(self) -> float:
+        return min(120.0, 0.55 * self.total)
+
+    def preload(self, import_seconds: float) -> float:
+        """For torch._dynamo, which takes about as long as torch itself."""
+        return min(max(30.0, 4 * import_seconds), 0.3 * self.total)
+
+    @property
+    def devices(self) -> float:
+        return min(90.0, 0.5 * self.total)
+
+
+@mutable
+class Running:
+    """An agent under way. `lines` is filled as they are read."""
+
+    process: subprocess.Popen[bytes]
+    target: Target
+    folder: str
+    began: float
+    budget: Budget
+    options: Mapping[str, Any]
+    env: Mapping[str, str]
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    earlier: tuple[dict[str, Any], ...] = ()  # lines of an agent whose place this one has taken
+    ended_because: str | None = None  # "start", "import", "preload", "total" if we had to end it
+
+    @property
+    def static(self) -> bool:
+        return bool(self.options["static"])
+
+    @property
+    def live_asked(self) -> bool:
+        return self.options["live"] != "off" and not self.static
+
+
+@record
+class Ended:
+    """What is left of an agent: its lines, how it ended, and what it printed."""
+
+    lines: tuple[dict[str, Any], ...]
+    code: int | None
+    ended_because: str | None
+    stderr: str
+    stack: str
+    seconds: float
+    ended_at: float  # of the monotonic clock
+    activity: Activity | None = None  # of the last seconds of an import that we had to end
+
+    @property
+    def last_begin(self) -> str | None:
+        begun = [line["begin"] for line in self.lines if "begin" in line]
+        return begun[-1] if begun else None
+
+    @property
+    def seconds_of_last(self) -> float:
+        """From the begin of its last step to its end."""
+        begun = [line["at"] for line in self.lines if "begin" in line and "at" in line]
+        return max(0.0, self.ended_at - begun[-1]) if begun else self.seconds
+
+    @property
+    def finished(self) -> bool:
+        return any(line.get("end") for line in self.lines)
+
+    def sections(self, name: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("section") == name]
+
+    def section(self, name: str) -> dict[str, Any] | None:
+        found = self.sections(name)
+        return found[-1] if found else None
+
+    @property
+    def signal(self) -> str | None:
+        return signal_name(self.code)
+
+    @property
+    def death(self) -> str:
+        """How it ended by itself, in words."""
+        return f"died with {self.signal}" if self.signal else f"ended with exit code {self.code}"
+
+
+def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any], env: Mapping[str, str]) -> Running:
+    """Start the agent; `folder` is private and ours. To be called from the main thread (the agent dies with it)."""
+    full = {"folder": folder, "live_seconds": budget.agent, "devices_seconds": budget.devices, **options}
+    began = time.monotonic()
+    return Running(_agent(target, full, env), target, folder, began, budget, options, dict(env))
+
+
+def _agent(target: Target, options: Mapping[str, Any], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    folder = options["folder"]
+    full = {**options, "out": os.path.join(folder, LINES)}
+    with open(os.path.join(folder, "agent.out"), "ab") as out, open(os.path.join(folder, "agent.err"), "ab") as err:
+        try:
+            return subprocess.Popen(
+                [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=dict(env),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
+
+
+def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended:
+    """Wait for the agent, ending it at the deadline of the step it is in. `tick` is told the step four times a second.
+
+    Where importing torch._dynamo has ended it, another agent goes on without that step: its ranks are started afresh and meet the
+    fault where a training program would. Where that import does not come back they would only wait as long again, so there are none.
+    """
+    ended = _finish(running, tick)
+    left = running.budget.agent - (time.monotonic() - running.began)
+    if ended.last_begin != "preload" or ended.section("preload") or ended.ended_because == "total" or left < 10:
+        return ended
+    how = f"did not end within {ended.seconds_of_last:.0f} s" if ended.ended_because else ended.death
+    error: dict[str, Any] = {"type": "timeout" if ended.ended_because else "crashed", "text": how, "stack": ended.stack or ended.stderr}
+    if ended.activity:
+        error |= ended.activity.facts()
+    running.earlier = (*ended.lines, {"section": "preload", "error": error})
+    running.lines[:] = running.earlier
+    os.unlink(os.path.join(running.folder, LINES))
+    running.ended_because = None
+    options = {**running.options, "start_method": "spawn", "because": "importing torch._dynamo " + how}
+    if ended.ended_because:
+        options["live"] = "off"
+    shared = {"folder": running.folder, "live_seconds": left, "devices_seconds": min(running.budget.devices, left)}
+    running.process = _agent(running.target, {**shared, **options}, running.env)
+    return _finish(running, tick)
+
+
+def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
+    budget, began = running.budget, running.began
+    watch: Watch | None = None
+    while True:
+        _read_lines(running)
+        _bound_output(running)
+        step, since = _step(running)
+        deadline, name = began + budget.agent, "total"
+        if step is None and began + budget.start < deadline:
+            deadline, name = began + budget.start, "start"
+        if step == "import" and since + budget.torch_import < deadline:
+            deadline, name = since + budget.torch_import, "import"
+        if step == "preload" and since + budget.preload(_import_seconds(running)) < deadline:
+            deadline, name = since + budget.preload(_import_seconds(running)), "preload"
+        if step in ("import", "preload") and time.monotonic() > since + SOUND_IMPORT_SECONDS:
+            if watch is None:
+                from envcheck.host.activity import Watch
+
+                watch = Watch(running.process.pid)
+            watch.look()
+        left = deadline - time.monotonic()
+        if left <= 0:
+            running.ended_because = name
+            break
+        if tick:
+            tick(step or "start")
+        # Without a progress line nothing needs waking us but the end and the deadlines; the step may change unseen meanwhile.
+        if wait(running.process, min(left, 0.25 if tick else 2.0)):
+            break
+    if running.ended_because:
+        _dump_stacks(running)
+    kill_group(running.process)
+    _read_lines(running)
+    return Ended(
+        tuple(running.lines),
+        running.process.returncode if not running.ended_because else None,
+        running.ended_because,
+        _tail(os.path.join(running.folder, "agent.err")),
+        _tail(os.path.join(running.folder, "agent.stack"), 16000),
+        time.monotonic() - began,
+        time.monotonic(),
+        watch.activity() if watch and running.ended_because else None,
+    )
+
+
+def _bound_output(running: Running) -> None:
+    """A torch that prints without end does not fill the disk: what it wrote so far is thrown away, the latest words stay."""
+    for name in ("agent.out", "agent.err"):
+        path = os.path.join(running.folder, name)
+        try:
+            if os.stat(path).st_size > OUTPUT_LIMIT:
+                os.truncate(path, 0)  # opened for appending, so the next words stand at the start again
+        except OSError:
+            continue
+
+
+def end(running: Running) -> None:
+    """Make sure that nothing of the agent is left, whatever way the caller goes."""
+    kill_group(running.process)
+
+
+def _step(running: Running) -> tuple[str | None, float]:
+    begun = [line for line in running.lines if "begin" in line]
+    if not begun:
+        return None, running.began
+    last = begun[-1]
+    done = any(line.get("section") == last["begin"] for line in running.lines[running.lines.index(last) :])
+    # monotonic clocks are one and the same on this machine, so the agent's own time counts
+    return ("between steps" if done and last["begin"] in ("import", "preload") else last["begin"]), float(last.get("at", running.began))
+
+
+def _import_seconds(running: Running) -> float:
+    taken = [line["value"]["seconds"] for line in running.lines if line.get("section") == "import" and line.get("value")]
+    return float(taken[-1]) if taken else 0.0
+
+
+def _read_lines(running: Running) -> None:
+    path = os.path.join(running.folder, LINES)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return
+    running.lines[:] = running.earlier
+    for line in data.split(b"\n"):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the last line of an agent that died while it wrote
+        if isinstance(row, dict):
+            running.lines.append(row)
+
+
+def _dump_stacks(running: Running) -> None:
+    """Ask for the stacks of all threads; before the handler is there SIGUSR1 would simply end it, which is as good."""
+    if hasattr(signal, "SIGUSR1") and running.process.poll() is None:
+        os.kill(running.process.pid, signal.SIGUSR1)
+        time.sleep(0.4)
+
+
+def _tail(path: str, limit: int = 8000) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - limit))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def require_answer(ended: Ended, target: Target) -> None:
+    """UsageError if the target is no Python that can run the agent: there is nothing to report on then."""
+    if ended.section("python"):
+        return
+    said = ended.stderr.strip().splitlines()
+    last = f": {said[-1][:200]}" if said else ""
+    if ended.code == TOO_OLD and "envcheck-agent" in ended.stderr:
+        raise UsageError(f"{target.executable}: {said[-1].partition(': ')[2]}")
+    if "-X is reserved" in ended.stderr:  # Python 2.7 refuses our flags before it reads a line of ours
+        raise UsageError(f"{target.executable}: Python 2 is too old, 3.8 or newer is needed")
+    if ended.code == CANNOT_WRITE:
+        raise UsageError(f"the temporary folder cannot be written{last}")
+    if ended.ended_because:
+        raise UsageError(f"{target.executable}: did not start within {ended.seconds:.0f} s{last}")
+    if ended.code in (126, 127) and said:  # of a shell: a shim of pyenv or asdf, a wrapper whose interpreter is gone. It says why first.
+        paragraphs = (" ".join(one.split()) for one in ended.stderr.partition("Note:")[0].split("\n\n"))
+        words = "; ".join(one for one in paragraphs if one)
+        raise UsageError(f"{target.executable}: starts no Python: {words[:300]}")
+    how = f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code} and no answer"
+    raise UsageError(f"{target.executable}: is not a usable Python interpreter, it {how}{last}")

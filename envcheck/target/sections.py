@@ -1,0 +1,376 @@
+"""The agent's lines → sections of the snapshot. What died takes only its own section with it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envcheck.facts.codec import decode
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import (
+    Arm,
+    BackendsFacts,
+    DevicesFacts,
+    Distribution,
+    ImportStatus,
+    LiveFacts,
+    LiveStatus,
+    Missing,
+    PackagesFacts,
+    PythonFacts,
+    RankFacts,
+    TorchFacts,
+    Unmet,
+    Why,
+    WireFacts,
+)
+from envcheck.target.interpreter import of_tool
+from envcheck.target.process import Ended, Target
+
+# The agent's first steps, before torch is imported; dying there is not torch's fault.
+STATIC_STEPS = ("start", "python", "packages", "torch_static")
+
+
+def sections(ended: Ended, target: Target, *, static: bool, live_asked: bool) -> dict[str, Any]:
+    """python, packages, torch, backends, devices and live, each facts or Missing."""
+    packages = _packages(ended)
+    torch = _torch(ended, packages, static)
+    return {
+        "python": _python(ended, target),
+        "packages": packages,
+        "torch": torch,
+        "backends": _backends(ended, torch, static),
+        "devices": _devices(ended, torch, static),
+        "live": _live(ended, torch, static, live_asked),
+    }
+
+
+def _python(ended: Ended, target: Target) -> PythonFacts | Missing:
+    value = (ended.section("python") or {}).get("value")
+    if value is None:
+        return _lost(ended, "python")
+    kind = {"environment": "tool"} if of_tool(value["prefix"]) else {}
+    facts: PythonFacts = decode(PythonFacts, {**value, **kind, "chosen_because": target.because})
+    return facts
+
+
+def _lost(ended: Ended, step: str) -> Missing:
+    """Why a step of the agent has no result."""
+    line = ended.section(step)
+    if line and "error" in line:
+        error = line["error"]
+        return Missing(Why.FAILED, f"{error['type']}: {error['text']}", ended.stderr[-2000:])
+    if ended.ended_because:
+        return Missing(
+            Why.TIMEOUT, f"the target did not answer within {ended.seconds:.0f} s (last step: {ended.last_begin})", ended.stack[-2000:]
+        )
+    return Missing(Why.FAILED, f"the target's interpreter {ended.death} in the step {ended.last_begin}", ended.stderr[-2000:])
+
+
+def _packages(ended: Ended) -> PackagesFacts | Missing:
+    value = (ended.section("packages") or {}).get("value")
+    if value is None:
+        return _lost(ended, "packages")
+    rows = tuple(decode(Distribution, row) for row in value["distributions"])
+    imported = (ended.section("import") or {}).get("value") or {}
+    watched = WATCHED if imported.get("status") == "ok" else (*WATCHED, "typing-extensions")
+    seen: dict[str, set[str]] = {}
+    for row in rows:
+        if row.installer != "conda" or "conda-meta" not in (row.location or ""):
+            seen.setdefault(row.name, set()).add(f"{row.location} {row.version}")
+    return PackagesFacts(
+        distributions=rows,
+        duplicates=tuple(sorted(name for name, places in seen.items() if len(places) > 1)),
+        leftovers=tuple(value["leftovers"]),
+        unmet=_unmet(value["requirements"], watched, value["absent"], value["markers"], rows),
+        overwritten=tuple(value["overwritten"]),
+        damaged=tuple(value["damaged"]),
+    )
+
+
+# Requirements whose being of another version breaks torch or its companions; of the rest (sympy, jinja2, …) only absence counts.
+WATCHED = ("torch", "pytorch", "nvidia-", "triton", "cuda-", "numpy", "xformers", "flash-attn", "rocm", "intel-")
+
+
+def _unmet(
+    requirements: Sequence[Sequence[str]],
+    watched: Sequence[str],
+    absent: Sequence[str],
+    markers: Mapping[str, str],
+    rows: Sequence[Distribution],
+) -> tuple[Unmet, ...]:
+    """Requirements of the torch family that are absent or of another version, by the target's own markers."""
+    named = (*watched, *absent)
+    requirements = [(owner, text) for owner, text in requirements if text.lower().replace("_", "-").startswith(named)]
+    if not requirements:
+        return ()  # a CPU build beside nothing: not worth importing packaging for
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+    from packaging.version import InvalidVersion, Version
+
+    installed: dict[str, str | None] = {}
+    for row in rows:
+        installed.setdefault(row.name, row.version)
+    found: list[Unmet] = []
+    for owner, text in requirements:
+        try:
+            wanted = Requirement(text)
+        except InvalidRequirement:
+            continue
+        owner, _, extra = owner.partition("[")  # "cuda-toolkit[cublas]"
+        if wanted.marker and not wanted.marker.evaluate({**markers, "extra": extra.rstrip("]")}):
+            continue
+        name = canonicalize_name(wanted.name)
+        version = installed.get(name)
+        if name in absent:
+            found.append(Unmet(owner, f"{wanted.name}{wanted.specifier}"))
+        if version is None:
+            continue
+        try:
+            if not wanted.specifier.contains(Version(version), prereleases=True):
+                found.append(Unmet(owner, f"{wanted.name}{wanted.specifier}", version))
+        except InvalidVersion:
+            continue
+    return tuple(dict.fromkeys(found))
+
+
+def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> TorchFacts | Missing:
+    static_line = ended.section("torch_static")
+    found = (static_line or {}).get("value")
+    distribution = _torch_distribution(packages)
+    if static_line is None:
+        return _lost(ended, "torch_static")
+    if found is None and distribution is None:
+        if "error" in static_line:
+            return _lost(ended, "torch_static")
+        return Missing(Why.ABSENT, "torch is not installed in this interpreter")
+    if found and found.get("namespace_only") and not _lacks_only_files(packages):
+        # What an uninstalled torch leaves behind: a folder that Python takes for a package without content.
+        return Missing(Why.ABSENT, "torch is not installed in this interpreter", found["path"] or "")
+    imported = (ended.section("torch") or {}).get("value") or {}
+    known = {**_static_facts(found or {}, distribution), **{key: value for key, value in imported.items() if value is not None}}
+    known.update(_import_facts(ended, found, distribution, static))
+    asked = ended.section("devices") or {}  # the flags of the build are there even where asking the devices failed
+    value = asked.get("value") or {}
+    late = {"arch_list": asked.get("arch_list") or value.get("arch_list"), "config": value.get("config")}
+    known.update((key, told) for key, told in late.items() if told and known.get(key) is None)
+    if lost := (ended.section("preload") or {}).get("error"):
+        known["dynamo_failure"] = lost
+    known["cpu_build"] = _is_cpu_build(known)
+    known["conda"] = distribution.installer == "conda" if distribution else None
+    facts: TorchFacts = decode(TorchFacts, known)
+    return facts
+
+
+def _lacks_only_files(packages: PackagesFacts | Missing) -> bool:
+    """torch is installed, and its torch/__init__.py has been lost since."""
+    return not isinstance(packages, Missing) and "torch/__init__.py (torch)" in packages.damaged
+
+
+def _torch_distribution(packages: PackagesFacts | Missing) -> Distribution | None:
+    if isinstance(packages, Missing):
+        return None
+    for name in ("torch", "pytorch", "pytorch-gpu"):
+        for row in packages.distributions:
+            if row.name == name:
+                return row
+    return None
+
+
+def _static_facts(found: Mapping[str, Any], distribution: Distribution | None) -> dict[str, Any]:
+    version = found.get("version") or (distribution.version if distribution else None)
+    facts: dict[str, Any] = {"version": version, "path": found.get("path"), "git_version": found.get("git_version")}
+    if "cuda" in found:  # torch/version.py was read
+        facts.update({key: found.get(key) for key in ("cuda", "hip", "xpu")})
+        facts["read_version_py"] = True
+    elif version:
+        facts.update(local_build(version))
+    return facts
+
+
+def local_build(version: str) -> dict[str, str | None]:
+    """What the local part of a version says of the build: "2.15.0+cu132" → CUDA 13.2."""
+    local = version.partition("+")[2]
+    if match := re.fullmatch(r"cu(\d+)(\d)", local):
+        return {"cuda": f"{match[1]}.{match[2]}"}
+    if match := re.match(r"rocm(\d+\.\d+)", local):
+        return {"hip": match[1]}
+    return {}
+
+
+def _is_cpu_build(known: dict[str, Any]) -> bool | None:
+    """None if nothing says which build it is (a distribution without torch/version.py)."""
+    read = known.pop("read_version_py", False)
+    if any(known.get(key) for key in ("cuda", "hip", "xpu")):
+        return False
+    local = (known.get("version") or "").partition("+")[2]
+    if local.startswith("cpu"):
+        return True
+    if known.get("import_status") == ImportStatus.OK.value or read:
+        return True
+    return None
+
+
+def _import_facts(ended: Ended, found: Mapping[str, Any] | None, distribution: Distribution | None, static: bool) -> dict[str, Any]:
+    """import_status and what goes with it."""
+    if found is None and distribution is not None:
+        text = f"no module named torch is on sys.path, although {distribution.location} says that {distribution.version} is installed"
+        return {"import_status": "error", "import_failure": {"type": "ModuleNotFoundError", "text": text}}
+    if found and found.get("namespace_only"):
+        return {"import_status": "not_torch"}
+    if static:
+        return {"import_status": "skipped"}
+    line = ended.section("import")
+    if line is None:
+        return _death_at_import(ended)
+    value = line["value"]
+    facts: dict[str, Any] = {
+        "import_seconds": value["seconds"],
+        "import_warnings": value["warnings"],
+        "import_noise": value["noise"],
+        "import_status": value["status"],
+    }
+    if value["status"] != "ok":
+        keys = ("type", "text", "exit_code", "stack")
+        facts["import_failure"] = {**{key: value[key] for key in keys if value.get(key) is not None}, "stderr": ended.stderr[-3000:]}
+    return facts
+
+
+def _death_at_import(ended: Ended) -> dict[str, Any]:
+    if ended.last_begin in STATIC_STEPS:
+        return {"import_status": "skipped"}
+    failure: dict[str, Any] = {"stderr": ended.stderr[-4000:], "stack": ended.stack[-16000:] or ended.stderr[-4000:]}
+    if ended.ended_because:
+        failure["text"] = f"did not return within {ended.seconds:.0f} s"
+        if ended.activity:
+            failure |= ended.activity.facts()
+        return {"import_status": "timeout", "import_seconds": ended.seconds, "import_failure": failure}
+    if ended.signal:
+        return {
+            "import_status": "crashed",
+            "import_failure": {**failure, "signal": ended.signal, "text": f"the interpreter died with {ended.signal}"},
+        }
+    text = f"the interpreter ended with exit code {ended.code}"
+    return {"import_status": "exited", "import_failure": {**failure, "exit_code": ended.code, "text": text}}
+
+
+def _unavailable(torch: TorchFacts | Missing, static: bool) -> Missing | None:
+    """Why nothing can be known of a torch that was not imported."""
+    if isinstance(torch, Missing):
+        return Missing(torch.why, torch.reason)
+    if static:
+        return Missing(Why.SKIPPED, "torch was not imported (--static)")
+    if torch.import_status is not ImportStatus.OK:
+        why = Why.TIMEOUT if torch.import_status is ImportStatus.TIMEOUT else Why.FAILED
+        return Missing(why, "torch could not be imported")
+    return None
+
+
+def _backends(ended: Ended, torch: TorchFacts | Missing, static: bool) -> BackendsFacts | Missing:
+    missing = _unavailable(torch, static)
+    if missing:
+        return missing
+    value = (ended.section("backends") or {}).get("value")
+    if value is None:
+        return _lost(ended, "backends")
+    asked = (ended.section("devices") or {}).get("value") or {}
+    extra = {key: asked[key] for key in ("cudnn", "cusparselt", "mps") if asked.get(key) is not None}
+    if isinstance(torch, TorchFacts) and torch.xpu:
+        extra["xpu"] = asked.get("available")
+    facts: BackendsFacts = decode(BackendsFacts, {**value, **extra})
+    return facts
+
+
+def _devices(ended: Ended, torch: TorchFacts | Missing, static: bool) -> DevicesFacts | Missing:
+    missing = _unavailable(torch, static)
+    if missing:
+        return missing
+    line = ended.section("devices")
+    if line is None:
+        return _lost(ended, "devices")
+    if "error" in line:
+        error = line["error"]
+        why = Why.TIMEOUT if error["type"] == "timeout" else Why.FAILED
+        return Missing(why, error["text"], str(error.get("stack", "")) or ended.stderr[-2000:])
+    value = dict(line["value"])
+    text = " ".join([value.get("error") or "", *value.get("warnings", ())])
+    if match := re.search(r"\bError (\d{1,3})\b", text):  # "Error 804: forward compatibility was attempted on non supported HW"
+        value["error_code"] = int(match[1])
+    facts: DevicesFacts = decode(DevicesFacts, value)
+    return facts
+
+
+# An arm of the ladder explains a failure; it is none itself.
+MAIN_ARMS = ("gloo-loopback", "gloo-as-is", "nccl", "xccl", "nccl-one-rank", "xccl-one-rank", "gloo-cuda", "mpi", "ucc")
+PREFERRED = ("nccl", "xccl", "mpi", "ucc", "gloo-cuda", "gloo-loopback", "nccl-one-rank", "xccl-one-rank", "gloo-as-is")
+
+
+def _live(ended: Ended, torch: TorchFacts | Missing, static: bool, asked: bool) -> LiveFacts | Missing:
+    if not asked:
+        return Missing(Why.SKIPPED, "switched off (--static)" if static else "switched off (--live off)")
+    missing = _unavailable(torch, static)
+    if missing:
+        return missing
+    end = (ended.section("live") or {}).get("value")
+    if end and "unavailable" in end:
+        return Missing(Why.ABSENT, end["unavailable"])
+    arms = tuple(_arm(line["value"]) for line in ended.sections("arm"))
+    if end is None:
+        preload = (ended.section("preload") or {}).get("error")
+        lost = Missing(Why.FAILED, f"importing torch._dynamo {preload['text']}") if preload and not arms else _lost(ended, "live")
+        if not arms:
+            return lost
+        return LiveFacts(LiveStatus.INCONCLUSIVE, lost.reason, arms=arms)
+    order = {name: at for at, name in enumerate(end.get("order", ()))}  # the full check's, which run side by side
+    arms = tuple(sorted(arms, key=lambda arm: order.get(arm.name, -1)))
+    live = replace(summary(arms, end["start_method"], end["skipped"]), start_reason=end.get("start_reason"))
+    measured = next((line["value"]["wire"] for line in ended.sections("arm") if line["value"].get("wire")), None)
+    return replace(live, wire=decode(WireFacts, measured)) if measured else live
+
+
+def _arm(value: Mapping[str, Any]) -> Arm:
+    arm: Arm = decode(Arm, value)
+    return arm
+
+
+def summary(arms: Sequence[Arm], start_method: str, skipped: Sequence[str]) -> LiveFacts:
+    """One verdict over the arms: the first trouble of a main arm, then of the full check, else that of the arm that proves most."""
+    main = [arm for arm in arms if arm.name in MAIN_ARMS]
+    parts = sorted((arm for arm in arms if arm.part), key=lambda arm: arm.status is LiveStatus.HANG)  # a failure says more than a hang
+    broken = [arm for arm in (*main, *parts) if arm.status in (LiveStatus.FAIL, LiveStatus.HANG)]
+    troubled = broken or [arm for arm in main if arm.status is not LiveStatus.PASS]
+    proved = sorted((arm for arm in main if arm.status is LiveStatus.PASS), key=lambda arm: PREFERRED.index(arm.name))
+    left_open = (*skipped, *_left_open(arms))
+    if not main and not broken:
+        reason = "; ".join(skipped) or "no backend could be tried"
+        return LiveFacts(LiveStatus.INCONCLUSIVE, reason, start_method=start_method, arms=tuple(arms), not_proved=left_open)
+    shown = troubled[0] if troubled else proved[0]
+    ranks: tuple[RankFacts, ...] = shown.ranks
+    stages = [stage.name for stage in max((rank.stages for rank in ranks), key=len, default=())]
+    return LiveFacts(
+        status=shown.status,
+        reason=f"{shown.name}: {shown.reason}" if shown.reason else "",
+        backend=shown.backend,
+        world_size=shown.world_size,
+        start_method=start_method,
+        ranks=ranks,
+        stages=tuple(stages),
+        arms=tuple(arms),
+        not_proved=left_open,
+    )
+
+
+def _left_open(arms: Sequence[Arm]) -> list[str]:
+    """Parts of the full check that were not done or did not decide, those with the same reason in one line."""
+    reasons: dict[str, list[str]] = {}
+    for arm in arms:
+        if arm.part and arm.status in (LiveStatus.SKIPPED, LiveStatus.INCONCLUSIVE):
+            reasons.setdefault(arm.reason, []).append(arm.name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def private_stderr(text: str, folder: str) -> str:
+    """Output without the name of our own temporary folder, which differs from run to run."""
+    return text.replace(folder, "<private folder>").replace(os.path.realpath(folder), "<private folder>")
