@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.rule import Check, Confidence, Evidence, Hit, RuleText, RuleTexts, Severity, Unknown
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import Missing, Snapshot, Why
+from envcheck.facts.snapshot import SECTIONS, Missing, Snapshot, Why
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -55,7 +55,35 @@ def judge(snapshot: Snapshot, checks: Iterable[Check], tables: Tables) -> tuple[
     return tuple(_judge(snapshot, one, tables) for one in checks)
 
 
+_EMPTY: dict[str, Any] = {name: section() for name, section in SECTIONS.items()}
+_UNREAD = (Why.FAILED, Why.TIMEOUT)
+
+
+def _judge_by_needs(snapshot: Snapshot, one: Check, tables: Tables, needs: Sequence[str]) -> Verdict:
+    """A hit stands on what was read; "nothing found" stands only if everything needed was read."""
+    missing = {name: section for name in SECTIONS if isinstance(section := getattr(snapshot, name), Missing)}
+    given: dict[str, Any] = {name: _EMPTY[name] if name in missing else getattr(snapshot, name) for name in SECTIONS}
+    given |= {"tables": tables, "absent": frozenset(name for name, section in missing.items() if section.why is Why.ABSENT)}
+    try:
+        answer = one.function(**{name: given[name] for name in one.parameters})
+    except Exception as error:  # a broken rule must not cost the others
+        return Verdict(one.id, Outcome.CRASHED, f"{type(error).__name__}: {error}")
+    match answer:
+        case Hit():
+            return Verdict(one.id, Outcome.HIT, hit=answer)
+        case Unknown(reason):
+            return Verdict(one.id, Outcome.UNKNOWN, reason)
+    unread = [(name, missing[name]) for name in needs if name in missing]
+    unread.sort(key=lambda row: row[1].why not in _UNREAD)
+    for name, section in unread:
+        outcome = Outcome.UNKNOWN if section.why in _UNREAD else Outcome.NOT_APPLICABLE
+        return Verdict(one.id, outcome, f"{name}: {section.reason}", section=name)
+    return Verdict(one.id, Outcome.OK)
+
+
 def _judge(snapshot: Snapshot, one: Check, tables: Tables) -> Verdict:
+    if one.needs is not None:
+        return _judge_by_needs(snapshot, one, tables, one.needs)
     arguments: dict[str, Any] = {}
     unknown: Verdict | None = None
     for name in one.parameters:

@@ -62,24 +62,27 @@ Answer: TypeAlias = Hit | Unknown | None
 
 @record
 class Check:
-    """A rule's condition. `id` is the function's name in kebab case; parameters are section names or `tables`.
+    """A rule's condition. `id` is the function's name in kebab case; parameters are section names, `tables` or `absent`.
 
-    Sections in `sees_missing` are handed over even when they are Missing.
+    A section that is missing arrives empty: each of its fields says nothing. `needs` names the sections without which "nothing
+    found" means nothing: the answer None is then not "ok". `absent` holds the names of the sections that are known not to exist,
+    for checks of which the absence is a fact.
     """
 
     id: str
     function: Callable[..., Answer]
     parameters: tuple[str, ...]
-    sees_missing: frozenset[str]
+    needs: tuple[str, ...] | None = None
+    sees_missing: frozenset[str] = frozenset()
 
 
-def check(*, sees_missing: tuple[str, ...] = ()) -> Callable[[Callable[..., Answer]], Check]:
-    """Make a Check of a function whose parameters are named after sections of `Snapshot`, or `tables`."""
+def check(*, needs: tuple[str, ...] | None = None, sees_missing: tuple[str, ...] = ()) -> Callable[[Callable[..., Answer]], Check]:
+    """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables` or `absent`."""
 
     def make(function: Callable[..., Answer]) -> Check:
         code = function.__code__
         parameters = code.co_varnames[: code.co_argcount]
-        return Check(function.__name__.replace("_", "-"), function, parameters, frozenset(sees_missing))
+        return Check(function.__name__.replace("_", "-"), function, parameters, needs, frozenset(sees_missing))
 
     return make
 

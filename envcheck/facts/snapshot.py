@@ -7,6 +7,7 @@ CUDA versions are "major.minor", compute capabilities "8.9", drivers "580.95.05"
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TypeAlias
 
@@ -705,7 +706,7 @@ class WireFacts:
 
 @record
 class LiveFacts:
-    status: LiveStatus
+    status: LiveStatus = LiveStatus.SKIPPED
     reason: str = ""
     backend: str | None = None
     world_size: int | None = None
@@ -786,3 +787,29 @@ class Snapshot:
     live: LiveFacts | Missing = _NOT_READ
     symptoms: SymptomsFacts | Missing = _NOT_READ
     expectations: ExpectationsFacts | Missing = _NOT_READ
+
+
+# Section of a snapshot → its facts, each of which can be made empty.
+SECTIONS: Mapping[str, type] = {
+    "system": SystemFacts,
+    "limits": LimitsFacts,
+    "driver": DriverFacts,
+    "gpus": GpusFacts,
+    "cuda_driver": CudaDriverFacts,
+    "toolkit": ToolkitFacts,
+    "visibility": VisibilityFacts,
+    "container": ContainerFacts,
+    "network": NetworkFacts,
+    "launcher": LauncherFacts,
+    "rocm": RocmFacts,
+    "xpu": XpuFacts,
+    "mps": MpsFacts,
+    "python": PythonFacts,
+    "packages": PackagesFacts,
+    "torch": TorchFacts,
+    "backends": BackendsFacts,
+    "devices": DevicesFacts,
+    "live": LiveFacts,
+    "symptoms": SymptomsFacts,
+    "expectations": ExpectationsFacts,
+}
