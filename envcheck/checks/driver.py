@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, driver_os, fails, nvidia_on_bus, wants_cuda, works
-from envcheck.checks.hardware import closed, heard, place, troubles
+from envcheck.checks.hardware import closed, gpu_nodes, heard, place, troubles
 from envcheck.checks.text import distinct, holding, of_programs, quoted, said, value
 from envcheck.checks.versions import minor
 from envcheck.engine.intents import TorchBuild
@@ -434,7 +434,8 @@ def driver_no_devices(
     blocked = smi_failed(driver, 4, 17)
     if not (empty or blocked or matches):
         return None
-    variant = "closed" if shut else "blocked" if blocked else "node" if _without_node(driver) else _refusal(matches)
+    without_node = driver.device_nodes is not None and not gpu_nodes(driver) and (driver.gpu_count_proc or 0) > 0
+    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else _refusal(matches)
     if driver != DriverFacts() and (launcher.scheduler == "slurm" or contained(container)):
         variant = "slurm" if launcher.scheduler == "slurm" else "container"
     unwanted = wants_cuda(torch, absent) is False and not of_programs(matches)
@@ -443,12 +444,6 @@ def driver_no_devices(
     values = {"nodes": nodes, "driver": driver.version or "of unknown version", "count": len({place(one) for one in shut})}
     evidence = distinct((*smi_evidence(driver), *heard(troubles(gpus)), *quoted(matches)))
     return Hit(values, evidence, variant=variant, severity=severity)
-
-
-def _without_node(driver: DriverFacts) -> bool:
-    """The kernel has a GPU that is not in /dev."""
-    numbered = driver.device_nodes is None or any(name.removeprefix("nvidia").isdecimal() for name in driver.device_nodes)
-    return not numbered and (driver.gpu_count_proc or 0) > 0
 
 
 def _refusal(matches: _Matches) -> str | None:

@@ -121,20 +121,24 @@ def fabric_not_ready(
     if multicast and len(multicast) == len(matches):
         return _multicast(multicast)
     nvswitch = [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
-    unneeded = bool(nvswitch) and all(known is False for known in nvswitch)  # no NVSwitch: the service is not needed
-    matches = tuple(one for one in matches if one not in multicast and not (unneeded and one.symptom == "fabric-manager-failed"))
+    matches = tuple(match for match in matches if match not in multicast)
+    if nvswitch and all(known is False for known in nvswitch):  # then the service is not needed
+        matches = tuple(match for match in matches if match.symptom != "fabric-manager-failed")
     if works(devices) or driver_answers(cuda_driver):
         return None
     code = cuda_code(devices, cuda_driver)
-    waiting = [gpu for gpu in gpus.devices if gpu.fabric_state in ("Not Started", "In Progress") or _fabric_failed(gpu.fabric_status)]
-    asked = devices.devices or code is not None or fails(devices)
-    sure = code in (802, 919) or matches or (waiting and asked)
+    waiting = [gpu for gpu in gpus.devices if _waits(gpu)]
+    asked = bool(waiting) and (bool(devices.devices) or code is not None or fails(devices))
     down = driver.fabric_manager in ("stopped", "absent") and fails(devices) and code is None and any(nvswitch)
-    if not (sure or down):
+    if code not in (802, 919) and not (matches or asked or down):
         return None
-    states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
-    values = {"state": ", ".join(states) or "unknown", "manager": driver.fabric_manager or "not known", "driver": driver.version}
-    values["found"] = value(matches, "manager")
+    states = ", ".join(sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})) or None
+    values = {
+        "state": states,
+        "manager": driver.fabric_manager or "not known",
+        "driver": driver.version,
+        "found": value(matches, "manager"),
+    }
     evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
     evidence += [*code_evidence(devices, cuda_driver), *quoted(matches)]
     guest = contained(container) or system.virtualization not in (None, "none")
@@ -160,8 +164,9 @@ def _on_nvswitch(gpu: Gpu, tables: Tables) -> bool | None:
     return None if row is None else bool(row.nvswitch)
 
 
-def _fabric_failed(status: str | None) -> bool:
-    return status not in (None, "", "N/A", "Success", "[N/A]", "Not Supported")
+def _waits(gpu: Gpu) -> bool:
+    failed = gpu.fabric_status not in (None, "", "N/A", "Success", "[N/A]", "Not Supported")
+    return failed or gpu.fabric_state in ("Not Started", "In Progress")
 
 
 CHECKS = (

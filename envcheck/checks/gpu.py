@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
-from envcheck.checks.hardware import numbers
+from envcheck.checks.hardware import is_mig, numbers
 from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.checks.versions import minor
 from envcheck.engine.intents import SetEnv, TorchBuild
@@ -304,13 +304,13 @@ def gpu_mig(
 ) -> Answer:
     """MIG: a process sees one instance at most, and none where none was created."""
     matches = said(symptoms, "gpu-mig")
-    partitioned = [gpu for gpu in gpus.devices if gpu.mig or gpu.mig_devices or " MIG " in f" {gpu.name or ''} "]
-    slices = [one.name for one in devices.devices if " MIG " in f" {one.name or ''} "]
+    partitioned = [gpu for gpu in gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
+    slices = [one.name for one in devices.devices if is_mig(one.name)]
     if not partitioned and not slices:
         return _mig_said(gpus, matches)
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
-    values: dict[str, object] = {"gpus": ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]}
-    values |= {"instances": instances, "numbers": numbers(partitioned)}
+    values: dict[str, object] = {"instances": instances, "numbers": numbers(partitioned)}
+    values["gpus"] = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]
     values["instance"] = next((name for gpu in partitioned for name in gpu.mig_devices if name.startswith("MIG-")), None)
     refused = matches + mentioning(symptoms, "invalid device ordinal", "device >= 0 && device < num_gpus", "busy or unavailable")
     if refused:

@@ -10,6 +10,7 @@ from envcheck.facts.nvml_codes import named as named_code
 from envcheck.facts.snapshot import (
     Device,
     DevicesFacts,
+    DriverFacts,
     Gpu,
     GpusFacts,
     GpuTrouble,
@@ -73,6 +74,16 @@ def heard(rows: Iterable[GpuTrouble]) -> tuple[Evidence, ...]:
         words = named_code(one.code, one.text) if one.source == "NVML" else one.text
         found.append(Evidence(one.source, ": ".join(part for part in (place(one) and f"GPU {place(one)}", one.call, words) if part)))
     return tuple(dict.fromkeys(found))
+
+
+def gpu_nodes(driver: DriverFacts) -> tuple[str, ...]:
+    """Device nodes that stand for one GPU each: "nvidia0", not "nvidiactl"."""
+    return tuple(name for name in driver.device_nodes or () if name.removeprefix("nvidia").isdecimal())
+
+
+def is_mig(name: str | None) -> bool:
+    """ "NVIDIA A100-SXM4-40GB MIG 1g.5gb": a process sees one instance, whatever is listed."""
+    return " MIG " in f" {name or ''} "
 
 
 def numbers(gpus: Iterable[Gpu]) -> str | None:
