@@ -12,6 +12,7 @@ from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -121,9 +122,8 @@ def fabric_not_ready(
     if multicast and len(multicast) == len(matches):
         return _multicast(multicast)
     nvswitch = [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
-    matches = tuple(match for match in matches if match not in multicast)
-    if nvswitch and all(known is False for known in nvswitch):  # then the service is not needed
-        matches = tuple(match for match in matches if match.symptom != "fabric-manager-failed")
+    unneeded = ("fabric-manager-failed",) if nvswitch and all(known is False for known in nvswitch) else ()
+    matches = tuple(match for match in matches if match not in multicast and match.symptom not in unneeded)
     if works(devices) or driver_answers(cuda_driver):
         return None
     code = cuda_code(devices, cuda_driver)
@@ -132,18 +132,17 @@ def fabric_not_ready(
     down = driver.fabric_manager in ("stopped", "absent") and fails(devices) and code is None and any(nvswitch)
     if code not in (802, 919) and not (matches or asked or down):
         return None
-    states = ", ".join(sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})) or None
-    values = {
-        "state": states,
-        "manager": driver.fabric_manager or "not known",
-        "driver": driver.version,
-        "found": value(matches, "manager"),
-    }
-    evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
-    evidence += [*code_evidence(devices, cuda_driver), *quoted(matches)]
     guest = contained(container) or system.virtualization not in (None, "none")
     variant = "version" if any("match" in one.text for one in matches) else "guest" if guest else None
-    return Hit(values, tuple(evidence), variant=variant, confidence=None if code or matches or waiting else Confidence.LIKELY)
+    hit = _waiting_for(waiting, driver, (*code_evidence(devices, cuda_driver), *quoted(matches)), value(matches, "manager"))
+    return replace(hit, variant=variant, confidence=None if code or matches or waiting else Confidence.LIKELY)
+
+
+def _waiting_for(waiting: list[Gpu], driver: DriverFacts, said_so: tuple[Evidence, ...], found: str | None) -> Hit:
+    states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
+    evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
+    values = {"state": ", ".join(states) or None, "manager": driver.fabric_manager or "not known", "driver": driver.version}
+    return Hit(values | {"found": found}, (*evidence, *said_so))
 
 
 def _multicast(matches: tuple[TextEvidence, ...]) -> Hit:
@@ -169,11 +168,4 @@ def _waits(gpu: Gpu) -> bool:
     return failed or gpu.fabric_state in ("Not Started", "In Progress")
 
 
-CHECKS = (
-    nvidia_smi_unresponsive,
-    nvidia_smi_unreadable,
-    nvml_unresponsive,
-    nvml_crashed,
-    gpu_lost,
-    fabric_not_ready,
-)
+CHECKS = (nvidia_smi_unresponsive, nvidia_smi_unreadable, nvml_unresponsive, nvml_crashed, gpu_lost, fabric_not_ready)
