@@ -142,8 +142,8 @@ def test_the_free_gpus_are_those_that_nobody_uses() -> None:
 
 def test_a_uuid_becomes_the_number_of_its_gpu() -> None:
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
-    said = {"source": "log", "text": f"ValueError: invalid literal for int() with base 10: '{uuid}'", "rule": "visible-devices-unreadable"}
-    there = {"base": "rtx4090", "set": {"symptoms.matches": [said], "gpus.devices.0.uuid": uuid, "visibility.cuda_visible_devices": uuid}}
+    said = f"ValueError: invalid literal for int() with base 10: '{uuid}'"
+    there = {"base": "rtx4090", "set": {"gpus.devices.0.uuid": uuid, "visibility.cuda_visible_devices": uuid}, "log": said}
     assert shell_lines("visible-devices-unreadable", there) == ["export CUDA_VISIBLE_DEVICES=0"]
     there["set"]["gpus.devices.0.uuid"] = "GPU-1"  # type: ignore[index]
     assert shell_lines("visible-devices-unreadable", there) == []
