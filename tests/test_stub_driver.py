@@ -128,9 +128,8 @@ def test_the_stub_of_a_partitioned_gpu(stubs: Stubs) -> None:
 QUESTIONS = """
 import json, os, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
-import collect
-lines = collect.load("lines")
-constants = collect.load("constants", lines)
+import main
+jsonl, torch_constants = main.load("jsonl"), main.load("torch_constants")
 def calls():
     try:
         with open(os.environ["STUB_LOG"]) as file:
@@ -141,15 +140,15 @@ def calls():
         open(os.environ["STUB_LOG"], "w").close()
 import torch
 told = {"import torch": calls()}
-def call(owner, question, *rest, real=lines.call):
+def call(owner, question, *rest, real=jsonl.call):
     value = real(owner, question, *rest)
     told[question] = calls()
     return value
-lines.call = call
-constants.torch_facts(torch), constants.backend_facts(torch), constants.ask(torch, "cuda.is_initialized")
+jsonl.call = call
+torch_constants.torch_facts(torch), torch_constants.backend_facts(torch), torch_constants.ask(torch, "cuda.is_initialized")
 told["everything else"] = calls()
 torch.cuda.device_count(), torch.__config__.show()
-print(json.dumps([told, calls(), constants.BEFORE_FORK, constants.OF_PLAIN_BUILDS]))
+print(json.dumps([told, calls(), torch_constants.BEFORE_FORK, torch_constants.OF_PLAIN_BUILDS]))
 """
 
 
@@ -317,10 +316,8 @@ def test_a_driver_that_the_runtime_refuses(cuda_torch: str, stubs: Stubs) -> Non
 CASES = """
 import json, os, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
-import collect
-lines = collect.load("lines")
-processes = collect.load("processes")
-devices = collect.load("devices", lines, processes)
+import main
+jsonl, processes, devices = main.load("jsonl"), main.load("processes"), main.load("devices")
 import torch
 told = {}
 for faults in json.loads(sys.argv[2]):
@@ -328,7 +325,7 @@ for faults in json.loads(sys.argv[2]):
     pid, receive, send = processes.fork_with_pipe()
     if pid == 0:
         os.close(receive)
-        devices.answer(lambda **said: lines.write_all(send, lines.encoded(said)), sys.argv[3] == "kernels", forked=True)
+        devices.answer(lambda **said: jsonl.write_all(send, jsonl.encoded(said)), sys.argv[3] == "kernels", forked=True)
         os._exit(0)
     os.close(send)
     with open(receive, "rb") as file:

@@ -29,7 +29,7 @@ from envcheck.facts.snapshot import (
 from envcheck.tables.compat import Tables
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
-# Stage.detail of a rank that hangs in all_reduce, as agent/verdict.py writes it
+# Stage.detail of a rank that hangs in all_reduce, as agent/rank_verdicts.py writes it
 _SIZES = re.compile(r"(\d{1,20}) bytes passed, (\d{1,20}) did not end")
 
 
