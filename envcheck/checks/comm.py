@@ -9,7 +9,6 @@ from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia, variables
 from envcheck.checks.ladder import SOCKET, Climb, climb
 from envcheck.checks.text import holding, quoted, said, value
-from envcheck.checks.versions import older
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.snapshot import (
@@ -33,6 +32,7 @@ from envcheck.facts.snapshot import (
     TorchFacts,
     VisibilityFacts,
 )
+from envcheck.tables.versions import older
 
 
 def _chosen(spec: str, interfaces: tuple[Interface, ...]) -> list[Interface]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import quoted, said, value
-from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.snapshot import (
@@ -20,6 +19,7 @@ from envcheck.facts.snapshot import (
     TorchFacts,
     Unmet,
 )
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

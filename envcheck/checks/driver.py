@@ -283,7 +283,8 @@ def driver_too_old(
 
 def _usual_cuda(torch: TorchFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> str | None:
     """CUDA of the wheel that a plain `pip install` of this release brings, where only the bare version of torch is stated."""
-    from envcheck.tables.archs import cuda_of_variant, platform_of
+    from envcheck.tables.archs import platform_of
+    from envcheck.tables.versions import tag_named
 
     if isinstance(torch, Missing) or torch.cpu_build or torch.hip or torch.xpu or torch.conda or not torch.version:
         return None
@@ -293,7 +294,7 @@ def _usual_cuda(torch: TorchFacts | Missing, system: SystemFacts | Missing, tabl
     stated = not isinstance(system, Missing) and system.os is not None
     os, machine = (system.os or "linux", system.machine or "x86_64") if stated and not isinstance(system, Missing) else ("linux", "x86_64")
     variant = row.default_variant.get(platform_of(os, machine) or "") if row else None
-    return cuda_of_variant(variant) if variant and variant.startswith("cu") else None
+    return tag_named(variant).cuda if variant else None
 
 
 def _older(offered: str, need: str) -> bool:

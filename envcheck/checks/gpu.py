@@ -21,8 +21,9 @@ from envcheck.facts.snapshot import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.tables.archs import platform_of, runs_on, variant_of_cuda
+from envcheck.tables.archs import platform_of, runs_on
 from envcheck.tables.compat import Tables
+from envcheck.tables.versions import variant_of_cuda
 
 _GIB = 1 << 30
 NO_KERNEL = "no kernel image is available"

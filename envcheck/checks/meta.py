@@ -6,9 +6,9 @@ import datetime
 from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
-from envcheck.checks.versions import parsed, release
 from envcheck.engine.rule import Evidence, Hit, Unknown, check
 from envcheck.facts.snapshot import BackendsFacts, DevicesFacts, ExpectationsFacts, Missing, SystemFacts, TorchFacts
+from envcheck.tables.versions import parsed, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

@@ -8,7 +8,6 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import installed
 from envcheck.checks.origin import missing_module
 from envcheck.checks.text import quoted, said, value
-from envcheck.checks.versions import major, minor, older, release
 from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.snapshot import (
@@ -19,6 +18,7 @@ from envcheck.facts.snapshot import (
     SystemFacts,
     TorchFacts,
 )
+from envcheck.tables.versions import major, minor, older, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

@@ -9,7 +9,6 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import import_failed, imported, installed, nvidia
 from envcheck.checks.libraries import Provider, pinned
 from envcheck.checks.text import quoted, said, value
-from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
 from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.snapshot import (
@@ -23,6 +22,7 @@ from envcheck.facts.snapshot import (
     SystemFacts,
     TorchFacts,
 )
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

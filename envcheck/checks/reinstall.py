@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from envcheck.checks.versions import local, release
 from envcheck.engine.intents import Install, Intent
 from envcheck.facts.snapshot import Missing, SystemFacts, TorchFacts
+from envcheck.tables.versions import local, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

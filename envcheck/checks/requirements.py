@@ -8,7 +8,6 @@ from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.libraries import provider
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import requirements
-from envcheck.checks.versions import major
 from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
@@ -22,6 +21,7 @@ from envcheck.facts.snapshot import (
     TorchFacts,
     Unmet,
 )
+from envcheck.tables.versions import major
 
 # What stops without a package (removed one at a time under torch 2.13): torch.optim and DDP import torch._dynamo, and that sympy.
 _FOR_TRAINING = ("typing-extensions", "sympy", "mpmath")

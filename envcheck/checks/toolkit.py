@@ -10,7 +10,6 @@ from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, installed, not_told, nvidia, variables
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import quoted, said, value
-from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor
 from envcheck.engine.intents import Manual, SetEnv
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.snapshot import (
@@ -26,6 +25,7 @@ from envcheck.facts.snapshot import (
     ToolkitFacts,
     TorchFacts,
 )
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

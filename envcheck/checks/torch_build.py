@@ -9,7 +9,6 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, not_told, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import alone, holding, quoted, said, value
-from envcheck.checks.versions import local, minor, older
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.snapshot import (
@@ -31,6 +30,7 @@ from envcheck.facts.snapshot import (
     Why,
     XpuFacts,
 )
+from envcheck.tables.versions import local, minor, older
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

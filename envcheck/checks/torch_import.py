@@ -11,7 +11,6 @@ from envcheck.checks.origin import IMPORT, Origin, frames, its_own, last_line, m
 from envcheck.checks.reinstall import again
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.torch_files import blamed, damaged_files
-from envcheck.checks.versions import UNKNOWN
 from envcheck.engine.intents import Install, SetEnv
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.snapshot import (
@@ -25,6 +24,7 @@ from envcheck.facts.snapshot import (
     SystemFacts,
     TorchFacts,
 )
+from envcheck.tables.versions import UNKNOWN
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

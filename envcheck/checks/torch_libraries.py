@@ -14,7 +14,6 @@ from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.torch_files import blamed
-from envcheck.checks.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 from envcheck.engine.intents import Install, Intent, SetEnv
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.snapshot import (
@@ -28,6 +27,7 @@ from envcheck.facts.snapshot import (
     TextEvidence,
     TorchFacts,
 )
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

@@ -11,8 +11,8 @@ from envcheck.plan.candidate import Candidate, Obstacle, driver_needed, driver_o
 from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
-from envcheck.plan.versions import minor, span, version
 from envcheck.plan.wish import Wish
+from envcheck.tables.versions import major, minor, span, version
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -164,7 +164,7 @@ def nearest(found: Found, profile: Profile) -> Choice | None:
     above = [choice for choice in found.fits if version(choice.build.version) >= here]
     if not above:
         return max(found.fits, key=lambda choice: version(choice.build.version))
-    series = min(minor(choice.build.version) for choice in above)
+    series = min(minor(choice.build.version) or (0, 0) for choice in above)
     return min((choice for choice in above if minor(choice.build.version) == series), key=lambda choice: choice.key(profile))
 
 
@@ -180,7 +180,7 @@ def with_driver(found: Found, profile: Profile, tables: Tables, wish: Wish) -> C
     rows = mine or blocked
     row = min(rows, key=lambda each: Choice(each.build, Companions()).key(profile))
     needed = row.obstacle.needed or ""
-    branch = tables.branch(needed, driver_os(profile)) or minor(needed)[0]
+    branch = tables.branch(needed, driver_os(profile)) or major(needed) or 0
     for card in profile.cards:
         gpu = gpu_row(tables, card.compute_capability) if card.compute_capability else None
         if gpu and gpu.last_branch and gpu.last_branch < branch:

@@ -13,8 +13,8 @@ from envcheck.plan.candidate import Candidate, catalogue
 from envcheck.plan.companions import Companions, Move, has_variant
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.result import Commands, Fix, PlanReport, Way
-from envcheck.plan.versions import public
 from envcheck.plan.ways import Planner, planner
+from envcheck.tables.versions import release
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import Check, RuleTexts
@@ -106,7 +106,7 @@ class Fixer:
         """The installed build, what of the requirements its index holds, and the rest."""
         profile, tables = self.planner.profile, self.planner.tables
         held = installers().data["pip"]["local_version_since"]
-        exact = {install_commands.name_of(text): public(text.partition("==")[2] or None) for text in requirements}
+        exact = {install_commands.name_of(text): release(text.partition("==")[2] or None) for text in requirements}
         torch = exact.get("torch") or profile.torch
         builds = catalogue(tables, profile.platform) if profile.platform else ()
         build = next((one for one in builds if one.version == torch and one.variant == profile.variant), None)

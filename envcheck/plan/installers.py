@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from envcheck.facts.record import record
-from envcheck.plan.versions import version
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import load_toml
+from envcheck.tables.versions import version
 
 
 @record

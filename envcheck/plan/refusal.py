@@ -10,8 +10,8 @@ from envcheck.plan.choice import Found, find, say
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.result import Excluded
-from envcheck.plan.versions import version
 from envcheck.plan.wish import Wish
+from envcheck.tables.versions import version
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables

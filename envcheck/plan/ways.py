@@ -19,8 +19,8 @@ from envcheck.plan.profile import Profile, profile_of
 from envcheck.plan.proof import Change, Judge, Proof
 from envcheck.plan.refusal import why_not
 from envcheck.plan.result import Commands, Excluded, PlanReport, Way
-from envcheck.plan.versions import version
 from envcheck.plan.wish import Wish, read_wish
+from envcheck.tables.versions import version
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import Check, RuleTexts

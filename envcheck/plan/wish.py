@@ -13,7 +13,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.record import record
 from envcheck.plan.companions import RELEASED_WITH, knows
 from envcheck.plan.installers import texts
-from envcheck.plan.versions import admits, minor
+from envcheck.tables.versions import meets, minor
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -41,7 +41,7 @@ class Wish:
 
     def admits(self, one: Candidate) -> bool:
         """Whether a build is one of those asked for."""
-        return (not self.torch or admits(self.torch, one.version)) and (not self.variant or one.variant == self.variant)
+        return (not self.torch or meets(one.version, self.torch) is True) and (not self.variant or one.variant == self.variant)
 
 
 _VARIANT = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(\.\d{1,4}){0,4})\Z")
