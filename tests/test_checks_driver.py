@@ -32,7 +32,10 @@ TABLES = Tables((RULES / "compat",))
 )
 @pytest.mark.parametrize("count", [0, 1], ids=["libcuda finds no device", "libcuda works"])
 def test_what_libcuda_offers_against_what_torch_was_built_for(offered: str, built: str, too_old: bool, count: int) -> None:
-    facts = {"torch": {"version": "2.4.0", "cuda": built}, "cuda_driver": {"driver_version": offered, "init_code": 0, "device_count": count}}
+    facts = {
+        "torch": {"version": "2.4.0", "cuda": built},
+        "cuda_driver": {"driver_version": offered, "init_code": 0, "device_count": count},
+    }
     snapshot = example_snapshot(RULES, {"base": "nothing", "set": facts})
     [check] = [one for one in all_checks() if one.id == "driver-too-old"]
     [verdict] = judge(snapshot, [check], TABLES)
