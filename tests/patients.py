@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -82,6 +83,25 @@ def examine(
         finally:
             end(running)
         return Examined(ended, sections(ended, target, static=static, live_asked=live != "off" and not static), Path(folder))
+
+
+# A variable of every launcher, as it may have leaked from the shell of a job into that of a check, and some that are no launcher's.
+LAUNCHERS = {
+    "RANK": "5", "WORLD_SIZE": "64", "LOCAL_RANK": "5", "LOCAL_WORLD_SIZE": "8", "GROUP_RANK": "1", "ROLE_RANK": "5",
+    "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500", "PET_NNODES": "2", "PET_NODE_RANK": "1", "TORCHELASTIC_USE_AGENT_STORE": "True",
+    "TORCHELASTIC_RUN_ID": "none", "SLURM_PROCID": "3", "SLURM_JOB_ID": "17", "OMPI_COMM_WORLD_RANK": "5", "PMI_RANK": "5",
+    "PMIX_RANK": "5", "JSM_NAMESPACE_RANK": "5",
+}  # fmt: skip
+THEIR_OWN = {"OMP_NUM_THREADS": "3", "MY_RANK": "5", "NCCL_DEBUG": "WARN"}
+
+
+def no_launcher_reaches(told: Path, ranks: int) -> None:
+    """What the ranks wrote of their environment (the patch "environment-told") has nothing of LAUNCHERS and all of THEIR_OWN."""
+    environments = [json.loads(path.read_text(encoding="utf-8")) for path in told.iterdir()]
+    assert len(environments) == ranks
+    for environment in environments:
+        assert not LAUNCHERS.keys() & environment.keys()
+        assert THEIR_OWN.items() <= environment.items()
 
 
 def processes_with(word: str) -> list[str]:

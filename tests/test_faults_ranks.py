@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patients import needs_torch
+from patients import LAUNCHERS, THEIR_OWN, needs_torch, no_launcher_reaches
 from rank_server import Ranks, serving
 
 from envcheck.agent import arm_run, jsonl, processes, rank_process, rank_start, rank_verdicts
@@ -129,11 +129,12 @@ def rules_said(arm: Arm) -> set[str]:
     return {match.rule for match in scanner.finish().matches}
 
 
-@pytest.mark.parametrize(
-    "leaked", [{"TORCHELASTIC_USE_AGENT_STORE": "True"}, {"PET_NNODES": "2", "PET_NODE_RANK": "1"}, {"RANK": "9", "WORLD_SIZE": "9"}]
-)
-def test_leaked_variables_do_not_reach_the_ranks(ranks: Ranks, tmp_path: Path, leaked: dict[str, str]) -> None:
-    assert {arm.status for arm in arms(ranks.run(tmp_path, env=leaked))} == {LiveStatus.PASS}
+def test_leaked_variables_do_not_reach_the_ranks(ranks: Ranks, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    told.mkdir()
+    lines = ranks.run(tmp_path, env={**LAUNCHERS, **THEIR_OWN, "ENVCHECK_TOLD": str(told)}, fault="environment-told")
+    assert [arm.status for arm in arms(lines)] == [LiveStatus.PASS, LiveStatus.PASS]
+    no_launcher_reaches(told, 4)
 
 
 def test_twenty_healthy_runs(ranks: Ranks, tmp_path: Path) -> None:
