@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from envcheck.facts.record import field, record
 
@@ -30,6 +30,14 @@ class Missing:
     why: Why
     reason: str
     evidence: str = ""
+
+
+_T = TypeVar("_T")
+
+
+def read(section: _T | Missing, kind: type[_T]) -> _T:
+    """A section, or where it is missing an empty one: each of its fields says nothing."""
+    return kind() if isinstance(section, Missing) else section
 
 
 @record
