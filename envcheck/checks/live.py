@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.hardware import nvidia, opened
-from envcheck.checks.ladder import BAD, CONTROL, climb, explains
+from envcheck.checks.ladder import BAD, CONTROL, bisect_transports, explains
 from envcheck.checks.origin import origin
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.torch_import import at_work
@@ -197,7 +197,7 @@ def _nearest_to_the_cause(run: Run, reason: str) -> facts.RankFacts | None:
 @check(needs=("live",))
 def live_inconclusive(live: facts.LiveFacts) -> Answer:
     """The control arm failed too, or there was no time: nothing is proved either way."""
-    found = climb(live)
+    found = bisect_transports(live)
     if found and found.culprit == "machine":
         control = [arm for arm in live.arms if arm.name in CONTROL]
         told = tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
