@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from envcheck.checks.versions import minor
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import Arm, LiveFacts, PythonFacts, TorchFacts
+from envcheck.tables.versions import minor
 
 # Its store is called without the interpreter's lock, which allocations of 3.12 need; mended in 2.4.
 # https://github.com/pytorch/pytorch/issues/125990

@@ -62,11 +62,12 @@ Answer: TypeAlias = Hit | Unknown | None
 
 @record
 class Check:
-    """A rule's condition. `id` is the function's name in kebab case; parameters are section names, `tables` or `absent`.
+    """A rule's condition. `id` is the function's name in kebab case; parameters are section names, `tables`, `absent` or `missing`.
 
     A section that is missing arrives empty: each of its fields says nothing. `needs` names the sections without which "nothing
     found" means nothing: the answer None is then not "ok". `absent` holds the names of the sections that are known not to exist,
-    for checks of which the absence is a fact.
+    for checks of which the absence is a fact; `missing` all that were not read, for the few that say why, or where a section without
+    a word means something.
     """
 
     id: str
@@ -77,7 +78,7 @@ class Check:
 
 
 def check(*, needs: tuple[str, ...] | None = None, sees_missing: tuple[str, ...] = ()) -> Callable[[Callable[..., Answer]], Check]:
-    """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables` or `absent`."""
+    """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables`, `absent` or `missing`."""
 
     def make(function: Callable[..., Answer]) -> Check:
         code = function.__code__
