@@ -75,6 +75,11 @@ def heard(rows: Iterable[GpuTrouble]) -> tuple[Evidence, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def numbers(gpus: Iterable[Gpu]) -> str | None:
+    """GPUs as `nvidia-smi -i` takes them."""
+    return ",".join(str(gpu.index) for gpu in gpus) or None
+
+
 def named(gpus: tuple[Gpu, ...]) -> str:
     """ "NVIDIA H100 80GB HBM3 (8x), NVIDIA A40"."""
     names: dict[str, int] = {}

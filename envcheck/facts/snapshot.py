@@ -310,7 +310,7 @@ class ContainerFacts:
     """Missing(ABSENT) outside a container."""
 
     runtime: str | None = None  # "docker", "podman", "containerd", "apptainer", "lxc", "enroot"
-    kubernetes: bool = False
+    kubernetes: bool | None = None
     cuda_requirement: str | None = None  # NVIDIA_REQUIRE_CUDA
     cuda_version: str | None = None  # CUDA_VERSION of the image
     driver_capabilities: str | None = None  # NVIDIA_DRIVER_CAPABILITIES
