@@ -151,7 +151,7 @@ def test_row_7_a_probe_that_could_not_run_is_unknown(section: str, why: Why) -> 
     """NVRx health_check.py: a probe that cannot run counts as healthy, silently."""
     snapshot = replace(healthy(), **{section: Missing(why, "the probe died")})
     verdicts = {verdict.rule: verdict for verdict in judge(snapshot, CHECKS.values(), TABLES)}
-    need = [check.id for check in CHECKS.values() if section in check.parameters and section not in check.sees_missing]
+    need = [check.id for check in CHECKS.values() if section in (check.needs or ())]
     for rule in need:
         assert verdicts[rule].outcome in (Outcome.UNKNOWN, Outcome.NOT_APPLICABLE), rule
     assert any(verdicts[rule].outcome is Outcome.UNKNOWN and "the probe died" in verdicts[rule].reason for rule in verdicts)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from envcheck.checks.hardware import nvidia, opened
+from envcheck.checks.hardware import import_failed, nvidia, opened
 from envcheck.checks.ladder import BAD, CONTROL, bisect_transports, explains
 from envcheck.checks.origin import origin
 from envcheck.checks.text import quoted, said, value
+from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
 from envcheck.engine.intents import Install, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -15,6 +17,9 @@ from envcheck.facts import snapshot as facts
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveStatus
 from envcheck.tables.compat import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
 # Stage.detail of a rank that hangs in all_reduce, as agent/rank_verdicts.py writes it
@@ -228,9 +233,14 @@ def wire_slow(live: facts.LiveFacts, gpus: facts.GpusFacts, tables: Tables) -> A
     return Hit(values, evidence, variant=worst.basis, severity=Severity.ERROR if slow else Severity.WARNING)
 
 
-@check(needs=("backends",))
+@check(needs=("torch",))
 def distributed_unavailable(
-    backends: facts.BackendsFacts, torch: facts.TorchFacts, system: facts.SystemFacts, gpus: facts.GpusFacts, symptoms: facts.SymptomsFacts
+    backends: facts.BackendsFacts,
+    torch: facts.TorchFacts,
+    system: facts.SystemFacts,
+    gpus: facts.GpusFacts,
+    symptoms: facts.SymptomsFacts,
+    missing: Mapping[str, facts.Missing],
 ) -> Answer:
     """A torch without torch.distributed, or without the backend that several GPUs need."""
     matches = said(symptoms, "distributed-unavailable")
@@ -245,7 +255,7 @@ def distributed_unavailable(
         return Hit(values, quoted(matches), variant="nccl", severity=severity)
     if matches and backends.nccl is not True:
         return Hit(values, quoted(matches), variant="said", severity=severity)
-    return None
+    return None if import_failed(torch) else not_read("backends", missing)
 
 
 @check(needs=("devices",))

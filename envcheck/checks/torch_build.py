@@ -107,10 +107,10 @@ def torch_cpu_build(
         return _cpu_said(torch, matches, system, missing)
     if sign := _sign_of_a_gpu(driver, rocm, toolkit, missing):
         return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
-    return _not_read("gpus", missing)
+    return not_read("gpus", missing)
 
 
-def _not_read(name: str, missing: Mapping[str, facts.Missing]) -> Unknown | None:
+def not_read(name: str, missing: Mapping[str, facts.Missing]) -> Unknown | None:
     """For what only some builds of torch ask of a section."""
     lost = name in missing and missing[name].why in (facts.Why.FAILED, facts.Why.TIMEOUT)
     return Unknown(f"{name}: {missing[name].reason}") if lost else None
@@ -184,7 +184,7 @@ def torch_cuda_unavailable(
         return None
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(gpus))
     if "devices" in missing:
-        if unread := _not_read("devices", missing):
+        if unread := not_read("devices", missing):
             return unread if torch.import_status in (ImportStatus.OK, ImportStatus.SKIPPED) else None
         return _unavailable(torch, matches, cards or _UNNAMED, None, Confidence.LIKELY) if matches else None
     if devices.available is None or (visibility.selected == () and not matches):
@@ -197,7 +197,7 @@ def torch_cuda_unavailable(
         return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY)
     if "gpus" in missing and missing["gpus"].why is facts.Why.SKIPPED:
         return Unknown("torch has no device, and neither GPU nor driver is stated: run nvidia-smi and give its output")
-    return _not_read("gpus", missing)
+    return not_read("gpus", missing)
 
 
 _UNNAMED = "a GPU that the facts do not name"

@@ -9,6 +9,7 @@ from typing import Any
 
 from envcheck.engine.rule import FAMILY_RANK, Check, RuleText, RuleTexts
 from envcheck.errors import UsageError
+from envcheck.facts.snapshot import SECTIONS
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -90,7 +91,7 @@ def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:
         "title": row.title,
         "message": row.messages[""],
         "why": row.why.strip(),
-        "needs": [name for name in needs if name != "tables"],
+        "needs": [name for name in needs if name in SECTIONS],
         "explains": list(row.explains),
         "docs": list(row.docs),
     }
