@@ -107,6 +107,13 @@ def _parser(command: str) -> Parser:
             _target_flags(parser)
             parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to stdout")
             parser.add_argument(
+                "--host",
+                metavar="FILE",
+                help="also write what this machine answered to each question of the probes, from which a test can play the machine: files,"
+                " programs' output and variables as they are. It holds names of hosts, users and folders, and addresses; passwords and"
+                " tokens are masked",
+            )
+            parser.add_argument(
                 "--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml"
             )
         case "diagnose":

@@ -9,7 +9,7 @@ import pytest
 from fakes import MakeHost, driver_host, fake_libraries
 
 from envcheck.facts.snapshot import CudaDriverFacts, Missing, Why
-from envcheck.host.access import RecordingHost, ReplayHost
+from envcheck.host.recording import RecordingHost, ReplayHost
 from envcheck.probes.cuda_driver import probe
 
 __all__ = ["driver_host", "fake_libraries"]

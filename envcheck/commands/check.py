@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
+    from envcheck.host.access import Host
     from envcheck.report.report import Report
 
 T = TypeVar("T")
@@ -115,10 +116,14 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
             orphans.adopt(True)
         from envcheck.collect import collect
         from envcheck.host.access import RealHost
+        from envcheck.host.recording import RecordingHost
 
         host = RealHost()
-        at_work = running
-        collected = _watched(lambda tick: collect(host, chosen, at_work, tick))
+        recording = RecordingHost(host) if getattr(args, "host", None) else None
+        asked, at_work = cast("Host", recording or host), running
+        collected = _watched(lambda tick: collect(asked, chosen, at_work, tick))
+        if recording:
+            put(recording.rendered(), args.host, "--host")
         if getattr(args, "evidence", None):
             _keep_evidence(folder, args.evidence, collected.snapshot, chosen.executable)
         return collected.snapshot, dict(collected.timings)
@@ -229,8 +234,9 @@ def _assume(snapshot: Snapshot, assumptions: list[str]) -> tuple[Snapshot, list[
 
 
 def _check_output(args: argparse.Namespace) -> None:
-    if args.output and (os.path.isdir(args.output) or not os.path.isdir(os.path.dirname(args.output) or ".")):
-        raise UsageError(f"-o {args.output}: cannot be written")
+    for flag, path in (("-o", args.output), ("--host", getattr(args, "host", None))):
+        if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
+            raise UsageError(f"{flag} {path}: cannot be written")
 
 
 def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str:
