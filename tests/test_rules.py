@@ -25,7 +25,7 @@ TABLES = Tables((RULES / "compat",))
 def _examples() -> list[Any]:
     return [
         pytest.param(rule, example, id=f"{rule}: {example.get('name', i)}")
-        for rule in TEXTS.paths
+        for rule in TEXTS.ids
         for i, example in enumerate(TEXTS.read(rule).examples)
     ]
 
@@ -49,10 +49,10 @@ def test_example(rule: str, example: dict[str, Any]) -> None:
 
 
 def test_files_and_functions_match() -> None:
-    assert set(TEXTS.paths) == set(CHECKS)
+    assert set(TEXTS.ids) == set(CHECKS)
 
 
-@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+@pytest.mark.parametrize("rule", sorted(TEXTS.ids))
 def test_rule_file(rule: str) -> None:
     text = TEXTS.read(rule)
     expects = [example["expect"] for example in text.examples]
