@@ -65,7 +65,8 @@ def by(tmp_path: Path) -> RuleSession:
     for family, rule in (("driver", "thing-too-old"), ("torch", "other-rule")):
         (tmp_path / family).mkdir()
         (tmp_path / family / f"{rule}.toml").write_text(RULE)
-    (tmp_path / "compat").symlink_to(rules_folder("compat"))
+    for part in ("compat", "plan"):
+        (tmp_path / part).symlink_to(rules_folder(part))
     return RuleSession((tmp_path,))
 
 

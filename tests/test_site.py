@@ -42,6 +42,10 @@ PRODUCT = """
 key = ["group"]
 rows = [{ group = "ours", names = ["NVIDIA Prototype X1"], compute_capability = "9.0", kind = "datacenter", source = "the site" }]
 """
+PLAN = """
+[note]
+driver-admin = "The cluster team installs drivers on Mondays."
+"""
 
 Run = Callable[..., tuple[int, str]]
 
@@ -49,7 +53,7 @@ Run = Callable[..., tuple[int, str]]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """One command, in a folder with a file of settings, a site's rules and the snapshot of a machine with an old driver."""
-    for name, text in (("symptoms/ours", SYMPTOM), ("driver/driver-too-old", TEXT), ("compat/gpu-product", PRODUCT)):
+    for name, text in (("symptoms/ours", SYMPTOM), ("driver/driver-too-old", TEXT), ("compat/gpu-product", PRODUCT), ("plan/texts", PLAN)):
         path = tmp_path / "site" / f"{name}.toml"
         path.parent.mkdir(parents=True)
         path.write_text(text)
@@ -110,6 +114,14 @@ def test_a_sites_rows_count_in_plan(run: Run) -> None:
     assert run("plan", "--for", "NVIDIA Prototype X1", "--driver", "580.95.05", "--python", "3.12", settings="")[0] == 2
 
 
+def test_a_sites_words_count_in_plan_and_check(run: Run) -> None:
+    """Beside our own: a session of another folder in the same process is not touched."""
+    words = "The cluster team installs drivers on Mondays."
+    for command in (("plan", "--facts", "node.json", "--json"), ("--facts", "node.json", "--json")):
+        ours, theirs, again = run(*command, settings="")[1], run(*command)[1], run(*command, settings="")[1]
+        assert words in theirs and words not in ours + again
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
@@ -120,6 +132,10 @@ def test_a_sites_rows_count_in_plan(run: Run) -> None:
         ("driver/driver-too-old", 'severity = "bad"\n', "cannot be used: 'bad' is not a valid Severity"),
         ("compat/gpu-products", PRODUCT, "there is no table 'gpu-products'"),
         ("compat/gpu-product", "[product]\n", "cannot be used: [product] has no rows"),
+        ("plan/texts", '[note]\ndriver = "x"\n', "the planner has no text note.driver"),
+        ("plan/texts", '[note]\ndriver-admin = "{x}"\n', "note.driver-admin: nothing fills {x}"),
+        ("plan/texts", '[note]\ndriver-admin = "{x"\n', "cannot be used: "),
+        ("plan/installers", "", "of the planner a site can change texts.toml alone"),
         ("compat/gpu-product", PRODUCT.replace("names", "name"), "row 1 of product has no 'names'"),
         ("compat/gpu-product", PRODUCT.replace('"9.0"', "9.0"), "row 1 of product has another kind of 'compute_capability' than"),
         ("compat/gpu-product", PRODUCT.replace("[product]", "[products]"), "the table gpu-product has no section 'products'"),

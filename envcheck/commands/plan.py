@@ -58,13 +58,13 @@ def execute(args: argparse.Namespace) -> int:
     from envcheck import plan
     from envcheck.plan.wish import read_wish, requirements_file
 
-    if args.requirements:
-        raise requirements_file(args.requirements)
     by = rule_session(args)
+    if args.requirements:
+        raise requirements_file(args.requirements, by.tables)
     read_wish(args.wish, by.tables)  # a typo must not cost a look at the machine
     snapshot, assumed = _snapshot(args, by)
     report = plan.search(snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base)
-    text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args)
+    text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args, by)
     put(text, args.output)
     return 0 if report.ways else EXIT_NO_PLAN
 
@@ -133,13 +133,13 @@ def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
     )
 
 
-def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace) -> str:
+def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace, by: RuleSession) -> str:
     from envcheck.plan.installers import texts
     from envcheck.plan.result import TOOLS, target_tool
     from envcheck.render.printable import visible
     from envcheck.report.report import host_line, target_line
 
-    say = texts().say
+    say = texts(by.tables).say
     lines = [say("print.for", target="; ".join(assumed) if assumed else f"{host_line(snapshot)}; {target_line(snapshot)}"), ""]
     own = target_tool(snapshot)
     order = [own, *(tool for tool in TOOLS if tool != own)]

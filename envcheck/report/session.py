@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from envcheck.engine.rule import FAMILY_RANK, Check, RuleTexts, Severity
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, record, replace
-from envcheck.tables.folders import Folder, is_folder, rules_folder, toml_files
+from envcheck.tables.folders import Folder, is_folder, rules_folder
 
 if TYPE_CHECKING:
     from envcheck.engine.judge import Finding, Verdict
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from envcheck.report.report import FailOn, Ignored, Report, Reported, SeverityChange
     from envcheck.symptoms.scan import SymptomTable
     from envcheck.tables.compat import Tables
-    from envcheck.tables.file import TableFile
-
-T = TypeVar("T")
 
 
 @record
@@ -50,7 +47,8 @@ class RuleSession:
     def tables(self) -> Tables:
         from envcheck.tables.compat import Tables
 
-        return Tables(tuple(path for folder in self.folders if is_folder(path := f"{folder}/compat")))
+        compat, plan = (tuple(path for folder in self.folders if is_folder(path := f"{folder}/{part}")) for part in ("compat", "plan"))
+        return Tables(compat, plan)
 
     @cached_property
     def symptoms(self) -> SymptomTable:
@@ -109,7 +107,9 @@ def rule_session(
     """
     texts = RuleTexts((rules_folder(),))
     for folder in site:
-        _check_site(folder, texts)
+        from envcheck.report.site import check_site
+
+        check_site(folder)
     for name in (*select, *(one.name for one in ignore)):
         _known(name, (*texts.ids, *FAMILY_RANK), "rule or family")
     return RuleSession((rules_folder(), *site), tuple(select), tuple(ignore), _severities(severities or {}, texts), file)
@@ -133,64 +133,6 @@ def _known(name: str, names: Sequence[str], what: str) -> None:
 
     near = difflib.get_close_matches(name, names, 1, 0.4)
     raise UsageError(f"{name}: no such {what}" + (f"; did you mean {near[0]}?" if near else "; `envcheck rules` lists them"))
-
-
-def _check_site(folder: Folder, texts: RuleTexts) -> None:
-    """UsageError unless a site's files can be read, and are about rules and tables that exist: what nothing reads is a mistake."""
-    from envcheck.tables.toml import load_toml
-
-    if not is_folder(folder):
-        raise UsageError(f"rules folder {folder}: there is none")
-    both = RuleSession((rules_folder(), folder))
-    for family in FAMILY_RANK:
-        for rule, path in toml_files(folder, family).items():
-            if texts.family(rule) != family:
-                raise UsageError(f"{path}: no rule of the family {family} is called {rule!r}; `envcheck rules` lists them")
-            _readable(path, lambda rule=rule: both.texts.read(rule))  # type: ignore[misc]  # bound to the loop's own value
-    for table, path in toml_files(folder, "compat").items():
-        if table not in toml_files(rules_folder("compat")):
-            raise UsageError(f"{path}: there is no table {table!r} that it could add to")
-        _readable(path, lambda table=table: both.tables.table(table))  # type: ignore[misc]
-        _check_rows(path, RuleSession().tables.table(table), _readable(path, lambda path=path: load_toml(path)))  # type: ignore[misc]
-    for path in toml_files(folder, "symptoms").values():
-        _check_symptoms(path, texts)
-    _readable(f"{folder}/symptoms", lambda: both.symptoms.entries)
-
-
-def _check_rows(path: str, ours: TableFile, content: Mapping[str, Any]) -> None:
-    """A site's rows hold what all of ours hold, in values of the same kind."""
-    from envcheck.tables.file import HEAD
-
-    for section, values in content.items():
-        if section in HEAD:
-            continue
-        rows = ours.rows(section)
-        if not rows:
-            raise UsageError(f"{path}: the table {ours.name} has no section {section!r}")
-        for number, row in enumerate(values["rows"], 1):
-            absent = [key for key in rows[0] if key not in row and all(key in one for one in rows)]
-            other = [key for key in row if (kinds := {type(one[key]) for one in rows if key in one}) and type(row[key]) not in kinds]
-            if absent or other:
-                what = f"has no {absent[0]!r}" if absent else f"has another kind of {other[0]!r} than the rows of envcheck"
-                raise UsageError(f"{path}: row {number} of {section} {what}")
-
-
-def _check_symptoms(path: str, texts: RuleTexts) -> None:
-    from envcheck.tables.toml import load_toml
-
-    for rows in _readable(path, lambda: load_toml(path)).values():
-        for row in rows if isinstance(rows, list) else ():
-            for rule in (row.get("rule"), *row.get("also", ())) if isinstance(row, dict) else ():
-                if rule is not None and rule not in texts.ids:
-                    raise UsageError(f"{path}: no rule is called {rule!r}; `envcheck rules` lists them")
-
-
-def _readable(path: str, read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # not TOML, or values of another shape
-        said = " ".join(str(error).split()).removeprefix(f"{path}: ")
-        raise UsageError(f"{path}: cannot be used: {said}") from None
 
 
 def report_on(
