@@ -33,7 +33,7 @@ def names(template: str) -> list[str]:
 
 
 def templates() -> Iterator[tuple[str, dict[str, Any], str]]:
-    for rule in sorted(TEXTS.paths):
+    for rule in sorted(TEXTS.ids):
         for fix in TEXTS.read(rule).fixes:
             for line in fix.get("commands", ()):
                 yield rule, dict(fix), line
@@ -67,7 +67,7 @@ def test_no_command_holds_what_is_of_one_machine(rule: str, line: str) -> None:
 
 
 def test_no_variable_is_set_to_what_is_of_one_machine() -> None:
-    for rule in TEXTS.paths:
+    for rule in TEXTS.ids:
         for fix in TEXTS.read(rule).fixes:
             if rule == "launch-master-port":
                 continue  # the variable holds no port at all, and any free one will do: 29500 is torchrun's own
@@ -158,7 +158,7 @@ def test_a_template_puts_no_quotes_around_a_placeholder(rule: str, fix: dict[str
     assert filled and shlex.split(filled) == [word.replace("MARK", HOSTILE) for word in shlex.split(re.sub(r"\{\w+\}", "MARK", line))]
 
 
-@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+@pytest.mark.parametrize("rule", sorted(TEXTS.ids))
 def test_no_sentence_holds_a_command_with_a_value(rule: str) -> None:
     """What stands between backticks is pasted too, and there nothing is quoted."""
     text = TEXTS.read(rule)

@@ -37,7 +37,7 @@ from envcheck.facts.snapshot import (
     WirePoint,
 )
 from envcheck.report.report import Report
-from envcheck.report.session import judging, report_on
+from envcheck.report.session import report_on, rule_session
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 
@@ -48,7 +48,7 @@ TEXTS = RuleTexts((RULES,))
 
 
 def report(snapshot: Snapshot, **options: Any) -> Report:
-    return report_on(snapshot, judging(), live_requested=True, **options)
+    return report_on(snapshot, rule_session(), live_requested=True, **options)
 
 
 def healthy(name: str = "h100x8") -> Snapshot:
@@ -87,7 +87,7 @@ def test_row_2_hardware_that_no_table_knows_is_not_passed_on_that_ground() -> No
 
 ERRORS = [
     pytest.param(rule, example, id=f"{rule}: {example.get('name')}")
-    for rule in TEXTS.paths
+    for rule in TEXTS.ids
     if TEXTS.read(rule).severity.value == "error" and TEXTS.read(rule).confidence is Confidence.CERTAIN
     for example in sorted((one for one in TEXTS.read(rule).examples if one["expect"] == "hit"), key=lambda one: "variant" in one)[:1]
 ]

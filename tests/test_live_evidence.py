@@ -391,7 +391,7 @@ def test_archive(tmp_path: Path) -> None:
 
 
 def test_insights_reach_the_finding(tmp_path: Path) -> None:
-    from envcheck.report.session import judging, report_on
+    from envcheck.report.session import report_on, rule_session
 
     (tmp_path / "gloo-loopback-0.log").write_text("gloo SO_ERROR: Connection refused, remote=[127.0.1.1]:15248\n")
     ranks = (RankFacts(0, 1, "init", error="RuntimeError: Gloo connectFullMesh failed"), RankFacts(1, 2, "init"))
@@ -401,7 +401,7 @@ def test_insights_reach_the_finding(tmp_path: Path) -> None:
     )  # fmt: skip
     live = LiveFacts(LiveStatus.FAIL, arm.reason, "gloo", 2, ranks=ranks, arms=(arm,))
     snapshot = insights.with_insights(Snapshot(live=live), str(tmp_path), sys.executable, 0)
-    report = report_on(snapshot, judging((), (), {}, ()))
+    report = report_on(snapshot, rule_session())
     [finding] = [one.finding for one in report.findings if one.finding.rule == "live-failed"]
     assert finding.message.startswith("gloo-loopback with 2 ranks: rank 0 failed")
     assert any("port 36923 (printed as 15248, bytes exchanged)" in one.text for one in finding.evidence)

@@ -26,7 +26,7 @@ TABLES = Tables((RULES / "compat",))
 def _examples() -> list[Any]:
     return [
         pytest.param(rule, example, id=f"{rule}: {example.get('name', i)}")
-        for rule in TEXTS.paths
+        for rule in TEXTS.ids
         for i, example in enumerate(TEXTS.read(rule).examples)
     ]
 
@@ -60,10 +60,10 @@ def test_an_example_says_what_was_printed(rule: str, example: dict[str, Any]) ->
 
 
 def test_files_and_functions_match() -> None:
-    assert set(TEXTS.paths) == set(CHECKS)
+    assert set(TEXTS.ids) == set(CHECKS)
 
 
-@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+@pytest.mark.parametrize("rule", sorted(TEXTS.ids))
 def test_rule_file(rule: str) -> None:
     text = TEXTS.read(rule)
     expects = [example["expect"] for example in text.examples]

@@ -215,7 +215,7 @@ def with_hidden(profile: Profile, tables: Tables, wish: Wish, works: bool) -> Ch
     return best
 
 
-def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tuple[tuple[str, str], ...]:
+def excluded(found: Found, profile: Profile, tables: Tables, wish: Wish, most: int = 12) -> tuple[tuple[str, str], ...]:
     """What was thrown out and why, newest first, runs of releases together. Builds of the wrong kind are not worth a line."""
     silent = {"not-cuda", "not-rocm", "not-xpu", "not-cpu", "wish", "downgrade"}
     floor = version(found.best.build.version) if found.best else None
@@ -229,7 +229,7 @@ def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tupl
             continue
         if row.obstacle.key in _WHOLE_RELEASE and version(row.build.version) == floor:
             continue
-        why = say(row.obstacle)
+        why = say(row.obstacle, tables)
         variant = "" if row.obstacle.key in _WHOLE_RELEASE else f" {row.build.variant}"
         groups.setdefault((variant, why), []).append(row.build.version)
     return tuple((f"torch {span(versions)}{variant}", why) for (variant, why), versions in list(groups.items())[:most])
@@ -249,6 +249,6 @@ def _stage(obstacle: Obstacle) -> int:
     return next((at for at, keys in enumerate(_STAGES) if obstacle.key in keys), len(_STAGES))
 
 
-def say(obstacle: Obstacle) -> str:
+def say(obstacle: Obstacle, tables: Tables) -> str:
     """An obstacle in words."""
-    return texts().say(f"obstacle.{obstacle.key}", **obstacle.values)
+    return texts(tables).say(f"obstacle.{obstacle.key}", **obstacle.values)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from envcheck.facts.record import field, record
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.companions import Companions, Move
-from envcheck.plan.installers import installers, texts
+from envcheck.plan.installers import PlanTexts, installers
 from envcheck.plan.profile import Profile
 from envcheck.tables.versions import build_tag, release
 
@@ -21,6 +21,7 @@ class Options:
     index_base: str | None = None
     tool: str = "auto"
     uv_backends: frozenset[str] = frozenset()  # names that --torch-backend takes
+    texts: PlanTexts = PlanTexts({})  # of the notes
 
 
 @record
@@ -242,7 +243,7 @@ class _Order:
         return f'{text}\n[[tool.uv.index]]\nname = "{name}"\nurl = "{self.url}"\nexplicit = true\n\n[tool.uv.sources]\n{sources}'
 
     def notes(self) -> tuple[str, ...]:
-        say = texts().say
+        say = self.options.texts.say
         notes = []
         if self.beside.remove:
             notes.append(say("note.same-files"))

@@ -12,12 +12,13 @@ from __future__ import annotations
 import datetime
 import os as _os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from envcheck.facts.record import field, mutable
 from envcheck.tables import versions
 from envcheck.tables.archs import platform_of, runs_on
-from envcheck.tables.file import Row, TableFile, read_table, table_names
+from envcheck.tables.file import Row, TableFile, read_table, read_texts, table_names
+from envcheck.tables.folders import rules_folder
 from envcheck.tables.rows import CondaRelease, CudaError, DriverBranch, GpuRow, HostCompiler, PinRow, Product, XidRow
 from envcheck.tables.torch_builds import PLATFORMS, Build, Builds, Release, releases
 from envcheck.tables.versions import local, meets, parsed, series
@@ -50,6 +51,7 @@ class Tables:
     """All tables of `folders`, base first. Nothing is read before it is asked for."""
 
     folders: tuple[str | _os.PathLike[str], ...]
+    plan_folders: tuple[str | _os.PathLike[str], ...] = (rules_folder("plan"),)
     _files: dict[str, TableFile] = field(default_factory=dict)
     _made: dict[str, object] = field(default_factory=dict)
 
@@ -69,6 +71,10 @@ class Tables:
         """Table name -> the day its facts were last checked. Reads every table."""
         dates = {name: self.table(name).verified for name in table_names(self.folders)}
         return {name: date for name, date in dates.items() if date}
+
+    def plan_texts(self) -> Mapping[str, Any]:
+        """What the planner says, by section and name."""
+        return read_texts("texts", self.plan_folders)
 
     # ---------------------------------------------------------------- driver
 
