@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ from envcheck.target.process import Budget, Ended, Target, end, finish, start
 from envcheck.target.sections import sections
 
 HERE = Path(__file__).parent
+SOON = 30.0  # seconds that nothing takes even on a busy machine, where a fault would last for minutes or for ever
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="the test interpreter has no torch")
 
 
@@ -116,6 +118,16 @@ def processes_with(word: str) -> list[str]:
             if word in line:
                 found.append(line)
     return found
+
+
+def all_gone(word: str, seconds: float = 10.0) -> bool:
+    """Whether no running process holds `word`. What was killed may take its moment to be gone on a busy machine."""
+    limit = time.monotonic() + seconds
+    while processes_with(word):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def processes_below(home: Path) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patients import LAUNCHERS, THEIR_OWN, needs_torch, no_launcher_reaches
+from patients import LAUNCHERS, SOON, THEIR_OWN, needs_torch, no_launcher_reaches
 from rank_server import Ranks, serving
 
 from envcheck.agent import arm_run, jsonl, processes, rank_process, rank_start, rank_verdicts
@@ -159,9 +159,15 @@ def test_stuck_in_the_kernel_is_left_behind_and_said(tmp_path: Path, monkeypatch
         stuck = rank_process.RankProcess(1, str(tmp_path / "x-1"), pid)
         stuck.events.append({"enter": "device"})
         began = time.monotonic()
+<<<<<<< HEAD
         arm_run.end([stuck])
         assert stuck.abandoned and time.monotonic() - began < 6
         result = rank_verdicts.judge_ranks({"stages": ["start", "device"], "name": "x"}, [stuck], 1.0)
+=======
+        trial.end([stuck])
+        assert stuck.abandoned and time.monotonic() - began < SOON
+        result = verdict.of({"stages": ["start", "device"], "name": "x"}, [stuck], 1.0)
+>>>>>>> mutants
         assert result["status"] == "hang" and "stuck in the kernel" in result["ranks"][0]["error"]
     finally:
         os.waitpid(pid, 0)

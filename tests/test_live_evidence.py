@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patients import needs_torch
+from patients import SOON, needs_torch
 
 from envcheck.agent import rank_evidence
 from envcheck.evidence import flight_recorder, gloo, insights, nccl_diagnostics, nccl_log, ras, stacks
@@ -147,9 +147,15 @@ def test_ras_that_does_not_answer_costs_its_deadline() -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         began = time.monotonic()
+<<<<<<< HEAD
         assert rank_evidence.ask_ras(silent.getsockname(), 0.5) == ""
         assert time.monotonic() - began < 3
     assert rank_evidence.ask_ras(("127.0.0.1", 1), 0.5) == ""
+=======
+        assert agent.ask_ras(silent.getsockname(), 0.5) == ""
+        assert time.monotonic() - began < SOON
+    assert agent.ask_ras(("127.0.0.1", 1), 0.5) == ""
+>>>>>>> mutants
 
 
 def test_ras_address() -> None:
@@ -337,7 +343,7 @@ def test_dumps_of_all_arms_share_the_time_that_is_left(tmp_path: Path) -> None:
         (tmp_path / f"{arm.name}.fr_0").write_bytes(dump(0, 1))
     began = time.monotonic()
     found = insights.with_insights(Snapshot(live=LiveFacts(LiveStatus.HANG, arms=arms)), str(tmp_path), str(python), 8.0).live
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < SOON
     assert isinstance(found, LiveFacts)
     assert sorted(one.text for one in found.insights) == [
         "no time was left for torchfrtrace", "no time was left for torchfrtrace", "torchfrtrace did not end within 6 s",

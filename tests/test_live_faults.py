@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from patients import HERE, LAUNCHERS, THEIR_OWN, examine, needs_torch, no_launcher_reaches, processes_with
+from patients import HERE, LAUNCHERS, THEIR_OWN, all_gone, examine, needs_torch, no_launcher_reaches
 
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.target.process import Budget
@@ -35,7 +35,7 @@ def test_fault_is_named(fault: str, status: LiveStatus, words: str) -> None:
     assert live.status is status
     assert re.search(words, live.reason), live.reason
     assert examined.ended.finished, "the agent itself lives"
-    assert not processes_with(str(examined.folder))
+    assert all_gone(str(examined.folder))
     if status is LiveStatus.HANG:
         assert any(rank.stack for rank in live.ranks)
 

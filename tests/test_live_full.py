@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from listeners import Watch, own_addresses
-from patients import HERE, NO_ISOLATION, Examined, examine, needs_torch, processes_with
+from patients import HERE, NO_ISOLATION, Examined, all_gone, examine, needs_torch
 
 from envcheck.agent import full_check, isolation, rank_start
 from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
@@ -93,7 +93,7 @@ def test_everything_passes_or_says_why_not(healthy: Examined) -> None:
     assert set(skipped) <= MAY_BE_SKIPPED
     for name, arm in skipped.items():
         assert arm.reason and any(name in line and arm.reason in line for line in live.not_proved), name
-    assert healthy.ended.finished and not processes_with(str(healthy.folder))
+    assert healthy.ended.finished and all_gone(str(healthy.folder))
 
 
 def test_the_wire_is_measured(healthy: Examined) -> None:
@@ -163,7 +163,7 @@ def test_fault_is_named(first_patient: Examined, name: str, status: LiveStatus, 
     arm = tried(first_patient, name)
     assert arm.status is status, arm.reason
     assert re.search(words, arm.reason), arm.reason
-    assert first_patient.ended.finished and not processes_with(str(first_patient.folder))
+    assert first_patient.ended.finished and all_gone(str(first_patient.folder))
 
 
 def test_the_whole_fails_when_a_part_does(first_patient: Examined) -> None:
@@ -201,7 +201,7 @@ def test_fault_is_named_too(second_patient: Examined, name: str, status: LiveSta
         pytest.skip(arm.reason)
     assert arm.status is status, arm.reason
     assert re.search(words, arm.reason), arm.reason
-    assert second_patient.ended.finished and not processes_with(str(second_patient.folder))
+    assert second_patient.ended.finished and all_gone(str(second_patient.folder))
 
 
 MPIRUN = """#!/usr/bin/env bash
@@ -240,7 +240,7 @@ def test_a_rank_that_two_processes_are_given(tmp_path: Path) -> None:
         arm = arms_of(examined)[name]
         assert arm.status is LiveStatus.FAIL
         assert re.search(r"rank 1: RuntimeError: two processes were told that they are rank 1: \d+ and \w+$", arm.reason), arm.reason
-    assert not processes_with(str(examined.folder))
+    assert all_gone(str(examined.folder))
 
 
 @needs_isolation
@@ -257,7 +257,7 @@ def test_ranks_that_are_started_afresh_do_the_same() -> None:
     pids = {name: tuple(rank.pid for rank in arm.ranks) for name, arm in arms.items()}
     assert pids["gloo-as-is"] == pids["wire"] == pids["init-file"] != pids["gloo-loopback"]
     assert not {pids["init-env"], pids["init-tcp"]} & {pids[name] for name in ("gloo-as-is", "gloo-loopback", "distributed-sampler")}
-    assert not processes_with(str(examined.folder))
+    assert all_gone(str(examined.folder))
 
 
 @needs_isolation
@@ -273,16 +273,20 @@ def test_nothing_is_left_when_the_agent_is_killed(tmp_path: Path) -> None:
             assert running.process.poll() is None
             time.sleep(0.1)
         time.sleep(1)
-        assert len(processes_with(str(tmp_path))) > 3
+        assert len(all_gone(str(tmp_path))) > 3
         os.kill(running.process.pid, signal.SIGKILL)
         running.process.wait(10)
         limit = time.monotonic() + 5
-        while processes_with(str(tmp_path)) and time.monotonic() < limit:
+        while all_gone(str(tmp_path)) and time.monotonic() < limit:
             time.sleep(0.1)
+<<<<<<< HEAD
         assert not [line for line in processes_with(str(tmp_path)) if "launched_worker.py" in line]
+=======
+        assert not [line for line in all_gone(str(tmp_path)) if "launched.py" in line]
+>>>>>>> mutants
     finally:
         end(running)
-    assert not processes_with(str(tmp_path))
+    assert all_gone(str(tmp_path))
 
 
 def test_the_launched_script_takes_both_spellings(tmp_path: Path) -> None:
