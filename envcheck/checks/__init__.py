@@ -30,6 +30,7 @@ def all_checks() -> tuple[Check, ...]:
         torch_files,
         torch_import,
         torch_libraries,
+        torchrun,
         vendor,
         visibility,
     )
@@ -56,6 +57,7 @@ def all_checks() -> tuple[Check, ...]:
         *toolkit.CHECKS,
         *ranks.CHECKS,
         *launch.CHECKS,
+        *torchrun.CHECKS,
         *comm.CHECKS,
         *live.CHECKS,
         *meta.CHECKS,

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, driver_os, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import closed, gpu_nodes, heard, place, troubles
 from envcheck.checks.text import distinct, holding, of_programs, quoted, said, value
-from envcheck.checks.versions import minor
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.record import record, replace
@@ -28,8 +27,9 @@ from envcheck.facts.snapshot import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.tables.archs import cuda_of_variant, platform_of
+from envcheck.tables.archs import platform_of
 from envcheck.tables.compat import Tables
+from envcheck.tables.versions import minor, tag_named
 
 _NO_TOOL = (ToolStatus.ABSENT, ToolStatus.SKIPPED)
 _Matches = tuple[TextEvidence, ...]
@@ -247,7 +247,7 @@ def _usual_demand(demand: _Demand, torch: TorchFacts, system: SystemFacts, table
         return None
     row, os = tables.release(torch.version), driver_os(system)
     variant = row.default_variant.get(platform_of(system.os or "linux", system.machine or "x86_64") or "") if row else None
-    cuda = cuda_of_variant(variant) if variant and variant.startswith("cu") else None
+    cuda = tag_named(variant).cuda if variant else None
     if not cuda or not demand.driver or tables.driver_suffices(demand.driver, cuda, os) is not False:
         return None
     return replace(demand, cuda=cuda, minimum=tables.driver_floor(cuda, os))

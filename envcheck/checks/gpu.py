@@ -7,7 +7,6 @@ import re
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
 from envcheck.checks.hardware import is_mig, numbers
 from envcheck.checks.text import holding, mentioning, quoted, said, value
-from envcheck.checks.versions import minor
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.record import record
@@ -24,8 +23,9 @@ from envcheck.facts.snapshot import (
     VisibilityFacts,
     read,
 )
-from envcheck.tables.archs import platform_of, runs_on, variant_of_cuda
+from envcheck.tables.archs import platform_of, runs_on
 from envcheck.tables.compat import Tables
+from envcheck.tables.versions import minor, variant_of_cuda
 
 _GIB = 1 << 30
 NO_KERNEL = "no kernel image is available"

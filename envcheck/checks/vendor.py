@@ -7,7 +7,6 @@ import re
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import discrete_intel
 from envcheck.checks.text import holding, mentioning, quoted, said, value
-from envcheck.checks.versions import minor
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
@@ -26,6 +25,7 @@ from envcheck.facts.snapshot import (
 )
 from envcheck.tables.archs import platform_of
 from envcheck.tables.compat import Tables
+from envcheck.tables.versions import minor
 
 _KFD = "/dev/kfd"
 
