@@ -67,7 +67,7 @@ def test_errors_first_then_certain_ones_then_by_name(tmp_path: Path) -> None:
 TABLES = Tables((Path(rules_folder()) / "compat",))
 
 
-@pytest.mark.parametrize("one", [pytest.param(one, id=one.id) for one in all_checks() if one.needs is not None])
+@pytest.mark.parametrize("one", [pytest.param(one, id=one.id) for one in all_checks()])
 @pytest.mark.parametrize("why", [Why.FAILED, Why.TIMEOUT])
 def test_nothing_is_ok_where_nothing_could_be_read(one: Check, why: Why) -> None:
     snapshot = Snapshot(**{name: Missing(why, "broken") for name in SECTIONS})

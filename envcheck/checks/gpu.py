@@ -15,13 +15,11 @@ from envcheck.facts.snapshot import (
     DevicesFacts,
     Gpu,
     GpusFacts,
-    Missing,
     SymptomsFacts,
     SystemFacts,
     TextEvidence,
     TorchFacts,
     VisibilityFacts,
-    read,
 )
 from envcheck.tables.archs import platform_of, runs_on
 from envcheck.tables.compat import Tables
@@ -80,9 +78,9 @@ def _cards(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, 
     return found if text is None or any(card.cc == text.cc for card in found) else [*found, text]
 
 
-def code_of_build(torch: TorchFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables) -> Code:
+def code_of_build(torch: TorchFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables) -> Code:
     """torch's own list, the list in torch's warning, or the table's for this release, variant and platform."""
-    torch, system, told = read(torch, TorchFacts), read(system, SystemFacts), _text_archs(read(symptoms, SymptomsFacts))
+    told = _text_archs(symptoms)
     if torch.arch_list or told:
         return Code(torch.arch_list or told, "torch.cuda.get_arch_list()" if torch.arch_list else "torch's warning", True, torch.cuda)
     # "1.11.0" without a CUDA version may be any build of that release: conda's carry no local part

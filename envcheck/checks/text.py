@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envcheck.engine.rule import Evidence
-from envcheck.facts.snapshot import Missing, SymptomsFacts, TextEvidence
+from envcheck.facts.snapshot import SymptomsFacts, TextEvidence
 
 
-def said(symptoms: SymptomsFacts | Missing, rule_id: str) -> tuple[TextEvidence, ...]:
+def said(symptoms: SymptomsFacts, rule_id: str) -> tuple[TextEvidence, ...]:
     """The matched lines whose symptom names this rule, in the order in which they were read."""
-    if isinstance(symptoms, Missing):
-        return ()
     return tuple(match for match in symptoms.matches if match.rule == rule_id)
 
 
@@ -35,18 +33,14 @@ def value(matches: tuple[TextEvidence, ...], name: str) -> str | None:
     return next((match.values[name] for match in matches if match.values.get(name)), None)
 
 
-def mentioning(symptoms: SymptomsFacts | Missing, *phrases: str) -> tuple[TextEvidence, ...]:
+def mentioning(symptoms: SymptomsFacts, *phrases: str) -> tuple[TextEvidence, ...]:
     """Matched lines that hold one of these texts, whatever rule their symptom names; compares without case."""
-    if isinstance(symptoms, Missing):
-        return ()
     wanted = tuple(phrase.lower() for phrase in phrases)
     return tuple(match for match in symptoms.matches if any(phrase in match.text.lower() for phrase in wanted))
 
 
-def alone(symptoms: SymptomsFacts | Missing, rule_id: str) -> tuple[TextEvidence, ...]:
+def alone(symptoms: SymptomsFacts, rule_id: str) -> tuple[TextEvidence, ...]:
     """Of `said`, the lines whose symptom names this rule only; the others leave the cause to the facts."""
-    if isinstance(symptoms, Missing):
-        return ()
     shared = {match.symptom or match.text for match in symptoms.matches if match.rule != rule_id}
     return tuple(match for match in said(symptoms, rule_id) if (match.symptom or match.text) not in shared)
 

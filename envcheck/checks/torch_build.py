@@ -62,7 +62,7 @@ def _usually_cpu(torch: TorchFacts, python: PythonFacts, system: SystemFacts, ta
     """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
     from envcheck.tables.compat import platform_of
 
-    if python.has_conda_meta or python.environment == "conda" or torch.conda or answer.is_jetson(system) or not torch.version:
+    if python.has_conda_meta or python.environment == "conda" or torch.conda or system.jetson or not torch.version:
         return False
     os, machine = system.os or ("linux" if system.machine == "aarch64" else None), system.machine or "x86_64"
     row = tables.release(torch.version) if os in ("windows", "linux") else None
@@ -93,7 +93,7 @@ def torch_cpu_build(
         return _cpu_said(torch, matches, system, missing)
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
     evidence = (Evidence("torch", f"version {values['version']}, CUDA none"), *quoted(matches))
-    jetson = answer.is_jetson(system) or any("orin" in (gpu.name or "").lower() for gpu in cards)
+    jetson = system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
     if cards or answer.driver_answers(cuda_driver):
         if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], tables):
             return None
@@ -159,7 +159,7 @@ def _cpu_said(
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
     if system.os == "darwin":
         return Hit(values, quoted(matches), variant="mac")
-    if answer.is_jetson(system):
+    if system.jetson:
         return Hit(values | {"gpu": "the Jetson's GPU"}, quoted(matches), variant="jetson")
     return Hit(values, quoted(matches), (TorchBuild(),), "said")
 

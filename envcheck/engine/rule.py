@@ -72,17 +72,16 @@ class Check:
     id: str
     function: Callable[..., Answer]
     parameters: tuple[str, ...]
-    needs: tuple[str, ...] | None = None
-    sees_missing: frozenset[str] = frozenset()
+    needs: tuple[str, ...]
 
 
-def check(*, needs: tuple[str, ...] | None = None, sees_missing: tuple[str, ...] = ()) -> Callable[[Callable[..., Answer]], Check]:
+def check(*, needs: tuple[str, ...]) -> Callable[[Callable[..., Answer]], Check]:
     """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables`, `absent` or `missing`."""
 
     def make(function: Callable[..., Answer]) -> Check:
         code = function.__code__
         parameters = code.co_varnames[: code.co_argcount]
-        return Check(function.__name__.replace("_", "-"), function, parameters, needs, frozenset(sees_missing))
+        return Check(function.__name__.replace("_", "-"), function, parameters, needs)
 
     return make
 

@@ -10,7 +10,18 @@ from envcheck.checks.answer import visible
 from envcheck.checks.hardware import opened
 from envcheck.engine.judge import Finding, Outcome
 from envcheck.engine.rule import Confidence, Severity
-from envcheck.facts.snapshot import DevicesFacts, LiveFacts, LiveStatus, Missing, Snapshot, TorchFacts, Why
+from envcheck.facts.snapshot import (
+    DevicesFacts,
+    GpusFacts,
+    LiveFacts,
+    LiveStatus,
+    Missing,
+    Snapshot,
+    TorchFacts,
+    VisibilityFacts,
+    Why,
+    read,
+)
 from envcheck.plan.result import TOOLS, Commands, Fix, Tool
 from envcheck.render.printable import one_line
 from envcheck.report.report import Ignored, Report
@@ -85,8 +96,8 @@ def subject(report: Report) -> str:
 def _nvidia(snapshot: Snapshot) -> str:
     """What torch has, where it was asked; else what is listed and visible: "8 × H100 80GB HBM3", "1 of 8 × H100 80GB HBM3"."""
     devices, gpus = snapshot.devices, snapshot.gpus
-    listed = [gpu for gpu in visible(gpus, snapshot.visibility) if gpu.error is None]
-    mine = [one.name for one in opened(devices)]
+    listed = [gpu for gpu in visible(read(gpus, GpusFacts), read(snapshot.visibility, VisibilityFacts)) if gpu.error is None]
+    mine = [one.name for one in opened(read(devices, DevicesFacts))]
     asked = 0 if isinstance(devices, Missing) or devices.available is not True else len(mine) or devices.count or 0
     names = Counter((name or "GPU").removeprefix("NVIDIA ") for name in (mine or [gpu.name for gpu in listed]))
     if asked and len(names) == 1:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from envcheck.checks.answer import absent, nvidia_on_bus, wants_cuda
+from envcheck.checks.answer import nvidia_on_bus, wants_cuda
 from envcheck.checks.hardware import closed, nvidia, place, unmeant
 from envcheck.engine.judge import Finding
 from envcheck.engine.rule import Confidence, Severity
@@ -25,10 +25,12 @@ from envcheck.facts.snapshot import (
     MpsFacts,
     RocmFacts,
     Snapshot,
+    SystemFacts,
     TorchFacts,
     VisibilityFacts,
     Why,
     XpuFacts,
+    read,
 )
 
 
@@ -104,8 +106,8 @@ def accelerator(snapshot: Snapshot) -> str:
     if isinstance(gpus, GpusFacts) and (gpus.devices or gpus.lost or gpus.troubles):
         return "nvidia"
     # The driver's tools alone are no GPU: login nodes and images carry them.
-    tools_only = absent(gpus) and wants_cuda(snapshot.torch) is False
-    if nvidia_on_bus(snapshot.system) or (isinstance(snapshot.driver, DriverFacts) and not tools_only):
+    tools_only = "gpus" in snapshot.absent and wants_cuda(read(snapshot.torch, TorchFacts), snapshot.absent) is False
+    if nvidia_on_bus(read(snapshot.system, SystemFacts)) or (isinstance(snapshot.driver, DriverFacts) and not tools_only):
         return "nvidia"
     if isinstance(snapshot.rocm, RocmFacts) and (snapshot.rocm.gfx or snapshot.rocm.names or snapshot.rocm.driver_loaded):
         return "rocm"
@@ -182,7 +184,7 @@ def _nvidia_gpu(snapshot: Snapshot) -> Layer:
         parts = [part for part in parts if part] or [f"none of {shut} is open to this process" if shut else "none readable"]
         mark = Mark.WARN if gpus.lost or any(gpu.error for gpu in gpus.devices) else Mark.OK if gpus.devices else Mark.NONE
         return Layer("GPU", mark, "; ".join(parts) + _hidden(snapshot, len(gpus.devices)))
-    cards = nvidia_on_bus(snapshot.system)
+    cards = nvidia_on_bus(read(snapshot.system, SystemFacts))
     if cards:
         drivers = ", ".join(sorted({card.driver for card in cards if card.driver}))  # lspci without -k names none
         bound = f" (driver {drivers})" if drivers else ""
