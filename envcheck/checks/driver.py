@@ -88,8 +88,8 @@ def _no_driver(driver: DriverFacts, system: SystemFacts, matches: _Matches, abse
     """No file and no process of an NVIDIA driver was found."""
     library = driver.nvml.status in _NO_TOOL or driver.nvml.code == 12  # NVML_ERROR_LIBRARY_NOT_FOUND
     found = driver.version or driver.library_version or driver.module_loaded or driver.smi.status not in _NO_TOOL or not library
-    told = driver.fabric_manager or driver.xids or driver.cuda  # someone spoke of its service, of its kernel log, or of what it offers
-    if found or told or (driver == DriverFacts() and "driver" not in absent):
+    stated = driver.fabric_manager or driver.xids or driver.cuda  # someone spoke of its service, of its kernel log, or of what it offers
+    if found or stated or (driver == DriverFacts() and "driver" not in absent):
         return None
     nouveau = any(card.driver == "nouveau" for card in nvidia_on_bus(system))
     return Hit({"part": "NVIDIA driver"}, quoted(matches), variant="nouveau" if nouveau else None)

@@ -117,13 +117,11 @@ def fabric_not_ready(
     tables: Tables,
 ) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
-    matches = said(symptoms, "fabric-not-ready")
-    multicast = tuple(match for match in matches if match.symptom in ("nccl-nvls", "nccl-imex"))  # on a machine whose CUDA runs
-    if multicast and len(multicast) == len(matches):
-        return _multicast(multicast)
-    nvswitch = [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
-    unneeded = ("fabric-manager-failed",) if nvswitch and all(known is False for known in nvswitch) else ()
-    matches = tuple(match for match in matches if match not in multicast and match.symptom not in unneeded)
+    every, nvswitch = said(symptoms, "fabric-not-ready"), [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
+    if every and all(match.symptom in _MULTICAST for match in every):  # on a machine whose CUDA runs
+        return _multicast(every)
+    needless = (*_MULTICAST, "fabric-manager-failed") if nvswitch and set(nvswitch) == {False} else _MULTICAST
+    matches = tuple(match for match in every if match.symptom not in needless)
     if works(devices) or driver_answers(cuda_driver):
         return None
     code = cuda_code(devices, cuda_driver)
@@ -143,6 +141,9 @@ def _waiting_for(waiting: list[Gpu], driver: DriverFacts, said_so: tuple[Evidenc
     evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
     values = {"state": ", ".join(states) or None, "manager": driver.fabric_manager or "not known", "driver": driver.version}
     return Hit(values | {"found": found}, (*evidence, *said_so))
+
+
+_MULTICAST = ("nccl-nvls", "nccl-imex")
 
 
 def _multicast(matches: tuple[TextEvidence, ...]) -> Hit:

@@ -80,9 +80,9 @@ def _cards(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, 
 
 def code_of_build(torch: TorchFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables) -> Code:
     """torch's own list, the list in torch's warning, or the table's for this release, variant and platform."""
-    told = _text_archs(symptoms)
-    if torch.arch_list or told:
-        return Code(torch.arch_list or told, "torch.cuda.get_arch_list()" if torch.arch_list else "torch's warning", True, torch.cuda)
+    stated = _text_archs(symptoms)
+    if torch.arch_list or stated:
+        return Code(torch.arch_list or stated, "torch.cuda.get_arch_list()" if torch.arch_list else "torch's warning", True, torch.cuda)
     # "1.11.0" without a CUDA version may be any build of that release: conda's carry no local part
     if torch.version and (torch.cuda or "+" in torch.version) and not torch.conda:
         variant = variant_of_cuda(torch.cuda) if torch.cuda and "+" not in torch.version else None
@@ -252,7 +252,7 @@ def size(number: int) -> str:
 @check(needs=("gpus",))
 def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Answer:
     """Other processes hold most of a GPU's memory. Integrated GPUs, whose memory is the machine's, are left out."""
-    told = said(symptoms, "gpu-busy")
+    matches = said(symptoms, "gpu-busy")
     seen = visible(gpus, visibility)
     for gpu in seen:
         total, free = gpu.memory_bytes, gpu.memory_free_bytes
@@ -261,13 +261,15 @@ def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts, symptoms: SymptomsFac
         values: dict[str, object] = {"gpu": f"GPU {gpu.index} ({gpu.name})", "free": size(free), "total": size(total)}
         values |= {"processes": _process_list(gpu), "unused": _free(seen)}
         if free < max(_GIB, total // 10) and free < total // 2:
-            return Hit(values, quoted(told))
+            return Hit(values, quoted(matches))
         if free < total // 2:
-            return Hit(values, quoted(told), variant="half", severity=Severity.INFO)
-    if held := tuple(match for match in told if match.symptom == "memory-held-at-start"):
+            return Hit(values, quoted(matches), variant="half", severity=Severity.INFO)
+    if held := tuple(match for match in matches if match.symptom == "memory-held-at-start"):
         return Hit({}, quoted(held), variant="start", confidence=Confidence.LIKELY)
-    if told:
-        return Hit({"pid": value(told, "pid") or "another", "memory": value(told, "memory") or "memory"}, quoted(told), variant="text")
+    if matches:
+        return Hit(
+            {"pid": value(matches, "pid") or "another", "memory": value(matches, "memory") or "memory"}, quoted(matches), variant="text"
+        )
     return None
 
 
