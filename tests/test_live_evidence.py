@@ -147,15 +147,9 @@ def test_ras_that_does_not_answer_costs_its_deadline() -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         began = time.monotonic()
-<<<<<<< HEAD
         assert rank_evidence.ask_ras(silent.getsockname(), 0.5) == ""
-        assert time.monotonic() - began < 3
-    assert rank_evidence.ask_ras(("127.0.0.1", 1), 0.5) == ""
-=======
-        assert agent.ask_ras(silent.getsockname(), 0.5) == ""
         assert time.monotonic() - began < SOON
-    assert agent.ask_ras(("127.0.0.1", 1), 0.5) == ""
->>>>>>> mutants
+    assert rank_evidence.ask_ras(("127.0.0.1", 1), 0.5) == ""
 
 
 def test_ras_address() -> None:

@@ -279,11 +279,7 @@ def test_nothing_is_left_when_the_agent_is_killed(tmp_path: Path) -> None:
         limit = time.monotonic() + 5
         while all_gone(str(tmp_path)) and time.monotonic() < limit:
             time.sleep(0.1)
-<<<<<<< HEAD
-        assert not [line for line in processes_with(str(tmp_path)) if "launched_worker.py" in line]
-=======
-        assert not [line for line in all_gone(str(tmp_path)) if "launched.py" in line]
->>>>>>> mutants
+        assert not [line for line in all_gone(str(tmp_path)) if "launched_worker.py" in line]
     finally:
         end(running)
     assert all_gone(str(tmp_path))

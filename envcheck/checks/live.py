@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from envcheck.checks.answer import driver_answers
 from envcheck.checks.hardware import import_failed, nvidia, opened
 from envcheck.checks.ladder import BAD, CONTROL, bisect_transports, explains
 from envcheck.checks.origin import origin
@@ -258,9 +259,23 @@ def distributed_unavailable(
     return None if import_failed(torch) else not_read("backends", missing)
 
 
+_DIED = re.compile(r"asking the devices died with (SIG(?:SEGV|BUS|ABRT|ILL|FPE))\b")  # agent/devices.py; SIGKILL is somebody else's
+
+
+def _kernel_crashed(cuda_driver: facts.CudaDriverFacts, unread: facts.Missing | None) -> Hit | None:
+    """torch's process died over a device that libcuda counts without complaint."""
+    died = _DIED.search(unread.reason) if unread and driver_answers(cuda_driver) else None
+    if unread is None or died is None:
+        return None
+    found = tuple(Evidence("the process that asks the devices", text) for text in (unread.reason, unread.evidence or "") if text)
+    return Hit({"devices": "unknown", "signal": died[1]}, found, variant="crashed", confidence=Confidence.LIKELY)
+
+
 @check(needs=("devices",))
-def gpu_kernel_failed(devices: facts.DevicesFacts) -> Answer:
-    """A kernel on a visible device failed, or gave a wrong result."""
+def gpu_kernel_failed(devices: facts.DevicesFacts, cuda_driver: facts.CudaDriverFacts, missing: Mapping[str, facts.Missing]) -> Answer:
+    """A kernel on a visible device failed, gave a wrong result, or took its process along."""
+    if "devices" in missing:
+        return _kernel_crashed(cuda_driver, missing["devices"])
     wrong = [one for one in devices.devices if one.kernel == "wrong"]
     failed = [one for one in opened(devices) or devices.devices if one.kernel == "failed"]  # of the others gpu-count-differs speaks
     bad = wrong or failed
