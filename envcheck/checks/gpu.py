@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
-from envcheck.checks.hardware import is_mig, numbers
+from envcheck.checks.hardware import capability, is_mig, numbers
 from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -69,11 +69,8 @@ def _cards(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, 
     asked = [(one, one.compute_capability) for one in devices.devices if one.kind == "cuda" and one.compute_capability]
     if asked:
         return [_Card(one.name or f"cuda:{one.index}", cc, one.uuid, one.kernel, one.kernel_error or "") for one, cc in asked]
-    found = []
-    for gpu in visible(gpus, visibility):
-        cc = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
-        if cc:
-            found.append(_Card(gpu.name or f"GPU {gpu.index}", cc, gpu.uuid, None))
+    seen = [(gpu, capability(gpu, tables)) for gpu in visible(gpus, visibility)]
+    found = [_Card(gpu.name or f"GPU {gpu.index}", cc, gpu.uuid, None) for gpu, cc in seen if cc]
     text = _text_card(symptoms)  # of several GPUs torch complains of one, which a report need not name
     return found if text is None or any(card.cc == text.cc for card in found) else [*found, text]
 

@@ -22,6 +22,7 @@ from envcheck.facts.snapshot import (
     TorchFacts,
     XpuFacts,
 )
+from envcheck.tables.compat import Tables
 
 # Codes of NVML about one GPU that a rule of their own or none speaks of.
 _MEANT = (*CLOSED, LOST, RESET, POWER, IRQ, INFOROM)
@@ -69,6 +70,11 @@ def heard(rows: Iterable[GpuTrouble]) -> tuple[Evidence, ...]:
         words = named_code(one.code, one.text) if one.source == "NVML" else one.text
         found.append(Evidence(one.source, ": ".join(part for part in (place(one) and f"GPU {place(one)}", one.call, words) if part)))
     return tuple(dict.fromkeys(found))
+
+
+def capability(gpu: Gpu, tables: Tables) -> str | None:
+    """What the driver says, else what the table says of the product."""
+    return gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
 
 
 def gpu_nodes(driver: DriverFacts) -> tuple[str, ...]:
