@@ -10,9 +10,9 @@ from envcheck.checks.answer import visible
 from envcheck.checks.hardware import opened
 from envcheck.engine.judge import Finding, Outcome
 from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.printable import one_line
 from envcheck.facts.snapshot import DevicesFacts, LiveFacts, LiveStatus, Missing, Snapshot, TorchFacts, Why
 from envcheck.plan.result import TOOLS, Commands, Fix, Tool
-from envcheck.render.printable import one_line
 from envcheck.report.report import Ignored, Report
 from envcheck.report.stack import accelerator
 
