@@ -89,5 +89,8 @@ def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:
         "why": row.why.strip(),
         "needs": [name for name in needs if name in SECTIONS],
         "explains": list(row.explains),
+        "layer": row.layer,
+        "decides": list(row.decides),
+        "about": row.about,
         "docs": list(row.docs),
     }

@@ -48,6 +48,7 @@ class Finding:
     fixes: tuple[Intent, ...]
     docs: tuple[str, ...]
     consequences: tuple[str, ...] = ()  # rules that hit too, and that this one explains
+    layer: str | None = None  # its row in the picture of the stack
 
 
 def judge(snapshot: Snapshot, checks: Iterable[Check], tables: Tables) -> tuple[Verdict, ...]:
@@ -130,6 +131,7 @@ def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]])
         (*hit.fixes, *static),
         text.docs,
         explained.get(text.id, ()),
+        text.layer,
     )
 
 

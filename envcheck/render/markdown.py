@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from envcheck.facts.printable import one_line, visible
 from envcheck.facts.snapshot import LiveFacts
 from envcheck.plan.result import Fix
-from envcheck.render.printable import one_line, visible
 from envcheck.render.wording import command_groups, fix_aside, in_short, setting_lines, severity_word, unknown_groups, verdict_line
 from envcheck.report.redact import redacted
 from envcheck.report.report import Report, Reported, configuration_lines, host_line

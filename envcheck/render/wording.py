@@ -10,6 +10,7 @@ from envcheck.checks.answer import visible
 from envcheck.checks.hardware import opened
 from envcheck.engine.judge import Finding, Outcome
 from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.printable import one_line
 from envcheck.facts.snapshot import (
     DevicesFacts,
     GpusFacts,
@@ -23,7 +24,6 @@ from envcheck.facts.snapshot import (
     read,
 )
 from envcheck.plan.result import TOOLS, Commands, Fix, Tool
-from envcheck.render.printable import one_line
 from envcheck.report.report import Ignored, Report
 from envcheck.report.stack import accelerator
 

@@ -54,20 +54,6 @@ class Layer:
     rules: tuple[str, ...] = ()  # the findings that gave it its mark
 
 
-_RULE_LAYER = {
-    "gpu-count-differs": "kernels", "torch-cuda-unavailable": "kernels", "gpu-kernel-failed": "kernels",
-    "gpu-too-new-for-torch": "kernels", "gpu-too-old-for-torch": "kernels",
-    "nccl-package-mismatch": "NCCL", "driver-too-old": "CUDA", "libcuda-stub": "CUDA", "cuda-compat-shadows-driver": "CUDA",
-    "cuda-compat-unsupported-gpu": "CUDA", "distributed-unavailable": "live step", "backend-unavailable": "live step",
-    "driver-no-devices": "GPU",
-    "container-without-gpu": "GPU", "container-lost-gpu": "GPU", "container-cuda-requirement": "CUDA", "fabric-not-ready": "GPU",
-    "gpu-lost": "GPU", "rocm-build-mismatch": "torch", "nvidia-uvm-missing": "driver",
-}  # fmt: skip
-_FAMILY_LAYER = {
-    "driver": "driver", "gpu": "GPU", "visibility": "GPU", "vendor": "GPU", "torch": "torch", "comm": "NCCL", "live": "live step",
-}  # fmt: skip
-
-
 def stack(snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Layer, ...]:
     """The layers that this machine has or should have, from the hardware up."""
     kind = accelerator(snapshot)
@@ -85,7 +71,7 @@ def stack(snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Layer, ...]:
     names = [layer.name for layer in layers]
     by_layer: dict[str, list[Finding]] = {name: [] for name in names}
     for finding in findings:
-        name = _RULE_LAYER.get(finding.rule) or _FAMILY_LAYER.get(finding.family)
+        name = finding.layer
         if name and finding.severity is not Severity.INFO:
             by_layer[name if name in by_layer else "torch" if name == "NCCL" else names[0]].append(finding)
     sick = any(one.severity is Severity.ERROR for one in findings)
