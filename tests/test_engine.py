@@ -254,5 +254,5 @@ def test_a_later_folder_wins(tmp_path: Path) -> None:
         (tmp_path / name / "no-family").mkdir()
         (tmp_path / name / "no-family" / "b-rule.toml").write_text("")
     both = RuleTexts((tmp_path / "ours", tmp_path / "nowhere", tmp_path / "site"))
-    assert both.read("a-rule").title == "of the site" and list(both.paths) == ["a-rule"]
+    assert both.read("a-rule").title == "of the site"
     assert (both.family("a-rule"), both.family("b-rule")) == ("driver", "")
