@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from envcheck.target.process import AGENT, Budget, Ended, Target, end, finish, start
+from envcheck.agent import isolation
+from envcheck.target.process import Budget, Ended, Target, end, finish, start
 from envcheck.target.sections import sections
 
 HERE = Path(__file__).parent
@@ -144,13 +143,5 @@ def processes_below(home: Path) -> list[str]:
     return found
 
 
-def agent_module(name: str) -> ModuleType:
-    """A module of the agent that needs nothing but its lines and its processes."""
-    load = runpy.run_path(AGENT)["load"]
-    lines = load("lines")
-    module: ModuleType = load(name, lines, load("processes"))
-    return module
-
-
 # Why no network namespace can be made here, "" if one can.
-NO_ISOLATION: str = "" if sys.platform == "linux" and not agent_module("isolation").make()[1] else "needs network namespaces"
+NO_ISOLATION: str = "" if sys.platform == "linux" and not isolation.make()[1] else "needs network namespaces"

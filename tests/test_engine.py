@@ -1,4 +1,4 @@
-"""Verdicts, causes and consequences, and how the text of a rule becomes a finding."""
+"""Causes and consequences: who is folded into whom, and in which order findings come."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.checks import all_checks
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.judge import Finding, Outcome, Verdict, command, findings, judge
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, RuleTexts, Severity, Unknown, check
-from envcheck.facts.snapshot import DriverFacts, LimitsFacts, Missing, NetworkFacts, Snapshot, Why
+from envcheck.engine.rule import Answer, Check, Confidence, Evidence, Hit, RuleTexts, Severity, Unknown, check
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import SECTIONS, DriverFacts, Missing, Snapshot, SystemFacts, Why
 from envcheck.tables.compat import Tables
-
-NO_TABLES = Tables(())
+from envcheck.tables.folders import rules_folder
 
 
 def texts(folder: Path, **rules: str) -> RuleTexts:
@@ -64,48 +65,63 @@ def test_errors_first_then_certain_ones_then_by_name(tmp_path: Path) -> None:
     assert [rule for rule, _ in order] == ["d-error", "c-error", "b-warning", "a-note"]
 
 
-@check(needs=("limits", "network"))
-def few_files(limits: LimitsFacts, driver: DriverFacts, absent: frozenset[str]) -> Answer:
-    if limits.open_files_soft == 0:
-        raise ZeroDivisionError("no files")
-    if limits.open_files_soft == 1:
-        return Unknown("one file")
-    if driver.version == "1.0":
-        return Hit({"driver": driver.version})
-    return Hit({"absent": sorted(absent)}) if limits.open_files_soft == 2 else None
+TABLES = Tables((Path(rules_folder()) / "compat",))
 
 
-READ = {"limits": LimitsFacts(open_files_soft=1024), "network": NetworkFacts(), "driver": DriverFacts()}
-FAILED, TIMEOUT = Missing(Why.FAILED, "it fell over"), Missing(Why.TIMEOUT, "it hung")
-ABSENT, SKIPPED = Missing(Why.ABSENT, "there is none"), Missing(Why.SKIPPED, "--static")
+@pytest.mark.parametrize("one", [pytest.param(one, id=one.id) for one in all_checks() if one.needs is not None])
+@pytest.mark.parametrize("why", [Why.FAILED, Why.TIMEOUT])
+def test_nothing_is_ok_where_nothing_could_be_read(one: Check, why: Why) -> None:
+    snapshot = Snapshot(**{name: Missing(why, "broken") for name in SECTIONS})
+    [verdict] = judge(snapshot, [one], TABLES)
+    if (one.id, why) == ("libcuda-unresponsive", Why.TIMEOUT):  # that libcuda and torch both hang is what it is about
+        assert verdict.outcome is Outcome.HIT
+    else:
+        assert verdict.outcome is Outcome.UNKNOWN and "broken" in verdict.reason
+
+
+@check(needs=("system", "driver"))
+def sample(system: SystemFacts, driver: DriverFacts, absent: frozenset[str]) -> Answer:
+    if driver.version == "1":
+        return Unknown("undecided")
+    return Hit({"os": system.os}) if system.os == "broken" or "gpus" in absent else None
+
+
+HEALTHY = Snapshot(system=SystemFacts(os="linux"), driver=DriverFacts(version="580.95.05"))
 
 
 @pytest.mark.parametrize(
-    ("changes", "verdict"),
+    ("changes", "outcome", "section"),
     [
-        ({}, Verdict("few-files", Outcome.OK)),
-        ({"driver": FAILED}, Verdict("few-files", Outcome.OK)),  # not needed: it arrives empty
-        ({"limits": FAILED}, Verdict("few-files", Outcome.UNKNOWN, "limits: it fell over", section="limits")),
-        ({"limits": TIMEOUT}, Verdict("few-files", Outcome.UNKNOWN, "limits: it hung", section="limits")),
-        ({"limits": ABSENT}, Verdict("few-files", Outcome.NOT_APPLICABLE, "limits: there is none", section="limits")),
-        ({"network": SKIPPED}, Verdict("few-files", Outcome.NOT_APPLICABLE, "network: --static", section="network")),
-        # what failed weighs more than what is not there, wherever it stands
-        ({"limits": ABSENT, "network": TIMEOUT}, Verdict("few-files", Outcome.UNKNOWN, "network: it hung", section="network")),
-        ({"limits": TIMEOUT, "network": ABSENT}, Verdict("few-files", Outcome.UNKNOWN, "limits: it hung", section="limits")),
+        ({}, Outcome.OK, None),
+        ({"driver": Missing(Why.FAILED, "x")}, Outcome.UNKNOWN, "driver"),
+        ({"driver": Missing(Why.TIMEOUT, "x")}, Outcome.UNKNOWN, "driver"),
+        ({"driver": Missing(Why.ABSENT, "x")}, Outcome.NOT_APPLICABLE, "driver"),
+        ({"driver": Missing(Why.SKIPPED, "x")}, Outcome.NOT_APPLICABLE, "driver"),
+        # what could not be read outweighs what is not there
+        ({"system": Missing(Why.ABSENT, "x"), "driver": Missing(Why.FAILED, "x")}, Outcome.UNKNOWN, "driver"),
         # a hit stands on what was read, whatever else is missing
-        ({"limits": FAILED, "driver": DriverFacts("1.0")}, Verdict("few-files", Outcome.HIT, hit=Hit({"driver": "1.0"}))),
-        ({"limits": LimitsFacts(open_files_soft=1), "network": ABSENT}, Verdict("few-files", Outcome.UNKNOWN, "one file")),
-        ({"limits": LimitsFacts(open_files_soft=0)}, Verdict("few-files", Outcome.CRASHED, "ZeroDivisionError: no files")),
+        ({"system": SystemFacts(os="broken"), "driver": Missing(Why.FAILED, "x")}, Outcome.HIT, None),
+        ({"driver": DriverFacts(version="1")}, Outcome.UNKNOWN, None),
+        # absent is known not to exist; not read is not
+        ({"gpus": Missing(Why.ABSENT, "x")}, Outcome.HIT, None),
+        ({"gpus": Missing(Why.SKIPPED, "x")}, Outcome.OK, None),
+        ({"gpus": Missing(Why.FAILED, "x")}, Outcome.OK, None),
     ],
 )
-def test_one_verdict(changes: dict[str, object], verdict: Verdict) -> None:
-    assert judge(Snapshot(**{**READ, **changes}), [few_files], NO_TABLES) == (verdict,)
+def test_a_check_names_what_it_needs(changes: dict[str, object], outcome: Outcome, section: str | None) -> None:
+    [verdict] = judge(replace(HEALTHY, **changes), [sample], TABLES)
+    assert (verdict.outcome, verdict.section) == (outcome, section)
 
 
-def test_a_check_is_told_what_is_not_there() -> None:
-    snapshot = Snapshot(**{**READ, "limits": LimitsFacts(open_files_soft=2), "network": ABSENT, "driver": FAILED})
-    [verdict] = judge(snapshot, [few_files], NO_TABLES)
-    assert verdict.hit is not None and "network" in verdict.hit.values["absent"] and "driver" not in verdict.hit.values["absent"]
+@check(needs=())
+def about_a_failure(missing: dict[str, Missing]) -> Answer:
+    return Hit({"why": missing["driver"].reason}) if "driver" in missing else None
+
+
+def test_a_check_may_be_about_what_could_not_be_read() -> None:
+    [verdict] = judge(replace(HEALTHY, driver=Missing(Why.FAILED, "no answer")), [about_a_failure], TABLES)
+    assert verdict.hit == Hit({"why": "no answer"})
+    assert judge(HEALTHY, [about_a_failure], TABLES)[0].outcome is Outcome.OK
 
 
 def test_one_that_crashes_costs_only_itself() -> None:
@@ -117,7 +133,7 @@ def test_one_that_crashes_costs_only_itself() -> None:
     def sound() -> Answer:
         return Hit()
 
-    assert [one.outcome for one in judge(Snapshot(), [broken, sound], NO_TABLES)] == [Outcome.CRASHED, Outcome.HIT]
+    assert [one.outcome for one in judge(Snapshot(), [broken, sound], TABLES)] == [Outcome.CRASHED, Outcome.HIT]
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from envcheck.plan.choice import find
 from envcheck.plan.profile import profile_of
 from envcheck.plan.proof import Change, Judge
 from envcheck.plan.result import PlanReport
-from envcheck.plan.versions import version
 from envcheck.plan.wish import read_wish
-from envcheck.tables.archs import cuda_of_variant, runs_on
+from envcheck.tables.archs import runs_on
+from envcheck.tables.versions import meets, tag_named, version
 
 GPUS = (
     "k80", "m40", "p100", "1080ti", "v100", "t4", "2080ti", "a100", "3090", "4090", "l40s", "h100", "gh200", "b200",
@@ -131,9 +131,7 @@ def _meets(one: Candidate, word: str) -> bool:
     if word == "cu126":
         return one.variant == "cu126"
     spec = word.removeprefix("torch")
-    from envcheck.plan.versions import admits
-
-    return word == "torch" or not word.startswith("torch") or spec[:1].isalpha() or admits(spec, one.version)
+    return word == "torch" or not word.startswith("torch") or spec[:1].isalpha() or meets(one.version, spec)
 
 
 def refused(spec: dict[str, Any], rng: random.Random) -> bool | None:
@@ -282,5 +280,5 @@ def test_every_machine_and_build() -> None:
 
 def test_the_cuda_of_a_variant_is_the_one_of_its_build() -> None:
     for one in catalogue(TABLES, "linux-x86_64"):
-        assert one.cuda == cuda_of_variant(one.variant)
+        assert one.cuda == tag_named(one.variant).cuda
         assert version(one.version) >= version("1.10")

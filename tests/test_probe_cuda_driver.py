@@ -10,7 +10,7 @@ from fakes import MakeHost, driver_host, fake_libraries
 from patients import SOON
 
 from envcheck.facts.snapshot import CudaDriverFacts, Missing, Why
-from envcheck.host.access import RecordingHost, ReplayHost
+from envcheck.host.recording import RecordingHost, ReplayHost
 from envcheck.probes.cuda_driver import probe
 
 __all__ = ["driver_host", "fake_libraries"]

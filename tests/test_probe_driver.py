@@ -19,7 +19,8 @@ from patients import SOON
 
 from envcheck.facts.codec import _hints, decode, encode
 from envcheck.facts.snapshot import DriverFacts, GpusFacts, GpuTrouble, Missing, Reading, Snapshot, ToolStatus, Why
-from envcheck.host.access import READ_LIMIT, Completed, RealHost, RecordingHost, ReplayHost
+from envcheck.host.access import READ_LIMIT, Completed, RealHost
+from envcheck.host.recording import RecordingHost, ReplayHost
 from envcheck.probes.cuda_driver import probe as probe_cuda
 from envcheck.probes.driver import probe_driver
 from envcheck.probes.nvml import read_nvml

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from patients import SOON
 
-from envcheck.host.access import RealHost, RecordingHost, ReplayHost
+from envcheck.host.access import RealHost
+from envcheck.host.recording import RecordingHost, ReplayHost
 from envcheck.probes.toolkit import cuda_home, host_compiler, nvcc_places, probe, triton_compiler
 
 NVCC_12_8 = (

@@ -12,6 +12,7 @@ from envcheck.checks import all_checks
 from envcheck.commands.bases import base, example_snapshot
 from envcheck.engine.judge import Outcome, findings, judge
 from envcheck.engine.rule import RuleTexts
+from envcheck.facts.snapshot import SymptomsFacts
 from envcheck.render.wording import in_short
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
@@ -25,7 +26,7 @@ TABLES = Tables((RULES / "compat",))
 def _examples() -> list[Any]:
     return [
         pytest.param(rule, example, id=f"{rule}: {example.get('name', i)}")
-        for rule in TEXTS.paths
+        for rule in TEXTS.ids
         for i, example in enumerate(TEXTS.read(rule).examples)
     ]
 
@@ -48,11 +49,21 @@ def test_example(rule: str, example: dict[str, Any]) -> None:
             assert text in finding.message
 
 
+@pytest.mark.parametrize(("rule", "example"), _examples())
+def test_an_example_says_what_was_printed(rule: str, example: dict[str, Any]) -> None:
+    """Never what the scanner should have made of it; and a text that no entry knows would show nothing."""
+    assert set(example) <= {"name", "expect", "base", "set", "log", "stated", "variant", "severity", "says"}
+    assert not [path for path in example.get("set", {}) if path.partition(".")[0] == "symptoms"]
+    if "log" in example or "stated" in example:
+        symptoms = example_snapshot(RULES, example).symptoms
+        assert isinstance(symptoms, SymptomsFacts) and symptoms.matches
+
+
 def test_files_and_functions_match() -> None:
-    assert set(TEXTS.paths) == set(CHECKS)
+    assert set(TEXTS.ids) == set(CHECKS)
 
 
-@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+@pytest.mark.parametrize("rule", sorted(TEXTS.ids))
 def test_rule_file(rule: str) -> None:
     text = TEXTS.read(rule)
     expects = [example["expect"] for example in text.examples]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table_checks import contradictions, problems
 
-from envcheck.tables.compat import PLATFORMS, Tables, cuda_of_variant, platform_of, runs_on, variant_of_cuda
+from envcheck.tables.compat import PLATFORMS, Tables, platform_of, runs_on
 from envcheck.tables.file import read_table, table_names
 from envcheck.tables.folders import rules_folder
 
@@ -416,16 +416,7 @@ def test_runs_on_any_text(archs: list[str], capability: str, cuda: str | None) -
     assert runs_on(archs, capability, cuda) in (True, False, None)
 
 
-def test_names_of_variants_and_platforms() -> None:
-    assert [cuda_of_variant(name) for name in ("cu130", "cu92", "cu102", "cpu", "rocm6.4", "xpu")] == [
-        "13.0",
-        "9.2",
-        "10.2",
-        None,
-        None,
-        None,
-    ]
-    assert [variant_of_cuda(cuda) for cuda in ("13.0", "12.8.1", "9.2", "", "13")] == ["cu130", "cu128", "cu92", None, None]
+def test_names_of_platforms() -> None:
     assert platform_of("linux", "x86_64") == "linux-x86_64"
     assert platform_of("linux", "arm64") == "linux-aarch64"
     assert platform_of("darwin", "arm64") == "macos-arm64"

@@ -38,7 +38,7 @@ _PLAN = (
 )
 TESTS: dict[str, tuple[str, ...]] = {
     "envcheck/engine/*.py": ("test_engine.py", "test_commands.py", "test_rules.py"),
-    "envcheck/agent/proof.py": ("test_lies.py::test_the_quick_check", "test_lies.py::test_the_truth_passes"),
+    "envcheck/agent/numerics.py": ("test_lies.py::test_the_quick_check", "test_lies.py::test_the_truth_passes"),
     "envcheck/plan/*.py": _PLAN,
     "envcheck/tables/*.py": (
         "test_toml.py",
@@ -225,8 +225,8 @@ class Bench:
             path.write_bytes(unchanged)
 
 
-def shown(mutant: Mutant) -> str:
-    _, before, after = mutant.applied((ROOT / mutant.module).read_text(encoding="utf-8"))
+def shown(mutant: Mutant, folder: Path) -> str:
+    _, before, after = mutant.applied((folder / mutant.module).read_text(encoding="utf-8"))
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
     changed = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
     return "\n".join([f"{mutant.module}:{mutant.line}", *(f"  {line}" for line in changed)])
@@ -248,7 +248,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for mutant in drawn:
             if not bench.notices(mutant):
                 survived += 1
-                print(shown(mutant), flush=True)
+                print(shown(mutant, bench.folder), flush=True)
     share = 100 * (len(drawn) - survived) / len(drawn) if drawn else 0.0
     took = time.monotonic() - began
     print(f"{len(drawn) - survived} of {len(drawn)} were noticed ({share:.0f} %), of {len(found)} in all; {took / 60:.0f} minutes")

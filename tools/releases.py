@@ -12,8 +12,9 @@ from packaging.version import Version
 from registry import File
 from wheels import Metadata, TorchFacts, Wheel, newest_first, specifier_text, wheel_of
 
-from envcheck.tables.compat import Release, Tables, variant_of_cuda
+from envcheck.tables.compat import Release, Tables
 from envcheck.tables.torch_builds import PLATFORMS
+from envcheck.tables.versions import local, variant_of_cuda
 
 OLDEST = Version("1.10.0")  # where the tables begin
 LINUX = ("linux-x86_64", "linux-aarch64")
@@ -78,8 +79,7 @@ def to_read(found: Published, variants: Mapping[str, str]) -> dict[str, Wheel]:
 
 def variant_of(facts: TorchFacts) -> str:
     """Build variant of a wheel: by its local version, which PyPI's wheels had not always, else by its CUDA."""
-    local = facts.version.partition("+")[2]
-    return local or (variant_of_cuda(facts.cuda) if facts.cuda else None) or "cpu"
+    return local(facts.version) or (variant_of_cuda(facts.cuda) if facts.cuda else None) or "cpu"
 
 
 def pins_of(metadata: Metadata, pythons: Sequence[str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from envcheck.facts.snapshot import (
     TorchFacts,
     Why,
     XpuFacts,
+    read,
 )
 
 # Codes of NVML about one GPU that a rule of their own or none speaks of.
@@ -31,13 +32,12 @@ _MEANT = (*CLOSED, LOST, RESET, POWER, IRQ, INFOROM)
 
 def nvidia(gpus: GpusFacts | Missing) -> tuple[Gpu, ...]:
     """NVIDIA GPUs that are listed and readable."""
-    return () if isinstance(gpus, Missing) else tuple(gpu for gpu in gpus.devices if gpu.error is None)
+    return tuple(gpu for gpu in read(gpus, GpusFacts).devices if gpu.error is None)
 
 
 def troubles(gpus: GpusFacts | Missing) -> tuple[GpuTrouble, ...]:
     """Errors of single GPUs as their source told them; a report or an older recording has only the words beside the GPU."""
-    if isinstance(gpus, Missing):
-        return ()
+    gpus = read(gpus, GpusFacts)
     told = {one.index for one in gpus.troubles}
     rest = [gpu for gpu in gpus.devices if gpu.error and gpu.index not in told]
     found = [GpuTrouble("nvidia-smi", gpu.error or "", code_of(gpu.error or ""), None, gpu.index, gpu.bus_id) for gpu in rest]
@@ -61,7 +61,7 @@ def place(one: GpuTrouble) -> str | None:
 
 def which(rows: Iterable[GpuTrouble], gpus: GpusFacts | Missing) -> str:
     """ "GPU 1 (NVIDIA L4), GPU 00000000:02:00.0"; empty where no source says which."""
-    names = {gpu.index: gpu.name or gpu.bus_id for gpu in ([] if isinstance(gpus, Missing) else gpus.devices)}
+    names = {gpu.index: gpu.name or gpu.bus_id for gpu in read(gpus, GpusFacts).devices}
     found = [(number, names.get(one.index) if one.index is not None else None) for one in rows if (number := place(one)) is not None]
     return ", ".join(dict.fromkeys(f"GPU {number}" + (f" ({name})" if name else "") for number, name in found))
 
@@ -73,6 +73,11 @@ def heard(rows: Iterable[GpuTrouble]) -> tuple[Evidence, ...]:
         words = named_code(one.code, one.text) if one.source == "NVML" else one.text
         found.append(Evidence(one.source, ": ".join(part for part in (place(one) and f"GPU {place(one)}", one.call, words) if part)))
     return tuple(dict.fromkeys(found))
+
+
+def numbers(gpus: Iterable[Gpu]) -> str | None:
+    """GPUs as `nvidia-smi -i` takes them."""
+    return ",".join(str(gpu.index) for gpu in gpus) or None
 
 
 def named(gpus: tuple[Gpu, ...]) -> str:
@@ -91,7 +96,8 @@ def not_told(section: object) -> bool:
 
 def cuda_works(devices: DevicesFacts | Missing) -> bool:
     """torch sees a device, and no kernel that was tried failed. An answer of NVML alone proves nothing."""
-    if isinstance(devices, Missing) or devices.available is not True or devices.nvml_check:
+    devices = read(devices, DevicesFacts)
+    if devices.available is not True or devices.nvml_check:
         return False
     return all(device.kernel in (None, "ok", "unknown") for device in devices.devices)
 
@@ -101,9 +107,8 @@ _NOT_OPENED = ("invalid device id", "invalid device ordinal", "device < num_gpus
 
 def opened(devices: DevicesFacts | Missing) -> tuple[Device, ...]:
     """The devices that CUDA has. Until it is initialised torch counts what NVML lists, which may be more: these have no properties."""
-    if isinstance(devices, Missing) or devices.available is not True:
-        return ()
-    return tuple(one for one in devices.devices if not only_counted(one))
+    devices = read(devices, DevicesFacts)
+    return tuple(one for one in devices.devices if devices.available is True and not only_counted(one))
 
 
 def only_counted(device: Device) -> bool:
@@ -113,23 +118,20 @@ def only_counted(device: Device) -> bool:
 
 def imported(torch: TorchFacts | Missing, devices: DevicesFacts | Missing) -> bool:
     """The import is known to have worked: by trial, or because torch answered a question."""
-    if isinstance(torch, Missing):
-        return False
-    if torch.import_status is not ImportStatus.SKIPPED:
-        return torch.import_status is ImportStatus.OK
-    return not isinstance(devices, Missing) and devices.available is not None
+    status = read(torch, TorchFacts).import_status
+    asked = not isinstance(torch, Missing) and read(devices, DevicesFacts).available is not None
+    return status is ImportStatus.OK or (status is ImportStatus.SKIPPED and asked)
 
 
 def import_failed(torch: TorchFacts | Missing) -> bool:
     """The import was tried and did not give a usable torch."""
-    return not isinstance(torch, Missing) and torch.import_status not in (ImportStatus.OK, ImportStatus.SKIPPED)
+    return read(torch, TorchFacts).import_status not in (ImportStatus.OK, ImportStatus.SKIPPED)
 
 
 def import_text(torch: TorchFacts | Missing) -> str:
     """What a failed import said."""
-    if isinstance(torch, Missing) or torch.import_failure is None:
-        return ""
-    return torch.import_failure.text
+    failure = read(torch, TorchFacts).import_failure
+    return failure.text if failure else ""
 
 
 def discrete_amd(rocm: RocmFacts | Missing) -> tuple[str, ...]:
@@ -137,27 +139,20 @@ def discrete_amd(rocm: RocmFacts | Missing) -> tuple[str, ...]:
 
     "AMD Instinct MI100", "Radeon RX 7900 XTX", "Radeon PRO W7900"
     """
-    if isinstance(rocm, Missing):
-        return ()
     marks = ("instinct", " rx ", "radeon pro w", "radeon vii", " mi2", " mi3")
-    return tuple(name for name in rocm.names if any(mark in f" {name.lower()} " for mark in marks))
+    return tuple(name for name in read(rocm, RocmFacts).names if any(mark in f" {name.lower()} " for mark in marks))
 
 
 def discrete_intel(xpu: XpuFacts | Missing) -> tuple[str, ...]:
     """Intel cards for which an XPU build of torch is meant. "Intel(R) Arc(TM) A770 Graphics", "Data Center GPU Max 1550" """
-    if isinstance(xpu, Missing):
-        return ()
     marks = ("arc(tm) a", "arc(tm) b", "arc a", "arc b", "data center gpu")
-    return tuple(name for name in xpu.names if any(mark in name.lower() for mark in marks))
+    return tuple(name for name in read(xpu, XpuFacts).names if any(mark in name.lower() for mark in marks))
 
 
 def nccl_proved(live: LiveFacts | Missing, ranks: int = 1) -> bool:
     """The live check ran NCCL with the user's environment and at least so many ranks."""
-    if isinstance(live, Missing):
-        return False
-    return any(
-        arm.backend == "nccl" and not arm.environment and arm.world_size >= ranks and arm.status is LiveStatus.PASS for arm in live.arms
-    )
+    mine = [arm for arm in read(live, LiveFacts).arms if arm.backend == "nccl" and not arm.environment and arm.world_size >= ranks]
+    return any(arm.status is LiveStatus.PASS for arm in mine)
 
 
 def number(text: str | None) -> int | None:
@@ -176,8 +171,7 @@ def variables(*sections: object) -> dict[str, str]:
 
 def node_count(launcher: LauncherFacts | Missing) -> int | None:
     """Number of nodes of the job, as far as the launcher's variables tell."""
-    if isinstance(launcher, Missing):
-        return None
+    launcher = read(launcher, LauncherFacts)
     if launcher.nodes is not None:
         return launcher.nodes
     for name in ("GROUP_WORLD_SIZE", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"):
@@ -190,4 +184,4 @@ def node_count(launcher: LauncherFacts | Missing) -> int | None:
 
 def installed(packages: PackagesFacts | Missing, name: str) -> str | None:
     """Version of a distribution, None where it is not installed or nothing is known."""
-    return None if isinstance(packages, Missing) else packages.version(name)
+    return read(packages, PackagesFacts).version(name)

@@ -10,6 +10,7 @@ from envcheck.commands.named_facts import NAMES, NUMBERS, TEXTS, VERSIONS, distr
 from envcheck.errors import UsageError
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Missing, Snapshot, Why
+from envcheck.tables.versions import meets
 
 # 'gpus>=8', 'driver>=580', 'torch~=2.14', 'gpu==NVIDIA H100 80GB HBM3', 'torch.import_seconds<30'
 SYNTAX = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(>=|<=|==|!=|~=|>|<)\s*(.+?)\s*")
@@ -134,7 +135,7 @@ def _holds(name: str, found: Any, operator: str, value: str) -> bool | None:
         return _number_holds(found, operator, value)
     if name in TEXTS or not re.match(r"\d", value):
         return (found == value) is (operator == "==") if operator in ("==", "!=") else None
-    holds = _version_holds(str(found), operator, value)
+    holds = meets(str(found), operator + value)
     if holds is None and name not in VERSIONS and operator in ("==", "!="):  # a path, a date, an address
         return (str(found) == value) is (operator == "==")
     return holds
@@ -153,13 +154,3 @@ def _number_holds(found: float, operator: str, value: str) -> bool | None:
         ">": found > number,
         "<": found < number,
     }.get(operator)
-
-
-def _version_holds(found: str, operator: str, value: str) -> bool | None:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return SpecifierSet(operator + value).contains(Version(found), prereleases=True)
-    except (InvalidSpecifier, InvalidVersion):
-        return None

@@ -63,7 +63,8 @@ def _judge_by_needs(snapshot: Snapshot, one: Check, tables: Tables, needs: Seque
     """A hit stands on what was read; "nothing found" stands only if everything needed was read."""
     missing = {name: section for name in SECTIONS if isinstance(section := getattr(snapshot, name), Missing)}
     given: dict[str, Any] = {name: _EMPTY[name] if name in missing else getattr(snapshot, name) for name in SECTIONS}
-    given |= {"tables": tables, "absent": frozenset(name for name, section in missing.items() if section.why is Why.ABSENT)}
+    absent = frozenset(name for name, section in missing.items() if section.why is Why.ABSENT)
+    given |= {"tables": tables, "missing": missing, "absent": absent}
     try:
         answer = one.function(**{name: given[name] for name in one.parameters})
     except Exception as error:  # a broken rule must not cost the others

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property
@@ -10,7 +9,7 @@ from typing import Any, TypeAlias
 
 from envcheck.engine.intents import Intent
 from envcheck.facts.record import field, record
-from envcheck.tables.folders import Folder
+from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import load_toml
 
 
@@ -62,11 +61,12 @@ Answer: TypeAlias = Hit | Unknown | None
 
 @record
 class Check:
-    """A rule's condition. `id` is the function's name in kebab case; parameters are section names, `tables` or `absent`.
+    """A rule's condition. `id` is the function's name in kebab case; parameters are section names, `tables`, `absent` or `missing`.
 
     A section that is missing arrives empty: each of its fields says nothing. `needs` names the sections without which "nothing
     found" means nothing: the answer None is then not "ok". `absent` holds the names of the sections that are known not to exist,
-    for checks of which the absence is a fact.
+    for checks of which the absence is a fact; `missing` all that were not read, for the few that say why, or where a section without
+    a word means something.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Check:
 
 
 def check(*, needs: tuple[str, ...] | None = None, sees_missing: tuple[str, ...] = ()) -> Callable[[Callable[..., Answer]], Check]:
-    """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables` or `absent`."""
+    """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables`, `absent` or `missing`."""
 
     def make(function: Callable[..., Answer]) -> Check:
         code = function.__code__
@@ -114,30 +114,37 @@ FAMILY_RANK = {
 
 @record
 class RuleTexts:
-    """Lazy access to the rule files below one or more folders; a later folder (a site's) wins."""
+    """Lazy access to the rule files below one or more folders. A site's file holds the keys that it says otherwise than ours."""
 
     folders: tuple[Folder, ...]
 
     @cached_property
-    def paths(self) -> Mapping[str, str]:
-        """Rule id → file."""
-        found: dict[str, str] = {}
+    def _files(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        """Rule id → its family and its files, ours first."""
+        found: dict[str, tuple[str, tuple[str, ...]]] = {}
         for folder in self.folders:
-            for family in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-                below = os.path.join(folder, family)
-                if family in FAMILY_RANK and os.path.isdir(below):
-                    found |= {name[:-5]: os.path.join(below, name) for name in sorted(os.listdir(below)) if name.endswith(".toml")}
+            for family in sorted(FAMILY_RANK):
+                for rule, path in toml_files(folder, family).items():
+                    known, paths = found.get(rule, (family, ()))
+                    found[rule] = (known, (*paths, path))
         return found
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All rules, family by family."""
+        return tuple(self._files)
 
     def family(self, rule_id: str) -> str:
         """The family of a rule; "" if there is no such rule."""
-        return os.path.basename(os.path.dirname(self.paths[rule_id])) if rule_id in self.paths else ""
+        return self._files.get(rule_id, ("", ()))[0]
 
     def read(self, rule_id: str) -> RuleText:
         """The text of one rule; KeyError if there is none."""
-        data = load_toml(self.paths[rule_id])
-        family = self.family(rule_id)
-        messages = {"": data["message"], **data.get("messages", {})}
+        data: dict[str, Any] = {}
+        family, paths = self._files[rule_id]
+        for path in paths:
+            more = load_toml(path)
+            data |= {**more, "messages": {**data.get("messages", {}), **more.get("messages", {})}}
         return RuleText(
             rule_id,
             family,
@@ -145,7 +152,7 @@ class RuleTexts:
             Confidence(data.get("confidence", "certain")),
             data["since"],
             data["title"],
-            messages,
+            {"": data["message"], **data["messages"]},
             data["why"],
             tuple(data.get("fix", ())),
             tuple(data.get("docs", ())),

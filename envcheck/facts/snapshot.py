@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from envcheck.facts.record import field, record
 
@@ -30,6 +30,14 @@ class Missing:
     why: Why
     reason: str
     evidence: str = ""
+
+
+_T = TypeVar("_T")
+
+
+def read(section: _T | Missing, kind: type[_T]) -> _T:
+    """A section, or where it is missing an empty one: each of its fields says nothing."""
+    return kind() if isinstance(section, Missing) else section
 
 
 @record
@@ -302,7 +310,7 @@ class ContainerFacts:
     """Missing(ABSENT) outside a container."""
 
     runtime: str | None = None  # "docker", "podman", "containerd", "apptainer", "lxc", "enroot"
-    kubernetes: bool = False
+    kubernetes: bool | None = None
     cuda_requirement: str | None = None  # NVIDIA_REQUIRE_CUDA
     cuda_version: str | None = None  # CUDA_VERSION of the image
     driver_capabilities: str | None = None  # NVIDIA_DRIVER_CAPABILITIES

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from envcheck.facts.record import field, record
 from envcheck.plan.installers import installers
 from envcheck.plan.profile import Card, Profile
-from envcheck.plan.versions import at_least, minor, version
-from envcheck.tables.archs import runs_on, variant_of_cuda
+from envcheck.tables.archs import arch_number, runs_on
+from envcheck.tables.versions import at_least, major, minor, older, variant_of_cuda, version
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Build, GpuRow, Tables
@@ -238,16 +238,14 @@ def _card(one: Candidate, card: Card, profile: Profile, tables: Tables) -> Itera
     if served is None:
         yield Obstacle("gpu-unknown", values)
     elif served is False:
-        newest = max((_number(arch) for arch in one.archs), default=(0, 0))
-        yield Obstacle("gpu-too-new" if _capability(capability) > newest else "gpu-too-old", values)
+        newest = max((arch_number(arch) for arch in one.archs), default=(0, 0))
+        yield Obstacle("gpu-too-new" if (minor(capability) or (0, 0)) > newest else "gpu-too-old", values)
     elif served == "ptx":
         # torch's own kernels could be compiled by the driver, but cuBLAS and cuDNN of that CUDA have no code for a newer GPU.
         yield Obstacle("ptx", values)
-    if one.channel == "conda-forge" and _capability(capability) < _capability(
-        installers().data["conda"]["lowest_proved"]["compute_capability"]
-    ):
+    if one.channel == "conda-forge" and older(capability, installers().data["conda"]["lowest_proved"]["compute_capability"]):
         yield Obstacle("conda-cudnn", values)
-    if _capability(capability) < (7, 5) and one.cuda and one.channel == "wheel" and not one.variant.startswith(("cu10", "cu11", "cu126")):
+    if older(capability, "7.5") and one.cuda and one.channel == "wheel" and not one.variant.startswith(("cu10", "cu11", "cu126")):
         # cuDNN 9.11 and later have no code below 7.5; the cu126 wheels stay on 9.10.2 for that reason.
         cudnn = tables.pins(one.version).get(f"nvidia-cudnn-cu{one.cuda.partition('.')[0]}", "").lstrip("=~<> ")
         if cudnn and version(cudnn) >= version("9.11"):
@@ -266,13 +264,13 @@ def _serves(archs: tuple[str, ...], capability: str, cuda: str | None) -> bool |
 def _driver(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstacle]:
     if profile.accelerator != "cuda" or one.cuda is None or profile.jetson:
         return
-    needed = driver_needed(one, profile, tables)
-    if needed and not profile.driver and profile.driver_cuda and minor(profile.driver_cuda)[0] < minor(one.cuda)[0] >= 11:
+    needed, wants, offers = driver_needed(one, profile, tables), major(one.cuda) or 0, major(profile.driver_cuda)
+    if needed and not profile.driver and offers is not None and offers < wants >= 11:
         # its number is not known, what it offers is ("found version 11040")
         yield Obstacle("driver", {"driver": f"one for CUDA {profile.driver_cuda}", "needed": needed, "cuda": one.cuda}, needed)
     if not needed or not profile.driver or version(profile.driver) >= version(needed):
         return
-    if profile.driver_cuda and minor(profile.driver_cuda)[0] >= minor(one.cuda)[0] >= 11 and not _card_floor(profile, tables):
+    if offers is not None and offers >= wants >= 11 and not _card_floor(profile, tables):
         return  # a cuda-compat library is in use and offers this CUDA family
     yield Obstacle("driver", {"driver": profile.driver, "needed": needed, "cuda": one.cuda}, needed)
 
@@ -299,17 +297,6 @@ def _card_floor(profile: Profile, tables: Tables) -> str | None:
     if branch is None or not firsts or branch >= max(firsts):
         return None
     return str(max(firsts))
-
-
-def _capability(text: str) -> tuple[int, int]:
-    major, _, small = text.partition(".")
-    return int(major), int(small or 0)
-
-
-def _number(arch: str) -> tuple[int, int]:
-    """(12, 0) of "sm_120" or "compute_120", (9, 0) of "sm_90a"."""
-    digits = "".join(letter for letter in arch.partition("_")[2] if letter.isdecimal())
-    return (int(digits[:-1] or 0), int(digits[-1])) if digits else (0, 0)
 
 
 def _shown(archs: tuple[str, ...]) -> str:

@@ -11,8 +11,8 @@ from envcheck.plan.candidate import Candidate, Obstacle, driver_needed, driver_o
 from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
-from envcheck.plan.versions import minor, span, version
 from envcheck.plan.wish import Wish
+from envcheck.tables.versions import major, minor, span, version
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -164,7 +164,7 @@ def nearest(found: Found, profile: Profile) -> Choice | None:
     above = [choice for choice in found.fits if version(choice.build.version) >= here]
     if not above:
         return max(found.fits, key=lambda choice: version(choice.build.version))
-    series = min(minor(choice.build.version) for choice in above)
+    series = min(minor(choice.build.version) or (0, 0) for choice in above)
     return min((choice for choice in above if minor(choice.build.version) == series), key=lambda choice: choice.key(profile))
 
 
@@ -180,7 +180,7 @@ def with_driver(found: Found, profile: Profile, tables: Tables, wish: Wish) -> C
     rows = mine or blocked
     row = min(rows, key=lambda each: Choice(each.build, Companions()).key(profile))
     needed = row.obstacle.needed or ""
-    branch = tables.branch(needed, driver_os(profile)) or minor(needed)[0]
+    branch = tables.branch(needed, driver_os(profile)) or major(needed) or 0
     for card in profile.cards:
         gpu = gpu_row(tables, card.compute_capability) if card.compute_capability else None
         if gpu and gpu.last_branch and gpu.last_branch < branch:
@@ -215,7 +215,7 @@ def with_hidden(profile: Profile, tables: Tables, wish: Wish, works: bool) -> Ch
     return best
 
 
-def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tuple[tuple[str, str], ...]:
+def excluded(found: Found, profile: Profile, tables: Tables, wish: Wish, most: int = 12) -> tuple[tuple[str, str], ...]:
     """What was thrown out and why, newest first, runs of releases together. Builds of the wrong kind are not worth a line."""
     silent = {"not-cuda", "not-rocm", "not-xpu", "not-cpu", "wish", "downgrade"}
     floor = version(found.best.build.version) if found.best else None
@@ -229,7 +229,7 @@ def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tupl
             continue
         if row.obstacle.key in _WHOLE_RELEASE and version(row.build.version) == floor:
             continue
-        why = say(row.obstacle)
+        why = say(row.obstacle, tables)
         variant = "" if row.obstacle.key in _WHOLE_RELEASE else f" {row.build.variant}"
         groups.setdefault((variant, why), []).append(row.build.version)
     return tuple((f"torch {span(versions)}{variant}", why) for (variant, why), versions in list(groups.items())[:most])
@@ -249,6 +249,6 @@ def _stage(obstacle: Obstacle) -> int:
     return next((at for at, keys in enumerate(_STAGES) if obstacle.key in keys), len(_STAGES))
 
 
-def say(obstacle: Obstacle) -> str:
+def say(obstacle: Obstacle, tables: Tables) -> str:
     """An obstacle in words."""
-    return texts().say(f"obstacle.{obstacle.key}", **obstacle.values)
+    return texts(tables).say(f"obstacle.{obstacle.key}", **obstacle.values)

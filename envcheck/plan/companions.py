@@ -10,8 +10,8 @@ from envcheck.facts.record import record, replace
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
-from envcheck.plan.versions import admits, minor, public, variant_of, version
 from envcheck.tables.archs import runs_on
+from envcheck.tables.versions import major, meets, minor, older, series, version
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -111,12 +111,12 @@ def _one(
         yield from _released_with(name, old, wish, one, profile, tables)
     elif name == "torchcodec":
         wanted = tables.companion_specifiers(one.version).get(name)
-        if wanted and not (old and admits(wanted, old)):
+        if wanted and not (old and meets(old, wanted)):
             yield Move(name, specifier=str(wish.specifier) if wish and wish.specifier else wanted, old=old)
     elif name == "flash-attn":
         yield from _flash(old, wish, one, profile, tables)
     elif name in installers().data["compiled"]["packages"]:
-        yield from _compiled(name, old, wish, one, profile)
+        yield from _compiled(name, old, wish, one, profile, tables)
     elif name == "numpy":
         release = tables.release(one.version)
         system = {"darwin": "macos"}.get(profile.os or "linux", profile.os or "linux")
@@ -131,8 +131,8 @@ def _one(
         yield from _pinned(name, old, wish, one, profile, tables)
     elif wish is not None:
         yield Move(name, specifier=str(wish.specifier), old=old, known=False)
-    if name in ("deepspeed", "apex", "flash-attn") and one.cuda and profile.nvcc and minor(profile.nvcc)[0] != minor(one.cuda)[0]:
-        yield texts().say("note.nvcc", name=name, nvcc=profile.nvcc, cuda=one.cuda)
+    if name in ("deepspeed", "apex", "flash-attn") and one.cuda and profile.nvcc and major(profile.nvcc) != major(one.cuda):
+        yield texts(tables).say("note.nvcc", name=name, nvcc=profile.nvcc, cuda=one.cuda)
 
 
 def changes(one: Candidate, profile: Profile) -> bool:
@@ -148,27 +148,27 @@ def _released_with(
     partner = tables.companions(one.version).get(name)
     if name == "torchdata" and not partner:
         if old and version(old) <= version(data["torchdata"]["last_coupled"]):
-            yield Broken(name, texts().say("broken.pin", name=name, version=old, wanted=f"=={profile.torch}"), wished)
+            yield Broken(name, texts(tables).say("broken.pin", name=name, version=old, wanted=f"=={profile.torch}"), wished)
         elif wish is not None:
             yield Move(name, specifier=str(wish.specifier) or ">" + data["torchdata"]["last_coupled"], old=old)
         return
     if not partner:
         last, end = (data["torchtext"]["last"], data["torchtext"]["last_torch"]) if name == "torchtext" else ("?", "?")
         key = "broken.ended" if name == "torchtext" else "broken.none-for"
-        yield Broken(name, texts().say(key, name=name, last=last, torch=end if name == "torchtext" else one.version), wished)
+        yield Broken(name, texts(tables).say(key, name=name, last=last, torch=end if name == "torchtext" else one.version), wished)
         return
-    if wish is not None and wish.specifier and not admits(str(wish.specifier), partner):
-        yield Broken(name, texts().say("broken.wish", name=name, version=partner, torch=one.version, requirement=wish), wished)
+    if wish is not None and wish.specifier and not meets(partner, str(wish.specifier)):
+        yield Broken(name, texts(tables).say("broken.wish", name=name, version=partner, torch=one.version, requirement=wish), wished)
         return
     if not has_variant(name, partner, one, tables):
         if name == "torchaudio" and one.cuda:
-            yield Broken(name, texts().say("broken.cuda-compare", version=partner, cuda=one.cuda), wished)
+            yield Broken(name, texts(tables).say("broken.cuda-compare", version=partner, cuda=one.cuda), wished)
         else:
-            yield Broken(name, texts().say("broken.no-build", name=name, variant=one.variant, torch=one.version), wished)
+            yield Broken(name, texts(tables).say("broken.no-build", name=name, variant=one.variant, torch=one.version), wished)
         return
     last = name == "torchaudio" and partner == data["torchaudio"]["last"]
     if last and profile.python and version(profile.python.rstrip("t")) > version(data["torchaudio"]["last_python"]):
-        yield Broken(name, texts().say("broken.python", name=name, version=partner, python=profile.python), wished)
+        yield Broken(name, texts(tables).say("broken.python", name=name, version=partner, python=profile.python), wished)
         return
     yield Move(name, partner, old=old)
 
@@ -182,25 +182,27 @@ def has_variant(name: str, partner: str, one: Candidate, tables: Tables) -> bool
     return seen is None or one.variant in seen
 
 
-def _compiled(name: str, old: str | None, wish: Requirement | None, one: Candidate, profile: Profile) -> Iterator[Move | Broken]:
+def _compiled(
+    name: str, old: str | None, wish: Requirement | None, one: Candidate, profile: Profile, tables: Tables
+) -> Iterator[Move | Broken]:
     if wish is not None:
         yield Move(name, specifier=str(wish.specifier), old=old, build_here=True)
     elif old and not _same_binary(one, profile):
-        yield Broken(name, _built(name, old, profile))
+        yield Broken(name, _built(name, old, profile, tables))
 
 
 def _flash(old: str | None, wish: Requirement | None, one: Candidate, profile: Profile, tables: Tables) -> Iterator[Move | Broken | str]:
     floors = [row["compute_capability"] for row in tables.rows("third-party", "minimum-gpu") if row["package"] == "flash-attn"]
     for card in profile.cards:
-        if wish is not None and floors and card.compute_capability and _pair(card.compute_capability) < _pair(floors[0]):
-            yield Broken("flash-attn", texts().say("broken.flash-gpu", gpu=card.shown), True)
+        if wish is not None and floors and older(card.compute_capability, floors[0]):
+            yield Broken("flash-attn", texts(tables).say("broken.flash-gpu", gpu=card.shown), True)
             return
     if wish is None:
         if old and not _same_binary(one, profile):
-            yield Broken("flash-attn", _built("flash-attn", old, profile))
+            yield Broken("flash-attn", _built("flash-attn", old, profile, tables))
         return
     if not flash_wheel(one, profile, tables) and one.cuda:
-        yield texts().say("note.flash-build", major=minor(one.cuda)[0])
+        yield texts(tables).say("note.flash-build", major=major(one.cuda))
     yield Move("flash-attn", specifier=str(wish.specifier), old=old, build_here=True)
 
 
@@ -208,7 +210,7 @@ def flash_wheel(one: Candidate, profile: Profile, tables: Tables) -> bool:
     """Whether the project publishes a wheel for this torch: its setup.py then takes it instead of compiling."""
     if one.platform != "linux-x86_64" or not one.cuda:
         return False
-    torch, cuda = ".".join(map(str, minor(one.version))), str(minor(one.cuda)[0])
+    torch, cuda = series(one.version), str(major(one.cuda))
     return any(
         torch in row["torch_minors"].split()
         and cuda in row["cuda_majors"].split()
@@ -217,9 +219,8 @@ def flash_wheel(one: Candidate, profile: Profile, tables: Tables) -> bool:
     )
 
 
-def _built(name: str, old: str, profile: Profile) -> str:
-    have = ".".join(map(str, minor(profile.torch))) if profile.torch else "?"
-    return texts().say("broken.compiled", name=name, version=old, minor=have, variant=profile.variant or "?")
+def _built(name: str, old: str, profile: Profile, tables: Tables) -> str:
+    return texts(tables).say("broken.compiled", name=name, version=old, minor=series(profile.torch) or "?", variant=profile.variant or "?")
 
 
 def _same_binary(one: Candidate, profile: Profile) -> bool:
@@ -268,18 +269,18 @@ def _pinned(
     rows = _rows(tables, name)
     if wish is None and old:
         row = tables.pin_of(name, old)
-        if row is None or row.torch is None or (admits(row.torch, one.version) and _item_fits(name, old, one, profile, tables)):
+        if row is None or row.torch is None or (meets(one.version, row.torch) and _item_fits(name, old, one, profile, tables)):
             return
     for age, row in enumerate(reversed(rows)):
-        if row.torch is None or not admits(row.torch, one.version) or not _python_fits(row.python, profile):
+        if row.torch is None or not meets(one.version, row.torch) or not _python_fits(row.python, profile):
             continue
         if wish is None and old and not row.torch.startswith("==") and not any(version(item) >= version(old) for item in row.versions):
             break  # an old version that took any newer torch is no counterpart of the installed one
         wanted = str(wish.specifier) if wish is not None else ""
-        listed = [item for item in row.versions if admits(wanted, item) and _item_fits(name, item, one, profile, tables)]
+        listed = [item for item in row.versions if meets(item, wanted) and _item_fits(name, item, one, profile, tables)]
         if listed:
             if name == "xformers" and one.cuda and not one.variant.startswith("cu128"):
-                yield texts().say("note.xformers")
+                yield texts(tables).say("note.xformers")
             yield Move(name, listed[-1], old=old, age=age if wish is not None else 0)
             return
         if not row.versions and (not wanted or wish is None):
@@ -287,20 +288,19 @@ def _pinned(
             return
     if old and wish is None:
         asked = tables.pin_of(name, old)
-        if asked and asked.torch is not None and admits(asked.torch, one.version):
-            yield Broken(name, texts().say("broken.other-cuda", name=name, version=old, cuda=one.cuda))
+        if asked and asked.torch is not None and meets(one.version, asked.torch):
+            yield Broken(name, texts(tables).say("broken.other-cuda", name=name, version=old, cuda=one.cuda))
         else:
-            yield Broken(name, texts().say("broken.pin", name=name, version=old, wanted=asked.torch if asked else ""))
+            yield Broken(name, texts(tables).say("broken.pin", name=name, version=old, wanted=asked.torch if asked else ""))
     else:
-        yield Broken(name, texts().say("broken.none-for", name=name, torch=one.version), True)
+        yield Broken(name, texts(tables).say("broken.none-for", name=name, torch=one.version), True)
 
 
 def _item_fits(name: str, item: str, one: Candidate, profile: Profile, tables: Tables) -> bool:
     """Whether one version of a package suits the CUDA major of a build and the GPUs."""
     if not one.cuda:
         return True
-    majors = [row for row in tables.rows("third-party", "cuda-major") if row["package"] == name and version(row["first"]) <= version(item)]
-    if majors and majors[-1]["cuda_major"] != minor(one.cuda)[0]:
+    if tables.linked_cuda_major(name, item) not in (None, major(one.cuda)):
         return False
     if name == "xformers":
         for row in tables.rows("third-party", "xformers"):
@@ -311,25 +311,15 @@ def _item_fits(name: str, item: str, one: Candidate, profile: Profile, tables: T
 
 
 def _python_fits(wanted: str | None, profile: Profile) -> bool:
-    return not wanted or not profile.python or admits(wanted, profile.python.rstrip("t"))
+    return not wanted or not profile.python or meets(profile.python.rstrip("t"), wanted) is True
 
 
 def _same_files(one: Candidate, profile: Profile) -> tuple[str, ...]:
     """Installed packages of another CUDA major that write the same files as those the new torch brings."""
-    if not one.cuda or not changes(one, profile) or minor(one.cuda)[0] < 12 or one.channel != "wheel":
+    mine = major(one.cuda)
+    if not mine or mine < 12 or not changes(one, profile) or one.channel != "wheel":
         return ()
-    major = minor(one.cuda)[0]
     shared = installers().data["same_files"]["packages"]
     return tuple(
-        f"{base}-cu{other}" for base in shared for other in (11, 12, 13) if other != major and f"{base}-cu{other}" in profile.packages
+        f"{base}-cu{other}" for base in shared for other in (11, 12, 13) if other != mine and f"{base}-cu{other}" in profile.packages
     )
-
-
-def _pair(text: str) -> tuple[int, int]:
-    major, _, small = text.partition(".")
-    return int(major), int(small or 0)
-
-
-def label_differs(installed: str | None, wanted: str, variant: str) -> bool:
-    """Whether pip would call a wanted version satisfied although the installed one is of another variant."""
-    return installed is not None and public(installed) == wanted and variant_of(installed) not in (variant, None)

@@ -13,7 +13,7 @@ from envcheck.plan.companions import Companions
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.proof import Change
-from envcheck.plan.versions import admits, minor
+from envcheck.tables.versions import major, meets
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -32,7 +32,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
 
     `wanted` is the specifier another release must meet; None: no other release will do.
     """
-    one, say_ = choice.build, texts().say
+    one, say_ = choice.build, texts(tables).say
     if choice.kind == "packages":
         return CondaAnswer(reason=say_("none.conda-index"))
     unnamed = [move for move in choice.beside.moves if move.extras or not installers().conda_name(move.name)]
@@ -57,7 +57,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
         return CondaAnswer(install_commands.conda(best, choice.beside, profile))
     why = obstacle[same[0]] if same else None
     reason = (
-        say_("none.conda-fit", torch=one.version, why=say(why))
+        say_("none.conda-fit", torch=one.version, why=say(why, tables))
         if why
         else say_("none.conda-version", torch=one.version, newest=pool[0].version)
     )
@@ -66,7 +66,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     rest = [
         other
         for other in alike
-        if obstacle[other] is None and other.channel == "conda-forge" and (not wanted or admits(wanted, other.version))
+        if obstacle[other] is None and other.channel == "conda-forge" and (not wanted or meets(other.version, wanted))
     ]
     best_other = min(rest, key=lambda other: Choice(other, Companions()).key(profile), default=None)
     # The companions follow their torch on conda-forge: no version of this way's torch may be written.
@@ -83,4 +83,4 @@ def _far(other: Candidate, one: Candidate) -> tuple[bool, bool]:
     """How far a conda build is from the wheel build it stands for: another CUDA major, another CUDA."""
     if not other.cuda or not one.cuda:
         return False, False
-    return minor(other.cuda)[0] != minor(one.cuda)[0], other.cuda != one.cuda
+    return major(other.cuda) != major(one.cuda), other.cuda != one.cuda

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from envcheck.facts.record import field, record
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.companions import Companions, Move
-from envcheck.plan.installers import installers, texts
+from envcheck.plan.installers import PlanTexts, installers
 from envcheck.plan.profile import Profile
-from envcheck.plan.versions import public, variant_of
+from envcheck.tables.versions import build_tag, release
 
 
 @record
@@ -21,6 +21,7 @@ class Options:
     index_base: str | None = None
     tool: str = "auto"
     uv_backends: frozenset[str] = frozenset()  # names that --torch-backend takes
+    texts: PlanTexts = PlanTexts({})  # of the notes
 
 
 @record
@@ -111,7 +112,7 @@ class _Order:
     def clash(self) -> bool:
         """An installed package has the wanted version in another variant: pip and uv would call `==X` satisfied."""
         return any(
-            move.version and move.old and public(move.old) == move.version and _variant_here(move, self.profile) != self.one.variant
+            move.version and move.old and release(move.old) == move.version and _variant_here(move, self.profile) != self.one.variant
             for move in self.moves
         )
 
@@ -242,7 +243,7 @@ class _Order:
         return f'{text}\n[[tool.uv.index]]\nname = "{name}"\nurl = "{self.url}"\nexplicit = true\n\n[tool.uv.sources]\n{sources}'
 
     def notes(self) -> tuple[str, ...]:
-        say = texts().say
+        say = self.options.texts.say
         notes = []
         if self.beside.remove:
             notes.append(say("note.same-files"))
@@ -257,7 +258,7 @@ class _Order:
 
 def _variant_here(move: Move, profile: Profile) -> str | None:
     """Variant of an installed package: its label, or that of the installed torch (PyPI's wheels carry no label)."""
-    return variant_of(move.old) or profile.variant
+    return build_tag(move.old).variant or profile.variant
 
 
 def conda(one: Candidate, beside: Companions, profile: Profile) -> tuple[str, ...]:

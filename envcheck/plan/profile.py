@@ -25,7 +25,7 @@ from envcheck.facts.snapshot import (
     Why,
     XpuFacts,
 )
-from envcheck.plan.versions import public, variant_of
+from envcheck.tables.versions import build_tag, release
 
 if TYPE_CHECKING:
     from envcheck.plan.result import Tool
@@ -162,7 +162,7 @@ def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
         _driver_cuda(snapshot, tables, system),
         cards,
         gfx,
-        public(torch.version or metadata),
+        release(torch.version or metadata),
         _variant(torch, metadata),
         metadata or torch.version,
         conda,
@@ -253,7 +253,7 @@ def _accelerator(
 
 
 def _variant(torch: TorchFacts, metadata: str | None) -> str | None:
-    labelled = variant_of(torch.version) or variant_of(metadata)
+    labelled = build_tag(torch.version).variant or build_tag(metadata).variant
     if labelled:
         return labelled
     if torch.cuda:

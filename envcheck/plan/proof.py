@@ -24,7 +24,7 @@ from envcheck.facts.snapshot import (
     VisibilityFacts,
     Why,
 )
-from envcheck.plan.versions import admits, public
+from envcheck.tables.versions import meets, release
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import Check, RuleTexts
@@ -233,7 +233,7 @@ def _still_unmet(requirement: str, one: Candidate, moves: Mapping[str, str | Non
     if _pinned_library(name):
         return False
     landed = one.version if name == "torch" else moves.get(name)
-    return landed is None or not admits(str(wanted.specifier), str(public(landed)))
+    return landed is None or not meets(release(landed), str(wanted.specifier))
 
 
 def _with_driver(snapshot: Snapshot, driver: str, cuda: str | None) -> Snapshot:

@@ -13,7 +13,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.record import record
 from envcheck.plan.companions import RELEASED_WITH, knows
 from envcheck.plan.installers import texts
-from envcheck.plan.versions import admits, minor
+from envcheck.tables.versions import meets, minor
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -41,7 +41,7 @@ class Wish:
 
     def admits(self, one: Candidate) -> bool:
         """Whether a build is one of those asked for."""
-        return (not self.torch or admits(self.torch, one.version)) and (not self.variant or one.variant == self.variant)
+        return (not self.torch or meets(one.version, self.torch) is True) and (not self.variant or one.variant == self.variant)
 
 
 _VARIANT = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(\.\d{1,4}){0,4})\Z")
@@ -55,7 +55,7 @@ def read_wish(words: Sequence[str], tables: Tables) -> Wish:
     for word in words:
         if _VARIANT.match(word):
             if meant := _incomplete(word, tables):
-                raise UsageError(texts().say("wish.meant", word=_shown(word), meant=", or ".join(meant)))
+                raise UsageError(texts(tables).say("wish.meant", word=_shown(word), meant=", or ".join(meant)))
             variant = word
             continue
         one = _requirement(word, tables)
@@ -84,7 +84,7 @@ def _requirement(word: str, tables: Tables) -> Requirement:
     except InvalidRequirement as error:
         raise UsageError(f"{_shown(word)} is not a requirement: {str(error).splitlines()[0]}") from None
     one.name = canonicalize_name(one.name)
-    say = texts().say
+    say = texts(tables).say
     if one.url:
         raise UsageError(say("wish.url", word=_shown(word)))
     if one.marker:
@@ -98,9 +98,9 @@ def _shown(word: str) -> str:
     return repr(word if len(word) <= 80 else word[:80] + "…")
 
 
-def requirements_file(name: str) -> UsageError:
+def requirements_file(name: str, tables: Tables) -> UsageError:
     """The error for `-r FILE`."""
-    return UsageError(texts().say("wish.file", word=f"-r {_shown(name)}"))
+    return UsageError(texts(tables).say("wish.file", word=f"-r {_shown(name)}"))
 
 
 # ------------------------------------------------------------------ words that are no requirement
@@ -120,7 +120,7 @@ def _mistaken(word: str, tables: Tables) -> str | None:
     name = word.strip().lower().replace("_", "-").replace(".", "-")
     if name in ("torch", "pytorch") or knows(name, tables):
         return None
-    say = texts().say
+    say = texts(tables).say
     path = word.startswith((".", "~")) or any(mark in word for mark in "/\\") or os.path.isfile(word)
     if "://" in word or word.startswith("git+"):
         return say("wish.url", word=_shown(word))
@@ -133,7 +133,7 @@ def _mistaken(word: str, tables: Tables) -> str | None:
             return say("wish.meant", word=_shown(word), meant=meant)
     if built := _BUILT.match(word):
         return say("wish.meant", word=_shown(word), meant=f"torch {built[1]}")
-    for row in texts().data["word"]:
+    for row in texts(tables).data["word"]:
         if name in row["names"]:
             return say("wish.word", word=_shown(word), hint=row["hint"])
     if _is_device(word, tables):

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from envcheck.facts.snapshot import Distribution, Gpu, Nvcc
 from envcheck.read.found import Found, Notes
 from envcheck.read.values import cuda_version, gpu_vendor, machine_of, operating_system, version_in
+from envcheck.tables.versions import release
 
 # A line that only such a report holds. Keys are compared in lower case.
 _STRONG = frozenset(
@@ -355,8 +356,8 @@ class _Report:
         self.put("mps.chip", cpu or None, "os")
 
     def _toolkit(self) -> None:
-        release = self.said("cuda runtime version")
-        match = re.search(r"(\d{1,2}\.\d{1,2})(?:\.\d{1,4})?", release or "")
+        runtime = self.said("cuda runtime version")
+        match = re.search(r"(\d{1,2}\.\d{1,2})(?:\.\d{1,4})?", runtime or "")
         if match:
             nvcc = Nvcc("nvcc", match[1], match[0], "PATH")
             self.put("toolkit.nvcc", nvcc, "cuda runtime version")  # collect_env asks `nvcc --version`
@@ -386,8 +387,7 @@ class _Report:
         listed = self.conda.get("pytorch") or self.conda.get("torch")
         if version is None or listed is None:
             return not self.pip
-        release = str(version.value).split("+")[0]
-        return (listed[0].version or "").split("+")[0] == release
+        return release(listed[0].version) == release(str(version.value))
 
     def _variables(self) -> None:
         for name, (value, line, number) in self.environment.items():

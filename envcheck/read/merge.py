@@ -13,6 +13,7 @@ from envcheck.read.found import Fact, Found
 from envcheck.read.products import capability_of
 from envcheck.read.values import gpu_vendor
 from envcheck.read.variables import place
+from envcheck.tables.versions import build_tag
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -193,17 +194,14 @@ def _torch(values: dict[str, dict[str, Any]]) -> None:
     torch = values.get("torch")
     if not torch:
         return
-    version = str(torch.get("version") or "")
-    from envcheck.tables.archs import cuda_of_variant
-
-    local = version.partition("+")[2].split(".")[0]
-    if local.startswith("cu") and "cuda" not in torch:
-        torch["cuda"] = cuda_of_variant(local)
-    if local.startswith("rocm") and "hip" not in torch:
-        torch["hip"] = version.partition("+rocm")[2]
-    if torch.get("cuda") or torch.get("hip") or torch.get("xpu") or local == "xpu":
+    tag = build_tag(str(torch.get("version") or ""))
+    if tag.cuda:
+        torch.setdefault("cuda", tag.cuda)
+    if tag.rocm:
+        torch.setdefault("hip", tag.rocm)
+    if torch.get("cuda") or torch.get("hip") or torch.get("xpu") or tag.xpu:
         torch["cpu_build"] = False
-    elif local == "cpu":
+    elif tag.cpu:
         torch["cpu_build"] = True
     if (
         values.get("devices", {}).get("available") is True

@@ -13,6 +13,7 @@ import re
 from envcheck.facts.snapshot import Gpu
 from envcheck.read.found import Found, Notes
 from envcheck.read.values import version_in
+from envcheck.tables.versions import major, older, version
 
 _HINTS = (
     "cuda capability",
@@ -96,26 +97,21 @@ def _gpu(notes: Notes, gpu: Gpu, line: str, number: int) -> None:
         notes.put(f"gpu.{gpu.index}", gpu, line, number)
 
 
-def _number(capability: str) -> tuple[int, int]:
-    major, _, minor = capability.partition(".")
-    return int(major), int(minor)
-
-
 def _capabilities(notes: Notes, text: str) -> None:
     """Torch warns about every capability outside its list. Only a comparison tells an old card from a new one, or from one that runs."""
     for fact in list(notes.facts.values()):
         gpu = fact.value
         if not isinstance(gpu, Gpu) or not gpu.compute_capability:
             continue
-        own, line = _number(gpu.compute_capability), fact.line
-        values = {"gpu": gpu.name or "", "cc": gpu.compute_capability}
+        mine, line = gpu.compute_capability, fact.line
+        values = {"gpu": gpu.name or "", "cc": mine}
         bounds, minimum = _RANGE.search(text), _MINIMUM.search(text)
         lowest = bounds[1] if bounds else minimum[1] if minimum else None
-        if lowest and own < _number(lowest):
+        if lowest and older(mine, lowest):
             notes.sign("gpu-too-old-for-torch", line, "torch-capability-below", {**values, "minimum": lowest})
-        elif bounds and own > _number(bounds[2]) and own[0] != _number(bounds[2])[0]:
+        elif bounds and older(bounds[2], mine) and major(mine) != major(bounds[2]):
             notes.sign("gpu-too-new-for-torch", line, "torch-capability-above", {**values, "maximum": bounds[2]})
-        served = [(_number(row[2]), _number(row[3]), row[4] or "") for row in _BUILT_FOR.finditer(text)]
-        if served and not any(low <= own < high and gpu.compute_capability not in except_ for low, high, except_ in served):
-            rule = "gpu-too-old-for-torch" if own < min(low for low, _, _ in served) else "gpu-too-new-for-torch"
+        served = [(row[2], row[3], row[4] or "") for row in _BUILT_FOR.finditer(text)]
+        if served and not any(version(low) <= version(mine) < version(high) and mine not in except_ for low, high, except_ in served):
+            rule = "gpu-too-old-for-torch" if all(older(mine, low) for low, _, _ in served) else "gpu-too-new-for-torch"
             notes.sign(rule, line, "torch-capability-not-built", values)

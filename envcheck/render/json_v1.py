@@ -19,7 +19,7 @@ from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import LiveFacts, Missing, Snapshot, Why
 from envcheck.plan.result import Commands, Fix, PlanReport, Way
 from envcheck.render.printable import one_line
-from envcheck.report.report import Report, Reported
+from envcheck.report.report import Report, Reported, SeverityChange
 
 SCHEMA = 1
 FACTS_LIMIT_BYTES = 64 << 20
@@ -50,6 +50,8 @@ def document(report: Report) -> dict[str, Any]:
         "because": list(report.because),
         "findings": [_finding(one) for one in report.findings],
         "unknown": [{"rule": one.rule, "reason": one.reason} for one in report.unknown],
+        "ignored": [{"rule": one.rule, "reason": one.reason, "file": one.file, "outcome": one.outcome.value} for one in report.ignored],
+        "severity_changes": [_severity_change(one) for one in report.severity_changes],
         "counts": dict(report.counts),
         **_facts(report.snapshot),
         "plan": plan_document(report.plan),
@@ -123,6 +125,10 @@ def _finding(reported: Reported) -> dict[str, Any]:
         "consequences": list(finding.consequences),
         "why": reported.why,
     }
+
+
+def _severity_change(one: SeverityChange) -> dict[str, Any]:
+    return {"rule": one.rule, "was": one.was.value, "severity": one.severity.value, "file": one.file, "outcome": one.outcome.value}
 
 
 def _fix(fix: Fix) -> dict[str, Any]:

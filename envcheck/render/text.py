@@ -14,7 +14,7 @@ from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.plan.result import TOOLS, Fix
 from envcheck.render.printable import ascii_only, one_line, visible
-from envcheck.render.wording import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
+from envcheck.render.wording import command_groups, fix_aside, in_short, setting_lines, severity_word, unknown_groups, verdict_line
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import Mark, stack
 
@@ -73,6 +73,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: Options | None
     _unknown(page, report)
     _parts(page, report)
     _not_proved(page, report)
+    _settings(page, report)
     _hints(page, report, fix_suggest)
     page.gap()
     page.line(Text(one_line(verdict_line(report), page.width if report.verdict == "inconclusive" else None), _VERDICT[report.verdict]))
@@ -250,6 +251,14 @@ def _not_proved(page: _Page, report: Report) -> None:
     page.line(Text("The live check did not prove", "bold"))
     for one in live.not_proved:
         page.block(Text("– ", "dim"), one_line(one))
+
+
+def _settings(page: _Page, report: Report) -> None:
+    lines = setting_lines(report)
+    if lines:
+        page.gap()
+    for line in lines:
+        page.block(Text(""), line, "dim", indent=2)
 
 
 def _hints(page: _Page, report: Report, fix_suggest: bool) -> None:

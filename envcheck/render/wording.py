@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import visible
 from envcheck.checks.hardware import opened
-from envcheck.engine.judge import Finding
+from envcheck.engine.judge import Finding, Outcome
 from envcheck.engine.rule import Confidence, Severity
 from envcheck.facts.snapshot import DevicesFacts, LiveFacts, LiveStatus, Missing, Snapshot, TorchFacts, Why
 from envcheck.plan.result import TOOLS, Commands, Fix, Tool
 from envcheck.render.printable import one_line
-from envcheck.report.report import Report
+from envcheck.report.report import Ignored, Report
 from envcheck.report.stack import accelerator
 
 
@@ -120,6 +120,36 @@ def unknown_groups(report: Report) -> Mapping[str, tuple[str, ...]]:
     for one in report.unknown:
         groups[one.reason] = (*groups.get(one.reason, ()), one.rule)
     return groups
+
+
+def ignored_hits(report: Report) -> tuple[tuple[str, str], ...]:
+    """(rule, why nobody hears of it) of the ignored rules that would have been findings."""
+    return tuple((one.rule, ignored_because(one)) for one in report.ignored if one.outcome is Outcome.HIT)
+
+
+def ignored_because(one: Ignored) -> str:
+    """ "the desktop runs on this card, from pyproject.toml"."""
+    return ", ".join(part for part in (one.reason, _from(one.file)) if part)
+
+
+def severity_hits(report: Report) -> tuple[tuple[str, str], ...]:
+    """(rule, what became of its severity) of findings whose severity a file changed."""
+    changed = (one for one in report.severity_changes if one.outcome is Outcome.HIT and one.severity is not one.was)
+    return tuple(
+        (one.rule, ", ".join((f"{one.severity.value} instead of {one.was.value}", *filter(None, (_from(one.file),))))) for one in changed
+    )
+
+
+def setting_lines(report: Report) -> tuple[str, ...]:
+    """What the user's settings keep quiet or make of a severity, a line each: "ignored: 1 (gpu-busy: the desktop, from pyproject.toml)"."""
+    rows = (("ignored", ignored_hits(report)), ("severity changed", severity_hits(report)))
+    return tuple(
+        f"{what}: {len(hits)} ({'; '.join(f'{rule}: {one_line(because)}' for rule, because in hits)})" for what, hits in rows if hits
+    )
+
+
+def _from(file: str | None) -> str:
+    return f"from {file.replace(chr(92), '/').rpartition('/')[2]}" if file else ""
 
 
 def command_groups(commands: Commands, tool: Tool, every: bool) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -49,6 +49,27 @@ class Unsure:
 
 
 @record
+class Ignored:
+    """A rule that the user does not want to hear of, and what it would have said. `file`: who ignores it; None is a flag."""
+
+    rule: str
+    reason: str
+    file: str | None
+    outcome: Outcome
+
+
+@record
+class SeverityChange:
+    """A rule whose severity a configuration file changed."""
+
+    rule: str
+    was: Severity
+    severity: Severity
+    file: str | None
+    outcome: Outcome
+
+
+@record
 class Report:
     """Everything that any renderer shows."""
 
@@ -65,6 +86,8 @@ class Report:
     tool: Tool = "pip"  # the package tool of the target
     fail_on: FailOn = "error"
     configuration: Configuration = Configuration()
+    ignored: tuple[Ignored, ...] = ()  # whatever their outcome
+    severity_changes: tuple[SeverityChange, ...] = ()
     name: str = "envcheck"
     version: str = __version__
 

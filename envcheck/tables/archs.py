@@ -1,9 +1,11 @@
-"""Which GPU runs which compiled code: cubins, PTX, and the names of torch's build variants."""
+"""Which GPU runs which compiled code: cubins and PTX; and the names of platforms."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+
+from envcheck.tables.versions import minor
 
 # Tegra chips (Jetson, DRIVE, one console): their cubins and those of the boards of the same major do not mix by rule.
 # torch/cuda/__init__.py, DEVICE_REQUIREMENT (2.15.0): 5.3, 6.2, 7.2 and 8.7 are served by their own cubins only,
@@ -23,8 +25,8 @@ def runs_on(archs: Sequence[str], compute_capability: str, cuda: str | None = No
     but such wheels were seen to run. `cuda` (torch.version.cuda) from 13.2 on makes that a yes for 8.0/8.6 code on 8.7 and
     7.0 code on 7.2: torch/cuda/__init__.py, DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION.
     """
-    device = _pair(compute_capability)
-    codes = [(match[1], _split(match[2]), match[3]) for arch in archs if (match := _CODE.match(arch))]
+    device = minor(compute_capability)
+    codes = [(match[1], arch_number(arch), match[3]) for arch in archs if (match := _CODE.match(arch))]
     if device is None or not codes:
         return None
     answers = {_serves(kind, code, suffix, device, cuda) for kind, code, suffix in codes}
@@ -43,7 +45,7 @@ def _serves(kind: str, code: tuple[int, int], suffix: str, device: tuple[int, in
     if code[0] != device[0] or code[1] > device[1]:
         return False
     if device in TEGRA or code in TEGRA:
-        unified = cuda is not None and (_pair(cuda) or (0, 0)) >= (13, 2)
+        unified = cuda is not None and (minor(cuda) or (0, 0)) >= (13, 2)
         return True if unified and (code, device) in _UNIFIED else None
     return True
 
@@ -51,15 +53,10 @@ def _serves(kind: str, code: tuple[int, int], suffix: str, device: tuple[int, in
 _UNIFIED = frozenset((((8, 0), (8, 7)), ((8, 6), (8, 7)), ((7, 0), (7, 2))))
 
 
-def _pair(text: str) -> tuple[int, int] | None:
-    """(8, 9) of "8.9"."""
-    match = re.match(r"(\d+)\.(\d+)\Z", text.strip())
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def _split(digits: str) -> tuple[int, int]:
-    """(12, 0) of "120": the last digit is the minor."""
-    return int(digits[:-1] or 0), int(digits[-1])
+def arch_number(arch: str) -> tuple[int, int]:
+    """(12, 0) of "sm_120" or "compute_120", (9, 0) of "sm_90a": the last digit is the minor. Names without a number sort first."""
+    found = re.search(r"\d+", arch.partition("_")[2])
+    return (int(found[0][:-1] or 0), int(found[0][-1])) if found else (0, 0)
 
 
 def platform_of(os: str | None, machine: str | None) -> str:
@@ -72,15 +69,3 @@ def platform_of(os: str | None, machine: str | None) -> str:
     chip = (machine or "unknown").lower()
     chip = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(chip, chip)
     return f"{system}-{'arm64' if chip == 'aarch64' and system in ('macos', 'windows') else chip}"
-
-
-def cuda_of_variant(variant: str) -> str | None:
-    """CUDA version of a build variant: "cu130" -> "13.0", "cu92" -> "9.2"; "cpu", "rocm6.4" -> None."""
-    match = re.match(r"cu(\d+)(\d)\Z", variant)
-    return f"{match[1]}.{match[2]}" if match else None
-
-
-def variant_of_cuda(cuda: str) -> str | None:
-    """Build variant of a CUDA version: "13.0" or "13.0.2" -> "cu130"."""
-    match = re.match(r"(\d+)\.(\d+)(\.\d+)*\Z", cuda.strip())
-    return f"cu{match[1]}{match[2]}" if match else None

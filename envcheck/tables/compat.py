@@ -12,13 +12,16 @@ from __future__ import annotations
 import datetime
 import os as _os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from envcheck.facts.record import field, mutable
-from envcheck.tables.archs import cuda_of_variant, platform_of, runs_on, variant_of_cuda
-from envcheck.tables.file import Row, TableFile, read_table, table_names
+from envcheck.tables import versions
+from envcheck.tables.archs import platform_of, runs_on
+from envcheck.tables.file import Row, TableFile, read_table, read_texts, table_names
+from envcheck.tables.folders import rules_folder
 from envcheck.tables.rows import CondaRelease, CudaError, DriverBranch, GpuRow, HostCompiler, PinRow, Product, XidRow
 from envcheck.tables.torch_builds import PLATFORMS, Build, Builds, Release, releases
+from envcheck.tables.versions import local, meets, parsed, series
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -38,10 +41,8 @@ __all__ = (
     "Release",
     "Tables",
     "XidRow",
-    "cuda_of_variant",
     "platform_of",
     "runs_on",
-    "variant_of_cuda",
 )  # fmt: skip
 
 
@@ -50,6 +51,7 @@ class Tables:
     """All tables of `folders`, base first. Nothing is read before it is asked for."""
 
     folders: tuple[str | _os.PathLike[str], ...]
+    plan_folders: tuple[str | _os.PathLike[str], ...] = (rules_folder("plan"),)
     _files: dict[str, TableFile] = field(default_factory=dict)
     _made: dict[str, object] = field(default_factory=dict)
 
@@ -70,6 +72,10 @@ class Tables:
         dates = {name: self.table(name).verified for name in table_names(self.folders)}
         return {name: date for name, date in dates.items() if date}
 
+    def plan_texts(self) -> Mapping[str, Any]:
+        """What the planner says, by section and name."""
+        return read_texts("texts", self.plan_folders)
+
     # ---------------------------------------------------------------- driver
 
     def driver_floor(self, cuda: str, os: str = "linux") -> str | None:
@@ -86,11 +92,11 @@ class Tables:
         PTX of a toolkit newer than the driver's own CUDA cannot be JIT-compiled even where this says True.
         """
         row = self._floor_row(cuda)
-        number = _version(driver)
+        number = parsed(driver)
         if row is None or number is None:
             return None
-        floor = _version(row["linux" if os == "linux" else "windows"])
-        unclear = None if os == "linux" else _version(row.get("windows_unclear_from"))
+        floor = parsed(row["linux" if os == "linux" else "windows"])
+        unclear = None if os == "linux" else parsed(row.get("windows_unclear_from"))
         if floor is None:
             return None
         if number >= floor:
@@ -98,11 +104,11 @@ class Tables:
         return None if unclear and number >= unclear else False
 
     def _floor_row(self, cuda: str) -> Row | None:
-        return self._by("cuda-driver", "floor", "cuda").get(_minor(cuda))
+        return self._by("cuda-driver", "floor", "cuda").get(series(cuda))
 
     def branch(self, driver: str, os: str = "linux") -> int | None:
         """Driver branch: "580.95.05" -> 580. Windows numbers run ahead of their branch and are mapped: "616.92" -> 615."""
-        number = _version(driver)
+        number = parsed(driver)
         if number is None:
             return None
         if os == "linux":
@@ -135,7 +141,7 @@ class Tables:
         if os != "linux":
             return False
         branch = self.branch(driver)
-        row = self._by("forward-compat", "package", "cuda").get(_minor(cuda))
+        row = self._by("forward-compat", "package", "cuda").get(series(cuda))
         if branch is None or row is None:
             return None
         if branch >= row["driver"]:
@@ -210,21 +216,20 @@ class Tables:
 
     def release(self, version: str) -> Release | None:
         """One release; a local part ("+cu130") does not matter."""
-        return self._releases().get(_public(version))
+        return self._releases().get(versions.release(version))
 
     def builds(self, version: str | None = None) -> tuple[Build, ...]:
         """Every build that exists or may exist (see Build.confidence), of one release or all, by release, variant, platform."""
         if version is None:
             return tuple(build for release in self._releases() for build in self._builds().of(release))
-        return self._builds().of(_public(version))
+        return self._builds().of(versions.release(version))
 
     def build(self, version_with_local: str, platform: str) -> Build | None:
         """The build of "2.14.1+cu130" on a platform; without a local part the one that PyPI gives there."""
         release = self.release(version_with_local)
         if release is None:
             return None
-        local = version_with_local.partition("+")[2]
-        variant = local or release.default_variant.get(platform)
+        variant = local(version_with_local) or release.default_variant.get(platform)
         return next((one for one in self.builds(release.version) if one.platform == platform and one.variant == variant), None)
 
     def _releases(self) -> Mapping[str, Release]:
@@ -235,19 +240,19 @@ class Tables:
 
     def companions(self, version: str) -> Mapping[str, str]:
         """Versions released with a torch: torchvision, torchaudio, torchtext, torchdata -> "0.29.1"."""
-        row = self._by("torch-companion", "companion", "torch").get(_public(version), {})
+        row = self._by("torch-companion", "companion", "torch").get(versions.release(version), {})
         return {name: row[name] for name in ("torchvision", "torchaudio", "torchtext", "torchdata") if name in row}
 
     def companion_specifiers(self, version: str) -> Mapping[str, str]:
         """What goes with a torch, as specifiers: torchvision "==0.29.1", torchcodec ">=0.12", triton "~=3.8.0"."""
-        row = self._by("torch-companion", "companion", "torch").get(_public(version), {})
+        row = self._by("torch-companion", "companion", "torch").get(versions.release(version), {})
         exact = {name: f"=={found}" for name, found in self.companions(version).items()}
         return exact | {name: row[name] for name in ("torchcodec", "triton") if name in row}
 
     def companion_requires(self, package: str, version: str) -> str | None:
         """What torch a version of torchvision, torchaudio, torchtext or torchdata requires: "==2.13.0", ">=2.14.0", "" for any."""
-        wanted = _public(version)
-        number = _version(wanted)
+        wanted = versions.release(version)
+        number = parsed(wanted)
         for row in self.rows("torch-companion", "requires"):
             if row["package"] == package and _between(number, row):
                 return str(row["torch"])
@@ -256,7 +261,7 @@ class Tables:
 
     def companion_variants(self, package: str, version: str) -> tuple[str, ...] | None:
         """Build variants of a companion that were seen on the download index; None: not known, usually those of its torch."""
-        wanted = (package, _public(version))
+        wanted = (package, versions.release(version))
         rows = self.rows("torch-companion", "variants")
         return next((tuple(row["variants"].split()) for row in rows if (row["package"], row["version"]) == wanted), None)
 
@@ -266,10 +271,10 @@ class Tables:
         The extras of cuda-toolkit are spelled out as the packages they bring. Empty where the wheel bundles CUDA (up to 1.12),
         and for a local version that is not PyPI's default ("2.14.1+cu126"): those builds pin their own.
         """
-        release, local = self.release(version), version.partition("+")[2]
-        if local and release is not None and local != release.default_variant["linux-x86_64"]:
+        release, label = self.release(version), local(version)
+        if label and release is not None and label != release.default_variant["linux-x86_64"]:
             return {}
-        row = self._by("torch-pins", "pins", "torch").get(_public(version))
+        row = self._by("torch-pins", "pins", "torch").get(versions.release(version))
         if row is None:
             return {}
         result: dict[str, str] = {}
@@ -284,7 +289,7 @@ class Tables:
 
     def companion_conflict(self, torch: str, package: str, version: str) -> str | None:
         """Why a pair does not work although its metadata allow it; None: nothing known against it."""
-        wanted = (_public(torch), package, _public(version))
+        wanted = (versions.release(torch), package, versions.release(version))
         rows = self.rows("torch-companion", "conflict")
         return next((str(row["why"]) for row in rows if (row["torch"], row["package"], row["version"]) == wanted), None)
 
@@ -295,7 +300,7 @@ class Tables:
 
     def compares_cuda(self, package: str, version: str) -> str | None:
         """How a companion holds its CUDA against torch's at import: "major", "minor"; None: not known of this version."""
-        number = _version(_public(version))
+        number = parsed(versions.release(version))
         rows = self.rows("torch-companion", "cuda-check")
         return next((str(row["compares"]) for row in rows if row["package"] == package and _between(number, row)), None)
 
@@ -340,7 +345,7 @@ class Tables:
 
     def host_compiler(self, cuda: str) -> HostCompiler | None:
         """Host compilers that nvcc of this CUDA accepts. Source: crt/host_config.h of that toolkit."""
-        row = self._by("host-compiler", "nvcc", "cuda").get(_minor(cuda))
+        row = self._by("host-compiler", "nvcc", "cuda").get(series(cuda))
         if row is None:
             return None
         archs = tuple(f"sm_{one}" for one in row.get("archs", "").split())
@@ -363,26 +368,25 @@ class Tables:
 
     def pin_of(self, package: str, version: str) -> PinRow | None:
         """The row of one version of a package."""
-        wanted = _public(version)
-        found = _version(wanted)
+        wanted = versions.release(version)
         for row in self.third_party(package):
-            if wanted in row.versions or (not row.versions and found is not None and _in_range(found, row.specifier)):
+            if wanted in row.versions or (not row.versions and meets(wanted, row.specifier)):
                 return row
         return None
 
     def linked_cuda_major(self, package: str, version: str) -> int | None:
         """CUDA major that the PyPI wheel of a package links by itself: vllm 0.20.0 -> 13."""
-        number = _version(_public(version))
+        number = parsed(versions.release(version))
         if number is None:
             return None
         rows = (row for row in self.rows("third-party", "cuda-major") if row["package"] == package)
-        fitting = [row for row in rows if number >= (_version(row["first"]) or number)]
+        fitting = [row for row in rows if number >= (parsed(row["first"]) or number)]
         return int(fitting[-1]["cuda_major"]) if fitting else None
 
     def conda(self, channel: str, version: str) -> tuple[CondaRelease, ...]:
         """CUDA builds of a torch release on "conda-forge" or on "pytorch" (which ended with 2.5.1). Empty: none known there."""
         table = self.table("conda")
-        wanted, number = _public(version), _version(_public(version))
+        wanted, number = versions.release(version), parsed(versions.release(version))
         if channel == "pytorch":
             rows = [row for row in table.rows("pytorch") if _between(number, row)]
         else:
@@ -401,20 +405,20 @@ class Tables:
 
     def mps_floor(self, version: str) -> str | None:
         """Lowest macOS on which MPS can be available with a torch release."""
-        number = _version(_public(version))
+        number = parsed(versions.release(version))
         if number is None or self.release(version) is None:
             return None
-        rows = [row for row in self.rows("mps", "floor") if (_version(row["torch"]) or number) <= number]
+        rows = [row for row in self.rows("mps", "floor") if (parsed(row["torch"]) or number) <= number]
         return str(rows[-1]["macos"]) if rows else None
 
     def cudnn_floor(self, cudnn: str) -> str | None:
         """Lowest compute capability that a cuDNN version serves: "9.10.2.21" -> "5.0"."""
-        number = _version(cudnn)
+        number = parsed(cudnn)
         return next((str(row["compute_capability"]) for row in self.rows("cudnn", "floor") if _between(number, row)), None)
 
     def cudnn_of(self, version: str, variant: str) -> str | None:
         """cuDNN that a Linux build brings: "2.14.1", "cu130" -> "9.24.0.43". Known for PyPI's default builds and a few others."""
-        release, number = self.release(version), _version(_public(version))
+        release, number = self.release(version), parsed(versions.release(version))
         if release is not None and release.default_variant["linux-x86_64"] == variant:
             found = next((wanted for name, wanted in self.pins(version).items() if name.startswith("nvidia-cudnn-")), None)
             return found.removeprefix("==") if found else None
@@ -433,25 +437,6 @@ class Tables:
         return cast("_Made", self._made[key])
 
 
-def _version(text: str | None) -> Version | None:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return Version(text) if text else None
-    except InvalidVersion:
-        return None
-
-
-def _public(version: str) -> str:
-    """Without the local part: 2.14.1 of "2.14.1+cu130"."""
-    return version.strip().partition("+")[0]
-
-
-def _minor(cuda: str) -> str:
-    """Major and minor: 13.0 of "13.0.2"."""
-    return ".".join(cuda.strip().split(".")[:2])
-
-
 def _product_key(name: str) -> str:
     return " ".join(name.split()).lower().removeprefix("nvidia ")
 
@@ -467,15 +452,9 @@ def _range(row: Row) -> str:
     return f"=={first}" if first == last else f">={first},<={last}"
 
 
-def _in_range(version: Version, specifier: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(specifier).contains(version, prereleases=True)
-
-
 def _between(number: Version | None, row: Row) -> bool:
     """Is a version inside the range of a row, `from` … `to` (included) or `from` … `below`?"""
-    first, last, end = _version(row["from"]), _version(row.get("to")), _version(row.get("below"))
+    first, last, end = parsed(row["from"]), parsed(row.get("to")), parsed(row.get("below"))
     if number is None or first is None or number < first:
         return False
     return number <= last if last else end is None or number < end

@@ -82,6 +82,16 @@ def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFil
     )
 
 
+def read_texts(name: str, folders: Sequence[str | os.PathLike[str]]) -> Mapping[str, Any]:
+    """A file of texts by section and name, later folders on top; of a list the rows of later folders come first."""
+    merged: dict[str, Any] = {}
+    for path in (path for folder in folders if os.path.isfile(path := os.path.join(folder, f"{name}.toml"))):
+        for section, content in load_toml(path).items():
+            before = merged.get(section)
+            merged[section] = {**(before or {}), **content} if isinstance(content, dict) else [*content, *(before or ())]
+    return merged
+
+
 def row_key(row: Row, key: Sequence[str]) -> tuple[str, ...]:
     """What identifies a row of its section."""
     return tuple(repr(row.get(field)) for field in key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from envcheck import FOLDER
@@ -15,3 +16,15 @@ def rules_folder(part: str = "") -> str:
     inside = os.path.join(FOLDER, "_rules")
     folder = inside if os.path.isdir(inside) else os.path.join(os.path.dirname(FOLDER), "rules")
     return os.path.join(folder, part) if part else folder
+
+
+def is_folder(folder: Folder) -> bool:
+    return os.path.isdir(folder)
+
+
+def toml_files(folder: Folder, part: str = "") -> Mapping[str, str]:
+    """The TOML files of a folder, or of one below it: name without ending → path, sorted. Empty where there is no such folder."""
+    below = os.path.join(folder, part)
+    if not os.path.isdir(below):
+        return {}
+    return {name[:-5]: os.path.join(below, name) for name in sorted(os.listdir(below)) if name.endswith(".toml")}

@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 
 from envcheck.facts.record import record
-from envcheck.tables.archs import cuda_of_variant
 from envcheck.tables.file import CONFIDENCE, Row, TableFile
+from envcheck.tables.versions import tag_named
 
 PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "macos-arm64", "macos-x86_64")
 
@@ -126,7 +126,7 @@ class Builds:
             version=release.version,
             variant=variant,
             platform=platform,
-            cuda=cuda_of_variant(variant),
+            cuda=tag_named(variant).cuda,
             archs=_archs(row),
             pythons=release.pythons.get(platform, ()),
             glibc=(glibc["glibc"] if glibc else release.glibc[machine]) if system == "linux" else None,

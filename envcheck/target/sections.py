@@ -26,6 +26,7 @@ from envcheck.facts.snapshot import (
     Why,
     WireFacts,
 )
+from envcheck.tables.versions import build_tag
 from envcheck.target.interpreter import of_tool
 from envcheck.target.process import Ended, Target
 
@@ -186,18 +187,9 @@ def _static_facts(found: Mapping[str, Any], distribution: Distribution | None) -
         facts.update({key: found.get(key) for key in ("cuda", "hip", "xpu")})
         facts["read_version_py"] = True
     elif version:
-        facts.update(local_build(version))
+        tag = build_tag(version)
+        facts.update({key: told for key, told in (("cuda", tag.cuda), ("hip", tag.rocm)) if told})
     return facts
-
-
-def local_build(version: str) -> dict[str, str | None]:
-    """What the local part of a version says of the build: "2.15.0+cu132" → CUDA 13.2."""
-    local = version.partition("+")[2]
-    if match := re.fullmatch(r"cu(\d+)(\d)", local):
-        return {"cuda": f"{match[1]}.{match[2]}"}
-    if match := re.match(r"rocm(\d+\.\d+)", local):
-        return {"hip": match[1]}
-    return {}
 
 
 def _is_cpu_build(known: dict[str, Any]) -> bool | None:
@@ -205,8 +197,7 @@ def _is_cpu_build(known: dict[str, Any]) -> bool | None:
     read = known.pop("read_version_py", False)
     if any(known.get(key) for key in ("cuda", "hip", "xpu")):
         return False
-    local = (known.get("version") or "").partition("+")[2]
-    if local.startswith("cpu"):
+    if build_tag(known.get("version")).cpu:
         return True
     if known.get("import_status") == ImportStatus.OK.value or read:
         return True
