@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envcheck.collect import settle
 from envcheck.facts.snapshot import Gpu, GpusFacts, Snapshot
+from envcheck.report.session import rule_session
 
 
 def test_a_product_name_fills_in_a_capability_and_never_overrules_one() -> None:
@@ -14,7 +15,7 @@ def test_a_product_name_fills_in_a_capability_and_never_overrules_one() -> None:
         Gpu(2, name="A board that no table knows"),
         Gpu(3),
     )
-    found = settle(Snapshot(gpus=GpusFacts(gpus))).gpus
+    found = settle(Snapshot(gpus=GpusFacts(gpus)), rule_session()).gpus
     assert isinstance(found, GpusFacts)
     assert [(gpu.compute_capability, gpu.compute_capability_source) for gpu in found.devices] == [
         ("9.1", "NVML"),

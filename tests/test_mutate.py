@@ -40,6 +40,7 @@ def changes(text: str) -> set[str]:
         ("@cache(maxsize=3)\ndef f(): ...", set()),
         ("if TYPE_CHECKING:\n    x = 3", set()),
         ("def f():\n    return", set()),
+        ("def f():\n    return None", set()),
     ],
 )
 def test_what_is_changed(text: str, wanted: set[str]) -> None:
