@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import alone, holding, quoted, said, value
+from envcheck.checks.text import Matches, alone, holding, quoted, said, value
 from envcheck.checks.versions import UNKNOWN, local, minor, older
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
-from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PythonFacts, SymptomsFacts, SystemFacts, TextEvidence, TorchFacts
+from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def torch_missing(torch: TorchFacts, python: PythonFacts, symptoms: SymptomsFact
     return _torch_absent(unread.evidence, python, matches) if unread.why is facts.Why.ABSENT else None
 
 
-def _torch_absent(remains: str, python: PythonFacts, matches: tuple[TextEvidence, ...]) -> Hit:
+def _torch_absent(remains: str, python: PythonFacts, matches: Matches) -> Hit:
     values: dict[str, object] = {"python": python.executable or "this interpreter", "path": remains}
     if python.no_site:
         return Hit(values, quoted(matches), variant="no_site")
@@ -150,9 +150,7 @@ def _build_not_stated(
     return _cpu_said(torch, matches, system, missing)
 
 
-def _cpu_said(
-    torch: TorchFacts, matches: tuple[TextEvidence, ...], system: SystemFacts, missing: Mapping[str, facts.Missing]
-) -> Hit | None:
+def _cpu_said(torch: TorchFacts, matches: Matches, system: SystemFacts, missing: Mapping[str, facts.Missing]) -> Hit | None:
     """Only the error text speaks of a build without CUDA."""
     if not matches or ("torch" in missing and missing["torch"].why is facts.Why.ABSENT):
         return None
@@ -203,7 +201,7 @@ def torch_cuda_unavailable(
 _UNNAMED = "a GPU that the facts do not name"
 
 
-def _unavailable(torch: TorchFacts, matches: tuple[TextEvidence, ...], gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
+def _unavailable(torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
     built = f"ROCm {torch.hip}" if torch.hip else f"CUDA {torch.cuda}"
     evidence = (Evidence("torch", error), *quoted(matches)) if error else quoted(matches)
     values = {"version": torch.version, "built": built, "gpu": gpu, "error": (error or "").rstrip(".")}
@@ -268,7 +266,7 @@ def no_matching_wheel(python: PythonFacts, system: SystemFacts, symptoms: Sympto
     return _no_file_said(matches, python, platform, tables) if matches else None
 
 
-def _no_file_said(matches: tuple[TextEvidence, ...], python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
+def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
     if value(matches, "virtual"):
         return Hit({}, quoted(matches), variant="conda")
     index, builds = value(matches, "index"), tables.builds()
@@ -300,7 +298,7 @@ def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts,
     return Hit(values, (), (TorchBuild(),), "table", confidence=confidence)
 
 
-def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: tuple[TextEvidence, ...], text: str) -> Answer:
+def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches, text: str) -> Answer:
     found = next((one for words in (text, *(match.text for match in matches)) if (one := _GLIBC.search(words))), None)
     needed = found[1] if found else value(matches, "needed")
     by = (found and found[2]) or value(matches, "required_by") or ""
