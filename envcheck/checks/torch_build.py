@@ -83,14 +83,18 @@ def torch_cpu_build(
     toolkit: facts.ToolkitFacts,
     symptoms: SymptomsFacts,
     tables: Tables,
+    absent: frozenset[str],
     missing: Mapping[str, facts.Missing],
 ) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
     matches, cards = said(symptoms, "torch-cpu-build"), nvidia(gpus)
+    if "torch" in absent:
+        return None
     if not _is_cpu_build(torch):
-        return _build_not_stated(torch, python, devices, cards, system, symptoms, tables, missing)
+        usual = cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables)
+        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, symptoms)
     if system.os == "darwin":
-        return _cpu_said(torch, matches, system, missing)
+        return _cpu_said(torch, matches, system)
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
     evidence = (Evidence("torch", f"version {values['version']}, CUDA none"), *quoted(matches))
     jetson = answer.is_jetson(system) or any("orin" in (gpu.name or "").lower() for gpu in cards)
@@ -104,7 +108,7 @@ def torch_cpu_build(
     if intel := discrete_intel(xpu):
         return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), "intel", Severity.WARNING)
     if matches:
-        return _cpu_said(torch, matches, system, missing)
+        return _cpu_said(torch, matches, system)
     if sign := _sign_of_a_gpu(driver, rocm, toolkit, missing):
         return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
     return not_read("gpus", missing)
@@ -130,31 +134,24 @@ def _sign_of_a_gpu(
 
 
 def _build_not_stated(
-    torch: TorchFacts,
-    python: PythonFacts,
-    devices: DevicesFacts,
-    cards: tuple[facts.Gpu, ...],
-    system: SystemFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-    missing: Mapping[str, facts.Missing],
+    torch: TorchFacts, cards: tuple[facts.Gpu, ...], works: bool, system: SystemFacts, symptoms: SymptomsFacts
 ) -> Hit | None:
-    """A build for something else, or one of which only the version is known, if that."""
+    """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
     matches, values = said(symptoms, "torch-cpu-build"), {"version": torch.version, "kind": "CUDA"}
     if torch.cuda or torch.hip or torch.xpu or local(torch.version):
-        if holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not answer.works(devices):
+        if holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not works:
             return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY)
         return None
-    if not matches and cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables):
-        return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY)
-    return _cpu_said(torch, matches, system, missing)
+    if matches:
+        return _cpu_said(torch, matches, system)
+    return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY) if cards else None
 
 
-def _cpu_said(torch: TorchFacts, matches: Matches, system: SystemFacts, missing: Mapping[str, facts.Missing]) -> Hit | None:
+def _cpu_said(torch: TorchFacts, matches: Matches, system: SystemFacts) -> Hit | None:
     """Only the error text speaks of a build without CUDA."""
-    if not matches or ("torch" in missing and missing["torch"].why is facts.Why.ABSENT):
-        return None
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
+    if not matches:
+        return None
     if system.os == "darwin":
         return Hit(values, quoted(matches), variant="mac")
     if answer.is_jetson(system):
