@@ -7,15 +7,14 @@ import re
 from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
-from envcheck.checks.text import holding, quoted, said, value
+from envcheck.checks.text import Matches, holding, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
-from envcheck.facts.snapshot import Interface, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts, TextEvidence
+from envcheck.facts.snapshot import Interface, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts
 from envcheck.tables.versions import older
 
 _WARNING, _LIKELY = Severity.WARNING, Confidence.LIKELY
-Matches = tuple[TextEvidence, ...]
 
 
 def _several_nodes(launcher: facts.LauncherFacts) -> bool:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import alone, holding, quoted, said, value
+from envcheck.checks.text import Matches, alone, holding, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
-from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PythonFacts, SymptomsFacts, SystemFacts, TextEvidence, TorchFacts
+from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, local, minor, older
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def torch_missing(torch: TorchFacts, python: PythonFacts, symptoms: SymptomsFact
     return _torch_absent(unread.evidence, python, matches) if unread.why is facts.Why.ABSENT else None
 
 
-def _torch_absent(remains: str, python: PythonFacts, matches: tuple[TextEvidence, ...]) -> Hit:
+def _torch_absent(remains: str, python: PythonFacts, matches: Matches) -> Hit:
     values: dict[str, object] = {"python": python.executable or "this interpreter", "path": remains}
     if python.no_site:
         return Hit(values, quoted(matches), variant="no_site")
@@ -83,14 +83,18 @@ def torch_cpu_build(
     toolkit: facts.ToolkitFacts,
     symptoms: SymptomsFacts,
     tables: Tables,
+    absent: frozenset[str],
     missing: Mapping[str, facts.Missing],
 ) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
     matches, cards = said(symptoms, "torch-cpu-build"), nvidia(gpus)
+    if "torch" in absent:
+        return None
     if not _is_cpu_build(torch):
-        return _build_not_stated(torch, python, devices, cards, system, symptoms, tables, missing)
+        usual = cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables)
+        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, symptoms)
     if system.os == "darwin":
-        return _cpu_said(torch, matches, system, missing)
+        return _cpu_said(torch, matches, system)
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
     evidence = (Evidence("torch", f"version {values['version']}, CUDA none"), *quoted(matches))
     jetson = system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
@@ -104,7 +108,7 @@ def torch_cpu_build(
     if intel := discrete_intel(xpu):
         return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), "intel", Severity.WARNING)
     if matches:
-        return _cpu_said(torch, matches, system, missing)
+        return _cpu_said(torch, matches, system)
     if sign := _sign_of_a_gpu(driver, rocm, toolkit, missing):
         return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
     return not_read("gpus", missing)
@@ -130,33 +134,24 @@ def _sign_of_a_gpu(
 
 
 def _build_not_stated(
-    torch: TorchFacts,
-    python: PythonFacts,
-    devices: DevicesFacts,
-    cards: tuple[facts.Gpu, ...],
-    system: SystemFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-    missing: Mapping[str, facts.Missing],
+    torch: TorchFacts, cards: tuple[facts.Gpu, ...], works: bool, system: SystemFacts, symptoms: SymptomsFacts
 ) -> Hit | None:
-    """A build for something else, or one of which only the version is known, if that."""
+    """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
     matches, values = said(symptoms, "torch-cpu-build"), {"version": torch.version, "kind": "CUDA"}
     if torch.cuda or torch.hip or torch.xpu or local(torch.version):
-        if holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not answer.works(devices):
+        if holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not works:
             return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY)
         return None
-    if not matches and cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables):
-        return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY)
-    return _cpu_said(torch, matches, system, missing)
+    if matches:
+        return _cpu_said(torch, matches, system)
+    return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY) if cards else None
 
 
-def _cpu_said(
-    torch: TorchFacts, matches: tuple[TextEvidence, ...], system: SystemFacts, missing: Mapping[str, facts.Missing]
-) -> Hit | None:
+def _cpu_said(torch: TorchFacts, matches: Matches, system: SystemFacts) -> Hit | None:
     """Only the error text speaks of a build without CUDA."""
-    if not matches or ("torch" in missing and missing["torch"].why is facts.Why.ABSENT):
-        return None
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
+    if not matches:
+        return None
     if system.os == "darwin":
         return Hit(values, quoted(matches), variant="mac")
     if system.jetson:
@@ -203,7 +198,7 @@ def torch_cuda_unavailable(
 _UNNAMED = "a GPU that the facts do not name"
 
 
-def _unavailable(torch: TorchFacts, matches: tuple[TextEvidence, ...], gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
+def _unavailable(torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
     built = f"ROCm {torch.hip}" if torch.hip else f"CUDA {torch.cuda}"
     evidence = (Evidence("torch", error), *quoted(matches)) if error else quoted(matches)
     values = {"version": torch.version, "built": built, "gpu": gpu, "error": (error or "").rstrip(".")}
@@ -268,7 +263,7 @@ def no_matching_wheel(python: PythonFacts, system: SystemFacts, symptoms: Sympto
     return _no_file_said(matches, python, platform, tables) if matches else None
 
 
-def _no_file_said(matches: tuple[TextEvidence, ...], python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
+def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
     if value(matches, "virtual"):
         return Hit({}, quoted(matches), variant="conda")
     index, builds = value(matches, "index"), tables.builds()
@@ -300,7 +295,7 @@ def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts,
     return Hit(values, (), (TorchBuild(),), "table", confidence=confidence)
 
 
-def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: tuple[TextEvidence, ...], text: str) -> Answer:
+def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches, text: str) -> Answer:
     found = next((one for words in (text, *(match.text for match in matches)) if (one := _GLIBC.search(words))), None)
     needed = found[1] if found else value(matches, "needed")
     by = (found and found[2]) or value(matches, "required_by") or ""
