@@ -41,6 +41,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "envcheck/agent/numerics.py": ("test_lies.py::test_the_quick_check", "test_lies.py::test_the_truth_passes"),
     "envcheck/plan/*.py": _PLAN,
     "envcheck/tables/*.py": (
+        "test_versions.py",
         "test_toml.py",
         "test_tables.py",
         "test_tables_old.py",
