@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from envcheck.engine.rule import FAMILY_RANK, Check, RuleText, RuleTexts
-from envcheck.facts.snapshot import SECTIONS
 from envcheck.errors import UsageError
+from envcheck.facts.snapshot import SECTIONS
 
 
 def execute(args: argparse.Namespace) -> int:
