@@ -235,13 +235,17 @@ class LauncherRun:
         return True
 
     def hangs(self, now: float, limit: float) -> bool:
-        """Past its time, unless its workers are still being started and something in them computes: imports of torch side by side."""
+        """Past its time, unless its workers are still being started and something in them computes (imports of torch side by side), or
+        one of them has just said something: on a slow machine the start may have taken all the time."""
         waited = now - self.began
         if waited <= limit:
             return False
         self.read()
-        starting = len(self.workers) < self.world or any(one.stage == "start" for one in self.workers)
-        return not starting or waited > 3 * limit or not self.pulse.beats(self.pid, now)
+        if waited > 3 * limit:
+            return True
+        if len(self.workers) < self.world or any(one.stage == "start" for one in self.workers):
+            return not self.pulse.beats(self.pid, now)
+        return time.time() - max(one.said_at for one in self.workers) > self.plan.stage_seconds
 
     def read(self) -> None:
         prefix = self.name + "."
