@@ -37,6 +37,8 @@ def changes(text: str) -> set[str]:
         ("x = a", set()),
         ("import a", set()),
         ("x: Literal[1]", set()),
+        ('x = {"a": 1}', set()),
+        ("x = (1, 2)", set()),
         ("@cache(maxsize=3)\ndef f(): ...", set()),
         ("if TYPE_CHECKING:\n    x = 3", set()),
         ("def f():\n    return", set()),
