@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Which tests should notice a change to which modules: likely and quick ones first. The first pattern that fits counts.
 _PLAN = (
     "test_plan_order.py",
+    "test_plan_way.py",
     "test_plan_golden.py",
     "test_plan_fixes.py",
     "test_plan_assume.py",
