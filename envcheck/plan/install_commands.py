@@ -220,7 +220,7 @@ class _Order:
             move.requirement(self.one.variant if self.release.labels and label and self.can_label(move) else None) for move in self.moves
         ]
         source = [] if self.plain else ["-f" if self.release.form == "find-links" else f"--{self.release.form}", self.url]
-        run = ["RUN " + shlex.join(["python", "-m", "pip", "install", "--no-cache-dir", *bare, *source])]
+        run = ["RUN " + shlex.join(["python", "-m", "pip", "install", "--no-cache-dir", *bare, *source])] if bare else []
         if others:
             run.append("RUN " + shlex.join(["python", "-m", "pip", "install", "--no-cache-dir", *others]))
         run += [
