@@ -195,7 +195,7 @@ def _passed_without(live: LiveFacts, culprit: str) -> tuple[str, tuple[Evidence,
 def _tried(found: Bisection) -> tuple[Evidence, ...]:
     """The arms that were needed to say so."""
     arms = (found.plain, *found.tried)
-    return tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
+    return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
 
 
 _NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround: transfers then go through host memory and are slower; not for NVLink machines")

@@ -126,7 +126,7 @@ def _unknown(report: Report) -> list[str]:
 def _not_proved(report: Report) -> list[str]:
     live = report.snapshot.live
     rows = [f"<li>{escape(one)}</li>" for one in live.not_proved] if isinstance(live, LiveFacts) else []
-    return [f"<h2>The live check did not prove</h2><ul>{''.join(rows)}</ul>"] if rows else []
+    return [f"<h2>Not tested by the live check</h2><ul>{''.join(rows)}</ul>"] if rows else []
 
 
 def _wire(report: Report) -> list[str]:
