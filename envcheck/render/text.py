@@ -176,9 +176,9 @@ def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool)
     )
     page.block(Text("  "), finding.message)
     shown = finding.evidence[:EVIDENCE_SHOWN]
-    for evidence in shown:
+    for number, evidence in enumerate(shown):
         source, text = one_line(evidence.source), one_line(evidence.text, EVIDENCE_CHARACTERS)
-        page.block(Text.assemble("  ", ("evidence  ", "dim")), f"{source}: {text}" if text else source, "dim")
+        page.block(Text.assemble("  ", (f"{'' if number else 'evidence':10}", "dim")), f"{source}: {text}" if text else source, "dim")
     if len(finding.evidence) > len(shown):
         page.block(Text(" " * 12), f"and {len(finding.evidence) - len(shown)} more (--json has them all)", "dim")
     if reported.why and finding.severity is not Severity.INFO:
