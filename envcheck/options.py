@@ -175,7 +175,7 @@ def _facts_flags(parser: Parser) -> None:
 
 def _report_flags(parser: Parser) -> None:
     report = parser.add_argument_group("report and exit code")
-    report.add_argument("--fix-suggest", action="store_true", help="print every command that would mend a finding, for pip, uv and conda")
+    report.add_argument("--fix-suggest", action="store_true", help="print every command that would fix a finding, for pip, uv and conda")
     report.add_argument(
         "--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first (default: the target's own)"
     )

@@ -131,7 +131,7 @@ def _not_proved(report: Report) -> list[str]:
 
 def _wire(report: Report) -> list[str]:
     wire = wire_of(report.snapshot.live)
-    return ["<h2>Speed of the wire</h2>", wire_svg(wire), _table(list(wire_lines(wire, unicode=False)))] if wire else []
+    return ["<h2>Speed of the connections</h2>", wire_svg(wire), _table(list(wire_lines(wire, unicode=False)))] if wire else []
 
 
 def _facts(report: Report) -> str:

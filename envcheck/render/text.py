@@ -160,7 +160,7 @@ def _wire(page: _Page, report: Report) -> None:
     if not rows:
         return
     page.gap()
-    page.line(Text("Speed of the wire", "bold"))
+    page.line(Text("Speed of the connections", "bold"))
     for what, figure in rows:
         page.block(Text(f"  {what}: ", "dim"), one_line(figure))
 
