@@ -175,7 +175,7 @@ def test_the_whole_fails_when_a_part_does(first_patient: Examined) -> None:
     assert live.reason.startswith("collectives-gloo: ")
     hit = live_wrong_result.function(live)
     assert isinstance(hit, Hit) and hit.values["arm"] == "collectives-gloo"
-    assert any(one.source == "arm ddp-static-graph" and "hang" in one.text for one in hit.evidence)
+    assert any(one.source == "trial ddp-static-graph" and "hang" in one.text for one in hit.evidence)
 
 
 @pytest.fixture(scope="module")

@@ -194,7 +194,7 @@ def values(name: str, changes: dict[str, object]) -> dict[str, str]:
         ({"gpus": {"missing": "absent", "reason": "none"}}, "GPU", "8 NVIDIA on the PCI bus (driver nvidia), no name or state read"),
         ({"cuda_driver.init_code": 803}, "CUDA", "driver offers up to 13.0, torch is built with 13.0, cuInit answers 803"),
         ({"driver.library_version": "570.10"}, "driver", "580.95.05, open kernel module, libraries 570.10"),
-        ({"torch.import_status": "timeout"}, "torch", f"{BUILD}: the import does not end"),
+        ({"torch.import_status": "timeout"}, "torch", f"{BUILD}: the import hangs"),
         ({**CRASHED, "torch.import_failure": {"signal": "SIGSEGV"}}, "torch", f"{BUILD}: the import is killed by SIGSEGV"),
         ({"torch.import_status": "error", "torch.import_failure": {"type": "OSError"}}, "torch", f"{BUILD}: the import raises OSError"),
         ({"torch.import_status": "exited"}, "torch", f"{BUILD}: the import ends the interpreter"),

@@ -307,7 +307,7 @@ class LauncherRun:
         for key, expected in (("rank", list(range(world))), ("local_rank", list(range(world))), ("world_size", [world] * world)):
             told = [one.told.get(key) for one in seen]
             if sorted(-1 if one is None else one for one in told) != expected:
-                return "fail", "%s told its workers %s %s where %s was due" % (words, key.upper(), told, expected)
+                return "fail", "%s told its workers %s %s, expected %s" % (words, key.upper(), told, expected)
         lost = [one for one in seen if not one.over]
         if lost:
             return "fail", "rank %d ended in the stage %s without an error" % (lost[0].number, lost[0].stage)

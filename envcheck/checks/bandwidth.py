@@ -75,7 +75,7 @@ def _all_reduce(wire: WireFacts, gpus: Sequence[Gpu], tables: Tables) -> Judgeme
     if row is None:
         return None
     expected, source = row
-    return Judgement("all_reduce", top.busbw_gb_s, expected, "table", f"measured on such a machine ({source})")
+    return Judgement("all_reduce", top.busbw_gb_s, expected, "table", f"measured on a machine of this kind ({source})")
 
 
 def nvlink_rate(gpus: Sequence[Gpu], ranks: int, tables: Tables) -> tuple[int, float, str] | None:

@@ -73,7 +73,7 @@ def _numbers(ranks: list[facts.RankFacts]) -> str:
 def _others(live: facts.LiveFacts, name: str) -> tuple[Evidence, ...]:
     """Further parts of the full check that went wrong besides the one that is reported."""
     bad = [arm for arm in live.arms if arm.part and arm.name != name and arm.status in BAD]
-    return tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
+    return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
 
 
 @check(needs=("torch",))
@@ -209,7 +209,7 @@ def live_inconclusive(live: facts.LiveFacts) -> Answer:
     found = bisect_transports(live)
     if found and found.culprit == "machine":
         control = [arm for arm in live.arms if arm.name in CONTROL]
-        told = tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
+        told = tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
         return Hit({"control": [arm.name for arm in control]}, told, variant="control")
     if live.status is not LiveStatus.INCONCLUSIVE:
         return None

@@ -226,7 +226,7 @@ def _vllm_built_for(
         return None
     severity, asks = None if matches else Severity.WARNING, _asks("vllm", packages, tables)
     if asks and meets(torch.version, asks) is False and "a0" not in torch.version:
-        fixes = (Install((f"vllm=={release(there)}",), note="in an environment of its own: it brings its torch"),)
+        fixes = (Install((f"vllm=={release(there)}",), note="in an environment of its own: vLLM installs its own torch"),)
         return Hit(values | {"asks": asks}, quoted(matches), fixes, severity=severity)
     # Library names inside the PyPI wheels: libcudart.so.12 up to 0.19.1, libcudart.so.13 from 0.20.0 on.
     if older(there, "0.20.0") is False and not cuda_of_build(there) and major(torch.cuda) == 12:

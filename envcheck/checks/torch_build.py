@@ -191,11 +191,11 @@ def torch_cuda_unavailable(
     if (matches or error) and "gpus" not in absent:
         return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY)
     if "gpus" in missing and missing["gpus"].why is facts.Why.SKIPPED:
-        return Unknown("torch has no device, and neither GPU nor driver is stated: run nvidia-smi and give its output")
+        return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
 
 
-_UNNAMED = "a GPU that the facts do not name"
+_UNNAMED = "a GPU of unknown name"
 
 
 def _unavailable(torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
@@ -300,7 +300,7 @@ def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches, text: 
     needed = found[1] if found else value(matches, "needed")
     by = (found and found[2]) or value(matches, "required_by") or ""
     if needed and older(system.glibc, needed) is False:
-        return Unknown(f"GLIBC_{needed} is said to be missing, but the system has {system.glibc}: another machine or another C library")
+        return Unknown(f"GLIBC_{needed} is reported missing, but the system has {system.glibc}: another machine or another C library")
     evidence = (Evidence("import torch", text),) if _GLIBC.search(text) else quoted(matches)
     values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library", "version": torch.version}
     return Hit(values, evidence, variant="companion") if by and "/torch/" not in by else Hit(values, evidence, (TorchBuild(),))

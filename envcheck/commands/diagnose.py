@@ -274,7 +274,7 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
     if _trouble(read, texts) or not _says_something(read, texts):
-        shown = "what is shown only follows from a cause" if read.symptoms.victims else "no cause that envcheck knows is shown"
+        shown = "it shows only consequences of a cause" if read.symptoms.victims else "it shows no cause that envcheck knows"
         return replace(report, verdict="inconclusive", exit_code=3, because=(shown, _ask(read)))
     return replace(report, verdict="pass", exit_code=0, because=())
 
@@ -332,7 +332,7 @@ def _read_lines(read: Read) -> list[str]:
     """ "read  report.txt: collect_env, traceback": what each file was taken for."""
     from envcheck.facts.printable import one_line
 
-    lines = [f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that is known')}" for name, kinds in read.files.items()]
+    lines = [f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that envcheck recognises')}" for name, kinds in read.files.items()]
     lines += [f"refused {one_line(name)}: {one_line(reason)}" for name, reason in read.refused.items()]
     lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
     lines += [f"differs {one_line(one)}" for one in read.conflicts[:3]]

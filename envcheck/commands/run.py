@@ -52,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
         from envcheck.render import render
 
         say(render(report, "text", fix_suggest=args.fix_suggest))
-        say(f"envcheck: {name} was not started; --fail-on never starts it all the same\n")
+        say(f"envcheck: {name} was not started; --fail-on never starts it anyway\n")
         return report.exit_code
     try:
         ended = run_and_keep(args.argv)

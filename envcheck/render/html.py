@@ -126,12 +126,12 @@ def _unknown(report: Report) -> list[str]:
 def _not_proved(report: Report) -> list[str]:
     live = report.snapshot.live
     rows = [f"<li>{escape(one)}</li>" for one in live.not_proved] if isinstance(live, LiveFacts) else []
-    return [f"<h2>The live check did not prove</h2><ul>{''.join(rows)}</ul>"] if rows else []
+    return [f"<h2>Not tested by the live check</h2><ul>{''.join(rows)}</ul>"] if rows else []
 
 
 def _wire(report: Report) -> list[str]:
     wire = wire_of(report.snapshot.live)
-    return ["<h2>Speed of the wire</h2>", wire_svg(wire), _table(list(wire_lines(wire, unicode=False)))] if wire else []
+    return ["<h2>Speed of the connections</h2>", wire_svg(wire), _table(list(wire_lines(wire, unicode=False)))] if wire else []
 
 
 def _facts(report: Report) -> str:

@@ -89,7 +89,7 @@ def _unknown(report: Report) -> list[str]:
 def _not_proved(report: Report) -> list[str]:
     live = report.snapshot.live
     rows = [f"- {escape(one)}" for one in live.not_proved] if isinstance(live, LiveFacts) else []
-    return ["The live check did not prove:\n\n" + "\n".join(rows)] if rows else []
+    return ["Not tested by the live check:\n\n" + "\n".join(rows)] if rows else []
 
 
 def _assumed(report: Report) -> list[str]:

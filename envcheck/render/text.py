@@ -134,7 +134,7 @@ def _wire(page: _Page, report: Report) -> None:
     if not rows:
         return
     page.gap()
-    page.line(Text("Speed of the wire", "bold"))
+    page.line(Text("Speed of the connections", "bold"))
     for what, figure in rows:
         page.block(Text(f"  {what}: ", "dim"), one_line(figure))
 
@@ -150,27 +150,27 @@ def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool)
     )
     page.block(Text("  "), finding.message)
     shown = finding.evidence[:EVIDENCE_SHOWN]
-    for evidence in shown:
+    for number, evidence in enumerate(shown):
         source, text = one_line(evidence.source), one_line(evidence.text, EVIDENCE_CHARACTERS)
-        page.block(Text.assemble("  ", ("seen  ", "dim")), f"{source}: {text}" if text else source, "dim")
+        page.block(Text.assemble("  ", (f"{'' if number else 'evidence':10}", "dim")), f"{source}: {text}" if text else source, "dim")
     if len(finding.evidence) > len(shown):
-        page.block(Text("        "), f"and {len(finding.evidence) - len(shown)} more (--json has them all)", "dim")
+        page.block(Text(" " * 12), f"and {len(finding.evidence) - len(shown)} more (--json has them all)", "dim")
     if reported.why and finding.severity is not Severity.INFO:
-        page.block(Text.assemble("  ", ("why   ", "dim")), in_short(reported.why))
+        page.block(Text.assemble("  ", ("why       ", "dim")), in_short(reported.why))
     if finding.consequences:
         page.block(
-            Text.assemble("  ", ("so    ", "dim")),
-            f"{', '.join(finding.consequences)} {'follows' if len(finding.consequences) == 1 else 'follow'} from it",
+            Text.assemble("  ", ("leads to  ", "dim")),
+            ", ".join(finding.consequences),
         )
     _fixes(page, reported.fixes, report, fix_suggest)
 
 
 def _fixes(page: _Page, fixes: tuple[Fix, ...], report: Report, fix_suggest: bool) -> None:
     if len(fixes) > 1:
-        page.block(Text.assemble("  ", ("do    ", "dim")), "one of these:")
+        page.block(Text.assemble("  ", ("fix       ", "dim")), "one of these:")
     for number, fix in enumerate(fixes, 1):
         label = f"{number}. " if len(fixes) > 1 else ""
-        lead = Text(f"        {label}") if label else Text.assemble("  ", ("do    ", "dim"))
+        lead = Text(f"{' ' * 12}{label}") if label else Text.assemble("  ", ("fix       ", "dim"))
         at = lead.cell_len
         aside = fix_aside(fix)
         title, text = one_line(fix.title), one_line(fix.text)
@@ -222,7 +222,7 @@ def _not_proved(page: _Page, report: Report) -> None:
     if not isinstance(live, LiveFacts) or not live.not_proved:
         return
     page.gap()
-    page.line(Text("The live check did not prove", "bold"))
+    page.line(Text("Not tested by the live check", "bold"))
     for one in live.not_proved:
         page.block(Text("– ", "dim"), one_line(one))
 

@@ -66,8 +66,12 @@ def verdict_line(report: Report) -> str:
     if isinstance(live, LiveFacts) and live.status is LiveStatus.PASS:
         return f"Ready to train{but}: {subject(report)}"
     unread = isinstance(report.snapshot.torch, Missing) and report.snapshot.torch.why is Why.SKIPPED
-    missing = "the live check was not run" if _imported(report) else "torch was not looked at" if unread else "torch was not imported"
-    return f"{f'Nothing stands in the way{but}' if found else 'No problem found'}: {subject(report)}; {missing}"
+    if (
+        isinstance(report.snapshot.torch, Missing) and report.snapshot.torch.why is Why.ABSENT
+    ):  # only where the rules that would say so are ignored or left out
+        return f"{f'No error found{but}' if found else 'The selected rules found nothing'}; PyTorch is not installed"
+    missing = "the live check did not run" if _imported(report) else "torch was not examined" if unread else "torch was not imported"
+    return f"{f'No error found{but}' if found else 'No problem found'}: {subject(report)}; {missing}"
 
 
 def _imported(report: Report) -> bool:
@@ -190,7 +194,7 @@ def in_short(text: str, sentences: int = 2) -> str:
     return " ".join(_SENTENCE_END.split(first_paragraph(text))[:sentences])
 
 
-PROVED: Mapping[bool | None, str] = {True: "proved on these facts", False: "not proved", None: ""}
+PROVED: Mapping[bool | None, str] = {True: "checked against envcheck's tables; nothing was installed", False: "not proved", None: ""}
 
 
 def fix_aside(fix: Fix) -> str:

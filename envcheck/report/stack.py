@@ -224,7 +224,7 @@ def _rocm_driver(snapshot: Snapshot) -> Layer:
     rocm = snapshot.rocm
     if isinstance(rocm, Missing):
         return _of_missing("driver", rocm)
-    loaded = {True: "amdgpu", False: "amdgpu not loaded", None: "amdgpu not looked at"}[rocm.driver_loaded]
+    loaded = {True: "amdgpu", False: "amdgpu not loaded", None: "amdgpu not checked"}[rocm.driver_loaded]
     parts = [f"amdgpu {rocm.driver_version}" if rocm.driver_version else loaded]
     if rocm.version:
         parts.append(f"ROCm {rocm.version}")
@@ -247,7 +247,7 @@ def _torch(snapshot: Snapshot) -> Layer:
         case ImportStatus.SKIPPED:
             return Layer("torch", Mark.OK if torch.version else Mark.UNKNOWN, f"{build}, not imported")
         case ImportStatus.TIMEOUT:
-            return Layer("torch", Mark.BAD, f"{build}: the import does not end")
+            return Layer("torch", Mark.BAD, f"{build}: the import hangs")
         case ImportStatus.CRASHED:
             signal = torch.import_failure.signal if torch.import_failure else None
             return Layer("torch", Mark.BAD, f"{build}: the import is killed by {signal or 'a signal'}")
