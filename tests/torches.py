@@ -80,6 +80,8 @@ def rows() -> list[Row]:
             beside = ["numpy<2" if one.numpy_major["linux"] < 2 else "numpy"]
             if numbers(release) < (2, 3):
                 beside.append("setuptools<70")  # their DDP imports pkg_resources.packaging, which setuptools dropped
+            if (2, 6) <= numbers(release)[:2] <= (2, 8) and python == "3.9":
+                beside.append("importlib-metadata")  # their torchrun imports it there; no requirement names it
             found.append(Row(release, python, tuple(beside), release == newest or release in ALWAYS))
     return found
 

@@ -22,7 +22,7 @@ FAMILY = {
     "cupy-cuda13x", "intel-extension-for-pytorch", "onnxruntime-gpu", "ray", "horovod", "mpi4py", "fairscale", "megatron-core",
     "transformer-engine", "torch-scatter", "torch-sparse", "torch-cluster", "torch-geometric", "pyg-lib", "causal-conv1d", "mamba-ssm",
     "auto-gptq", "py-spy", "jax", "jaxlib", "tensorflow", "setuptools", "typing-extensions", "sympy", "fsspec", "jinja2", "networkx",
-    "filelock", "mpmath", "markupsafe", "mkl", "envcheck", "torch-envcheck",
+    "filelock", "mpmath", "markupsafe", "mkl", "importlib-metadata", "envcheck", "torch-envcheck",
 }  # fmt: skip
 FAMILY_PREFIXES = ("nvidia-", "torch", "rocm", "cuda-", "intel-", "oneccl", "onemkl", "tcmlib", "umf", "dpcpp", "impi", "triton")
 # Requirements are compared only for these: they pin torch or are pinned by it, or torch needs what they need.

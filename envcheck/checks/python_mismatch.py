@@ -1,0 +1,62 @@
+"""A Python that a torch release has wheels for and does not quite work with."""
+
+from __future__ import annotations
+
+from envcheck.engine.intents import Install
+from envcheck.engine.rule import Evidence, Hit, Severity, check
+from envcheck.facts.record import record
+from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus, PackagesFacts, PythonFacts, TorchFacts
+from envcheck.tables.versions import minor
+
+
+@record
+class _Pair:
+    """variant: what fails, as the rule's text calls it; words: how an arm of the live check shows it; mended: the first good torch."""
+
+    torch: tuple[int, int]
+    python: tuple[int, int]
+    variant: str
+    words: str
+    mended: str
+
+
+# Each was met with the wheels of the index: torchrun on 2.2.2 and 2.3.1, torch.save on 2.5.1.
+_PAIRS = (
+    _Pair((2, 2), (3, 12), "torchrun", "SIGSEGV", "2.4"),
+    _Pair((2, 3), (3, 12), "torchrun", "SIGSEGV", "2.4"),
+    _Pair((2, 5), (3, 13), "save", "persistent_id", "2.6"),
+)
+
+# Their torchrun imports importlib_metadata below Python 3.10, which no requirement of torch names.
+# https://github.com/pytorch/pytorch/issues/163946
+_METADATA = ((2, 6), (2, 7), (2, 8))
+
+
+@check(needs=("torch", "python", "packages"))
+def torch_python_mismatch(torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, live: LiveFacts) -> Hit | None:
+    """There is a wheel, and torchrun or torch.save of that release fails on this Python."""
+    here, now = minor(torch.version), minor(python.version)
+    values: dict[str, object] = {"torch": torch.version, "python": python.version}
+    listed = any(one.location for one in packages.distributions)  # by the agent; a pasted list names what somebody thought of
+    if here in _METADATA and now and now < (3, 10) and listed and packages.version("importlib-metadata") is None:
+        return _hit(values, "metadata", "importlib-metadata", _arms(live, "importlib_metadata"))
+    pair = next((one for one in _PAIRS if (one.torch, one.python) == (here, now)), None)
+    if pair is None:
+        return None
+    values |= {"mended": pair.mended, "older": f"3.{pair.python[1] - 1}"}
+    return _hit(values, pair.variant, f"torch>={pair.mended}", _arms(live, pair.words))
+
+
+def _hit(values: dict[str, object], variant: str, requirement: str, seen: list[Arm]) -> Hit:
+    """A warning; an error where the full check met it."""
+    evidence = tuple(Evidence(arm.name, (arm.reason.splitlines() or [""])[0]) for arm in seen[:2])
+    return Hit(values, evidence, (Install((requirement,)),), variant=variant, severity=Severity.ERROR if seen else None)
+
+
+def _arms(live: LiveFacts, words: str) -> list[Arm]:
+    """Parts of the live check that failed with these words."""
+    bad = [arm for arm in live.arms if arm.status in (LiveStatus.FAIL, LiveStatus.HANG)]
+    return [arm for arm in bad if words in arm.reason or any(words in rank.error for rank in arm.ranks)]
+
+
+CHECKS = (torch_python_mismatch,)
