@@ -180,17 +180,6 @@ def _with_selection(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, visibility=with_selection(visibility, gpus))
 
 
-# Rules about what a program does: how it starts its processes, uses DDP and picks devices. envcheck's own ranks are started without
-# the launcher's variables, so where they print such words the fault is envcheck's.
-OF_PROGRAMS = frozenset((
-    "ddp-usage", "launch-env-conflict", "launch-env-incomplete", "launch-fork-after-cuda", "launch-local-rank-argument", "launch-slurm",
-    "launch-world-size", "nccl-duplicate-gpu", "visible-devices-out-of-range",
-))  # fmt: skip
-
-# Rules about the way to another rank. A rank whose peer has died says the same words; which of its words come first is chance.
-OF_PEERS = frozenset(("gloo-interface", "launch-unreachable", "nccl-interface", "nccl-no-transport"))
-
-
 def _with_symptoms(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     """Error texts that this run met: the failed import, CUDA's words, the ranks' output.
 
@@ -223,6 +212,8 @@ def _with_symptoms(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     scanner = Scanner(by.symptoms)
     for source, text in texts:
         scanner.scan(text, source)
-    found = [match for match in scanner.finish().matches if match.rule not in OF_PROGRAMS]
-    matches = tuple(match for match in found if not (match.source in bereft and match.rule in OF_PEERS))
+    met = scanner.finish().matches
+    about = {match.rule: by.texts.read(match.rule).about for match in met}
+    found = [match for match in met if about[match.rule] != "program"]
+    matches = tuple(match for match in found if not (match.source in bereft and about[match.rule] == "peer"))
     return replace(snapshot, symptoms=SymptomsFacts(matches))

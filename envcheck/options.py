@@ -175,7 +175,7 @@ def _facts_flags(parser: Parser) -> None:
 
 def _report_flags(parser: Parser) -> None:
     report = parser.add_argument_group("report and exit code")
-    report.add_argument("--fix-suggest", action="store_true", help="print every command that would mend a finding, for pip, uv and conda")
+    report.add_argument("--fix-suggest", action="store_true", help="print every command that would fix a finding, for pip, uv and conda")
     report.add_argument(
         "--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first (default: the target's own)"
     )
@@ -184,7 +184,7 @@ def _report_flags(parser: Parser) -> None:
     report.add_argument("--json", action="store_true", help="the same as --format json")
     report.add_argument("-o", "--output", metavar="FILE", help="write the report there instead of to stdout")
     report.add_argument("--fail-on", choices=("error", "warning", "never"), default="error", help="what exits 1 (default: error)")
-    report.add_argument("--strict", action="store_true", help="any warning, and any rule that cannot be told, is not a pass")
+    report.add_argument("--strict", action="store_true", help="a warning, or a rule that could not decide, is not a pass")
     report.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules")
     report.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="not these rules")
     report.add_argument("--version", action="version", version=_version())

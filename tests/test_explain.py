@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from envcheck.commands.explain import catalogue, execute, explain, nearest
+from envcheck.commands.page import general_title
 from envcheck.errors import UsageError
 from envcheck.options import parse
 from envcheck.report.session import RuleSession
@@ -72,19 +73,13 @@ def by(tmp_path: Path) -> RuleSession:
 
 PAGE = """\
 thing-too-old
-The {thing} is older than it should be
+The … is older than it should be
 error, likely: it says what may be, and never fails a run alone; family driver;
 since 0.1
 
 First paragraph, in two lines.
 
-    $ nvidia-smi -q    # kept as it is
-
-- an item of a list that is so long that it must be wrapped somewhere or it
-would leave the page to the right
-- another
-
-What it reports (the values are those of examples), and what to do then
+What it reports (the values are those of examples), and what to do
   * {thing} {version} is too old, which is a long sentence that does not fit on
     one line of eighty columns.
   * The other {thing}.
@@ -99,11 +94,16 @@ What it reports (the values are those of examples), and what to do then
         python -m pip uninstall -y numpy
         python -m pip install 'numpy<2'
 
-Explains also
-  other-rule
+Background
 
-Found with
-  an old thing
+    $ nvidia-smi -q    # kept as it is
+
+- an item of a list that is so long that it must be wrapped somewhere or it
+would leave the page to the right
+- another
+
+Leads to
+  other-rule
 
 Sources
   https://example.com/a
@@ -154,8 +154,28 @@ def test_every_rule_has_a_page(rule: str) -> None:
     page = explain(rule, SESSION)
     assert page.startswith(f"{rule}\n")
     assert page.endswith("\n") and "\n\n\n" not in page
-    reported = page[page.index("What it reports") :]
+    reported = page[page.index("What it reports") :].split("\n\n")[0]
     assert not re.search(r"\{\w+\}", reported), "a message without an example that brings it about"
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("This build has no code for the GPU (compute capability {cc})", "This build has no code for the GPU"),
+        ("A kernel does not run on GPU {devices}", "A kernel does not run on a GPU"),
+        ("A shared library cannot be loaded: {library}", "A shared library cannot be loaded"),
+        ("{name} hides every GPU", "A variable hides every GPU"),
+        ("The {thing} fails", "The … fails"),
+    ],
+)
+def test_a_title_without_the_facts_of_a_case(title: str, shown: str) -> None:
+    assert general_title(title) == shown
+
+
+def test_a_page_does_not_speak_of_the_gpu_of_an_example_as_if_it_were_here() -> None:
+    page = explain("gpu-busy", SESSION)
+    assert "* A GPU has " in page and "RTX" not in page
+    assert not any(example.get("name", "-") in page for example in SESSION.texts.read("gpu-busy").examples)
 
 
 def test_real_catalogue_has_every_rule() -> None:

@@ -72,7 +72,7 @@ def test_mtu_black_hole(ranks: Ranks, two: Hosts, tmp_path: Path) -> None:
     assert arm.status is LiveStatus.HANG
     assert arm.reason == "rank 0, 1 did not leave the stage all_reduce: 516 bytes passed, 65536 did not end"
     finding = findings_of(arm, tmp_path)["live-hang"]
-    assert "MTU" in finding.message and "65536 bytes did not come back" in finding.message
+    assert "MTU" in finding.message and "65536 bytes hang" in finding.message
 
 
 @needs_networks

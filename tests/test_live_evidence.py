@@ -430,4 +430,4 @@ def test_the_command_keeps_it(tmp_path: Path) -> None:
         facts = json.loads(opened.extractfile("envcheck-evidence/snapshot.json").read())  # type: ignore[union-attr]
     assert analysis["arms"][0]["suspects"] == [1] and facts["live"]["status"] == "hang"
     [finding] = [one for one in json.loads(done.stdout)["findings"] if one["rule"] == "live-hang"]
-    assert any(one["source"] == "stacks" and "rank 1 stands in" in one["text"] for one in finding["evidence"])
+    assert any(one["source"] == "stacks" and "rank 1 is in" in one["text"] for one in finding["evidence"])

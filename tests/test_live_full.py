@@ -18,7 +18,7 @@ import pytest
 from listeners import Watch, own_addresses
 from patients import HERE, NO_ISOLATION, Examined, all_gone, examine, needs_torch
 
-from envcheck.agent import full_check, isolation, rank_start
+from envcheck.agent import full_check, isolation, launcher_runs, rank_start
 from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
 from envcheck.target.process import Budget, Target, end, start
 
@@ -175,7 +175,7 @@ def test_the_whole_fails_when_a_part_does(first_patient: Examined) -> None:
     assert live.reason.startswith("collectives-gloo: ")
     hit = live_wrong_result.function(live)
     assert isinstance(hit, Hit) and hit.values["arm"] == "collectives-gloo"
-    assert any(one.source == "arm ddp-static-graph" and "hang" in one.text for one in hit.evidence)
+    assert any(one.source == "trial ddp-static-graph" and "hang" in one.text for one in hit.evidence)
 
 
 @pytest.fixture(scope="module")
@@ -293,6 +293,20 @@ def test_the_launched_script_takes_both_spellings(tmp_path: Path) -> None:
         assert done.returncode == 0
     told = [json.loads(path.read_text().splitlines()[0])["worker"]["argument"] for path in sorted(tmp_path.glob("*.jsonl"))]
     assert sorted(told) == ["--local-rank=0", "--local_rank=0"]
+
+
+@pytest.mark.parametrize(("ago", "hangs"), [(1, False), (8, True)])
+def test_a_launcher_whose_workers_have_just_spoken_does_not_hang(tmp_path: Path, ago: float, hangs: bool) -> None:
+    """All its time may have gone into imports of torch on a busy machine; each worker has a stage's time from its last word on."""
+    for pid in (101, 102):
+        path = tmp_path / f"mp-spawn.{pid}.jsonl"
+        path.write_text('{"enter": "start"}\n{"leave": "start", "seconds": 70}\n{"enter": "init"}\n')
+        os.utime(path, (time.time() - ago, time.time() - ago))
+    plan: Any = SimpleNamespace(options={"folder": str(tmp_path)}, stage_seconds=4.0)
+    run = launcher_runs.LauncherRun(plan, launcher_runs.Launcher("mp-spawn", [], None, "mp.spawn"), 2)
+    assert not run.hangs(run.began + 11, 12.0)
+    assert run.hangs(run.began + 20, 12.0) is hangs
+    assert run.hangs(run.began + 37, 12.0), "three times its time is enough"
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2, 8])

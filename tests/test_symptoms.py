@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck.checks import all_checks
-from envcheck.collect import OF_PEERS, OF_PROGRAMS, settle
+from envcheck.collect import settle
 from envcheck.facts.snapshot import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
 from envcheck.report.session import rule_session
 from envcheck.symptoms.scan import GATES, Entry, Scanner, SymptomTable, condense
@@ -214,10 +214,6 @@ def test_what_our_own_probes_print_is_no_fault_of_a_program(words: str, rule: st
     told = Scanner(TABLE)
     told.scan(f"RuntimeError: {words}", "train.log")
     assert [match.rule for match in told.finish().matches] == [rule]
-
-
-def test_rules_about_programs_are_rules_of_the_catalogue() -> None:
-    assert {check.id for check in all_checks()} >= OF_PROGRAMS | OF_PEERS
 
 
 @pytest.mark.parametrize("signal", ["SIGSEGV", None])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.facts.cuda_visible_devices import Outcome, Problem, Selection, read_visible, with_selection
+from envcheck.facts.cuda_visible_devices import InitResult, Problem, Selection, read_visible, with_selection
 from envcheck.facts.snapshot import Gpu, GpusFacts, Missing, VisibilityFacts, Why
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
@@ -59,7 +59,7 @@ def test_measured_values(value: str | None, available: bool, problem: Problem) -
     assert chosen.count == int(available)
     assert chosen.problem is problem
     assert chosen.outcome is (
-        Outcome.DEVICES if available else Outcome.INVALID_ORDINAL if problem is Problem.DUPLICATE else Outcome.NO_DEVICE
+        InitResult.DEVICES if available else InitResult.INVALID_ORDINAL if problem is Problem.DUPLICATE else InitResult.NO_DEVICE
     )
     assert chosen.cuda_error == (None if available else 101 if problem is Problem.DUPLICATE else 100)
 
@@ -125,7 +125,7 @@ def test_what_is_not_known_is_not_guessed(value: str) -> None:
         assert chosen.problem is Problem.UNREADABLE
     else:
         assert chosen.problem is Problem.UNKNOWN
-        assert chosen.outcome is Outcome.UNKNOWN and chosen.cuda_error is None
+        assert chosen.outcome is InitResult.UNKNOWN and chosen.cuda_error is None
 
 
 def test_ambiguous_and_wrong_case_are_unknown() -> None:
@@ -140,11 +140,11 @@ def test_stop_is_named() -> None:
 
 
 def test_unknown_gpus() -> None:
-    assert read_visible(None, ()).outcome is Outcome.UNKNOWN
-    assert read_visible("0", ()).outcome is Outcome.UNKNOWN
-    assert read_visible("0,7", ()).outcome is Outcome.UNKNOWN
-    assert read_visible("GPU-1", ()).outcome is Outcome.UNKNOWN
-    assert read_visible("MIG-1", ()).outcome is Outcome.UNKNOWN
+    assert read_visible(None, ()).outcome is InitResult.UNKNOWN
+    assert read_visible("0", ()).outcome is InitResult.UNKNOWN
+    assert read_visible("0,7", ()).outcome is InitResult.UNKNOWN
+    assert read_visible("GPU-1", ()).outcome is InitResult.UNKNOWN
+    assert read_visible("MIG-1", ()).outcome is InitResult.UNKNOWN
     # these hide everything whatever is installed
     assert [read_visible(value, ()).count for value in ("", "-1", "abc", '"0"', "GPU-")] == [0, 0, 0, 0, 0]
 
@@ -168,7 +168,7 @@ def test_a_lost_gpu_makes_numbers_uncertain() -> None:
 
 def test_device_order_matters_only_for_different_models() -> None:
     chosen = read_visible("0", MIXED)
-    assert (chosen.indices, chosen.count, chosen.outcome) == (None, 1, Outcome.DEVICES)
+    assert (chosen.indices, chosen.count, chosen.outcome) == (None, 1, InitResult.DEVICES)
     assert read_visible("0", MIXED, "PCI_BUS_ID").indices == (0,)
     assert read_visible(OTHER, MIXED).indices == (1,)
     assert read_visible("0", PAIR, "FASTEST_FIRST").indices == (0,)

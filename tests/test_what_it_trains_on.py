@@ -91,7 +91,7 @@ def test_a_cuda_build_without_a_gpu_is_green_and_says_so_once() -> None:
     layers = stack(report.snapshot, ())
     assert [(layer.name, layer.mark) for layer in layers] == [("GPU", Mark.NONE), ("torch", Mark.OK), ("live step", Mark.OK)]
     assert layers[0].value == "torch 2.14.1+cu130 has CUDA; this machine has no NVIDIA GPU: training runs on the CPU"
-    shown = render(report, "text", env={"COLUMNS": "120"})
+    shown = render(report, "text")
     assert shown.count("NVIDIA") == 1 and shown.splitlines()[-1] == "Ready to train: torch 2.14.1+cu130 on the CPU"
     facts = document(report)["facts"]
     assert facts["torch"]["cuda"] == "13.0" and facts["gpus"]["missing"] == "absent" and facts["devices"]["available"] is False
@@ -134,7 +134,7 @@ def test_a_login_node_with_a_cpu_build_is_green_and_quotes_nvidia_smi_once() -> 
     report = judged("cpu", LOGIN_NODE)
     assert (report.exit_code, rules(report)) == (0, [])
     assert [(one.finding.rule, one.finding.severity) for one in report.findings] == [("driver-not-loaded", Severity.INFO)]
-    shown = render(report, "text", env={"COLUMNS": "120"})
+    shown = render(report, "text")
     assert " ".join(shown.split()).count("NVIDIA-SMI has failed") == 1
     assert shown.splitlines()[-1] == "Ready to train: torch 2.14.1+cpu on the CPU"
 

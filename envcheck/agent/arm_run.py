@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence
 
-    from .rank import ArmSpec
+    from .arm_spec import ArmSpec
     from .rank_process import RankProcess
     from .rank_start import Plan
 

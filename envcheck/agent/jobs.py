@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence
 
-    from .rank import ArmSpec
+    from .arm_spec import ArmSpec
     from .rank_start import Plan
 
 SINGLE_PROCESS = ("compile", "cpp-extension", "dataloader", "arithmetic", "amp-bf16", "amp-fp16", "checkpoint", "store-hash")

@@ -235,13 +235,17 @@ class LauncherRun:
         return True
 
     def hangs(self, now: float, limit: float) -> bool:
-        """Past its time, unless its workers are still being started and something in them computes: imports of torch side by side."""
+        """Past its time, unless its workers are still being started and something in them computes (imports of torch side by side), or
+        one of them has just said something: on a slow machine the start may have taken all the time."""
         waited = now - self.began
         if waited <= limit:
             return False
         self.read()
-        starting = len(self.workers) < self.world or any(one.stage == "start" for one in self.workers)
-        return not starting or waited > 3 * limit or not self.pulse.beats(self.pid, now)
+        if waited > 3 * limit:
+            return True
+        if len(self.workers) < self.world or any(one.stage == "start" for one in self.workers):
+            return not self.pulse.beats(self.pid, now)
+        return time.time() - max(one.said_at for one in self.workers) > self.plan.stage_seconds
 
     def read(self) -> None:
         prefix = self.name + "."
@@ -303,7 +307,7 @@ class LauncherRun:
         for key, expected in (("rank", list(range(world))), ("local_rank", list(range(world))), ("world_size", [world] * world)):
             told = [one.told.get(key) for one in seen]
             if sorted(-1 if one is None else one for one in told) != expected:
-                return "fail", "%s told its workers %s %s where %s was due" % (words, key.upper(), told, expected)
+                return "fail", "%s told its workers %s %s, expected %s" % (words, key.upper(), told, expected)
         lost = [one for one in seen if not one.over]
         if lost:
             return "fail", "rank %d ended in the stage %s without an error" % (lost[0].number, lost[0].stage)

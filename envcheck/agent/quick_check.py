@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from .rank import ArmSpec
+    from .arm_spec import ArmSpec
     from .rank_start import Plan
 
 STAGES = ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "destroy"]

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-    from .rank import ArmSpec
+    from .arm_spec import ArmSpec
     from .rank_process import RankProcess
 
 RAS_ADDRESS = ("127.0.0.1", 28028)  # NVIDIA/nccl src/ras/ras_internal.h, NCCL_RAS_ADDR changes it

@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+    from .arm_spec import ArmSpec
     from .isolation import LoopbackHost
-    from .rank import ArmSpec
     from .rank_process import RankProcess
 
 

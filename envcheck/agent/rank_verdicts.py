@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-    from .rank import ArmSpec
+    from .arm_spec import ArmSpec
     from .rank_process import RankProcess
 
 # What a rank says when another one has gone.

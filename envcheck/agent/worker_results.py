@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from . import jsonl, processes
@@ -19,10 +20,12 @@ class WorkerResult:
         self.told: Dict[str, Any] = {}
         self.stages: List[Dict[str, Any]] = []
         self.error = ""
+        self.said_at = 0.0  # by the system's clock
         part = path.split(".")[-2]
         self.pid = int(part) if part.isdecimal() else 0
         try:
             with open(path, "rb") as file:
+                self.said_at = os.fstat(file.fileno()).st_mtime
                 for line in file:
                     self.take(jsonl.decoded(line))
         except OSError:

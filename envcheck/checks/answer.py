@@ -2,53 +2,35 @@
 
 from __future__ import annotations
 
-from envcheck.engine.rule import Evidence, Unknown
+from envcheck.engine.rule import Evidence
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
-    Device,
     DevicesFacts,
     Gpu,
     GpusFacts,
-    Missing,
     PciDevice,
     SystemFacts,
     TorchFacts,
     VisibilityFacts,
-    Why,
-    read,
 )
 
 NVIDIA = "10de"
 NO_SECTION: frozenset[str] = frozenset()
 
 
-def trouble(section: object, name: str) -> Unknown | None:
-    """Unknown where a section failed or timed out; None where it is there, or its absence is a fact."""
-    if isinstance(section, Missing) and section.why in (Why.FAILED, Why.TIMEOUT):
-        return Unknown(f"{name}: {section.reason}")
-    return None
-
-
-def absent(section: object) -> bool:
-    """The section is known not to exist; not the same as not read."""
-    return isinstance(section, Missing) and section.why is Why.ABSENT
-
-
-def works(devices: DevicesFacts | Missing) -> bool:
+def works(devices: DevicesFacts) -> bool:
     """Torch initialised CUDA. Under PYTORCH_NVML_BASED_CUDA_CHECK=1 `available` proves only that NVML counts a GPU."""
-    devices = read(devices, DevicesFacts)
     return devices.available is True and (not devices.nvml_check or any(one.kernel == "ok" for one in devices.devices))
 
 
-def fails(devices: DevicesFacts | Missing) -> bool:
+def fails(devices: DevicesFacts) -> bool:
     """Torch was asked and has no usable device."""
-    return read(devices, DevicesFacts).available is False
+    return devices.available is False
 
 
-def driver_answers(cuda_driver: CudaDriverFacts | Missing) -> bool:
+def driver_answers(cuda_driver: CudaDriverFacts) -> bool:
     """libcuda initialised and counted at least one device."""
-    cuda_driver = read(cuda_driver, CudaDriverFacts)
     return cuda_driver.init_code == 0 and (cuda_driver.device_count or 0) > 0
 
 
@@ -66,32 +48,17 @@ def code_evidence(devices: DevicesFacts, cuda_driver: CudaDriverFacts) -> tuple[
     return tuple(found)
 
 
-def wants_cuda(torch: TorchFacts | Missing, absent: frozenset[str] = NO_SECTION) -> bool | None:
+def wants_cuda(torch: TorchFacts, absent: frozenset[str] = NO_SECTION) -> bool | None:
     """A torch built for CUDA; None where that is not known: a bare "2.1.0" in a report may be any build."""
-    if isinstance(torch, Missing):
-        return False if torch.why is Why.ABSENT else None
     if torch.cuda is not None:
         return True
     other = torch.cpu_build is True or torch.hip is not None or torch.xpu is not None or "+" in (torch.version or "")
     return False if other or "torch" in absent else None
 
 
-def for_rocm(torch: TorchFacts | Missing) -> bool:
-    """A torch built for AMD's GPUs: what NVIDIA's compute capabilities say does not concern it."""
-    return read(torch, TorchFacts).hip is not None
-
-
-def torch_devices(devices: DevicesFacts | Missing) -> tuple[Device, ...]:
-    return read(devices, DevicesFacts).devices
-
-
-def is_jetson(system: SystemFacts | Missing) -> bool:
-    return read(system, SystemFacts).jetson is not None
-
-
-def nvidia_on_bus(system: SystemFacts | Missing) -> tuple[PciDevice, ...]:
+def nvidia_on_bus(system: SystemFacts) -> tuple[PciDevice, ...]:
     """NVIDIA functions on the PCI bus, except those handed to virtual machines."""
-    return tuple(one for one in read(system, SystemFacts).pci_gpus if one.vendor == NVIDIA and one.driver != "vfio-pci")
+    return tuple(one for one in system.pci_gpus if one.vendor == NVIDIA and one.driver != "vfio-pci")
 
 
 def no_gpu(system: SystemFacts, absent: frozenset[str]) -> bool:
@@ -104,10 +71,9 @@ def counted(gpus: GpusFacts) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in gpus.devices if gpus.source != "report" or gpu.uuid or gpu.bus_id or gpu.memory_bytes)
 
 
-def visible(gpus: GpusFacts | Missing, visibility: VisibilityFacts | Missing) -> tuple[Gpu, ...]:
+def visible(gpus: GpusFacts, visibility: VisibilityFacts) -> tuple[Gpu, ...]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves; all of them where that was not worked out."""
-    devices, selected = read(gpus, GpusFacts).devices, read(visibility, VisibilityFacts).selected
-    return devices if selected is None else tuple(gpu for gpu in devices if gpu.index in selected)
+    return tuple(gpu for gpu in gpus.devices if visibility.selected is None or gpu.index in visibility.selected)
 
 
 def contained(container: ContainerFacts) -> bool:

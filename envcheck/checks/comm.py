@@ -7,15 +7,14 @@ import re
 from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
-from envcheck.checks.text import holding, quoted, said, value
+from envcheck.checks.text import Matches, holding, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
-from envcheck.facts.snapshot import Interface, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts, TextEvidence
+from envcheck.facts.snapshot import Interface, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts
 from envcheck.tables.versions import older
 
 _WARNING, _LIKELY = Severity.WARNING, Confidence.LIKELY
-Matches = tuple[TextEvidence, ...]
 
 
 def _several_nodes(launcher: facts.LauncherFacts) -> bool:
@@ -160,7 +159,7 @@ def nccl_infiniband(
         return _infiniband_said(matches, network, limits, container)
     if found := _passed_without(live, "ib"):
         cost = "a workaround: traffic between nodes goes over sockets, at a fraction of the speed of InfiniBand"
-        off = (SetEnv("NCCL_IB_DISABLE", "1", cost), SetEnv("NCCL_NET", "Socket", "and past a network plugin, if there is one"))
+        off = (SetEnv("NCCL_IB_DISABLE", "1", cost), SetEnv("NCCL_NET", "Socket", "this also bypasses a network plugin, if there is one"))
         return Hit({"arm": found[0]}, found[1], off, "ladder")
     return None
 
@@ -195,7 +194,7 @@ def _passed_without(live: LiveFacts, culprit: str) -> tuple[str, tuple[Evidence,
 def _tried(found: Bisection) -> tuple[Evidence, ...]:
     """The arms that were needed to say so."""
     arms = (found.plain, *found.tried)
-    return tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
+    return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
 
 
 _NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround: transfers then go through host memory and are slower; not for NVLink machines")
@@ -378,7 +377,7 @@ def nccl_diagnostics_failed(live: LiveFacts) -> Answer:
     if found.outliers:
         return Hit({"outliers": found.outliers[:4]}, evidence, variant="network", severity=_WARNING)
     if found.tested is None:
-        return Unknown("NCCL's diagnostics ran and tested nothing: no pair of GPUs is to use peer-to-peer transfers")
+        return Unknown("NCCL's diagnostics ran and tested nothing: no pair of GPUs would use peer-to-peer transfers")
     return Unknown(f"NCCL's diagnostics could not be completed: {found.troubles[0]}") if found.troubles else None
 
 
@@ -403,7 +402,7 @@ def nccl_debug_leftover(network: NetworkFacts, python: facts.PythonFacts, gpus: 
     found = {name: cost for name, cost in _LEFTOVERS.items() if seen.get(name, "0") not in ("0", "")}
     found |= {name: cost for name, cost in _OFF_AT_ZERO.items() if seen.get(name) in ("0", "LOC")}
     if seen["CUDA_LAUNCH_BLOCKING"] not in ("", "0"):
-        found["CUDA_LAUNCH_BLOCKING"] = "every kernel is waited for"
+        found["CUDA_LAUNCH_BLOCKING"] = "the program waits for every kernel"
     if seen.get("NCCL_DEBUG", "").upper() == "TRACE":
         found["NCCL_DEBUG"] = "every call is logged"
     if not found:

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import DevicesFacts, PackagesFacts, SymptomsFacts, TextEvidence, TorchFacts
+from envcheck.facts.snapshot import DevicesFacts, PackagesFacts, SymptomsFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def torch_companion_mismatch(
     return _companion_said(torch, packages, matches, tables)
 
 
-def _wrong_versions(torch: TorchFacts, packages: PackagesFacts, matches: tuple[TextEvidence, ...], tables: Tables) -> Hit | None:
+def _wrong_versions(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> Hit | None:
     """By the metadata of what is installed, and by the tables."""
     problems, ended = _problems(torch, packages, tables), _ended(torch.version or "", packages, tables)
     told = (*(line for line, _ in problems), *ended)
@@ -61,7 +61,7 @@ def _wrong_versions(torch: TorchFacts, packages: PackagesFacts, matches: tuple[T
     return Hit(values, evidence, fixes, variant, confidence=None if sure else Confidence.LIKELY)
 
 
-def _vision_for_cpu(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, matches: tuple[TextEvidence, ...]) -> Hit | None:
+def _vision_for_cpu(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, matches: Matches) -> Hit | None:
     """A torchvision without operators for the GPU."""
     vision, asked_for = packages.version("torchvision"), any("'CUDA' backend" in one.text for one in matches)
     if not torch.cuda or local(vision) != "cpu" or not (asked_for or devices.available):
@@ -73,7 +73,7 @@ def _vision_for_cpu(torch: TorchFacts, packages: PackagesFacts, devices: Devices
     return Hit(values, quoted(matches), fixes, "cpu", Severity.WARNING, Confidence.LIKELY)
 
 
-def _companion_said(torch: TorchFacts, packages: PackagesFacts, matches: tuple[TextEvidence, ...], tables: Tables) -> Hit:
+def _companion_said(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> Hit:
     """If the pair is right by its versions, the files are not what the versions say."""
     package = value(matches, "package") or "torchvision or torchaudio"
     wanted, have = _trio(torch, packages, tables) if torch.version else (), packages.version(package.lower())
@@ -89,7 +89,7 @@ def codec_fits(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> bo
     return meets(have, wants) if have and wants else None
 
 
-def _other_codec(torch: TorchFacts, packages: PackagesFacts, matches: tuple[TextEvidence, ...], tables: Tables) -> Hit:
+def _other_codec(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> Hit:
     """torchcodec did not load, and its version is for another torch."""
     wants = tables.companion_specifiers(torch.version or "").get("torchcodec")
     problems = f"torchcodec {packages.version('torchcodec')} is for another torch: {torch.version} goes with torchcodec{wants}"

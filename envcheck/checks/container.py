@@ -6,6 +6,7 @@ import re
 
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
+from envcheck.checks.hardware import gpu_nodes
 from envcheck.checks.text import alone, holding, mentioning, of_programs, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
@@ -82,23 +83,26 @@ def container_without_gpu(
         return hit
     if works(devices) or driver_answers(cuda_driver) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
-    raw = visibility.nvidia_visible_devices
-    values: dict[str, object] = {"runtime": f"{container.runtime or ''} container".strip(), "gpus": len(cards)}
-    values |= {"capabilities": container.driver_capabilities, "visible": "unset" if raw is None else raw}
+    values = _values(container, visibility, len(cards))
     no_library = "cuda_driver" in absent or driver.cuda_state == "N/A"
     if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == 35) and "driver" not in absent:
         return Hit(values, quoted(every), variant="capabilities")
-    if counted(gpus) or any(name.removeprefix("nvidia").isdecimal() for name in driver.device_nodes or ()):
+    if counted(gpus) or gpu_nodes(driver):
         return Hit(values, quoted(own), variant="text") if own else None
     there = bool(cards or driver.module_loaded or driver.gpu_count_proc)
-    hidden = visibility.cuda_visible_devices is not None
-    other = rocm != RocmFacts() and not gpus.devices  # the GPU is AMD's: no NVIDIA driver is to be found
     evidence = (*quoted(own or every), *smi_evidence(driver))
     if own or (there and wants_cuda(torch, absent) is not False):
         return Hit(values, evidence, variant=_starter(container) if there else "text")
-    if not hidden and not other and _complaints(driver, every):
-        return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
-    return None
+    hidden = visibility.cuda_visible_devices is not None or (rocm != RocmFacts() and not gpus.devices)  # or the GPU is AMD's
+    if hidden or not _complaints(driver, every):
+        return None
+    return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
+
+
+def _values(container: ContainerFacts, visibility: VisibilityFacts, cards: int) -> dict[str, object]:
+    raw = visibility.nvidia_visible_devices
+    known = {"runtime": f"{container.runtime or ''} container".strip(), "visible": "unset" if raw is None else raw, "gpus": cards}
+    return {**known, "capabilities": container.driver_capabilities}
 
 
 def _starter(container: ContainerFacts) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, driver_os, fails, nvidia_on_bus, wants_cuda, works
-from envcheck.checks.hardware import closed, heard, place, troubles
+from envcheck.checks.hardware import capability, closed, gpu_nodes, heard, place, troubles
 from envcheck.checks.text import distinct, holding, of_programs, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -88,8 +88,8 @@ def _no_driver(driver: DriverFacts, system: SystemFacts, matches: _Matches, abse
     """No file and no process of an NVIDIA driver was found."""
     library = driver.nvml.status in _NO_TOOL or driver.nvml.code == 12  # NVML_ERROR_LIBRARY_NOT_FOUND
     found = driver.version or driver.library_version or driver.module_loaded or driver.smi.status not in _NO_TOOL or not library
-    told = driver.fabric_manager or driver.xids or driver.cuda  # someone spoke of its service, of its kernel log, or of what it offers
-    if found or told or (driver == DriverFacts() and "driver" not in absent):
+    stated = driver.fabric_manager or driver.xids or driver.cuda  # someone spoke of its service, of its kernel log, or of what it offers
+    if found or stated or (driver == DriverFacts() and "driver" not in absent):
         return None
     nouveau = any(card.driver == "nouveau" for card in nvidia_on_bus(system))
     return Hit({"part": "NVIDIA driver"}, quoted(matches), variant="nouveau" if nouveau else None)
@@ -307,12 +307,11 @@ def _older(offered: str, need: str) -> bool:
 def _cards(gpus: GpusFacts, system: SystemFacts, tables: Tables) -> Iterator[tuple[str, str]]:
     """Name and compute capability of each GPU; from the PCI bus for those that the driver does not show."""
     for gpu in gpus.devices:
-        capability = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
-        if capability:
-            yield gpu.name or f"GPU {gpu.index}", capability
+        if known := capability(gpu, tables):
+            yield gpu.name or f"GPU {gpu.index}", known
     for card in () if gpus.devices else nvidia_on_bus(system):
-        if capability := tables.compute_capability_of_pci(card.device):
-            yield f"GPU at PCI {card.address}", capability
+        if known := tables.compute_capability_of_pci(card.device):
+            yield f"GPU at PCI {card.address}", known
 
 
 def _installed(driver: DriverFacts, system: SystemFacts, tables: Tables) -> tuple[str | None, int | None]:
@@ -335,10 +334,10 @@ def driver_too_old_for_gpu(
     if works(devices) or driver_answers(cuda_driver) or system.jetson:
         return None
     matches, (version, branch) = said(symptoms, "driver-too-old-for-gpu"), _installed(driver, system, tables)
-    for name, capability in _cards(gpus, system, tables):
-        row = tables.gpu(capability)
+    for name, cc in _cards(gpus, system, tables):
+        row = tables.gpu(cc)
         if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
-            return Hit({"gpu": name, "driver": version, "minimum": row.first_driver, "cc": capability}, quoted(matches))
+            return Hit({"gpu": name, "driver": version, "minimum": row.first_driver, "cc": cc}, quoted(matches))
     chip = tables.gpu(tables.compute_capability_of_pci(value(matches, "device") or "") or "")
     stated = value(matches, "driver")
     spoken = tables.branch(stated, driver_os(system)) if stated else branch
@@ -364,7 +363,7 @@ def driver_dropped_gpu(
     if works(devices) or driver_answers(cuda_driver):
         return None
     matches, (version, branch) = said(symptoms, "driver-dropped-gpu"), _installed(driver, system, tables)
-    rows = [(name, tables.gpu(capability)) for name, capability in _cards(gpus, system, tables)]
+    rows = [(name, tables.gpu(cc)) for name, cc in _cards(gpus, system, tables)]
     dropped = [(name, row) for name, row in rows if branch and row and row.last_branch and branch > row.last_branch]
     if dropped and len(dropped) == len(rows):
         name, row = dropped[0]
@@ -401,8 +400,8 @@ def driver_needs_open_module(
     if matches or any("requires use of the NVIDIA open kernel modules" in line for line in lines):
         return _wrong_module(driver, "this GPU", "proprietary", evidence)
     wrong = {"proprietary": "required", "open": "impossible"}.get(driver.flavour or "")
-    for name, capability in _cards(gpus, system, tables):
-        row = tables.gpu(capability)
+    for name, cc in _cards(gpus, system, tables):
+        row = tables.gpu(cc)
         if wrong and row and row.open_module == wrong:
             return _wrong_module(driver, name, driver.flavour or "", ())
     return None
@@ -434,7 +433,8 @@ def driver_no_devices(
     blocked = smi_failed(driver, 4, 17)
     if not (empty or blocked or matches):
         return None
-    variant = "closed" if shut else "blocked" if blocked else "node" if _without_node(driver) else _refusal(matches)
+    without_node = driver.device_nodes is not None and not gpu_nodes(driver) and (driver.gpu_count_proc or 0) > 0
+    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else _refusal(matches)
     if driver != DriverFacts() and (launcher.scheduler == "slurm" or contained(container)):
         variant = "slurm" if launcher.scheduler == "slurm" else "container"
     unwanted = wants_cuda(torch, absent) is False and not of_programs(matches)
@@ -443,12 +443,6 @@ def driver_no_devices(
     values = {"nodes": nodes, "driver": driver.version or "of unknown version", "count": len({place(one) for one in shut})}
     evidence = distinct((*smi_evidence(driver), *heard(troubles(gpus)), *quoted(matches)))
     return Hit(values, evidence, variant=variant, severity=severity)
-
-
-def _without_node(driver: DriverFacts) -> bool:
-    """The kernel has a GPU that is not in /dev."""
-    numbered = driver.device_nodes is None or any(name.removeprefix("nvidia").isdecimal() for name in driver.device_nodes)
-    return not numbered and (driver.gpu_count_proc or 0) > 0
 
 
 def _refusal(matches: _Matches) -> str | None:

@@ -12,6 +12,7 @@ from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -116,30 +117,33 @@ def fabric_not_ready(
     tables: Tables,
 ) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
-    matches = said(symptoms, "fabric-not-ready")
-    multicast = tuple(match for match in matches if match.symptom in ("nccl-nvls", "nccl-imex"))  # on a machine whose CUDA runs
-    if multicast and len(multicast) == len(matches):
-        return _multicast(multicast)
-    nvswitch = [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
-    unneeded = bool(nvswitch) and all(known is False for known in nvswitch)  # no NVSwitch: the service is not needed
-    matches = tuple(one for one in matches if one not in multicast and not (unneeded and one.symptom == "fabric-manager-failed"))
+    every, nvswitch = said(symptoms, "fabric-not-ready"), [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
+    if every and all(match.symptom in _MULTICAST for match in every):  # on a machine whose CUDA runs
+        return _multicast(every)
+    needless = (*_MULTICAST, "fabric-manager-failed") if nvswitch and set(nvswitch) == {False} else _MULTICAST
+    matches = tuple(match for match in every if match.symptom not in needless)
     if works(devices) or driver_answers(cuda_driver):
         return None
     code = cuda_code(devices, cuda_driver)
-    waiting = [gpu for gpu in gpus.devices if gpu.fabric_state in ("Not Started", "In Progress") or _fabric_failed(gpu.fabric_status)]
-    asked = devices.devices or code is not None or fails(devices)
-    sure = code in (802, 919) or matches or (waiting and asked)
+    waiting = [gpu for gpu in gpus.devices if _waits(gpu)]
+    asked = bool(waiting) and (bool(devices.devices) or code is not None or fails(devices))
     down = driver.fabric_manager in ("stopped", "absent") and fails(devices) and code is None and any(nvswitch)
-    if not (sure or down):
+    if code not in (802, 919) and not (matches or asked or down):
         return None
-    states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
-    values = {"state": ", ".join(states) or "unknown", "manager": driver.fabric_manager or "not known", "driver": driver.version}
-    values["found"] = value(matches, "manager")
-    evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
-    evidence += [*code_evidence(devices, cuda_driver), *quoted(matches)]
     guest = contained(container) or system.virtualization not in (None, "none")
     variant = "version" if any("match" in one.text for one in matches) else "guest" if guest else None
-    return Hit(values, tuple(evidence), variant=variant, confidence=None if code or matches or waiting else Confidence.LIKELY)
+    hit = _waiting_for(waiting, driver, (*code_evidence(devices, cuda_driver), *quoted(matches)), value(matches, "manager"))
+    return replace(hit, variant=variant, confidence=None if code or matches or waiting else Confidence.LIKELY)
+
+
+def _waiting_for(waiting: list[Gpu], driver: DriverFacts, said_so: tuple[Evidence, ...], found: str | None) -> Hit:
+    states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
+    evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
+    values = {"state": ", ".join(states) or None, "manager": driver.fabric_manager or "not known", "driver": driver.version}
+    return Hit(values | {"found": found}, (*evidence, *said_so))
+
+
+_MULTICAST = ("nccl-nvls", "nccl-imex")
 
 
 def _multicast(matches: tuple[TextEvidence, ...]) -> Hit:
@@ -160,15 +164,9 @@ def _on_nvswitch(gpu: Gpu, tables: Tables) -> bool | None:
     return None if row is None else bool(row.nvswitch)
 
 
-def _fabric_failed(status: str | None) -> bool:
-    return status not in (None, "", "N/A", "Success", "[N/A]", "Not Supported")
+def _waits(gpu: Gpu) -> bool:
+    failed = gpu.fabric_status not in (None, "", "N/A", "Success", "[N/A]", "Not Supported")
+    return failed or gpu.fabric_state in ("Not Started", "In Progress")
 
 
-CHECKS = (
-    nvidia_smi_unresponsive,
-    nvidia_smi_unreadable,
-    nvml_unresponsive,
-    nvml_crashed,
-    gpu_lost,
-    fabric_not_ready,
-)
+CHECKS = (nvidia_smi_unresponsive, nvidia_smi_unreadable, nvml_unresponsive, nvml_crashed, gpu_lost, fabric_not_ready)

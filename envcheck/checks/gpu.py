@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
-from envcheck.checks.hardware import numbers
+from envcheck.checks.hardware import capability, is_mig, numbers
 from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -15,13 +15,11 @@ from envcheck.facts.snapshot import (
     DevicesFacts,
     Gpu,
     GpusFacts,
-    Missing,
     SymptomsFacts,
     SystemFacts,
     TextEvidence,
     TorchFacts,
     VisibilityFacts,
-    read,
 )
 from envcheck.tables.archs import platform_of, runs_on
 from envcheck.tables.compat import Tables
@@ -71,20 +69,17 @@ def _cards(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, 
     asked = [(one, one.compute_capability) for one in devices.devices if one.kind == "cuda" and one.compute_capability]
     if asked:
         return [_Card(one.name or f"cuda:{one.index}", cc, one.uuid, one.kernel, one.kernel_error or "") for one, cc in asked]
-    found = []
-    for gpu in visible(gpus, visibility):
-        cc = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
-        if cc:
-            found.append(_Card(gpu.name or f"GPU {gpu.index}", cc, gpu.uuid, None))
+    seen = [(gpu, capability(gpu, tables)) for gpu in visible(gpus, visibility)]
+    found = [_Card(gpu.name or f"GPU {gpu.index}", cc, gpu.uuid, None) for gpu, cc in seen if cc]
     text = _text_card(symptoms)  # of several GPUs torch complains of one, which a report need not name
     return found if text is None or any(card.cc == text.cc for card in found) else [*found, text]
 
 
-def code_of_build(torch: TorchFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables) -> Code:
+def code_of_build(torch: TorchFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables) -> Code:
     """torch's own list, the list in torch's warning, or the table's for this release, variant and platform."""
-    torch, system, told = read(torch, TorchFacts), read(system, SystemFacts), _text_archs(read(symptoms, SymptomsFacts))
-    if torch.arch_list or told:
-        return Code(torch.arch_list or told, "torch.cuda.get_arch_list()" if torch.arch_list else "torch's warning", True, torch.cuda)
+    stated = _text_archs(symptoms)
+    if torch.arch_list or stated:
+        return Code(torch.arch_list or stated, "torch.cuda.get_arch_list()" if torch.arch_list else "torch's warning", True, torch.cuda)
     # "1.11.0" without a CUDA version may be any build of that release: conda's carry no local part
     if torch.version and (torch.cuda or "+" in torch.version) and not torch.conda:
         variant = variant_of_cuda(torch.cuda) if torch.cuda and "+" not in torch.version else None
@@ -254,7 +249,7 @@ def size(number: int) -> str:
 @check(needs=("gpus",))
 def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Answer:
     """Other processes hold most of a GPU's memory. Integrated GPUs, whose memory is the machine's, are left out."""
-    told = said(symptoms, "gpu-busy")
+    matches = said(symptoms, "gpu-busy")
     seen = visible(gpus, visibility)
     for gpu in seen:
         total, free = gpu.memory_bytes, gpu.memory_free_bytes
@@ -263,13 +258,15 @@ def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts, symptoms: SymptomsFac
         values: dict[str, object] = {"gpu": f"GPU {gpu.index} ({gpu.name})", "free": size(free), "total": size(total)}
         values |= {"processes": _process_list(gpu), "unused": _free(seen)}
         if free < max(_GIB, total // 10) and free < total // 2:
-            return Hit(values, quoted(told))
+            return Hit(values, quoted(matches))
         if free < total // 2:
-            return Hit(values, quoted(told), variant="half", severity=Severity.INFO)
-    if held := tuple(match for match in told if match.symptom == "memory-held-at-start"):
+            return Hit(values, quoted(matches), variant="half", severity=Severity.INFO)
+    if held := tuple(match for match in matches if match.symptom == "memory-held-at-start"):
         return Hit({}, quoted(held), variant="start", confidence=Confidence.LIKELY)
-    if told:
-        return Hit({"pid": value(told, "pid") or "another", "memory": value(told, "memory") or "memory"}, quoted(told), variant="text")
+    if matches:
+        return Hit(
+            {"pid": value(matches, "pid") or "another", "memory": value(matches, "memory") or "memory"}, quoted(matches), variant="text"
+        )
     return None
 
 
@@ -304,13 +301,13 @@ def gpu_mig(
 ) -> Answer:
     """MIG: a process sees one instance at most, and none where none was created."""
     matches = said(symptoms, "gpu-mig")
-    partitioned = [gpu for gpu in gpus.devices if gpu.mig or gpu.mig_devices or " MIG " in f" {gpu.name or ''} "]
-    slices = [one.name for one in devices.devices if " MIG " in f" {one.name or ''} "]
+    partitioned = [gpu for gpu in gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
+    slices = [one.name for one in devices.devices if is_mig(one.name)]
     if not partitioned and not slices:
         return _mig_said(gpus, matches)
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
-    values: dict[str, object] = {"gpus": ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]}
-    values |= {"instances": instances, "numbers": numbers(partitioned)}
+    values: dict[str, object] = {"instances": instances, "numbers": numbers(partitioned)}
+    values["gpus"] = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]
     values["instance"] = next((name for gpu in partitioned for name in gpu.mig_devices if name.startswith("MIG-")), None)
     refused = matches + mentioning(symptoms, "invalid device ordinal", "device >= 0 && device < num_gpus", "busy or unavailable")
     if refused:

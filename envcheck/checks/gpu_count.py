@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from envcheck.checks.answer import driver_answers, works
-from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant
+from envcheck.checks.hardware import gpu_nodes, heard, is_mig, nvidia, opened, troubles, unmeant
 from envcheck.engine.rule import Answer, Evidence, Hit, Severity, check
 from envcheck.facts.cuda_visible_devices import Problem, read_visible
 from envcheck.facts.snapshot import (
@@ -26,19 +26,13 @@ def _for_this_process(gpus: GpusFacts, driver: DriverFacts) -> int:
     """GPUs that nothing known keeps from this process: an error, a device node that it may not open, a compute mode."""
     free = [gpu for gpu in nvidia(gpus) if not _refuses(gpu)]
     count = len(free) + len({one.index for one in unmeant(gpus)})
-    nodes = [name for name in driver.device_nodes or () if name.removeprefix("nvidia").isdecimal()]
+    nodes = gpu_nodes(driver)
     return min(count, len(nodes) - len(driver.closed_nodes)) if nodes else count  # WSL and some sandboxes have none
 
 
 def _refuses(gpu: Gpu) -> bool:
     mode = gpu.compute_mode or ""
     return mode == "Prohibited" or (mode.startswith("Exclusive") and bool(gpu.processes))
-
-
-def _partitioned(gpus: GpusFacts, devices: DevicesFacts) -> bool:
-    """With MIG a process sees one instance, whatever is listed."""
-    names = [gpu.name for gpu in gpus.devices] + [one.name for one in devices.devices]
-    return any(gpu.mig or gpu.mig_devices for gpu in gpus.devices) or any(" MIG " in f" {name or ''} " for name in names)
 
 
 @check(needs=("devices", "torch", "gpus", "visibility"))
@@ -56,7 +50,8 @@ def gpu_count_differs(
     """Torch has fewer GPUs than are listed, and neither a variable, rights, MIG, MPS nor the state of a GPU says why."""
     counted = devices.count or 0
     seen = len(opened(devices)) if devices.devices else counted
-    if not seen or not torch.cuda or not works(devices) or _partitioned(gpus, devices):
+    mig = any(gpu.mig or gpu.mig_devices or is_mig(gpu.name) for gpu in gpus.devices) or any(is_mig(one.name) for one in devices.devices)
+    if not seen or not torch.cuda or not works(devices) or mig:
         return None  # without an answer of torch there is no second number
     evidence = [Evidence("torch", f"torch.cuda.device_count() is {counted}; properties were read of {seen}")]
     if driver_answers(cuda_driver):

@@ -178,7 +178,7 @@ def _starved(gpu: Gpu) -> bool:
 @check(needs=("gpus",))
 def gpu_pcie_degraded(gpus: GpusFacts, system: SystemFacts, symptoms: SymptomsFacts) -> Answer:
     """Fewer lanes than the card has; a lower generation counts only under load, at idle it is power saving."""
-    told = said(symptoms, "gpu-pcie-degraded")
+    matches = said(symptoms, "gpu-pcie-degraded")
     virtual = system.virtualization not in (None, "none")
     for gpu in () if virtual else gpus.devices:
         width, widest = gpu.pcie_width, gpu.pcie_width_max
@@ -186,12 +186,12 @@ def gpu_pcie_degraded(gpus: GpusFacts, system: SystemFacts, symptoms: SymptomsFa
         loaded = (gpu.utilization_percent or 0) >= 50 and not (gpu.throttle_reasons or 0) & 0x1
         values = {"gpu": f"GPU {gpu.index} ({gpu.name})", "width": width, "widest": widest, "generation": generation, "newest": newest}
         if width and widest and width * 2 < widest:
-            return Hit(values, quoted(told))
+            return Hit(values, quoted(matches))
         if width and widest and width < widest:
-            return Hit(values, quoted(told), variant="half", severity=Severity.INFO)
+            return Hit(values, quoted(matches), variant="half", severity=Severity.INFO)
         if generation and newest and generation < newest and loaded:
-            return Hit(values, quoted(told), variant="generation")
-    return Hit({"gpu": "a GPU"}, quoted(told), variant="text") if told else None
+            return Hit(values, quoted(matches), variant="generation")
+    return Hit({"gpu": "a GPU"}, quoted(matches), variant="text") if matches else None
 
 
 def _ran_on(rows: Iterable[GpuTrouble], gpus: GpusFacts, devices: DevicesFacts) -> bool:
@@ -203,13 +203,13 @@ def _ran_on(rows: Iterable[GpuTrouble], gpus: GpusFacts, devices: DevicesFacts) 
 @check(needs=("gpus",))
 def gpu_needs_reset(gpus: GpusFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
     """NVML_ERROR_RESET_REQUIRED, which nvidia-smi prints as [GPU requires reset] in place of values."""
-    told = said(symptoms, "gpu-needs-reset")
+    matches = said(symptoms, "gpu-needs-reset")
     rows = [one for one in troubles(gpus) if one.code == RESET]
     if not rows:
-        return Hit({"gpus": "A GPU"}, quoted(told), variant="said") if told else None
+        return Hit({"gpus": "A GPU"}, quoted(matches), variant="said") if matches else None
     places = dict.fromkeys(number for one in rows if (number := place(one)) is not None)
     values = {"gpus": which(rows, gpus) or "A GPU", "places": ",".join(places), "remaining": len(nvidia(gpus))}
-    evidence = distinct((*heard(rows), *quoted(told)))
+    evidence = distinct((*heard(rows), *quoted(matches)))
     if _ran_on(rows, gpus, devices):
         return Hit(values, evidence, variant="works", severity=Severity.WARNING)
     return Hit(values, evidence, variant="some" if nvidia(gpus) else None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.text import holding, quoted, said, surplus, value
+from envcheck.checks.text import Matches, holding, quoted, said, surplus, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts, TextEvidence
+from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts
 
 
 def _loopback(address: str) -> bool:
@@ -72,7 +72,7 @@ def launch_master_address(launcher: LauncherFacts, symptoms: SymptomsFacts) -> A
     return _address_of_one_machine(launcher, matches) or (_address_said(launcher, telling) if telling else None)
 
 
-def _address_of_one_machine(launcher: LauncherFacts, matches: tuple[TextEvidence, ...]) -> Hit | None:
+def _address_of_one_machine(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     nodes, name = node_count(launcher) or 1, (launcher.master_addr or "").strip()
     if not launcher.master_addr or nodes < 2:
         return None
@@ -88,7 +88,7 @@ def _address_of_one_machine(launcher: LauncherFacts, matches: tuple[TextEvidence
     return None
 
 
-def _address_said(launcher: LauncherFacts, matches: tuple[TextEvidence, ...]) -> Hit:
+def _address_said(launcher: LauncherFacts, matches: Matches) -> Hit:
     if malformed := tuple(match for match in matches if match.symptom == "endpoint-malformed"):
         return Hit({"address": repr(value(malformed, "address") or "what was given")}, quoted(malformed), variant="malformed")
     if empty := tuple(match for match in matches if match.symptom == "master-address-empty"):

@@ -186,7 +186,7 @@ def libcuda_stub(
 _ENDED = re.compile(r"(.{1,80}) was ended by (SIG[A-Z]{2,9})")
 
 
-@check(needs=())
+@check(needs=("driver",))
 def libcuda_crashed(devices: DevicesFacts, missing: Mapping[str, Missing]) -> Answer:
     """A process that did nothing but ask libcuda was killed by a signal."""
     found = _ENDED.fullmatch(missing["cuda_driver"].reason) if "cuda_driver" in missing else None
@@ -197,7 +197,7 @@ def libcuda_crashed(devices: DevicesFacts, missing: Mapping[str, Missing]) -> An
     return Hit({"call": found[1], "signal": found[2]}, _witnesses(missing))
 
 
-@check(needs=())
+@check(needs=("driver",))
 def libcuda_unresponsive(missing: Mapping[str, Missing]) -> Answer:
     """Neither libcuda alone nor torch came back. One of them alone may only be slow: many GPUs without persistence mode."""
     silent = _silent(missing)

@@ -66,17 +66,6 @@ def _tail(rank: facts.RankFacts) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"rank {rank.rank}: {name}", text.strip()[start:]) for name, text, start in pieces if text.strip())
 
 
-def _headline(lines: list[str]) -> str:
-    """The line with the exception's name; pybind11 and gloo write several lines after it. Else the last one."""
-    named = [line for line in lines if _EXCEPTION.match(line)]
-    return (named or lines or [""])[-1]
-
-
-def _insights(live: facts.LiveFacts, arm: str) -> tuple[Evidence, ...]:
-    """What the analysis of stacks, logs and NCCL's services says of an arm."""
-    return tuple(Evidence(one.source, one.text) for one in live.insights if one.arm == arm)[:6]
-
-
 def _numbers(ranks: list[facts.RankFacts]) -> str:
     return ", ".join(str(rank.rank) for rank in ranks)
 
@@ -84,7 +73,7 @@ def _numbers(ranks: list[facts.RankFacts]) -> str:
 def _others(live: facts.LiveFacts, name: str) -> tuple[Evidence, ...]:
     """Further parts of the full check that went wrong besides the one that is reported."""
     bad = [arm for arm in live.arms if arm.part and arm.name != name and arm.status in BAD]
-    return tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
+    return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
 
 
 @check(needs=("torch",))
@@ -131,17 +120,14 @@ def live_hang(live: facts.LiveFacts) -> Answer:
 
 
 def _hanging_ranks(live: facts.LiveFacts, run: Run) -> Hit:
-    reason = run.reason or live.reason
-    stages = {rank.rank: _stage_of(rank) for rank in run.ranks}
+    reason, stages = run.reason or live.reason, {rank.rank: _stage_of(rank) for rank in run.ranks}
     stuck = [rank for rank in run.ranks if any(stage.status == "hang" for stage in rank.stages)]
     stuck = stuck or [rank for rank in run.ranks if rank.last_stage != "destroy"]
     order = {stage: at for at, stage in enumerate(live.stages)}
     reached = [order.get(stages[rank.rank], 99) for rank in stuck]
     behind = [rank for rank, at in zip(stuck, reached, strict=True) if at == min(reached)]  # the suspects: the others wait for them
     gone = [rank for rank in run.ranks if rank not in stuck and (rank.signal or rank.exit_code)]
-    shown = list({rank.rank: rank for rank in (*gone, *behind, *stuck)}.values())[:3]
-    evidence = (*_insights(live, run.name), *(one for rank in shown for one in _tail(rank)), *_others(live, run.name))
-    passed = [match for rank in stuck for one in rank.stages if (match := _SIZES.fullmatch(one.detail))]
+    size = _size_that_hangs(stuck, reason) if len(behind) == len(stuck) else {}
     values: dict[str, object] = {
         "arm": run.name,
         "size": run.world_size,
@@ -151,13 +137,26 @@ def _hanging_ranks(live: facts.LiveFacts, run: Run) -> Hit:
         "where": "; ".join(f"rank {number} in {stage}" for number, stage in sorted(stages.items())[:16]),
         "reason": reason,
         "gone": _numbers(gone),
-        "passed": passed[0][1] if passed else "none",
-        "stuck_at": passed[0][2] if passed else "none",
     }
-    # A rank that stays away is another story, whatever sizes it went through when the question for its stack woke it.
-    together = len(passed) == len(stuck) == len(behind) and len({match[0] for match in passed}) == 1
-    size = together and _SIZES.search(reason)
-    return Hit(values, evidence, variant="gone" if gone else "size" if size else "behind" if len(behind) < len(stuck) else None)
+    shown = list({rank.rank: rank for rank in (*gone, *behind, *stuck)}.values())[:3]
+    variant = "gone" if gone else "size" if size else "behind" if len(behind) < len(stuck) else None
+    return Hit(values | size, _evidence(live, run, shown), variant=variant)
+
+
+def _size_that_hangs(stuck: list[facts.RankFacts], reason: str) -> dict[str, object]:
+    """The first size of all_reduce that did not end, and the last one that did, if they are the same for all.
+
+    A rank that stays away is another story, whatever sizes it went through when the question for its stack woke it.
+    """
+    passed = [match for rank in stuck for one in rank.stages if (match := _SIZES.fullmatch(one.detail))]
+    same = len(passed) == len(stuck) and len({match[0] for match in passed}) == 1 and _SIZES.search(reason)
+    return {"passed": passed[0][1], "stuck_at": passed[0][2]} if same else {}
+
+
+def _evidence(live: facts.LiveFacts, run: Run, ranks: list[facts.RankFacts]) -> tuple[Evidence, ...]:
+    """What the analysis of stacks, logs and NCCL's services says of a trial, what these ranks say, and what else went wrong."""
+    insights = tuple(Evidence(one.source, one.text) for one in live.insights if one.arm == run.name)[:6]
+    return (*insights, *(one for rank in ranks for one in _tail(rank)), *_others(live, run.name))
 
 
 @check(needs=("live",))
@@ -173,24 +172,28 @@ def _failed_rank(live: facts.LiveFacts, run: Run) -> Hit:
     reason = run.reason or live.reason
     first = _nearest_to_the_cause(run, reason)
     proved = [arm.name for arm in live.arms if arm.status is LiveStatus.PASS and not arm.part]  # by the quick check: the ground of the rest
-    lines = [line.strip() for line in (first.error if first else reason).splitlines() if line.strip()]
     values: dict[str, object] = {
         "arm": run.name,
         "size": run.world_size,
         "rank": first.rank if first else "of unknown number",
         "stage": (first and next((one.name for one in first.stages if one.status == "failed"), first.last_stage)) or "an unknown stage",
-        "error": (_headline(lines) or reason or "no reason given")[:400],
+        "error": (_headline(first.error if first else reason) or reason or "no reason given")[:400],
         "signal": first.signal if first else None,
         "passed": proved,
     }
-    evidence = (*_insights(live, run.name), *(_tail(first) if first else ()), *_others(live, run.name))
     if first is None and any(arm.part and arm.name == run.name for arm in live.arms):
         variant: str | None = "arm"
     elif first and first.signal:
         variant = "signal"
     else:
         variant = "alone" if run.world_size == 1 else "but" if proved else None
-    return Hit(values, evidence, variant=variant)
+    return Hit(values, _evidence(live, run, [first] if first else []), variant=variant)
+
+
+def _headline(words: str) -> str:
+    """The line with the exception's name; pybind11 and gloo write several lines after it. Else the last one."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return ([line for line in lines if _EXCEPTION.match(line)] or lines or [""])[-1]
 
 
 def _nearest_to_the_cause(run: Run, reason: str) -> facts.RankFacts | None:
@@ -206,7 +209,7 @@ def live_inconclusive(live: facts.LiveFacts) -> Answer:
     found = bisect_transports(live)
     if found and found.culprit == "machine":
         control = [arm for arm in live.arms if arm.name in CONTROL]
-        told = tuple(Evidence(f"arm {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
+        told = tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
         return Hit({"control": [arm.name for arm in control]}, told, variant="control")
     if live.status is not LiveStatus.INCONCLUSIVE:
         return None

@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
 from envcheck.checks.libraries import Provider, pinned
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import (
-    DevicesFacts,
-    Distribution,
-    GpusFacts,
-    PackagesFacts,
-    SymptomsFacts,
-    SystemFacts,
-    TextEvidence,
-    TorchFacts,
-)
+from envcheck.facts.snapshot import DevicesFacts, Distribution, GpusFacts, PackagesFacts, SymptomsFacts, SystemFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
 
 if TYPE_CHECKING:
@@ -228,14 +219,14 @@ def vllm_pin(torch: TorchFacts, packages: PackagesFacts, gpus: GpusFacts, sympto
 
 
 def _vllm_built_for(
-    values: dict[str, object], there: str, torch: TorchFacts, packages: PackagesFacts, matches: tuple[TextEvidence, ...], tables: Tables
+    values: dict[str, object], there: str, torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables
 ) -> Hit | None:
     """Another torch, or another CUDA."""
     if not torch.version or torch.hip or torch.xpu:
         return None
     severity, asks = None if matches else Severity.WARNING, _asks("vllm", packages, tables)
     if asks and meets(torch.version, asks) is False and "a0" not in torch.version:
-        fixes = (Install((f"vllm=={release(there)}",), note="in an environment of its own: it brings its torch"),)
+        fixes = (Install((f"vllm=={release(there)}",), note="in an environment of its own: vLLM installs its own torch"),)
         return Hit(values | {"asks": asks}, quoted(matches), fixes, severity=severity)
     # Library names inside the PyPI wheels: libcudart.so.12 up to 0.19.1, libcudart.so.13 from 0.20.0 on.
     if older(there, "0.20.0") is False and not cuda_of_build(there) and major(torch.cuda) == 12:

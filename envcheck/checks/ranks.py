@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envcheck.checks.hardware import number
-from envcheck.checks.text import alone, holding, mentioning, quoted, said, surplus, value
+from envcheck.checks.text import Matches, alone, holding, mentioning, quoted, said, surplus, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import LauncherFacts, RankReading, SymptomsFacts, TextEvidence, VisibilityFacts
+from envcheck.facts.snapshot import LauncherFacts, RankReading, SymptomsFacts, VisibilityFacts
 
 _LARGEST = (1 << 31) - 1  # torch keeps ranks and sizes in a C int
 _ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -32,7 +32,7 @@ def launch_env_incomplete(launcher: LauncherFacts, symptoms: SymptomsFacts) -> A
     return Hit({"set": have, "lacking": lacking}, tuple(Evidence("environment", f"{name}={seen[name]}") for name in have))
 
 
-def _variable_said(matches: tuple[TextEvidence, ...], have: list[str]) -> Hit:
+def _variable_said(matches: Matches, have: list[str]) -> Hit:
     name = value(matches, "variable") or "RANK"
     if asked := value(matches, "what"):
         return Hit({"what": asked.lower()}, quoted(matches), variant="argument")
@@ -133,7 +133,7 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
     return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(launcher)
 
 
-def _ranks_do_not_fit(matches: tuple[TextEvidence, ...]) -> Hit:
+def _ranks_do_not_fit(matches: Matches) -> Hit:
     if holding(matches, "hostfile"):
         return Hit({"host": value(matches, "host") or "the nodes that it was asked for"}, quoted(matches), variant="hosts")
     values = {"started": value(matches, "started") or "started"}

@@ -9,11 +9,11 @@ from envcheck.checks import answer
 from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.engine.intents import Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts import snapshot as facts
-from envcheck.facts.snapshot import SymptomsFacts, TextEvidence, TorchFacts
+from envcheck.facts.snapshot import SymptomsFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def triton_toolchain(
     return Hit(values, variant="headers") if python.include_python_h is False else None
 
 
-def _triton_said(values: dict[str, str], matches: tuple[TextEvidence, ...]) -> Hit:
+def _triton_said(values: dict[str, str], matches: Matches) -> Hit:
     text = " ".join(match.text for match in matches)
     if target := re.search(r"sm_(\d{2,3}[af]?)", text):
         values |= {"target": target[0]}
@@ -206,7 +206,7 @@ def extension_arch_mismatch(
     return _torch_is_fine(system, gpus, devices, torch, symptoms, tables)
 
 
-def _left_out(listed: str, gpus: facts.GpusFacts, matches: tuple[TextEvidence, ...]) -> Hit | None:
+def _left_out(listed: str, gpus: facts.GpusFacts, matches: Matches) -> Hit | None:
     """The GPUs on which none of the entries of TORCH_CUDA_ARCH_LIST runs."""
     entries = [one for one in re.split(r"[ ;,]+", listed) if one]
     if not entries or any(_NAMED.fullmatch(one.removesuffix("+PTX")) for one in entries):
@@ -276,7 +276,7 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
     return f"{name} {version} is for CUDA {cuda}" if cuda and torch.cuda and cuda != torch.cuda else None
 
 
-def _abi_said(values: dict[str, object], matches: tuple[TextEvidence, ...]) -> Hit:
+def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
     if unbuilt := value(matches, "unbuilt"):

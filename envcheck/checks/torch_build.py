@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import alone, holding, quoted, said, value
+from envcheck.checks.text import Matches, alone, holding, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
-from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PythonFacts, SymptomsFacts, SystemFacts, TextEvidence, TorchFacts
+from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, local, minor, older
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def torch_missing(torch: TorchFacts, python: PythonFacts, symptoms: SymptomsFact
     return _torch_absent(unread.evidence, python, matches) if unread.why is facts.Why.ABSENT else None
 
 
-def _torch_absent(remains: str, python: PythonFacts, matches: tuple[TextEvidence, ...]) -> Hit:
+def _torch_absent(remains: str, python: PythonFacts, matches: Matches) -> Hit:
     values: dict[str, object] = {"python": python.executable or "this interpreter", "path": remains}
     if python.no_site:
         return Hit(values, quoted(matches), variant="no_site")
@@ -62,7 +62,7 @@ def _usually_cpu(torch: TorchFacts, python: PythonFacts, system: SystemFacts, ta
     """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
     from envcheck.tables.compat import platform_of
 
-    if python.has_conda_meta or python.environment == "conda" or torch.conda or answer.is_jetson(system) or not torch.version:
+    if python.has_conda_meta or python.environment == "conda" or torch.conda or system.jetson or not torch.version:
         return False
     os, machine = system.os or ("linux" if system.machine == "aarch64" else None), system.machine or "x86_64"
     row = tables.release(torch.version) if os in ("windows", "linux") else None
@@ -83,17 +83,21 @@ def torch_cpu_build(
     toolkit: facts.ToolkitFacts,
     symptoms: SymptomsFacts,
     tables: Tables,
+    absent: frozenset[str],
     missing: Mapping[str, facts.Missing],
 ) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
     matches, cards = said(symptoms, "torch-cpu-build"), nvidia(gpus)
+    if "torch" in absent:
+        return None
     if not _is_cpu_build(torch):
-        return _build_not_stated(torch, python, devices, cards, system, symptoms, tables, missing)
+        usual = cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables)
+        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, symptoms)
     if system.os == "darwin":
-        return _cpu_said(torch, matches, system, missing)
+        return _cpu_said(torch, matches, system)
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
     evidence = (Evidence("torch", f"version {values['version']}, CUDA none"), *quoted(matches))
-    jetson = answer.is_jetson(system) or any("orin" in (gpu.name or "").lower() for gpu in cards)
+    jetson = system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
     if cards or answer.driver_answers(cuda_driver):
         if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], tables):
             return None
@@ -104,7 +108,7 @@ def torch_cpu_build(
     if intel := discrete_intel(xpu):
         return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), "intel", Severity.WARNING)
     if matches:
-        return _cpu_said(torch, matches, system, missing)
+        return _cpu_said(torch, matches, system)
     if sign := _sign_of_a_gpu(driver, rocm, toolkit, missing):
         return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
     return not_read("gpus", missing)
@@ -130,36 +134,27 @@ def _sign_of_a_gpu(
 
 
 def _build_not_stated(
-    torch: TorchFacts,
-    python: PythonFacts,
-    devices: DevicesFacts,
-    cards: tuple[facts.Gpu, ...],
-    system: SystemFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-    missing: Mapping[str, facts.Missing],
+    torch: TorchFacts, cards: tuple[facts.Gpu, ...], works: bool, system: SystemFacts, symptoms: SymptomsFacts
 ) -> Hit | None:
-    """A build for something else, or one of which only the version is known, if that."""
+    """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
     matches, values = said(symptoms, "torch-cpu-build"), {"version": torch.version, "kind": "CUDA"}
     if torch.cuda or torch.hip or torch.xpu or local(torch.version):
-        if holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not answer.works(devices):
+        if holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not works:
             return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY)
         return None
-    if not matches and cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables):
-        return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY)
-    return _cpu_said(torch, matches, system, missing)
+    if matches:
+        return _cpu_said(torch, matches, system)
+    return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY) if cards else None
 
 
-def _cpu_said(
-    torch: TorchFacts, matches: tuple[TextEvidence, ...], system: SystemFacts, missing: Mapping[str, facts.Missing]
-) -> Hit | None:
+def _cpu_said(torch: TorchFacts, matches: Matches, system: SystemFacts) -> Hit | None:
     """Only the error text speaks of a build without CUDA."""
-    if not matches or ("torch" in missing and missing["torch"].why is facts.Why.ABSENT):
-        return None
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
+    if not matches:
+        return None
     if system.os == "darwin":
         return Hit(values, quoted(matches), variant="mac")
-    if answer.is_jetson(system):
+    if system.jetson:
         return Hit(values | {"gpu": "the Jetson's GPU"}, quoted(matches), variant="jetson")
     return Hit(values, quoted(matches), (TorchBuild(),), "said")
 
@@ -196,14 +191,14 @@ def torch_cuda_unavailable(
     if (matches or error) and "gpus" not in absent:
         return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY)
     if "gpus" in missing and missing["gpus"].why is facts.Why.SKIPPED:
-        return Unknown("torch has no device, and neither GPU nor driver is stated: run nvidia-smi and give its output")
+        return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
 
 
-_UNNAMED = "a GPU that the facts do not name"
+_UNNAMED = "a GPU of unknown name"
 
 
-def _unavailable(torch: TorchFacts, matches: tuple[TextEvidence, ...], gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
+def _unavailable(torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
     built = f"ROCm {torch.hip}" if torch.hip else f"CUDA {torch.cuda}"
     evidence = (Evidence("torch", error), *quoted(matches)) if error else quoted(matches)
     values = {"version": torch.version, "built": built, "gpu": gpu, "error": (error or "").rstrip(".")}
@@ -268,7 +263,7 @@ def no_matching_wheel(python: PythonFacts, system: SystemFacts, symptoms: Sympto
     return _no_file_said(matches, python, platform, tables) if matches else None
 
 
-def _no_file_said(matches: tuple[TextEvidence, ...], python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
+def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
     if value(matches, "virtual"):
         return Hit({}, quoted(matches), variant="conda")
     index, builds = value(matches, "index"), tables.builds()
@@ -300,12 +295,12 @@ def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts,
     return Hit(values, (), (TorchBuild(),), "table", confidence=confidence)
 
 
-def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: tuple[TextEvidence, ...], text: str) -> Answer:
+def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches, text: str) -> Answer:
     found = next((one for words in (text, *(match.text for match in matches)) if (one := _GLIBC.search(words))), None)
     needed = found[1] if found else value(matches, "needed")
     by = (found and found[2]) or value(matches, "required_by") or ""
     if needed and older(system.glibc, needed) is False:
-        return Unknown(f"GLIBC_{needed} is said to be missing, but the system has {system.glibc}: another machine or another C library")
+        return Unknown(f"GLIBC_{needed} is reported missing, but the system has {system.glibc}: another machine or another C library")
     evidence = (Evidence("import torch", text),) if _GLIBC.search(text) else quoted(matches)
     values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library", "version": torch.version}
     return Hit(values, evidence, variant="companion") if by and "/torch/" not in by else Hit(values, evidence, (TorchBuild(),))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.origin import IMPORT, Origin, frames, its_own, last_line, missing_module, origin
 from envcheck.checks.reinstall import again
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.checks.torch_files import blamed, damaged_files
 from envcheck.engine.intents import Install, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -20,7 +20,6 @@ from envcheck.facts.snapshot import (
     PythonFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     TorchFacts,
 )
 from envcheck.tables.versions import UNKNOWN
@@ -75,7 +74,7 @@ def torch_import_broken(
     return None
 
 
-def _raised(torch: TorchFacts, packages: PackagesFacts, system: SystemFacts, matches: tuple[TextEvidence, ...], tables: Tables) -> Hit:
+def _raised(torch: TorchFacts, packages: PackagesFacts, system: SystemFacts, matches: Matches, tables: Tables) -> Hit:
     failure = torch.import_failure or ImportFailure()
     kind, text = failure.type or "an exception", failure.text
     evidence = (Evidence("import torch", failure.stack or text), *quoted(matches))

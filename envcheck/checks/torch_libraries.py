@@ -11,7 +11,7 @@ from envcheck.checks.libraries import Provider, pinned, provider
 from envcheck.checks.origin import last_line
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -23,7 +23,6 @@ from envcheck.facts.snapshot import (
     PythonFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     TorchFacts,
 )
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
@@ -31,7 +30,6 @@ from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
 
-Matches = tuple[TextEvidence, ...]
 
 # What a failed import says: "libcudnn.so.9: cannot open shared object file: No such file or directory"
 _CANNOT_OPEN = re.compile(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open shared object file")

@@ -81,7 +81,7 @@ def rocm_gfx_unsupported(
         matches += tuple(match for match in mentioning(symptoms, *_NO_CODE) if match not in matches)
     if missing and len(missing) == len(targets) and (torch.hip or matches or torch == TorchFacts()):
         relative = sibling(missing[0])
-        note = "runs the code of a near relative; AMD does not support it, and it must be set before Python starts"
+        note = "runs code for a similar GPU; AMD does not support this; set it before Python starts"
         usable = relative and overridden(relative) in archs and rocm.gfx_override is None
         fixes = (SetEnv("HSA_OVERRIDE_GFX_VERSION", relative, note),) if usable else ()
         confidence = None if matches or (torch.hip and torch.arch_list) else Confidence.LIKELY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
-from envcheck.checks.hardware import nvidia
+from envcheck.checks.hardware import is_mig, nvidia
 from envcheck.checks.text import alone, mentioning, quoted, said
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -153,7 +153,7 @@ def visible_devices_out_of_range(
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     raw, (found, chosen) = visibility.cuda_visible_devices, _read(visibility, gpus)
     beyond = tuple(match for match in mentioning(symptoms, *_BEYOND) if "only has: []" not in match.text)
-    mig = any(gpu.mig or " MIG " in f" {gpu.name or ''} " for gpu in gpus.devices)
+    mig = any(gpu.mig or is_mig(gpu.name) for gpu in gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
         return Hit({"value": "unset" if raw is None else raw}, quoted(beyond), variant="ordinal")
     if raw is None or works(devices) or _without_gpu(system, torch, absent):

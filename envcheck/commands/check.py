@@ -226,12 +226,16 @@ def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str
     """The report in the format asked for."""
     from envcheck.render import render
 
+    options = None
+    if to_terminal and args.format == "text":
+        from envcheck.commands.terminal import page_options
+
+        options = page_options(sys.stdout, os.environ)
     return render(
         report,
         args.format,
         fix_suggest=args.fix_suggest,
-        stream=sys.stdout if to_terminal else None,
-        env=os.environ,
+        options=options,
         users=[os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)],
         homes=[os.path.expanduser("~")],
     )

@@ -19,7 +19,7 @@ VOLATILE = (
 def execute(args: argparse.Namespace) -> int:
     """0 if nothing of weight differs, 1 if a fact or a verdict does."""
     from envcheck.facts.codec import encode
-    from envcheck.render.json_v1 import load_snapshot
+    from envcheck.facts.recorded import load_snapshot
     from envcheck.report.session import verdicts_of
 
     before, after = load_snapshot(args.before), load_snapshot(args.after)
@@ -56,7 +56,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
 
 
 def _print(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> None:
-    from envcheck.render.printable import one_line
+    from envcheck.facts.printable import one_line
 
     for path, old, new in changed:
         print(f"{path}: {one_line(_short(old))} → {one_line(_short(new))}")

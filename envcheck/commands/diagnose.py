@@ -72,7 +72,7 @@ def diagnose_output(
     texts: Sequence[tuple[str, str]], snapshot: Snapshot | None, by: RuleSession, *, tool: str = "auto", index_base: str | None = None
 ) -> tuple[Report, list[str]]:
     """What a failed command left (name, text), weighed against the machine it ran on; and what is known of its lines beside a rule."""
-    from envcheck.render.printable import one_line
+    from envcheck.facts.printable import one_line
 
     given = Given(by, snapshot=snapshot)
     for name, text in texts:
@@ -150,7 +150,7 @@ class Given:
         """A snapshot (it has `schema`) or observations. UsageError for what is neither TOML nor JSON."""
         values = _load(name)
         if "schema" in values:
-            from envcheck.render.json_v1 import load_snapshot
+            from envcheck.facts.recorded import load_snapshot
 
             self.snapshot = load_snapshot(name)
             return
@@ -274,7 +274,7 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
     if _trouble(read, texts) or not _says_something(read, texts):
-        shown = "what is shown only follows from a cause" if read.symptoms.victims else "no cause that envcheck knows is shown"
+        shown = "it shows only consequences of a cause" if read.symptoms.victims else "it shows no cause that envcheck knows"
         return replace(report, verdict="inconclusive", exit_code=3, because=(shown, _ask(read)))
     return replace(report, verdict="pass", exit_code=0, because=())
 
@@ -317,8 +317,12 @@ def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
         return _json(report, read)
     from envcheck.render import render
 
-    stream = None if args.output else sys.stdout
-    body = render(report, form, fix_suggest=args.fix_suggest, stream=stream if form == "text" else None, env=os.environ)
+    options = None
+    if form == "text" and not args.output:
+        from envcheck.commands.terminal import page_options
+
+        options = page_options(sys.stdout, os.environ)
+    body = render(report, form, fix_suggest=args.fix_suggest, options=options)
     if form != "text":
         return body
     return "\n".join([*_read_lines(read), body + "".join(f"{reason}\n" for reason in report.because[-1:])])
@@ -326,9 +330,12 @@ def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
 
 def _read_lines(read: Read) -> list[str]:
     """ "read  report.txt: collect_env, traceback": what each file was taken for."""
-    from envcheck.render.printable import one_line
+    from envcheck.facts.printable import one_line
 
-    lines = [f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that is known')}" for name, kinds in read.files.items()]
+    lines = [
+        f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that envcheck recognises')}"
+        for name, kinds in read.files.items()
+    ]
     lines += [f"refused {one_line(name)}: {one_line(reason)}" for name, reason in read.refused.items()]
     lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
     lines += [f"differs {one_line(one)}" for one in read.conflicts[:3]]
@@ -338,8 +345,8 @@ def _read_lines(read: Read) -> list[str]:
 def _json(report: Report, read: Read) -> str:
     import json
 
+    from envcheck.facts.printable import one_line
     from envcheck.render.json_v1 import document
-    from envcheck.render.printable import one_line
 
     def noted(rows: Sequence[Any]) -> list[dict[str, str]]:
         return [{"id": one.entry, "source": one.source, "text": one_line(one.text), "advice": one.advice} for one in rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,18 +62,15 @@ def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
 
         head = {"schema": 1, "tool": {"name": "envcheck", "version": __version__}}
         return json.dumps({**head, "rules": [_as_json(row, needs.get(row.id, ())) for row in rows]}, indent=2) + "\n"
+    from envcheck.commands.page import general_title
+
     width = max((len(row.id) for row in rows), default=0)
     lines: list[str] = []
     for row in rows:
         if not lines or row.family != rows[rows.index(row) - 1].family:
             lines += ["", row.family] if lines else [row.family]
-        lines.append(f"  {row.id:<{width}}  {row.severity.value:<7}  {_general(row.title)}")
+        lines.append(f"  {row.id:<{width}}  {row.severity.value:<7}  {general_title(row.title)}")
     return "\n".join([*lines, "", f"{len(rows)} rules; `envcheck explain RULE` says more", ""])
-
-
-def _general(title: str) -> str:
-    """A title without the facts of a case."""
-    return re.sub(r"\{\w+\}", "…", title)
 
 
 def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:
@@ -89,5 +85,8 @@ def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:
         "why": row.why.strip(),
         "needs": [name for name in needs if name in SECTIONS],
         "explains": list(row.explains),
+        "layer": row.layer,
+        "decides": list(row.decides),
+        "about": row.about,
         "docs": list(row.docs),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from envcheck.engine.intents import TorchBuild
 from envcheck.engine.judge import Outcome, Verdict, findings, judge
 from envcheck.engine.rule import Confidence, Hit, RuleText
 from envcheck.facts.codec import edit
-from envcheck.facts.record import record
+from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Missing
 from envcheck.plan import fixes
 from envcheck.plan.result import target_tool
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 _CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it says what may be, and never fails a run alone"}
-_TESTED = {"hit": "Found with", "ok": "Not found with", "unknown": "Cannot be told with"}
+_ANY_GPU = re.compile(r"(?:\bis |\()\{gpus?\b")  # "The GPU is {gpu}", "the GPU ({gpu})": plainly an example's
+_GENERAL = {
+    "GPU {devices}": "a GPU", "{name} hides": "A variable hides", "{part}": "driver", "{needed} NVIDIA": "other NVIDIA", "{kind}": "GPU",
+}  # fmt: skip
 _SEARCH = "    - A torch build that fits the host: `envcheck --fix-suggest` names it."
 
 
@@ -36,13 +40,21 @@ def page(text: RuleText, by: RuleSession) -> str:
     """The whole page, 80 columns wide."""
     about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
     cases = tuple(_examples(text, by))
-    head = [text.id, _wrap(cases[0].finding.title), _wrap(about), *_wanted(text, by)]
-    blocks = ["\n".join(head), _paragraphs(text.why)]
-    blocks.append(_said(cases, by))
-    blocks += _listed("Explains also", text.explains)
-    for expected, heading in _TESTED.items():
-        blocks += _listed(heading, [one["name"] for one in text.examples if one["expect"] == expected and "name" in one])
+    head = [text.id, _wrap(general_title(text.title)), _wrap(about), *_wanted(text, by)]
+    meaning, _, background = text.why.strip().partition("\n\n")
+    blocks = ["\n".join(head), _paragraphs(meaning), _said(cases, by)]
+    if background:
+        blocks.append("Background\n\n" + _paragraphs(background))
+    blocks += _listed("Leads to", text.explains)
     return "\n\n".join([*blocks, *_listed("Sources", text.docs)]) + "\n"
+
+
+def general_title(title: str) -> str:
+    """A title without the facts of a case: "… has no code for the GPU", not "(compute capability 12.0)"."""
+    title = re.sub(r" \([^()]*\{\w+\}[^()]*\)|: \{\w+\}$| in the stage \{stage\}", "", title)
+    for name, word in _GENERAL.items():
+        title = title.replace(name, word)
+    return re.sub(r"\{\w+\}", "…", title[:1].upper() + title[1:])
 
 
 def _wanted(text: RuleText, by: RuleSession) -> list[str]:
@@ -54,7 +66,7 @@ def _wanted(text: RuleText, by: RuleSession) -> list[str]:
 
 def _paragraphs(text: str) -> str:
     """Paragraphs wrapped; indented lines and list items stay as they are."""
-    return "\n\n".join(_paragraph(one) for one in text.strip().split("\n\n"))
+    return "\n\n".join(_paragraph(one) for one in text.strip("\n").split("\n\n"))
 
 
 def _paragraph(text: str) -> str:
@@ -101,7 +113,7 @@ def _said(cases: Sequence[_Case], by: RuleSession) -> str:
         if case.finding.message not in said:
             said.append(case.finding.message)
     rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *lines]) for lines, said in answers.items()]
-    return "What it reports (the values are those of examples), and what to do then\n" + "\n".join(rows)
+    return "What it reports (the values are those of examples), and what to do\n" + "\n".join(rows)
 
 
 def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:
@@ -118,8 +130,17 @@ def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:
         if found and not variant and variant not in found:
             continue  # a rule that always chooses one of its variants
         hit, example_machine = found.get(variant, (_unfilled(text, variant), None))
+        hit = _any_gpu(hit, text.messages[variant])
         [finding] = findings([Verdict(text.id, Outcome.HIT, hit=hit)], by.texts)
         yield _Case(finding, example_machine)
+
+
+def _any_gpu(hit: Hit, message: str) -> Hit:
+    """The hit with "a GPU" for the GPU of the example, which a reader could take for that of this machine."""
+    if _ANY_GPU.search(message):
+        return hit
+    word = "A GPU" if re.match(r"\{gpus?\}", message) else "a GPU"
+    return replace(hit, values={**hit.values, **{name: word for name in ("gpu", "gpus") if name in hit.values}})
 
 
 def _anywhere(machine: Snapshot) -> Snapshot:

@@ -61,7 +61,7 @@ def execute(args: argparse.Namespace) -> int:
     by = rule_session(args)
     if args.requirements:
         raise requirements_file(args.requirements, by.tables)
-    read_wish(args.wish, by.tables)  # a typo must not cost a look at the machine
+    read_wish(args.wish, by.tables, [word for word in args.wish if os.path.isfile(word)])  # a typo must not cost a look at the machine
     snapshot, assumed = _snapshot(args, by)
     report = plan.search(snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base)
     text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args, by)
@@ -134,9 +134,9 @@ def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
 
 
 def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace, by: RuleSession) -> str:
+    from envcheck.facts.printable import visible
     from envcheck.plan.installers import texts
     from envcheck.plan.result import TOOLS, target_tool
-    from envcheck.render.printable import visible
     from envcheck.report.report import host_line, target_line
 
     say = texts(by.tables).say

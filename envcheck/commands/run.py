@@ -30,7 +30,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @record
-class Ended:
+class CommandEnd:
     """How CMD came to its end."""
 
     code: int  # 128 + N if signal N ended it
@@ -52,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
         from envcheck.render import render
 
         say(render(report, "text", fix_suggest=args.fix_suggest))
-        say(f"envcheck: {name} was not started; --fail-on never starts it all the same\n")
+        say(f"envcheck: {name} was not started; --fail-on never starts it anyway\n")
         return report.exit_code
     try:
         ended = run_and_keep(args.argv)
@@ -102,10 +102,10 @@ def _save(report: Report, args: argparse.Namespace) -> None:
         say(f"envcheck: {error}\n")
 
 
-def run_and_keep(argv: Sequence[str]) -> Ended:
+def run_and_keep(argv: Sequence[str]) -> CommandEnd:
     """Run argv in our place and keep the ends of what it writes. OSError if it cannot be started."""
     if os.name != "posix":  # neither pseudo-terminals nor these signals: CMD has the console, and no copy is taken
-        return Ended(subprocess.call(list(argv)), b"")
+        return CommandEnd(subprocess.call(list(argv)), b"")
     from envcheck.commands.signals import ENDING, Signals
     from envcheck.commands.streams import Outputs
 
@@ -123,7 +123,7 @@ def run_and_keep(argv: Sequence[str]) -> Ended:
     code = 128 - process.returncode if process.returncode < 0 else process.returncode
     signals.close(code)
     outputs.finish()
-    return Ended(code, outputs.bytes(), code == 128 + signal.SIGPIPE or bool(signals.met & ENDING))
+    return CommandEnd(code, outputs.bytes(), code == 128 + signal.SIGPIPE or bool(signals.met & ENDING))
 
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
@@ -184,7 +184,7 @@ def _let_go_of_stdin() -> None:
         os.close(null)
 
 
-def _explain(ended: Ended, before: Report | None, args: argparse.Namespace, by: RuleSession) -> None:
+def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace, by: RuleSession) -> None:
     """What CMD's output says of the cause, together with this machine's facts; on stderr, and in the file of -o."""
     from envcheck.commands.diagnose import diagnose_output
     from envcheck.render import render

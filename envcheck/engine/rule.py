@@ -72,19 +72,29 @@ class Check:
     id: str
     function: Callable[..., Answer]
     parameters: tuple[str, ...]
-    needs: tuple[str, ...] | None = None
-    sees_missing: frozenset[str] = frozenset()
+    needs: tuple[str, ...]
 
 
-def check(*, needs: tuple[str, ...] | None = None, sees_missing: tuple[str, ...] = ()) -> Callable[[Callable[..., Answer]], Check]:
+def check(*, needs: tuple[str, ...]) -> Callable[[Callable[..., Answer]], Check]:
     """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables`, `absent` or `missing`."""
 
     def make(function: Callable[..., Answer]) -> Check:
         code = function.__code__
         parameters = code.co_varnames[: code.co_argcount]
-        return Check(function.__name__.replace("_", "-"), function, parameters, needs, frozenset(sees_missing))
+        return Check(function.__name__.replace("_", "-"), function, parameters, needs)
 
     return make
+
+
+# Rows in the picture of the stack.
+LAYERS = ("GPU", "driver", "CUDA", "torch", "kernels", "NCCL", "live step")
+# What nobody knows while a rule is unknown: whether torch imports, whether CUDA works at all, whether a torch build runs here. A doubt
+# about clocks or the kernel log leaves nothing of that open.
+DECISIONS = ("import", "cuda", "build")
+# Whose fault the words of a message are. "program": how it starts its processes, uses DDP and picks devices; envcheck's own ranks are
+# started without the launcher's variables, so where they print such words the fault is envcheck's. "peer": the way to another rank; a
+# rank whose peer has died says the same words, and which of its words come first is chance.
+SUBJECTS = ("program", "peer")
 
 
 @record
@@ -104,6 +114,9 @@ class RuleText:
     explains: tuple[str, ...]  # ids that are consequences of this one
     rank: int  # smaller is nearer to the cause; orders findings of one severity
     examples: tuple[Mapping[str, Any], ...]
+    layer: str | None = None  # one of LAYERS
+    decides: tuple[str, ...] = ()  # of DECISIONS
+    about: str | None = None  # one of SUBJECTS
 
 
 FAMILY_RANK = {
@@ -159,4 +172,7 @@ class RuleTexts:
             tuple(data.get("explains", ())),
             data.get("rank", FAMILY_RANK[family]),
             tuple(data.get("example", ())),
+            data.get("layer"),
+            tuple(data.get("decides", ())),
+            data.get("about"),
         )

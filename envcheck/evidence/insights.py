@@ -150,7 +150,7 @@ def _insights(analysis: Mapping[str, Any]) -> list[Insight]:
             for group in arm["stacks"]:
                 if set(group["ranks"]) & set(arm["suspects"]):
                     where = f"; the others wait in {waiting['frames'][0]}" if waiting and waiting is not group else ""
-                    say(arm, "stacks", f"rank {', '.join(map(str, group['ranks']))} stands in {group['frames'][0]}{where}")
+                    say(arm, "stacks", f"rank {', '.join(map(str, group['ranks']))} is in {group['frames'][0]}{where}")
         for peer in arm["gloo"]:
             loopback = ": that is this machine itself, for every rank that reads it" if peer["loopback"] else ""
             shown = f" (printed as {peer['printed_port']}, bytes exchanged)" if peer["printed_port"] != peer["port"] else ""

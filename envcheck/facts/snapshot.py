@@ -796,6 +796,12 @@ class Snapshot:
     symptoms: SymptomsFacts | Missing = _NOT_READ
     expectations: ExpectationsFacts | Missing = _NOT_READ
 
+    @property
+    def absent(self) -> frozenset[str]:
+        """The sections that are known not to exist."""
+        sections = {name: getattr(self, name) for name in SECTIONS}
+        return frozenset(name for name, section in sections.items() if isinstance(section, Missing) and section.why is Why.ABSENT)
+
 
 # Section of a snapshot → its facts, each of which can be made empty.
 SECTIONS: Mapping[str, type] = {

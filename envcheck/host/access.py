@@ -97,7 +97,7 @@ class Host(Protocol):
     def child(self, program: str, *arguments: str, timeout: float) -> Completed: ...
 
 
-class Running:
+class RunningProcesses:
     """The processes of one host that have not ended, so that all can be ended at once."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ def run_command(
     timeout: float,
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
-    running: Running | None = None,
+    running: RunningProcesses | None = None,
 ) -> Completed:
     """Run argv without a shell, in a session of its own; at the deadline, or at Ctrl-C, the whole group is killed.
 
@@ -219,7 +219,7 @@ class RealHost:
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = dict(os.environ if env is None else env)
-        self._running = Running()
+        self._running = RunningProcesses()
         # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.
         atexit.register(self._running.close)
 

@@ -34,22 +34,13 @@ def search(
     tables: Tables,
     wish: Sequence[str] = (),
     *,
-    checks: Iterable[Check] | None = None,
-    texts: RuleTexts | None = None,
+    checks: Iterable[Check],
+    texts: RuleTexts,
     tool: str = "auto",
     index_base: str | None = None,
 ) -> PlanReport:
     """The ways to a torch that trains on this machine, best first, and what was excluded and why."""
     from envcheck.plan.fixer import fixer
 
-    if checks is None:
-        from envcheck.checks import all_checks
-
-        checks = all_checks()
-    if texts is None:
-        from envcheck.engine.rule import RuleTexts
-        from envcheck.tables.folders import rules_folder
-
-        texts = RuleTexts((rules_folder(),))
     one = fixer(snapshot, tables, checks, texts, tool, index_base)
     return one.planner.plan(wish) if wish else one.report(None)

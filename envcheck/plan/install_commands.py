@@ -15,7 +15,7 @@ from envcheck.tables.versions import build_tag, release
 
 
 @record
-class Options:
+class InstallOptions:
     """What the user wants of the commands: another index base than download.pytorch.org, the package tool."""
 
     index_base: str | None = None
@@ -25,7 +25,7 @@ class Options:
 
 
 @record
-class Release:
+class IndexForm:
     """How the documented commands of one release name a variant."""
 
     form: str = "index-url"  # "find-links", "extra-index-url", "index-url"
@@ -50,7 +50,9 @@ class NoCommand:
     reason: str
 
 
-def wheels(one: Candidate, beside: Companions, profile: Profile, release: Release, options: Options, again: bool = False) -> Spelled:
+def wheels(
+    one: Candidate, beside: Companions, profile: Profile, release: IndexForm, options: InstallOptions, again: bool = False
+) -> Spelled:
     """pip and uv lines that install a wheel build with its companions; `again` rewrites a build that is there already."""
     order = _Order(one, beside, profile, release, options, again)
     return Spelled(order.pip(), order.uv(), order.files(), order.notes())
@@ -60,8 +62,8 @@ def some(
     one: Candidate,
     beside: Companions,
     profile: Profile,
-    release: Release,
-    options: Options,
+    release: IndexForm,
+    options: InstallOptions,
     torch: bool = False,
     again: bool = False,
 ) -> Spelled:
@@ -77,8 +79,8 @@ class _Order:
     one: Candidate
     beside: Companions
     profile: Profile
-    release: Release
-    options: Options
+    release: IndexForm
+    options: InstallOptions
     again: bool
     torch: bool = True  # torch itself is part of it
     alone: bool = False  # without dependencies

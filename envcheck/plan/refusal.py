@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.facts.record import replace
-from envcheck.plan.choice import Found, find, say
+from envcheck.plan.choice import BuildSearch, find, say
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.result import Excluded
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
 
 
-def why_not(profile: Profile, tables: Tables, found: Found, wish: Wish) -> list[Excluded]:
+def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish) -> list[Excluded]:
     """Why nothing fits a wish, and the nearest that does."""
     rows: list[Excluded] = []
     asked = " ".join(wish.texts)

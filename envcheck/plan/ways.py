@@ -10,10 +10,10 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, GpusFacts, Snapshot
 from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
-from envcheck.plan.choice import Choice, Found, excluded, find, named, nearest, with_compat, with_driver, with_hidden
+from envcheck.plan.choice import BuildSearch, Choice, excluded, find, named, nearest, with_compat, with_driver, with_hidden
 from envcheck.plan.companions import Move, nearest_known
 from envcheck.plan.conda import CondaAnswer, conda_answer
-from envcheck.plan.install_commands import Options, Release, Spelled
+from envcheck.plan.install_commands import IndexForm, InstallOptions, Spelled
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile, profile_of
 from envcheck.plan.proof import Change, Judge, Proof
@@ -36,7 +36,7 @@ class Planner:
     snapshot: Snapshot
     tables: Tables
     judge: Judge
-    options: Options
+    options: InstallOptions
 
     @cached_property
     def profile(self) -> Profile:
@@ -69,7 +69,7 @@ class Planner:
             rows = [*why_not(self.profile, self.tables, found, wish), *rows]
         return PlanReport(tuple(ways), tuple(dict.fromkeys(rows)))
 
-    def choices(self, found: Found, wish: Wish) -> list[Choice]:
+    def choices(self, found: BuildSearch, wish: Wish) -> list[Choice]:
         """At most three ways out: the best build, the driver, another version."""
         best = named(found.best, self.profile, self.works) if found.best else None
         result: list[Choice] = []
@@ -98,7 +98,7 @@ class Planner:
         same = driver.build.version == self.profile.torch and driver.build.variant == self.profile.variant
         return mine or same
 
-    def _newest(self, found: Found) -> Choice | None:
+    def _newest(self, found: BuildSearch) -> Choice | None:
         if self.profile.torch is None or not found.fits:
             return None
         newest = max(found.fits, key=lambda choice: version(choice.build.version))
@@ -272,12 +272,12 @@ class Planner:
             return install_commands.some(choice.build, choice.beside, self.profile, form, options, torch=False)
         return install_commands.wheels(choice.build, choice.beside, self.profile, form, options, choice.kind == "reinstall")
 
-    def form(self, one: Candidate) -> Release:
+    def form(self, one: Candidate) -> IndexForm:
         """How the documented commands of a release name a variant."""
         release = self.tables.release(one.version)
-        return Release(release.index_form, release.index_url, release.local_version) if release else Release()
+        return IndexForm(release.index_form, release.index_url, release.local_version) if release else IndexForm()
 
-    def tool_options(self) -> Options:
+    def tool_options(self) -> InstallOptions:
         """The user's options, with what this uv knows and how notes are worded."""
         return replace(self.options, uv_backends=self.tables.uv_backends(), texts=texts(self.tables))
 
@@ -310,4 +310,4 @@ def planner(
     snapshot: Snapshot, tables: Tables, checks: Iterable[Check], texts_: RuleTexts, tool: str = "auto", index_base: str | None = None
 ) -> Planner:
     """The planner of one machine."""
-    return Planner(snapshot, tables, Judge(snapshot, tuple(checks), texts_, tables), Options(index_base, tool))
+    return Planner(snapshot, tables, Judge(snapshot, tuple(checks), texts_, tables), InstallOptions(index_base, tool))

@@ -6,8 +6,8 @@ https://docs.github.com/actions/reference/workflow-commands-for-github-actions#s
 from __future__ import annotations
 
 from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
-from envcheck.render.printable import visible
 from envcheck.render.wording import command_groups, ignored_hits, severity_hits, unknown_groups, verdict_line
 from envcheck.report.report import Report, Reported
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from html import escape as _html_escape
 
+from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import LiveFacts
 from envcheck.plan.result import Fix
 from envcheck.render.bandwidth_chart import lines as wire_lines
 from envcheck.render.bandwidth_chart import svg as wire_svg
 from envcheck.render.bandwidth_chart import wire_of
-from envcheck.render.printable import visible
 from envcheck.render.wording import command_groups, fix_aside, setting_lines, severity_word, unknown_groups, verdict_line
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import stack
@@ -126,12 +126,12 @@ def _unknown(report: Report) -> list[str]:
 def _not_proved(report: Report) -> list[str]:
     live = report.snapshot.live
     rows = [f"<li>{escape(one)}</li>" for one in live.not_proved] if isinstance(live, LiveFacts) else []
-    return [f"<h2>The live check did not prove</h2><ul>{''.join(rows)}</ul>"] if rows else []
+    return [f"<h2>Not tested by the live check</h2><ul>{''.join(rows)}</ul>"] if rows else []
 
 
 def _wire(report: Report) -> list[str]:
     wire = wire_of(report.snapshot.live)
-    return ["<h2>Speed of the wire</h2>", wire_svg(wire), _table(list(wire_lines(wire, unicode=False)))] if wire else []
+    return ["<h2>Speed of the connections</h2>", wire_svg(wire), _table(list(wire_lines(wire, unicode=False)))] if wire else []
 
 
 def _facts(report: Report) -> str:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from envcheck.engine.judge import Outcome
+from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
-from envcheck.render.printable import visible
 from envcheck.render.wording import command_groups, ignored_because, severity_hits, verdict_line
 from envcheck.report.report import Ignored, Report, Reported
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from envcheck.facts.printable import one_line, visible
 from envcheck.facts.snapshot import LiveFacts
 from envcheck.plan.result import Fix
-from envcheck.render.printable import one_line, visible
 from envcheck.render.wording import command_groups, fix_aside, in_short, setting_lines, severity_word, unknown_groups, verdict_line
 from envcheck.report.redact import redacted
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
@@ -89,7 +89,7 @@ def _unknown(report: Report) -> list[str]:
 def _not_proved(report: Report) -> list[str]:
     live = report.snapshot.live
     rows = [f"- {escape(one)}" for one in live.not_proved] if isinstance(live, LiveFacts) else []
-    return ["The live check did not prove:\n\n" + "\n".join(rows)] if rows else []
+    return ["Not tested by the live check:\n\n" + "\n".join(rows)] if rows else []
 
 
 def _assumed(report: Report) -> list[str]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
 from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.plan.result import TOOLS, Fix
-from envcheck.render.printable import ascii_only, one_line, visible
 from envcheck.render.wording import command_groups, fix_aside, in_short, setting_lines, severity_word, unknown_groups, verdict_line
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import Mark, stack
@@ -24,7 +22,7 @@ WIDEST = 120  # longer lines are harder to read
 
 
 @record
-class Options:
+class PageOptions:
     """What the stream can show."""
 
     width: int = 80
@@ -33,38 +31,14 @@ class Options:
     unicode: bool = True
 
 
-def options(stream: TextIO, env: Mapping[str, str]) -> Options:
-    """What this stream can show: COLUMNS, then the terminal, then 80 columns; https://no-color.org for colour."""
-    import os
-
-    tty = stream.isatty()
-    columns = env.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() and int(columns) else 0
-    if not width and tty:
-        try:
-            width = os.get_terminal_size(stream.fileno()).columns
-        except (OSError, ValueError):
-            width = 0
-    color = tty and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
-    return Options(max(min(width or 80, WIDEST), 40), tty, color, _takes(stream.encoding, "✓✗–×…"))
-
-
-def _takes(encoding: str | None, text: str) -> bool:
-    try:
-        text.encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
 _STYLE = {Mark.OK: "green", Mark.BAD: "bold red", Mark.WARN: "yellow", Mark.UNKNOWN: "magenta", Mark.NONE: "dim"}
 _SEVERITY = {Severity.ERROR: ("✗", "bold red"), Severity.WARNING: ("!", "yellow"), Severity.INFO: ("–", "cyan")}
 _VERDICT = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold magenta"}
 
 
-def render(report: Report, *, fix_suggest: bool = False, options: Options | None = None) -> str:
+def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | None = None) -> str:
     """The whole report; its last line is the verdict."""
-    page = _Page(options or Options())
+    page = _Page(options or PageOptions())
     _head(page, report)
     _stack(page, report)
     _wire(page, report)
@@ -83,7 +57,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: Options | None
 class _Page:
     """Lines of styled text at one width. Blocks have a hanging indent; commands are never broken."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: PageOptions) -> None:
         self.width = options.width
         self.unicode = options.unicode
         self._out = io.StringIO()
@@ -160,7 +134,7 @@ def _wire(page: _Page, report: Report) -> None:
     if not rows:
         return
     page.gap()
-    page.line(Text("Speed of the wire", "bold"))
+    page.line(Text("Speed of the connections", "bold"))
     for what, figure in rows:
         page.block(Text(f"  {what}: ", "dim"), one_line(figure))
 
@@ -176,27 +150,27 @@ def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool)
     )
     page.block(Text("  "), finding.message)
     shown = finding.evidence[:EVIDENCE_SHOWN]
-    for evidence in shown:
+    for number, evidence in enumerate(shown):
         source, text = one_line(evidence.source), one_line(evidence.text, EVIDENCE_CHARACTERS)
-        page.block(Text.assemble("  ", ("seen  ", "dim")), f"{source}: {text}" if text else source, "dim")
+        page.block(Text.assemble("  ", (f"{'' if number else 'evidence':10}", "dim")), f"{source}: {text}" if text else source, "dim")
     if len(finding.evidence) > len(shown):
-        page.block(Text("        "), f"and {len(finding.evidence) - len(shown)} more (--json has them all)", "dim")
+        page.block(Text(" " * 12), f"and {len(finding.evidence) - len(shown)} more (--json has them all)", "dim")
     if reported.why and finding.severity is not Severity.INFO:
-        page.block(Text.assemble("  ", ("why   ", "dim")), in_short(reported.why))
+        page.block(Text.assemble("  ", ("why       ", "dim")), in_short(reported.why))
     if finding.consequences:
         page.block(
-            Text.assemble("  ", ("so    ", "dim")),
-            f"{', '.join(finding.consequences)} {'follows' if len(finding.consequences) == 1 else 'follow'} from it",
+            Text.assemble("  ", ("leads to  ", "dim")),
+            ", ".join(finding.consequences),
         )
     _fixes(page, reported.fixes, report, fix_suggest)
 
 
 def _fixes(page: _Page, fixes: tuple[Fix, ...], report: Report, fix_suggest: bool) -> None:
     if len(fixes) > 1:
-        page.block(Text.assemble("  ", ("do    ", "dim")), "one of these:")
+        page.block(Text.assemble("  ", ("fix       ", "dim")), "one of these:")
     for number, fix in enumerate(fixes, 1):
         label = f"{number}. " if len(fixes) > 1 else ""
-        lead = Text(f"        {label}") if label else Text.assemble("  ", ("do    ", "dim"))
+        lead = Text(f"{' ' * 12}{label}") if label else Text.assemble("  ", ("fix       ", "dim"))
         at = lead.cell_len
         aside = fix_aside(fix)
         title, text = one_line(fix.title), one_line(fix.text)
@@ -248,7 +222,7 @@ def _not_proved(page: _Page, report: Report) -> None:
     if not isinstance(live, LiveFacts) or not live.not_proved:
         return
     page.gap()
-    page.line(Text("The live check did not prove", "bold"))
+    page.line(Text("Not tested by the live check", "bold"))
     for one in live.not_proved:
         page.block(Text("– ", "dim"), one_line(one))
 

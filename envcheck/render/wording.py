@@ -10,9 +10,20 @@ from envcheck.checks.answer import visible
 from envcheck.checks.hardware import opened
 from envcheck.engine.judge import Finding, Outcome
 from envcheck.engine.rule import Confidence, Severity
-from envcheck.facts.snapshot import DevicesFacts, LiveFacts, LiveStatus, Missing, Snapshot, TorchFacts, Why
+from envcheck.facts.printable import one_line
+from envcheck.facts.snapshot import (
+    DevicesFacts,
+    GpusFacts,
+    LiveFacts,
+    LiveStatus,
+    Missing,
+    Snapshot,
+    TorchFacts,
+    VisibilityFacts,
+    Why,
+    read,
+)
 from envcheck.plan.result import TOOLS, Commands, Fix, Tool
-from envcheck.render.printable import one_line
 from envcheck.report.report import Ignored, Report
 from envcheck.report.stack import accelerator
 
@@ -55,8 +66,12 @@ def verdict_line(report: Report) -> str:
     if isinstance(live, LiveFacts) and live.status is LiveStatus.PASS:
         return f"Ready to train{but}: {subject(report)}"
     unread = isinstance(report.snapshot.torch, Missing) and report.snapshot.torch.why is Why.SKIPPED
-    missing = "the live check was not run" if _imported(report) else "torch was not looked at" if unread else "torch was not imported"
-    return f"{f'Nothing stands in the way{but}' if found else 'No problem found'}: {subject(report)}; {missing}"
+    if (
+        isinstance(report.snapshot.torch, Missing) and report.snapshot.torch.why is Why.ABSENT
+    ):  # only where the rules that would say so are ignored or left out
+        return f"{f'No error found{but}' if found else 'The selected rules found nothing'}; PyTorch is not installed"
+    missing = "the live check did not run" if _imported(report) else "torch was not examined" if unread else "torch was not imported"
+    return f"{f'No error found{but}' if found else 'No problem found'}: {subject(report)}; {missing}"
 
 
 def _imported(report: Report) -> bool:
@@ -85,8 +100,8 @@ def subject(report: Report) -> str:
 def _nvidia(snapshot: Snapshot) -> str:
     """What torch has, where it was asked; else what is listed and visible: "8 × H100 80GB HBM3", "1 of 8 × H100 80GB HBM3"."""
     devices, gpus = snapshot.devices, snapshot.gpus
-    listed = [gpu for gpu in visible(gpus, snapshot.visibility) if gpu.error is None]
-    mine = [one.name for one in opened(devices)]
+    listed = [gpu for gpu in visible(read(gpus, GpusFacts), read(snapshot.visibility, VisibilityFacts)) if gpu.error is None]
+    mine = [one.name for one in opened(read(devices, DevicesFacts))]
     asked = 0 if isinstance(devices, Missing) or devices.available is not True else len(mine) or devices.count or 0
     names = Counter((name or "GPU").removeprefix("NVIDIA ") for name in (mine or [gpu.name for gpu in listed]))
     if asked and len(names) == 1:
@@ -179,7 +194,7 @@ def in_short(text: str, sentences: int = 2) -> str:
     return " ".join(_SENTENCE_END.split(first_paragraph(text))[:sentences])
 
 
-PROVED: Mapping[bool | None, str] = {True: "proved on these facts", False: "not proved", None: ""}
+PROVED: Mapping[bool | None, str] = {True: "checked against envcheck's tables; nothing was installed", False: "not proved", None: ""}
 
 
 def fix_aside(fix: Fix) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from envcheck.engine.judge import Finding, Verdict
     from envcheck.facts.snapshot import Snapshot
     from envcheck.plan.result import Fix, PlanReport
-    from envcheck.report.report import FailOn, Ignored, Report, Reported, SeverityChange
+    from envcheck.report.report import Decides, FailOn, Ignored, Report, Reported, SeverityChange
     from envcheck.symptoms.scan import SymptomTable
     from envcheck.tables.compat import Tables
 
@@ -167,6 +167,7 @@ def report_on(
         assumed=assumed,
         timings=timings,
         tool=None if tool == "auto" else tool,  # type: ignore[arg-type]  # argparse's choices are the Tool literals
+        decides=decisions(verdicts, by.texts),
     )
     if not by.ignore and not by.severities:
         return report
@@ -177,6 +178,13 @@ def verdicts_of(snapshot: Snapshot, by: RuleSession) -> tuple[Verdict, ...]:
     from envcheck.engine.judge import judge
 
     return judge(snapshot, by.checks, by.tables)
+
+
+def decisions(verdicts: Sequence[Verdict], texts: RuleTexts) -> Decides:
+    """What is open because of the rules that nobody could decide; the texts of all others stay unread."""
+    from envcheck.engine.judge import Outcome
+
+    return {one.rule: texts.read(one.rule).decides for one in verdicts if one.outcome in (Outcome.UNKNOWN, Outcome.CRASHED)}
 
 
 def _ignored(snapshot: Snapshot, by: RuleSession) -> tuple[Ignored, ...]:
