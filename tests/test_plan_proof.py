@@ -111,6 +111,12 @@ def test_a_cpu_build() -> None:
     assert (found.version, found.cuda, found.cpu_build, found.arch_list) == ("2.13.0+cpu", None, True, ())
 
 
+@pytest.mark.parametrize(("release", "abi"), [("2.5.1+cu124", False), ("2.13.0+cu126", True)])
+def test_the_abi_of_a_release(release: str, abi: bool) -> None:
+    found = after(build=build_of(HOST, release)).torch
+    assert isinstance(found, TorchFacts) and found.cxx11_abi is abi
+
+
 def test_packages_beside_the_torch_that_stays() -> None:
     live = replace(HOST, live=Missing(Why.FAILED, "x"))
     found = apply(live, Change(beside=Companions((Move("numpy", "2.1.0"), Move("vllm", "0.16.0")))), TABLES)

@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _PLAN = (
     "test_plan_order.py",
     "test_plan_way.py",
+    "test_plan_profile.py",
     "test_plan_proof.py",
     "test_plan_golden.py",
     "test_plan_fixes.py",
