@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from envcheck.engine.rule import Evidence, Unknown
+from envcheck.facts.cuda_codes import named
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -65,8 +66,8 @@ def code_evidence(devices: DevicesFacts | Missing, cuda_driver: CudaDriverFacts 
     if not isinstance(devices, Missing) and devices.error:
         found.append(Evidence("torch", devices.error))
     if not isinstance(cuda_driver, Missing) and (cuda_driver.init_code or cuda_driver.device_count_code):
-        call = f"cuInit {cuda_driver.init_code}" if cuda_driver.init_code else f"cuDeviceGetCount {cuda_driver.device_count_code}"
-        found.append(Evidence(cuda_driver.library_path or "libcuda.so.1", call))
+        call, code = ("cuInit", cuda_driver.init_code) if cuda_driver.init_code else ("cuDeviceGetCount", cuda_driver.device_count_code)
+        found.append(Evidence(cuda_driver.library_path or "libcuda.so.1", f"{call} {named(code or 0)}"))
     return tuple(found)
 
 

@@ -20,6 +20,8 @@ from envcheck.checks.answer import (
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
 from envcheck.checks.text import alone, holding, mentioning, of_programs, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
+from envcheck.facts.nvml_codes import BLOCKED, NO_LIBRARY, NOT_LOADED, SMI_OTHER, UNKNOWN
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -40,6 +42,8 @@ from envcheck.facts.snapshot import (
 # https://learn.microsoft.com/windows/ai/directml/gpu-cuda-in-wsl
 WSL_KERNEL = (5, 10, 43)
 WSL_LIBRARIES = "/usr/lib/wsl"
+# What the tools of Linux's driver answer inside WSL, where there is no such driver.
+_FOREIGN = (NOT_LOADED, NO_LIBRARY, BLOCKED, SMI_OTHER, UNKNOWN)
 
 
 def _lacks_compute(container: ContainerFacts) -> bool:
@@ -95,7 +99,7 @@ def container_without_gpu(
     raw = None if isinstance(visibility, Missing) else visibility.nvidia_visible_devices
     values["visible"] = "unset" if raw is None else raw
     no_library = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
-    if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == 35) and not absent(driver):
+    if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == INSUFFICIENT_DRIVER) and not absent(driver):
         return Hit(values, quoted(every), variant="capabilities")
     if counted(gpus) or (nodes and any(name.removeprefix("nvidia").isdecimal() for name in nodes)):
         return Hit(values, quoted(own), variant="text") if own else None
@@ -196,7 +200,7 @@ def container_lost_gpu(
     if not isinstance(system, Missing) and system.wsl is not None:
         return None
     failed = not isinstance(driver, Missing) and any(
-        answer.status is ToolStatus.FAILED and (answer.code in (255, 999) or "unknown error" in answer.message.lower())
+        answer.status is ToolStatus.FAILED and (answer.code in (SMI_OTHER, UNKNOWN) or "unknown error" in answer.message.lower())
         for answer in (driver.smi, driver.nvml)
     )
     if not (failed or told):
@@ -251,7 +255,7 @@ def wsl_driver(
     kernel = _numbers(system.kernel)
     if kernel and kernel < WSL_KERNEL:
         return Hit(values, quoted(told), variant="kernel", confidence=None if fails(devices) or told else Confidence.LIKELY)
-    broken = not isinstance(driver, Missing) and (smi_failed(driver, 9, 12, 17, 255, 999) or driver.cuda_state == "ERR!")
+    broken = not isinstance(driver, Missing) and (smi_failed(driver, *_FOREIGN) or driver.cuda_state == "ERR!")
     library = "" if isinstance(cuda_driver, Missing) else cuda_driver.library_path or ""
     foreign = library != "" and not library.startswith(WSL_LIBRARIES) and "/drivers/" not in library and not contained(container)
     evidence = quoted(told) if isinstance(driver, Missing) else (*smi_evidence(driver), *quoted(told))

@@ -26,6 +26,7 @@ from envcheck.checks.hardware import closed, heard, place, troubles
 from envcheck.checks.text import distinct, holding, of_programs, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -68,7 +69,7 @@ def _no_sign(driver: DriverFacts | Missing) -> bool:
         return absent(driver)
     if driver.fabric_manager or driver.xids or driver.cuda:
         return False  # someone spoke of its service, of its kernel log, or of what it offers
-    library = driver.nvml.status in _NO_TOOL or driver.nvml.code == 12  # NVML_ERROR_LIBRARY_NOT_FOUND
+    library = driver.nvml.status in _NO_TOOL or driver.nvml.code == NO_LIBRARY
     return not (driver.version or driver.library_version or driver.module_loaded) and driver.smi.status in _NO_TOOL and library
 
 
@@ -167,7 +168,7 @@ def driver_not_loaded(
         return Hit({"library": None, "kernel": kernel}, quoted(told), variant=held) if told else trouble(driver, "driver")
     on_disk = driver.library_version is not None or driver.smi.status not in _NO_TOOL
     unloaded = driver.module_loaded is False and on_disk and bool(cards)
-    if not (smi_failed(driver, 9) or unloaded or (told and driver.module_loaded is not True)):
+    if not (smi_failed(driver, NOT_LOADED) or unloaded or (told and driver.module_loaded is not True)):
         return None
     nouveau = driver.nouveau is True or any(card.driver == "nouveau" for card in cards)
     values = {"library": driver.library_version, "kernel": kernel}
@@ -340,7 +341,7 @@ def driver_too_old_for_gpu(
     for name, cc in _cards(gpus, system, tables):
         row = tables.gpu(cc)
         if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
-            return Hit({"gpu": name, "driver": version, "minimum": row.first_driver, "cc": cc}, quoted(told))
+            return Hit({"gpu": name, "driver": version, "minimum": tables.first_driver(name) or row.first_driver, "cc": cc}, quoted(told))
     own = tables.gpu(tables.compute_capability_of_pci(value(told, "device") or "") or "")
     stated = value(told, "driver")
     spoken = tables.branch(stated, driver_os(system)) if stated else branch
@@ -444,8 +445,8 @@ def driver_no_devices(
     told = said(symptoms, "driver-no-devices")
     if isinstance(driver, Missing):
         return Hit({"nodes": None, "driver": None}, quoted(told), variant=_refusal(told)) if told else trouble(driver, "driver")
-    empty = smi_failed(driver, 6, 28) or (driver.nvml.status is ToolStatus.OK and not isinstance(gpus, Missing))
-    blocked = smi_failed(driver, 4, 17)
+    empty = smi_failed(driver, NOT_FOUND, NO_GPU) or (driver.nvml.status is ToolStatus.OK and not isinstance(gpus, Missing))
+    blocked = smi_failed(driver, *CLOSED)
     if not (empty or blocked or told):
         return None
     shut = closed(gpus)

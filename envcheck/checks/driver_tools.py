@@ -21,6 +21,7 @@ from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, w
 from envcheck.checks.text import distinct, holding, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
 from envcheck.facts.snapshot import (
@@ -160,7 +161,7 @@ def fabric_not_ready(
     down = (
         service in ("stopped", "absent") and fails(devices) and code is None and any(_on_nvswitch(gpu.name, tables) for gpu in listed(gpus))
     )
-    if not (code in (802, 919) or told or (waiting and asked) or down):
+    if not (code in (cuda_codes.SYSTEM_NOT_READY, cuda_codes.FABRIC_NOT_READY) or told or (waiting and asked) or down):
         return trouble(cuda_driver, "cuda_driver") or trouble(gpus, "gpus")
     states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
     manager = None if isinstance(driver, Missing) else driver.fabric_manager

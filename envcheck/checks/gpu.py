@@ -8,6 +8,7 @@ from envcheck.checks.answer import cuda_code, driver_answers, fails, for_rocm, l
 from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import (
     CudaDriverFacts,
@@ -322,7 +323,7 @@ def gpu_exclusive_mode(
     closed = [gpu for gpu in seen if gpu.compute_mode == "Prohibited"]
     one_only = [gpu for gpu in seen if (gpu.compute_mode or "").startswith("Exclusive")]
     named = ", ".join(f"GPU {gpu.index}" for gpu in closed or one_only) or "the GPU"
-    refused = cuda_code(devices, cuda_driver) == 46 or bool(told)
+    refused = cuda_code(devices, cuda_driver) == DEVICES_UNAVAILABLE or bool(told)
     numbers = ",".join(str(gpu.index) for gpu in closed or one_only) or None
     values = {"gpus": named, "numbers": numbers, "mode": (closed or one_only or [Gpu(0)])[0].compute_mode}
     if closed:
@@ -365,7 +366,7 @@ def gpu_mig(
     if refused:
         return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)
     empty = [gpu for gpu in partitioned if gpu.mig and not gpu.mig_devices]
-    unusable = fails(devices) or cuda_code(devices, cuda_driver) == 100 or bool(mentioning(symptoms, "No CUDA GPUs are available"))
+    unusable = fails(devices) or cuda_code(devices, cuda_driver) == NO_DEVICE or bool(mentioning(symptoms, "No CUDA GPUs are available"))
     if empty and len(empty) == len(listed(gpus)) and unusable and not driver_answers(cuda_driver):
         return Hit(values, variant="empty", severity=Severity.ERROR)
     chosen = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices

@@ -9,7 +9,8 @@ from envcheck.checks.answer import code_evidence, cuda_code, listed, torch_devic
 from envcheck.checks.hardware import heard, nvidia, place, troubles, which
 from envcheck.checks.text import distinct, holding, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, UNKNOWN
+from envcheck.facts import cuda_codes as cuda_error
+from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, SMI_IRQ, UNKNOWN
 from envcheck.facts.snapshot import (
     CudaDriverFacts,
     DevicesFacts,
@@ -80,7 +81,8 @@ def gpu_ecc_error(
     contained = [xid for xid in (() if isinstance(driver, Missing) else driver.xids) if xid.code == CONTAINED]
     hurt = [gpu for gpu in listed(gpus) if (gpu.ecc_uncorrected_volatile or 0) > 0]
     kernels = [one.kernel_error or "" for one in torch_devices(devices)]
-    stopped = bool(told) or cuda_code(devices, cuda_driver) == 214 or any("uncorrectable ECC" in error for error in kernels)
+    code = cuda_code(devices, cuda_driver)
+    stopped = bool(told) or code == cuda_error.ECC_UNCORRECTABLE or any("uncorrectable ECC" in error for error in kernels)
     if contained and not (hurt or stopped):
         lines = tuple(Evidence("kernel log", xid.text) for xid in contained[:3] if xid.text)
         bus = contained[0].bus_id
@@ -236,7 +238,7 @@ def gpu_needs_reset(gpus: GpusFacts | Missing, devices: DevicesFacts | Missing, 
 
 
 # Exit statuses of nvidia-smi and codes of NVML that say so of a card; they are the same but for the interrupts.
-_SMI_FAULTS = {8: "power", 10: "interrupt", 14: "inforom"}
+_SMI_FAULTS = {POWER: "power", SMI_IRQ: "interrupt", INFOROM: "inforom"}
 _NVML_FAULTS = {POWER: "power", IRQ: "interrupt", INFOROM: "inforom"}
 
 
@@ -276,7 +278,7 @@ def gpu_hardware_fault(
     started = holding(told, "RmInitAdapter")
     if started and len(started) == len(told):
         return Hit(values | {"code": code}, tuple(evidence), variant="init", confidence=Confidence.LIKELY)
-    if code in (220, 226) or told:
+    if code in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED) or told:
         return Hit(values | {"code": code}, (*evidence, *code_evidence(devices, cuda_driver)))
     return trouble(gpus, "gpus") or trouble(driver, "driver")
 

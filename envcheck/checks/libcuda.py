@@ -22,6 +22,8 @@ from envcheck.checks.answer import (
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.text import alone, holding, of_programs, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts import cuda_codes as cuda
+from envcheck.facts.nvml_codes import MISMATCH
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -35,7 +37,8 @@ from envcheck.facts.snapshot import (
     Why,
 )
 
-SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED = 803, 804
+# Errors that speak of something else than a missing or stale device of unified memory.
+_OTHER_CAUSES = (cuda.NO_DEVICE, cuda.INVALID_DEVICE, cuda.SYSTEM_NOT_READY, cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED)
 _803 = ("unsupported display driver", "SystemDriverMismatch", "SYSTEM_DRIVER_MISMATCH")
 _804 = ("forward compatibility was attempted", "CompatNotSupportedOnDevice", "COMPAT_NOT_SUPPORTED_ON_DEVICE")
 
@@ -69,7 +72,7 @@ def driver_library_mismatch(
     """The kernel holds another driver version than the libraries: NVML 18, or CUDA 803 and 804 on a bare machine."""
     every = said(symptoms, "driver-library-mismatch")
     told = alone(symptoms, "driver-library-mismatch")
-    failed = not isinstance(driver, Missing) and smi_failed(driver, 18)
+    failed = not isinstance(driver, Missing) and smi_failed(driver, MISMATCH)
     code = cuda_code(devices, cuda_driver)
     working = works(devices) or driver_answers(cuda_driver)
     differ = versions_differ(driver) and not (is_wsl(system) or driver_os(system) == "windows")
@@ -88,7 +91,7 @@ def driver_library_mismatch(
         guess = Confidence.LIKELY if not (failed or differ) and len(holding(told, "INTERNAL ASSERT")) == len(told) else None
         return Hit(values, evidence, variant="assert" if guess else variant, severity=severity, confidence=guess)
     lines = holding(every + said(symptoms, "cuda-compat-shadows-driver") + said(symptoms, "cuda-compat-unsupported-gpu"), *_803, *_804)
-    compat_error = code in (SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED) or bool(lines)
+    compat_error = code in (cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED) or bool(lines)
     if compat_error and not (working or in_container or _compat_loaded(cuda_driver) or is_wsl(system)):
         return Hit(values, (*evidence, *quoted(lines[:1])), variant="code", confidence=Confidence.LIKELY)
     return None if working else trouble(driver, "driver")
@@ -133,7 +136,7 @@ def cuda_compat_shadows_driver(
     told = tuple(match for match in told if match not in holding(told, *_804))
     if works(devices) or driver_answers(cuda_driver):
         return None
-    if cuda_code(devices, cuda_driver) != SYSTEM_DRIVER_MISMATCH and not told:
+    if cuda_code(devices, cuda_driver) != cuda.SYSTEM_DRIVER_MISMATCH and not told:
         return trouble(cuda_driver, "cuda_driver")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
     return _compat_answer(driver, gpus, cuda_driver, container, evidence)
@@ -152,7 +155,7 @@ def cuda_compat_unsupported_gpu(
     told = said(symptoms, "cuda-compat-unsupported-gpu")
     if works(devices) or driver_answers(cuda_driver):
         return None
-    if cuda_code(devices, cuda_driver) != COMPAT_NOT_SUPPORTED and not told:
+    if cuda_code(devices, cuda_driver) != cuda.COMPAT_NOT_SUPPORTED and not told:
         return trouble(cuda_driver, "cuda_driver")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
     return _compat_answer(driver, gpus, cuda_driver, container, evidence)
@@ -179,11 +182,11 @@ def nvidia_uvm_missing(
     evidence = (*code_evidence(devices, cuda_driver), *quoted(told))
     gone = nodes is not None and "nvidia-uvm" not in nodes and (bool(nodes) or contained(container))
     gone = gone or bool(holding(told, "/dev/nvidia-uvm: false", "Module nvidia-uvm not found", "Module nvidia_uvm not found"))
-    if gone and (fails(devices) or code in (3, 999) or told) and code not in (100, 101, 802, 803, 804):
+    if gone and (fails(devices) or code in (cuda.NOT_INITIALIZED, cuda.UNKNOWN) or told) and code not in _OTHER_CAUSES:
         values = {"nodes": ", ".join(nodes or ()) or "none"}
         return Hit(values, evidence, variant="container" if contained(container) else None)
     slept = None if isinstance(system, Missing) else system.suspends
-    if (code == 999 or told) and not gone:
+    if (code == cuda.UNKNOWN or told) and not gone:
         variant = "suspended" if slept or holding(told, "unspecified launch failure") else "stale"
         return Hit({"nodes": ", ".join(nodes or ()) or "unknown"}, evidence, variant=variant, confidence=Confidence.LIKELY)
     if slept and fails(devices) and code == 719:
@@ -206,7 +209,7 @@ def libcuda_stub(
     if works(devices) or driver_answers(cuda_driver):
         return None
     stub = not isinstance(cuda_driver, Missing) and cuda_driver.is_stub is True
-    if not (stub or told or cuda_code(devices, cuda_driver) == 34):
+    if not (stub or told or cuda_code(devices, cuda_driver) == cuda.STUB_LIBRARY):
         return trouble(cuda_driver, "cuda_driver")
     path = None if isinstance(cuda_driver, Missing) else cuda_driver.library_path
     loader = None if isinstance(python, Missing) else python.variables.get("LD_LIBRARY_PATH")

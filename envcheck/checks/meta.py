@@ -18,7 +18,10 @@ OLD_DAYS = 180  # torch has a release about every two months
 
 @check(sees_missing=("torch", "system"))
 def tables_old(torch: TorchFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> Hit | None:
-    """A torch newer than the newest row, or tables that were last checked long before the day of the snapshot."""
+    """A torch newer than the newest row, or a table that was last checked long before the day of the snapshot.
+
+    The other rules come before this one: the tables that were read by now are those that the verdict rests on.
+    """
     mine = None if isinstance(torch, Missing) else parsed(release(torch.version))
     today = None if isinstance(system, Missing) or not system.date else _day(system.date)
     if mine is None and today is None:
@@ -27,9 +30,10 @@ def tables_old(torch: TorchFacts | Missing, system: SystemFacts | Missing, table
     known = parsed(newest.version)
     if mine and known and not mine.is_prerelease and mine.release[:2] > known.release[:2]:
         return Hit({"version": release(getattr(torch, "version", None)), "newest": newest.version})
-    checked = tables.table("torch-release").verified
+    checked, name = min(((checked, name) for name, checked in tables.verified.items()), default=(None, ""))
     if today and checked and (today - checked).days > OLD_DAYS:
-        return Hit({"days": (today - checked).days, "checked": checked.isoformat(), "newest": newest.version}, variant="age")
+        values = {"days": (today - checked).days, "checked": checked.isoformat(), "newest": newest.version, "table": name}
+        return Hit(values, variant="age")
     return None
 
 

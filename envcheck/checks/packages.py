@@ -78,19 +78,16 @@ def _conda_and_pip(packages: PackagesFacts) -> tuple[Distribution, Distribution]
     return None
 
 
-# NVIDIA wheels of CUDA 12 and 13 that install to the same files (RECORD of the wheels on PyPI). NCCL has a rule of its own.
-_SHARED = ("nvidia-cudnn", "nvidia-nvshmem", "nvidia-cusparselt")
-
-
 @check(sees_missing=("torch", "devices", "system"))
 def nvidia_packages_overwritten(
     packages: PackagesFacts, torch: TorchFacts | Missing, devices: DevicesFacts | Missing, system: SystemFacts | Missing, tables: Tables
 ) -> Hit | None:
     """Two distributions wrote the same NVIDIA library; the last one won, and removing either breaks the other."""
+    shared = {*tables.shared_files()} - {"nvidia-nccl"}  # which has a rule of its own
     pairs: dict[str, list[str]] = {}
     for row in packages.distributions:
         found = re.fullmatch(r"(nvidia-[a-z]+)-cu\d\d", row.name)
-        if found and found[1] in _SHARED and row.name not in pairs.setdefault(found[1], []):
+        if found and found[1] in shared and row.name not in pairs.setdefault(found[1], []):
             pairs[found[1]].append(row.name)
     twins = [names for names in pairs.values() if len(names) > 1]
     files = tuple(one for one in packages.overwritten if "nccl" not in one)
@@ -260,8 +257,7 @@ def vllm_pin(
         if asks and meets(facts.version, asks) is False and "a0" not in facts.version:
             fixes = (Install((f"vllm=={release(there)}",), note="in an environment of its own: it brings its torch"),)
             return Hit(values | {"asks": asks}, quoted(matches), fixes, severity=severity)
-        # Library names inside the PyPI wheels: libcudart.so.12 up to 0.19.1, libcudart.so.13 from 0.20.0 on.
-        if older(there, "0.20.0") is False and not cuda_of_build(there) and major(facts.cuda) == 12:
+        if tables.linked_cuda_major("vllm", there) == 13 and not cuda_of_build(there) and major(facts.cuda) == 12:
             return Hit(values | {"cuda": facts.cuda}, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)
     cards = [gpu for gpu in nvidia(gpus) if gpu.compute_capability]
     low = [gpu for gpu in cards if (minor(gpu.compute_capability) or (7, 0)) < (7, 0)]

@@ -7,6 +7,7 @@ from envcheck.checks.hardware import nvidia
 from envcheck.checks.text import alone, mentioning, quoted, said
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts import cuda_codes
 from envcheck.facts.cuda_visible_devices import Problem, Selection, read_visible
 from envcheck.facts.snapshot import (
     ContainerFacts,
@@ -63,7 +64,7 @@ def _evidence(visibility: VisibilityFacts, gpus: tuple[Gpu, ...]) -> tuple[Evide
 
 def _blind(devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing) -> bool:
     """A program found no device, and no other error is on record."""
-    if not isinstance(devices, Missing) and devices.error_code not in (None, 100, 101):
+    if not isinstance(devices, Missing) and devices.error_code not in (None, cuda_codes.NO_DEVICE, cuda_codes.INVALID_DEVICE):
         return False
     return fails(devices) or bool(mentioning(symptoms, *_NO_GPUS))
 
@@ -295,7 +296,7 @@ def visible_devices_too_late(
 ) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
     told = said(symptoms, "visible-devices-too-late")
-    if told and cuda_code(devices, cuda_driver) != 999 and not any("CUDA unknown error" in match.text for match in told):
+    if told and cuda_code(devices, cuda_driver) != cuda_codes.UNKNOWN and not any("CUDA unknown error" in match.text for match in told):
         raw = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
         return Hit({"value": raw or None, "seen": "other"}, quoted(told), variant="text", confidence=Confidence.LIKELY)
     if isinstance(visibility, Missing) or isinstance(devices, Missing) or not works(devices) or visibility.cuda_visible_devices is None:

@@ -3,7 +3,6 @@
 A file is a table; its sections hold rows:
 
     verified = 2026-11-27            # the day its facts were last checked
-    newer = "unknown"                # what to answer above the newest row: "unknown" | "assume-newest"
     [sources]
     notes = "https://…"              # where the rows come from, by short name
     [floor]
@@ -28,7 +27,7 @@ from envcheck.tables.toml import load_toml
 Row: TypeAlias = Mapping[str, Any]
 
 CONFIDENCE = ("high", "medium", "low")
-HEAD = frozenset(("verified", "newer", "sources"))
+HEAD = frozenset(("verified", "sources"))
 
 
 @record
@@ -37,7 +36,6 @@ class TableFile:
 
     name: str
     verified: datetime.date | None
-    newer: str
     sources: Mapping[str, str]
     sections: Mapping[str, tuple[Row, ...]]
 
@@ -54,7 +52,7 @@ def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFil
     found = [path for folder in folders if os.path.isfile(path := os.path.join(folder, f"{name}.toml"))]
     if not found:
         raise FileNotFoundError(f"no table {name}.toml in {', '.join(map(str, folders))}")
-    head: dict[str, Any] = {}
+    verified: datetime.date | None = None
     sources: dict[str, str] = {}
     sections: dict[str, dict[object, Row]] = {}
     for path in found:
@@ -62,7 +60,7 @@ def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFil
             data = load_toml(path)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        head |= {key: data[key] for key in ("verified", "newer") if key in data}
+        verified = data.get("verified", verified)
         sources |= data.get("sources", {})
         for section, content in data.items():
             if section in HEAD:
@@ -73,13 +71,7 @@ def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFil
             key = content.get("key", ())
             for row in content["rows"]:
                 rows[row_key(row, key) or len(rows)] = row
-    return TableFile(
-        name,
-        head.get("verified"),
-        str(head.get("newer", "unknown")),
-        sources,
-        {section: tuple(rows.values()) for section, rows in sections.items()},
-    )
+    return TableFile(name, verified, sources, {section: tuple(rows.values()) for section, rows in sections.items()})
 
 
 def row_key(row: Row, key: Sequence[str]) -> tuple[str, ...]:
