@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from envcheck.engine.intents import Intent
 from envcheck.facts.record import field, record
-from envcheck.tables.folders import Folder
+from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import load_toml
 
 
@@ -123,10 +123,8 @@ class RuleTexts:
         """Rule id → file."""
         found: dict[str, str] = {}
         for folder in self.folders:
-            for family in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-                below = os.path.join(folder, family)
-                if family in FAMILY_RANK and os.path.isdir(below):
-                    found |= {name[:-5]: os.path.join(below, name) for name in sorted(os.listdir(below)) if name.endswith(".toml")}
+            for family in sorted(FAMILY_RANK):
+                found |= toml_files(folder, family)
         return found
 
     def family(self, rule_id: str) -> str:

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from envcheck.facts.record import record
+from envcheck.tables.folders import toml_files
 from envcheck.tables.toml import load_toml
 
 Row: TypeAlias = Mapping[str, Any]
@@ -49,7 +50,7 @@ class TableFile:
 
 def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFile:
     """The table `name`, later folders on top. Raises FileNotFoundError if no folder has it, ValueError on bad TOML."""
-    found = [path for folder in folders if os.path.isfile(path := os.path.join(folder, f"{name}.toml"))]
+    found = [path for folder in folders if (path := toml_files(folder).get(name))]
     if not found:
         raise FileNotFoundError(f"no table {name}.toml in {', '.join(map(str, folders))}")
     verified: datetime.date | None = None
@@ -81,8 +82,7 @@ def row_key(row: Row, key: Sequence[str]) -> tuple[str, ...]:
 
 def table_names(folders: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Names of all tables in the folders, sorted."""
-    files = (file for folder in folders if os.path.isdir(folder) for file in os.listdir(folder))
-    return tuple(sorted({file[:-5] for file in files if file.endswith(".toml")}))
+    return tuple(sorted({name for folder in folders for name in toml_files(folder)}))
 
 
 def source_names(source: object) -> tuple[str, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from envcheck import FOLDER
+from envcheck.tables.toml import JSON, TOML
 
 Folder: TypeAlias = str | os.PathLike[str]
 
@@ -15,3 +17,15 @@ def rules_folder(part: str = "") -> str:
     inside = os.path.join(FOLDER, "_rules")
     folder = inside if os.path.isdir(inside) else os.path.join(os.path.dirname(FOLDER), "rules")
     return os.path.join(folder, part) if part else folder
+
+
+def toml_files(folder: Folder, part: str = "") -> Mapping[str, str]:
+    """The TOML files of a folder, or of one below it: name without ending → path, sorted. Empty where there is no such folder.
+
+    In an installed package they are JSON; where both are there, somebody has written the TOML file since, and it counts.
+    """
+    below = os.path.join(folder, part)
+    if not os.path.isdir(below):
+        return {}
+    names = (os.path.splitext(name) for name in sorted(os.listdir(below)))  # ".json" comes before ".toml"
+    return {name: os.path.join(below, name + ending) for name, ending in names if ending in (JSON, TOML)}
