@@ -151,12 +151,12 @@ def _words_of(text: str, words: frozenset[str]) -> set[str]:
 
 
 def _read_folder(folder: str) -> Iterator[Entry]:
-    for name, path in toml_files(folder).items():
+    for path in toml_files(folder).values():
         for kind, rows in load_toml(path).items():
             for row in rows:
                 literal = row.get("literal")
                 if not literal:
-                    raise ValueError(f"{name}: {row.get('id', 'an entry')} has no literal")
+                    raise ValueError(f"{path}: {row.get('id', 'an entry')} has no literal")
                 literals = (literal,) if isinstance(literal, str) else literal
                 yield Entry(kind, tuple(dict.fromkeys(map(essential, literals))), row)
 
