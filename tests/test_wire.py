@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import healthy
 
-from envcheck.checks.bandwidth import best, busbw, judge, nvlink_rate
+from envcheck.checks.bandwidth import best, judge, nvlink_rate
 from envcheck.commands.bases import base
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, GpusFacts, HostCopy, LiveFacts, PeerCopy, WireFacts, WirePoint
@@ -32,14 +32,6 @@ def wire(**changes: Any) -> WireFacts:
 def hopper(count: int = 8, **changes: Any) -> tuple[Gpu, ...]:
     one = Gpu(0, "NVIDIA H100 80GB HBM3", compute_capability="9.0", nvlinks_active=18, nvlink_peers={"switch": 18})
     return tuple(replace(one, index=index, **changes) for index in range(count))
-
-
-@pytest.mark.parametrize(
-    ("collective", "ranks", "factor"),
-    [("all_reduce", 2, 1.0), ("all_reduce", 8, 1.75), ("all_gather", 4, 0.75), ("reduce_scatter", 4, 0.75), ("broadcast", 8, 1.0)],
-)
-def test_busbw(collective: str, ranks: int, factor: float) -> None:
-    assert busbw(collective, 100.0, ranks) == pytest.approx(100 * factor)
 
 
 def test_roofline_of_nvlink() -> None:

@@ -35,20 +35,6 @@ class Judgement:
         return "error" if self.share < ERROR else "warning" if self.share < WARNING else "ok"
 
 
-def busbw(collective: str, algbw: float, ranks: int) -> float:
-    """What every link carries, so that different numbers of ranks compare.
-
-    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
-    """
-    factor = {
-        "all_reduce": 2 * (ranks - 1) / ranks,
-        "all_gather": (ranks - 1) / ranks,
-        "reduce_scatter": (ranks - 1) / ranks,
-        "all_to_all": (ranks - 1) / ranks,
-    }.get(collective, 1.0)  # broadcast, reduce, send
-    return algbw * factor
-
-
 def best(points: Sequence[WirePoint]) -> WirePoint | None:
     """The size at which the wire carries most."""
     return max(points, key=lambda point: point.busbw_gb_s, default=None)

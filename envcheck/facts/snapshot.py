@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TypeAlias
 
 from envcheck.facts.record import field, record
 
@@ -40,7 +39,7 @@ class PciDevice:
     vendor: str  # "10de", lower-case hex
     device: str
     driver: str | None = None  # kernel driver bound to it: "nvidia", "nouveau", "vfio-pci", "amdgpu"
-    link_speed: str | None = None
+    link_speed: str | None = None  # this and the next are read no more: Gpu.pcie_* say it of the GPUs that a rule is about
     link_width: int | None = None
 
 
@@ -278,7 +277,7 @@ class ToolkitFacts:
     gcc: str | None = None  # version of the host compiler that nvcc would take
     gcc_path: str | None = None
     clang: str | None = None
-    ninja: str | None = None
+    ninja: str | None = None  # this and the next are asked no more: nothing that trains a wheel needs them
     cmake: str | None = None
     compiler: str | None = None  # command that Triton would take: CC, gcc, clang
 
@@ -758,8 +757,6 @@ class ExpectationsFacts:
 
 
 _NOT_READ = Missing(Why.SKIPPED, "not read")
-
-Section: TypeAlias = object
 
 
 @record

@@ -42,13 +42,6 @@ class Spelled:
     notes: tuple[str, ...] = ()
 
 
-@record
-class NoCommand:
-    """Why a tool has no command for this."""
-
-    reason: str
-
-
 def wheels(one: Candidate, beside: Companions, profile: Profile, release: Release, options: Options, again: bool = False) -> Spelled:
     """pip and uv lines that install a wheel build with its companions; `again` rewrites a build that is there already."""
     order = _Order(one, beside, profile, release, options, again)
