@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import (
@@ -22,6 +22,9 @@ from envcheck.facts.snapshot import (
 from envcheck.host.access import Host
 from envcheck.target.process import Budget, Running, Target, finish, require_answer
 from envcheck.target.sections import sections
+
+if TYPE_CHECKING:
+    from envcheck.report.session import RuleSession
 
 
 @record
@@ -91,13 +94,13 @@ def host_jobs(budget: Budget, gpu_seconds: float = 20.0) -> list[Job]:
     ]
 
 
-def collect(host: Host, target: Target, running: Running, tick: Callable[[str], None] | None = None) -> Collected:
+def collect(host: Host, target: Target, running: Running, by: RuleSession, tick: Callable[[str], None] | None = None) -> Collected:
     """The snapshot of this machine and of `target`, whose agent is already at work in `running`."""
     budget, began = running.budget, running.began
     jobs = host_jobs(budget)
     for job in jobs:
         job.start(host)
-    prefetch()
+    by.prepare()
     ended = finish(running, tick)
     require_answer(ended, target)
     found = sections(ended, target, static=running.static, live_asked=running.live_asked)
@@ -111,7 +114,8 @@ def collect(host: Host, target: Target, running: Running, tick: Callable[[str], 
         if job.took is not None:
             timings[job.sections[0]] = job.took
     timings.update(steps(ended.lines))
-    snapshot = _scrubbed(settle(_with_insights(Snapshot(**found), running.folder, target, began + budget.total)), running.folder)
+    seen = _with_insights(Snapshot(**found), running.folder, target, began + budget.total)
+    snapshot = _scrubbed(settle(seen, by), running.folder)
     timings["facts"] = time.monotonic() - began
     return Collected(snapshot, timings)
 
@@ -125,16 +129,6 @@ def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: fl
     from envcheck.evidence.insights import with_insights
 
     return with_insights(snapshot, folder, target.executable, deadline - time.monotonic() - 3)
-
-
-def prefetch() -> None:
-    """Import what judging needs while the agent imports torch."""
-    import envcheck.checks
-    import envcheck.engine.judge
-    import envcheck.report.report
-    import envcheck.report.session
-
-    envcheck.checks.all_checks()
 
 
 def steps(lines: tuple[dict[str, Any], ...]) -> dict[str, float]:
@@ -157,25 +151,21 @@ def _scrubbed(snapshot: Snapshot, folder: str) -> Snapshot:
     return replace(snapshot, live=replace(snapshot.live, arms=arms, ranks=ranks))
 
 
-def settle(snapshot: Snapshot) -> Snapshot:
+def settle(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     """Facts that follow from several sections: capabilities from product names, the GPUs that CUDA_VISIBLE_DEVICES leaves,
     and what error texts of this very run mean."""
-    return _with_symptoms(_with_selection(_with_capabilities(snapshot)))
+    return _with_symptoms(_with_selection(_with_capabilities(snapshot, by)), by)
 
 
-def _with_capabilities(snapshot: Snapshot) -> Snapshot:
+def _with_capabilities(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     gpus = snapshot.gpus
     if not isinstance(gpus, GpusFacts) or all(gpu.compute_capability or not gpu.name for gpu in gpus.devices):
         return snapshot
-    from envcheck.tables.compat import Tables
-    from envcheck.tables.folders import rules_folder
-
-    tables = Tables((rules_folder("compat"),))
 
     def filled(gpu: Any) -> Any:
         if gpu.compute_capability or not gpu.name:
             return gpu
-        known = tables.compute_capability(gpu.name)
+        known = by.tables.compute_capability(gpu.name)
         return replace(gpu, compute_capability=known, compute_capability_source="table") if known else gpu
 
     return replace(snapshot, gpus=replace(gpus, devices=tuple(filled(gpu) for gpu in gpus.devices)))
@@ -190,18 +180,7 @@ def _with_selection(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, visibility=with_selection(visibility, gpus))
 
 
-# Rules about what a program does: how it starts its processes, uses DDP and picks devices. envcheck's own ranks are started without
-# the launcher's variables, so where they print such words the fault is envcheck's.
-OF_PROGRAMS = frozenset((
-    "ddp-usage", "launch-env-conflict", "launch-env-incomplete", "launch-fork-after-cuda", "launch-local-rank-argument", "launch-slurm",
-    "launch-world-size", "nccl-duplicate-gpu", "visible-devices-out-of-range",
-))  # fmt: skip
-
-# Rules about the way to another rank. A rank whose peer has died says the same words; which of its words come first is chance.
-OF_PEERS = frozenset(("gloo-interface", "launch-unreachable", "nccl-interface", "nccl-no-transport"))
-
-
-def _with_symptoms(snapshot: Snapshot) -> Snapshot:
+def _with_symptoms(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     """Error texts that this run met: the failed import, CUDA's words, the ranks' output.
 
     They are words of our own probes. What only a program of the user can have done wrong is not concluded from them.
@@ -228,12 +207,13 @@ def _with_symptoms(snapshot: Snapshot) -> Snapshot:
     texts = [(source, text) for source, text in texts if text.strip()]
     if not texts:
         return snapshot
-    from envcheck.symptoms.scan import Scanner, SymptomTable
-    from envcheck.tables.folders import rules_folder
+    from envcheck.symptoms.scan import Scanner
 
-    scanner = Scanner(SymptomTable((rules_folder(),)))
+    scanner = Scanner(by.symptoms)
     for source, text in texts:
         scanner.scan(text, source)
-    found = [match for match in scanner.finish().matches if match.rule not in OF_PROGRAMS]
-    matches = tuple(match for match in found if not (match.source in bereft and match.rule in OF_PEERS))
+    met = scanner.finish().matches
+    about = {match.rule: by.texts.read(match.rule).about for match in met}
+    found = [match for match in met if about[match.rule] != "program"]
+    matches = tuple(match for match in found if not (match.source in bereft and about[match.rule] == "peer"))
     return replace(snapshot, symptoms=SymptomsFacts(matches))

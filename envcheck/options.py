@@ -52,8 +52,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = _parser(command)
     args = parser.parse_args(words)
     args.command = command
-    if command in ("check", "record"):
-        _configure(args, words, parser)
+    _configure(args, words, parser)
     return args
 
 
@@ -107,7 +106,11 @@ def _parser(command: str) -> Parser:
             _target_flags(parser)
             parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to stdout")
             parser.add_argument(
-                "--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml"
+                "--host",
+                metavar="FILE",
+                help="also write what this machine answered to each question of the probes, from which a test can play the machine: files,"
+                " programs' output and variables as they are. It holds names of hosts, users and folders, and addresses; passwords and"
+                " tokens are masked",
             )
         case "diagnose":
             from envcheck.commands.diagnose import configure_parser
@@ -125,6 +128,7 @@ def _parser(command: str) -> Parser:
             parser.add_argument("rule", metavar="RULE")
         case "rules":
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
     return parser
 
 
@@ -183,7 +187,6 @@ def _report_flags(parser: Parser) -> None:
     report.add_argument("--strict", action="store_true", help="any warning, and any rule that cannot be told, is not a pass")
     report.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules")
     report.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="not these rules")
-    report.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
     report.add_argument("--version", action="version", version=_version())
 
 
@@ -197,7 +200,13 @@ def _configure(args: argparse.Namespace, words: Sequence[str], parser: Parser) -
     configuration.apply(args, words, parser)
     for line in args.configuration.passed_over:
         print(f"envcheck: {line}; --config obeys it", file=sys.stderr)
-    _check_values(args)
+    for name in ("select", "ignore"):
+        if hasattr(args, name):
+            setattr(args, name, [part for one in getattr(args, name) for part in one.split(",") if part])
+    if getattr(args, "json", False):
+        args.format = "json"
+    if hasattr(args, "nproc"):
+        _check_values(args)
 
 
 def _check_values(args: argparse.Namespace) -> None:
@@ -210,8 +219,3 @@ def _check_values(args: argparse.Namespace) -> None:
             raise UsageError(f"{configuration.origin(args, 'nproc')} {args.nproc}: between 1 and 256")
     if not 5 <= args.timeout <= 86400:
         raise UsageError(f"{configuration.origin(args, 'timeout')} {args.timeout:g}: between 5 and 86400 seconds")
-    if getattr(args, "json", False):
-        args.format = "json"
-    for name in ("select", "ignore"):
-        if hasattr(args, name):
-            setattr(args, name, [part for one in getattr(args, name) for part in one.split(",") if part])

@@ -16,7 +16,7 @@ from envcheck.collect import settle
 from envcheck.commands.bases import base
 from envcheck.facts.record import replace
 from envcheck.report.report import Report
-from envcheck.report.session import judging, report_on
+from envcheck.report.session import report_on, rule_session
 from envcheck.tables.folders import rules_folder
 
 # What `import torch`, a training step and torch.compile need.
@@ -72,7 +72,8 @@ class Environment:
         """What envcheck says of it on a healthy machine without a GPU: the host of the tests has no say."""
         facts = examine(executable=python or self.python, live=live, static=static, env=dict(env or {})).facts
         host = base(Path(rules_folder()), "cpu")
-        return report_on(settle(replace(host, **facts)), judging((), (), {}, ()))
+        by = rule_session()
+        return report_on(settle(replace(host, **facts), by), by)
 
 
 def tops(one: Distribution) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from envcheck.host.access import ReplayHost
+from envcheck.host.recording import ReplayHost
 
 FOLDER = Path(__file__).parent / "hosts" / "system"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
-import runpy
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from envcheck.target.process import AGENT, Budget, Ended, Target, end, finish, start
+from envcheck.agent import isolation
+from envcheck.target.process import Budget, Ended, Target, end, finish, start
 from envcheck.target.sections import sections
 
 HERE = Path(__file__).parent
+SOON = 30.0  # seconds that nothing takes even on a busy machine, where a fault would last for minutes or for ever
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="the test interpreter has no torch")
 
 
@@ -85,6 +87,25 @@ def examine(
         return Examined(ended, sections(ended, target, static=static, live_asked=live != "off" and not static), Path(folder))
 
 
+# A variable of every launcher, as it may have leaked from the shell of a job into that of a check, and some that are no launcher's.
+LAUNCHERS = {
+    "RANK": "5", "WORLD_SIZE": "64", "LOCAL_RANK": "5", "LOCAL_WORLD_SIZE": "8", "GROUP_RANK": "1", "ROLE_RANK": "5",
+    "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500", "PET_NNODES": "2", "PET_NODE_RANK": "1", "TORCHELASTIC_USE_AGENT_STORE": "True",
+    "TORCHELASTIC_RUN_ID": "none", "SLURM_PROCID": "3", "SLURM_JOB_ID": "17", "OMPI_COMM_WORLD_RANK": "5", "PMI_RANK": "5",
+    "PMIX_RANK": "5", "JSM_NAMESPACE_RANK": "5",
+}  # fmt: skip
+THEIR_OWN = {"OMP_NUM_THREADS": "3", "MY_RANK": "5", "NCCL_DEBUG": "WARN"}
+
+
+def no_launcher_reaches(told: Path, ranks: int) -> None:
+    """What the ranks wrote of their environment (the patch "environment-told") has nothing of LAUNCHERS and all of THEIR_OWN."""
+    environments = [json.loads(path.read_text(encoding="utf-8")) for path in told.iterdir()]
+    assert len(environments) == ranks
+    for environment in environments:
+        assert not LAUNCHERS.keys() & environment.keys()
+        assert THEIR_OWN.items() <= environment.items()
+
+
 def processes_with(word: str) -> list[str]:
     """Command lines of running processes that hold `word`."""
     found = []
@@ -97,6 +118,16 @@ def processes_with(word: str) -> list[str]:
             if word in line:
                 found.append(line)
     return found
+
+
+def all_gone(word: str, seconds: float = 10.0) -> bool:
+    """Whether no running process holds `word`. What was killed may take its moment to be gone on a busy machine."""
+    limit = time.monotonic() + seconds
+    while processes_with(word):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def processes_below(home: Path) -> list[str]:
@@ -112,13 +143,5 @@ def processes_below(home: Path) -> list[str]:
     return found
 
 
-def agent_module(name: str) -> ModuleType:
-    """A module of the agent that needs nothing but its lines and its processes."""
-    load = runpy.run_path(AGENT)["load"]
-    lines = load("lines")
-    module: ModuleType = load(name, lines, load("processes"))
-    return module
-
-
 # Why no network namespace can be made here, "" if one can.
-NO_ISOLATION: str = "" if sys.platform == "linux" and not agent_module("isolation").make()[1] else "needs network namespaces"
+NO_ISOLATION: str = "" if sys.platform == "linux" and not isolation.make()[1] else "needs network namespaces"

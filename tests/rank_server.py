@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from envcheck.agent import jsonl, processes, quick_check, rank, rank_start, torch_steps
+
 HERE = Path(__file__).parent
 CLONE_NEWNET = 0x40000000
 
@@ -74,14 +76,11 @@ def serving() -> Iterator[Ranks]:
 
 
 def main() -> None:
-    import runpy
-
     import torch  # noqa: TID251 - this is the target
     import torch._dynamo  # noqa: TID251
     import torch.distributed  # noqa: TID251
     import torch.nn.parallel  # noqa: TID251
 
-    agent = runpy.run_path(str(HERE.parent / "envcheck" / "agent" / "collect.py"))
     for line in sys.stdin:
         request = json.loads(line)
         answer: Any = True
@@ -92,7 +91,7 @@ def main() -> None:
             pid = os.fork()
             if pid == 0:
                 try:
-                    live_check(torch, agent["load"], request, out)
+                    live_check(torch, request, out)
                 finally:
                     os._exit(0)
             os.waitpid(pid, 0)
@@ -102,33 +101,27 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def live_check(torch: Any, load: Any, request: dict[str, Any], out: str) -> None:
-    lines, processes, evidence = load("lines"), load("processes"), load("evidence")
+def live_check(torch: Any, request: dict[str, Any], out: str) -> None:
     processes.leave_stacks(os.path.join(request["folder"], "agent.stack"))
-    rank, rank_process = load("rank", lines, processes, evidence, load("proof")), load("rank_process", lines, processes)
-    starts = load("starts", lines, processes, rank, rank_process)
-    trial = load("trial", evidence, lines, processes, rank_process, starts)
-    live = load("live", evidence, lines, starts, trial, load("verdict", processes, evidence))
     os.environ.update(request.get("env", {}))
     for name in request.get("unset", ()):
         os.environ.pop(name, None)
     if request.get("fault"):
         patched(torch, request["fault"])
-    at_start(rank, processes, request)
+    at_start(request)
     options = {"folder": request["folder"], "nproc": request.get("nproc"), "backend": request.get("backend", "gloo"), "live": "quick"}
     options["stage_seconds"] = request.get("stage_seconds", 3.0)
-    writer = lines.Writer(out)
-    plan = starts.Plan(options, writer, True, options["stage_seconds"], time.monotonic() + request.get("within", 40.0))
+    writer = jsonl.Writer(out)
+    plan = rank_start.Plan(options, writer, True, options["stage_seconds"], time.monotonic() + request.get("within", 40.0))
     if "tasks" in request:  # of the full check
-        run = load("run", lines, processes, load("constants", lines), load("devices", lines, processes))
-        plan.tasks, alone = run.full_tasks(load, rank), request["arm"]["backend"] == "none"
-        stages = ["start", "device", "end"] if alone else live.SHORT
-        arm = live.make_arm(**request["arm"], stages=stages)
-        live.run(plan, {**arm, "tasks": request["tasks"], "patience": {}, "alone": alone})
+        plan.tasks, alone = torch_steps.full_tasks(), request["arm"]["backend"] == "none"
+        stages = ["start", "device", "end"] if alone else quick_check.SHORT
+        arm = quick_check.make_arm(**request["arm"], stages=stages)
+        quick_check.run(plan, {**arm, "tasks": request["tasks"], "patience": {}, "alone": alone})
     elif "arm" in request:
-        live.run(plan, live.make_arm(**request["arm"]))
+        quick_check.run(plan, quick_check.make_arm(**request["arm"]))
     else:
-        live.run_arms(plan, torch.distributed, None)
+        quick_check.run_arms(plan, torch.distributed, None)
 
 
 def patched(torch: Any, fault: str) -> None:
@@ -141,12 +134,12 @@ def patched(torch: Any, fault: str) -> None:
     sitecustomize.patch(torch)
 
 
-def at_start(rank: Any, processes: Any, request: dict[str, Any]) -> None:
+def at_start(request: dict[str, Any]) -> None:
     """What happens to a rank before its first stage: another network, lower limits, or nothing more at all."""
     prepare, fork = rank.prepare, processes.fork
 
     number_here = [0]
-    enter = rank.Progress.enter
+    enter = jsonl.StageLog.enter
 
     def struck(self: Any, stage: str) -> None:
         """Stages in which no call of torch's could be patched."""
@@ -157,7 +150,7 @@ def at_start(rank: Any, processes: Any, request: dict[str, Any]) -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     if "strike" in request:
-        rank.Progress.enter = struck
+        jsonl.StageLog.enter = struck
 
     def changed(options: Any, arm: Any, number: int, agent: Any, host: Any) -> None:
         number_here[0] = number

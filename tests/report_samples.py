@@ -8,14 +8,16 @@ from typing import Any
 
 from envcheck.commands.bases import base
 from envcheck.engine.judge import Finding, Outcome, Verdict
-from envcheck.engine.rule import Confidence, Evidence, Severity
+from envcheck.engine.rule import Confidence, Evidence, RuleTexts, Severity
 from envcheck.facts.codec import edit
 from envcheck.facts.snapshot import Snapshot
 from envcheck.plan.result import Commands, Excluded, Fix, PlanReport, Way
 from envcheck.report.report import Report, Reported, finish
+from envcheck.report.session import decisions
 from envcheck.tables.folders import rules_folder
 
 RULES = Path(rules_folder())
+TEXTS = RuleTexts((RULES,))
 
 
 def machine(name: str, changes: Mapping[str, Any] | None = None) -> Snapshot:
@@ -36,7 +38,8 @@ def finding(
     evidence: tuple[Evidence, ...] = (),
     consequences: tuple[str, ...] = (),
 ) -> Finding:
-    return Finding(rule, family, severity, confidence, title, message, evidence, (), ("https://example.com/doc",), consequences)
+    layer = TEXTS.read(rule).layer if rule in TEXTS.ids else None
+    return Finding(rule, family, severity, confidence, title, message, evidence, (), ("https://example.com/doc",), consequences, layer)
 
 
 def verdict(rule: str, outcome: Outcome, reason: str = "", section: str | None = None) -> Verdict:
@@ -169,7 +172,7 @@ def cannot_tell() -> Report:
         "live": {"missing": "failed", "reason": "the ranks were not started"},
     }
     unknown = (verdict("gpu-kernel-failed", Outcome.UNKNOWN, "devices: CUDA did not initialise within 30 s", "devices"),)
-    return finish((), unknown, machine("rtx4090", changes))
+    return finish((), unknown, machine("rtx4090", changes), decides=decisions(unknown, TEXTS))
 
 
 HOSTILE = (

@@ -30,6 +30,7 @@ class Card:
 H100 = Card("NVIDIA H100 80GB HBM3", "9.0", 81559, "GPU-10000000-aaaa-bbbb-cccc-dddddddddddd")
 RTX_5090 = Card("NVIDIA GeForce RTX 5090", "12.0", 32607, "GPU-50900000-aaaa-bbbb-cccc-dddddddddddd")
 GTX_1080 = Card("NVIDIA GeForce GTX 1080", "6.1", 8192, "GPU-10800000-aaaa-bbbb-cccc-dddddddddddd")
+RTX_3090 = Card("NVIDIA GeForce RTX 3090", "8.6", 24576, "GPU-30900000-aaaa-bbbb-cccc-dddddddddddd")  # every build has code for it
 A100 = "GPU-a1000000-aaaa-bbbb-cccc-dddddddddddd"
 SLICES = (
     Card("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "8.0", 4864, "MIG-11000000-aaaa-bbbb-cccc-dddddddddddd", A100),

@@ -19,7 +19,7 @@ from envcheck.engine.rule import Severity
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Distribution, ImportStatus, Missing, PackagesFacts, TorchFacts, Unmet
 from envcheck.report.report import Report
-from envcheck.report.session import judging, report_on
+from envcheck.report.session import report_on, rule_session
 from envcheck.tables.folders import rules_folder
 
 real = [needs_torch, pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="symbolic links and ELF")]
@@ -360,7 +360,7 @@ def test_a_companion_for_another_build_is_asked_for_by_its_label() -> None:
     assert isinstance(machine.torch, TorchFacts)
     torch = replace(machine.torch, version="2.13.0+cpu")
     rows = (Distribution("torch", "2.13.0+cpu", "/venv"), Distribution("torchvision", "0.28.0+cu130", "/venv"))
-    report = report_on(replace(machine, torch=torch, packages=PackagesFacts(rows)), judging((), (), {}, ()))
+    report = report_on(replace(machine, torch=torch, packages=PackagesFacts(rows)), rule_session())
     [shown] = [one for one in report.findings if one.finding.rule == "torch-companion-mismatch"]
     assert "torchvision==0.28.0+cpu" in shown.fixes[0].commands.pip[-1]
 

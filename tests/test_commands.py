@@ -33,7 +33,7 @@ def names(template: str) -> list[str]:
 
 
 def templates() -> Iterator[tuple[str, dict[str, Any], str]]:
-    for rule in sorted(TEXTS.paths):
+    for rule in sorted(TEXTS.ids):
         for fix in TEXTS.read(rule).fixes:
             for line in fix.get("commands", ()):
                 yield rule, dict(fix), line
@@ -67,7 +67,7 @@ def test_no_command_holds_what_is_of_one_machine(rule: str, line: str) -> None:
 
 
 def test_no_variable_is_set_to_what_is_of_one_machine() -> None:
-    for rule in TEXTS.paths:
+    for rule in TEXTS.ids:
         for fix in TEXTS.read(rule).fixes:
             if rule == "launch-master-port":
                 continue  # the variable holds no port at all, and any free one will do: 29500 is torchrun's own
@@ -142,8 +142,8 @@ def test_the_free_gpus_are_those_that_nobody_uses() -> None:
 
 def test_a_uuid_becomes_the_number_of_its_gpu() -> None:
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
-    said = {"source": "log", "text": f"ValueError: invalid literal for int() with base 10: '{uuid}'", "rule": "visible-devices-unreadable"}
-    there = {"base": "rtx4090", "set": {"symptoms.matches": [said], "gpus.devices.0.uuid": uuid, "visibility.cuda_visible_devices": uuid}}
+    said = f"ValueError: invalid literal for int() with base 10: '{uuid}'"
+    there = {"base": "rtx4090", "set": {"gpus.devices.0.uuid": uuid, "visibility.cuda_visible_devices": uuid}, "log": said}
     assert shell_lines("visible-devices-unreadable", there) == ["export CUDA_VISIBLE_DEVICES=0"]
     there["set"]["gpus.devices.0.uuid"] = "GPU-1"  # type: ignore[index]
     assert shell_lines("visible-devices-unreadable", there) == []
@@ -158,7 +158,7 @@ def test_a_template_puts_no_quotes_around_a_placeholder(rule: str, fix: dict[str
     assert filled and shlex.split(filled) == [word.replace("MARK", HOSTILE) for word in shlex.split(re.sub(r"\{\w+\}", "MARK", line))]
 
 
-@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+@pytest.mark.parametrize("rule", sorted(TEXTS.ids))
 def test_no_sentence_holds_a_command_with_a_value(rule: str) -> None:
     """What stands between backticks is pasted too, and there nothing is quoted."""
     text = TEXTS.read(rule)

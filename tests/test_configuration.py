@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from report_samples import SAMPLES, healthy
 
-from envcheck.commands.configuration import find
+from envcheck.commands.configuration import find, rule_session
 from envcheck.errors import UsageError
 from envcheck.facts.record import replace
 from envcheck.facts.settings import Configuration
@@ -308,8 +308,9 @@ def test_a_name_that_does_not_exist_is_told_with_the_file(tmp_path: Path, text: 
 def test_the_tool_of_the_file_is_taken(here: Path) -> None:
     put(here, 'tool = "uv"\nnproc = "all"\nignore = { gpu-busy = "the desktop runs on this card" }\n')
     args = parse(["--ignore", "limits"])
-    assert (args.tool, args.nproc, args.ignore) == ("uv", "all", ["limits", "gpu-busy"])
-    assert args.ignore_reasons == {"gpu-busy": "the desktop runs on this card"}
+    assert (args.tool, args.nproc) == ("uv", "all")
+    settings = {one.name: (one.reason, one.file) for one in rule_session(args).ignore}
+    assert settings == {"gpu-busy": ("the desktop runs on this card", str(here / "envcheck.toml")), "limits": ("--ignore", None)}
     assert parse(["--config", "envcheck.toml", "--tool", "pip"]).tool == "pip"
 
 

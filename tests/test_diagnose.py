@@ -16,7 +16,8 @@ import pytest
 from envcheck.commands import diagnose
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import Missing
-from envcheck.report.session import judging
+from envcheck.options import parse
+from envcheck.report.session import IgnoreSetting, rule_session
 from envcheck.tables.toml import load_toml
 
 TESTS = Path(__file__).parent
@@ -26,8 +27,6 @@ DRIVER = "RuntimeError: The NVIDIA driver on your system is too old (found versi
 
 def run(tmp_path: Path, *texts: str, facts: str | None = None, **flags: Any) -> tuple[int, dict[str, Any]]:
     """The exit code and the JSON document of one diagnosis."""
-    parser = argparse.ArgumentParser()
-    diagnose.configure_parser(parser)
     words = ["--json", "-o", str(tmp_path / "out.json")]
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
@@ -35,7 +34,7 @@ def run(tmp_path: Path, *texts: str, facts: str | None = None, **flags: Any) -> 
     if facts is not None:
         (tmp_path / "facts.toml").write_text(facts, encoding="utf-8")
         words += ["--facts", str(tmp_path / "facts.toml")]
-    code = diagnose.execute(parser.parse_args(words))
+    code = diagnose.execute(arguments(words))
     return code, json.loads((tmp_path / "out.json").read_text())
 
 
@@ -196,9 +195,7 @@ def test_rich_markup_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    diagnose.configure_parser(parser)
-    return parser.parse_args(words)
+    return parse(["diagnose", *words])
 
 
 def test_binary_files_are_refused_with_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,25 +213,25 @@ def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
 def test_broken_facts_are_a_usage_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)
     with pytest.raises(UsageError):
-        diagnose.load_facts(str(tmp_path / "f"))
+        diagnose.load_facts(str(tmp_path / "f"), rule_session())
 
 
 def test_load_facts_takes_observations_and_snapshots(tmp_path: Path) -> None:
     (tmp_path / "o.toml").write_text('torch = "2.9.0+cu130"\n')
-    made = diagnose.load_facts(str(tmp_path / "o.toml"))
+    made = diagnose.load_facts(str(tmp_path / "o.toml"), rule_session())
     assert not isinstance(made.torch, Missing)
     assert made.torch.cuda == "13.0"
     from envcheck.render.json_v1 import render_record
 
     (tmp_path / "s.json").write_text(render_record(made, "envcheck", "0"))
-    assert diagnose.load_facts(str(tmp_path / "s.json")).torch == made.torch
+    assert diagnose.load_facts(str(tmp_path / "s.json"), rule_session()).torch == made.torch
 
 
 def test_diagnose_output_weighs_text_against_a_snapshot(tmp_path: Path) -> None:
     (tmp_path / "o.toml").write_text('torch = "2.9.0+cu130"\n')
-    made = diagnose.load_facts(str(tmp_path / "o.toml"))
+    made = diagnose.load_facts(str(tmp_path / "o.toml"), rule_session())
     text = "Traceback\nRuntimeError: received 0 items of ancdata\n"
-    report, known = diagnose.diagnose_output([("train.py", text)], made, judging())
+    report, known = diagnose.diagnose_output([("train.py", text)], made, rule_session())
     assert [one.finding.rule for one in report.findings] == ["open-files-low"]
     assert report.findings[0].finding.evidence[0].source == "train.py"
     assert known == []
@@ -242,16 +239,16 @@ def test_diagnose_output_weighs_text_against_a_snapshot(tmp_path: Path) -> None:
 
 def test_diagnose_output_hands_on_what_is_known_of_lines_that_name_no_rule() -> None:
     texts = [("train.py", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"), ("exit code", "Segmentation fault")]
-    report, known = diagnose.diagnose_output(texts, None, judging())
+    report, known = diagnose.diagnose_output(texts, None, rule_session())
     assert report.findings == ()
     assert known[0].startswith("torch.OutOfMemoryError: CUDA out of memory.") and "nothing of the environment is broken" in known[0]
     assert known[1].startswith("Segmentation fault: what would tell more: python -X faulthandler")
 
 
 def test_select_and_ignore(tmp_path: Path) -> None:
-    texts = diagnose.Texts()
+    texts = diagnose.Given(rule_session(ignore=(IgnoreSetting("open-files-low"),)))
     texts.take_text(DRIVER + "RuntimeError: received 0 items of ancdata\n", "log")
-    report, _ = diagnose.diagnose(texts, judging(ignore=("open-files-low",)))
+    report, _ = diagnose.diagnose(texts)
     assert [one.finding.rule for one in report.findings] == ["driver-too-old"]
 
 
@@ -267,7 +264,7 @@ def test_a_long_log_costs_bounded_memory_and_time(tmp_path: Path) -> None:
     with open(tmp_path / "big.log", "w", encoding="utf-8") as file:
         file.writelines(f"2026-11-27 10:00:00,123 INFO trainer: step {number} loss 0.{number} lr 1.0e-4\n" for number in range(150_000))
         file.write("RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
-    texts = diagnose.Texts()
+    texts = diagnose.Given(rule_session())
     began = time.process_time()
     texts.take_file(str(tmp_path / "big.log"))
     assert time.process_time() - began < 3
@@ -292,10 +289,10 @@ def test_public_cases(tmp_path: Path) -> None:
         pytest.skip("the collection of public cases is not beside the repository")
     folder = SHARED / "cases"
     expected = load_toml(folder / "expected.toml")
-    by = judging()
+    by = rule_session()
     right, alarms, guessed, count, wrong = 0, [], [], 0, []
     for case in rows:
-        texts = diagnose.Texts()
+        texts = diagnose.Given(by)
         if case.get("error"):
             texts.take_text("\n".join(case["error"]) + "\n", "error.txt")
         if case.get("collect_env"):
@@ -323,7 +320,7 @@ def judged(texts: diagnose.Texts, by: Any) -> tuple[list[str], list[str]]:
     """Rules of the loud findings, without the commands that mend them, which cost the most."""
     from envcheck.engine.judge import findings, judge
 
-    found = diagnose.first_causes(findings(judge(texts.merged(by.tables).snapshot, by.checks, by.tables), by.texts))
+    found = diagnose.first_causes(findings(judge(texts.merged().snapshot, by.checks, by.tables), by.texts))
     loud = [one for one in found if one.severity.value != "info"]
     return [one.rule for one in loud], [one.rule for one in loud if one.severity.value == "error"]
 

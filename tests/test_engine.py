@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envcheck.engine.judge import Outcome, Verdict, findings
-from envcheck.engine.rule import Confidence, Hit, RuleTexts, Severity
+import pytest
+
+from envcheck.checks import all_checks
+from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
+from envcheck.engine.judge import Finding, Outcome, Verdict, command, findings, judge
+from envcheck.engine.rule import Answer, Check, Confidence, Evidence, Hit, RuleTexts, Severity, Unknown, check
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import SECTIONS, DriverFacts, Missing, Snapshot, SystemFacts, Why
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 
 
 def texts(folder: Path, **rules: str) -> RuleTexts:
@@ -55,3 +63,212 @@ def test_errors_first_then_certain_ones_then_by_name(tmp_path: Path) -> None:
     folder = texts(tmp_path, a_note="info", b_warning="warning", c_error="error", d_error="error")
     order = found(folder, a_note=Hit(), b_warning=Hit(), d_error=Hit(), c_error=Hit(confidence=Confidence.LIKELY))
     assert [rule for rule, _ in order] == ["d-error", "c-error", "b-warning", "a-note"]
+
+
+TABLES = Tables((Path(rules_folder()) / "compat",))
+
+
+@pytest.mark.parametrize("one", [pytest.param(one, id=one.id) for one in all_checks()])
+@pytest.mark.parametrize("why", [Why.FAILED, Why.TIMEOUT])
+def test_nothing_is_ok_where_nothing_could_be_read(one: Check, why: Why) -> None:
+    snapshot = Snapshot(**{name: Missing(why, "broken") for name in SECTIONS})
+    [verdict] = judge(snapshot, [one], TABLES)
+    if (one.id, why) == ("libcuda-unresponsive", Why.TIMEOUT):  # that libcuda and torch both hang is what it is about
+        assert verdict.outcome is Outcome.HIT
+    else:
+        assert verdict.outcome is Outcome.UNKNOWN and "broken" in verdict.reason
+
+
+@check(needs=("system", "driver"))
+def sample(system: SystemFacts, driver: DriverFacts, absent: frozenset[str]) -> Answer:
+    if driver.version == "1":
+        return Unknown("undecided")
+    return Hit({"os": system.os}) if system.os == "broken" or "gpus" in absent else None
+
+
+HEALTHY = Snapshot(system=SystemFacts(os="linux"), driver=DriverFacts(version="580.95.05"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "section"),
+    [
+        ({}, Outcome.OK, None),
+        ({"driver": Missing(Why.FAILED, "x")}, Outcome.UNKNOWN, "driver"),
+        ({"driver": Missing(Why.TIMEOUT, "x")}, Outcome.UNKNOWN, "driver"),
+        ({"driver": Missing(Why.ABSENT, "x")}, Outcome.NOT_APPLICABLE, "driver"),
+        ({"driver": Missing(Why.SKIPPED, "x")}, Outcome.NOT_APPLICABLE, "driver"),
+        # what could not be read outweighs what is not there
+        ({"system": Missing(Why.ABSENT, "x"), "driver": Missing(Why.FAILED, "x")}, Outcome.UNKNOWN, "driver"),
+        # a hit stands on what was read, whatever else is missing
+        ({"system": SystemFacts(os="broken"), "driver": Missing(Why.FAILED, "x")}, Outcome.HIT, None),
+        ({"driver": DriverFacts(version="1")}, Outcome.UNKNOWN, None),
+        # absent is known not to exist; not read is not
+        ({"gpus": Missing(Why.ABSENT, "x")}, Outcome.HIT, None),
+        ({"gpus": Missing(Why.SKIPPED, "x")}, Outcome.OK, None),
+        ({"gpus": Missing(Why.FAILED, "x")}, Outcome.OK, None),
+    ],
+)
+def test_a_check_names_what_it_needs(changes: dict[str, object], outcome: Outcome, section: str | None) -> None:
+    [verdict] = judge(replace(HEALTHY, **changes), [sample], TABLES)
+    assert (verdict.outcome, verdict.section) == (outcome, section)
+
+
+@check(needs=())
+def about_a_failure(missing: dict[str, Missing]) -> Answer:
+    return Hit({"why": missing["driver"].reason}) if "driver" in missing else None
+
+
+def test_a_check_may_be_about_what_could_not_be_read() -> None:
+    [verdict] = judge(replace(HEALTHY, driver=Missing(Why.FAILED, "no answer")), [about_a_failure], TABLES)
+    assert verdict.hit == Hit({"why": "no answer"})
+    assert judge(HEALTHY, [about_a_failure], TABLES)[0].outcome is Outcome.OK
+
+
+def test_one_that_crashes_costs_only_itself() -> None:
+    @check(needs=())
+    def broken() -> Answer:
+        raise KeyError("x")
+
+    @check(needs=())
+    def sound() -> Answer:
+        return Hit()
+
+    assert [one.outcome for one in judge(Snapshot(), [broken, sound], TABLES)] == [Outcome.CRASHED, Outcome.HIT]
+
+
+@pytest.mark.parametrize(
+    ("line", "value", "made"),
+    [
+        ("kill {pid}", 42, "kill 42"),
+        ("kill {pid}", None, None),
+        ("kill {pid}", "", None),
+        ("kill {other}", 42, None),
+        ("ls {pid}", "a b; id", "ls 'a b; id'"),
+        ("ls {pid}", "a\x1b[31m", None),
+        ("ls {pid}", "-rf", None),  # would be read as an option
+        ("{pid} x", "-rf", None),
+        ("ls\t{pid}", "-rf", None),
+        ("ls --name={pid}", "-rf", "ls --name=-rf"),
+        ("sport = :{pid} x", 29500, "sport = :29500 x"),
+        ("nothing to fill in", 42, "nothing to fill in"),
+    ],
+)
+def test_a_command_is_what_it_looks_like(line: str, value: object, made: str | None) -> None:
+    assert command(line, {"pid": value}) == made
+
+
+RULE = '''
+severity = "warning"
+confidence = "likely"
+since = "0.1"
+title = "{many} of {none}"
+message = """
+first {many}
+second"""
+messages.other = "of the variant"
+why = "w"
+docs = ["https://example.org"]
+'''
+
+
+def finding(folder: Path, fixes: str, hit: Hit) -> Finding:
+    (folder / "limits").mkdir()
+    (folder / "limits" / "few-files.toml").write_text(RULE + fixes)
+    [made] = findings([Verdict("few-files", Outcome.HIT, hit=hit)], RuleTexts((folder,)))
+    return made
+
+
+def test_a_finding_takes_its_words_from_the_rule(tmp_path: Path) -> None:
+    evidence = (Evidence("ulimit -n", "64"),)
+    made = finding(tmp_path, "", Hit({"many": ("a", "b"), "none": None}, evidence, (TorchBuild("==2.9.*"),)))
+    assert made == Finding(
+        "few-files", "limits", Severity.WARNING, Confidence.LIKELY, "a, b of unknown", "first a, b second", evidence,
+        (TorchBuild("==2.9.*"),), ("https://example.org",),
+    )  # fmt: skip
+
+
+def test_a_hit_overrules_its_rule(tmp_path: Path) -> None:
+    hit = Hit({"many": 1, "none": 2}, variant="other", severity=Severity.ERROR, confidence=Confidence.CERTAIN)
+    made = finding(tmp_path, "", hit)
+    assert (made.severity, made.confidence, made.message) == (Severity.ERROR, Confidence.CERTAIN, "of the variant")
+
+
+FIXES: list[tuple[str, Intent | None]] = [
+    ('kind = "manual"\ntext = "close {many}"', Manual("close 3")),
+    ('kind = "manual"\ntext = "t"\nwho = "admin"\ncommands = ["kill {many}", "kill {none}"]', Manual("t", "admin", ("kill 3",))),
+    ('kind = "env"\nname = "N_{many}"\nvalue = "{many}"\nnote = "of {many}"', SetEnv("N_3", "3", "of 3")),
+    ('kind = "env"\nname = "N"', SetEnv("N", None)),
+    ('kind = "install"\nrequirements = ["a=={many}"]\nremove = ["b{many}"]', Install(("a==3",), ("b3",))),
+    ('kind = "install"\nrequirements = ["a"]\nreinstall = true\nnote = "of {many}"', Install(("a",), (), True, "of 3")),
+    ('kind = "torch"', TorchBuild()),
+    ('kind = "torch"\nversion = "==2.9.*"', TorchBuild("==2.9.*")),
+    ('kind = "torch"\nwhen = "default"', TorchBuild()),
+    ('kind = "torch"\nwhen = "other"', None),
+]
+
+
+@pytest.mark.parametrize(("fix", "wanted"), FIXES)
+def test_every_kind_of_fix(tmp_path: Path, fix: str, wanted: Intent | None) -> None:
+    made = finding(tmp_path, f"[[fix]]\n{fix}\n", Hit({"many": 3, "none": None}))
+    assert made.fixes == (() if wanted is None else (wanted,))
+
+
+def test_a_fix_of_one_variant_only(tmp_path: Path) -> None:
+    hit = Hit({"many": 3, "none": None}, variant="other")
+    assert finding(tmp_path, '[[fix]]\nkind = "torch"\nwhen = "other"\n', hit).fixes == (TorchBuild(),)
+
+
+def test_a_fix_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'magic'"):
+        finding(tmp_path, '[[fix]]\nkind = "magic"\n', Hit({"many": 3, "none": None}))
+
+
+def test_what_a_cause_explains_pulls_it_up(tmp_path: Path) -> None:
+    """A note that stands for an error, which stays on its own, comes where the error would."""
+    folder = texts(tmp_path, a_first="warning", m_note="info z-error", z_error="error")
+    assert found(folder, a_first=Hit(), m_note=Hit(), z_error=Hit()) == [("m-note", ()), ("z-error", ()), ("a-first", ())]
+
+
+def test_the_family_nearer_to_the_cause_comes_first(tmp_path: Path) -> None:
+    order = (
+        "container",
+        "driver",
+        "visibility",
+        "gpu",
+        "vendor",
+        "torch",
+        "packages",
+        "launch",
+        "comm",
+        "limits",
+        "toolkit",
+        "live",
+        "meta",
+    )
+    ids = [f"{chr(ord('z') - at)}-of" for at in range(len(order))]
+    for rule, family in zip(ids, order, strict=True):
+        (tmp_path / family).mkdir()
+        text = 'severity = "error"\nsince = "0.1"\ntitle = "t"\nmessage = "m"\nwhy = "w"\n'
+        (tmp_path / family / f"{rule}.toml").write_text(text)
+    verdicts = [Verdict(rule, Outcome.HIT, hit=Hit()) for rule in reversed(ids)]
+    assert tuple(one.family for one in findings(verdicts, RuleTexts((tmp_path,)))) == order
+
+
+def test_a_rank_of_the_rules_own(tmp_path: Path) -> None:
+    folder = texts(tmp_path, a_usual="error", b_first="error")
+    path = tmp_path / "driver" / "b-first.toml"
+    path.write_text("rank = 1\n" + path.read_text())
+    assert [rule for rule, _ in found(folder, a_usual=Hit(), b_first=Hit())] == ["b-first", "a-usual"]
+
+
+def test_a_later_folder_wins(tmp_path: Path) -> None:
+    for name, title in (("ours", "of ours"), ("site", "of the site")):
+        (tmp_path / name).mkdir()
+        texts(tmp_path / name, a_rule="error")
+        path = tmp_path / name / "driver" / "a-rule.toml"
+        path.write_text(path.read_text().replace('"t"', f'"{title}"'))
+        (tmp_path / name / "no-family").mkdir()
+        (tmp_path / name / "no-family" / "b-rule.toml").write_text("")
+    both = RuleTexts((tmp_path / "ours", tmp_path / "nowhere", tmp_path / "site"))
+    assert both.read("a-rule").title == "of the site"
+    assert (both.family("a-rule"), both.family("b-rule")) == ("driver", "")

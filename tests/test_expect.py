@@ -15,7 +15,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Snapshot
 from envcheck.render import render
 from envcheck.report.report import Report
-from envcheck.report.session import judging, report_on
+from envcheck.report.session import IgnoreSetting, report_on, rule_session
 
 ABSENT = {"missing": "absent", "reason": "none"}
 FAILED = {"missing": "failed", "reason": "it broke"}
@@ -163,7 +163,7 @@ def test_what_can_never_be_decided_is_refused_at_once(text: str, words: str) -> 
 
 
 def judged(snapshot: Snapshot, *texts: str, backend: str | None = None, **options: Any) -> Report:
-    return report_on(expected(snapshot, texts, backend), judging(), live_requested=True, **options)
+    return report_on(expected(snapshot, texts, backend), rule_session(), live_requested=True, **options)
 
 
 def test_an_undecided_expectation_is_no_pass_in_any_format() -> None:
@@ -189,7 +189,7 @@ def test_a_failed_expectation_outranks_an_undecided_one() -> None:
 
 def test_a_rule_that_the_user_left_out_decides_nothing() -> None:
     snapshot = expected(machine("rtx4090", {"driver.version": None}), ("driver>=580",))
-    assert report_on(snapshot, judging(ignore=("expectation-failed",)), live_requested=True).exit_code == 0
+    assert report_on(snapshot, rule_session(ignore=(IgnoreSetting("expectation-failed"),)), live_requested=True).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,18 @@
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-from envcheck.checks import all_checks
 from envcheck.commands.explain import catalogue, execute, explain, nearest
-from envcheck.engine.rule import RuleTexts, check
 from envcheck.errors import UsageError
+from envcheck.options import parse
+from envcheck.report.session import RuleSession
 from envcheck.tables.folders import rules_folder
 
-TEXTS = RuleTexts((rules_folder(),))
+SESSION = RuleSession()
 
 RULE = '''
 severity = "error"
@@ -61,11 +60,14 @@ expect = "ok"
 
 
 @pytest.fixture
-def texts(tmp_path: Path) -> RuleTexts:
+def by(tmp_path: Path) -> RuleSession:
+    """A catalogue of two rules."""
     for family, rule in (("driver", "thing-too-old"), ("torch", "other-rule")):
         (tmp_path / family).mkdir()
         (tmp_path / family / f"{rule}.toml").write_text(RULE)
-    return RuleTexts((tmp_path,))
+    for part in ("compat", "plan"):
+        (tmp_path / part).symlink_to(rules_folder(part))
+    return RuleSession((tmp_path,))
 
 
 PAGE = """\
@@ -108,51 +110,48 @@ Sources
 """
 
 
-def test_page(texts: RuleTexts) -> None:
-    assert explain("thing-too-old", texts) == PAGE
+def test_page(by: RuleSession) -> None:
+    assert explain("thing-too-old", by) == PAGE
 
 
 @pytest.mark.parametrize(
     ("word", "near"),
     [("thing-to-old", "thing-too-old"), ("thing_too_old", "thing-too-old"), ("old", "thing-too-old"), ("zzz", None), ("", None)],
 )
-def test_nearest(texts: RuleTexts, word: str, near: str | None) -> None:
-    assert nearest(word, texts.paths) == near
+def test_nearest(by: RuleSession, word: str, near: str | None) -> None:
+    assert nearest(word, by.texts.ids) == near
     with pytest.raises(UsageError) as caught:
-        explain(word, texts)
+        explain(word, by)
     assert (f"did you mean {near}?" if near else "`envcheck rules` lists them") in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_unknown_rule_is_one_line_whatever_it_holds(texts: RuleTexts) -> None:
+def test_unknown_rule_is_one_line_whatever_it_holds(by: RuleSession) -> None:
     with pytest.raises(UsageError) as caught:
-        explain("a\nb" * 200, texts)
+        explain("a\nb" * 200, by)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 250
 
 
-def test_catalogue(texts: RuleTexts) -> None:
-    assert catalogue(texts, ()) == (
+def test_catalogue(by: RuleSession) -> None:
+    assert catalogue(by) == (
         "driver\n  thing-too-old  error    The … is older than it should be\n\n"
         "torch\n  other-rule     error    The … is older than it should be\n\n"
         "2 rules; `envcheck explain RULE` says more\n"
     )
 
 
-def test_catalogue_as_json(texts: RuleTexts) -> None:
-    @check()
-    def thing_too_old(driver: object, tables: object) -> None: ...
-
-    document = json.loads(catalogue(texts, [thing_too_old], as_json=True))
+def test_catalogue_as_json(by: RuleSession) -> None:
+    document = json.loads(catalogue(by, as_json=True))
     assert document["schema"] == 1
     assert [row["rule"] for row in document["rules"]] == ["thing-too-old", "other-rule"]
     first = document["rules"][0]
-    assert first["needs"] == ["driver"] and first["family"] == "driver" and first["confidence"] == "likely"
-    assert catalogue(texts, [], as_json=True).isascii()
+    assert first["family"] == "driver" and first["confidence"] == "likely"
+    assert catalogue(by, as_json=True).isascii()
 
 
-@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+@pytest.mark.parametrize("rule", sorted(SESSION.texts.ids))
 def test_every_rule_has_a_page(rule: str) -> None:
-    page = explain(rule, TEXTS)
+    page = explain(rule, SESSION)
     assert page.startswith(f"{rule}\n")
     assert page.endswith("\n") and "\n\n\n" not in page
     reported = page[page.index("What it reports") :]
@@ -160,12 +159,13 @@ def test_every_rule_has_a_page(rule: str) -> None:
 
 
 def test_real_catalogue_has_every_rule() -> None:
-    document = json.loads(catalogue(TEXTS, all_checks(), as_json=True))
-    assert {row["rule"] for row in document["rules"]} == set(TEXTS.paths)
+    document = json.loads(catalogue(SESSION, as_json=True))
+    assert {row["rule"] for row in document["rules"]} == set(SESSION.texts.ids)
+    assert "limits" in next(row["needs"] for row in document["rules"] if row["rule"] == "shm-small")
 
 
 def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(argparse.Namespace(command="rules", json=True)) == 0
+    assert execute(parse(["rules", "--json"])) == 0
     json.loads(capsys.readouterr().out)
     with pytest.raises(UsageError):
-        execute(argparse.Namespace(command="explain", rule="no-such-thing-at-all"))
+        execute(parse(["explain", "no-such-thing-at-all"]))

@@ -5,7 +5,6 @@ A check has four outcomes: pass, fail, unknown (could not run) and skipped (not 
 
 from __future__ import annotations
 
-import runpy
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from networks import hosts, needs_networks
 from patients import needs_torch
 from rank_server import Ranks
 
+from envcheck.agent import numerics, quick_check
 from envcheck.checks import all_checks
 from envcheck.commands.bases import base, example_snapshot
 from envcheck.engine.judge import Outcome, judge
@@ -37,10 +37,9 @@ from envcheck.facts.snapshot import (
     WirePoint,
 )
 from envcheck.report.report import Report
-from envcheck.report.session import judging, report_on
+from envcheck.report.session import report_on, rule_session
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
-from envcheck.target.process import AGENT
 
 RULES = Path(rules_folder())
 TABLES = Tables((RULES / "compat",))
@@ -49,7 +48,7 @@ TEXTS = RuleTexts((RULES,))
 
 
 def report(snapshot: Snapshot, **options: Any) -> Report:
-    return report_on(snapshot, judging(), live_requested=True, **options)
+    return report_on(snapshot, rule_session(), live_requested=True, **options)
 
 
 def healthy(name: str = "h100x8") -> Snapshot:
@@ -88,7 +87,7 @@ def test_row_2_hardware_that_no_table_knows_is_not_passed_on_that_ground() -> No
 
 ERRORS = [
     pytest.param(rule, example, id=f"{rule}: {example.get('name')}")
-    for rule in TEXTS.paths
+    for rule in TEXTS.ids
     if TEXTS.read(rule).severity.value == "error" and TEXTS.read(rule).confidence is Confidence.CERTAIN
     for example in sorted((one for one in TEXTS.read(rule).examples if one["expect"] == "hit"), key=lambda one: "variant" in one)[:1]
 ]
@@ -121,15 +120,13 @@ def test_row_4_a_test_that_crashes_or_cannot_start_is_no_warning(status: LiveSta
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8])
-def test_row_5_as_many_ranks_as_there_are_gpus(count: int) -> None:
+def test_row_5_as_many_ranks_as_there_are_gpus(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """imbue gpu_stress_test.py: written for 8 GPUs, exit 0 always."""
-    load = runpy.run_path(AGENT)["load"]
-    live = load("live", load("lines"))
     started: list[Any] = []
-    live.run = lambda plan, arm: started.append(arm) or "pass"
+    monkeypatch.setattr(quick_check, "run", lambda plan, arm: started.append(arm) or "pass")
     asked = {"devices": [{"index": index, "kind": "cuda", "kernel": "ok"} for index in range(count)]}
     plan = SimpleNamespace(options={"live": "quick"})
-    live.accelerator_arms(plan, SimpleNamespace(is_nccl_available=lambda: True), asked, "all", "pass")
+    quick_check.accelerator_arms(plan, SimpleNamespace(is_nccl_available=lambda: True), asked, "all", "pass")
     assert [(arm["backend"], arm["world_size"], arm["places"]) for arm in started] == [("nccl", count, list(range(count)))]
 
 
@@ -154,7 +151,7 @@ def test_row_7_a_probe_that_could_not_run_is_unknown(section: str, why: Why) -> 
     """NVRx health_check.py: a probe that cannot run counts as healthy, silently."""
     snapshot = replace(healthy(), **{section: Missing(why, "the probe died")})
     verdicts = {verdict.rule: verdict for verdict in judge(snapshot, CHECKS.values(), TABLES)}
-    need = [check.id for check in CHECKS.values() if section in check.parameters and section not in check.sees_missing]
+    need = [check.id for check in CHECKS.values() if section in (check.needs or ())]
     for rule in need:
         assert verdicts[rule].outcome in (Outcome.UNKNOWN, Outcome.NOT_APPLICABLE), rule
     assert any(verdicts[rule].outcome is Outcome.UNKNOWN and "the probe died" in verdicts[rule].reason for rule in verdicts)
@@ -173,10 +170,8 @@ def test_row_8_diagnostics_that_tested_nothing() -> None:
 
 def test_row_9_every_arm_sends_more_than_four_bytes() -> None:
     """The usual hello all_reduce: one element passes where 64 KiB never arrive."""
-    load = runpy.run_path(AGENT)["load"]
-    live = load("live")
-    assert live.SIZES[0] == 4 and live.SIZES[1] >= 64 << 10
-    sizes = load("proof").sizes(live.make_arm("x", "gloo", "cpu", 2)["sizes"])
+    assert quick_check.SIZES[0] == 4 and quick_check.SIZES[1] >= 64 << 10
+    sizes = numerics.sizes(quick_check.make_arm("x", "gloo", "cpu", 2)["sizes"])
     assert sizes == sorted(sizes) and max(sizes) >= 1 << 20
     assert all(upper <= 200 * lower for lower, upper in pairwise(sizes)), "libraries change their algorithm with the size"
 
@@ -225,16 +220,14 @@ def test_row_10_the_deadline_sees_what_counters_do_not(tmp_path: Path) -> None:
     assert found.status is LiveStatus.HANG and "rank 0, 1 did not leave the stage all_reduce" in found.reason
 
 
-def test_row_11_a_pass_says_what_it_did_not_prove() -> None:
+def test_row_11_a_pass_says_what_it_did_not_prove(monkeypatch: pytest.MonkeyPatch) -> None:
     """DCGM's own manual: a pass is no general statement that a GPU is healthy."""
     from envcheck.render import render
 
-    load = runpy.run_path(AGENT)["load"]
-    live = load("live", load("lines"))
-    live.run = lambda plan, arm: "pass"
+    monkeypatch.setattr(quick_check, "run", lambda plan, arm: "pass")
     asked = {"devices": [{"index": 0, "kind": "cuda", "kernel": "ok"}]}
     dist = SimpleNamespace(is_nccl_available=lambda: True, is_gloo_available=lambda: True)
-    left_open = live.accelerator_arms(SimpleNamespace(options={"live": "quick"}), dist, asked, None, "pass")
+    left_open = quick_check.accelerator_arms(SimpleNamespace(options={"live": "quick"}), dist, asked, None, "pass")
     assert any("two GPUs" in one for one in left_open)
     done = report(with_live(healthy("rtx4090"), not_proved=tuple(left_open)))
     assert done.exit_code == 0

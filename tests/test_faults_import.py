@@ -15,7 +15,7 @@ from patients import examine, fake_torch, needs_torch
 
 from envcheck.facts.snapshot import Missing, Snapshot
 from envcheck.host.activity import Watch
-from envcheck.report.session import judging, report_on
+from envcheck.report.session import report_on, rule_session
 from envcheck.target.process import Budget
 
 BUSY = "while True: pass"
@@ -27,7 +27,7 @@ def finding_of(tmp_path: Path, body: str, env: dict[str, str] | None = None) -> 
     """What is said of an import that is ended after some 4 s."""
     examined = examine(path=fake_torch(tmp_path, body), env=env, budget=Budget(8))
     facts = {name: examined.facts[name] for name in ("python", "packages", "torch")}
-    findings = [one.finding for one in report_on(Snapshot(**facts), judging((), (), {}, ())).findings]
+    findings = [one.finding for one in report_on(Snapshot(**facts), rule_session()).findings]
     [finding] = [one for one in findings if one.rule == "torch-import-hangs"]
     return finding
 
@@ -86,7 +86,7 @@ def test_what_ddp_imports_is_broken(tmp_path: Path, body: str, words: list[str])
     facts = examined.facts
     assert facts["torch"].import_status.value == "ok" and facts["devices"].available is False
     assert "importing torch._dynamo" in (facts["live"].reason if isinstance(facts["live"], Missing) else facts["live"].start_reason)
-    findings = [one.finding for one in report_on(Snapshot(**facts), judging((), (), {}, ())).findings]
+    findings = [one.finding for one in report_on(Snapshot(**facts), rule_session()).findings]
     [finding] = [one for one in findings if one.severity.value == "error"]
     assert finding.rule == "torch-dynamo-broken" and all(word in finding.message for word in words), finding.message
 

@@ -22,7 +22,7 @@ from test_faults_ranks import arms, gone, rules_said
 
 from envcheck.evidence.insights import analyse
 from envcheck.facts.snapshot import Arm, LiveStatus, Snapshot, SymptomsFacts
-from envcheck.report.session import judging, report_on
+from envcheck.report.session import report_on, rule_session
 from envcheck.symptoms.scan import Scanner, SymptomTable
 from envcheck.tables.folders import rules_folder
 from envcheck.target.sections import summary
@@ -55,7 +55,7 @@ def between(ranks: Ranks, two: Hosts, folder: Path, arm: dict[str, Any] | None =
 def findings_of(arm: Arm, folder: Path) -> dict[str, Any]:
     """Rule → finding, judged from this arm alone."""
     live = summary([arm], "fork", ())
-    report = report_on(Snapshot(live=live), judging((), (), {}, ()))
+    report = report_on(Snapshot(live=live), rule_session())
     return {one.finding.rule: one.finding for one in report.findings}
 
 
@@ -127,7 +127,7 @@ def diagnosed(output: str) -> dict[str, Any]:
     """Rule → finding from what a process printed."""
     scanner = Scanner(SymptomTable((rules_folder(),)))
     scanner.scan(output, "output")
-    report = report_on(Snapshot(symptoms=SymptomsFacts(scanner.finish().matches)), judging((), (), {}, ()))
+    report = report_on(Snapshot(symptoms=SymptomsFacts(scanner.finish().matches)), rule_session())
     return {one.finding.rule: one.finding for one in report.findings}
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patients import needs_torch
+from patients import LAUNCHERS, SOON, THEIR_OWN, needs_torch, no_launcher_reaches
 from rank_server import Ranks, serving
 
+from envcheck.agent import arm_run, jsonl, processes, rank_process, rank_start, rank_verdicts
 from envcheck.evidence.insights import analyse
 from envcheck.facts.codec import decode
 from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
-from envcheck.target.process import AGENT
 from envcheck.target.sections import summary
 
 pytestmark = [needs_torch, pytest.mark.torch]
@@ -129,11 +129,12 @@ def rules_said(arm: Arm) -> set[str]:
     return {match.rule for match in scanner.finish().matches}
 
 
-@pytest.mark.parametrize(
-    "leaked", [{"TORCHELASTIC_USE_AGENT_STORE": "True"}, {"PET_NNODES": "2", "PET_NODE_RANK": "1"}, {"RANK": "9", "WORLD_SIZE": "9"}]
-)
-def test_leaked_variables_do_not_reach_the_ranks(ranks: Ranks, tmp_path: Path, leaked: dict[str, str]) -> None:
-    assert {arm.status for arm in arms(ranks.run(tmp_path, env=leaked))} == {LiveStatus.PASS}
+def test_leaked_variables_do_not_reach_the_ranks(ranks: Ranks, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    told.mkdir()
+    lines = ranks.run(tmp_path, env={**LAUNCHERS, **THEIR_OWN, "ENVCHECK_TOLD": str(told)}, fault="environment-told")
+    assert [arm.status for arm in arms(lines)] == [LiveStatus.PASS, LiveStatus.PASS]
+    no_launcher_reaches(told, 4)
 
 
 def test_twenty_healthy_runs(ranks: Ranks, tmp_path: Path) -> None:
@@ -144,48 +145,37 @@ def test_twenty_healthy_runs(ranks: Ranks, tmp_path: Path) -> None:
         assert isinstance(live, LiveFacts) and live.status is LiveStatus.PASS, live.reason
 
 
-def test_stuck_in_the_kernel_is_left_behind_and_said(tmp_path: Path) -> None:
+def test_stuck_in_the_kernel_is_left_behind_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL does not end a process in an uninterruptible wait: here a process of ours that seems never to be reaped."""
     import os
-    import runpy
     import signal
 
-    load = runpy.run_path(AGENT)["load"]
-    lines, processes, evidence_ = load("lines"), load("processes"), load("evidence")
-    verdict = load("verdict", processes, evidence_)
-    rank_process = load("rank_process", lines, processes)
-    trial = load("trial", processes, evidence_, rank_process)
     pid = os.fork()
     if pid == 0:
         signal.pause()
         os._exit(0)
     try:
-        processes.exit_status = lambda _: None
+        monkeypatch.setattr(processes, "exit_status", lambda pid: None)
         stuck = rank_process.RankProcess(1, str(tmp_path / "x-1"), pid)
         stuck.events.append({"enter": "device"})
         began = time.monotonic()
-        trial.end([stuck])
-        assert stuck.abandoned and time.monotonic() - began < 6
-        result = verdict.of({"stages": ["start", "device"], "name": "x"}, [stuck], 1.0)
+        arm_run.end([stuck])
+        assert stuck.abandoned and time.monotonic() - began < SOON
+        result = rank_verdicts.judge_ranks({"stages": ["start", "device"], "name": "x"}, [stuck], 1.0)
         assert result["status"] == "hang" and "stuck in the kernel" in result["ranks"][0]["error"]
     finally:
         os.waitpid(pid, 0)
 
 
 def test_a_resting_rank_that_has_died_is_replaced(tmp_path: Path) -> None:
-    import runpy
     import subprocess
 
-    load = runpy.run_path(AGENT)["load"]
-    lines, processes, evidence_ = load("lines"), load("processes"), load("evidence")
-    rank_process = load("rank_process", lines, processes)
-    starts = load("starts", lines, processes, load("rank", lines, processes, evidence_, load("proof")), rank_process)
-    plan = starts.Plan({"folder": str(tmp_path), "live": "quick"}, None, False, 5.0, time.monotonic() + 20)
+    plan = rank_start.Plan({"folder": str(tmp_path), "live": "quick"}, jsonl.Writer(str(tmp_path / "x")), False, 5.0, time.monotonic() + 20)
     dead = subprocess.Popen(["true"], stdin=subprocess.PIPE)
     dead.wait(10)
     plan.resting[0, False] = dead
     arm = {"name": "x", "backend": "gloo", "device": "cpu", "world_size": 1, "stages": ["start", "destroy"], "environment": {}}
-    fresh = starts.start_rank(plan, arm, 0)
+    fresh = rank_start.start_rank(plan, arm, 0)
     try:
         assert fresh.pid != dead.pid and not plan.resting and fresh.exit_status() is None
     finally:
@@ -204,7 +194,4 @@ def gone_pid(pid: int) -> bool:
      ({"device": "cuda"}, False), ({"alone": True}, False)],
 )  # fmt: skip
 def test_only_what_leaves_nothing_behind_lets_a_rank_go_on(change: dict[str, Any], rests: bool) -> None:
-    import runpy
-
-    starts = runpy.run_path(AGENT)["load"]("starts")
-    assert starts.may_rest({"backend": "gloo", "device": "cpu", "stages": ["init"], **change}) is rests
+    assert rank_start.may_rest({"backend": "gloo", "device": "cpu", "stages": ["init"], **change}) is rests

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from patients import HERE, examine, needs_torch, processes_with
+from patients import HERE, LAUNCHERS, THEIR_OWN, all_gone, examine, needs_torch, no_launcher_reaches
 
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.target.process import Budget
@@ -34,7 +35,7 @@ def test_fault_is_named(fault: str, status: LiveStatus, words: str) -> None:
     assert live.status is status
     assert re.search(words, live.reason), live.reason
     assert examined.ended.finished, "the agent itself lives"
-    assert not processes_with(str(examined.folder))
+    assert all_gone(str(examined.folder))
     if status is LiveStatus.HANG:
         assert any(rank.stack for rank in live.ranks)
 
@@ -51,16 +52,12 @@ def test_healthy(method: str) -> None:
     assert {arm.name for arm in live.arms} == {"gloo-loopback", "gloo-as-is"}
 
 
-def test_launcher_variables_do_not_reach_the_ranks() -> None:
-    leaked = {
-        "RANK": "5",
-        "WORLD_SIZE": "64",
-        "MASTER_ADDR": "192.0.2.1",
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "PET_NNODES": "2",
-        "SLURM_PROCID": "3",
-    }
-    assert live_of(examine(live="quick", env=leaked).facts).status is LiveStatus.PASS
+def test_launcher_variables_do_not_reach_ranks_that_are_started_afresh(tmp_path: Path) -> None:
+    """Forked ones: test_faults_ranks."""
+    given = {**LAUNCHERS, **THEIR_OWN, "ENVCHECK_FAULT": "environment-told", "ENVCHECK_TOLD": str(tmp_path)}
+    live = live_of(examine(path=HERE / "faults" / "torch_patches", live="quick", env=given, start_method="spawn").facts)
+    assert (live.status, live.start_method) == (LiveStatus.PASS, "spawn"), live.reason
+    no_launcher_reaches(tmp_path, 4)  # two arms of two ranks
 
 
 def test_a_bad_interface_costs_only_the_arm_that_uses_it() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 import signal
 import subprocess
 import sys
@@ -17,10 +16,11 @@ from typing import Any
 
 import pytest
 from listeners import Watch, own_addresses
-from patients import HERE, NO_ISOLATION, Examined, examine, needs_torch, processes_with
+from patients import HERE, NO_ISOLATION, Examined, all_gone, examine, needs_torch
 
+from envcheck.agent import full_check, isolation, rank_start
 from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
-from envcheck.target.process import AGENT, Budget, Target, end, start
+from envcheck.target.process import Budget, Target, end, start
 
 pytestmark = [needs_torch, pytest.mark.torch]
 
@@ -93,7 +93,7 @@ def test_everything_passes_or_says_why_not(healthy: Examined) -> None:
     assert set(skipped) <= MAY_BE_SKIPPED
     for name, arm in skipped.items():
         assert arm.reason and any(name in line and arm.reason in line for line in live.not_proved), name
-    assert healthy.ended.finished and not processes_with(str(healthy.folder))
+    assert healthy.ended.finished and all_gone(str(healthy.folder))
 
 
 def test_the_wire_is_measured(healthy: Examined) -> None:
@@ -163,7 +163,7 @@ def test_fault_is_named(first_patient: Examined, name: str, status: LiveStatus, 
     arm = tried(first_patient, name)
     assert arm.status is status, arm.reason
     assert re.search(words, arm.reason), arm.reason
-    assert first_patient.ended.finished and not processes_with(str(first_patient.folder))
+    assert first_patient.ended.finished and all_gone(str(first_patient.folder))
 
 
 def test_the_whole_fails_when_a_part_does(first_patient: Examined) -> None:
@@ -201,7 +201,7 @@ def test_fault_is_named_too(second_patient: Examined, name: str, status: LiveSta
         pytest.skip(arm.reason)
     assert arm.status is status, arm.reason
     assert re.search(words, arm.reason), arm.reason
-    assert second_patient.ended.finished and not processes_with(str(second_patient.folder))
+    assert second_patient.ended.finished and all_gone(str(second_patient.folder))
 
 
 MPIRUN = """#!/usr/bin/env bash
@@ -240,7 +240,7 @@ def test_a_rank_that_two_processes_are_given(tmp_path: Path) -> None:
         arm = arms_of(examined)[name]
         assert arm.status is LiveStatus.FAIL
         assert re.search(r"rank 1: RuntimeError: two processes were told that they are rank 1: \d+ and \w+$", arm.reason), arm.reason
-    assert not processes_with(str(examined.folder))
+    assert all_gone(str(examined.folder))
 
 
 @needs_isolation
@@ -257,7 +257,7 @@ def test_ranks_that_are_started_afresh_do_the_same() -> None:
     pids = {name: tuple(rank.pid for rank in arm.ranks) for name, arm in arms.items()}
     assert pids["gloo-as-is"] == pids["wire"] == pids["init-file"] != pids["gloo-loopback"]
     assert not {pids["init-env"], pids["init-tcp"]} & {pids[name] for name in ("gloo-as-is", "gloo-loopback", "distributed-sampler")}
-    assert not processes_with(str(examined.folder))
+    assert all_gone(str(examined.folder))
 
 
 @needs_isolation
@@ -273,20 +273,20 @@ def test_nothing_is_left_when_the_agent_is_killed(tmp_path: Path) -> None:
             assert running.process.poll() is None
             time.sleep(0.1)
         time.sleep(1)
-        assert len(processes_with(str(tmp_path))) > 3
+        assert len(all_gone(str(tmp_path))) > 3
         os.kill(running.process.pid, signal.SIGKILL)
         running.process.wait(10)
         limit = time.monotonic() + 5
-        while processes_with(str(tmp_path)) and time.monotonic() < limit:
+        while all_gone(str(tmp_path)) and time.monotonic() < limit:
             time.sleep(0.1)
-        assert not [line for line in processes_with(str(tmp_path)) if "launched.py" in line]
+        assert not [line for line in all_gone(str(tmp_path)) if "launched_worker.py" in line]
     finally:
         end(running)
-    assert not processes_with(str(tmp_path))
+    assert all_gone(str(tmp_path))
 
 
 def test_the_launched_script_takes_both_spellings(tmp_path: Path) -> None:
-    script = HERE.parent / "envcheck" / "agent" / "launched.py"
+    script = HERE.parent / "envcheck" / "agent" / "launched_worker.py"
     for argument in ("--local-rank=0", "--local_rank=0"):
         environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
         done = subprocess.run([sys.executable, str(script), argument, "light", str(tmp_path), argument[2:9]], env=environment, timeout=60)
@@ -296,23 +296,15 @@ def test_the_launched_script_takes_both_spellings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2, 8])
-def test_the_order_in_which_jobs_begin(gpus: int, tmp_path: Path) -> None:
+def test_the_order_in_which_jobs_begin(gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks that may go on to the next arm come before training uses them up; what is measured on GPUs waits until nothing runs."""
-    load = runpy.run_path(AGENT)["load"]
-    lines, processes, evidence = load("lines"), load("processes"), load("evidence")
-    rank, rank_process = load("rank", lines, processes, evidence, load("proof")), load("rank_process", lines, processes)
-    starts, verdict = load("starts", lines, processes, rank, rank_process), load("verdict", processes, evidence)
-    trial = load("trial", evidence, lines, processes, rank_process, starts)
-    live = load("live", evidence, lines, starts, trial, verdict)
-    launchers = load("launchers", lines, live, processes, rank, load("workers", lines, processes))
-    isolation = SimpleNamespace(__name__="envcheck_agent_isolation", make=lambda: (SimpleNamespace(close=None), ""))
-    full = load("full", isolation, load("jobs", live, processes, trial, verdict), launchers, live, processes)
+    monkeypatch.setattr(isolation, "make", lambda: (SimpleNamespace(close=None), ""))
     options = {"folder": str(tmp_path), "nproc": "all", "backend": "auto", "live": "full"}
-    plan = starts.Plan(options, SimpleNamespace(line=lambda **_: None), True, 10.0, float("inf"))
+    plan: Any = rank_start.Plan(options, SimpleNamespace(line=lambda **_: None), True, 10.0, float("inf"))
     dist = SimpleNamespace(is_gloo_available=lambda: True, is_nccl_available=lambda: True)
     devices = [{"index": index, "kind": "cuda", "kernel": "ok"} for index in range(gpus)]
-    planner = full.Planner(plan, dist, {"devices": devices}, "pass")
-    planner.lay_out()
+    planner = full_check.JobPlanner(plan, dist, {"devices": devices}, "pass")
+    planner.plan_jobs()
     names = [getattr(job, "name", None) or job.arm["name"] for job in planner.jobs]
     assert names[-1 if gpus else 0] == "full-wire"
     assert names.index("init-file") < names.index("full-group-gloo") < names.index("torchrun-standalone")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import runpy
 import shutil
 import signal
 import socket
@@ -15,12 +14,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from listeners import Watch, family, listening, own_addresses
-from patients import HERE, NO_ISOLATION, agent_module, examine, needs_torch
+from patients import HERE, NO_ISOLATION, examine, needs_torch
 
+from envcheck.agent import isolation, jsonl, rank_start, temporary
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.target.process import Budget
 
@@ -32,7 +31,7 @@ EXPOSED = ["init-env", "init-tcp", "torchrun-standalone", "torchrun-c10d", "laun
 
 @pytest.fixture
 def tmp() -> Iterator[Path]:
-    """A folder whose name is short enough for sockets (temporary.py); that of tmp_path is not."""
+    """A folder whose name is short enough for sockets (agent/temporary.py); that of tmp_path is not."""
     with tempfile.TemporaryDirectory(dir="/tmp" if os.name == "posix" else None) as folder:
         yield Path(folder)
 
@@ -118,7 +117,6 @@ def test_it_is_left_out_where_namespaces_are_refused(tmp_path: Path) -> None:
 @needs_isolation
 def test_the_host_of_its_own(tmp_path: Path) -> None:
     """Its listeners are not ours, also if they listen everywhere; its files are."""
-    isolation = agent_module("isolation")
     host, why = isolation.make()
     assert host is not None and why == ""
     program = (
@@ -139,30 +137,27 @@ def test_the_host_of_its_own(tmp_path: Path) -> None:
 
 @needs_filter
 def test_why_there_is_none() -> None:
-    program = "import sys; sys.path.insert(0, sys.argv[1]); from patients import agent_module; print(agent_module('isolation').make())"
-    done = subprocess.run([sys.executable, FILTER, sys.executable, "-c", program, HERE], capture_output=True, text=True, timeout=60)
+    program = "from envcheck.agent import isolation; print(isolation.make())"
+    done = subprocess.run([sys.executable, FILTER, sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     why = "it listens on every address of this machine, and a network namespace is not allowed here: unshare: Operation not permitted"
     assert done.stdout.strip() == str((None, why)), done.stderr
 
 
 def test_what_must_be_kept_apart_is_not_started_without_a_place(tmp_path: Path) -> None:
-    lines, processes = agent_module("lines"), agent_module("processes")
-    starts = runpy.run_path(str(HERE.parent / "envcheck" / "agent" / "collect.py"))["load"]("starts", lines, processes)
-    plan = starts.Plan({"folder": str(tmp_path)}, None, True, 1.0, 0.0)
+    plan = rank_start.Plan({"folder": str(tmp_path)}, jsonl.Writer(str(tmp_path / "x")), True, 1.0, 0.0)
     assert plan.home(False) is None
     with pytest.raises(OSError, match="every address"):
-        starts.start_ranks(plan, {"name": "x", "store": "env://", "world_size": 2, "isolated": True}, [])
+        rank_start.start_ranks(plan, {"name": "x", "store": "env://", "world_size": 2, "isolated": True}, [])
 
 
 # ---- temporary files
 
 
 @pytest.fixture
-def temporary(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.setenv(name, "")
     monkeypatch.setattr(tempfile, "tempdir", "/asked/before")
-    return agent_module("temporary")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +174,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     ],
 )
 def test_where_temporary_files_go(
-    temporary: ModuleType, monkeypatch: pytest.MonkeyPatch, theirs: dict[str, str], folder: str, ours: bool
+    no_variables: None, monkeypatch: pytest.MonkeyPatch, theirs: dict[str, str], folder: str, ours: bool
 ) -> None:
     for name, value in theirs.items():
         monkeypatch.setenv(name, value)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from envcheck.commands import diagnose
 from envcheck.engine.rule import Confidence
 from envcheck.read.clean import clean
-from envcheck.report.session import judging
+from envcheck.report.session import rule_session
 from envcheck.symptoms.normalize import bare, essential, hearsay, loose, one_quote, rewrapped
 from envcheck.symptoms.scan import Entry, Scanner, SymptomTable
 from envcheck.tables.folders import rules_folder
@@ -160,9 +160,9 @@ QUOTED = [
 
 @pytest.mark.parametrize("text", QUOTED)
 def test_what_only_quotes_a_message_is_a_guess(text: str) -> None:
-    texts = diagnose.Texts()
+    texts = diagnose.Given(rule_session())
     texts.take_text(clean(text) + "\n", "log")
-    report, _ = diagnose.diagnose(texts, judging())
+    report, _ = diagnose.diagnose(texts)
     assert report.exit_code == 3
     assert report.findings
     assert all(one.finding.confidence is Confidence.LIKELY for one in report.findings)
@@ -171,9 +171,9 @@ def test_what_only_quotes_a_message_is_a_guess(text: str) -> None:
 @pytest.mark.parametrize("text", QUOTED[:2])
 def test_a_print_beside_a_quotation_is_certain(text: str) -> None:
     printed = "RuntimeError: No CUDA GPUs are available" if "No CUDA" in text else "AssertionError: Torch not compiled with CUDA enabled"
-    texts = diagnose.Texts()
+    texts = diagnose.Given(rule_session())
     texts.take_text(f"{text}\n{printed}\n", "log")
-    report, _ = diagnose.diagnose(texts, judging())
+    report, _ = diagnose.diagnose(texts)
     assert all(one.quoted is (one.text.strip() != printed) for one in texts.scanner.finish().matches)
     if "Torch not" in text:
         assert report.exit_code == 1

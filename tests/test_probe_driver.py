@@ -15,10 +15,12 @@ import pytest
 from fakes import FAULTS, SMI, MakeHost, driver_host, fake_libraries
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patients import SOON
 
 from envcheck.facts.codec import _hints, decode, encode
 from envcheck.facts.snapshot import DriverFacts, GpusFacts, GpuTrouble, Missing, Reading, Snapshot, ToolStatus, Why
-from envcheck.host.access import READ_LIMIT, Completed, RealHost, RecordingHost, ReplayHost
+from envcheck.host.access import READ_LIMIT, Completed, RealHost
+from envcheck.host.recording import RecordingHost, ReplayHost
 from envcheck.probes.cuda_driver import probe as probe_cuda
 from envcheck.probes.driver import probe_driver
 from envcheck.probes.nvml import read_nvml
@@ -42,10 +44,10 @@ def devices_of(gpus: GpusFacts | Missing) -> GpusFacts:
     return gpus
 
 
-def test_no_sign_of_a_driver(driver_host: MakeHost) -> None:
-    began = time.monotonic()
-    driver, gpus = probe_driver(driver_host())
-    assert time.monotonic() - began < 0.2
+def test_no_sign_of_a_driver(driver_host: MakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = driver_host()
+    monkeypatch.setattr(host, "run", lambda *_, **__: pytest.fail("a machine without a driver costs no process"))
+    driver, gpus = probe_driver(host)
     assert isinstance(driver, Missing) and driver.why is Why.ABSENT
     assert isinstance(gpus, Missing) and gpus.why is Why.ABSENT
 
@@ -70,9 +72,7 @@ def test_healthy_by_nvidia_smi_alone(driver_host: MakeHost) -> None:
 
 def test_healthy_by_both(driver_host: MakeHost, tmp_path: Path) -> None:
     log = tmp_path / "calls"
-    began = time.monotonic()
     driver, gpus = driver_of(driver_host(smi="ok", nvml="ok", FAKE_SMI_LOG=str(log)))
-    assert time.monotonic() - began < 3
     assert driver.nvml.status is ToolStatus.OK and driver.smi.status is ToolStatus.OK
     assert log.read_text().count("\n") == 1, "one cheap call is enough where NVML says all"
     assert driver.library_version == "580.95.05"
@@ -308,7 +308,7 @@ def test_nvidia_smi_hangs(driver_host: MakeHost, state: str) -> None:
     host = driver_host(smi=state)
     began = time.monotonic()
     driver, gpus = driver_of(host, seconds=1.5)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < SOON
     assert driver.smi.status is ToolStatus.TIMEOUT
     assert isinstance(gpus, Missing) and gpus.why is Why.TIMEOUT
     assert host.left_behind() == []
@@ -318,7 +318,7 @@ def test_nvml_hangs(driver_host: MakeHost) -> None:
     host = driver_host(nvml="hang")
     began = time.monotonic()
     driver, gpus = driver_of(host, seconds=2)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < SOON
     assert driver.nvml.status is ToolStatus.TIMEOUT and driver.nvml.message.startswith("nvmlInit did not return")
     assert isinstance(gpus, Missing) and gpus.why is Why.TIMEOUT
     assert host.left_behind() == []
@@ -334,7 +334,7 @@ def test_nvml_hangs_and_nvidia_smi_is_slow_but_right(driver_host: MakeHost) -> N
 def test_eight_seconds_of_nvidia_smi_fit_the_budget(driver_host: MakeHost) -> None:
     began = time.monotonic()
     driver, gpus = driver_of(driver_host(smi="slow"))
-    assert time.monotonic() - began < 11, "both calls side by side"
+    assert time.monotonic() - began < 15, "both calls side by side"
     assert (driver.smi.status, driver.version, driver.cuda) == (ToolStatus.OK, "580.95.05", "13.0")
     assert len(devices_of(gpus).devices) == 2
 
@@ -463,8 +463,8 @@ def test_a_closed_host_starts_nothing_that_lives() -> None:
     host = RealHost()
     host.close()
     began = time.monotonic()
-    host.run(("sleep", "20"), timeout=10)
-    assert time.monotonic() - began < 5
+    host.run(("sleep", "300"), timeout=200)
+    assert time.monotonic() - began < SOON
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from machines import linux
+from patients import SOON
 
 from envcheck.facts.snapshot import CacheFolder
 from envcheck.host.access import RealHost
@@ -69,10 +70,10 @@ def test_mount_of_the_longest_point() -> None:
 
 def test_reverse_is_bounded() -> None:
     began = time.monotonic()
-    assert reverse("192.0.2.1", 0.2, lambda *_: time.sleep(5)) >= 0.2
-    assert time.monotonic() - began < 2
+    assert reverse("192.0.2.1", 0.2, lambda *_: time.sleep(60)) >= 0.2
+    assert time.monotonic() - began < SOON
 
     def fails(*_: object) -> None:
         raise OSError("no name")
 
-    assert reverse("192.0.2.1", 5.0, fails) < 2.0
+    assert reverse("192.0.2.1", 200.0, fails) < SOON

@@ -9,7 +9,7 @@ import pytest
 from machines import linux, machine
 
 from envcheck.facts.snapshot import ContainerFacts, Missing, Why
-from envcheck.host.access import ReplayHost
+from envcheck.host.recording import ReplayHost
 from envcheck.probes import container
 
 OVERLAY = "1 0 0:1 / / rw - overlay overlay rw,lowerdir="
@@ -73,7 +73,7 @@ def test_machine_made_from_an_image() -> None:
         ({"listdir /.singularity.d": ["libs"]}, {}, "apptainer"),
         ({}, {"SINGULARITY_NAME": "torch.sif"}, "singularity"),
         ({"read /proc/self/mountinfo": "1 0 0:1 /run/enroot/user/passwd /etc/passwd ro - tmpfs tmpfs rw\n"}, {}, "enroot"),
-        ({"read /proc/1/environ": "PATH=/bin\0container=lxc\0"}, {}, "lxc"),
+        ({"variables_of 1 container": {"container": "lxc"}}, {}, "lxc"),
         ({"read /run/systemd/container": "systemd-nspawn\n"}, {}, "systemd-nspawn"),
         ({}, {"container": "something-new"}, "something-new"),
     ],

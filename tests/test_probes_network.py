@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import linux, machine
+from patients import SOON
 
 from envcheck.facts.snapshot import InfinibandPort, Interface, NetworkFacts
 from envcheck.host.access import RealHost
@@ -72,12 +73,12 @@ def test_a_dead_resolver_costs_its_limit_and_no_more() -> None:
     release = threading.Event()
 
     def dead(*_: object, **__: object) -> list[object]:
-        release.wait(30)
+        release.wait(300)
         return []
 
     began = time.monotonic()
     answer = resolve("host", 0.1, dead)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < SOON
     release.set()
     assert (answer.addresses, answer.error, answer.timed_out) == ((), "no answer within 0.1 s", True)
 

@@ -228,7 +228,7 @@ def test_virtualization(vendor: str, product: str, flagged: bool, expected: str 
 
 
 def test_nothing_known() -> None:
-    from envcheck.host.access import ReplayHost
+    from envcheck.host.recording import ReplayHost
 
     assert isinstance(system.probe(ReplayHost({})), Missing)
     found = system.probe(linux())

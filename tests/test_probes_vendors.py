@@ -78,7 +78,7 @@ def test_macs() -> None:
 
 
 def test_sysctl_that_fails() -> None:
-    from envcheck.host.access import ReplayHost
+    from envcheck.host.recording import ReplayHost
 
     found = mps.probe(ReplayHost({"platform": {"system": "Darwin", "machine": "arm64"}}))
     assert isinstance(found, Missing) and found.why is Why.FAILED

@@ -15,9 +15,10 @@ from report_samples import SAMPLES, driver_old, healthy, hostile, machine, mixed
 
 import envcheck
 from envcheck.errors import UsageError
+from envcheck.facts import recorded
+from envcheck.facts.recorded import RECORDED, load_snapshot, parse_snapshot
 from envcheck.facts.snapshot import Snapshot
-from envcheck.render import json_v1
-from envcheck.render.json_v1 import FACTS, load_snapshot, parse_snapshot, render, render_record
+from envcheck.render.json_v1 import render, render_record
 from envcheck.report.report import finish
 
 SCHEMA = json.loads((Path(envcheck.__file__).parent / "schema" / "report-v1.json").read_text())
@@ -40,7 +41,7 @@ def loaded(text: str) -> Any:
 
 def test_schema_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert set(SCHEMA["$defs"]["facts"]["required"]) == set(FACTS) == set(SCHEMA["$defs"]["facts"]["properties"])
+    assert set(SCHEMA["$defs"]["facts"]["required"]) == set(RECORDED) == set(SCHEMA["$defs"]["facts"]["properties"])
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -65,7 +66,7 @@ def test_ascii_and_one_document(name: str) -> None:
     assert text.isascii() and text.endswith("}\n")
     document = loaded(text)
     assert list(document)[:5] == ["schema", "tool", "config", "verdict", "exit_code"]
-    assert list(document["facts"]) == list(FACTS)
+    assert list(document["facts"]) == list(RECORDED)
     # no half of a surrogate pair, which stricter parsers refuse
     json.dumps(document, ensure_ascii=False).encode("utf-8")
 
@@ -238,7 +239,7 @@ def test_facts_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.Monkey
         file.truncate(500 << 20)  # sparse
     with pytest.raises(UsageError, match="larger than any report"):
         load_snapshot(str(path))
-    monkeypatch.setattr(json_v1, "FACTS_LIMIT_BYTES", 10)
+    monkeypatch.setattr(recorded, "FACTS_LIMIT_BYTES", 10)
     path.write_text(render(mixed()))
     with pytest.raises(UsageError, match="larger than any report"):
         load_snapshot(str(path))
@@ -256,7 +257,7 @@ _VALUES = st.recursive(
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.sampled_from(FACTS), _VALUES)
+@given(st.sampled_from(RECORDED), _VALUES)
 def test_any_section_is_read_or_refused(section: str, value: Any) -> None:
     try:
         assert isinstance(parse_snapshot(json.dumps({"schema": 1, "facts": {section: value}}), "x"), Snapshot)

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import SAMPLES, driver_old, healthy, hostile, machine, mixed
 
+from envcheck.commands.terminal import page_options
+from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.plan.result import Commands
 from envcheck.render import FORMATS, render
 from envcheck.render import text as text_renderer
-from envcheck.render.printable import ascii_only, one_line, visible
-from envcheck.render.text import Options, options
+from envcheck.render.text import PageOptions
 from envcheck.render.wording import command_groups, in_short, verdict_line
 from envcheck.report.report import finish
 from envcheck.report.stack import Mark, accelerator, stack
@@ -23,16 +24,16 @@ Golden = Callable[[str, str], None]
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_golden(name: str, golden: Golden) -> None:
-    golden(f"text/{name}.txt", text_renderer.render(SAMPLES[name](), options=Options(80)))
+    golden(f"text/{name}.txt", text_renderer.render(SAMPLES[name](), options=PageOptions(80)))
 
 
 def test_golden_of_all_commands(golden: Golden) -> None:
-    golden("text/driver-old.fix-suggest.txt", text_renderer.render(driver_old(), fix_suggest=True, options=Options(80)))
+    golden("text/driver-old.fix-suggest.txt", text_renderer.render(driver_old(), fix_suggest=True, options=PageOptions(80)))
 
 
 def test_golden_wide_and_ascii(golden: Golden) -> None:
-    golden("text/mixed.120.txt", text_renderer.render(mixed(), options=Options(120)))
-    golden("text/mixed.ascii.txt", text_renderer.render(mixed(), options=Options(80, unicode=False)))
+    golden("text/mixed.120.txt", text_renderer.render(mixed(), options=PageOptions(120)))
+    golden("text/mixed.ascii.txt", text_renderer.render(mixed(), options=PageOptions(80, unicode=False)))
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -41,7 +42,7 @@ def test_last_line_is_the_verdict_and_lines_fit(name: str, width: int) -> None:
     from rich.cells import cell_len
 
     report = SAMPLES[name]()
-    shown = text_renderer.render(report, options=Options(width))
+    shown = text_renderer.render(report, options=PageOptions(width))
     lines = shown.split("\n")
     assert lines[-1] == "" and lines[-2].split(":")[0] == verdict_line(report).split(":")[0]
     words = ("pip install", "sudo ", "Ready", "No problem", "Not ready", "envcheck --live", "docker run", "conda install")
@@ -59,13 +60,13 @@ def test_healthy_is_short_and_plain(name: str) -> None:
 
 def test_no_escape_without_colour_and_some_with_it() -> None:
     assert "\x1b" not in text_renderer.render(hostile())
-    coloured = text_renderer.render(mixed(), options=Options(80, is_tty=True, color=True))
+    coloured = text_renderer.render(mixed(), options=PageOptions(80, is_tty=True, color=True))
     assert "\x1b[" in coloured
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == text_renderer.render(mixed())
 
 
 def test_markup_of_machine_text_is_text() -> None:
-    shown = text_renderer.render(hostile(), options=Options(80, True, True))
+    shown = text_renderer.render(hostile(), options=PageOptions(80, True, True))
     assert "[red]b[/red]" in re.sub(r"\x1b\[[\d;]*m", "", shown)
     assert "\\x1b[31mred" in re.sub(r"\x1b\[[\d;]*m", "", shown)
     assert "\u202e" not in shown and "\x00" not in shown
@@ -73,7 +74,7 @@ def test_markup_of_machine_text_is_text() -> None:
 
 
 def test_ascii_only_for_streams_that_cannot() -> None:
-    assert text_renderer.render(hostile(), options=Options(unicode=False)).isascii()
+    assert text_renderer.render(hostile(), options=PageOptions(unicode=False)).isascii()
 
 
 class Stream(io.StringIO):
@@ -93,20 +94,20 @@ class Stream(io.StringIO):
 @pytest.mark.parametrize(
     ("stream", "env", "expected"),
     [
-        (Stream(False, "utf-8"), {}, Options(80, False, False, True)),
-        (Stream(True, "utf-8"), {"COLUMNS": "100"}, Options(100, True, True, True)),
-        (Stream(True, "utf-8"), {"COLUMNS": "100", "NO_COLOR": "1"}, Options(100, True, False, True)),
-        (Stream(True, "ascii"), {"TERM": "dumb", "COLUMNS": "9999"}, Options(120, True, False, False)),
-        (Stream(True, "latin-1"), {"COLUMNS": "x"}, Options(80, True, True, False)),
-        (Stream(False, "utf-8"), {"COLUMNS": "10", "NO_COLOR": ""}, Options(40, False, False, True)),
+        (Stream(False, "utf-8"), {}, PageOptions(80, False, False, True)),
+        (Stream(True, "utf-8"), {"COLUMNS": "100"}, PageOptions(100, True, True, True)),
+        (Stream(True, "utf-8"), {"COLUMNS": "100", "NO_COLOR": "1"}, PageOptions(100, True, False, True)),
+        (Stream(True, "ascii"), {"TERM": "dumb", "COLUMNS": "9999"}, PageOptions(120, True, False, False)),
+        (Stream(True, "latin-1"), {"COLUMNS": "x"}, PageOptions(80, True, True, False)),
+        (Stream(False, "utf-8"), {"COLUMNS": "10", "NO_COLOR": ""}, PageOptions(40, False, False, True)),
     ],
 )
-def test_options_of_a_stream(stream: Stream, env: dict[str, str], expected: Options) -> None:
-    assert options(stream, env) == expected
+def test_options_of_a_stream(stream: Stream, env: dict[str, str], expected: PageOptions) -> None:
+    assert page_options(stream, env) == expected
 
 
 def test_commands_are_one_line_each() -> None:
-    shown = text_renderer.render(driver_old(), options=Options(40))
+    shown = text_renderer.render(driver_old(), options=PageOptions(40))
     [command] = driver_old().findings[0].fixes[0].commands.pip
     assert command in [line.strip() for line in shown.splitlines()]
 

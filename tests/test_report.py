@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from report_samples import SAMPLES, driver_old, finding, machine, mixed, verdict
+from report_samples import SAMPLES, TEXTS, driver_old, finding, machine, mixed, verdict
 
 from envcheck.engine.judge import Finding, Outcome, Verdict
 from envcheck.engine.rule import Confidence, Severity
@@ -11,6 +11,8 @@ from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Missing, Snapshot, Why
 from envcheck.plan.result import target_tool
 from envcheck.report.report import FailOn, exit_code, finish, host_line, target_line
+from envcheck.report.session import decisions, report_on, rule_session
+from envcheck.tables.toml import load_toml
 
 ERROR = finding("driver-too-old")
 LIKELY = finding("nccl-p2p-blocked", "comm", confidence=Confidence.LIKELY)
@@ -40,11 +42,11 @@ INFO = finding("gpu-mig", "gpu", Severity.INFO)
     ],
 )
 def test_findings_and_exit_code(found: tuple[Finding, ...], fail_on: FailOn, strict: bool, expected: tuple[str, int]) -> None:
-    assert exit_code(found, (), machine("rtx4090"), fail_on, strict, True) == expected
+    assert exit_code(found, (), machine("rtx4090"), fail_on, strict, True, {}) == expected
 
 
 def code(snapshot: Snapshot, *verdicts: Verdict, live: bool = True, strict: bool = False, fail_on: FailOn = "error") -> int:
-    return exit_code((), verdicts, snapshot, fail_on, strict, live)[1]
+    return exit_code((), verdicts, snapshot, fail_on, strict, live, decisions(verdicts, TEXTS))[1]
 
 
 def failed(reason: str = "it broke") -> dict[str, Any]:
@@ -157,3 +159,20 @@ def test_verdict_and_code_agree(name: str) -> None:
     report = SAMPLES[name]()
     assert {"pass": 0, "fail": 1, "inconclusive": 3}[report.verdict] == report.exit_code
     assert bool(report.because) == (report.verdict == "inconclusive")
+
+
+def test_a_report_reads_the_texts_of_hits_and_of_what_is_open_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a checkout each costs a parse of TOML."""
+    from envcheck.engine import rule
+
+    read: list[str] = []
+
+    def load(path: str) -> dict[str, Any]:
+        read.append(path.rpartition("/")[2].removesuffix(".toml"))
+        return load_toml(path)
+
+    monkeypatch.setattr(rule, "load_toml", load)
+    report_on(machine("h100x8"), rule_session())
+    assert read == []
+    open_rules = {one.rule for one in report_on(machine("h100x8", {"driver": failed(), "gpus": failed()}), rule_session()).unknown}
+    assert open_rules and set(read) == open_rules, "and nothing was found"

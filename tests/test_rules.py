@@ -11,8 +11,10 @@ import pytest
 from envcheck.checks import all_checks
 from envcheck.commands.bases import base, example_snapshot
 from envcheck.engine.judge import Outcome, findings, judge
-from envcheck.engine.rule import RuleTexts
+from envcheck.engine.rule import DECISIONS, LAYERS, SUBJECTS, RuleTexts
+from envcheck.facts.snapshot import SymptomsFacts
 from envcheck.render.wording import in_short
+from envcheck.report.stack import stack
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 
@@ -25,7 +27,7 @@ TABLES = Tables((RULES / "compat",))
 def _examples() -> list[Any]:
     return [
         pytest.param(rule, example, id=f"{rule}: {example.get('name', i)}")
-        for rule in TEXTS.paths
+        for rule in TEXTS.ids
         for i, example in enumerate(TEXTS.read(rule).examples)
     ]
 
@@ -48,11 +50,21 @@ def test_example(rule: str, example: dict[str, Any]) -> None:
             assert text in finding.message
 
 
+@pytest.mark.parametrize(("rule", "example"), _examples())
+def test_an_example_says_what_was_printed(rule: str, example: dict[str, Any]) -> None:
+    """Never what the scanner should have made of it; and a text that no entry knows would show nothing."""
+    assert set(example) <= {"name", "expect", "base", "set", "log", "stated", "variant", "severity", "says"}
+    assert not [path for path in example.get("set", {}) if path.partition(".")[0] == "symptoms"]
+    if "log" in example or "stated" in example:
+        symptoms = example_snapshot(RULES, example).symptoms
+        assert isinstance(symptoms, SymptomsFacts) and symptoms.matches
+
+
 def test_files_and_functions_match() -> None:
-    assert set(TEXTS.paths) == set(CHECKS)
+    assert set(TEXTS.ids) == set(CHECKS)
 
 
-@pytest.mark.parametrize("rule", sorted(TEXTS.paths))
+@pytest.mark.parametrize("rule", sorted(TEXTS.ids))
 def test_rule_file(rule: str) -> None:
     text = TEXTS.read(rule)
     expects = [example["expect"] for example in text.examples]
@@ -62,6 +74,11 @@ def test_rule_file(rule: str) -> None:
     assert len(text.why) > 80
     assert all(url.startswith("https://") for url in text.docs)
     assert set(text.explains) <= set(CHECKS), "explains a rule that does not exist"
+    assert text.layer in (None, *LAYERS)
+    assert set(text.decides) <= set(DECISIONS)
+    assert text.about in (None, *SUBJECTS)
+    # a family about one part of the stack: its row shows the finding
+    assert text.layer or text.family in ("container", "packages", "launch", "limits", "toolkit", "meta"), "no layer"
     short = in_short(text.why)  # what the report shows of it
     assert short.count('"') % 2 == 0 and short.count("(") == short.count(")"), "the first two sentences are cut inside of a quotation"
     assert not any(fix.get("text", "").startswith("Or") for fix in text.fixes), "the list says itself that it is one of these"
@@ -74,3 +91,8 @@ def test_healthy_base_is_quiet(name: str) -> None:
     verdicts = judge(base(RULES, name), CHECKS.values(), TABLES)
     loud = [(v.rule, v.reason, v.hit and v.hit.values) for v in verdicts if v.outcome in (Outcome.HIT, Outcome.CRASHED, Outcome.UNKNOWN)]
     assert not loud
+
+
+def test_the_rows_of_the_stack_are_the_layers_of_the_rules() -> None:
+    shown = {layer.name for path in (RULES / "bases").glob("*.toml") for layer in stack(base(RULES, path.stem), ())}
+    assert shown == set(LAYERS) == {TEXTS.read(rule).layer for rule in TEXTS.ids} - {None}

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 from patients import HERE
 
+from envcheck.report.session import rule_session
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run's signals and terminals are tested on Linux")
 
 SECONDS = 30  # a deadline, never a wait
@@ -481,11 +483,11 @@ def test_a_check_that_breaks_does_not_stop_the_command(monkeypatch: pytest.Monke
     from envcheck.commands import check
     from envcheck.commands import run as runner
 
-    def broken(_: argparse.Namespace) -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(check, "examine_and_judge", broken)
-    assert runner._checked(argparse.Namespace(argv=["true"], output=None)) is None
+    assert runner._checked(argparse.Namespace(argv=["true"], output=None), rule_session()) is None
     assert capfd.readouterr().err == "envcheck: the check failed: RuntimeError: can't start new thread; this is a bug of envcheck\n"
 
 

@@ -8,7 +8,8 @@ context, of memory and of a launch. Two libraries of torch's are real or not:
 
 - libtorch, libc10 and torch's Python code are real everywhere, and so is libcudart wherever cuInit fails or the driver is too old.
 - Once cuInit has succeeded, libcudart tests whether the driver is NVIDIA's own, and refuses ours. Tests that need a device therefore
-  put stub_driver/runtime.c before it (`runtime=True`): what stands between torch and the driver is then ours too.
+  put stub_driver/runtime.c before it (`runtime=True`): what stands between torch and the driver is then ours too. It has the
+  layout of CUDA 12 and newer; builds of CUDA 11 (torch 1.13 and 2.0) are tried with their own runtime only.
 
 It cannot prove a kernel: none is ever run, memory stays as it was, and envcheck rightly says that the result is wrong. Nor cuBLAS,
 cuDNN and NCCL, which bring a runtime of their own and get no device; nor times, nor what a real driver does to a forked child.
@@ -26,7 +27,7 @@ from typing import Any
 
 import pytest
 from fakes import FakeDriverHost
-from stubs import A100, GTX_1080, H100, RTX_5090, SLICES, Card, Machine, Stubs, h100s, stub_libraries, stubs
+from stubs import A100, GTX_1080, H100, RTX_3090, RTX_5090, SLICES, Card, Machine, Stubs, h100s, stub_libraries, stubs
 from test_visible import MEASURED
 from torches import ONE, Made, made
 
@@ -47,6 +48,14 @@ def cuda_torch(made: Made) -> str:
     if not made.build.get("cuda"):
         pytest.skip("the index serves a CPU build")
     return made.python
+
+
+@pytest.fixture(scope="session")
+def device_torch(made: Made, cuda_torch: str) -> str:
+    """One that the stand-in for the runtime serves."""
+    if int(made.build["cuda"].partition(".")[0]) < 12:
+        pytest.skip("the stand-in for the runtime has the layout of CUDA 12 and newer")
+    return cuda_torch
 
 
 @pytest.fixture(scope="session")
@@ -119,9 +128,8 @@ def test_the_stub_of_a_partitioned_gpu(stubs: Stubs) -> None:
 QUESTIONS = """
 import json, os, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
-import collect
-lines = collect.load("lines")
-constants = collect.load("constants", lines)
+import main
+jsonl, torch_constants = main.load("jsonl"), main.load("torch_constants")
 def calls():
     try:
         with open(os.environ["STUB_LOG"]) as file:
@@ -132,15 +140,15 @@ def calls():
         open(os.environ["STUB_LOG"], "w").close()
 import torch
 told = {"import torch": calls()}
-def call(owner, question, *rest, real=lines.call):
+def call(owner, question, *rest, real=jsonl.call):
     value = real(owner, question, *rest)
     told[question] = calls()
     return value
-lines.call = call
-constants.torch_facts(torch), constants.backend_facts(torch), constants.ask(torch, "cuda.is_initialized")
+jsonl.call = call
+torch_constants.torch_facts(torch), torch_constants.backend_facts(torch), torch_constants.ask(torch, "cuda.is_initialized")
 told["everything else"] = calls()
 torch.cuda.device_count(), torch.__config__.show()
-print(json.dumps([told, calls(), constants.BEFORE_FORK, constants.OF_PLAIN_BUILDS]))
+print(json.dumps([told, calls(), torch_constants.BEFORE_FORK, torch_constants.OF_PLAIN_BUILDS]))
 """
 
 
@@ -173,14 +181,14 @@ def test_only_children_of_the_agent_use_the_driver(cuda_torch: str, stubs: Stubs
 
 
 @pytest.mark.torches
-def test_a_healthy_machine(cuda_torch: str, stubs: Stubs) -> None:
+def test_a_healthy_machine(device_torch: str, stubs: Stubs) -> None:
     cards = h100s(2)
-    report = check(cuda_torch, stubs.environment(Machine(cards), runtime=True))
+    report = check(device_torch, stubs.environment(Machine(cards), runtime=True))
     assert (report["verdict"], faults(report), report["unknown"]) == ("pass", {}, [])
     devices, torch = report["facts"]["devices"], report["facts"]["torch"]
     assert (devices["available"], devices["count"], devices["error"], devices["warnings"]) == (True, 2, None, [])
     says = "import json, torch; print(json.dumps([torch._C._cuda_getArchFlags(), torch.__config__.show()]))"
-    flags, config = run(cuda_torch, says, stubs.environment(Machine(cards), runtime=True))
+    flags, config = run(device_torch, says, stubs.environment(Machine(cards), runtime=True))
     assert (torch["arch_list"], torch["config"]) == (flags.split(), config[:2000])
     for index, (found, card) in enumerate(zip(devices["devices"], cards, strict=True)):
         assert (found["index"], found["name"], found["compute_capability"]) == (index, card.name, card.capability)
@@ -229,8 +237,8 @@ def test_an_instance_of_a_partitioned_gpu(one_torch: str, stubs: Stubs) -> None:
 
 @pytest.mark.torches
 @pytest.mark.parametrize("card", [RTX_5090, GTX_1080, H100], ids=lambda card: card.name)
-def test_a_gpu_that_the_build_has_code_for_or_not(cuda_torch: str, stubs: Stubs, card: Card) -> None:
-    report = check(cuda_torch, stubs.environment(Machine((card,)), runtime=True))
+def test_a_gpu_that_the_build_has_code_for_or_not(device_torch: str, stubs: Stubs, card: Card) -> None:
+    report = check(device_torch, stubs.environment(Machine((card,)), runtime=True))
     archs, sm = report["facts"]["torch"]["arch_list"], int(card.capability.replace(".", ""))
     built = [int(arch.partition("_")[2]) for arch in archs if arch.partition("_")[2].isdecimal()]
     serves = any(one // 10 == sm // 10 and one <= sm for one in built)
@@ -240,7 +248,8 @@ def test_a_gpu_that_the_build_has_code_for_or_not(cuda_torch: str, stubs: Stubs,
 
 # ---- errors of the driver
 
-TOO_OLD = Machine(cuda=11040, driver="470.256.02")
+# By the CUDA major of a build: a driver that it cannot run on.
+TOO_OLD = {11: Machine((GTX_1080,), cuda=10020, driver="440.100")} | dict.fromkeys((12, 13), Machine(cuda=11040, driver="470.256.02"))
 # Code of cuInit → rules one of which must speak. What has no rule of its own is told in CUDA's words.
 OF_CUINIT = {
     2: {"torch-cuda-unavailable"},
@@ -274,18 +283,19 @@ def test_each_error_of_cuinit_has_its_rule(one_torch: str, stubs: Stubs, code: i
 
 
 @pytest.mark.torches
-def test_a_driver_that_is_too_old(cuda_torch: str, stubs: Stubs) -> None:
-    report = check(cuda_torch, stubs.environment(TOO_OLD))
+def test_a_driver_that_is_too_old(cuda_torch: str, made: Made, stubs: Stubs) -> None:
+    machine = TOO_OLD[int(made.build["cuda"].partition(".")[0])]
+    report = check(cuda_torch, stubs.environment(machine))
     found = faults(report)
-    assert list(found) == ["driver-too-old"] and "470.256.02" in found["driver-too-old"]["message"]
-    assert "too old (found version 11040)" in report["facts"]["devices"]["error"]
+    assert list(found) == ["driver-too-old"] and machine.driver in found["driver-too-old"]["message"]
+    assert f"too old (found version {machine.cuda})" in report["facts"]["devices"]["error"]
 
 
 @pytest.mark.torches
 def test_a_driver_of_the_major_before(cuda_torch: str, stubs: Stubs) -> None:
-    """12.2 is enough for every build of 12.x and for none of 13.x."""
-    report = check(cuda_torch, stubs.environment(Machine(cuda=12020, driver="535.183.01", faults="cuInit=100")))
-    too_old = not report["facts"]["torch"]["cuda"].startswith("12.")
+    """12.2 is enough for every build of 11.x and 12.x and for none of 13.x."""
+    report = check(cuda_torch, stubs.environment(Machine((RTX_3090,), cuda=12020, driver="535.183.01", faults="cuInit=100")))
+    too_old = int(report["facts"]["torch"]["cuda"].partition(".")[0]) > 12
     assert list(faults(report)) == ["driver-too-old" if too_old else "torch-cuda-unavailable"]
 
 
@@ -298,7 +308,7 @@ def test_no_gpu_at_all(one_torch: str, stubs: Stubs) -> None:
 @pytest.mark.torches
 def test_a_driver_that_the_runtime_refuses(cuda_torch: str, stubs: Stubs) -> None:
     """libcuda answers, and CUDA does not start all the same: this is where a driver of ours ends (see above)."""
-    report = check(cuda_torch, stubs.environment(Machine()))
+    report = check(cuda_torch, stubs.environment(Machine((RTX_3090,))))
     assert list(faults(report)) == ["torch-cuda-unavailable"]
     assert (report["facts"]["cuda_driver"]["init_code"], report["facts"]["devices"]["available"]) == (0, False)
 
@@ -306,10 +316,8 @@ def test_a_driver_that_the_runtime_refuses(cuda_torch: str, stubs: Stubs) -> Non
 CASES = """
 import json, os, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
-import collect
-lines = collect.load("lines")
-processes = collect.load("processes")
-devices = collect.load("devices", lines, processes)
+import main
+jsonl, processes, devices = main.load("jsonl"), main.load("processes"), main.load("devices")
 import torch
 told = {}
 for faults in json.loads(sys.argv[2]):
@@ -317,7 +325,7 @@ for faults in json.loads(sys.argv[2]):
     pid, receive, send = processes.fork_with_pipe()
     if pid == 0:
         os.close(receive)
-        devices.answer(lambda **said: lines.write_all(send, lines.encoded(said)), sys.argv[3] == "kernels", forked=True)
+        devices.answer(lambda **said: jsonl.write_all(send, jsonl.encoded(said)), sys.argv[3] == "kernels", forked=True)
         os._exit(0)
     os.close(send)
     with open(receive, "rb") as file:
@@ -355,9 +363,9 @@ OF_KERNELS = {
 
 
 @pytest.mark.torches
-def test_kernels_that_fail(cuda_torch: str, stubs: Stubs) -> None:
+def test_kernels_that_fail(device_torch: str, stubs: Stubs) -> None:
     told = run(
-        cuda_torch, CASES, stubs.environment(Machine(), runtime=True), AGENT, json.dumps([*OF_KERNELS, "cuLaunchKernel=segv"]), "kernels"
+        device_torch, CASES, stubs.environment(Machine(), runtime=True), AGENT, json.dumps([*OF_KERNELS, "cuLaunchKernel=segv"]), "kernels"
     )
     for case, (kernel, words) in OF_KERNELS.items():
         (device,) = told[case]["value"]["devices"]
@@ -427,9 +435,11 @@ def test_a_driver_that_hangs_or_crashes(one_torch: str, stubs: Stubs, fault: str
     ],
 )
 def test_a_context_or_launch_that_hangs_or_crashes(one_torch: str, stubs: Stubs, fault: str, words: str) -> None:
-    """It costs what the devices' child would have said, and nothing else."""
+    """It costs what the devices' child would have said, and nothing else. One death proves no fault for certain; it is named."""
     report = check(one_torch, stubs.environment(Machine(faults=fault), runtime=True), "--live", "quick", "--timeout", "60")
-    assert (report["verdict"], faults(report), report["live"]["status"]) == ("inconclusive", {}, "pass")
+    named = {"gpu-kernel-failed": "likely"} if "SIGSEGV" in words else {}
+    found = {rule: one["confidence"] for rule, one in faults(report).items()}
+    assert (report["verdict"], found, report["live"]["status"]) == ("inconclusive", named, "pass")
     devices = report["facts"]["devices"]
     assert devices["reason"].startswith("asking the devices") and words in devices["reason"]
     assert "agent/devices.py" in devices["evidence"]

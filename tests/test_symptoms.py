@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck.checks import all_checks
-from envcheck.collect import OF_PEERS, OF_PROGRAMS, settle
+from envcheck.collect import settle
 from envcheck.facts.snapshot import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
+from envcheck.report.session import rule_session
 from envcheck.symptoms.scan import GATES, Entry, Scanner, SymptomTable, condense
 from envcheck.tables.folders import rules_folder
 
@@ -208,15 +209,11 @@ ORDINAL = "CUDA error: invalid device ordinal"
 @pytest.mark.parametrize(("words", "rule"), [(FORKED, "launch-fork-after-cuda"), (ORDINAL, "visible-devices-out-of-range")])
 def test_what_our_own_probes_print_is_no_fault_of_a_program(words: str, rule: str) -> None:
     """The same words are a finding where a program has printed them."""
-    ours = settle(Snapshot(devices=DevicesFacts(available=False, error=words)))
+    ours = settle(Snapshot(devices=DevicesFacts(available=False, error=words)), rule_session())
     assert not isinstance(ours.symptoms, SymptomsFacts) or not ours.symptoms.matches
     told = Scanner(TABLE)
     told.scan(f"RuntimeError: {words}", "train.log")
     assert [match.rule for match in told.finish().matches] == [rule]
-
-
-def test_rules_about_programs_are_rules_of_the_catalogue() -> None:
-    assert {check.id for check in all_checks()} >= OF_PROGRAMS | OF_PEERS
 
 
 @pytest.mark.parametrize("signal", ["SIGSEGV", None])
@@ -225,6 +222,6 @@ def test_a_rank_whose_peer_was_killed_says_nothing_of_the_way_there(signal: str 
     peer = RankFacts(0, error="RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error")
     dead = RankFacts(1, error=f"died with {signal} in the stage ddp" if signal else "", signal=signal)
     arm = Arm("gloo-as-is", "gloo", "cpu", 2, LiveStatus.FAIL, ranks=(peer, dead))
-    found = settle(Snapshot(live=LiveFacts(LiveStatus.FAIL, arms=(arm,)))).symptoms
+    found = settle(Snapshot(live=LiveFacts(LiveStatus.FAIL, arms=(arm,))), rule_session()).symptoms
     matches = found.matches if isinstance(found, SymptomsFacts) else ()
     assert [match.rule for match in matches] == ([] if signal else ["gloo-interface"])

@@ -63,7 +63,7 @@ def seen() -> set[Kind]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TableFile, "rows", rows)
         every = {one.id: one for one in checks()}
-        for rule in TEXTS.paths:
+        for rule in TEXTS.ids:
             for example in TEXTS.read(rule).examples:
                 judge(example_snapshot(rules_folder(), example), [every[rule]], tables)
         for host in HOSTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from patients import examine
+from patients import examine, fake_torch
 
 from envcheck.errors import UsageError
 from envcheck.target.process import Budget, Target, require_answer
@@ -57,7 +57,31 @@ def test_one_that_hangs(tmp_path: Path) -> None:
         require_answer(ended, Target(executable, "--python"))
 
 
+def short(**seconds: float) -> Budget:
+    """Half a minute in all, and so long for the steps that are named."""
+    made: Budget = type("Short", (Budget,), {name: property(lambda _, value=value: value) for name, value in seconds.items()})(30)
+    return made
+
+
+def test_a_start_that_hangs_has_its_own_deadline(tmp_path: Path) -> None:
+    executable = script(tmp_path / "python", "#!/bin/sh\nexec sleep 600\n")
+    assert examine(executable=executable, budget=short(start=1.0)).ended.ended_because == "start"
+
+
+def test_an_import_that_hangs_has_its_own_deadline(tmp_path: Path) -> None:
+    ended = examine(path=fake_torch(tmp_path, "import time\ntime.sleep(3600)\n"), budget=short(torch_import=1.0)).ended
+    assert (ended.ended_because, ended.last_begin) == ("import", "import")
+
+
 def test_budgets_stay_below_the_ceiling() -> None:
     for total in (5, 20, 60, 180, 3600):
         budget = Budget(total)
         assert max(budget.agent, budget.start, budget.torch_import, budget.devices) < total
+
+
+def test_most_of_the_time_is_the_imports() -> None:
+    """A cold import from a network disk takes a minute; whoever gives three means that it may."""
+    assert [Budget(total).torch_import for total in (20, 180, 3600)] == [pytest.approx(11), pytest.approx(99), 120]
+    assert [Budget(total).agent for total in (4, 20, 180)] == [2, 18, pytest.approx(165.6)]
+    assert [Budget(total).start for total in (20, 3600)] == [8, 30]
+    assert [Budget(180).preload(seconds) for seconds in (1, 10, 100)] == [30, 40, 54]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.facts.cuda_visible_devices import Outcome, Problem, read_visible, with_selection
+from envcheck.facts.cuda_visible_devices import InitResult, Problem, Selection, read_visible, with_selection
 from envcheck.facts.snapshot import Gpu, GpusFacts, Missing, VisibilityFacts, Why
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
@@ -59,7 +59,7 @@ def test_measured_values(value: str | None, available: bool, problem: Problem) -
     assert chosen.count == int(available)
     assert chosen.problem is problem
     assert chosen.outcome is (
-        Outcome.DEVICES if available else Outcome.INVALID_ORDINAL if problem is Problem.DUPLICATE else Outcome.NO_DEVICE
+        InitResult.DEVICES if available else InitResult.INVALID_ORDINAL if problem is Problem.DUPLICATE else InitResult.NO_DEVICE
     )
     assert chosen.cuda_error == (None if available else 101 if problem is Problem.DUPLICATE else 100)
 
@@ -125,7 +125,7 @@ def test_what_is_not_known_is_not_guessed(value: str) -> None:
         assert chosen.problem is Problem.UNREADABLE
     else:
         assert chosen.problem is Problem.UNKNOWN
-        assert chosen.outcome is Outcome.UNKNOWN and chosen.cuda_error is None
+        assert chosen.outcome is InitResult.UNKNOWN and chosen.cuda_error is None
 
 
 def test_ambiguous_and_wrong_case_are_unknown() -> None:
@@ -140,11 +140,11 @@ def test_stop_is_named() -> None:
 
 
 def test_unknown_gpus() -> None:
-    assert read_visible(None, ()).outcome is Outcome.UNKNOWN
-    assert read_visible("0", ()).outcome is Outcome.UNKNOWN
-    assert read_visible("0,7", ()).outcome is Outcome.UNKNOWN
-    assert read_visible("GPU-1", ()).outcome is Outcome.UNKNOWN
-    assert read_visible("MIG-1", ()).outcome is Outcome.UNKNOWN
+    assert read_visible(None, ()).outcome is InitResult.UNKNOWN
+    assert read_visible("0", ()).outcome is InitResult.UNKNOWN
+    assert read_visible("0,7", ()).outcome is InitResult.UNKNOWN
+    assert read_visible("GPU-1", ()).outcome is InitResult.UNKNOWN
+    assert read_visible("MIG-1", ()).outcome is InitResult.UNKNOWN
     # these hide everything whatever is installed
     assert [read_visible(value, ()).count for value in ("", "-1", "abc", '"0"', "GPU-")] == [0, 0, 0, 0, 0]
 
@@ -168,7 +168,7 @@ def test_a_lost_gpu_makes_numbers_uncertain() -> None:
 
 def test_device_order_matters_only_for_different_models() -> None:
     chosen = read_visible("0", MIXED)
-    assert (chosen.indices, chosen.count, chosen.outcome) == (None, 1, Outcome.DEVICES)
+    assert (chosen.indices, chosen.count, chosen.outcome) == (None, 1, InitResult.DEVICES)
     assert read_visible("0", MIXED, "PCI_BUS_ID").indices == (0,)
     assert read_visible(OTHER, MIXED).indices == (1,)
     assert read_visible("0", PAIR, "FASTEST_FIRST").indices == (0,)
@@ -183,6 +183,75 @@ def test_mig() -> None:
     assert (several.indices, several.problem, several.stopped_at) == ((0,), Problem.TRUNCATED, "MIG-b")
     unlisted = (Gpu(0, uuid=UUID, mig=True, mig_devices=("1g.18gb",)),)
     assert read_visible("MIG-a", unlisted).problem is Problem.UNKNOWN
+
+
+SPLIT = (Gpu(0, uuid=UUID, mig=True, mig_devices=("MIG-a", "MIG-b")), Gpu(1, uuid=OTHER, mig=False))
+UNLISTED = (Gpu(0, uuid=UUID, mig=True, mig_devices=("MIG-a", "1g.18gb")), Gpu(1, uuid=OTHER, mig=False))
+NOT_ASKED = (Gpu(0, uuid=UUID), Gpu(1, uuid=OTHER))
+WITHOUT_UUID = (Gpu(0, uuid=UUID), Gpu(1))
+LATER = (Gpu(4, name="NVIDIA H200", uuid=UUID), Gpu(5, name="NVIDIA H200", uuid=OTHER))
+
+
+def unknown(stopped_at: str | None = None, position: int | None = None, lost: tuple[str, ...] = ()) -> Selection:
+    return Selection(None, None, Problem.UNKNOWN, stopped_at, position, lost)
+
+
+@pytest.mark.parametrize(
+    ("value", "gpus", "selection"),
+    [
+        (None, LATER, Selection((4, 5), 2)),
+        (None, (), unknown()),
+        ("  ", PAIR, Selection((), 0, Problem.EMPTY, "  ", 0)),
+        ("1,0", LATER, Selection((5, 4), 2)),
+        ("0,1", (), unknown()),
+        ("0,abc,1", (), unknown("abc", 1, ("abc", "1"))),
+        ("1,1,0", PAIR, Selection((), 0, Problem.DUPLICATE, "1", 1, ("1", "0"))),
+        ("1,2,0", PAIR, Selection((1,), 1, Problem.TRUNCATED, "2", 1, ("2", "0"))),
+        ("1, ,", PAIR, Selection((1,), 1, Problem.NONE, " ", 1, (" ", ""))),
+        ("1,,0", PAIR, Selection((1,), 1, Problem.TRUNCATED, "", 1, ("", "0"))),
+        ("-1,0", PAIR, Selection((), 0, Problem.HIDDEN, "-1", 0, ("-1", "0"))),
+        (" none ,0", PAIR, Selection((), 0, Problem.HIDDEN, " none ", 0, (" none ", "0"))),
+        ("x,0", PAIR, Selection((), 0, Problem.UNREADABLE, "x", 0, ("x", "0"))),
+        ("2,0", PAIR, Selection((), 0, Problem.OUT_OF_RANGE, "2", 0, ("2", "0"))),
+        ("0,GPU-9,1", PAIR, unknown("GPU-9", 1, ("GPU-9", "1"))),
+        ("0,MIG-9", PAIR, unknown("MIG-9", 1, ("MIG-9",))),
+        # numbers
+        ("\t+1", PAIR, Selection((1,), 1)),
+        ("01", PAIR, Selection((1,), 1)),  # the same in every base
+        ("0x", PAIR, Selection((0,), 1)),
+        ("0X0", PAIR, Selection((0,), 1)),
+        ("0xg", PAIR, Selection((0,), 1)),
+        ("0XF", PAIR, unknown("0XF", 0, ("0XF",))),
+        ("1x1", PAIR, Selection((1,), 1)),
+        ("09", PAIR, unknown("09", 0, ("09",))),
+        ("+-1", PAIR, Selection((), 0, Problem.UNREADABLE, "+-1", 0, ("+-1",))),
+        ("-", PAIR, Selection((), 0, Problem.UNREADABLE, "-", 0, ("-",))),
+        ("999999999", PAIR, Selection((), 0, Problem.OUT_OF_RANGE, "999999999", 0, ("999999999",))),
+        ("1000000000", PAIR, unknown("1000000000", 0, ("1000000000",))),
+        # names
+        ("GPU-9", LATER, Selection((5,), 1)),
+        ("GPU-9 ", PAIR, unknown("GPU-9 ", 0, ("GPU-9 ",))),
+        ("GPU-", WITHOUT_UUID, Selection((), 0, Problem.UNREADABLE, "GPU-", 0, ("GPU-",))),
+        ("GPU-1", WITHOUT_UUID, unknown("GPU-1", 0, ("GPU-1",))),
+        ("GPU-9,GPU-7", PAIR, Selection((1,), 1, Problem.TRUNCATED, "GPU-7", 1, ("GPU-7",))),
+        ("GPU-9,", PAIR, Selection((1,), 1, Problem.NONE, "", 1, ("",))),
+        ("GPU-9,x", PAIR, Selection((1,), 1, Problem.TRUNCATED, "x", 1, ("x",))),
+        ("GPU-9, +1", PAIR, unknown(" +1", 1, (" +1",))),
+        ("GPU-9", MIXED, Selection((1,), 1)),
+        # parts of one GPU
+        ("MIG-b", SPLIT, Selection((0,), 1)),
+        ("MIG-b, ,", SPLIT, Selection((0,), 1)),
+        ("MIG-b,,x", SPLIT, Selection((0,), 1, Problem.TRUNCATED, "", 1, ("", "x"))),
+        (f"MIG-{UUID}/1/0", SPLIT, Selection((0,), 1)),
+        (f"MIG-{OTHER}/1/0", SPLIT, Selection((), 0, Problem.OUT_OF_RANGE, f"MIG-{OTHER}/1/0", 0, (f"MIG-{OTHER}/1/0",))),
+        ("MIG-c,MIG-a", SPLIT, Selection((), 0, Problem.OUT_OF_RANGE, "MIG-c", 0, ("MIG-c", "MIG-a"))),
+        ("MIG-c,MIG-a", UNLISTED, unknown("MIG-c", 0, ("MIG-c", "MIG-a"))),
+        ("MIG-c", NOT_ASKED, unknown("MIG-c", 0, ("MIG-c",))),
+        ("MIG-c", (), unknown("MIG-c", 0, ("MIG-c",))),
+    ],
+)
+def test_everything_that_is_said_of_a_value(value: str | None, gpus: tuple[Gpu, ...], selection: Selection) -> None:
+    assert read_visible(value, gpus) == selection
 
 
 def test_with_selection() -> None:

@@ -15,10 +15,10 @@ from envcheck.render import render
 from envcheck.render.json_v1 import document
 from envcheck.render.wording import subject, verdict_line
 from envcheck.report.report import Report, finish
-from envcheck.report.session import judging, report_on
+from envcheck.report.session import report_on, rule_session
 from envcheck.report.stack import Mark, stack
 
-BY = judging()
+BY = rule_session()
 H100 = {"index": 0, "name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "kernel": "ok"}
 BEYOND = {"index": 1, "kernel": "failed", "kernel_error": "properties: Invalid device id"}
 NO_DRIVER = (
@@ -46,7 +46,7 @@ LOGIN_NODE = {
 
 
 def judged(name: str, changes: Mapping[str, Any] | None = None) -> Report:
-    return report_on(settle(machine(name, changes)), BY)
+    return report_on(settle(machine(name, changes), BY), BY)
 
 
 def rules(report: Report, *, above: Severity = Severity.INFO) -> list[str]:

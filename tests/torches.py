@@ -85,9 +85,14 @@ def rows() -> list[Row]:
 
 
 def unfit(release: str) -> tuple[str, ...]:
-    """Pythons for which there are wheels and on which not all works: the agent needs 3.8, and torchrun of torch 1.13 ends with an
-    AttributeError on 3.11 (its enum of streams formats otherwise there)."""
-    return ("3.7", "3.11") if numbers(release) < (2, 0) else ("3.7",)
+    """Pythons for which there are wheels and on which not all works, as `--live full` rightly says; the agent itself needs 3.8.
+
+    torchrun of torch 1.13 ends with an AttributeError on 3.11 (its enum of streams formats otherwise there), that of 2.2 and 2.3 with
+    a segmentation fault on 3.12 (https://github.com/pytorch/pytorch/issues/125990); torch.save of 2.5 raises on 3.13
+    (https://github.com/pytorch/pytorch/issues/141124).
+    """
+    known = {(1, 13): "3.11", (2, 2): "3.12", (2, 3): "3.12", (2, 5): "3.13"}
+    return tuple(filter(None, ("3.7", known.get(numbers(release)[:2]))))
 
 
 def parameters() -> list[ParameterSet]:

@@ -1,6 +1,6 @@
 """The accelerator, asked in a child that may crash or hang: availability, properties, one checked kernel on each device.
 
-Loaded by collect.py. The first half runs in the agent, the second in the child. The child says what it finds a line at a time, so
+The first half runs in the agent, the second in the child. The child says what it finds a line at a time, so
 that a crash costs only what it came in: {"arch_list": …}, then {"value": …} or {"error": …}; or {"poisoned": true} alone.
 """
 
@@ -13,11 +13,11 @@ import sys
 import time
 import warnings
 
+from . import jsonl, processes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
-
-    from envcheck.agent import lines, processes  # collect.load puts them here
 
 
 class Child:
@@ -32,7 +32,7 @@ class Child:
 
 def start(options: Dict[str, Any], torch: Any, fork: bool) -> Optional[Child]:
     """A child that initialises the accelerator while this process goes on importing. None if this build knows none."""
-    accelerated = any(lines.attempt(lambda name=name: getattr(torch.version, name)) for name in ("cuda", "hip", "xpu"))
+    accelerated = any(jsonl.attempt(lambda name=name: getattr(torch.version, name)) for name in ("cuda", "hip", "xpu"))
     if not accelerated and sys.platform != "darwin":
         return None
     try:
@@ -52,7 +52,7 @@ def start_forked(options: Dict[str, Any]) -> Child:
             os.close(receive)
             processes.die_with_parent(agent)
             processes.leave_stacks(os.path.join(options["folder"], "devices.stack"))
-            answer(lambda **said: lines.write_all(send, lines.encoded(said)), options["live"] != "off", forked=True)
+            answer(lambda **said: jsonl.write_all(send, jsonl.encoded(said)), options["live"] != "off", forked=True)
             code = 0
         finally:
             os._exit(code)
@@ -62,12 +62,12 @@ def start_forked(options: Dict[str, Any]) -> Child:
 
 def start_afresh(options: Dict[str, Any]) -> Child:
     out = os.path.join(options["folder"], "devices.jsonl")
-    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "collect.py")
-    told = lines.encoded(dict(options, only="devices", out=out)).decode()
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "main.py")
+    told = jsonl.encoded(dict(options, only="devices", out=out)).decode()
     return Child(process=subprocess.Popen([sys.executable, here, told], stdin=subprocess.DEVNULL), out=out)
 
 
-def finish(child: Optional[Child], options: Dict[str, Any], writer: lines.Writer, deadline: float) -> Any:
+def finish(child: Optional[Child], options: Dict[str, Any], writer: jsonl.Writer, deadline: float) -> Any:
     """Wait for the child within its budget; its death or silence becomes the section's error. Returns the value or None."""
     if child is None:
         value = {"available": False, "count": 0}
@@ -75,7 +75,7 @@ def finish(child: Optional[Child], options: Dict[str, Any], writer: lines.Writer
         return value
     writer.line(begin="devices", at=time.monotonic())
     if child.refused:
-        writer.line(section="devices", error=lines.described(child.refused))
+        writer.line(section="devices", error=jsonl.described(child.refused))
         return None
     found, status, limit = collect(child, options, deadline)
     if found.get("poisoned"):
@@ -84,7 +84,7 @@ def finish(child: Optional[Child], options: Dict[str, Any], writer: lines.Writer
         try:
             found, status, limit = collect(start_afresh(options), options, deadline)
         except OSError as error:
-            found = {"error": lines.described(error)}
+            found = {"error": jsonl.described(error)}
     if not ("value" in found or "error" in found):
         kind, how = death(status, limit)
         stack = processes.tail(os.path.join(options["folder"], "devices.stack"), 8000)
@@ -132,7 +132,7 @@ def collect_afresh(child: Child, process: subprocess.Popen[bytes], deadline: flo
         processes.ask_for_stack(process.pid)
         time.sleep(0.5)
         process.kill()
-        lines.attempt(process.wait, 3)
+        jsonl.attempt(process.wait, 3)
     try:
         with open(child.out, "rb") as file:
             return merged(file.read()), code
@@ -144,7 +144,7 @@ def merged(data: bytes) -> Dict[str, Any]:
     """What the child's whole lines say together."""
     found: Dict[str, Any] = {}
     for line in data[: data.rfind(b"\n") + 1].splitlines():
-        row = lines.decoded(line)
+        row = jsonl.decoded(line)
         if isinstance(row, dict):
             found.update((key, row[key]) for key in ("poisoned", "arch_list", "value", "error") if key in row)
     return found
@@ -170,25 +170,25 @@ def answer(say: Callable[..., None], kernels: bool, forked: bool) -> None:
     """Ask everything, and `say` it; `kernels`: one checked kernel on each device."""
     import torch
 
-    if forked and any(lines.call(torch, kind + "._is_in_bad_fork") is True for kind in ("cuda", "xpu")):
+    if forked and any(jsonl.call(torch, kind + "._is_in_bad_fork") is True for kind in ("cuda", "xpu")):
         say(poisoned=True)
         return
     # get_arch_list() answers [] unless CUDA initialises (up to torch 2.13 or so); the build's own flags are there in any case. Asking
     # for them marks a process as one that uses CUDA, so it is done here and nowhere else.
-    flags = lines.call(torch, "_C._cuda_getArchFlags")
+    flags = jsonl.call(torch, "_C._cuda_getArchFlags")
     if isinstance(flags, str):
         say(arch_list=flags.split())
     try:
         say(value=ask_devices(kernels))
     except BaseException as error:
-        say(error=lines.described(error))
+        say(error=jsonl.described(error))
 
 
 def ask_devices(kernels: bool) -> Dict[str, Any]:
     """Availability, properties of every visible device and, if `kernels`, one checked kernel on each."""
     import torch
 
-    if lines.attempt(lambda: torch.version.xpu) and not lines.attempt(lambda: torch.version.cuda):
+    if jsonl.attempt(lambda: torch.version.xpu) and not jsonl.attempt(lambda: torch.version.cuda):
         return ask(torch, torch.xpu, "xpu", kernels)
     if sys.platform == "darwin":
         return ask_mps(torch, kernels)
@@ -200,18 +200,18 @@ def ask(torch: Any, api: Any, kind: str, kernels: bool) -> Dict[str, Any]:
     with warnings.catch_warnings(record=True, module=warnings) as caught:
         warnings.simplefilter("always")
         facts["available"] = bool(api.is_available())
-        facts["count"] = int(lines.call(api, "device_count") or 0)
-    facts["warnings"] = [lines.said(one.message) for one in caught or ()]
-    archs = lines.call(api, "get_arch_list")
-    facts["arch_list"] = [lines.said(one) for one in archs] if isinstance(archs, (list, tuple)) else None
-    facts["cudnn"] = lines.flag(lines.call(torch, "backends.cudnn.is_available"))
-    facts["cusparselt"] = lines.flag(lines.call(torch, "backends.cusparselt.is_available"))
+        facts["count"] = int(jsonl.call(api, "device_count") or 0)
+    facts["warnings"] = [jsonl.said(one.message) for one in caught or ()]
+    archs = jsonl.call(api, "get_arch_list")
+    facts["arch_list"] = [jsonl.said(one) for one in archs] if isinstance(archs, (list, tuple)) else None
+    facts["cudnn"] = jsonl.flag(jsonl.call(torch, "backends.cudnn.is_available"))
+    facts["cusparselt"] = jsonl.flag(jsonl.call(torch, "backends.cusparselt.is_available"))
     if facts["available"]:
         facts["devices"] = [device(torch, api, kind, index, kernels) for index in range(facts["count"])]
     else:
         facts["error"] = first_error(api, facts["warnings"])
     # Counts the devices as is_available() does, whose warning comes once: so it is asked after everything else.
-    facts["config"] = lines.text(lambda: torch.__config__.show())
+    facts["config"] = jsonl.text(lambda: torch.__config__.show())
     return facts
 
 
@@ -220,7 +220,7 @@ def first_error(api: Any, warned: List[str]) -> Optional[str]:
     try:
         api.init()
     except BaseException as error:
-        return lines.said(error)
+        return jsonl.said(error)
     return warned[0] if warned else None
 
 
@@ -228,27 +228,27 @@ def device(torch: Any, api: Any, kind: str, index: int, kernels: bool) -> Dict[s
     row: Dict[str, Any] = {"index": index, "kind": kind}
     try:
         properties = api.get_device_properties(index)
-        row["name"] = lines.said(properties.name)
+        row["name"] = jsonl.said(properties.name)
         row["memory_bytes"] = int(properties.total_memory)
-        row["uuid"] = lines.attempt(lambda: "GPU-" + str(properties.uuid))
+        row["uuid"] = jsonl.attempt(lambda: "GPU-" + str(properties.uuid))
         if kind == "cuda":
-            row["compute_capability"] = lines.attempt(lambda: "%d.%d" % (properties.major, properties.minor))
+            row["compute_capability"] = jsonl.attempt(lambda: "%d.%d" % (properties.major, properties.minor))
     except BaseException as error:
-        row.update(kernel="failed", kernel_error="properties: " + lines.said(error, 1000))
+        row.update(kernel="failed", kernel_error="properties: " + jsonl.said(error, 1000))
         return row
     if not kernels:
         return row
-    reason = reason_to_refrain(row["uuid"]) if kind == "cuda" and not lines.attempt(lambda: torch.version.hip) else None
+    reason = reason_to_refrain(row["uuid"]) if kind == "cuda" and not jsonl.attempt(lambda: torch.version.hip) else None
     if reason:
         row.update(kernel="unknown", kernel_error=reason)
         return row
     began = time.monotonic()
     try:
         row["kernel"], row["kernel_error"] = kernel(torch, "%s:%d" % (kind, index))
-        free = lines.call(api, "mem_get_info", index)
+        free = jsonl.call(api, "mem_get_info", index)
         row["memory_free_bytes"] = int(free[0]) if free else None
     except BaseException as error:
-        text = lines.said(error)
+        text = jsonl.said(error)
         busy = "busy or unavailable" in text or "out of memory" in text
         row.update(kernel="unknown" if busy else "failed", kernel_error=text)
     row["seconds"] = time.monotonic() - began
@@ -296,13 +296,13 @@ def reason_to_refrain(uuid: Optional[str]) -> Optional[str]:
 
 
 def ask_mps(torch: Any, kernels: bool) -> Dict[str, Any]:
-    available = bool(lines.call(torch, "backends.mps.is_available"))
+    available = bool(jsonl.call(torch, "backends.mps.is_available"))
     facts: Dict[str, Any] = {"available": available, "count": int(available), "mps": available}
     if available and kernels:
         row: Dict[str, Any] = {"index": 0, "kind": "mps", "name": "Apple GPU"}
         try:
             row["kernel"], row["kernel_error"] = kernel(torch, "mps")
         except BaseException as error:
-            row.update(kernel="failed", kernel_error=lines.said(error))
+            row.update(kernel="failed", kernel_error=jsonl.said(error))
         facts["devices"] = [row]
     return facts

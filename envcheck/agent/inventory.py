@@ -1,4 +1,4 @@
-"""What is installed, read without importing any of it: the interpreter, the distributions, and torch/version.py. Loaded by collect.py."""
+"""What is installed, read without importing any of it: the interpreter, the distributions, and torch/version.py."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 import sys
 import sysconfig
 
+from . import jsonl
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-    from envcheck.agent import lines  # collect.load puts it here
 
 # Distributions whose version or presence bears on torch; by normalized name or its prefix.
 FAMILY = {
@@ -112,16 +113,16 @@ def python_facts() -> Dict[str, Any]:
         kind = "poetry" if "pypoetry" in prefix else "virtualenv" if "virtualenv" in keys else "venv"
     else:
         kind = "system"
-    paths = lines.attempt(sysconfig.get_paths) or {}  # an interpreter without its build data raises
+    paths = jsonl.attempt(sysconfig.get_paths) or {}  # an interpreter without its build data raises
     site = sys.modules.get("site")
     enabled = getattr(site, "ENABLE_USER_SITE", None)
     return {
         "executable": sys.executable,
         "version": released(sys.version_info),
         "implementation": sys.implementation.name,
-        "free_threaded": lines.attempt(lambda: bool(sysconfig.get_config_var("Py_GIL_DISABLED"))),
+        "free_threaded": jsonl.attempt(lambda: bool(sysconfig.get_config_var("Py_GIL_DISABLED"))),
         "bits": 64 if sys.maxsize > 2**32 else 32,
-        "platform": lines.text(sysconfig.get_platform),
+        "platform": jsonl.text(sysconfig.get_platform),
         "prefix": prefix,
         "environment": kind,
         "environment_path": prefix if prefix != base or conda_meta else None,
@@ -146,7 +147,7 @@ def python_facts() -> Dict[str, Any]:
 
 def torch_for_another_python(prefix: str) -> Optional[str]:
     """A torch of this environment that only another Python looks for: the environment's interpreter was exchanged under it."""
-    here = [lines.attempt(os.path.realpath, path) for path in searched()]
+    here = [jsonl.attempt(os.path.realpath, path) for path in searched()]
     for name in names_in(os.path.join(prefix, "lib")):
         site = os.path.join(prefix, "lib", name, "site-packages")
         if name.startswith("python3") and os.path.realpath(site) not in here and os.path.exists(os.path.join(site, "torch", "__init__.py")):
@@ -159,7 +160,7 @@ def working_folder_gone() -> Optional[str]:
     try:
         os.getcwd()
     except FileNotFoundError:
-        place = lines.attempt(os.readlink, "/proc/self/cwd") or "a folder"
+        place = jsonl.attempt(os.readlink, "/proc/self/cwd") or "a folder"
         return str(place).replace(" (deleted)", "")
     except OSError:  # may not be read: that is no deletion
         return None
@@ -168,7 +169,7 @@ def working_folder_gone() -> Optional[str]:
 
 def shadowing() -> List[str]:
     """Files of the working folder and of PYTHONPATH that `import` would take instead of torch, what it needs, or the standard library."""
-    here = lines.attempt(os.getcwd)  # None if the folder was deleted meanwhile
+    here = jsonl.attempt(os.getcwd)  # None if the folder was deleted meanwhile
     found = []
     for folder in [here, *(os.environ.get("PYTHONPATH") or "").split(os.pathsep)]:
         if not folder or ((sys.prefix + os.sep).startswith(folder + os.sep) and folder != here):
@@ -301,7 +302,7 @@ def labelled(folder: str, name: str, version: str) -> str:
 
 def built_for(folder: str) -> Optional[str]:
     """The torch that xformers was compiled with: cpp_lib.json has {"version": {"cuda": 1208, "torch": "2.10.0+cu128", ...}, ...}."""
-    found = lines.decoded((read(os.path.join(folder, "xformers", "cpp_lib.json"), 10000) or "").encode("utf-8", "replace"))
+    found = jsonl.decoded((read(os.path.join(folder, "xformers", "cpp_lib.json"), 10000) or "").encode("utf-8", "replace"))
     version = found.get("version") if isinstance(found, dict) else None
     torch = version.get("torch") if isinstance(version, dict) else None
     return torch if isinstance(torch, str) else None
@@ -346,7 +347,7 @@ def folders(ours: str) -> Iterator[str]:
     """The folders of sys.path without ours, each once whatever its spellings."""
     seen = {os.path.realpath(ours)}
     for folder in searched():
-        real = lines.attempt(os.path.realpath, folder)
+        real = jsonl.attempt(os.path.realpath, folder)
         if real is not None and real not in seen:
             seen.add(real)
             yield folder
@@ -362,7 +363,7 @@ def headers_of(metadata: str) -> Iterator[Tuple[str, str]]:
 
 def direct_url(path: str) -> Optional[str]:
     """Where a distribution was installed from, if not an index: {"url": "file:///src/torch", "dir_info": {"editable": true}}."""
-    found = lines.decoded((read(os.path.join(path, "direct_url.json"), 10000) or "").encode("utf-8", "replace"))
+    found = jsonl.decoded((read(os.path.join(path, "direct_url.json"), 10000) or "").encode("utf-8", "replace"))
     url = found.get("url") if isinstance(found, dict) else None
     return without_password(url) if isinstance(url, str) else None
 
@@ -441,7 +442,7 @@ def ends_early(path: str) -> bool:
 
 
 def has_content(path: Optional[str]) -> bool:
-    return path is not None and (lines.attempt(os.path.getsize, path) or 0) > 0
+    return path is not None and (jsonl.attempt(os.path.getsize, path) or 0) > 0
 
 
 def without_module(rows: List[Dict[str, Any]]) -> List[str]:
@@ -505,7 +506,7 @@ def torch_static() -> Optional[Dict[str, Any]]:
     """Where `import torch` would find torch, and what torch/version.py says, without importing. None if nowhere."""
     spec = None
     for finder in sys.meta_path:
-        spec = lines.attempt(lambda finder=finder: finder.find_spec("torch", None))
+        spec = jsonl.attempt(lambda finder=finder: finder.find_spec("torch", None))
         if spec:
             break
     if spec is None:

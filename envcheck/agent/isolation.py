@@ -1,4 +1,4 @@
-"""A host of its own for what listens on every address: namespaces with no network but loopback, named localhost. Loaded by run.py.
+"""A host of its own for what listens on every address: namespaces with no network but loopback, named localhost.
 
 What torch's stores take in they unpickle in part, from whoever can reach them. So a way of starting that makes torch listen everywhere
 is tried where "everywhere" is a loopback interface that only our processes have, and left out where the kernel grants none.
@@ -11,11 +11,12 @@ import socket
 import struct
 import sys
 
+from . import jsonl, processes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import lines, processes  # collect.load puts them here
 
 NEWNET, NEWUTS, NEWUSER = 0x40000000, 0x04000000, 0x10000000  # linux/sched.h
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1  # linux/sockios.h, linux/if.h
@@ -24,7 +25,7 @@ SECONDS = 5.0
 EXPOSED = "it listens on every address of this machine, and "
 
 
-class Host:
+class LoopbackHost:
     """Namespaces that live as long as one of their processes or this object."""
 
     def __init__(self, descriptors: Sequence[int], setns: Any) -> None:
@@ -40,25 +41,25 @@ class Host:
 
     def close(self) -> None:
         for descriptor in self.descriptors:
-            lines.attempt(os.close, descriptor)
+            jsonl.attempt(os.close, descriptor)
         self.descriptors.clear()
 
 
-def make() -> Tuple[Optional[Host], str]:
+def make() -> Tuple[Optional[LoopbackHost], str]:
     """The host, or None and why there is none to be had."""
     if sys.platform != "linux":
         return None, EXPOSED + "this system has no network namespaces"
-    host: Optional[Host] = None
+    host: Optional[LoopbackHost] = None
     try:
         import ctypes
 
         setns = ctypes.CDLL(None, use_errno=True).setns
-        host = Host(said_by_child(build, held), setns)
+        host = LoopbackHost(said_by_child(build, held), setns)
         said_by_child(lambda: moved_in(host))
     except Exception as error:
         if host:
             host.close()
-        return None, EXPOSED + "a network namespace is not allowed here: " + lines.said(error, 300)
+        return None, EXPOSED + "a network namespace is not allowed here: " + jsonl.said(error, 300)
     return host, ""
 
 
@@ -73,8 +74,8 @@ def said_by_child(function: Callable[[], None], ask: Callable[[int], Any] = lamb
                 function()
                 told = b"+"
             except BaseException as error:
-                told = lines.said(error, 300).encode("utf-8", "replace") or b"-"
-            lines.write_all(send, told)
+                told = jsonl.said(error, 300).encode("utf-8", "replace") or b"-"
+            jsonl.write_all(send, told)
             processes.wait_readable([], SECONDS)
         finally:
             os._exit(0)
@@ -132,7 +133,7 @@ def raise_loopback() -> None:
         fcntl.ioctl(one, SIOCSIFFLAGS, struct.pack("16sh", name, flags | IFF_UP))
 
 
-def moved_in(host: Host) -> None:
+def moved_in(host: LoopbackHost) -> None:
     """Whether a child gets there, finds loopback alone, and can talk over it."""
     host.enter()
     names = [name for _, name in socket.if_nameindex()]

@@ -1,34 +1,35 @@
-"""Jobs of `--live full`: ranks that do one task after the other, or a trial like those of the quick check. Loaded by run.py.
+"""Jobs of `--live full`: ranks that do one task after the other, or a trial like those of the quick check.
 
-Each task is an arm of the report; after a failure fresh ranks go on with the rest. Launchers are jobs too (launchers.py).
+Each task is an arm of the report; after a failure fresh ranks go on with the rest. Launchers are jobs too (launcher_runs.py).
 """
 
 from __future__ import annotations
 
 import time
 
+from . import arm_run, processes, quick_check, rank_verdicts
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence
 
-    from envcheck.agent import live, processes, trial, verdict  # collect.load puts them here
-    from envcheck.agent.rank import Arm
-    from envcheck.agent.starts import Plan
+    from .arm_spec import ArmSpec
+    from .rank_start import Plan
 
-SOLO = ("compile", "cpp-extension", "dataloader", "arithmetic", "amp-bf16", "amp-fp16", "checkpoint", "store-hash")
-SOLO_GPU = ("compile", "dataloader-pin-memory", "arithmetic", "amp-bf16", "amp-fp16", "cudnn-deterministic")
+SINGLE_PROCESS = ("compile", "cpp-extension", "dataloader", "arithmetic", "amp-bf16", "amp-fp16", "checkpoint", "store-hash")
+SINGLE_PROCESS_GPU = ("compile", "dataloader-pin-memory", "arithmetic", "amp-bf16", "amp-fp16", "cudnn-deterministic")
 
 
-class Batch:
+class TaskJob:
     """A job: ranks that do `arm["tasks"]` one after the other."""
 
-    def __init__(self, plan: Plan, arm: Arm) -> None:
+    def __init__(self, plan: Plan, arm: ArmSpec) -> None:
         self.plan, self.arm = plan, arm
         self.gpu = arm["device"] != "cpu"
         self.names = {task: name_of(arm, task) for task in arm["tasks"]}
         self.left = list(arm["tasks"])
         self.round = 0
-        self.trial: Optional[trial.Trial] = None
+        self.trial: Optional[arm_run.ArmRun] = None
         self.reported = 0  # tasks of this round
         self.since = time.monotonic()  # of the task at work
         self.quiet = arm["tasks"] == ["wire"]  # a measurement: nothing else may run beside it
@@ -39,7 +40,7 @@ class Batch:
         arm: Any = dict(self.arm, tasks=list(self.left), name="%s-%d" % (self.arm["name"], self.round))
         self.reported, self.since = 0, time.monotonic()
         self.begin()
-        self.trial = trial.Trial(self.plan, arm)
+        self.trial = arm_run.ArmRun(self.plan, arm)
         self.trial.start()
 
     def begin(self) -> None:
@@ -97,8 +98,8 @@ class Batch:
         seen = max(([str(event["enter"]) for event in part if "enter" in event] for part in parts), key=len)
         closing = "end" if self.trial.arm.get("alone") else "destroy"
         arm: Any = dict(self.trial.arm, stages=[*dict.fromkeys(one for one in seen if one != closing), closing])
-        rows = [verdict.Row(arm, one, part, last) for one, part in zip(self.trial.ranks, parts)]  # noqa: B905 - Python 3.8
-        result = verdict.over(arm, rows, time.monotonic() - self.since)
+        rows = [rank_verdicts.RankVerdict(arm, one, part, last) for one, part in zip(self.trial.ranks, parts)]  # noqa: B905 - Python 3.8
+        result = rank_verdicts.judge_rows(arm, rows, time.monotonic() - self.since)
         said = [event["wire"] for part in parts for event in part if "wire" in event]
         if said:
             result["wire"] = said[0]
@@ -109,7 +110,7 @@ class Batch:
     def write(self, index: int, result: Dict[str, Any]) -> None:
         task = self.left[index]
         shown: Any = dict(self.arm, name=self.names[task], part=part_of(task))
-        live.write_result(self.plan, shown, result)
+        quick_check.write_result(self.plan, shown, result)
 
 
 def events_of(events: Sequence[Dict[str, Any]], index: int, last: bool) -> List[Dict[str, Any]]:
@@ -120,11 +121,11 @@ def events_of(events: Sequence[Dict[str, Any]], index: int, last: bool) -> List[
     return list(events[first:end])
 
 
-def name_of(arm: Arm, task: str) -> str:
+def name_of(arm: ArmSpec, task: str) -> str:
     """What the report calls it: the backend or device is added where the same task may run on another."""
     if task == "collectives":
         return "collectives-" + arm["backend"]
-    return task + ("-" + arm["device"] if task in SOLO_GPU and task in SOLO and arm["device"] != "cpu" else "")
+    return task + ("-" + arm["device"] if task in SINGLE_PROCESS_GPU and task in SINGLE_PROCESS and arm["device"] != "cpu" else "")
 
 
 def part_of(task: str) -> str:
@@ -133,16 +134,16 @@ def part_of(task: str) -> str:
     return "launchers" if task.startswith("store-") else "training"
 
 
-class Plain:
+class ArmJob:
     """A job: a trial like those of the quick check."""
 
-    def __init__(self, plan: Plan, arm: Arm) -> None:
+    def __init__(self, plan: Plan, arm: ArmSpec) -> None:
         self.plan, self.arm, self.gpu = plan, arm, arm["device"] != "cpu"
-        self.trial: Optional[trial.Trial] = None
+        self.trial: Optional[arm_run.ArmRun] = None
 
     def start(self) -> None:
         self.plan.writer.line(begin="full " + self.arm["name"], at=time.monotonic())
-        self.trial = trial.Trial(self.plan, self.arm)
+        self.trial = arm_run.ArmRun(self.plan, self.arm)
         self.trial.start()
 
     def pids(self) -> List[int]:
@@ -152,5 +153,7 @@ class Plain:
         this = self.trial
         if this is None or not this.step(0.0):
             return this is None
-        live.write_result(self.plan, self.arm, this.refused or verdict.of(self.arm, this.ranks, time.monotonic() - this.began))
+        quick_check.write_result(
+            self.plan, self.arm, this.refused or rank_verdicts.judge_ranks(self.arm, this.ranks, time.monotonic() - this.began)
+        )
         return True

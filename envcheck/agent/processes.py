@@ -1,4 +1,4 @@
-"""Children of the agent: forking, waiting with a deadline, ending, and the stacks that they leave. Loaded by collect.py."""
+"""Children of the agent: forking, waiting with a deadline, ending, and the stacks that they leave."""
 
 from __future__ import annotations
 

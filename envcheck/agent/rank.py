@@ -1,4 +1,4 @@
-"""Inside one rank of the live check: the stages, stated before they are entered. Loaded by run.py.
+"""Inside one rank of the live check: the stages, stated before they are entered.
 
 A rank leaves by os._exit inside its function: with gloo, freeing DDP after destroy_process_group joins a thread while
 holding the GIL, and hangs.
@@ -12,34 +12,15 @@ import sys
 import time
 import traceback
 
+from . import jsonl, numerics, processes, rank_evidence
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, TypedDict
+    from typing import Any, Callable, Dict, NoReturn, Optional, Sequence
 
-    from envcheck.agent import evidence, lines, processes  # collect.load puts them here
-    from envcheck.agent import proof as proof  # for the tasks of the full check too, which are given this module
-    from envcheck.agent.isolation import Host
-
-    class Arm(TypedDict, total=False):
-        """One trial: what its ranks do, and with what."""
-
-        name: str
-        backend: str
-        device: str
-        world_size: int
-        places: List[int]  # device index of each rank
-        store: str  # "tcp", "file"; or an init method that makes its own: "env://", "tcp://", "file://"
-        port: int  # of a "tcp" store
-        stages: List[str]
-        sizes: List[int]  # bytes
-        environment: Dict[str, str]
-        isolated: bool  # its ranks live on a host that has nothing but loopback (isolation.py)
-        part: str  # of the full check: "collectives", "training", "launchers"
-        tasks: List[str]  # of the full check: what a set of ranks does in one go, each an arm of its own in the report
-        alone: bool  # one process without a process group
-        patience: Dict[str, float]  # by stage, how many times the usual deadline it may take
-        rest: bool  # a rank that was started afresh does not leave, but waits for its next arm
+    from .arm_spec import ArmSpec
+    from .isolation import LoopbackHost
 
 
 SCRUB = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "PET_", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "JSM_")
@@ -47,35 +28,6 @@ SCRUB = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "PET_", "
 LIBRARY_LIMIT = datetime.timedelta(seconds=600)
 
 INIT_METHODS = ("env://", "tcp://", "file://")
-
-
-class Progress:
-    """Says through `write` what this rank is doing."""
-
-    def __init__(self, write: Callable[[bytes], None]) -> None:
-        self.write = write
-        self.stage = "start"
-        self.began = 0.0
-
-    def say(self, **event: Any) -> None:
-        self.write(lines.encoded(event))
-
-    def enter(self, stage: str) -> None:
-        self.stage, self.began = stage, time.monotonic()
-        self.say(enter=stage)
-
-    def leave(self) -> None:
-        self.say(leave=self.stage, seconds=time.monotonic() - self.began)
-
-    def skip(self, reason: str) -> None:
-        self.say(skip=self.stage, seconds=time.monotonic() - self.began, text=reason)
-
-    def task(self, name: str, done: bool = False) -> None:
-        """One of an arm's `tasks` begins, or is done."""
-        self.say(**{"done" if done else "task": name})
-
-
-Wrong = proof.Wrong
 
 
 class Skip(Exception):
@@ -89,22 +41,22 @@ def need_numpy(what: str) -> None:
         raise Skip("%s needs NumPy: %s" % (what, error)) from None
 
 
-class Context:
+class TaskContext:
     """What a task of the full check is given."""
 
-    def __init__(self, torch: Any, dist: Any, arm: Arm, rank: int, device: Any, folder: str, progress: Progress) -> None:
-        self.torch, self.dist, self.rank, self.device, self.folder, self.progress = torch, dist, rank, device, folder, progress
+    def __init__(self, torch: Any, dist: Any, arm: ArmSpec, rank: int, device: Any, folder: str, log: jsonl.StageLog) -> None:
+        self.torch, self.dist, self.rank, self.device, self.folder, self.log = torch, dist, rank, device, folder, log
         self.world, self.backend, self.places = arm["world_size"], arm["backend"], arm["places"]
 
     def stage(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run `function` as a stage; where it raises Skip, the stage is skipped with its reason."""
-        self.progress.enter(name)
+        self.log.enter(name)
         try:
             value = function(*arguments)
         except Skip as reason:
-            self.progress.skip(str(reason))
+            self.log.skip(str(reason))
             return None
-        self.progress.leave()
+        self.log.leave()
         return value
 
     def barrier(self) -> None:
@@ -113,31 +65,31 @@ class Context:
 
 def rank_main(
     options: Dict[str, Any],
-    arm: Arm,
+    arm: ArmSpec,
     rank: int,
     write: Callable[[bytes], None],
     listener: Optional[socket.socket],
     agent: Optional[int] = None,
-    tasks: Optional[Dict[str, Callable[[Context], None]]] = None,
-    host: Optional[Host] = None,
+    tasks: Optional[Dict[str, Callable[[TaskContext], None]]] = None,
+    host: Optional[LoopbackHost] = None,
 ) -> None:
     """Everything that a rank does; it returns only where it may rest. `agent` is the pid of the process that forked it; `tasks` those
     of the full check by name; `host` where it moves first."""
     code, resting = 1, False
-    progress = Progress(write)
+    log = jsonl.StageLog(write)
     try:
         prepare(options, arm, rank, agent, host)
-        stages(progress, arm, rank, listener, options["folder"], tasks or {})
+        stages(log, arm, rank, listener, options["folder"], tasks or {})
         code = 0
         if arm.get("rest"):
-            progress.say(rest=True)
+            log.say(rest=True)
             resting = True
     except BaseException as error:
         try:
             traceback.print_exc()
-            wrong = isinstance(error, Wrong)
-            text = str(error) if wrong else "%s: %s" % (type(error).__name__, lines.said(error, 3000))
-            progress.say(fail=progress.stage, status="wrong" if wrong else "failed", text=text, at=time.monotonic())
+            wrong = isinstance(error, numerics.Wrong)
+            text = str(error) if wrong else "%s: %s" % (type(error).__name__, jsonl.said(error, 3000))
+            log.fail("wrong" if wrong else "failed", text)
         except BaseException:
             code = 2
     finally:
@@ -148,18 +100,18 @@ def rank_main(
                 os._exit(code)
 
 
-def serve(options: Dict[str, Any], tasks: Dict[str, Callable[[Context], None]]) -> NoReturn:
+def serve(options: Dict[str, Any], tasks: Dict[str, Callable[[TaskContext], None]]) -> NoReturn:
     """A rank that was started afresh: its arm, and as long as it may rest those that come by stdin, a line each."""
     given = dict(os.environ)
     while True:
-        rank_main(options, options["arm"], options["rank"], lines.Writer(options["out"]).write, None, None, tasks)
-        options = lines.decoded(sys.stdin.buffer.readline()) or os._exit(0)
+        rank_main(options, options["arm"], options["rank"], jsonl.Writer(options["out"]).write, None, None, tasks)
+        options = jsonl.decoded(sys.stdin.buffer.readline()) or os._exit(0)
         os.environ.clear()
         os.environ.update(given)
         take_files(options, options["arm"], options["rank"])
 
 
-def take_files(options: Dict[str, Any], arm: Arm, rank: int) -> None:
+def take_files(options: Dict[str, Any], arm: ArmSpec, rank: int) -> None:
     """Output to a file of this rank, stacks on SIGUSR1 to another."""
     name = os.path.join(options["folder"], "%s-%d" % (arm["name"], rank))
     try:
@@ -172,7 +124,7 @@ def take_files(options: Dict[str, Any], arm: Arm, rank: int) -> None:
     processes.leave_stacks(name + ".stack")
 
 
-def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int], host: Optional[Host]) -> None:
+def prepare(options: Dict[str, Any], arm: ArmSpec, rank: int, agent: Optional[int], host: Optional[LoopbackHost]) -> None:
     """Its own files, the launcher's variables gone, the arm's variables set."""
     if agent is not None:  # one that was started afresh has done this before its import
         if host:
@@ -184,102 +136,102 @@ def prepare(options: Dict[str, Any], arm: Arm, rank: int, agent: Optional[int], 
             del os.environ[key]
     os.environ.update(arm["environment"])
     if arm["backend"] == "nccl":
-        os.environ.update(evidence.variables(options["folder"], arm["name"], rank, os.environ))
+        os.environ.update(rank_evidence.variables(options["folder"], arm["name"], rank, os.environ))
         if os.environ.get("NCCL_RUN_DIAGNOSTICS", "0") != "0":
-            evidence.print_by_line()
+            rank_evidence.print_by_line()
 
 
 def stages(
-    progress: Progress,
-    arm: Arm,
+    log: jsonl.StageLog,
+    arm: ArmSpec,
     rank: int,
     listener: Optional[socket.socket],
     folder: str,
-    tasks: Dict[str, Callable[[Context], None]],
+    tasks: Dict[str, Callable[[TaskContext], None]],
 ) -> None:
-    progress.enter("start")
+    log.enter("start")
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     world = arm["world_size"]
-    progress.leave()
+    log.leave()
 
-    progress.enter("device")
+    log.enter("device")
     device = torch.device("cpu")
     if arm["device"] != "cpu":
         device = torch.device(arm["device"], arm["places"][rank])
         getattr(torch, arm["device"]).set_device(device)
         torch.ones(1, device=device).item()
-    progress.leave()
+    log.leave()
 
-    context = Context(torch, dist, arm, rank, device, folder, progress)
+    context = TaskContext(torch, dist, arm, rank, device, folder, log)
     if arm.get("alone"):
         run_tasks(context, arm, tasks)
         return
 
-    progress.enter("store")
+    log.enter("store")
     store = make_store(dist, arm, rank, listener, folder)
-    progress.leave()
+    log.leave()
 
-    progress.enter("init")
+    log.enter("init")
     join(dist, arm, rank, store, device, folder)
-    progress.leave()
+    log.leave()
 
-    progress.enter("barrier")
+    log.enter("barrier")
     context.barrier()
-    progress.leave()
+    log.leave()
 
     if arm.get("tasks"):
         run_tasks(context, arm, tasks)
     else:
-        progress.enter("all_reduce")
-        proof.broadcast(torch, dist, rank, world, device)
-        for size in proof.sizes(arm["sizes"]):
-            progress.say(size=size)
-            proof.all_reduce(torch, dist, rank, world, device, size)
-        progress.leave()
+        log.enter("all_reduce")
+        numerics.broadcast(torch, dist, rank, world, device)
+        for size in numerics.sizes(arm["sizes"]):
+            log.say(size=size)
+            numerics.all_reduce(torch, dist, rank, world, device, size)
+        log.leave()
 
     if "ddp" in arm["stages"]:
-        progress.enter("ddp")
-        proof.step(torch, device, torch.float32)
-        proof.ddp(torch, dist, rank, world, device, arm["backend"])
-        progress.leave()
+        log.enter("ddp")
+        numerics.step(torch, device, torch.float32)
+        numerics.ddp(torch, dist, rank, world, device, arm["backend"])
+        log.leave()
 
-    progress.enter("destroy")
+    log.enter("destroy")
     let_go(dist, arm)
     dist.destroy_process_group()
-    progress.leave()
+    log.leave()
 
 
-def let_go(dist: Any, arm: Arm) -> None:
+def let_go(dist: Any, arm: ArmSpec) -> None:
     """Give gloo's threads the time to drop the tensors of what is done.
 
     Where the last Python reference to a tensor is gone, the thread that drops it asks for the GIL; up to torch 2.3 the destructor of the
-    process group waits for that thread while it holds the GIL, for ever. (What the quick check reduces is kept: proof.KEPT.)
+    process group waits for that thread while it holds the GIL, for ever. (What the quick check reduces is kept: numerics.KEPT.)
     """
     if arm.get("tasks") and arm["backend"] == "gloo":
         dist.barrier()  # the threads work in order, and there is no Python in this
         time.sleep(0.2)
 
 
-def run_tasks(context: Context, arm: Arm, tasks: Dict[str, Callable[[Context], None]]) -> None:
+def run_tasks(context: TaskContext, arm: ArmSpec, tasks: Dict[str, Callable[[TaskContext], None]]) -> None:
     """One after the other. The barrier behind each keeps the ranks in the same one, so that a trouble belongs to it."""
     for name in arm["tasks"]:
-        context.progress.task(name)
+        context.log.task(name)
         try:
             tasks[name](context)
         except Skip as reason:  # as a whole, before any stage of it
-            context.progress.enter(name)
-            context.progress.skip(str(reason))
-        context.progress.enter("end")
+            context.log.enter(name)
+            context.log.skip(str(reason))
+        context.log.enter("end")
         if not arm.get("alone"):
             context.barrier()
-        context.progress.leave()
-        context.progress.task(name, done=True)
+        context.log.leave()
+        context.log.task(name, done=True)
 
 
-def make_store(dist: Any, arm: Arm, rank: int, listener: Optional[socket.socket], folder: str) -> Any:
+def make_store(dist: Any, arm: ArmSpec, rank: int, listener: Optional[socket.socket], folder: str) -> Any:
     world = arm["world_size"]
     if arm["store"] in INIT_METHODS:
         return None  # init_process_group makes it
@@ -304,15 +256,15 @@ def listening_store(dist: Any, listener: socket.socket, world: int) -> Any:
         try:
             store = dist.TCPStore("127.0.0.1", port, world, True, LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=descriptor, **way)
         except (TypeError, NotImplementedError) as error:
-            refusal = lines.said(error, 300)
-            lines.attempt(os.close, descriptor)
+            refusal = jsonl.said(error, 300)
+            jsonl.attempt(os.close, descriptor)
         else:
             listener.close()
             return store
     raise NotImplementedError(refusal)
 
 
-def join(dist: Any, arm: Arm, rank: int, store: Any, device: Any, folder: str) -> None:
+def join(dist: Any, arm: ArmSpec, rank: int, store: Any, device: Any, folder: str) -> None:
     fixed = {"rank": rank, "world_size": arm["world_size"], "timeout": LIBRARY_LIMIT}
     if store is not None:
         fixed["store"] = store

@@ -1,4 +1,4 @@
-"""One rank as the agent sees it. Loaded by run.py."""
+"""One rank as the agent sees it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 import subprocess
 import time
 
+from . import jsonl, processes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-    from envcheck.agent import lines, processes  # collect.load puts them here
 
 LOG_LIMIT = 64 << 20  # bytes that a rank's output may take on disk; only its end is ever read
 
@@ -65,7 +66,7 @@ class RankProcess:
             data = self.file.read()
         *whole, self.rest = (self.rest + data).split(b"\n")
         for line in whole:
-            event = lines.decoded(line)
+            event = jsonl.decoded(line)
             if isinstance(event, dict):
                 self.events.append(event)
                 self.since = now
@@ -102,6 +103,6 @@ def ask(process: subprocess.Popen[bytes], told: bytes) -> bool:
 
 def discard(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    lines.attempt(process.wait, 3)
+    jsonl.attempt(process.wait, 3)
     if process.stdin:
-        lines.attempt(process.stdin.close)
+        jsonl.attempt(process.stdin.close)

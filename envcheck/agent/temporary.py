@@ -1,4 +1,4 @@
-"""Where torch, its ranks, launchers and compilers put their temporary files: into our folder, which is removed. Loaded by run.py."""
+"""Where torch, its ranks, launchers and compilers put their temporary files: into our folder, which is removed."""
 
 from __future__ import annotations
 

@@ -5,20 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from envcheck.checks import answer
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.engine.intents import Install
-from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
-from envcheck.facts.snapshot import (
-    DevicesFacts,
-    Missing,
-    PackagesFacts,
-    SymptomsFacts,
-    TextEvidence,
-    TorchFacts,
-    Unmet,
-)
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.snapshot import DevicesFacts, PackagesFacts, SymptomsFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
 
 if TYPE_CHECKING:
@@ -30,128 +21,128 @@ _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
 _LINKED = ("torchvision", "torchaudio", "torchcodec")
 
 
-@check(sees_missing=("packages", "symptoms", "devices", "torch"))
+@check(needs=("packages",))
 def torch_companion_mismatch(
-    torch: TorchFacts | Missing,
-    packages: PackagesFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-    tables: Tables,
-) -> Hit | Unknown | None:
+    torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables
+) -> Answer:
     """torchvision, torchaudio, torchtext, torchdata or triton of another torch, or of another CUDA."""
     # What torch's own import says is about torch: no companion has been loaded then.
     matches = tuple(one for one in said(symptoms, "torch-companion-mismatch") if one.source != IMPORT)
-    facts = None if isinstance(torch, Missing) else torch
-    if facts and facts.version and not isinstance(packages, Missing):
-        problems = _companions(facts, packages, tables)
-        ended = _ended(facts.version, packages, tables)
-        if problems or ended:
-            wanted = _trio(facts, packages, tables) if problems else ()
-            fixes = (Install(wanted, note="from the same index as torch, in one command"),) if wanted else ()
-            told = tuple(line for line, _ in problems) + ended
-            lines = tuple(Evidence("installed distributions", line) for line in told)
-            hard = any(sure for _, sure in problems) or bool(ended or matches)
-            values = {"version": facts.version, "problems": "; ".join(told)}
-            if facts.cpu_build and all(line.startswith("torchcodec") for line in told):
-                values["codec"] = release(packages.version("torchcodec")) or ""
-            variant = "ended" if ended else "codec_cpu" if "codec" in values else None
-            return Hit(values, (*lines, *quoted(matches)), fixes, variant, confidence=None if hard else Confidence.LIKELY)
-        vision = packages.version("torchvision")
-        asked_for = any("'CUDA' backend" in one.text for one in matches)
-        if facts.cuda and local(vision) == "cpu" and (asked_for or (not isinstance(devices, Missing) and devices.available)):
-            fixes = (Install(("torchvision",), note="from the same index as torch"),)
-            labels: dict[str, object] = {"version": facts.version, "have": vision, "cuda": facts.cuda}
-            milder = None if asked_for else Severity.WARNING
-            return Hit(labels, quoted(matches), fixes, "cpu", milder, None if asked_for else Confidence.LIKELY)
+    if torch.version and (wrong := _wrong_versions(torch, packages, matches, tables) or _vision_for_cpu(torch, packages, devices, matches)):
+        return wrong
     if not matches:
-        return answer.trouble(packages, "packages")
+        return None
     if asked := value(matches, "asked"):
         known = any(match.symptom != "torch-name-unknown" for match in matches)
-        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": (facts.version if facts else None) or UNKNOWN}
-        return Hit(asks, quoted(matches), variant="name", severity=None if known else Severity.WARNING, confidence=Confidence.LIKELY)
-    if codec := _torchcodec(facts, packages, matches, tables):
-        return codec
-    if all(match.symptom == "torchcodec-load" for match in matches):
-        return (
-            None
-            if codec_fits(torch, packages, tables)
-            else Hit({}, quoted(matches), variant="codec", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-        )
-    package = value(matches, "package") or "torchvision or torchaudio"
-    values = {"version": (facts.version if facts else None) or UNKNOWN, "package": package}
-    fixes = ()
-    if facts and facts.version and not isinstance(packages, Missing):
-        wanted = _trio(facts, packages, tables)
-        if wanted:  # the pair is right by its versions: then the files are not what the versions say
-            fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),)
-        have = packages.version(package.lower())
-        if have and wanted:
-            return Hit(values | {"have": have}, quoted(matches), fixes, variant="files")
-    return Hit(values, quoted(matches), fixes, variant="said")
+        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": torch.version or UNKNOWN}
+        return Hit(asks, quoted(matches), (), "name", None if known else Severity.WARNING, Confidence.LIKELY)
+    if any(match.symptom.startswith("torchcodec-") for match in matches):
+        fits = codec_fits(torch, packages, tables)
+        if fits is False:
+            return _other_codec(torch, packages, matches, tables)
+        if all(match.symptom == "torchcodec-load" for match in matches):
+            return None if fits else Hit({}, quoted(matches), (), "codec", Severity.WARNING, Confidence.LIKELY)
+    return _companion_said(torch, packages, matches, tables)
 
 
-def codec_fits(torch: TorchFacts | Missing | None, packages: PackagesFacts | Missing, tables: Tables) -> bool | None:
-    """Whether the torchcodec that is installed is for this torch, by torchcodec's own table."""
-    if torch is None or isinstance(torch, Missing) or isinstance(packages, Missing) or not torch.version:
+def _wrong_versions(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> Hit | None:
+    """By the metadata of what is installed, and by the tables."""
+    problems, ended = _problems(torch, packages, tables), _ended(torch.version or "", packages, tables)
+    told = (*(line for line, _ in problems), *ended)
+    if not told:
         return None
-    have, wants = packages.version("torchcodec"), tables.companion_specifiers(torch.version).get("torchcodec")
+    wanted = _trio(torch, packages, tables) if problems else ()
+    fixes = (Install(wanted, note="from the same index as torch, in one command"),) if wanted else ()
+    evidence = (*(Evidence("installed distributions", line) for line in told), *quoted(matches))
+    sure = any(certain for _, certain in problems) or bool(ended or matches)
+    codec = torch.cpu_build is True and all(line.startswith("torchcodec") for line in told)
+    values = {"version": torch.version, "problems": "; ".join(told), "codec": release(packages.version("torchcodec")) or ""}
+    variant = "ended" if ended else "codec_cpu" if codec else None
+    return Hit(values, evidence, fixes, variant, confidence=None if sure else Confidence.LIKELY)
+
+
+def _vision_for_cpu(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, matches: Matches) -> Hit | None:
+    """A torchvision without operators for the GPU."""
+    vision, asked_for = packages.version("torchvision"), any("'CUDA' backend" in one.text for one in matches)
+    if not torch.cuda or local(vision) != "cpu" or not (asked_for or devices.available):
+        return None
+    fixes = (Install(("torchvision",), note="from the same index as torch"),)
+    values = {"version": torch.version, "have": vision, "cuda": torch.cuda}
+    if asked_for:
+        return Hit(values, quoted(matches), fixes, "cpu")
+    return Hit(values, quoted(matches), fixes, "cpu", Severity.WARNING, Confidence.LIKELY)
+
+
+def _companion_said(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> Hit:
+    """If the pair is right by its versions, the files are not what the versions say."""
+    package = value(matches, "package") or "torchvision or torchaudio"
+    wanted, have = _trio(torch, packages, tables) if torch.version else (), packages.version(package.lower())
+    values = {"version": torch.version or UNKNOWN, "package": package, "have": have}
+    fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
+    return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
+
+
+def codec_fits(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> bool | None:
+    """Whether the torchcodec that is installed is for this torch, by torchcodec's own table."""
+    wants = tables.companion_specifiers(torch.version).get("torchcodec") if torch.version else None
+    have = packages.version("torchcodec")
     return meets(have, wants) if have and wants else None
 
 
-def _torchcodec(
-    torch: TorchFacts | None, packages: PackagesFacts | Missing, matches: tuple[TextEvidence, ...], tables: Tables
-) -> Hit | None:
+def _other_codec(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> Hit:
     """torchcodec did not load, and its version is for another torch."""
-    about = any(match.symptom.startswith("torchcodec-") for match in matches)
-    if not about or torch is None or isinstance(packages, Missing) or codec_fits(torch, packages, tables) is not False:
-        return None
     wants = tables.companion_specifiers(torch.version or "").get("torchcodec")
     problems = f"torchcodec {packages.version('torchcodec')} is for another torch: {torch.version} goes with torchcodec{wants}"
     return Hit({"problems": problems, "version": torch.version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
 
 
-def _companions(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> list[tuple[str, bool]]:
+def _problems(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> list[tuple[str, bool]]:
     """What does not fit, in words, and whether it is certain."""
-    found: list[tuple[str, bool]] = []
     version = torch.version or ""
-    known = tables.companions(version)
-    for name in _COMPANIONS:
-        other = packages.version(name)
-        if not other or _is_past(name, other, version, tables):
-            continue
-        unmet = [one for one in packages.unmet if one.distribution == name and one.installed and re.match(r"torch\b", one.requirement)]
-        asks = tables.companion_requires(name, other)
-        if unmet:
-            found.append((f"{name} {other} requires {unmet[0].requirement}, torch is {version}", _other_series(version, unmet[0])))
-        elif asks and meets(version, asks) is False and _series_differs(asks, version):
-            found.append((f"{name} {other} requires torch{asks}, torch is {version}", True))
-        elif not asks and name in known and (minor(other) or (0, 0)) < (minor(known[name]) or (0, 0)):
-            found.append((f"{name} {other} is for an older torch than {version}, which goes with {known[name]}", True))
-        elif cuda := _other_cuda(name, other, torch, tables):
-            found.append((cuda, True))
-        elif not local(other) and _is_default(torch, tables) and (why := tables.companion_conflict(version, name, other)):
-            found.append((why, False))  # which build of it is installed is not known
-    codec = packages.version("torchcodec")
+    there = [(name, other) for name in _COMPANIONS if (other := packages.version(name)) and not _is_past(name, version, tables)]
+    found = [problem for name, other in there if (problem := _problem(name, other, torch, packages, tables))]
+    codec, triton = packages.version("torchcodec"), packages.version("triton")
     if codec and (cuda := _other_cuda("torchcodec", codec, torch, tables)):
         found.append((cuda, True))
     pin = tables.companion_specifiers(version).get("triton")
-    triton = packages.version("triton")
-    if triton and pin and local(version) != "cpu" and not torch.hip and not torch.xpu and meets(triton, pin) is False:
+    if triton and pin and _takes_triton(torch) and meets(triton, pin) is False:
         found.append((f"triton {triton} is installed, torch {version} requires triton{pin}", False))
     return found
 
 
+def _problem(name: str, other: str, torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[str, bool] | None:
+    """By what the companion's own metadata requires, else by the tables, else by what its build links."""
+    version, asks = torch.version or "", tables.companion_requires(name, other)
+    rows = (row for row in packages.unmet if row.distribution == name and row.installed)
+    if unmet := next((row.requirement for row in rows if re.match(r"torch\b", row.requirement)), None):
+        return f"{name} {other} requires {unmet}, torch is {version}", _series_differs(unmet, version)
+    if asks and meets(version, asks) is False and _series_differs(asks, version):
+        return f"{name} {other} requires torch{asks}, torch is {version}", True
+    known = tables.companions(version).get(name)
+    if not asks and known and (minor(other) or (0, 0)) < (minor(known) or (0, 0)):
+        return f"{name} {other} is for an older torch than {version}, which goes with {known}", True
+    if cuda := _other_cuda(name, other, torch, tables):
+        return cuda, True
+    if not local(other) and _is_default(torch, tables) and (why := tables.companion_conflict(version, name, other)):
+        return why, False  # which build of it is installed is not known
+    return None
+
+
+def _takes_triton(torch: TorchFacts) -> bool:
+    """Builds for ROCm and XPU bring a Triton of another name, and those for the CPU none."""
+    return local(torch.version) != "cpu" and not torch.hip and not torch.xpu
+
+
 def _ended(version: str, packages: PackagesFacts, tables: Tables) -> tuple[str, ...]:
     """Companions that are no longer made, under a torch that came after them."""
-    found = [(name, packages.version(name)) for name in _COMPANIONS]
-    past = [(name, other) for name, other in found if other and _is_past(name, other, version, tables)]
+    past = [(name, other) for name in _COMPANIONS if (other := packages.version(name)) and _is_past(name, version, tables)]
     return tuple(
         f"{name} {other} is loaded by no torch after {tables.last_torch_of(name)}, torch is {version}, and no newer {name} is made"
         for name, other in past
     )
 
 
-def _is_past(name: str, other: str, version: str, tables: Tables) -> bool:
+def _is_past(name: str, version: str, tables: Tables) -> bool:
     last = tables.last_torch_of(name)
     return last is not None and (minor(version) or (0, 0)) > (minor(last) or (99, 0))
 
@@ -160,10 +151,6 @@ def _is_default(torch: TorchFacts, tables: Tables) -> bool:
     """The build that a plain install gives on Linux, as far as its version tells."""
     row = tables.release(torch.version) if torch.version else None
     return row is not None and local(torch.version) in (None, row.default_variant.get("linux-x86_64"))
-
-
-def _other_series(version: str, unmet: Unmet) -> bool:
-    return _series_differs(unmet.requirement, version)
 
 
 def _series_differs(requirement: str, version: str) -> bool:
@@ -196,8 +183,7 @@ def _trio(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[s
     """
     wanted = tables.companion_specifiers(torch.version or "")
     names = tuple(name for name in _COMPANIONS if packages.version(name) and name in wanted)
-    gpu = not torch.hip and not torch.xpu and local(torch.version) != "cpu"
-    other = gpu and meets(packages.version("triton"), wanted.get("triton", "")) is False
+    other = _takes_triton(torch) and meets(packages.version("triton"), wanted.get("triton", "")) is False
     triton = (f"triton{wanted['triton']}",) if other else ()
     return (*names, *triton)
 

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import re
 
-from envcheck.checks.answer import (
-    absent,
-    contained,
-    counted,
-    cuda_code,
-    driver_answers,
-    fails,
-    listed,
-    nvidia_on_bus,
-    trouble,
-    wants_cuda,
-    works,
-)
+from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
+from envcheck.checks.hardware import gpu_nodes
 from envcheck.checks.text import alone, holding, mentioning, of_programs, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
@@ -28,15 +17,15 @@ from envcheck.facts.snapshot import (
     DevicesFacts,
     DriverFacts,
     GpusFacts,
-    LimitsFacts,
-    Missing,
     RocmFacts,
     SymptomsFacts,
     SystemFacts,
+    TextEvidence,
     ToolStatus,
     TorchFacts,
     VisibilityFacts,
 )
+from envcheck.tables import versions
 
 # Below it the kernel that Microsoft ships for WSL 2 has no usable GPU support for CUDA.
 # https://learn.microsoft.com/windows/ai/directml/gpu-cuda-in-wsl
@@ -52,75 +41,86 @@ def _lacks_compute(container: ContainerFacts) -> bool:
     return bool(asked) and not asked & {"compute", "all"}
 
 
-@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "visibility", "container", "rocm", "torch", "devices", "symptoms"))
+# What a container tool says when it cannot give a container its GPUs: variant, what the message calls the container, phrases.
+_TOOL_SAYS = (
+    ("toolkit", "docker", ("could not select device driver", "invalid runtime name", "unresolvable CDI devices")),
+    ("runtime", "container", ("no runtime for", "RuntimeHandler", "Command not found: nvidia-container-cli")),
+    ("brought", "container", (": file exists",)),
+    ("podman", "podman", ("Error: stat nvidia.com/gpu",)),
+    ("host", "apptainer", ("Could not find any nv",)),
+    ("cdi", "container", ("CDI host device",)),
+    ("scheduling", "pod", ("Insufficient nvidia.com/gpu",)),
+)
+
+
+def _by_tool(own: tuple[TextEvidence, ...], outside: bool, wanted: bool) -> Hit | None:
+    """What the tool that starts containers said."""
+    for variant, runtime, phrases in _TOOL_SAYS:
+        lines = holding(own, *phrases)
+        if not lines or (variant == "host" and not (outside and len(lines) == len(own))):
+            continue
+        values = {"runtime": runtime, "library": value(lines, "library"), "device": value(lines, "device")}
+        if variant == "host":  # said with --nv on every host without a driver, and no complaint where the work is for the CPU
+            severity = Severity.ERROR if wanted else Severity.WARNING
+            return Hit(values, quoted(lines), variant=variant, severity=severity, confidence=Confidence.LIKELY)
+        return Hit(values, quoted(own if variant == "scheduling" else lines), variant=variant)
+    return None
+
+
+@check(needs=("driver",))
 def container_without_gpu(
-    system: SystemFacts | Missing,
-    driver: DriverFacts | Missing,
-    gpus: GpusFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    container: ContainerFacts | Missing,
-    rocm: RocmFacts | Missing,
-    torch: TorchFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    system: SystemFacts,
+    driver: DriverFacts,
+    gpus: GpusFacts,
+    cuda_driver: CudaDriverFacts,
+    visibility: VisibilityFacts,
+    container: ContainerFacts,
+    rocm: RocmFacts,
+    torch: TorchFacts,
+    devices: DevicesFacts,
+    symptoms: SymptomsFacts,
+    absent: frozenset[str],
 ) -> Answer:
     """The host has a GPU and the container was started without it. A container without any GPU in sight is left alone."""
-    every = said(symptoms, "container-without-gpu")
-    own = alone(symptoms, "container-without-gpu")
-    handed = holding(own, "could not select device driver", "invalid runtime name", "unresolvable CDI devices")
-    if handed:
-        return Hit({"runtime": "docker"}, quoted(handed), variant="toolkit")
-    if unknown := holding(own, "no runtime for", "RuntimeHandler", "Command not found: nvidia-container-cli"):
-        return Hit({"runtime": "container"}, quoted(unknown), variant="runtime")
-    if brought := holding(own, ": file exists"):
-        return Hit({"runtime": "container", "library": value(brought, "library")}, quoted(brought), variant="brought")
-    if older := holding(own, "Error: stat nvidia.com/gpu"):
-        return Hit({"runtime": "podman", "device": value(older, "device")}, quoted(older), variant="podman")
-    bare = holding(own, "Could not find any nv")
-    if bare and len(bare) == len(own) and (isinstance(container, Missing) or not nvidia_on_bus(system)):
-        # said with --nv on every host without a driver, and no complaint where the work is for the CPU
-        wanted = bool(listed(gpus)) and not works(devices)
-        severity = Severity.ERROR if wanted else Severity.WARNING
-        return Hit({"runtime": "apptainer"}, quoted(bare), variant="host", severity=severity, confidence=Confidence.LIKELY)
-    if stale := holding(own, "CDI host device"):
-        return Hit({"runtime": "container", "device": value(stale, "device")}, quoted(stale), variant="cdi")
-    if holding(own, "Insufficient nvidia.com/gpu"):
-        return Hit({"runtime": "pod"}, quoted(own), variant="scheduling")
-    if isinstance(container, Missing) or works(devices) or driver_answers(cuda_driver):
+    every, own = said(symptoms, "container-without-gpu"), alone(symptoms, "container-without-gpu")
+    cards, inside = nvidia_on_bus(system), contained(container)
+    if hit := _by_tool(own, not (inside and cards), bool(gpus.devices) and not works(devices)):
+        return hit
+    if works(devices) or driver_answers(cuda_driver) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
-    nodes = None if isinstance(driver, Missing) else driver.device_nodes
-    runtime = container.runtime or ""
-    values: dict[str, object] = {
-        "runtime": f"{runtime} container".strip(),
-        "capabilities": container.driver_capabilities,
-        "gpus": len(nvidia_on_bus(system)),
-    }
-    raw = None if isinstance(visibility, Missing) else visibility.nvidia_visible_devices
-    values["visible"] = "unset" if raw is None else raw
-    no_library = absent(cuda_driver) or (not isinstance(driver, Missing) and driver.cuda_state == "N/A")
-    if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == INSUFFICIENT_DRIVER) and not absent(driver):
+    values = _values(container, visibility, len(cards))
+    no_library = "cuda_driver" in absent or driver.cuda_state == "N/A"
+    if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == INSUFFICIENT_DRIVER) and "driver" not in absent:
         return Hit(values, quoted(every), variant="capabilities")
-    if counted(gpus) or (nodes and any(name.removeprefix("nvidia").isdecimal() for name in nodes)):
+    if counted(gpus) or gpu_nodes(driver):
         return Hit(values, quoted(own), variant="text") if own else None
-    host_driver = not isinstance(driver, Missing) and bool(driver.module_loaded or driver.gpu_count_proc)
-    there = bool(nvidia_on_bus(system)) or host_driver
-    hidden = not isinstance(visibility, Missing) and visibility.cuda_visible_devices is not None
+    there = bool(cards or driver.module_loaded or driver.gpu_count_proc)
+    evidence = (*quoted(own or every), *smi_evidence(driver))
+    if own or (there and wants_cuda(torch, absent) is not False):
+        return Hit(values, evidence, variant=_starter(container) if there else "text")
+    hidden = visibility.cuda_visible_devices is not None or (rocm != RocmFacts() and not gpus.devices)  # or the GPU is AMD's
+    if hidden or not _complaints(driver, every):
+        return None
+    return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
+
+
+def _values(container: ContainerFacts, visibility: VisibilityFacts, cards: int) -> dict[str, object]:
+    raw = visibility.nvidia_visible_devices
+    known = {"runtime": f"{container.runtime or ''} container".strip(), "visible": "unset" if raw is None else raw, "gpus": cards}
+    return {**known, "capabilities": container.driver_capabilities}
+
+
+def _starter(container: ContainerFacts) -> str | None:
+    return "apptainer" if container.runtime in ("apptainer", "singularity") else "kubernetes" if container.kubernetes else None
+
+
+def _complaints(driver: DriverFacts, matches: tuple[TextEvidence, ...]) -> tuple[TextEvidence, ...]:
+    """Lines that fit other causes too, where nothing of a driver was seen from inside."""
     # a version that only a person or a report names is the host's: it says nothing of this container
-    unseen = isinstance(driver, Missing) or (driver.module_loaded is None and driver.smi.status is not ToolStatus.OK)
-    other = not isinstance(rocm, Missing) and not listed(gpus)  # the GPU is AMD's: no NVIDIA driver is to be found
-    shared = of_programs(every) if unseen and not hidden and not other else ()
-    if not isinstance(driver, Missing) and driver.version:  # then "insufficient" is a matter of numbers
-        shared = tuple(match for match in shared if match not in holding(shared, "insufficient", "cudaErrorInsufficientDriver"))
-    if (there and wants_cuda(torch) is not False) or own or shared:
-        evidence = quoted(own or every)
-        if not isinstance(driver, Missing):
-            evidence += smi_evidence(driver)
-        variant = {"apptainer": "apptainer", "singularity": "apptainer"}.get(runtime) or ("kubernetes" if container.kubernetes else None)
-        if not (there or own):
-            return Hit(values, evidence, variant="guess", confidence=Confidence.LIKELY)
-        return Hit(values, evidence, variant=variant if there else "text")
-    return trouble(driver, "driver")
+    if driver.module_loaded is not None or driver.smi.status is ToolStatus.OK:
+        return ()
+    numbers = holding(matches, "insufficient", "cudaErrorInsufficientDriver") if driver.version else ()  # a matter of numbers then
+    return tuple(match for match in of_programs(matches) if match not in numbers)
 
 
 _TERM = re.compile(r"(cuda|driver)\s*(>=|<=|>|<|=)\s*(\d{1,4}(?:\.\d{1,4})?)")
@@ -145,128 +145,115 @@ def requirement_met(requirement: str, cuda: str | None, driver: str | None) -> b
 
 def _compare(have: str, sign: str, number: str) -> bool:
     places = number.count(".") + 1
-    mine = [int(part) for part in re.findall(r"\d+", have)[:places]]
-    wanted = [int(part) for part in number.split(".")]
+    mine, wanted = versions.version(have).release[:places], versions.version(number).release
     return {">=": mine >= wanted, "<=": mine <= wanted, ">": mine > wanted, "<": mine < wanted, "=": mine == wanted}[sign]
 
 
-@check(sees_missing=("driver", "gpus", "cuda_driver", "container", "devices", "symptoms"))
+@check(needs=("container", "driver"))
 def container_cuda_requirement(
-    driver: DriverFacts | Missing,
-    gpus: GpusFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    container: ContainerFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    driver: DriverFacts, cuda_driver: CudaDriverFacts, container: ContainerFacts, devices: DevicesFacts, symptoms: SymptomsFacts
 ) -> Answer:
     """The image asks for a newer CUDA than the host's driver offers."""
-    told = said(symptoms, "container-cuda-requirement")
+    matches = said(symptoms, "container-cuda-requirement")
     if works(devices) or driver_answers(cuda_driver):
         return None
-    version = None if isinstance(driver, Missing) else driver.version
-    offers = None if isinstance(driver, Missing) else driver.cuda
-    if told:
-        found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", told[0].text)
-        need = found[1] if found else None
-        if need and offers and not _compare(offers, "<", need):
-            return None
-        values = {"need": need or "a newer CUDA", "driver": version or "of the host", "offers": offers or "less"}
-        return Hit(values, quoted(told), variant=None if offers else "text")
-    if isinstance(container, Missing) or not container.cuda_requirement or not offers or not fails(devices):
-        return None
-    found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", container.cuda_requirement)
+    version, offers, wanted = driver.version, driver.cuda, matches[0].text if matches else container.cuda_requirement or ""
+    found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", wanted)
     need = found[1] if found else None
-    if not need or cuda_below(offers, need) is not True or requirement_met(container.cuda_requirement, offers, version) is not False:
+    if matches:
+        values = {"need": need or "a newer CUDA", "driver": version or "of the host", "offers": offers or "less"}
+        met = need and offers and not _compare(offers, "<", need)
+        return None if met else Hit(values, quoted(matches), variant=None if offers else "text")
+    if (
+        not need
+        or not offers
+        or not fails(devices)
+        or not cuda_below(offers, need)
+        or requirement_met(wanted, offers, version) is not False
+    ):
         return None
-    evidence = (Evidence("NVIDIA_REQUIRE_CUDA", container.cuda_requirement),)
-    return Hit({"need": need, "driver": version, "offers": offers}, evidence)
+    return Hit({"need": need, "driver": version, "offers": offers}, (Evidence("NVIDIA_REQUIRE_CUDA", wanted),))
 
 
-@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "container", "devices", "symptoms"))
+@check(needs=("driver",))
 def container_lost_gpu(
-    system: SystemFacts | Missing,
-    driver: DriverFacts | Missing,
-    gpus: GpusFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    container: ContainerFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    system: SystemFacts,
+    driver: DriverFacts,
+    gpus: GpusFacts,
+    cuda_driver: CudaDriverFacts,
+    container: ContainerFacts,
+    devices: DevicesFacts,
+    symptoms: SymptomsFacts,
+    absent: frozenset[str],
 ) -> Answer:
     """NVML "Unknown Error" in a container that had the GPU: its device rules were rewritten."""
-    told = said(symptoms, "container-lost-gpu")
-    failing = of_programs(told)  # in a text that also shows the host, the host's list of GPUs is no answer from inside
-    if works(devices) or driver_answers(cuda_driver) or (listed(gpus) if not failing else counted(gpus) and absent(container)):
+    matches, bare, inside = said(symptoms, "container-lost-gpu"), "container" in absent, contained(container)
+    # in a text that also shows the host, the host's list of GPUs is no answer from inside
+    seen = counted(gpus) and bare if of_programs(matches) else gpus.devices
+    if works(devices) or driver_answers(cuda_driver) or seen or system.wsl:
         return None
-    if not isinstance(system, Missing) and system.wsl is not None:
-        return None
-    failed = not isinstance(driver, Missing) and any(
+    failed = any(
         answer.status is ToolStatus.FAILED and (answer.code in (SMI_OTHER, UNKNOWN) or "unknown error" in answer.message.lower())
         for answer in (driver.smi, driver.nvml)
     )
-    if not (failed or told):
-        return trouble(driver, "driver") if contained(container) else None
-    bare = absent(container)
-    if (bare and not fails(devices)) or (failed and not told and not bare and not contained(container)):
+    if not matches and not (failed and (bare or inside)):
         return None
-    evidence = quoted(told) if isinstance(driver, Missing) else (*smi_evidence(driver), *quoted(told))
-    runtime = "container" if isinstance(container, Missing) else f"{container.runtime or ''} container".strip()
-    guess = None if contained(container) else Confidence.LIKELY
-    return Hit({"runtime": runtime}, evidence, variant="bare" if bare else "guess" if guess else None, confidence=guess)
+    if bare and not fails(devices):
+        return None
+    values = {"runtime": f"{container.runtime or ''} container".strip()}
+    variant, guess = ("bare" if bare else None if inside else "guess"), None if inside else Confidence.LIKELY
+    return Hit(values, (*smi_evidence(driver), *quoted(matches)), variant=variant, confidence=guess)
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
-    """ "5.10.16.3-microsoft-standard-WSL2" → (5, 10, 16)."""
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", text or "")
-    return tuple(int(part) for part in found.groups()) if found else ()
+_NO_LIBCUDA = (
+    "libcuda.so: cannot open shared object file",
+    "Failed to dlopen libcuda.so",
+    "libcuda.so cannot found",
+    "cannot find -lcuda",
+)
 
 
-@check(sees_missing=("driver", "gpus", "cuda_driver", "torch", "devices", "container", "limits", "symptoms"))
+@check(needs=("system",))
 def wsl_driver(
     system: SystemFacts,
-    driver: DriverFacts | Missing,
-    gpus: GpusFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    torch: TorchFacts | Missing,
-    devices: DevicesFacts | Missing,
-    container: ContainerFacts | Missing,
-    limits: LimitsFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    driver: DriverFacts,
+    gpus: GpusFacts,
+    cuda_driver: CudaDriverFacts,
+    torch: TorchFacts,
+    devices: DevicesFacts,
+    container: ContainerFacts,
+    symptoms: SymptomsFacts,
+    absent: frozenset[str],
 ) -> Answer:
     """WSL: version 1, an old kernel, a Linux driver over the mapped one, or its folder out of the loader's sight."""
     if system.wsl is None:
         return None
-    told = said(symptoms, "wsl-driver")
-    hidden = mentioning(
-        symptoms,
-        "libcuda.so: cannot open shared object file",
-        "Failed to dlopen libcuda.so",
-        "libcuda.so cannot found",
-        "cannot find -lcuda",
-    )
-    if amd := holding(told, "hsa_init Failed"):
-        return None if works(devices) else Hit({"kernel": system.kernel}, quoted(amd), variant="amd")
-    values: dict[str, object] = {"kernel": system.kernel, "library": None if isinstance(cuda_driver, Missing) else cuda_driver.library_path}
-    if hidden:
+    matches = said(symptoms, "wsl-driver")
+    values: dict[str, object] = {"kernel": system.kernel, "library": cuda_driver.library_path}
+    if amd := holding(matches, "hsa_init Failed"):
+        return None if works(devices) else Hit(values, quoted(amd), variant="amd")
+    if hidden := mentioning(symptoms, *_NO_LIBCUDA):
         return Hit(values, quoted(hidden), variant="path")
-    if works(devices) or driver_answers(cuda_driver) or wants_cuda(torch) is False:
+    if works(devices) or driver_answers(cuda_driver) or wants_cuda(torch, absent) is False:
         return None
     if system.wsl == 1:
-        return Hit(values, quoted(told), variant="one")
-    kernel = _numbers(system.kernel)
-    if kernel and kernel < WSL_KERNEL:
-        return Hit(values, quoted(told), variant="kernel", confidence=None if fails(devices) or told else Confidence.LIKELY)
-    broken = not isinstance(driver, Missing) and (smi_failed(driver, *_FOREIGN) or driver.cuda_state == "ERR!")
-    library = "" if isinstance(cuda_driver, Missing) else cuda_driver.library_path or ""
-    foreign = library != "" and not library.startswith(WSL_LIBRARIES) and "/drivers/" not in library and not contained(container)
-    evidence = quoted(told) if isinstance(driver, Missing) else (*smi_evidence(driver), *quoted(told))
-    if foreign and (fails(devices) or cuda_code(devices, cuda_driver)):
+        return Hit(values, quoted(matches), variant="one")
+    kernel = re.match(r"(\d+)\.(\d+)\.(\d+)", system.kernel or "")  # "5.10.16.3-microsoft-standard-WSL2"
+    if kernel and tuple(int(part) for part in kernel.groups()) < WSL_KERNEL:
+        return Hit(values, quoted(matches), variant="kernel", confidence=None if fails(devices) or matches else Confidence.LIKELY)
+    evidence = (*smi_evidence(driver), *quoted(matches))
+    if _foreign(cuda_driver.library_path or "", container) and (fails(devices) or cuda_code(devices, cuda_driver)):
         return Hit(values, evidence, variant="linux_driver")
-    if absent(cuda_driver) and fails(devices) and not listed(gpus):
+    if "cuda_driver" in absent and fails(devices) and not gpus.devices:
         return Hit(values, evidence, variant="unmapped", confidence=Confidence.LIKELY)
-    if broken or told:
-        sure = broken or alone(symptoms, "wsl-driver")
-        return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY)
-    return None
+    broken = smi_failed(driver, *_FOREIGN) or driver.cuda_state == "ERR!"
+    sure = broken or alone(symptoms, "wsl-driver")
+    return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY) if broken or matches else None
+
+
+def _foreign(library: str, container: ContainerFacts) -> bool:
+    """A libcuda that is not the one that Windows maps into WSL."""
+    return library != "" and not library.startswith(WSL_LIBRARIES) and "/drivers/" not in library and not contained(container)
 
 
 CHECKS = (container_without_gpu, container_cuda_requirement, container_lost_gpu, wsl_driver)

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.checks.answer import (
-    code_evidence,
-    contained,
-    cuda_code,
-    driver_answers,
-    fails,
-    is_wsl,
-    listed,
-    torch_devices,
-    trouble,
-    works,
-)
+from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, fails, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
 from envcheck.checks.text import distinct, holding, quoted, said, value
@@ -24,15 +13,17 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Un
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
     DevicesFacts,
     DriverFacts,
+    Gpu,
     GpusFacts,
-    Missing,
     SymptomsFacts,
     SystemFacts,
+    TextEvidence,
     ToolAnswer,
     ToolStatus,
 )
@@ -43,29 +34,32 @@ from envcheck.tables.compat import Tables
 _NAMED = (0, 4, 6, 8, 9, 10, 12, 14, 15, 16, 17, 18)
 
 
-def _seconds(answer: ToolAnswer) -> str:
-    return "its deadline" if answer.seconds is None else f"{answer.seconds:.0f} s"
-
-
-@check(sees_missing=("devices",))
-def nvidia_smi_unresponsive(driver: DriverFacts, devices: DevicesFacts | Missing) -> Answer:
-    """nvidia-smi was killed at its deadline. Slow but right is no finding."""
-    if driver.smi.status is not ToolStatus.TIMEOUT:
+def _broken(answer: ToolAnswer, status: ToolStatus, name: str, devices: DevicesFacts, silence: str) -> Hit | None:
+    """A source that ended like this; only a warning where torch works without it."""
+    if answer.status is not status:
         return None
-    severity = Severity.WARNING if works(devices) else None
-    evidence = (Evidence(driver.smi.path or "nvidia-smi", driver.smi.message or "no output"),)
-    return Hit({"seconds": _seconds(driver.smi), "path": driver.smi.path or "nvidia-smi"}, evidence, severity=severity)
+    seconds = "its deadline" if answer.seconds is None else f"{answer.seconds:.0f} s"
+    text = answer.message or silence
+    values = {"seconds": seconds, "path": answer.path or name, "signal": answer.signal}
+    evidence = (Evidence(answer.path or name, text),) if text else ()
+    return Hit(values, evidence, severity=Severity.WARNING if works(devices) else None)
 
 
-@check(sees_missing=("system",))
-def nvidia_smi_unreadable(driver: DriverFacts, system: SystemFacts | Missing) -> Answer:
+@check(needs=("driver",))
+def nvidia_smi_unresponsive(driver: DriverFacts, devices: DevicesFacts) -> Answer:
+    """nvidia-smi was killed at its deadline. Slow but right is no finding."""
+    return _broken(driver.smi, ToolStatus.TIMEOUT, "nvidia-smi", devices, "no output")
+
+
+@check(needs=("driver",))
+def nvidia_smi_unreadable(driver: DriverFacts, system: SystemFacts) -> Answer:
     """nvidia-smi died, printed something else than it should, or failed with a code of no known meaning."""
     smi = driver.smi
     values = {"path": smi.path or "nvidia-smi", "signal": smi.signal, "code": smi.code}
     evidence = (Evidence(smi.path or "nvidia-smi", smi.message),) if smi.message else ()
     match smi.status:
         case ToolStatus.CRASHED:
-            return Hit(values, evidence, variant="wsl" if is_wsl(system) else "crashed")
+            return Hit(values, evidence, variant="wsl" if system.wsl else "crashed")
         case ToolStatus.UNREADABLE:
             return Hit(values, evidence)
         case ToolStatus.FAILED if smi.code not in _NAMED and "unknown error" not in smi.message.lower():
@@ -74,51 +68,37 @@ def nvidia_smi_unreadable(driver: DriverFacts, system: SystemFacts | Missing) ->
             return None
 
 
-@check(sees_missing=("devices",))
-def nvml_unresponsive(driver: DriverFacts, devices: DevicesFacts | Missing) -> Answer:
+@check(needs=("driver",))
+def nvml_unresponsive(driver: DriverFacts, devices: DevicesFacts) -> Answer:
     """NVML was killed at its deadline."""
-    if driver.nvml.status is not ToolStatus.TIMEOUT:
-        return None
-    severity = Severity.WARNING if works(devices) else None
-    return Hit({"seconds": _seconds(driver.nvml)}, (Evidence("NVML", driver.nvml.message or "no answer"),), severity=severity)
+    return _broken(driver.nvml, ToolStatus.TIMEOUT, "NVML", devices, "no answer")
 
 
-@check(sees_missing=("devices",))
-def nvml_crashed(driver: DriverFacts, devices: DevicesFacts | Missing) -> Answer:
+@check(needs=("driver",))
+def nvml_crashed(driver: DriverFacts, devices: DevicesFacts) -> Answer:
     """The child that asked NVML was killed by a signal."""
-    if driver.nvml.status is not ToolStatus.CRASHED:
-        return None
-    severity = Severity.WARNING if works(devices) else None
-    evidence = (Evidence("NVML", driver.nvml.message),) if driver.nvml.message else ()
-    return Hit({"signal": driver.nvml.signal}, evidence, severity=severity)
+    return _broken(driver.nvml, ToolStatus.CRASHED, "NVML", devices, "")
 
 
-@check(sees_missing=("driver", "gpus", "devices", "symptoms"))
-def gpu_lost(
-    driver: DriverFacts | Missing, gpus: GpusFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
-) -> Answer:
+@check(needs=("gpus", "driver"))
+def gpu_lost(driver: DriverFacts, gpus: GpusFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
     """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost". What another NVML error means is not known."""
-    told = said(symptoms, "gpu-lost")
-    told = tuple(match for match in told if match not in holding(told, "RmInitAdapter"))  # it never came up
+    matches = said(symptoms, "gpu-lost")
+    matches = tuple(match for match in matches if match not in holding(matches, "RmInitAdapter"))  # it never came up
     rows = [one for one in troubles(gpus) if one.code == LOST]
-    words = () if isinstance(gpus, Missing) or rows else gpus.lost  # of a report, or of an older recording
-    failed = not isinstance(driver, Missing) and smi_failed(driver, LOST)
-    if not (rows or words or failed or told):
-        return _unopened(gpus, devices) or trouble(gpus, "gpus") or trouble(driver, "driver")
-    evidence = [*heard(rows), *(Evidence("nvidia-smi", text) for text in words)]
-    if not isinstance(driver, Missing):
-        evidence += smi_evidence(driver)
-        evidence += [Evidence("kernel log", xid.text) for xid in driver.xids if xid.code == 79]
-    bus = value(told, "bus_id")
-    gone = which(rows, gpus) or value(told, "gpu") or (f"The GPU at {bus}" if bus else "A GPU")
-    remaining = len(nvidia(gpus))
-    uuids = [gpu.uuid for gpu in nvidia(gpus)]
-    values: dict[str, object] = {"gpus": gone, "remaining": remaining}
-    values["uuids"] = ",".join(one or "" for one in uuids) if all(uuids) else None
-    return Hit(values, distinct((*evidence, *quoted(told))), variant="some" if remaining > 0 else None)
+    words = () if rows else gpus.lost  # of a report, or of an older recording
+    if not (rows or words or smi_failed(driver, LOST) or matches):
+        return _unopened(gpus, devices)
+    evidence = [*heard(rows), *(Evidence("nvidia-smi", text) for text in words), *smi_evidence(driver)]
+    evidence += [Evidence("kernel log", xid.text) for xid in driver.xids if xid.code == 79]
+    bus, remaining = value(matches, "bus_id"), nvidia(gpus)
+    values: dict[str, object] = {"remaining": len(remaining)}
+    values["gpus"] = which(rows, gpus) or value(matches, "gpu") or (f"The GPU at {bus}" if bus else "A GPU")
+    values["uuids"] = ",".join(gpu.uuid or "" for gpu in remaining) if all(gpu.uuid for gpu in remaining) else None
+    return Hit(values, distinct((*evidence, *quoted(matches))), variant="some" if remaining else None)
 
 
-def _unopened(gpus: GpusFacts | Missing, devices: DevicesFacts | Missing) -> Unknown | None:
+def _unopened(gpus: GpusFacts, devices: DevicesFacts) -> Unknown | None:
     """A GPU that NVML counts and does not open, for a reason that names neither its state nor this process's rights."""
     rows = unmeant(gpus)
     if not rows or len(opened(devices)) >= len(nvidia(gpus)) + len({one.index for one in rows}):
@@ -126,72 +106,68 @@ def _unopened(gpus: GpusFacts | Missing, devices: DevicesFacts | Missing) -> Unk
     return Unknown(f"{which(rows, gpus)}: NVML answers {', '.join(dict.fromkeys(named_code(one.code, one.text) for one in rows))}")
 
 
-@check(sees_missing=("system", "driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
+@check(needs=("cuda_driver", "gpus"))
 def fabric_not_ready(
-    system: SystemFacts | Missing,
-    driver: DriverFacts | Missing,
-    gpus: GpusFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    devices: DevicesFacts | Missing,
-    container: ContainerFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    system: SystemFacts,
+    driver: DriverFacts,
+    gpus: GpusFacts,
+    cuda_driver: CudaDriverFacts,
+    devices: DevicesFacts,
+    container: ContainerFacts,
+    symptoms: SymptomsFacts,
     tables: Tables,
 ) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
-    told = said(symptoms, "fabric-not-ready")
-    beyond = tuple(match for match in told if match.symptom in ("nccl-nvls", "nccl-imex"))  # NCCL's words on a machine whose CUDA runs
-    told = tuple(match for match in told if match not in beyond)
-    if beyond and not told:
-        nvls = beyond[0].symptom == "nccl-nvls"
-        switch = "NCCL_NVLS_ENABLE" if nvls else "NCCL_MNNVL_ENABLE"
-        off = SetEnv(switch, "0", "NVLink stays in use without it, a little slower" if nvls else "nodes then talk over the network")
-        # without a word of the fabric the refusal may be the container's: multicast needs /dev/nvidia-caps
-        sure = None if re.search(r"401|NVLink SHARP|MNNVL", " ".join(match.text for match in beyond)) else Severity.WARNING
-        part = "nvls" if nvls else "imex"
-        return Hit({}, quoted(beyond), (off,), variant=part, severity=sure, confidence=Confidence.LIKELY)
-    products = [row for gpu in listed(gpus) if gpu.name and (row := tables.product(gpu.name))]
-    if products and len(products) == len(listed(gpus)) and not any(row.nvswitch for row in products):
-        told = tuple(match for match in told if match.symptom != "fabric-manager-failed")  # no NVSwitch: the service is not needed
+    every, nvswitch = said(symptoms, "fabric-not-ready"), [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
+    if every and all(match.symptom in _MULTICAST for match in every):  # on a machine whose CUDA runs
+        return _multicast(every)
+    needless = (*_MULTICAST, "fabric-manager-failed") if nvswitch and set(nvswitch) == {False} else _MULTICAST
+    matches = tuple(match for match in every if match.symptom not in needless)
     if works(devices) or driver_answers(cuda_driver):
         return None
     code = cuda_code(devices, cuda_driver)
-    waiting = [gpu for gpu in listed(gpus) if gpu.fabric_state in ("Not Started", "In Progress") or _fabric_failed(gpu.fabric_status)]
-    asked = bool(torch_devices(devices)) or code is not None or (not isinstance(devices, Missing) and devices.available is False)
-    service = None if isinstance(driver, Missing) else driver.fabric_manager
-    down = (
-        service in ("stopped", "absent") and fails(devices) and code is None and any(_on_nvswitch(gpu.name, tables) for gpu in listed(gpus))
-    )
-    if not (code in (cuda_codes.SYSTEM_NOT_READY, cuda_codes.FABRIC_NOT_READY) or told or (waiting and asked) or down):
-        return trouble(cuda_driver, "cuda_driver") or trouble(gpus, "gpus")
+    waiting = [gpu for gpu in gpus.devices if _waits(gpu)]
+    asked = bool(waiting) and (bool(devices.devices) or code is not None or fails(devices))
+    down = driver.fabric_manager in ("stopped", "absent") and fails(devices) and code is None and any(nvswitch)
+    if code not in (cuda_codes.SYSTEM_NOT_READY, cuda_codes.FABRIC_NOT_READY) and not (matches or asked or down):
+        return None
+    guest = contained(container) or system.virtualization not in (None, "none")
+    variant = "version" if any("match" in one.text for one in matches) else "guest" if guest else None
+    hit = _waiting_for(waiting, driver, (*code_evidence(devices, cuda_driver), *quoted(matches)), value(matches, "manager"))
+    return replace(hit, variant=variant, confidence=None if code or matches or waiting else Confidence.LIKELY)
+
+
+def _waiting_for(waiting: list[Gpu], driver: DriverFacts, said_so: tuple[Evidence, ...], found: str | None) -> Hit:
     states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
-    manager = None if isinstance(driver, Missing) else driver.fabric_manager
-    version = None if isinstance(driver, Missing) else driver.version
-    manager_version = value(told, "manager")
-    values = {"state": ", ".join(states) or "unknown", "manager": manager or "not known", "driver": version, "found": manager_version}
     evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
-    evidence += [*code_evidence(devices, cuda_driver), *quoted(told)]
-    virtual = not isinstance(system, Missing) and system.virtualization not in (None, "none")
-    mismatch = any("match" in one.text for one in told)
-    variant = "version" if mismatch else "guest" if contained(container) or virtual else None
-    guess = Confidence.LIKELY if down and not (code or told or waiting) else None
-    return Hit(values, tuple(evidence), variant=variant, confidence=guess)
+    values = {"state": ", ".join(states) or None, "manager": driver.fabric_manager or "not known", "driver": driver.version}
+    return Hit(values | {"found": found}, (*evidence, *said_so))
 
 
-def _on_nvswitch(name: str | None, tables: Tables) -> bool:
-    """A product whose boards sit on NVSwitch systems."""
-    row = tables.product(name) if name else None
-    return row is not None and bool(row.nvswitch)
+_MULTICAST = ("nccl-nvls", "nccl-imex")
 
 
-def _fabric_failed(status: str | None) -> bool:
-    return status not in (None, "", "N/A", "Success", "[N/A]", "Not Supported")
+def _multicast(matches: tuple[TextEvidence, ...]) -> Hit:
+    """NCCL's words on NVLink SHARP or multi-node NVLink."""
+    if matches[0].symptom == "nccl-nvls":
+        variant, off = "nvls", SetEnv("NCCL_NVLS_ENABLE", "0", "NVLink stays in use without it, a little slower")
+    else:
+        variant, off = "imex", SetEnv("NCCL_MNNVL_ENABLE", "0", "nodes then talk over the network")
+    # without a word of the fabric the refusal may be the container's: multicast needs /dev/nvidia-caps
+    sure = re.search(r"401|NVLink SHARP|MNNVL", " ".join(match.text for match in matches))
+    severity = None if sure else Severity.WARNING
+    return Hit({}, quoted(matches), (off,), variant=variant, severity=severity, confidence=Confidence.LIKELY)
 
 
-CHECKS = (
-    nvidia_smi_unresponsive,
-    nvidia_smi_unreadable,
-    nvml_unresponsive,
-    nvml_crashed,
-    gpu_lost,
-    fabric_not_ready,
-)
+def _on_nvswitch(gpu: Gpu, tables: Tables) -> bool | None:
+    """A product whose boards sit on NVSwitch systems; None for one that is not known."""
+    row = tables.product(gpu.name) if gpu.name else None
+    return None if row is None else bool(row.nvswitch)
+
+
+def _waits(gpu: Gpu) -> bool:
+    failed = gpu.fabric_status not in (None, "", "N/A", "Success", "[N/A]", "Not Supported")
+    return failed or gpu.fabric_state in ("Not Started", "In Progress")
+
+
+CHECKS = (nvidia_smi_unresponsive, nvidia_smi_unreadable, nvml_unresponsive, nvml_crashed, gpu_lost, fabric_not_ready)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import re
 
-from envcheck.checks.answer import cuda_code, driver_answers, fails, for_rocm, listed, torch_devices, trouble, visible, works
+from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
+from envcheck.checks.hardware import capability, is_mig, numbers
 from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.engine.intents import SetEnv, TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import (
     CudaDriverFacts,
-    Device,
     DevicesFacts,
     Gpu,
     GpusFacts,
-    Missing,
     SymptomsFacts,
     SystemFacts,
+    TextEvidence,
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.tables.archs import platform_of, runs_on
+from envcheck.tables.archs import arch_number, platform_of, runs_on
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import variant_of_cuda
+from envcheck.tables.versions import minor, variant_of_cuda
 
 _GIB = 1 << 30
 NO_KERNEL = "no kernel image is available"
@@ -49,79 +49,49 @@ class Code:
     cuda: str | None
 
 
-def _text_card(symptoms: SymptomsFacts | Missing) -> _Card | None:
+def _text_card(symptoms: SymptomsFacts) -> _Card | None:
     """torch's warning: "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with …", "… of cuda capability 6.1."."""
-    for match in () if isinstance(symptoms, Missing) else symptoms.matches:
-        found = re.search(r"(\w[\w ]{0,60}?) with CUDA capability sm_(\d{2,3})", match.text)
+    for match in symptoms.matches:
+        found = re.search(r"(\w[\w ]{0,60}?) with CUDA capability sm_(\d{1,2})(\d)", match.text)
+        found = found or re.search(r"Found GPU\d+ (\w[\w ]{0,60}?) which is of cuda capability (\d{1,2})\.(\d)", match.text)
         if found:
-            return _Card(found[1].strip(), f"{found[2][:-1]}.{found[2][-1]}", None, None)
-        found = re.search(r"Found GPU\d+ (\w[\w ]{0,60}?) which is of cuda capability (\d{1,2}\.\d)", match.text)
-        if found:
-            return _Card(found[1].strip(), found[2], None, None)
+            return _Card(found[1].strip(), f"{found[2]}.{found[3]}", None, None)
     return None
 
 
-def _text_archs(symptoms: SymptomsFacts | Missing) -> tuple[str, ...] | None:
+def _text_archs(symptoms: SymptomsFacts) -> tuple[str, ...] | None:
     """ "The current PyTorch install supports CUDA capabilities sm_50 sm_60 … compute_120."."""
-    for match in () if isinstance(symptoms, Missing) else symptoms.matches:
-        _, found, rest = match.text.partition("supports CUDA capabilities")
-        if found:
-            return tuple(re.findall(r"(?:sm|compute)_\d{2,3}[af]?", rest)) or None
-    return None
+    lists = (match.text.partition("supports CUDA capabilities")[2] for match in symptoms.matches)
+    return next((tuple(re.findall(r"(?:sm|compute)_\d{2,3}[af]?", text)) or None for text in lists if text), None)
 
 
-def _cards(
-    gpus: GpusFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-    tables: Tables,
-) -> list[_Card]:
+def _cards(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables) -> list[_Card]:
     """The GPUs that torch would use: as torch lists them, else as the driver does, else as the error text says."""
-    asked = [one for one in torch_devices(devices) if one.kind == "cuda" and one.compute_capability]
+    asked = [(one, one.compute_capability) for one in devices.devices if one.kind == "cuda" and one.compute_capability]
     if asked:
-        return [_from_torch(one) for one in asked]
-    found = []
-    for gpu in visible(gpus, visibility):
-        cc = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
-        if cc:
-            found.append(_Card(gpu.name or f"GPU {gpu.index}", cc, gpu.uuid, None))
+        return [_Card(one.name or f"cuda:{one.index}", cc, one.uuid, one.kernel, one.kernel_error or "") for one, cc in asked]
+    seen = [(gpu, capability(gpu, tables)) for gpu in visible(gpus, visibility)]
+    found = [_Card(gpu.name or f"GPU {gpu.index}", cc, gpu.uuid, None) for gpu, cc in seen if cc]
     text = _text_card(symptoms)  # of several GPUs torch complains of one, which a report need not name
     return found if text is None or any(card.cc == text.cc for card in found) else [*found, text]
 
 
-def _from_torch(device: Device) -> _Card:
-    name = device.name or f"cuda:{device.index}"
-    return _Card(name, device.compute_capability or "", device.uuid, device.kernel, device.kernel_error or "")
-
-
-def code_of_build(torch: TorchFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables) -> Code:
+def code_of_build(torch: TorchFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables) -> Code:
     """torch's own list, the list in torch's warning, or the table's for this release, variant and platform."""
-    if isinstance(torch, Missing):
-        return Code(_text_archs(symptoms), "torch's warning", True, None)
-    if torch.arch_list:
-        return Code(torch.arch_list, "torch.cuda.get_arch_list()", True, torch.cuda)
-    told = _text_archs(symptoms)
-    if told:
-        return Code(told, "torch's warning", True, torch.cuda)
+    stated = _text_archs(symptoms)
+    if torch.arch_list or stated:
+        return Code(torch.arch_list or stated, "torch.cuda.get_arch_list()" if torch.arch_list else "torch's warning", True, torch.cuda)
     # "1.11.0" without a CUDA version may be any build of that release: conda's carry no local part
-    if torch.version and (torch.cuda or "+" in torch.version) and not torch.conda and not isinstance(system, Missing):
-        name = torch.version
-        variant = variant_of_cuda(torch.cuda) if torch.cuda else None
-        if "+" not in name and variant:
-            name = f"{name}+{variant}"
-        rows = [tables.build(name, platform_of(os, system.machine or "x86_64")) for os in _systems(system)]
-        known = [row for row in rows if row and row.archs]
-        if known:
+    if torch.version and (torch.cuda or "+" in torch.version) and not torch.conda:
+        variant = variant_of_cuda(torch.cuda) if torch.cuda and "+" not in torch.version else None
+        name, machine = f"{torch.version}+{variant}" if variant else torch.version, system.machine or "x86_64"
+        # where a report does not name the system, a build of either counts: what neither holds is not there
+        rows = [tables.build(name, platform_of(os, machine)) for os in ((system.os,) if system.os else ("linux", "windows"))]
+        if known := [row for row in rows if row and row.archs]:
             archs = tuple(dict.fromkeys(arch for row in known for arch in row.archs or ()))
             source = f"the published build {known[0].version}+{known[0].variant}"
             return Code(archs, source, all(row.archs_confidence == "high" for row in known), known[0].cuda or torch.cuda)
     return Code(None, "the CUDA version of the build", False, torch.cuda)
-
-
-def _systems(system: SystemFacts) -> tuple[str, ...]:
-    """Where a report does not name the system, a build of either counts: what neither holds is not there."""
-    return (system.os,) if system.os else ("linux", "windows")
 
 
 def _first_cuda(capability: str, tables: Tables) -> tuple[int, int] | None:
@@ -129,19 +99,13 @@ def _first_cuda(capability: str, tables: Tables) -> tuple[int, int] | None:
     row = tables.gpu(capability)
     if row is None:
         return None
-    generation, minor = _pair(capability)
-    family = [tables.gpu(f"{generation}.{one}") for one in range(minor)] if not row.jetson else []
+    generation, number = _pair(capability)
+    family = [tables.gpu(f"{generation}.{one}") for one in range(number)] if not row.jetson else []
     return min(_pair(one.first_cuda) for one in (row, *family) if one is not None and (one is row or not one.jetson))
 
 
 def _pair(text: str | None) -> tuple[int, int]:
-    numbers = [int(part) for part in re.findall(r"\d+", text or "")[:2]]
-    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
-
-
-def _arch_pair(arch: str) -> tuple[int, int]:
-    digits = re.sub(r"\D", "", arch.partition("_")[2])
-    return (int(digits[:-1] or 0), int(digits[-1])) if digits else (0, 0)
+    return minor(text) or (0, 0)
 
 
 def _verdict(card: _Card, build: Code, tables: Tables, no_kernel: bool) -> tuple[str, bool] | None:
@@ -155,7 +119,7 @@ def _verdict(card: _Card, build: Code, tables: Tables, no_kernel: bool) -> tuple
             return "new", False  # only PTX would serve it, and the program says that nothing did
         if runs is True or (runs is None and not no_kernel):
             return None
-        pairs = [_arch_pair(arch) for arch in build.archs]
+        pairs = [arch_number(arch) for arch in build.archs]
         if _pair(card.cc) < min(pairs):
             return "old", build.certain and runs is False
         late = row is not None and build.cuda is not None and _pair(row.first_cuda) > cuda
@@ -176,35 +140,32 @@ def cubins(archs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(arch for arch in archs if arch.startswith("sm_"))
 
 
-def _judge(
-    wanted: tuple[str, ...],
-    rule: str,
-    cards: list[_Card],
-    build: Code,
-    symptoms: SymptomsFacts | Missing,
-    tables: Tables,
-    missing: Unknown | None,
-) -> Answer:
+def _judge(rule: str, wanted: tuple[str, ...], cards: list[_Card], build: Code, symptoms: SymptomsFacts, tables: Tables) -> Hit | None:
     lines = mentioning(symptoms, NO_KERNEL, "not compatible with the current PyTorch", "no longer supports this GPU")
     found = [(card, _verdict(card, build, tables, bool(lines) or NO_KERNEL in card.error)) for card in cards]
     bad = [(card, verdict) for card, verdict in found if verdict is not None and verdict[0] in wanted]
-    told = said(symptoms, rule)
-    if not bad:
-        # the text alone decides only where no fact can be set against it
-        too_old = tuple(match for match in told if "no longer supports" in match.text or "too old" in match.text)
-        if rule == "gpu-too-old-for-torch" and too_old and all(card.kernel != "ok" and _pair(card.cc) < (5, 0) for card in cards):
-            values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
-            return Hit(values, quoted(too_old), variant="text")
-        if told and not build.archs and not any(card.kernel == "ok" for card in cards) and _age_fits(wanted, cards):
-            values = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
-            return Hit(values, quoted(told), (TorchBuild(),), variant="text", confidence=Confidence.LIKELY)
-        return None if cards else missing
-    card, kind = bad[0][0], bad[0][1][0]
-    certain = any(verdict[1] for _, verdict in bad)
+    return _without_code(bad, cards, build, lines, tables) if bad else _as_said(wanted, cards, build, said(symptoms, rule))
+
+
+def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: tuple[TextEvidence, ...]) -> Hit | None:
+    """The text alone decides only where no fact can be set against it."""
+    values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
+    running = any(card.kernel == "ok" for card in cards)
+    too_old = tuple(match for match in matches if "no longer supports" in match.text or "too old" in match.text)
+    if "old" in wanted and too_old and not running and all(_pair(card.cc) < (5, 0) for card in cards):
+        return Hit(values, quoted(too_old), variant="text")
+    if matches and not (build.archs and cards) and not running and _age_fits(wanted, cards):
+        return Hit(values, quoted(matches), (TorchBuild(),), variant="text", confidence=Confidence.LIKELY)
+    return None
+
+
+def _without_code(
+    bad: list[tuple[_Card, tuple[str, bool]]], cards: list[_Card], build: Code, lines: tuple[TextEvidence, ...], tables: Tables
+) -> Hit:
+    card, (kind, _) = bad[0]
     row = tables.gpu(card.cc)
-    names = ", ".join(dict.fromkeys(one.name for one, _ in bad))
     values = {
-        "gpu": names,
+        "gpu": ", ".join(dict.fromkeys(one.name for one, _ in bad)),
         "cc": card.cc,
         "sm": "sm_" + card.cc.replace(".", ""),
         "archs": " ".join(build.archs or ()) or f"what CUDA {build.cuda} can compile for",
@@ -219,9 +180,9 @@ def _judge(
     if good and good[0].uuid:
         chosen = ",".join(one.uuid for one in good if one.uuid)
         fixes = (SetEnv("CUDA_VISIBLE_DEVICES", chosen, "only the GPUs that this build has code for"), *fixes)
-    known_variant = "family" if kind == "family" else None if build.archs else "toolkit"
-    severity = Severity.WARNING if good else None
-    return Hit(values, evidence, fixes, variant=known_variant, severity=severity, confidence=None if certain else Confidence.LIKELY)
+    variant = "family" if kind == "family" else None if build.archs else "toolkit"
+    confidence = None if any(certain for _, (_, certain) in bad) else Confidence.LIKELY
+    return Hit(values, evidence, fixes, variant=variant, severity=Severity.WARNING if good else None, confidence=confidence)
 
 
 def _age_fits(wanted: tuple[str, ...], cards: list[_Card]) -> bool:
@@ -231,40 +192,34 @@ def _age_fits(wanted: tuple[str, ...], cards: list[_Card]) -> bool:
     return any(_pair(card.cc) < (7, 5) for card in cards) if "old" in wanted else any(_pair(card.cc) >= (7, 5) for card in cards)
 
 
-@check(sees_missing=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
+@check(needs=("gpus", "torch"))
 def gpu_too_new_for_torch(
-    system: SystemFacts | Missing,
-    gpus: GpusFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    torch: TorchFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    system: SystemFacts,
+    gpus: GpusFacts,
+    visibility: VisibilityFacts,
+    torch: TorchFacts,
+    devices: DevicesFacts,
+    symptoms: SymptomsFacts,
     tables: Tables,
 ) -> Answer:
     """No cubin and no PTX of the build serves a GPU that came after it, or that is a family of its own."""
-    if for_rocm(torch):
-        return None
-    cards = _cards(gpus, visibility, devices, symptoms, tables)
-    build, missing = code_of_build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
-    return _judge(("new", "family"), "gpu-too-new-for-torch", cards, build, symptoms, tables, missing)
+    cards, build = _cards(gpus, visibility, devices, symptoms, tables), code_of_build(torch, system, symptoms, tables)
+    return None if torch.hip else _judge("gpu-too-new-for-torch", ("new", "family"), cards, build, symptoms, tables)
 
 
-@check(sees_missing=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
+@check(needs=("gpus", "torch"))
 def gpu_too_old_for_torch(
-    system: SystemFacts | Missing,
-    gpus: GpusFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    torch: TorchFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    system: SystemFacts,
+    gpus: GpusFacts,
+    visibility: VisibilityFacts,
+    torch: TorchFacts,
+    devices: DevicesFacts,
+    symptoms: SymptomsFacts,
     tables: Tables,
 ) -> Answer:
     """The build starts above this GPU's compute capability."""
-    if for_rocm(torch):
-        return None
-    cards = _cards(gpus, visibility, devices, symptoms, tables)
-    build, missing = code_of_build(torch, system, symptoms, tables), trouble(gpus, "gpus") or trouble(torch, "torch")
-    return _judge(("old",), "gpu-too-old-for-torch", cards, build, symptoms, tables, missing)
+    cards, build = _cards(gpus, visibility, devices, symptoms, tables), code_of_build(torch, system, symptoms, tables)
+    return None if torch.hip else _judge("gpu-too-old-for-torch", ("old",), cards, build, symptoms, tables)
 
 
 def _process_list(gpu: Gpu) -> str:
@@ -287,10 +242,10 @@ def size(number: int) -> str:
     return f"{number / _GIB:.1f} GiB" if number >= _GIB else f"{number >> 20} MiB"
 
 
-@check(sees_missing=("gpus", "visibility", "symptoms"))
-def gpu_busy(gpus: GpusFacts | Missing, visibility: VisibilityFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
+@check(needs=("gpus",))
+def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Answer:
     """Other processes hold most of a GPU's memory. Integrated GPUs, whose memory is the machine's, are left out."""
-    told = said(symptoms, "gpu-busy")
+    matches = said(symptoms, "gpu-busy")
     seen = visible(gpus, visibility)
     for gpu in seen:
         total, free = gpu.memory_bytes, gpu.memory_free_bytes
@@ -299,80 +254,76 @@ def gpu_busy(gpus: GpusFacts | Missing, visibility: VisibilityFacts | Missing, s
         values: dict[str, object] = {"gpu": f"GPU {gpu.index} ({gpu.name})", "free": size(free), "total": size(total)}
         values |= {"processes": _process_list(gpu), "unused": _free(seen)}
         if free < max(_GIB, total // 10) and free < total // 2:
-            return Hit(values, quoted(told))
+            return Hit(values, quoted(matches))
         if free < total // 2:
-            return Hit(values, quoted(told), variant="half", severity=Severity.INFO)
-    if held := tuple(match for match in told if match.symptom == "memory-held-at-start"):
+            return Hit(values, quoted(matches), variant="half", severity=Severity.INFO)
+    if held := tuple(match for match in matches if match.symptom == "memory-held-at-start"):
         return Hit({}, quoted(held), variant="start", confidence=Confidence.LIKELY)
-    if told:
-        return Hit({"pid": value(told, "pid") or "another", "memory": value(told, "memory") or "memory"}, quoted(told), variant="text")
-    return trouble(gpus, "gpus")
+    if matches:
+        return Hit(
+            {"pid": value(matches, "pid") or "another", "memory": value(matches, "memory") or "memory"}, quoted(matches), variant="text"
+        )
+    return None
 
 
-@check(sees_missing=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
+@check(needs=("gpus",))
 def gpu_exclusive_mode(
-    gpus: GpusFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    gpus: GpusFacts, visibility: VisibilityFacts, cuda_driver: CudaDriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts
 ) -> Answer:
     """Compute mode: one process a GPU, or none at all."""
-    told = said(symptoms, "gpu-exclusive-mode")
-    seen = visible(gpus, visibility)
-    closed = [gpu for gpu in seen if gpu.compute_mode == "Prohibited"]
-    one_only = [gpu for gpu in seen if (gpu.compute_mode or "").startswith("Exclusive")]
-    named = ", ".join(f"GPU {gpu.index}" for gpu in closed or one_only) or "the GPU"
-    refused = cuda_code(devices, cuda_driver) == DEVICES_UNAVAILABLE or bool(told)
-    numbers = ",".join(str(gpu.index) for gpu in closed or one_only) or None
-    values = {"gpus": named, "numbers": numbers, "mode": (closed or one_only or [Gpu(0)])[0].compute_mode}
-    if closed:
-        all_closed = len(closed) == len(seen) and not works(devices)
-        return Hit(values, quoted(told), variant="prohibited", severity=Severity.ERROR if all_closed else Severity.WARNING)
-    if one_only:
-        held = [gpu for gpu in one_only if gpu.processes]
-        if refused or (held and fails(devices)):
-            return Hit(values, quoted(told), variant="held", severity=Severity.ERROR)
+    matches, seen = said(symptoms, "gpu-exclusive-mode"), visible(gpus, visibility)
+    prohibited = [gpu for gpu in seen if gpu.compute_mode == "Prohibited"]
+    exclusive = [gpu for gpu in seen if (gpu.compute_mode or "").startswith("Exclusive")]
+    refused = cuda_code(devices, cuda_driver) == DEVICES_UNAVAILABLE or bool(matches)
+    restricted = prohibited or exclusive
+    values = {"gpus": ", ".join(f"GPU {gpu.index}" for gpu in restricted) or "the GPU", "numbers": numbers(restricted)}
+    values["mode"] = restricted[0].compute_mode if restricted else None
+    if prohibited:
+        none_left = len(prohibited) == len(seen) and not works(devices)
+        return Hit(values, quoted(matches), variant="prohibited", severity=Severity.ERROR if none_left else Severity.WARNING)
+    if exclusive and (refused or (fails(devices) and any(gpu.processes for gpu in exclusive))):
+        return Hit(values, quoted(matches), variant="held", severity=Severity.ERROR)
+    if exclusive:
         return Hit(values, severity=Severity.INFO)
     if refused and not works(devices) and all(gpu.compute_mode is None for gpu in seen):
         # a vGPU without its licence and a card in a bad state answer the same
-        return Hit(values, quoted(told), variant="text", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    return trouble(gpus, "gpus")
+        return Hit(values, quoted(matches), variant="text", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    return None
 
 
-@check(sees_missing=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
+@check(needs=("gpus",))
 def gpu_mig(
-    gpus: GpusFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    gpus: GpusFacts, visibility: VisibilityFacts, cuda_driver: CudaDriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts
 ) -> Answer:
     """MIG: a process sees one instance at most, and none where none was created."""
-    told = said(symptoms, "gpu-mig")
-    partitioned = [gpu for gpu in listed(gpus) if gpu.mig or gpu.mig_devices or " MIG " in f" {gpu.name or ''} "]
-    slices = [one for one in torch_devices(devices) if " MIG " in f" {one.name or ''} "]
+    matches = said(symptoms, "gpu-mig")
+    partitioned = [gpu for gpu in gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
+    slices = [one.name for one in devices.devices if is_mig(one.name)]
     if not partitioned and not slices:
-        if holding(told, "no MIG devices were found"):
-            return Hit({"gpus": "a GPU", "instances": 0}, quoted(told), variant="empty", severity=Severity.ERROR)
-        if told and not (listed(gpus) and all(gpu.mig is False for gpu in listed(gpus))):  # the text fits other things too
-            return Hit({"gpus": "a GPU"}, quoted(told), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
-        return trouble(gpus, "gpus")
+        return _mig_said(gpus, matches)
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
-    values: dict[str, object] = {"gpus": ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0].name}
-    values |= {"instances": instances, "numbers": ",".join(str(gpu.index) for gpu in partitioned) or None}
+    values: dict[str, object] = {"instances": instances, "numbers": numbers(partitioned)}
+    values["gpus"] = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]
     values["instance"] = next((name for gpu in partitioned for name in gpu.mig_devices if name.startswith("MIG-")), None)
-    refused = told + mentioning(symptoms, "invalid device ordinal", "device >= 0 && device < num_gpus", "busy or unavailable")
+    refused = matches + mentioning(symptoms, "invalid device ordinal", "device >= 0 && device < num_gpus", "busy or unavailable")
     if refused:
         return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)
     empty = [gpu for gpu in partitioned if gpu.mig and not gpu.mig_devices]
     unusable = fails(devices) or cuda_code(devices, cuda_driver) == NO_DEVICE or bool(mentioning(symptoms, "No CUDA GPUs are available"))
-    if empty and len(empty) == len(listed(gpus)) and unusable and not driver_answers(cuda_driver):
+    if empty and len(empty) == len(gpus.devices) and unusable and not driver_answers(cuda_driver):
         return Hit(values, variant="empty", severity=Severity.ERROR)
-    chosen = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
-    if instances > 1 and not (chosen or "").startswith("MIG-"):
+    if instances > 1 and not (visibility.cuda_visible_devices or "").startswith("MIG-"):
         return Hit(values, variant="many", severity=Severity.WARNING)
     return Hit(values, severity=Severity.INFO)
+
+
+def _mig_said(gpus: GpusFacts, matches: tuple[TextEvidence, ...]) -> Hit | None:
+    """What the text alone says, where no GPU is known to be partitioned."""
+    if holding(matches, "no MIG devices were found"):
+        return Hit({"gpus": "a GPU", "instances": 0}, quoted(matches), variant="empty", severity=Severity.ERROR)
+    if matches and not (gpus.devices and all(gpu.mig is False for gpu in gpus.devices)):  # the text fits other things too
+        return Hit({"gpus": "a GPU"}, quoted(matches), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
+    return None
 
 
 CHECKS = (gpu_too_new_for_torch, gpu_too_old_for_torch, gpu_busy, gpu_exclusive_mode, gpu_mig)

@@ -10,6 +10,7 @@ from envcheck.facts.nvml_codes import named as named_code
 from envcheck.facts.snapshot import (
     Device,
     DevicesFacts,
+    DriverFacts,
     Gpu,
     GpusFacts,
     GpuTrouble,
@@ -17,39 +18,35 @@ from envcheck.facts.snapshot import (
     LauncherFacts,
     LiveFacts,
     LiveStatus,
-    Missing,
-    PackagesFacts,
     RocmFacts,
     TorchFacts,
-    Why,
     XpuFacts,
 )
+from envcheck.tables.compat import Tables
 
 # Codes of NVML about one GPU that a rule of their own or none speaks of.
 _MEANT = (*CLOSED, LOST, RESET, POWER, IRQ, INFOROM)
 
 
-def nvidia(gpus: GpusFacts | Missing) -> tuple[Gpu, ...]:
+def nvidia(gpus: GpusFacts) -> tuple[Gpu, ...]:
     """NVIDIA GPUs that are listed and readable."""
-    return () if isinstance(gpus, Missing) else tuple(gpu for gpu in gpus.devices if gpu.error is None)
+    return tuple(gpu for gpu in gpus.devices if gpu.error is None)
 
 
-def troubles(gpus: GpusFacts | Missing) -> tuple[GpuTrouble, ...]:
+def troubles(gpus: GpusFacts) -> tuple[GpuTrouble, ...]:
     """Errors of single GPUs as their source told them; a report or an older recording has only the words beside the GPU."""
-    if isinstance(gpus, Missing):
-        return ()
     told = {one.index for one in gpus.troubles}
     rest = [gpu for gpu in gpus.devices if gpu.error and gpu.index not in told]
     found = [GpuTrouble("nvidia-smi", gpu.error or "", code_of(gpu.error or ""), None, gpu.index, gpu.bus_id) for gpu in rest]
     return (*gpus.troubles, *found)
 
 
-def closed(gpus: GpusFacts | Missing) -> tuple[GpuTrouble, ...]:
+def closed(gpus: GpusFacts) -> tuple[GpuTrouble, ...]:
     """GPUs of the machine that this process may not open: another job's, or kept out of this container. They do not count as ours."""
     return tuple(one for one in troubles(gpus) if one.call is None and one.code in CLOSED)
 
 
-def unmeant(gpus: GpusFacts | Missing) -> tuple[GpuTrouble, ...]:
+def unmeant(gpus: GpusFacts) -> tuple[GpuTrouble, ...]:
     """GPUs that NVML counts and does not open for a reason that names neither their state nor this process's rights."""
     return tuple(one for one in troubles(gpus) if one.call is None and one.source == "NVML" and one.code not in _MEANT)
 
@@ -59,9 +56,9 @@ def place(one: GpuTrouble) -> str | None:
     return one.bus_id if one.index is None else str(one.index)
 
 
-def which(rows: Iterable[GpuTrouble], gpus: GpusFacts | Missing) -> str:
+def which(rows: Iterable[GpuTrouble], gpus: GpusFacts) -> str:
     """ "GPU 1 (NVIDIA L4), GPU 00000000:02:00.0"; empty where no source says which."""
-    names = {gpu.index: gpu.name or gpu.bus_id for gpu in ([] if isinstance(gpus, Missing) else gpus.devices)}
+    names = {gpu.index: gpu.name or gpu.bus_id for gpu in gpus.devices}
     found = [(number, names.get(one.index) if one.index is not None else None) for one in rows if (number := place(one)) is not None]
     return ", ".join(dict.fromkeys(f"GPU {number}" + (f" ({name})" if name else "") for number, name in found))
 
@@ -75,6 +72,26 @@ def heard(rows: Iterable[GpuTrouble]) -> tuple[Evidence, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def capability(gpu: Gpu, tables: Tables) -> str | None:
+    """What the driver says, else what the table says of the product."""
+    return gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
+
+
+def gpu_nodes(driver: DriverFacts) -> tuple[str, ...]:
+    """Device nodes that stand for one GPU each: "nvidia0", not "nvidiactl"."""
+    return tuple(name for name in driver.device_nodes or () if name.removeprefix("nvidia").isdecimal())
+
+
+def is_mig(name: str | None) -> bool:
+    """ "NVIDIA A100-SXM4-40GB MIG 1g.5gb": a process sees one instance, whatever is listed."""
+    return " MIG " in f" {name or ''} "
+
+
+def numbers(gpus: Iterable[Gpu]) -> str | None:
+    """GPUs as `nvidia-smi -i` takes them."""
+    return ",".join(str(gpu.index) for gpu in gpus) or None
+
+
 def named(gpus: tuple[Gpu, ...]) -> str:
     """ "NVIDIA H100 80GB HBM3 (8x), NVIDIA A40"."""
     names: dict[str, int] = {}
@@ -84,14 +101,9 @@ def named(gpus: tuple[Gpu, ...]) -> str:
     return ", ".join(name if count == 1 else f"{name} ({count}x)" for name, count in names.items())
 
 
-def not_told(section: object) -> bool:
-    """The section was not read, or a report does not hold it: nothing is known, in contrast to absent."""
-    return isinstance(section, Missing) and section.why is Why.SKIPPED
-
-
-def cuda_works(devices: DevicesFacts | Missing) -> bool:
+def cuda_works(devices: DevicesFacts) -> bool:
     """torch sees a device, and no kernel that was tried failed. An answer of NVML alone proves nothing."""
-    if isinstance(devices, Missing) or devices.available is not True or devices.nvml_check:
+    if devices.available is not True or devices.nvml_check:
         return False
     return all(device.kernel in (None, "ok", "unknown") for device in devices.devices)
 
@@ -99,11 +111,9 @@ def cuda_works(devices: DevicesFacts | Missing) -> bool:
 _NOT_OPENED = ("invalid device id", "invalid device ordinal", "device < num_gpus", "device index out of range")
 
 
-def opened(devices: DevicesFacts | Missing) -> tuple[Device, ...]:
+def opened(devices: DevicesFacts) -> tuple[Device, ...]:
     """The devices that CUDA has. Until it is initialised torch counts what NVML lists, which may be more: these have no properties."""
-    if isinstance(devices, Missing) or devices.available is not True:
-        return ()
-    return tuple(one for one in devices.devices if not only_counted(one))
+    return tuple(one for one in devices.devices if devices.available is True and not only_counted(one))
 
 
 def only_counted(device: Device) -> bool:
@@ -111,53 +121,41 @@ def only_counted(device: Device) -> bool:
     return error.startswith("properties:") and any(words in error for words in _NOT_OPENED)
 
 
-def imported(torch: TorchFacts | Missing, devices: DevicesFacts | Missing) -> bool:
+def imported(torch: TorchFacts, devices: DevicesFacts) -> bool:
     """The import is known to have worked: by trial, or because torch answered a question."""
-    if isinstance(torch, Missing):
-        return False
-    if torch.import_status is not ImportStatus.SKIPPED:
-        return torch.import_status is ImportStatus.OK
-    return not isinstance(devices, Missing) and devices.available is not None
+    status = torch.import_status
+    return status is ImportStatus.OK or (status is ImportStatus.SKIPPED and torch != TorchFacts() and devices.available is not None)
 
 
-def import_failed(torch: TorchFacts | Missing) -> bool:
+def import_failed(torch: TorchFacts) -> bool:
     """The import was tried and did not give a usable torch."""
-    return not isinstance(torch, Missing) and torch.import_status not in (ImportStatus.OK, ImportStatus.SKIPPED)
+    return torch.import_status not in (ImportStatus.OK, ImportStatus.SKIPPED)
 
 
-def import_text(torch: TorchFacts | Missing) -> str:
+def import_text(torch: TorchFacts) -> str:
     """What a failed import said."""
-    if isinstance(torch, Missing) or torch.import_failure is None:
-        return ""
-    return torch.import_failure.text
+    return torch.import_failure.text if torch.import_failure else ""
 
 
-def discrete_amd(rocm: RocmFacts | Missing) -> tuple[str, ...]:
+def discrete_amd(rocm: RocmFacts) -> tuple[str, ...]:
     """AMD accelerators for which a ROCm build of torch is meant; integrated graphics do not count.
 
     "AMD Instinct MI100", "Radeon RX 7900 XTX", "Radeon PRO W7900"
     """
-    if isinstance(rocm, Missing):
-        return ()
     marks = ("instinct", " rx ", "radeon pro w", "radeon vii", " mi2", " mi3")
     return tuple(name for name in rocm.names if any(mark in f" {name.lower()} " for mark in marks))
 
 
-def discrete_intel(xpu: XpuFacts | Missing) -> tuple[str, ...]:
+def discrete_intel(xpu: XpuFacts) -> tuple[str, ...]:
     """Intel cards for which an XPU build of torch is meant. "Intel(R) Arc(TM) A770 Graphics", "Data Center GPU Max 1550" """
-    if isinstance(xpu, Missing):
-        return ()
     marks = ("arc(tm) a", "arc(tm) b", "arc a", "arc b", "data center gpu")
     return tuple(name for name in xpu.names if any(mark in name.lower() for mark in marks))
 
 
-def nccl_proved(live: LiveFacts | Missing, ranks: int = 1) -> bool:
+def nccl_proved(live: LiveFacts, ranks: int = 1) -> bool:
     """The live check ran NCCL with the user's environment and at least so many ranks."""
-    if isinstance(live, Missing):
-        return False
-    return any(
-        arm.backend == "nccl" and not arm.environment and arm.world_size >= ranks and arm.status is LiveStatus.PASS for arm in live.arms
-    )
+    mine = [arm for arm in live.arms if arm.backend == "nccl" and not arm.environment and arm.world_size >= ranks]
+    return any(arm.status is LiveStatus.PASS for arm in mine)
 
 
 def number(text: str | None) -> int | None:
@@ -166,18 +164,8 @@ def number(text: str | None) -> int | None:
     return int(stripped) if stripped.removeprefix("-").isdecimal() and len(stripped) < 12 else None
 
 
-def variables(*sections: object) -> dict[str, str]:
-    """The environment as the sections that keep one know it."""
-    found: dict[str, str] = {}
-    for section in sections:
-        found.update(getattr(section, "variables", {}))
-    return found
-
-
-def node_count(launcher: LauncherFacts | Missing) -> int | None:
+def node_count(launcher: LauncherFacts) -> int | None:
     """Number of nodes of the job, as far as the launcher's variables tell."""
-    if isinstance(launcher, Missing):
-        return None
     if launcher.nodes is not None:
         return launcher.nodes
     for name in ("GROUP_WORLD_SIZE", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"):
@@ -186,8 +174,3 @@ def node_count(launcher: LauncherFacts | Missing) -> int | None:
             return count
     world, local = number(launcher.variables.get("WORLD_SIZE")), number(launcher.variables.get("LOCAL_WORLD_SIZE"))
     return -(-world // local) if world and local else None
-
-
-def installed(packages: PackagesFacts | Missing, name: str) -> str | None:
-    """Version of a distribution, None where it is not installed or nothing is known."""
-    return None if isinstance(packages, Missing) else packages.version(name)

@@ -1,26 +1,26 @@
-"""What the transport ladder of the live check shows: the arm that passes first after NCCL as it is did not names the transport."""
+"""Which transport of NCCL is at fault, as the live check found out: the trial that passes first after NCCL as it is did not names it."""
 
 from __future__ import annotations
 
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus, Missing
+from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
 
 SOCKET = "nccl-socket-"  # and the name of an interface
 # Arm → what is at fault when it is the first to pass. Each has everything switched off that those before it have.
-RUNGS = {"nccl-p2p-off": "p2p", "nccl-shm-off": "shm", "nccl-ib-off": "ib"}
+STEPS = {"nccl-p2p-off": "p2p", "nccl-shm-off": "shm", "nccl-ib-off": "ib"}
 CONTROL = ("gloo-loopback", "gloo-file-store")
 BAD = (LiveStatus.FAIL, LiveStatus.HANG)
 
 
 def explains(arm: Arm) -> bool:
-    """An arm that is there to explain another one: a rung, or NCCL's own diagnostics. Its failure is none itself."""
-    return arm.name in RUNGS or arm.name.startswith(SOCKET) or arm.name == "nccl-diagnostics"
+    """An arm that is there to explain another one: a step, or NCCL's own diagnostics. Its failure is not a finding itself."""
+    return arm.name in STEPS or arm.name.startswith(SOCKET) or arm.name == "nccl-diagnostics"
 
 
 @record
-class Climb:
-    """The ladder after NCCL as it is had failed. culprit: "p2p", "shm", "ib", "interface", "nccl" (nothing helps), "machine" (the
-    control arm fails too), or None: the ladder was not climbed, or not to its end."""
+class Bisection:
+    """The search after NCCL as it is had failed. culprit: "p2p", "shm", "ib", "interface", "nccl" (nothing helps), "machine" (the
+    control arm fails too), or None: the search was not made, or not to its end."""
 
     culprit: str | None
     plain: Arm
@@ -28,20 +28,17 @@ class Climb:
     tried: tuple[Arm, ...] = ()
 
 
-def climb(live: LiveFacts | Missing) -> Climb | None:
+def bisect_transports(live: LiveFacts) -> Bisection | None:
     """None if NCCL as it is was not tried between two ranks, or works."""
-    if isinstance(live, Missing):
-        return None
     plain = next((arm for arm in live.arms if arm.name == "nccl"), None)
     if plain is None or plain.status not in BAD:
         return None
     control = [arm for arm in live.arms if arm.name in CONTROL]
     if control and not any(arm.status is LiveStatus.PASS for arm in control):
-        return Climb("machine", plain)
-    tried = tuple(arm for arm in live.arms if arm.name in RUNGS or arm.name.startswith(SOCKET))
-    passed = next((arm for arm in tried if arm.status is LiveStatus.PASS), None)
-    if passed:
-        return Climb(RUNGS.get(passed.name, "interface"), plain, passed, tried)
-    # Only a ladder climbed to its end shows that no transport works: arms without time say nothing.
-    whole = bool(control) and set(RUNGS) <= {arm.name for arm in tried} and all(arm.status in BAD for arm in tried)
-    return Climb("nccl" if whole else None, plain, None, tried)
+        return Bisection("machine", plain)
+    tried = tuple(arm for arm in live.arms if arm.name in STEPS or arm.name.startswith(SOCKET))
+    if passed := next((arm for arm in tried if arm.status is LiveStatus.PASS), None):
+        return Bisection(STEPS.get(passed.name, "interface"), plain, passed, tried)
+    # Only a search made to its end shows that no transport works: arms without time say nothing.
+    whole = control and set(STEPS) <= {arm.name for arm in tried} and all(arm.status in BAD for arm in tried)
+    return Bisection("nccl" if whole else None, plain, None, tried)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.checks.answer import contained, trouble
+from envcheck.checks.answer import contained
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
 from envcheck.checks.text import holding, mentioning, quoted, said, value
@@ -16,10 +16,10 @@ from envcheck.facts.snapshot import (
     LimitsFacts,
     LiveFacts,
     LiveStatus,
-    Missing,
     NetworkFacts,
     SymptomsFacts,
     SystemFacts,
+    TextEvidence,
 )
 
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -30,98 +30,59 @@ DOCKER_SHM = 64 * _MIB  # what docker and Kubernetes give without being asked
 RDMA_MEMLOCK = 64 * _MIB  # less than one set of NCCL buffers
 
 
-@check(sees_missing=("limits", "gpus", "system", "launcher", "symptoms"))
-def open_files_low(
-    limits: LimitsFacts | Missing,
-    gpus: GpusFacts | Missing,
-    system: SystemFacts | Missing,
-    launcher: LauncherFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-) -> Answer:
+def _size(number: int | None) -> str | None:
+    return None if number is None else size(number)
+
+
+@check(needs=("limits",))
+def open_files_low(limits: LimitsFacts, gpus: GpusFacts, system: SystemFacts, launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
     """The soft limit of open files; loaders that pass tensors by descriptor use one for each."""
-    told = said(symptoms, "open-files-low")
-    soft = None if isinstance(limits, Missing) else limits.open_files_soft
-    hard = None if isinstance(limits, Missing) else limits.open_files_hard
-    values = {"soft": "unknown" if soft is None else soft, "hard": "unknown" if hard is None else hard}
-    if told:
-        return Hit(values, quoted(told), variant="reached", severity=Severity.ERROR)
-    mac = not isinstance(system, Missing) and system.os == "darwin"
-    if soft is None or mac:
-        return trouble(limits, "limits")
-    ranks = None if isinstance(launcher, Missing) else launcher.world_size
-    if ranks and soft < DESCRIPTORS_EACH * ranks + DESCRIPTORS:
-        needed = DESCRIPTORS_EACH * ranks + DESCRIPTORS
+    matches, soft, ranks = said(symptoms, "open-files-low"), limits.open_files_soft, launcher.world_size
+    values: dict[str, object] = {"soft": soft, "hard": limits.open_files_hard}
+    if matches:
+        return Hit(values, quoted(matches), variant="reached", severity=Severity.ERROR)
+    if soft is None or system.os == "darwin":
+        return None
+    if ranks and soft < (needed := DESCRIPTORS_EACH * ranks + DESCRIPTORS):
         return Hit(values | {"ranks": ranks, "needed": needed}, variant="ranks", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if soft < FEW_FILES:
         return Hit(values)
-    many = not isinstance(gpus, Missing) and len(gpus.devices) >= 8
-    return Hit(values, severity=Severity.INFO) if soft <= FEW_FILES and many else None
+    return Hit(values, severity=Severity.INFO) if soft <= FEW_FILES and len(gpus.devices) >= 8 else None
 
 
-@check(sees_missing=("limits", "symptoms"))
-def processes_low(limits: LimitsFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+@check(needs=("symptoms",))
+def processes_low(limits: LimitsFacts, symptoms: SymptomsFacts) -> Answer:
     """A process or a thread could not be started: the kernel's limit of this user, or that of the container."""
-    told = said(symptoms, "processes-low")
-    if not told:
-        return None
-    soft = None if isinstance(limits, Missing) else limits.processes_soft
-    values = {"soft": "unknown" if soft is None else soft}
-    return Hit(values, quoted(told), variant="clone3" if value(told, "refused") else None)
+    matches = said(symptoms, "processes-low")
+    variant = "clone3" if value(matches, "refused") else None
+    return Hit({"soft": limits.processes_soft}, quoted(matches), variant=variant) if matches else None
 
 
-@check(sees_missing=("limits", "network", "container", "symptoms"))
-def memlock_low(
-    limits: LimitsFacts | Missing,
-    network: NetworkFacts | Missing,
-    container: ContainerFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-) -> Answer:
+@check(needs=("limits", "network"))
+def memlock_low(limits: LimitsFacts, network: NetworkFacts, container: ContainerFacts, symptoms: SymptomsFacts) -> Answer:
     """Locked memory is limited where RDMA has to register buffers. Without an InfiniBand or RoCE port it does not matter."""
-    told = holding(said(symptoms, "memlock-low"), "allocate memory", "locked memory", "memlock", "ulimit -l", "RLIMIT_MEMLOCK")
-    if not isinstance(limits, Missing) and limits.memlock_read and limits.memlock_soft_bytes is None:
+    matches = holding(said(symptoms, "memlock-low"), "allocate memory", "locked memory", "memlock", "ulimit -l", "RLIMIT_MEMLOCK")
+    soft = limits.memlock_soft_bytes if limits.memlock_read else None
+    if limits.memlock_read and soft is None:  # unlimited
         return None
-    soft = None if isinstance(limits, Missing) or not limits.memlock_read else limits.memlock_soft_bytes
-    values = {"soft": "only a part" if soft is None else size(soft)}
-    variant = "container" if contained(container) else None
-    if told:
-        return Hit(values, quoted(told), variant=variant, severity=Severity.ERROR)
-    if soft is None or soft >= RDMA_MEMLOCK or isinstance(network, Missing):
-        return trouble(limits, "limits")
+    values, variant = {"soft": "only a part" if soft is None else size(soft)}, "container" if contained(container) else None
+    if matches:
+        return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR)
     active = [port for port in network.infiniband if port.state is None or "ACTIVE" in port.state.upper()]
-    if not active or network.variables.get("NCCL_IB_DISABLE") == "1":
+    if soft is None or soft >= RDMA_MEMLOCK or not active or network.variables.get("NCCL_IB_DISABLE") == "1":
         return None
-    ports = tuple(
-        Evidence("InfiniBand", f"{port.device} port {port.port} {port.link_layer or ''} {port.state or ''}".strip()) for port in active
-    )
-    return Hit(values, ports[:2], variant=variant)
+    ports = [f"{port.device} port {port.port} {port.link_layer or ''} {port.state or ''}".strip() for port in active[:2]]
+    return Hit(values, tuple(Evidence("InfiniBand", port) for port in ports), variant=variant)
 
 
-@check(sees_missing=("limits", "container", "symptoms"))
-def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
+@check(needs=("limits",))
+def shm_small(limits: LimitsFacts, container: ContainerFacts, symptoms: SymptomsFacts) -> Answer:
     """Shared memory is what containers get by default, or does not give what it promises."""
-    told = said(symptoms, "shm-small")
-    variant = None if isinstance(container, Missing) else "kubernetes" if container.kubernetes else "container"
-    total = None if isinstance(limits, Missing) else limits.shm_bytes
-    free = None if isinstance(limits, Missing) else limits.shm_free_bytes
-    values: dict[str, object] = {
-        "size": "unknown" if total is None else size(total),
-        "free": "unknown" if free is None else size(free),
-        "wanted": "unknown",
-        "got": "unknown",
-    }
-    if told and all(match.symptom == "ray-shm" for match in told):
-        count, gigabytes = value(told, "bytes"), value(told, "gigabytes")
-        found = int(count) if count else int(float(gigabytes) * 1e9) if gigabytes else free
-        ray = {**values, "free": "unknown" if found is None else size(found)}
-        refused = holding(told, "exceeds /dev/shm size")
-        return Hit(ray, quoted(told), variant="ray", severity=Severity.ERROR if refused else None)
-    if told:
-        roomy = total is not None and free is not None and free >= 8 * _GIB
-        large = Confidence.LIKELY if total is not None and total >= 8 * _GIB else None  # a mapped file that shrank gives SIGBUS too
-        variant = "reached" if total is None else variant
-        return None if roomy else Hit(values, quoted(told), variant=variant, severity=Severity.ERROR, confidence=large)
-    if isinstance(limits, Missing):
-        return trouble(limits, "limits")
+    matches, total, free = said(symptoms, "shm-small"), limits.shm_bytes, limits.shm_free_bytes
+    variant = "kubernetes" if container.kubernetes else "container" if contained(container) else None
+    values: dict[str, object] = {"size": _size(total), "free": _size(free), "wanted": None, "got": None}
+    if matches:
+        return _shm_said(limits, values, matches, variant)
     wanted, got = limits.shm_requested_bytes, limits.shm_allocated_bytes
     if limits.shm_error or (wanted and got is not None and got < wanted):
         values |= {"wanted": "a test file" if wanted is None else size(wanted), "got": "0" if got is None else size(got)}
@@ -129,37 +90,47 @@ def shm_small(limits: LimitsFacts | Missing, container: ContainerFacts | Missing
         return Hit(values, evidence, variant="refused" if total else "none", severity=Severity.ERROR)
     if total is not None and total <= DOCKER_SHM:
         return Hit(values, variant=variant)
-    if free is not None and free < DOCKER_SHM:
-        return Hit(values, variant="full")
-    return None
+    return Hit(values, variant="full") if free is not None and free < DOCKER_SHM else None
+
+
+def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: tuple[TextEvidence, ...], variant: str | None) -> Hit | None:
+    total, free = limits.shm_bytes, limits.shm_free_bytes
+    if all(match.symptom == "ray-shm" for match in matches):
+        count, gigabytes = value(matches, "bytes"), value(matches, "gigabytes")
+        found = int(count) if count else int(float(gigabytes) * 1e9) if gigabytes else free
+        severity = Severity.ERROR if holding(matches, "exceeds /dev/shm size") else None
+        return Hit(values | {"free": _size(found)}, quoted(matches), variant="ray", severity=severity)
+    roomy = total is not None and total >= 8 * _GIB  # a mapped file that shrank gives SIGBUS too
+    if total is not None and free is not None and free >= 8 * _GIB:
+        return None
+    variant, confidence = "reached" if total is None else variant, Confidence.LIKELY if roomy else None
+    return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR, confidence=confidence)
 
 
 # Somebody asked for memory and did not get it; nothing was killed.
 _REFUSED = ("DefaultCPUAllocator", "alloc_cpu.cpp", "WinError 1455", "paging file is too small", "Errno 12]", "MemoryError", "bad_alloc")
 
 
-@check(sees_missing=("system", "live", "symptoms"))
-def host_memory_low(system: SystemFacts | Missing, live: LiveFacts | Missing, symptoms: SymptomsFacts | Missing) -> Answer:
+@check(needs=("system",))
+def host_memory_low(system: SystemFacts, live: LiveFacts, symptoms: SymptomsFacts) -> Answer:
     """Little memory is left, or the kernel killed a process (SIGKILL without a traceback)."""
-    told = said(symptoms, "host-memory-low")
-    available = None if isinstance(system, Missing) else system.memory_available_bytes
-    limit = None if isinstance(system, Missing) else system.memory_limit_bytes
-    values = {"available": "unknown" if available is None else size(available), "limit": "none" if limit is None else size(limit)}
-    if told and len(holding(told, *_REFUSED)) == len(told):
-        return Hit(values, quoted(told), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
-    if told:
+    matches, available, limit = said(symptoms, "host-memory-low"), system.memory_available_bytes, system.memory_limit_bytes
+    values = {"available": _size(available), "limit": "none" if limit is None else size(limit)}
+    if matches and len(holding(matches, *_REFUSED)) == len(matches):
+        return Hit(values, quoted(matches), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
+    if matches:
         sure = mentioning(symptoms, "Out of memory: Kill", "oom-kill", "Memory cgroup out of memory", "OOMKilled")
-        return Hit(values, quoted(told), variant="killed", severity=Severity.ERROR, confidence=None if sure else Confidence.LIKELY)
-    ranks = () if isinstance(live, Missing) or live.status is LiveStatus.PASS else live.ranks
-    if any(rank.signal == "SIGKILL" for rank in ranks) and available is not None and available < 2 * _GIB:
+        return Hit(values, quoted(matches), variant="killed", severity=Severity.ERROR, confidence=None if sure else Confidence.LIKELY)
+    killed = live.status is not LiveStatus.PASS and any(rank.signal == "SIGKILL" for rank in live.ranks)
+    if killed and available is not None and available < 2 * _GIB:
         return Hit(values, variant="killed", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if limit is not None and limit < 2 * _GIB:
         return Hit(values, variant="limit")
-    return Hit(values) if available is not None and available < _GIB else trouble(system, "system")
+    return Hit(values) if available is not None and available < _GIB else None
 
 
-@check(sees_missing=("launcher",))
-def cache_lock_broken(limits: LimitsFacts, launcher: LauncherFacts | Missing) -> Hit | None:
+@check(needs=("limits",))
+def cache_lock_broken(limits: LimitsFacts, launcher: LauncherFacts) -> Answer:
     """A cache folder on a network file system whose locks do not work between processes, or only within one machine."""
     bad = [one for one in limits.caches if one.lock in ("none", "refused", "hang")]
     # NFS: local_lock=flock|all; Lustre: localflock. Locks then hold among the processes of one machine.

@@ -6,8 +6,8 @@ import datetime
 from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
-from envcheck.engine.rule import Evidence, Hit, Unknown, check
-from envcheck.facts.snapshot import BackendsFacts, DevicesFacts, ExpectationsFacts, Missing, SystemFacts, TorchFacts
+from envcheck.engine.rule import Answer, Evidence, Hit, Unknown, check
+from envcheck.facts.snapshot import BackendsFacts, DevicesFacts, ExpectationsFacts, SystemFacts, TorchFacts
 from envcheck.tables.versions import parsed, release
 
 if TYPE_CHECKING:
@@ -16,20 +16,19 @@ if TYPE_CHECKING:
 OLD_DAYS = 180  # torch has a release about every two months
 
 
-@check(sees_missing=("torch", "system"))
-def tables_old(torch: TorchFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> Hit | None:
+@check(needs=("system",))
+def tables_old(torch: TorchFacts, system: SystemFacts, tables: Tables) -> Answer:
     """A torch newer than the newest row, or a table that was last checked long before the day of the snapshot.
 
     The other rules come before this one: the tables that were read by now are those that the verdict rests on.
     """
-    mine = None if isinstance(torch, Missing) else parsed(release(torch.version))
-    today = None if isinstance(system, Missing) or not system.date else _day(system.date)
+    mine, today = parsed(release(torch.version)), _day(system.date)
     if mine is None and today is None:
         return None
     newest = tables.releases()[-1]
     known = parsed(newest.version)
     if mine and known and not mine.is_prerelease and mine.release[:2] > known.release[:2]:
-        return Hit({"version": release(getattr(torch, "version", None)), "newest": newest.version})
+        return Hit({"version": release(torch.version), "newest": newest.version})
     checked, name = min(((checked, name) for name, checked in tables.verified.items()), default=(None, ""))
     if today and checked and (today - checked).days > OLD_DAYS:
         values = {"days": (today - checked).days, "checked": checked.isoformat(), "newest": newest.version, "table": name}
@@ -37,15 +36,15 @@ def tables_old(torch: TorchFacts | Missing, system: SystemFacts | Missing, table
     return None
 
 
-def _day(text: str) -> datetime.date | None:
+def _day(text: str | None) -> datetime.date | None:
     try:
-        return datetime.date.fromisoformat(text)
+        return datetime.date.fromisoformat(text) if text else None
     except ValueError:
         return None
 
 
-@check()
-def expectation_failed(expectations: ExpectationsFacts) -> Hit | Unknown | None:
+@check(needs=("expectations",))
+def expectation_failed(expectations: ExpectationsFacts) -> Answer:
     """What `--expect` or the configuration demands and the snapshot does not give."""
     if expectations.failed:
         evidence = tuple(Evidence(f"expected {one.expected}", one.reason or f"found {one.found}") for one in expectations.failed)
@@ -60,33 +59,29 @@ def expectation_failed(expectations: ExpectationsFacts) -> Hit | Unknown | None:
 _OF_GPUS = {"nccl": "CUDA or ROCm", "xccl": "XPU"}
 
 
-@check(sees_missing=("torch", "backends", "devices"))
+@check(needs=("expectations",))
 def backend_unavailable(
-    expectations: ExpectationsFacts, torch: TorchFacts | Missing, backends: BackendsFacts | Missing, devices: DevicesFacts | Missing
-) -> Hit | Unknown | None:
+    expectations: ExpectationsFacts, torch: TorchFacts, backends: BackendsFacts, devices: DevicesFacts, absent: frozenset[str]
+) -> Answer:
     """`--backend` names one that the build lacks, or that has no device to work on."""
     name = expectations.backend
-    if name is None or isinstance(torch, Missing):
+    if name is None or "torch" in absent:
         return None
-    values = {"backend": name, "version": torch.version or "of this environment", "build": _OF_GPUS.get(name, "")}
-    built = _built(name, torch, backends)
+    built = False if backends.distributed is False or _lacks_devices(name, torch) else getattr(backends, name)
     if built is None:
-        return Unknown(f"whether torch has {name}: {backends.reason if isinstance(backends, Missing) else 'this version does not say'}")
+        return Unknown(f"whether torch has {name}: it was not asked, or this version does not say")
+    values = {"backend": name, "version": torch.version or "of this environment", "build": _OF_GPUS.get(name, "")}
     evidence = (Evidence("--backend", name),)
     if not built:
         return Hit(values, evidence, variant={"nccl": None, "xccl": None, "gloo": "gloo"}.get(name, "source"))
     if name in _OF_GPUS and answer.fails(devices):
-        error = getattr(devices, "error", None)
-        return Hit(values, (*evidence, Evidence("torch", error or "sees no device")), variant="device")
+        return Hit(values, (*evidence, Evidence("torch", devices.error or "sees no device")), variant="device")
     return None
 
 
-def _built(name: str, torch: TorchFacts, backends: BackendsFacts | Missing) -> bool | None:
-    if not isinstance(backends, Missing):
-        found: bool | None = False if backends.distributed is False else getattr(backends, name)
-        return found
-    lacks = {"nccl": torch.cuda is None and torch.hip is None, "xccl": torch.xpu is None}.get(name, False)
-    return False if lacks and torch.cpu_build else None
+def _lacks_devices(name: str, torch: TorchFacts) -> bool:
+    """A build for the CPU, of which the backend for GPUs is no part."""
+    return torch.cpu_build is True and ((name == "nccl" and not torch.cuda and not torch.hip) or (name == "xccl" and not torch.xpu))
 
 
 CHECKS = (tables_old, expectation_failed, backend_unavailable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import Distribution, Missing, PackagesFacts, TorchFacts
+from envcheck.facts.snapshot import Distribution, PackagesFacts, TorchFacts
 
 IMPORT = "import torch"  # the source of symptoms that the failed import itself printed
 
@@ -39,7 +39,7 @@ def frames(stack: str) -> list[Frame]:
     return found if len(thread) < len(stack) else found[::-1]
 
 
-def origin(stack: str, torch: TorchFacts, packages: PackagesFacts | Missing) -> Origin | None:
+def origin(stack: str, torch: TorchFacts, packages: PackagesFacts) -> Origin | None:
     """Of the innermost file that is neither the interpreter's nor ours; None where the stack tells none."""
     file = next((one.file for one in frames(stack) if not _PASSING.search(one.file)), None)
     if file is None:
@@ -49,17 +49,15 @@ def origin(stack: str, torch: TorchFacts, packages: PackagesFacts | Missing) -> 
     found = _PACKAGE.search(file)
     if found is None:
         return Origin(file)
-    rows = () if isinstance(packages, Missing) else packages.distributions
-    row = next(
-        (one for one in rows if one.name.replace("-", "_") == found[1].lower() and one.location and file.startswith(one.location)), None
-    )
+    rows = (one for one in packages.distributions if one.location and file.startswith(one.location))
+    row = next((one for one in rows if one.name.replace("-", "_") == found[1].lower()), None)
     return Origin(file, found[1], row, torch=found[1] == "torch")
 
 
-def its_own(torch: TorchFacts, packages: PackagesFacts | Missing) -> bool:
+def its_own(torch: TorchFacts, packages: PackagesFacts) -> bool:
     """The torch that is found is the one that its distribution installed, not a file or folder in its place."""
-    rows = () if isinstance(packages, Missing) else packages.distributions
-    return any(one.name == "torch" and one.location and torch.path == f"{one.location.rstrip('/')}/torch" for one in rows)
+    rows = (one.location for one in packages.distributions if one.name == "torch" and one.location)
+    return any(torch.path == f"{location.rstrip('/')}/torch" for location in rows)
 
 
 def missing_module(text: str) -> str | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from envcheck.checks.answer import trouble
 from envcheck.checks.hardware import number
-from envcheck.checks.text import alone, holding, mentioning, quoted, said, surplus, value
+from envcheck.checks.text import Matches, alone, holding, mentioning, quoted, said, surplus, value
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
-from envcheck.facts.snapshot import LauncherFacts, Missing, RankReading, SymptomsFacts, VisibilityFacts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.snapshot import LauncherFacts, RankReading, SymptomsFacts, VisibilityFacts
 
 _LARGEST = (1 << 31) - 1  # torch keeps ranks and sizes in a C int
 _ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -18,28 +17,29 @@ def _native(launcher: LauncherFacts) -> list[RankReading]:
     return [one for one in launcher.readings if one.complete and one.launcher not in ("torchrun", "env", "pet")]
 
 
-@check(sees_missing=("launcher", "symptoms"))
-def launch_env_incomplete(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | Unknown | None:
+@check(needs=("launcher",))
+def launch_env_incomplete(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
     """Some of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are set and others are not, so env:// cannot work."""
-    matches = said(symptoms, "launch-env-incomplete")
-    facts = None if isinstance(launcher, Missing) else launcher
-    have = [name for name in _ENV if facts and facts.variables.get(name)]
+    matches, seen = said(symptoms, "launch-env-incomplete"), launcher.variables
+    have = [name for name in _ENV if seen.get(name)]
     lacking = [name for name in _ENV if name not in have]
     if matches:
-        name = value(matches, "variable") or "RANK"
-        if asked := value(matches, "what"):
-            return Hit({"what": asked.lower()}, quoted(matches), variant="argument")
-        if not holding(matches, name) and holding(matches, "mpi4py"):  # DeepSpeed asks MPI where the environment has no ranks
-            return Hit({}, quoted(matches), variant="mpi")
-        variant = "slurm" if name.startswith("SLURM_") else "said"
-        return Hit({"variable": name, "set": have or "none of them"}, quoted(matches), variant=variant, severity=Severity.ERROR)
-    if facts is None:
-        return trouble(launcher, "launcher")
+        return _variable_said(matches, have)
     if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
         return None  # an address alone is what a batch script exports before it starts the ranks
-    if _native(facts) or any(name in facts.variables for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
+    if _native(launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
         return None  # the other half comes with the tasks
-    return Hit({"set": have, "lacking": lacking}, tuple(Evidence("environment", f"{name}={facts.variables[name]}") for name in have))
+    return Hit({"set": have, "lacking": lacking}, tuple(Evidence("environment", f"{name}={seen[name]}") for name in have))
+
+
+def _variable_said(matches: Matches, have: list[str]) -> Hit:
+    name = value(matches, "variable") or "RANK"
+    if asked := value(matches, "what"):
+        return Hit({"what": asked.lower()}, quoted(matches), variant="argument")
+    if not holding(matches, name) and holding(matches, "mpi4py"):  # DeepSpeed asks MPI where the environment has no ranks
+        return Hit({}, quoted(matches), variant="mpi")
+    variant = "slurm" if name.startswith("SLURM_") else "said"
+    return Hit({"variable": name, "set": have or "none of them"}, quoted(matches), variant=variant, severity=Severity.ERROR)
 
 
 def _pairs(facts: LauncherFacts) -> str | None:
@@ -59,35 +59,40 @@ def _pairs(facts: LauncherFacts) -> str | None:
     return None
 
 
-@check(sees_missing=("launcher", "symptoms"))
-def launch_env_conflict(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | Unknown | None:
+@check(needs=("launcher",))
+def launch_env_conflict(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
     """Rank variables that contradict each other, within one launcher's set or between two."""
     matches = said(symptoms, "launch-env-conflict")
-    facts = None if isinstance(launcher, Missing) else launcher
-    if facts and (wrong := _pairs(facts)):
+    if wrong := _pairs(launcher):
         return Hit({"problem": wrong}, quoted(matches))
-    mine = next((one for one in facts.readings if one.complete and one.launcher in ("torchrun", "env", "ray")), None) if facts else None
-    # torchrun starts its workers within one task of srun or mpirun: then the outer launcher counts nodes, and that is in order.
-    inside = bool(facts and any(name.startswith("TORCHELASTIC_") for name in facts.variables))
-    if facts and mine and not inside and mine.launcher != "ray":
-        for other in _native(facts):
-            if other.launcher == "kubeflow" or other.world_size in (None, 1):
-                continue
-            if other.world_size != mine.world_size or (other.rank is not None and other.rank != mine.rank):
-                values: dict[str, object] = {"rank": mine.rank, "size": mine.world_size}
-                values |= {"other": other.launcher, "other_rank": other.rank, "other_size": other.world_size}
-                return Hit(values, quoted(matches), variant="two", confidence=Confidence.LIKELY)
-    if not matches:
-        return trouble(launcher, "launcher")
+    if two := _two_launchers(launcher):
+        return Hit(two, quoted(matches), variant="two", confidence=Confidence.LIKELY)
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
     guess = all(match.symptom == "clients-joined" for match in matches)
-    if guess and surplus(matches):
+    if not matches or (guess and surplus(matches)):
         return None
     return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY if guess else None)
 
 
-@check()
-def launch_rank_duplicate(launcher: LauncherFacts) -> Hit | None:
+def _two_launchers(launcher: LauncherFacts) -> dict[str, object] | None:
+    """Rank and size that torch takes, and those of another launcher.
+
+    torchrun starts its workers within one task of srun or mpirun: then the outer launcher counts nodes, and that is in order.
+    """
+    mine = next((one for one in launcher.readings if one.complete and one.launcher in ("torchrun", "env", "ray")), None)
+    if mine is None or mine.launcher == "ray" or any(name.startswith("TORCHELASTIC_") for name in launcher.variables):
+        return None
+    for other in _native(launcher):
+        if other.launcher == "kubeflow" or other.world_size in (None, 1):
+            continue
+        if other.world_size != mine.world_size or other.rank not in (None, mine.rank):
+            theirs = {"other": other.launcher, "other_rank": other.rank, "other_size": other.world_size}
+            return {"rank": mine.rank, "size": mine.world_size, **theirs}
+    return None
+
+
+@check(needs=("launcher",))
+def launch_rank_duplicate(launcher: LauncherFacts) -> Answer:
     """Two processes of this host were given the same rank of the same job, which torch does not notice."""
     claims = launcher.rank_claims
     if len(claims) < 2:
@@ -104,24 +109,16 @@ def launch_rank_duplicate(launcher: LauncherFacts) -> Hit | None:
     return Hit(values, tuple(Evidence("process", claim) for claim in claims[:6]))
 
 
-@check(sees_missing=("launcher", "symptoms"))
-def launch_world_size(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+@check(needs=("launcher",))
+def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
     """More ranks are announced than are started, so the others wait for ever."""
     matches = said(symptoms, "launch-world-size")
-    facts = None if isinstance(launcher, Missing) else launcher
-    size = number(value(matches, "world_size")) or (facts.world_size if facts else None)
-    started = number(value(matches, "joined"))
-    if started is None and facts:
-        started = facts.ranks_started
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
     if fitting := tuple(match for match in matches if match.symptom == "ranks-do-not-fit"):
-        if holding(fitting, "hostfile"):
-            return Hit({"host": value(fitting, "host") or "the nodes that it was asked for"}, quoted(fitting), variant="hosts")
-        counted = value(fitting, "started") or "started"
-        if len(holding(fitting, "gradient_acc_step")) == len(fitting):  # a library may have counted before the group was there
-            return Hit({"started": counted}, quoted(fitting), variant="fit", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-        return Hit({"started": counted}, quoted(fitting), variant="fit")
+        return _ranks_do_not_fit(fitting)
+    size, joined = number(value(matches, "world_size")) or launcher.world_size, number(value(matches, "joined"))
+    started = launcher.ranks_started if joined is None else joined
     if size and started is not None and started > size and surplus(matches):
         too_many: dict[str, object] = {"size": size, "started": started}
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
@@ -130,41 +127,64 @@ def launch_world_size(launcher: LauncherFacts | Missing, symptoms: SymptomsFacts
         waits = bool(matches) and len(holding(matches, "Waiting in store based barrier")) == len(matches)
         absent = {"size": size, "started": started, "absent": size - started}
         return Hit(absent, quoted(matches), confidence=Confidence.LIKELY if waits else None)
+    values: dict[str, object] = {"size": size or "the announced number of"}
     if rank := value(matches, "rank"):
-        return Hit({"size": size or "the announced number of", "rank": rank}, quoted(matches), variant="rank", confidence=Confidence.LIKELY)
-    if matches:
-        return Hit({"size": size or "the announced number of"}, quoted(matches), variant="said")
-    if facts and (facts.launcher == "kubeflow" or facts.scheduler == "kubernetes"):
-        # Kubeflow's PyTorchJob sets WORLD_SIZE to the number of pods; a torchrun in each pod takes it for the number of ranks.
-        pods, each = number(facts.variables.get("WORLD_SIZE")), number(facts.variables.get("PET_NPROC_PER_NODE"))
-        nodes = number(facts.variables.get("PET_NNODES"))
-        if pods and each and each > 1 and "LOCAL_WORLD_SIZE" not in facts.variables and (nodes is None or pods < each * nodes):
-            return Hit({"size": pods, "each": each}, variant="pods", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+        return Hit(values | {"rank": rank}, quoted(matches), variant="rank", confidence=Confidence.LIKELY)
+    return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(launcher)
+
+
+def _ranks_do_not_fit(matches: Matches) -> Hit:
+    if holding(matches, "hostfile"):
+        return Hit({"host": value(matches, "host") or "the nodes that it was asked for"}, quoted(matches), variant="hosts")
+    values = {"started": value(matches, "started") or "started"}
+    if len(holding(matches, "gradient_acc_step")) == len(matches):  # a library may have counted before the group was there
+        return Hit(values, quoted(matches), variant="fit", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    return Hit(values, quoted(matches), variant="fit")
+
+
+def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
+    """Kubeflow's PyTorchJob sets WORLD_SIZE to the number of pods; a torchrun in each pod takes it for the number of ranks."""
+    seen = launcher.variables
+    pods, each, nodes = (number(seen.get(name)) for name in ("WORLD_SIZE", "PET_NPROC_PER_NODE", "PET_NNODES"))
+    if launcher.launcher != "kubeflow" and launcher.scheduler != "kubernetes":
+        return None
+    if pods and each and each > 1 and "LOCAL_WORLD_SIZE" not in seen and (nodes is None or pods < each * nodes):
+        return Hit({"size": pods, "each": each}, variant="pods", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     return None
 
 
-@check(sees_missing=("launcher", "visibility", "symptoms"))
-def launch_slurm(launcher: LauncherFacts | Missing, visibility: VisibilityFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | None:
+@check(needs=("launcher",))
+def launch_slurm(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Answer:
     """torchrun in every task of a node, a launcher that runs on the first node only, or GPUs bound to tasks that count them all."""
+    return _gpus_bound_to_tasks(launcher, visibility, symptoms) or _agents_in_tasks(launcher, symptoms) or _slurm_said(launcher, symptoms)
+
+
+def _gpus_bound_to_tasks(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Hit | None:
+    local, mine = number(launcher.variables.get("SLURM_LOCALID")), visibility.cuda_visible_devices
+    beyond = mentioning(symptoms, "invalid device ordinal", "Invalid device id")
+    if not beyond or local is None or not mine or len(mine.split(",")) > local:
+        return None
+    evidence = (Evidence("environment", f"SLURM_LOCALID={local}, CUDA_VISIBLE_DEVICES={mine}"), *quoted(beyond))
+    return Hit({"local": local, "visible": mine}, evidence, variant="bound")
+
+
+def _agents_in_tasks(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
+    """A torchrun in every task, each of which starts all the ranks of its node."""
+    seen, counts = launcher.variables, ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES")
+    tasks, nodes = (number(seen.get(name)) for name in counts)
+    agents = any(name.startswith(("TORCHELASTIC_", "PET_")) for name in seen)
+    each = number(seen.get("LOCAL_WORLD_SIZE")) or number(seen.get("PET_NPROC_PER_NODE"))
+    if not agents or not tasks or not nodes or tasks <= nodes or each == 1:
+        return None
+    evidence = (*(Evidence("environment", f"{name}={seen[name]}") for name in counts), *quoted(said(symptoms, "launch-slurm")))
+    return Hit({"tasks": tasks, "nodes": nodes, "each": each or "several"}, evidence, confidence=Confidence.LIKELY)
+
+
+def _slurm_said(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
     matches = said(symptoms, "launch-slurm")
-    facts = None if isinstance(launcher, Missing) else launcher
-    if facts:
-        seen = facts.variables
-        local, mine = number(seen.get("SLURM_LOCALID")), None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
-        beyond = mentioning(symptoms, "invalid device ordinal", "Invalid device id")
-        if beyond and local is not None and mine and 0 < len(mine.split(",")) <= local:
-            evidence = (Evidence("environment", f"SLURM_LOCALID={local}, CUDA_VISIBLE_DEVICES={mine}"), *quoted(beyond))
-            return Hit({"local": local, "visible": mine}, evidence, variant="bound")
-        tasks, nodes = number(seen.get("SLURM_STEP_NUM_TASKS")), number(seen.get("SLURM_STEP_NUM_NODES"))
-        agents = any(name.startswith(("TORCHELASTIC_", "PET_")) for name in seen)
-        each = number(seen.get("LOCAL_WORLD_SIZE")) or number(seen.get("PET_NPROC_PER_NODE"))
-        if agents and tasks and nodes and tasks > nodes and (each is None or each > 1):
-            values = {"tasks": tasks, "nodes": nodes, "each": each or "several"}
-            evidence = tuple(Evidence("environment", f"{name}={seen[name]}") for name in ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"))
-            return Hit(values, (*evidence, *quoted(matches)), confidence=Confidence.LIKELY)
-    under = bool(facts and (facts.scheduler == "slurm" or any(name.startswith("SLURM_") for name in facts.variables)))
+    under = launcher.scheduler == "slurm" or any(name.startswith("SLURM_") for name in launcher.variables)
     own = alone(symptoms, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
-    if not (own or (matches and under)) or (facts and facts.scheduler not in (None, "slurm")):
+    if not (own or (matches and under)) or launcher.scheduler not in (None, "slurm"):
         return None
     if differ := holding(own, "slurm tasks", "configured in SLURM", "in your SLURM"):
         works = len(holding(differ, "slurm tasks")) == len(differ)  # that Lightning starts the processes itself
@@ -172,21 +192,20 @@ def launch_slurm(launcher: LauncherFacts | Missing, visibility: VisibilityFacts 
     if reason := value(own, "reason"):
         waits = "temporarily disabled" in own[0].text or "setting nnodes" in own[0].text
         return Hit({"reason": reason.strip(" ()")}, quoted(own), variant="request", severity=Severity.WARNING if waits else None)
-    if all(match.symptom == "slurm-pmi" for match in own) and own:
+    if own and all(match.symptom == "slurm-pmi" for match in own):
         return Hit({}, quoted(own), variant="pmi")
-    if not own and (slots := value(matches, "slots")):
-        return Hit({"slots": slots}, quoted(matches), variant="slots", confidence=Confidence.LIKELY)
-    return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY)
+    slots = None if own else value(matches, "slots")
+    return Hit({"slots": slots}, quoted(matches), variant="slots" if slots else "said", confidence=Confidence.LIKELY)
 
 
-@check()
-def launch_variables_leaked(launcher: LauncherFacts) -> Hit | None:
+@check(needs=("launcher",))
+def launch_variables_leaked(launcher: LauncherFacts) -> Answer:
     """Variables of a torchrun that is not this process's launcher any more: the next torchrun obeys them."""
     seen = launcher.variables
     if all(name in seen for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")):
         return None  # a worker of a torchrun that lives
-    harmless = ("TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE")
-    elastic = [name for name in seen if name.startswith("TORCHELASTIC_") and name not in harmless]
+    benign = ("TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE")
+    elastic = [name for name in seen if name.startswith("TORCHELASTIC_") and name not in benign]
     # Kubeflow's Trainer gives the inputs of torchrun to the pod, and a batch job may do so too.
     pet = [name for name in seen if name.startswith("PET_")] if launcher.scheduler is None and launcher.launcher != "kubeflow" else []
     leaked = [*elastic, *pet]

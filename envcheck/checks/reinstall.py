@@ -5,25 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envcheck.engine.intents import Install, Intent
-from envcheck.facts.snapshot import Missing, SystemFacts, TorchFacts
+from envcheck.facts.snapshot import SystemFacts, TorchFacts
 from envcheck.tables.versions import local, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
 
 
-def default_variant(torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> str | None:
+def default_variant(torch: TorchFacts, system: SystemFacts, tables: Tables) -> str | None:
     """The build variant that a plain install of this release gives here."""
     from envcheck.tables.compat import platform_of
 
-    row = tables.release(torch.version) if torch and torch.version else None
-    if row is None:
-        return None
-    os, machine = ("linux", "x86_64") if isinstance(system, Missing) else (system.os or "linux", system.machine or "x86_64")
-    return row.default_variant.get(platform_of(os, machine))
+    row = tables.release(torch.version) if torch.version else None
+    return row.default_variant.get(platform_of(system.os or "linux", system.machine or "x86_64")) if row else None
 
 
-def again(torch: TorchFacts, system: SystemFacts | Missing, tables: Tables) -> tuple[Intent, ...]:
+def again(torch: TorchFacts, system: SystemFacts, tables: Tables) -> tuple[Intent, ...]:
     """The same build of torch again. A conda torch and one without a version have no such command."""
     version, variant = release(torch.version), local(torch.version)
     if not version or torch.conda or (tables.release(version) is None and variant):

@@ -9,18 +9,8 @@ from envcheck.checks.libraries import provider
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import requirements
 from envcheck.engine.intents import Install, Intent
-from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import (
-    DevicesFacts,
-    ImportStatus,
-    LiveFacts,
-    LiveStatus,
-    Missing,
-    PackagesFacts,
-    PythonFacts,
-    TorchFacts,
-    Unmet,
-)
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.snapshot import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, PackagesFacts, PythonFacts, TorchFacts, Unmet
 from envcheck.tables.versions import major
 
 # What stops without a package (removed one at a time under torch 2.13): torch.optim and DDP import torch._dynamo, and that sympy.
@@ -37,16 +27,15 @@ def name_of(row: Unmet) -> str:
     return found[0].lower().replace("_", "-").replace(".", "-") if found else row.requirement
 
 
-def absent(packages: PackagesFacts | Missing) -> dict[str, Unmet]:
+def absent(packages: PackagesFacts) -> dict[str, Unmet]:
     """What torch requires and nothing of that name is there, by name."""
-    rows = () if isinstance(packages, Missing) else packages.unmet
-    return {name_of(row): row for row in rows if row.installed is None and row.distribution in _OWNERS and name_of(row) != "torch"}
+    rows = (row for row in packages.unmet if row.distribution in _OWNERS)
+    return {name_of(row): row for row in rows if row.installed is None and name_of(row) != "torch"}
 
 
-def wrong_versions(packages: PackagesFacts | Missing) -> dict[str, Unmet]:
+def wrong_versions(packages: PackagesFacts) -> dict[str, Unmet]:
     """What torch requires and is there in another version, by name. Companions, triton and NumPy have rules of their own."""
-    rows = () if isinstance(packages, Missing) else packages.unmet
-    found = {name_of(row): row for row in rows if row.installed is not None and row.distribution in _OWNERS}
+    found = {name_of(row): row for row in packages.unmet if row.installed is not None and row.distribution in _OWNERS}
     return {name: row for name, row in found.items() if name not in ("triton", "pytorch-triton", "numpy", "torch")}
 
 
@@ -57,8 +46,8 @@ def _brought(torch: TorchFacts, rows: dict[str, Unmet]) -> tuple[Intent, ...]:
     return (Install(tuple(row.requirement for row in rows.values())),)
 
 
-def _live_text(live: LiveFacts | Missing) -> str:
-    if isinstance(live, Missing) or live.status is not LiveStatus.FAIL:
+def _live_text(live: LiveFacts) -> str:
+    if live.status is not LiveStatus.FAIL:
         return ""
     return "\n".join([live.reason, *(rank.error for arm in live.arms for rank in arm.ranks), *(rank.error for rank in live.ranks)])
 
@@ -71,42 +60,40 @@ def _named(text: str, names: dict[str, Unmet]) -> str | None:
     return "mpmath" if "mpmath" in names and "depends on mpmath" in text else None
 
 
-@check(sees_missing=("devices", "live"))
-def torch_requirement_missing(
-    torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts | Missing, live: LiveFacts | Missing
-) -> Hit | None:
+@check(needs=("torch", "packages"))
+def torch_requirement_missing(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, live: LiveFacts) -> Answer:
     """A package that torch requires is not installed."""
     rows = absent(packages)
-    if not rows:
+    if not rows or torch.version is None:
         return None
-    works = imported(torch, devices) and not import_failed(torch)
-    libraries = [name for name in rows if name.startswith(_LIBRARIES)]
+    libraries, fixes = [name for name in rows if name.startswith(_LIBRARIES)], _brought(torch, rows)
     evidence = tuple(
-        Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, which is not there") for row in rows.values()
+        Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, which is not there") for row in list(rows.values())[:6]
     )
     values: dict[str, object] = {"version": torch.version, "names": list(rows), "count": len(rows)}
-    fixes = _brought(torch, rows)
     if stopped := _named(import_text(torch), rows):
-        return Hit(values | {"module": stopped}, evidence[:6], fixes)
+        return Hit(values | {"module": stopped}, evidence, fixes)
     if stopped := _named(_live_text(live), rows):
-        return Hit(values | {"module": stopped}, evidence[:6], fixes, variant="live")
-    if import_failed(torch):
-        if len(libraries) > 1 and "cannot open shared object file" in import_text(torch):
-            return Hit(values | {"names": libraries}, evidence[:6], fixes, variant="libraries")
-        return None  # something else stops it
+        return Hit(values | {"module": stopped}, evidence, fixes, "live")
+    if import_failed(torch):  # else something else stops it
+        several = len(libraries) > 1 and "cannot open shared object file" in import_text(torch)
+        return Hit(values | {"names": libraries}, evidence, fixes, "libraries") if several else None
     needed = [name for name in rows if name in _FOR_TRAINING]
-    if needed and (isinstance(live, Missing) or live.status is not LiveStatus.PASS):
-        return Hit(values | {"needed": needed}, evidence[:6], fixes, variant="training", confidence=Confidence.LIKELY)
-    gpu = not isinstance(devices, Missing) and devices.available is True
-    compiling = [name for name in rows if name in (*_FOR_TRAINING, *_FOR_COMPILING) and (name != "triton" or gpu)]
-    if compiling:
-        return Hit(values | {"needed": compiling}, evidence[:6], fixes, variant="compiling", severity=Severity.WARNING)
-    if libraries:
-        files = [name for name in libraries if name != "cuda-toolkit"]  # which only requires others
-        if not works or not files:
-            return None  # not tried: the libraries may come from somewhere else
-        return Hit(values | {"names": files}, evidence[:6], variant="elsewhere", severity=Severity.INFO)
-    return Hit(values, evidence[:6], fixes, variant="unused", severity=Severity.INFO)
+    if needed and live.status is not LiveStatus.PASS:
+        return Hit(values | {"needed": needed}, evidence, fixes, "training", confidence=Confidence.LIKELY)
+    if compiling := [name for name in rows if name in needed or _compiles(name, devices)]:
+        return Hit(values | {"needed": compiling}, evidence, fixes, "compiling", Severity.WARNING)
+    if not libraries:
+        return Hit(values, evidence, fixes, "unused", Severity.INFO)
+    files = [name for name in libraries if name != "cuda-toolkit"]  # which only requires others
+    if not files or not imported(torch, devices):
+        return None  # not tried: the libraries may come from somewhere else
+    return Hit(values | {"names": files}, evidence, (), "elsewhere", Severity.INFO)
+
+
+def _compiles(name: str, devices: DevicesFacts) -> bool:
+    """torch.compile needs it; Triton only where there is a GPU."""
+    return name in _FOR_COMPILING and (name != "triton" or devices.available is True)
 
 
 # What a failed import says of two libraries that do not belong together.
@@ -133,33 +120,28 @@ def _involved(text: str, cuda: int | None) -> set[str]:
     return found
 
 
-@check(sees_missing=("devices", "python"))
-def torch_pin_unmet(
-    torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts | Missing, python: PythonFacts | Missing
-) -> Hit | None:
+@check(needs=("torch", "packages"))
+def torch_pin_unmet(torch: TorchFacts, packages: PackagesFacts, python: PythonFacts) -> Answer:
     """A package is of another version than the metadata of torch asks for. Companions and triton have a rule of their own."""
     rows = wrong_versions(packages)
-    if not rows:
+    if not rows or torch.version is None:
         return None
-    text = import_text(torch)
     evidence = tuple(
         Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, {row.installed} is installed") for row in rows.values()
     )
     wrong = "; ".join(f"{name} {row.installed} instead of {row.requirement[len(name) :]}" for name, row in rows.items())
     values: dict[str, object] = {"version": torch.version, "wrong": wrong, "count": len(rows)}
-    fixes = _brought(torch, rows)
+    fixes, text = _brought(torch, rows), import_text(torch)
     if not import_failed(torch):
-        return Hit(values, evidence[:6], fixes, variant="works", severity=Severity.WARNING)
+        return Hit(values, evidence[:6], fixes, "works", Severity.WARNING)
     last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
-    evidence = (*(Evidence("import torch", line[:300]) for line in last), *evidence)
-    cuda = major(torch.cuda)
-    if rows.keys() & _involved(text, cuda) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
-        return Hit(values, evidence[:6], fixes)
-    path = {} if isinstance(python, Missing) else python.variables
-    mixed = bool(_SYMBOL.search(text)) and not path.get("LD_LIBRARY_PATH") and not path.get("LD_PRELOAD")
-    if mixed or torch.import_status is ImportStatus.CRASHED:
-        return Hit(values, evidence[:6], fixes, variant="perhaps", confidence=Confidence.LIKELY)
-    return Hit(values, evidence[:6], fixes, variant="beside", severity=Severity.WARNING)
+    evidence = (*(Evidence("import torch", line[:300]) for line in last), *evidence)[:6]
+    if rows.keys() & _involved(text, major(torch.cuda)) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
+        return Hit(values, evidence, fixes)
+    set_there = python.variables.get("LD_LIBRARY_PATH") or python.variables.get("LD_PRELOAD")
+    if torch.import_status is ImportStatus.CRASHED or (_SYMBOL.search(text) and not set_there):
+        return Hit(values, evidence, fixes, "perhaps", confidence=Confidence.LIKELY)
+    return Hit(values, evidence, fixes, "beside", Severity.WARNING)
 
 
 CHECKS = (torch_requirement_missing, torch_pin_unmet)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from envcheck.engine.rule import Evidence
-from envcheck.facts.snapshot import Missing, SymptomsFacts, TextEvidence
+from envcheck.facts.snapshot import SymptomsFacts, TextEvidence
+
+Matches: TypeAlias = tuple[TextEvidence, ...]  # what known error texts were recognised in
 
 
-def said(symptoms: SymptomsFacts | Missing, rule_id: str) -> tuple[TextEvidence, ...]:
+def said(symptoms: SymptomsFacts, rule_id: str) -> Matches:
     """The matched lines whose symptom names this rule, in the order in which they were read."""
-    if isinstance(symptoms, Missing):
-        return ()
     return tuple(match for match in symptoms.matches if match.rule == rule_id)
 
 
-def quoted(matches: tuple[TextEvidence, ...], limit: int = 3) -> tuple[Evidence, ...]:
+def quoted(matches: Matches, limit: int = 3) -> tuple[Evidence, ...]:
     """Matches as the evidence of a hit."""
     return tuple(Evidence(match.source, match.text) for match in matches[:limit])
 
@@ -30,34 +31,30 @@ def distinct(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     return tuple(kept)
 
 
-def value(matches: tuple[TextEvidence, ...], name: str) -> str | None:
+def value(matches: Matches, name: str) -> str | None:
     """The first value that the symptoms' patterns captured under this name."""
     return next((match.values[name] for match in matches if match.values.get(name)), None)
 
 
-def mentioning(symptoms: SymptomsFacts | Missing, *phrases: str) -> tuple[TextEvidence, ...]:
+def mentioning(symptoms: SymptomsFacts, *phrases: str) -> Matches:
     """Matched lines that hold one of these texts, whatever rule their symptom names; compares without case."""
-    if isinstance(symptoms, Missing):
-        return ()
     wanted = tuple(phrase.lower() for phrase in phrases)
     return tuple(match for match in symptoms.matches if any(phrase in match.text.lower() for phrase in wanted))
 
 
-def alone(symptoms: SymptomsFacts | Missing, rule_id: str) -> tuple[TextEvidence, ...]:
+def alone(symptoms: SymptomsFacts, rule_id: str) -> Matches:
     """Of `said`, the lines whose symptom names this rule only; the others leave the cause to the facts."""
-    if isinstance(symptoms, Missing):
-        return ()
     shared = {match.symptom or match.text for match in symptoms.matches if match.rule != rule_id}
     return tuple(match for match in said(symptoms, rule_id) if (match.symptom or match.text) not in shared)
 
 
-def holding(matches: tuple[TextEvidence, ...], *phrases: str) -> tuple[TextEvidence, ...]:
+def holding(matches: Matches, *phrases: str) -> Matches:
     """Of these lines, those with one of the texts; compares without case."""
     wanted = tuple(phrase.lower() for phrase in phrases)
     return tuple(match for match in matches if any(phrase in match.text.lower() for phrase in wanted))
 
 
-def of_programs(matches: tuple[TextEvidence, ...]) -> tuple[TextEvidence, ...]:
+def of_programs(matches: Matches) -> Matches:
     """Of these lines, those that a program printed; not the answers to this tool's own questions on this machine.
 
     A machine without a GPU answers "Found no NVIDIA driver" when asked, which is no complaint.
@@ -65,7 +62,7 @@ def of_programs(matches: tuple[TextEvidence, ...]) -> tuple[TextEvidence, ...]:
     return tuple(match for match in matches if match.source not in ("torch.cuda", "nvidia-smi", "NVML", "import torch"))
 
 
-def surplus(matches: tuple[TextEvidence, ...]) -> bool:
+def surplus(matches: Matches) -> bool:
     """Whether these lines count ranks at a store, and all of them more than there should be."""
     counts = [(match.values.get("joined", ""), match.values.get("world_size", "")) for match in matches]
     return bool(counts) and all(joined.isdecimal() and size.isdecimal() and int(joined) > int(size) for joined, size in counts)

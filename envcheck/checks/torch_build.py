@@ -6,65 +6,48 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
-from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, not_told, nvidia
+from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import alone, holding, quoted, said, value
+from envcheck.checks.text import Matches, alone, holding, quoted, said, value
 from envcheck.engine.intents import TorchBuild
-from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
-from envcheck.facts.snapshot import (
-    CudaDriverFacts,
-    DevicesFacts,
-    DriverFacts,
-    GpusFacts,
-    ImportStatus,
-    Missing,
-    PackagesFacts,
-    PythonFacts,
-    RocmFacts,
-    SymptomsFacts,
-    SystemFacts,
-    TextEvidence,
-    ToolkitFacts,
-    TorchFacts,
-    VisibilityFacts,
-    Why,
-    XpuFacts,
-)
-from envcheck.tables.versions import local, minor, older
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts import snapshot as facts
+from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
+from envcheck.tables.versions import UNKNOWN, local, minor, older
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from envcheck.tables.compat import Tables
 
 
-@check(sees_missing=("torch", "python", "symptoms"))
-def torch_missing(torch: TorchFacts | Missing, python: PythonFacts | Missing, symptoms: SymptomsFacts | Missing) -> Hit | Unknown | None:
+@check(needs=("torch",))
+def torch_missing(torch: TorchFacts, python: PythonFacts, symptoms: SymptomsFacts, missing: Mapping[str, facts.Missing]) -> Answer:
     """No distribution and no module; or a program that did not find the torch that is installed."""
-    matches = said(symptoms, "torch-missing")
-    executable = None if isinstance(python, Missing) else python.executable
-    if isinstance(torch, Missing):
-        if torch.why is Why.ABSENT:
-            where: dict[str, object] = {"python": executable or "this interpreter", "path": torch.evidence}
-            if not isinstance(python, Missing) and python.no_site:
-                return Hit(where, quoted(matches), variant="no_site")
-            other = None if isinstance(python, Missing) else python.torch_for_another_python
-            if other and not torch.evidence:
-                where |= {"path": other, "version": None if isinstance(python, Missing) else python.version}
-                return Hit(where, quoted(matches), (TorchBuild(),), variant="other_python")
-            return Hit(where, quoted(matches), (TorchBuild(),), variant="leftover" if torch.evidence else None)
-        if torch.why is not Why.SKIPPED:
-            return Unknown(f"torch: {torch.reason}")
-        return Hit(evidence=quoted(matches), fixes=(TorchBuild(),), variant="said") if matches else None
-    if not matches or all(one.source == IMPORT for one in matches):
-        return None  # not even this interpreter's own import finds it: what is damaged says so
-    values = {"version": torch.version, "python": executable or "the interpreter examined"}
-    return Hit(values, quoted(matches), variant="elsewhere", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    matches, unread = said(symptoms, "torch-missing"), missing.get("torch")
+    if unread is None:
+        if not matches or all(one.source == IMPORT for one in matches):
+            return None  # not even this interpreter's own import finds it: what is damaged says so
+        values: dict[str, object] = {"version": torch.version, "python": python.executable or "the interpreter examined"}
+        return Hit(values, quoted(matches), (), "elsewhere", Severity.WARNING, Confidence.LIKELY)
+    if unread.why is facts.Why.SKIPPED and matches:
+        return Hit({}, quoted(matches), (TorchBuild(),), "said")
+    return _torch_absent(unread.evidence, python, matches) if unread.why is facts.Why.ABSENT else None
+
+
+def _torch_absent(remains: str, python: PythonFacts, matches: Matches) -> Hit:
+    values: dict[str, object] = {"python": python.executable or "this interpreter", "path": remains}
+    if python.no_site:
+        return Hit(values, quoted(matches), variant="no_site")
+    if python.torch_for_another_python and not remains:
+        values |= {"path": python.torch_for_another_python, "version": python.version}
+        return Hit(values, quoted(matches), (TorchBuild(),), "other_python")
+    return Hit(values, quoted(matches), (TorchBuild(),), "leftover" if remains else None)
 
 
 def _is_cpu_build(torch: TorchFacts) -> bool:
     """Built without any accelerator. macOS builds carry MPS and do not count."""
-    if torch.cuda or torch.hip or torch.xpu:
-        return False
-    return torch.cpu_build is True or local(torch.version) == "cpu"
+    return not (torch.cuda or torch.hip or torch.xpu) and (torch.cpu_build is True or local(torch.version) == "cpu")
 
 
 def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
@@ -75,139 +58,149 @@ def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
     return not capabilities or any(runs_on(list(one), capability) is not False for one in archs for capability in capabilities)
 
 
-def _usually_cpu(torch: TorchFacts, python: PythonFacts | Missing, system: SystemFacts | Missing, tables: Tables) -> bool:
+def _usually_cpu(torch: TorchFacts, python: PythonFacts, system: SystemFacts, tables: Tables) -> bool:
     """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
     from envcheck.tables.compat import platform_of
 
-    conda = not isinstance(python, Missing) and (python.has_conda_meta or python.environment == "conda")
-    if isinstance(system, Missing) or conda or torch.conda or answer.is_jetson(system) or not torch.version:
+    if python.has_conda_meta or python.environment == "conda" or torch.conda or system.jetson or not torch.version:
         return False
     os, machine = system.os or ("linux" if system.machine == "aarch64" else None), system.machine or "x86_64"
     row = tables.release(torch.version) if os in ("windows", "linux") else None
     return row is not None and row.default_variant.get(platform_of(os, machine)) == "cpu"
 
 
-@check(sees_missing=("gpus", "driver", "cuda_driver", "devices", "rocm", "xpu", "system", "python", "toolkit", "symptoms", "torch"))
+@check(needs=("torch",))
 def torch_cpu_build(
-    torch: TorchFacts | Missing,
-    python: PythonFacts | Missing,
-    devices: DevicesFacts | Missing,
-    gpus: GpusFacts | Missing,
-    driver: DriverFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    rocm: RocmFacts | Missing,
-    xpu: XpuFacts | Missing,
-    system: SystemFacts | Missing,
-    toolkit: ToolkitFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    torch: TorchFacts,
+    python: PythonFacts,
+    devices: DevicesFacts,
+    gpus: facts.GpusFacts,
+    driver: facts.DriverFacts,
+    cuda_driver: facts.CudaDriverFacts,
+    rocm: facts.RocmFacts,
+    xpu: facts.XpuFacts,
+    system: SystemFacts,
+    toolkit: facts.ToolkitFacts,
+    symptoms: SymptomsFacts,
     tables: Tables,
-) -> Hit | Unknown | None:
+    absent: frozenset[str],
+    missing: Mapping[str, facts.Missing],
+) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
-    matches = said(symptoms, "torch-cpu-build")
-    if isinstance(torch, Missing):
-        return _cpu_said(torch, matches, system)
+    matches, cards = said(symptoms, "torch-cpu-build"), nvidia(gpus)
+    if "torch" in absent:
+        return None
     if not _is_cpu_build(torch):
-        known = torch.cuda or torch.hip or torch.xpu or local(torch.version)
-        if known and holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not answer.works(devices):
-            values = {"version": torch.version, "kind": "CUDA"}
-            return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY)
-        if not known and not matches and nvidia(gpus) and answer.fails(devices) and _usually_cpu(torch, python, system, tables):
-            values = {"version": torch.version, "kind": "CUDA", "gpu": named(nvidia(gpus))}
-            return Hit(values, (), (TorchBuild(),), variant="usual", confidence=Confidence.LIKELY)
-        return None if known or not matches else _cpu_said(torch, matches, system)
-    if not isinstance(system, Missing) and system.os == "darwin":
+        usual = cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables)
+        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, symptoms)
+    if system.os == "darwin":
         return _cpu_said(torch, matches, system)
-    version = torch.version or "of unknown version"
-    evidence = (Evidence("torch", f"version {version}, CUDA {torch.cuda or 'none'}"), *quoted(matches))
-    cards = nvidia(gpus)
-    jetson = answer.is_jetson(system) or any("orin" in (gpu.name or "").lower() for gpu in cards)
+    values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
+    evidence = (Evidence("torch", f"version {values['version']}, CUDA none"), *quoted(matches))
+    jetson = system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
     if cards or answer.driver_answers(cuda_driver):
         if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], tables):
             return None
-        values = {"version": version, "kind": "CUDA", "gpu": named(cards) or "an NVIDIA GPU"}
-        return Hit(values, evidence, () if jetson else (TorchBuild(),), variant="jetson" if jetson else None)
+        values["gpu"] = named(cards) or "an NVIDIA GPU"
+        return Hit(values, evidence, () if jetson else (TorchBuild(),), "jetson" if jetson else None)
     if amd := discrete_amd(rocm):
-        return Hit({"version": version, "kind": "ROCm", "gpu": amd}, evidence, (TorchBuild(),), variant="amd")
+        return Hit(values | {"kind": "ROCm", "gpu": amd}, evidence, (TorchBuild(),), "amd")
     if intel := discrete_intel(xpu):
-        return Hit({"version": version, "kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), variant="intel", severity=Severity.WARNING)
+        return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), "intel", Severity.WARNING)
     if matches:
         return _cpu_said(torch, matches, system)
-    if not not_told(gpus):
-        return Unknown(f"gpus: {gpus.reason}") if isinstance(gpus, Missing) and gpus.why is not Why.ABSENT else None
-    # A report that lists no GPU. A driver or a toolkit is a sign of one, not a proof.
-    sign = None
-    if not isinstance(driver, Missing) and driver.version:
-        sign = f"NVIDIA driver {driver.version}"
-    elif not isinstance(rocm, Missing) and not rocm.names and not rocm.gfx:
-        sign = "an AMD GPU"
-    elif not isinstance(toolkit, Missing) and toolkit.nvccs:
-        sign = f"CUDA toolkit {toolkit.nvccs[0].version or toolkit.nvccs[0].path}"
-    if sign is None:
+    if sign := _sign_of_a_gpu(driver, rocm, toolkit, missing):
+        return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
+    return not_read("gpus", missing)
+
+
+def not_read(name: str, missing: Mapping[str, facts.Missing]) -> Unknown | None:
+    """For what only some builds of torch ask of a section."""
+    lost = name in missing and missing[name].why in (facts.Why.FAILED, facts.Why.TIMEOUT)
+    return Unknown(f"{name}: {missing[name].reason}") if lost else None
+
+
+def _sign_of_a_gpu(
+    driver: facts.DriverFacts, rocm: facts.RocmFacts, toolkit: facts.ToolkitFacts, missing: Mapping[str, facts.Missing]
+) -> str | None:
+    """In a report that lists no GPU: a driver or a toolkit is a sign of one, not a proof."""
+    if "gpus" not in missing or missing["gpus"].why is not facts.Why.SKIPPED:
         return None
-    values = {"version": version, "kind": "CUDA", "sign": sign}
-    return Hit(values, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
+    if driver.version:
+        return f"NVIDIA driver {driver.version}"
+    if "rocm" not in missing and not rocm.names and not rocm.gfx:
+        return "an AMD GPU"
+    return f"CUDA toolkit {toolkit.nvccs[0].version or toolkit.nvccs[0].path}" if toolkit.nvccs else None
 
 
-def _cpu_said(torch: TorchFacts | Missing, matches: tuple[TextEvidence, ...], system: SystemFacts | Missing) -> Hit | None:
+def _build_not_stated(
+    torch: TorchFacts, cards: tuple[facts.Gpu, ...], works: bool, system: SystemFacts, symptoms: SymptomsFacts
+) -> Hit | None:
+    """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
+    matches, values = said(symptoms, "torch-cpu-build"), {"version": torch.version, "kind": "CUDA"}
+    if torch.cuda or torch.hip or torch.xpu or local(torch.version):
+        if holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not works:
+            return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY)
+        return None
+    if matches:
+        return _cpu_said(torch, matches, system)
+    return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY) if cards else None
+
+
+def _cpu_said(torch: TorchFacts, matches: Matches, system: SystemFacts) -> Hit | None:
     """Only the error text speaks of a build without CUDA."""
-    if not matches or (isinstance(torch, Missing) and torch.why is Why.ABSENT):
+    values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
+    if not matches:
         return None
-    version = None if isinstance(torch, Missing) else torch.version
-    values: dict[str, object] = {"version": version or "of unknown version", "kind": "CUDA"}
-    evidence = quoted(matches)
-    if not isinstance(system, Missing) and system.os == "darwin":
-        return Hit(values, evidence, variant="mac")
-    if answer.is_jetson(system):
-        return Hit(values | {"gpu": "the Jetson's GPU"}, evidence, variant="jetson")
-    return Hit(values, evidence, (TorchBuild(),), variant="said")
+    if system.os == "darwin":
+        return Hit(values, quoted(matches), variant="mac")
+    if system.jetson:
+        return Hit(values | {"gpu": "the Jetson's GPU"}, quoted(matches), variant="jetson")
+    return Hit(values, quoted(matches), (TorchBuild(),), "said")
 
 
-@check(sees_missing=("torch", "gpus", "cuda_driver", "rocm", "visibility", "symptoms", "devices"))
+@check(needs=("torch",))
 def torch_cuda_unavailable(
-    torch: TorchFacts | Missing,
-    devices: DevicesFacts | Missing,
-    gpus: GpusFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    rocm: RocmFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-) -> Hit | Unknown | None:
+    torch: TorchFacts,
+    devices: DevicesFacts,
+    gpus: facts.GpusFacts,
+    cuda_driver: facts.CudaDriverFacts,
+    rocm: facts.RocmFacts,
+    visibility: facts.VisibilityFacts,
+    symptoms: SymptomsFacts,
+    absent: frozenset[str],
+    missing: Mapping[str, facts.Missing],
+) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     matches = said(symptoms, "torch-cuda-unavailable")
-    if isinstance(torch, Missing):
-        if torch.why is not Why.SKIPPED:
-            return answer.trouble(torch, "torch")
-        blind = matches and not answer.absent(gpus)  # a message without a report: who printed it saw no GPU, and why is not said
-        return Hit({}, quoted(matches), variant="said", severity=Severity.WARNING, confidence=Confidence.LIKELY) if blind else None
-    if not (torch.cuda or torch.hip):
+    if "torch" in missing and matches and not absent & {"torch", "gpus"}:  # who printed it saw no GPU, and why is not said
+        return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY)
+    if not (torch.cuda or torch.hip) or devices.available:
         return None
-    if isinstance(devices, Missing):
-        if trouble := answer.trouble(devices, "devices"):
-            return None if torch.import_status not in (ImportStatus.OK, ImportStatus.SKIPPED) else trouble
-        gpu = named(nvidia(gpus)) or "a GPU that the facts do not name"
-        return _unavailable(torch, matches, gpu, None, Confidence.LIKELY) if matches else None
-    if devices.available is not False:
-        return None
-    if not isinstance(visibility, Missing) and visibility.selected == () and not matches:
+    error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(gpus))
+    if "devices" in missing:
+        if unread := not_read("devices", missing):
+            return unread if torch.import_status in (ImportStatus.OK, ImportStatus.SKIPPED) else None
+        return _unavailable(torch, matches, cards or _UNNAMED, None, Confidence.LIKELY) if matches else None
+    if devices.available is None or (visibility.selected == () and not matches):
         return None  # hidden on purpose or by mistake: the visibility rules say which
-    error = devices.error or next(iter(devices.warnings), None)
-    cards = named(nvidia(gpus))
     if torch.cuda and (cards or answer.driver_answers(cuda_driver)):
         return _unavailable(torch, matches, cards or "an NVIDIA GPU", error, None)
-    if torch.hip and not isinstance(rocm, Missing) and (rocm.names or rocm.gfx):
+    if torch.hip and (rocm.names or rocm.gfx):
         return _unavailable(torch, matches, ", ".join(rocm.names or rocm.gfx), error, None)
-    if (matches or error) and not answer.absent(gpus):
-        return _unavailable(torch, matches, "a GPU that the facts do not name", error, Confidence.LIKELY)
-    if not_told(gpus):
+    if (matches or error) and "gpus" not in absent:
+        return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY)
+    if "gpus" in missing and missing["gpus"].why is facts.Why.SKIPPED:
         return Unknown("torch has no device, and neither GPU nor driver is stated: run nvidia-smi and give its output")
-    return answer.trouble(gpus, "gpus")
+    return not_read("gpus", missing)
 
 
-def _unavailable(torch: TorchFacts, matches: tuple[TextEvidence, ...], gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
+_UNNAMED = "a GPU that the facts do not name"
+
+
+def _unavailable(torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
     built = f"ROCm {torch.hip}" if torch.hip else f"CUDA {torch.cuda}"
-    evidence = quoted(matches)
-    if error:
-        evidence = (Evidence("torch", error), *evidence)
+    evidence = (Evidence("torch", error), *quoted(matches)) if error else quoted(matches)
     values = {"version": torch.version, "built": built, "gpu": gpu, "error": (error or "").rstrip(".")}
     return Hit(values, evidence, variant="error" if error else None, confidence=confidence)
 
@@ -215,154 +208,123 @@ def _unavailable(torch: TorchFacts, matches: tuple[TextEvidence, ...], gpu: str,
 def _tag(python: PythonFacts) -> str | None:
     """The interpreter as wheel tables name it: "3.13", "3.13t" for the free-threaded build."""
     series = minor(python.version)
-    return None if series is None else f"{series[0]}.{series[1]}{'t' if python.free_threaded else ''}"
+    return f"{series[0]}.{series[1]}{'t' if python.free_threaded else ''}" if series else None
 
 
-def _platform(system: SystemFacts | Missing) -> str | None:
+def _platform(system: SystemFacts) -> str | None:
     from envcheck.tables.compat import platform_of
 
-    if isinstance(system, Missing) or not system.os or not system.machine:
-        return None
-    return platform_of(system.os, system.machine)
+    return platform_of(system.os, system.machine) if system.os and system.machine else None
 
 
-@check(sees_missing=("torch", "system", "symptoms"))
+@check(needs=("python",))
 def python_unsupported(
-    python: PythonFacts, torch: TorchFacts | Missing, system: SystemFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables
-) -> Hit | Unknown | None:
+    python: PythonFacts,
+    torch: TorchFacts,
+    system: SystemFacts,
+    symptoms: SymptomsFacts,
+    tables: Tables,
+    missing: Mapping[str, facts.Missing],
+) -> Answer:
     """No torch there, and no release has a wheel for this interpreter."""
-    if not isinstance(torch, Missing) or torch.why is not Why.ABSENT:
-        wanted = bool(said(symptoms, "python-unsupported") or said(symptoms, "no-matching-wheel"))
-        if not wanted or not isinstance(torch, Missing):
-            return None
+    wanted = said(symptoms, "python-unsupported") or said(symptoms, "no-matching-wheel")
+    if "python" in missing or "torch" not in missing or not (wanted or missing["torch"].why is facts.Why.ABSENT):
+        return None
     evidence = quoted(said(symptoms, "python-unsupported"))
     if python.implementation and python.implementation != "cpython":
         return Hit({"implementation": python.implementation, "python": python.version}, evidence, variant="implementation")
     if python.bits == 32:
         return Hit({"python": python.version}, evidence, variant="bits")
-    tag = _tag(python)
+    tag, platform = _tag(python), _platform(system) or "linux-x86_64"
     if tag is None:
         return Unknown("the version of the interpreter is not known")
-    platform = _platform(system) or "linux-x86_64"
     served = [tags for one in tables.releases() if (tags := one.pythons.get(platform))]
     known = sorted({one for tags in served for one in tags}, key=lambda one: (minor(one) or (0, 0), one))
     if not known or tag in known:
         return None
     values = {"python": tag, "platform": platform, "oldest": known[0], "newest": known[-1], "supported": served[-1]}
-    newest = minor(known[-1])
-    if newest and (minor(tag) or (0, 0)) > newest:
-        return Hit(values, evidence, variant="new", confidence=Confidence.LIKELY)
-    return Hit(values, evidence)
+    new = (minor(tag) or (0, 0)) > (minor(known[-1]) or (99, 0))
+    return Hit(values, evidence, variant="new", confidence=Confidence.LIKELY) if new else Hit(values, evidence)
 
 
-@check(sees_missing=("torch", "python", "system", "symptoms"))
-def no_matching_wheel(
-    torch: TorchFacts | Missing,
-    python: PythonFacts | Missing,
-    system: SystemFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-    tables: Tables,
-) -> Hit | Unknown | None:
+@check(needs=("torch",))
+def no_matching_wheel(python: PythonFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables, absent: frozenset[str]) -> Answer:
     """The installer found no file for this Python, platform or index; or it would not find one."""
     matches = said(symptoms, "no-matching-wheel")
-    absent = isinstance(torch, Missing) and torch.why is Why.ABSENT
-    if not absent and not matches:
+    if "torch" not in absent and not matches:
         return None
-    version = None if isinstance(python, Missing) else python.version
-    evidence = quoted(matches)
-    platform = _platform(system)
-    if not isinstance(system, Missing) and system.libc == "musl":
-        return Hit({"python": version, "system": system.distribution or "musl"}, evidence, variant="musl")
-    if absent and platform and not any(platform in one.pythons for one in tables.releases()[-6:]):
+    evidence, platform = quoted(matches), _platform(system)
+    if system.libc == "musl":
+        return Hit({"python": python.version, "system": system.distribution or "musl"}, evidence, variant="musl")
+    if "torch" in absent and platform and not any(platform in one.pythons for one in tables.releases()[-6:]):
         last = next((one.version for one in reversed(tables.releases()) if platform in one.pythons), None)
         fixes = (TorchBuild(f"=={last}"),) if last else ()
-        return Hit({"platform": platform, "last": last or "none", "python": version}, evidence, fixes, variant="platform")
-    if not matches:
-        return None
+        return Hit({"platform": platform, "last": last or "none", "python": python.version}, evidence, fixes, "platform")
+    return _no_file_said(matches, python, platform, tables) if matches else None
+
+
+def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
     if value(matches, "virtual"):
-        return Hit({}, evidence, variant="conda")
-    index = value(matches, "index")
-    built = tables.builds()
-    known = {build.variant for build in built}
-    seen = {build.variant for build in built if "low" not in (build.confidence, build.exists)}
-    if index and re.fullmatch(r"cu\d{2,3}", index) and index not in known:
+        return Hit({}, quoted(matches), variant="conda")
+    index, builds = value(matches, "index"), tables.builds()
+    if index and re.fullmatch(r"cu\d{2,3}", index) and index not in {build.variant for build in builds}:
+        seen = {build.variant for build in builds if "low" not in (build.confidence, build.exists)}
         newest = sorted((one for one in seen if re.fullmatch(r"cu\d{3}", one)), key=lambda one: int(one[2:]))[-3:]
-        return Hit({"index": index, "newest": newest}, evidence, (TorchBuild(),), variant="index")
+        return Hit({"index": index, "newest": newest}, quoted(matches), (TorchBuild(),), "index")
     wanted = value(matches, "requirement") or "torch"
-    values = {"requirement": wanted, "python": version, "platform": platform or "this platform"}
-    return Hit(values, evidence, (TorchBuild(),), variant=None if version else "plain")
+    values = {"requirement": wanted, "python": python.version, "platform": platform or "this platform"}
+    return Hit(values, quoted(matches), (TorchBuild(),), None if python.version else "plain")
 
 
 # "/lib64/libm.so.6: version `GLIBC_2.29' not found (required by /env/lib/python3.10/site-packages/libpyg.so)"
 _GLIBC = re.compile(r"GLIBC_(\d{1,3}\.\d{1,3})' not found(?: \(required by ([^)]{1,400})\))?")
 
 
-@check(sees_missing=("torch", "devices", "symptoms"))
-def glibc_too_old(
-    system: SystemFacts, torch: TorchFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables
-) -> Hit | Unknown | None:
+@check(needs=("system",))
+def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
     """A library asks for a newer C library than the system has."""
-    return _glibc(system, torch, devices, symptoms, tables)
-
-
-def _glibc(
-    system: SystemFacts, torch: TorchFacts | Missing, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing, tables: Tables
-) -> Hit | Unknown | None:
-    matches = said(symptoms, "glibc-too-old")
-    texts = (import_text(torch), *(match.text for match in matches))
-    found = next((one for text in texts if (one := _GLIBC.search(text))), None)
-    needed = (found and found[1]) or value(matches, "needed")
-    by = (found and found[2]) or value(matches, "required_by") or ""
-    version = None if isinstance(torch, Missing) else torch.version
-    evidence = (Evidence("import torch", import_text(torch)),) if _GLIBC.search(import_text(torch)) else quoted(matches)
-    if needed or matches:
-        if system.glibc and needed and older(system.glibc, needed) is False:
-            return Unknown(f"GLIBC_{needed} is said to be missing, but the system has {system.glibc}: another machine or another C library")
-        values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library", "version": version}
-        if by and "/torch/" not in by:
-            return Hit(values, evidence, variant="companion")
-        return Hit(values, evidence, (TorchBuild(),))
-    if isinstance(torch, Missing) or not system.glibc or not system.machine or torch.conda or imported(torch, devices):
-        return None
-    row = tables.release(torch.version) if torch.version else None
-    floor = row.glibc.get(system.machine) if row else None
-    if floor is None or older(system.glibc, floor) is not True:
+    matches, text = said(symptoms, "glibc-too-old"), import_text(torch)
+    if matches or _GLIBC.search(text):
+        return _glibc_said(system, torch, matches, text)
+    row = tables.release(torch.version) if torch.version and not torch.conda and not imported(torch, devices) else None
+    floor = row.glibc.get(system.machine) if row and system.machine else None
+    if not floor or older(system.glibc, floor) is not True:
         return None
     values = {"needed": floor, "glibc": system.glibc, "version": torch.version}
     confidence = None if torch.import_status is ImportStatus.ERROR else Confidence.LIKELY
-    return Hit(values, fixes=(TorchBuild(),), variant="table", confidence=confidence)
+    return Hit(values, (), (TorchBuild(),), "table", confidence=confidence)
 
 
-@check(sees_missing=("torch", "symptoms", "devices", "packages"))
-def cpu_too_old(
-    system: SystemFacts,
-    torch: TorchFacts | Missing,
-    devices: DevicesFacts | Missing,
-    packages: PackagesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-) -> Hit | Unknown | None:
+def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches, text: str) -> Answer:
+    found = next((one for words in (text, *(match.text for match in matches)) if (one := _GLIBC.search(words))), None)
+    needed = found[1] if found else value(matches, "needed")
+    by = (found and found[2]) or value(matches, "required_by") or ""
+    if needed and older(system.glibc, needed) is False:
+        return Unknown(f"GLIBC_{needed} is said to be missing, but the system has {system.glibc}: another machine or another C library")
+    evidence = (Evidence("import torch", text),) if _GLIBC.search(text) else quoted(matches)
+    values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library", "version": torch.version}
+    return Hit(values, evidence, variant="companion") if by and "/torch/" not in by else Hit(values, evidence, (TorchBuild(),))
+
+
+@check(needs=("system",))
+def cpu_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
     """An instruction that this CPU, or the virtual machine around it, does not have."""
     matches = said(symptoms, "cpu-too-old")
-    died = not isinstance(torch, Missing) and torch.import_failure is not None and torch.import_failure.signal == "SIGILL"
-    if imported(torch, devices) and not matches:
-        return None
-    x86 = system.machine in ("x86_64", "AMD64", "amd64", None)
-    lacking = [flag for flag in ("avx", "avx2") if system.cpu_flags_read and x86 and flag not in system.cpu_flags]
+    died = torch.import_failure is not None and torch.import_failure.signal == "SIGILL"
+    x86 = system.cpu_flags_read and system.machine in ("x86_64", "AMD64", "amd64", None)
+    lacking = [flag for flag in ("avx", "avx2") if x86 and flag not in system.cpu_flags]
     values = {
         "cpu": system.cpu_model or "this CPU",
         "lacking": lacking or "the instruction in question",
-        "version": None if isinstance(torch, Missing) else torch.version,
+        "version": torch.version,
     }
-    evidence = quoted(matches)
-    if died:
-        evidence = (Evidence("import torch", "killed by SIGILL"), *evidence)
-    elif not matches:
-        if lacking and not isinstance(torch, Missing) and "avx" in lacking:
-            return Hit(values, variant="flags", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-        return None
+    evidence = (Evidence("import torch", "killed by SIGILL"), *quoted(matches)) if died else quoted(matches)
+    if not died and not matches:
+        tried = imported(torch, devices) or torch == TorchFacts()
+        return Hit(values, (), (), "flags", Severity.WARNING, Confidence.LIKELY) if "avx" in lacking and not tried else None
     if lacking:
         return Hit(values, evidence)
-    if system.cpu_flags_read and x86 and not died:
+    if x86 and not died:
         return Unknown("an illegal instruction is reported, but the CPU has AVX and AVX2: run envcheck on the machine where it happens")
     return Hit(values, evidence, variant="unsure", confidence=Confidence.LIKELY)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from envcheck.checks.hardware import import_failed, imported
 from envcheck.checks.reinstall import again
 from envcheck.engine.intents import Install, Intent
-from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import DevicesFacts, ImportStatus, Missing, PackagesFacts, SystemFacts, TorchFacts
+from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PackagesFacts, SystemFacts, TorchFacts
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -39,64 +39,56 @@ class DamagedFile:
         return name if name.startswith("lib") and ".so" in name else name.partition(".")[0]
 
 
-def damaged_files(packages: PackagesFacts | Missing) -> tuple[DamagedFile, ...]:
-    found = () if isinstance(packages, Missing) else tuple(_DAMAGED.fullmatch(one) for one in packages.damaged)
+def damaged_files(packages: PackagesFacts) -> tuple[DamagedFile, ...]:
+    found = (_DAMAGED.fullmatch(one) for one in packages.damaged)
     return tuple(DamagedFile(one[1], one[2], f"{one[3]} of {one[4]} bytes" if one[3] else None) for one in found if one)
 
 
-def blamed(torch: TorchFacts | Missing, packages: PackagesFacts | Missing) -> tuple[DamagedFile, ...]:
+def blamed(torch: TorchFacts, packages: PackagesFacts) -> tuple[DamagedFile, ...]:
     """The damaged files that a failed import speaks of, or that alone are enough to explain it."""
     files = damaged_files(packages)
-    if isinstance(torch, Missing) or not files:
-        return ()
     if torch.import_status is ImportStatus.NOT_TORCH:
         return tuple(one for one in files if one.file == "torch/__init__.py")
+    cut = tuple(one for one in files if one.cut)
+    if torch.import_status is ImportStatus.CRASHED and cut:
+        return cut
     failure = torch.import_failure
     text = f"{failure.text}\n{failure.stack}\n{failure.stderr}" if failure else ""
-    if torch.import_status is ImportStatus.CRASHED and any(one.cut for one in files):
-        return tuple(one for one in files if one.cut)
     return tuple(one for one in files if import_failed(torch) and (one.stem in text or one.file == "torch/__init__.py"))
 
 
-@check(sees_missing=("devices", "system"))
-def torch_files_damaged(
-    torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts | Missing, system: SystemFacts | Missing, tables: Tables
-) -> Hit | None:
+@check(needs=("torch", "packages"))
+def torch_files_damaged(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, system: SystemFacts, tables: Tables) -> Answer:
     """A file that a package's RECORD lists is not there, or a library ends before the parts that are loaded from it."""
-    files = damaged_files(packages)
-    works = imported(torch, devices) and not import_failed(torch)
+    files, works = damaged_files(packages), imported(torch, devices) and not import_failed(torch)
     if works and any("No module named 'numpy'" in one for one in torch.import_warnings):
         files = tuple(one for one in files if one.distribution != "numpy")  # all of it is gone: a rule of its own
-    if not files:
+    if not files or not (torch.version or torch.path):
         return None
-    named = blamed(torch, packages)
     cut = tuple(one for one in files if one.cut)
     core = tuple(one for one in files if one.distribution == "torch" and one.file.startswith(_CORE))
-    shown = named or (cut if works else cut + core) or files
-    evidence = tuple(Evidence("RECORD of the distributions", f"{one.file}: {one.cut or 'not there'}") for one in files[:6])
-    values = {
-        "file": shown[0].file,
-        "size": shown[0].cut,
-        "distribution": shown[0].distribution,
-        "have": packages.version(shown[0].distribution) or "",
-        "count": len(files) - 1,
-    }
-    more = "_more" if len(files) > 1 else ""
-    kind = f"cut{more}" if shown[0].cut else more.lstrip("_") or None
+    certain = blamed(torch, packages)
+    shown = certain or (cut if works else cut + core) or files
+    values, evidence = _described(shown[0], files, packages)
     fixes = _fixes(torch, packages, shown, system, tables)
-    if named:
-        return Hit(values, evidence, fixes, variant=kind)
-    if works:
-        if cut:
-            return Hit(values, evidence, fixes, variant="cut_unused", severity=Severity.WARNING)
-        return Hit(values, evidence, variant="unused", severity=Severity.INFO)
-    if core or cut or import_failed(torch):
-        return Hit(values, evidence, fixes, variant=kind, confidence=Confidence.LIKELY)
+    if works and cut and not certain:
+        return Hit(values, evidence, fixes, "cut_unused", Severity.WARNING)
+    if certain or (not works and (core or cut or import_failed(torch))):
+        kind = "_".join(word for word, holds in (("cut", shown[0].cut), ("more", len(files) > 1)) if holds)
+        return Hit(values, evidence, fixes, kind or None, confidence=None if certain else Confidence.LIKELY)
     return Hit(values, evidence, variant="unused", severity=Severity.INFO)
 
 
+def _described(
+    first: DamagedFile, files: tuple[DamagedFile, ...], packages: PackagesFacts
+) -> tuple[dict[str, object], tuple[Evidence, ...]]:
+    values: dict[str, object] = {"file": first.file, "size": first.cut, "distribution": first.distribution, "count": len(files) - 1}
+    values["have"] = packages.version(first.distribution) or ""
+    return values, tuple(Evidence("RECORD of the distributions", f"{one.file}: {one.cut or 'not there'}") for one in files[:6])
+
+
 def _fixes(
-    torch: TorchFacts, packages: PackagesFacts, files: tuple[DamagedFile, ...], system: SystemFacts | Missing, tables: Tables
+    torch: TorchFacts, packages: PackagesFacts, files: tuple[DamagedFile, ...], system: SystemFacts, tables: Tables
 ) -> tuple[Intent, ...]:
     """The packages of these files written again, each as it is."""
     names = tuple(dict.fromkeys(one.distribution for one in files))

@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from envcheck.checks import answer
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.origin import IMPORT, Origin, frames, its_own, last_line, missing_module, origin
 from envcheck.checks.reinstall import again
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.checks.torch_files import blamed, damaged_files
 from envcheck.engine.intents import Install, SetEnv
-from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
     DevicesFacts,
     ImportFailure,
     ImportStatus,
-    Missing,
     PackagesFacts,
     PythonFacts,
     SymptomsFacts,
@@ -63,44 +61,40 @@ def _inconsistent(kind: str, text: str) -> bool:
     )
 
 
-@check(sees_missing=("torch", "packages", "symptoms", "devices", "system"))
+@check(needs=("torch",))
 def torch_import_broken(
-    torch: TorchFacts | Missing,
-    packages: PackagesFacts | Missing,
-    devices: DevicesFacts | Missing,
-    system: SystemFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-    tables: Tables,
-) -> Hit | Unknown | None:
+    torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables
+) -> Answer:
     """`import torch` raises. Rules that know the reason explain it."""
     matches = said(symptoms, "torch-import-broken")
-    if isinstance(torch, Missing):
-        return Hit({"version": "of unknown version"}, quoted(matches), variant="said") if matches else answer.trouble(torch, "torch")
     if torch.import_status is ImportStatus.ERROR:
-        failure = torch.import_failure
-        kind, text, stack = (failure.type or "an exception", failure.text, failure.stack) if failure else ("an exception", "", "")
-        evidence = (Evidence("import torch", stack or text), *quoted(matches))
-        values: dict[str, object] = {"version": torch.version or "of unknown version", "type": kind, "path": torch.path}
-        values["error"] = last_line(text) or kind
-        windows = not isinstance(system, Missing) and system.os == "windows"
-        if "iJIT_NotifyEvent" in text:
-            return Hit(values, evidence, (Install(("mkl<2024.1",)),), variant="mkl")
-        if (windows and "DLL load failed" in text) or "WinError 126" in text or "WinError 1114" in text:
-            return Hit(values, evidence, again(torch, system, tables), variant="dll")
-        where = origin(stack, torch, packages)
-        if where and not where.torch:
-            return _from_elsewhere(where, values, evidence)
-        if alone := _REQUIRED_MODULES.get((missing_module(text) or "").partition(".")[0]):
-            return Hit(values, evidence, (Install((alone,)),))
-        nowhere = missing_module(text) == "torch"  # metadata without the package
-        mends = nowhere or _inconsistent(kind, text) or any(one.distribution == "torch" for one in blamed(torch, packages))
-        return Hit(values, evidence, again(torch, system, tables) if mends else ())
+        return _raised(torch, packages, system, matches, tables)
     if matches and not imported(torch, devices):
-        return Hit({"version": torch.version or "of unknown version"}, quoted(matches), again(torch, system, tables), variant="said")
+        return Hit({"version": torch.version or UNKNOWN}, quoted(matches), again(torch, system, tables), "said")
     return None
 
 
-def _from_elsewhere(where: Origin, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit:
+def _raised(torch: TorchFacts, packages: PackagesFacts, system: SystemFacts, matches: Matches, tables: Tables) -> Hit:
+    failure = torch.import_failure or ImportFailure()
+    kind, text = failure.type or "an exception", failure.text
+    evidence = (Evidence("import torch", failure.stack or text), *quoted(matches))
+    values = {"version": torch.version or UNKNOWN, "type": kind, "path": torch.path, "error": last_line(text) or kind}
+    if "iJIT_NotifyEvent" in text:
+        return Hit(values, evidence, (Install(("mkl<2024.1",)),), "mkl")
+    if (system.os == "windows" and "DLL load failed" in text) or "WinError 126" in text or "WinError 1114" in text:
+        return Hit(values, evidence, again(torch, system, tables), "dll")
+    where = origin(failure.stack, torch, packages)
+    if where and not where.torch:
+        return _from_elsewhere(where, values, evidence)
+    gone = missing_module(text) or ""
+    if required := _REQUIRED_MODULES.get(gone.partition(".")[0]):
+        return Hit(values, evidence, (Install((required,)),))
+    # "No module named 'torch'": metadata without the package
+    mends = gone == "torch" or _inconsistent(kind, text) or any(one.distribution == "torch" for one in blamed(torch, packages))
+    return Hit(values, evidence, again(torch, system, tables) if mends else ())
+
+
+def _from_elsewhere(where: Origin, values: dict[str, str | None], evidence: tuple[Evidence, ...]) -> Hit:
     """The innermost file is another package's, or one that no package brought."""
     if where.module is None:
         return Hit(values | {"file": where.file}, evidence, variant="foreign")
@@ -113,38 +107,39 @@ def _from_elsewhere(where: Origin, values: dict[str, object], evidence: tuple[Ev
     return Hit(values, evidence, fixes, variant="package")
 
 
-@check(sees_missing=("torch", "packages", "system", "python", "devices", "symptoms"))
+@check(needs=("torch",))
 def torch_import_crashed(
-    torch: TorchFacts | Missing,
-    packages: PackagesFacts | Missing,
-    system: SystemFacts | Missing,
-    python: PythonFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    torch: TorchFacts,
+    packages: PackagesFacts,
+    system: SystemFacts,
+    python: PythonFacts,
+    devices: DevicesFacts,
+    symptoms: SymptomsFacts,
     tables: Tables,
-) -> Hit | Unknown | None:
+) -> Answer:
     """`import torch` kills the interpreter, or ends it."""
-    matches = said(symptoms, "torch-import-crashed")
+    matches, failure = said(symptoms, "torch-import-crashed"), torch.import_failure or ImportFailure()
+    values: dict[str, object] = {"version": torch.version or UNKNOWN, "path": torch.path}
     if library := value(matches, "library"):
         return Hit({"library": library, "other": value(matches, "other") or library}, quoted(matches), variant="openmp")
-    if matches and (isinstance(torch, Missing) or (torch.import_status is ImportStatus.SKIPPED and not imported(torch, devices))):
-        version = UNKNOWN if isinstance(torch, Missing) else torch.version or UNKNOWN
-        return Hit({"version": version, "signal": (value(matches, "signal") or "a signal").lower()}, quoted(matches), variant="said")
-    if isinstance(torch, Missing):
-        return answer.trouble(torch, "torch")
-    failure = torch.import_failure
-    values: dict[str, object] = {"version": torch.version or "of unknown version", "path": torch.path}
-    gone = None if isinstance(python, Missing) else python.working_folder_gone
+    if matches and torch.import_status is ImportStatus.SKIPPED and not imported(torch, devices):
+        return Hit(values | {"signal": (value(matches, "signal") or "a signal").lower()}, quoted(matches), variant="said")
     # MKL asks where the libraries that loaded it are, and gives up without a working folder.
-    if gone and failure and "oneMKL FATAL ERROR: Cannot load" in failure.stderr:
-        return Hit(values | {"folder": gone}, (Evidence("import torch", failure.stderr),), variant="folder")
-    evidence = (Evidence("import torch", failure.stack or failure.stderr),) if failure and (failure.stack or failure.stderr) else ()
+    if python.working_folder_gone and "oneMKL FATAL ERROR: Cannot load" in failure.stderr:
+        values["folder"] = python.working_folder_gone
+        return Hit(values, (Evidence("import torch", failure.stderr),), variant="folder")
     if torch.import_status not in (ImportStatus.CRASHED, ImportStatus.EXITED):
         return None
-    where = origin((failure.stack or failure.stderr) if failure else "", torch, packages)
-    values |= {"signal": (failure and failure.signal) or "a signal", "code": "unknown"}
-    if failure and failure.exit_code is not None:
-        values |= {"code": failure.exit_code}
+    return _ended(values, failure, torch, packages, system, tables)
+
+
+def _ended(
+    values: dict[str, object], failure: ImportFailure, torch: TorchFacts, packages: PackagesFacts, system: SystemFacts, tables: Tables
+) -> Hit:
+    """By a signal or by an exit, out of torch's own files or another's."""
+    words = failure.stack or failure.stderr
+    evidence, where = (Evidence("import torch", words),) if words else (), origin(words, torch, packages)
+    values |= {"signal": failure.signal or "a signal", "code": failure.exit_code}
     exited = torch.import_status is ImportStatus.EXITED
     if where and not where.torch:
         row = where.distribution
@@ -152,9 +147,9 @@ def torch_import_crashed(
         values["statement"] = where.module and f"import {where.module}"
         return Hit(values, evidence, variant="exited_elsewhere" if exited else "elsewhere")
     # Not of a kill from outside: files do no harm there.
-    killed = failure is not None and failure.signal in ("SIGKILL", "SIGTERM", "SIGXCPU")
+    killed = failure.signal in ("SIGKILL", "SIGTERM", "SIGXCPU")
     fixes = () if killed or damaged_files(packages) else again(torch, system, tables)
-    return Hit(values, evidence, fixes, variant="exited" if exited else None)
+    return Hit(values, evidence, fixes, "exited" if exited else None)
 
 
 def at_work(failure: ImportFailure) -> bool:
@@ -171,34 +166,27 @@ _SLOWING = ("PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONDEVMODE", "PY
 _OFF = ("", "0", "default", "pymalloc", "malloc", "mimalloc")
 
 
-@check(sees_missing=("python",))
-def torch_import_hangs(torch: TorchFacts, python: PythonFacts | Missing) -> Hit | None:
+@check(needs=("torch",))
+def torch_import_hangs(torch: TorchFacts, python: PythonFacts) -> Answer:
     """`import torch` does not come back within its limit. Where something still moves in it, it may only be slow."""
     if torch.import_status is not ImportStatus.TIMEOUT:
         return None
-    failure = torch.import_failure
-    stack = (failure.stack or failure.stderr) if failure else ""
+    failure = torch.import_failure or ImportFailure()
+    stack = failure.stack or failure.stderr
     where = _innermost(stack)
-    values: dict[str, object] = {
-        "version": torch.version or "of unknown version",
-        "seconds": f"{torch.import_seconds:.0f}" if torch.import_seconds else "many",
-        "where": where or "an unknown place",
-    }
+    values: dict[str, object] = {"version": torch.version or UNKNOWN, "where": where or "an unknown place"}
+    values["seconds"] = f"{torch.import_seconds:.0f}" if torch.import_seconds else "many"
     evidence = (Evidence("stack of the import", stack),) if stack else ()
-    set_there = {} if isinstance(python, Missing) else python.variables
-    slowing = [name for name in _SLOWING if set_there.get(name, "") not in _OFF]
-    if slowing:
+    if slowing := [name for name in _SLOWING if python.variables.get(name, "") not in _OFF]:
         fixes = tuple(SetEnv(name, None) for name in slowing)
-        return Hit(values | {"variables": slowing}, evidence, fixes, variant="slowed", confidence=Confidence.LIKELY)
-    seconds = failure.watched_seconds if failure else None
-    if failure is None or not seconds:
+        return Hit(values | {"variables": slowing}, evidence, fixes, "slowed", confidence=Confidence.LIKELY)
+    seconds = failure.watched_seconds
+    if not seconds:
         return Hit(values, evidence, variant="unwatched", confidence=Confidence.LIKELY)
-    cpu, read, faults = failure.cpu_seconds or 0.0, failure.read_bytes or 0, failure.page_faults or 0
-    values |= {"watched": f"{seconds:.0f}", "share": f"{cpu / seconds:.0%}", "read": f"{read / 1024**2:.1f} MiB", "faults": faults}
-    if failure.state == "D":
-        return Hit(values, evidence, variant="storage", confidence=Confidence.LIKELY)
-    if at_work(failure):
-        return Hit(values, evidence, variant="working", confidence=Confidence.LIKELY)
+    values |= {"watched": f"{seconds:.0f}", "share": f"{(failure.cpu_seconds or 0.0) / seconds:.0%}", "faults": failure.page_faults or 0}
+    values["read"] = f"{(failure.read_bytes or 0) / 1024**2:.1f} MiB"
+    if failure.state == "D" or at_work(failure):
+        return Hit(values, evidence, variant="storage" if failure.state == "D" else "working", confidence=Confidence.LIKELY)
     return Hit(values, evidence, variant="where" if where else None)
 
 
@@ -209,50 +197,41 @@ _TAKEN_FROM = re.compile(
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|/lib(?:64)?/python3|[/\\]Lib[/\\]")
 
 
-@check(sees_missing=("torch", "packages", "python", "devices", "symptoms"))
+@check(needs=("torch",))
 def torch_shadowed(
-    torch: TorchFacts | Missing,
-    packages: PackagesFacts | Missing,
-    python: PythonFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-) -> Hit | Unknown | None:
+    torch: TorchFacts, packages: PackagesFacts, python: PythonFacts, devices: DevicesFacts, symptoms: SymptomsFacts
+) -> Answer:
     """Something else of that name is imported in torch's place, or hides a module that torch needs."""
-    facts = None if isinstance(torch, Missing) else torch
-    own = facts is not None and its_own(facts, packages)
+    own, text, hiding = its_own(torch, packages), import_text(torch), python.shadowing
     # Of a torch that lies where its distribution put it these words mean that a file of it is gone.
     matches = tuple(
         one for one in said(symptoms, "torch-shadowed") if not (own and one.source == IMPORT and one.symptom == "torch-folder-shadows")
     )
-    hiding = () if isinstance(python, Missing) else python.shadowing
-    if facts and facts.import_status is ImportStatus.NOT_TORCH:
-        if own and blamed(facts, packages):
+    if torch.import_status is ImportStatus.NOT_TORCH:
+        if own and blamed(torch, packages):
             return None
-        where = facts.path or (hiding[0] if hiding else "a folder named torch")
-        return Hit({"path": where}, quoted(matches))
+        return Hit({"path": torch.path or next(iter(hiding), "a folder named torch")}, quoted(matches))
     if matches:
         return Hit({"path": value(matches, "path") or "a file or folder on sys.path"}, quoted(matches), variant="said")
-    taken = _TAKEN_FROM.search(import_text(torch))
+    taken = _TAKEN_FROM.search(text)
     if taken and not taken[1].startswith("torch") and not _INSTALLED.search(taken[2]):
-        return Hit({"path": taken[2]}, (Evidence(IMPORT, import_text(torch)),), variant="said")
-    works = imported(torch, devices)
-    if works:
+        return Hit({"path": taken[2]}, (Evidence(IMPORT, text),), variant="said")
+    if works := imported(torch, devices):
         hiding = _untried(hiding, python)
     if not hiding:
         return None
-    values = {"paths": hiding}
     if works or not import_failed(torch):
-        return Hit(values, variant="beside", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    return Hit(values, (Evidence("import torch", import_text(torch)),), variant="beside", confidence=Confidence.LIKELY)
+        return Hit({"paths": hiding}, variant="beside", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    return Hit({"paths": hiding}, (Evidence("import torch", text),), variant="beside", confidence=Confidence.LIKELY)
 
 
 # Names in PythonFacts.shadowing that belong to packages which torch imports, not to torch or the standard library.
 _REQUIRED = re.compile(r"[/\\](?:typing_extensions|sympy|mpmath|filelock|networkx|jinja2|markupsafe|fsspec)\.py$")
 
 
-def _untried(hiding: tuple[str, ...], python: PythonFacts | Missing) -> tuple[str, ...]:
+def _untried(hiding: tuple[str, ...], python: PythonFacts) -> tuple[str, ...]:
     """Without files of PYTHONPATH that torch's import has just taken, and worked with."""
-    folders = [] if isinstance(python, Missing) else (python.pythonpath or "").split(":")
+    folders = (python.pythonpath or "").split(":")
     return tuple(one for one in hiding if not (_REQUIRED.search(one) and one.rpartition("/")[0] in folders))
 
 

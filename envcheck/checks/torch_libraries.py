@@ -5,32 +5,31 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from envcheck.checks import answer
 from envcheck.checks.companions import codec_fits
-from envcheck.checks.hardware import import_failed, import_text, imported, installed, nccl_proved
+from envcheck.checks.hardware import import_failed, import_text, imported, nccl_proved
 from envcheck.checks.libraries import Provider, pinned, provider
 from envcheck.checks.origin import last_line
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import Install, Intent, SetEnv
-from envcheck.engine.rule import Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
     DevicesFacts,
+    Distribution,
     LiveFacts,
-    Missing,
     PackagesFacts,
     PythonFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     TorchFacts,
 )
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
+
 
 # What a failed import says: "libcudnn.so.9: cannot open shared object file: No such file or directory"
 _CANNOT_OPEN = re.compile(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open shared object file")
@@ -58,48 +57,44 @@ _REFUSALS = (
 )
 
 
-def _refused(torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> tuple[str | None, str] | None:
+def _refused(torch: TorchFacts, matches: Matches) -> tuple[str | None, str] | None:
     """A library that is there and is not taken, and why: the name of a message."""
     if found := _REFUSED.search(import_text(torch)):
         library, reason = found[1] or found[2], found[3]
-    else:
-        matches = tuple(one for one in said(symptoms, "missing-library") if one.values.get("reason"))
-        if not matches:
-            return None
+    elif matches := tuple(one for one in matches if one.values.get("reason")):
         library, reason = value(matches, "library"), value(matches, "reason") or ""
+    else:
+        return None
     return library, next(variant for part, variant in _REFUSALS if part in reason)
 
 
-def _missing_name(torch: TorchFacts | Missing, symptoms: SymptomsFacts | Missing) -> str | None:
+def _missing_name(torch: TorchFacts, matches: Matches) -> str | None:
     """The library that the loader did not find."""
-    found = _CANNOT_OPEN.search(import_text(torch))
-    if found:
+    if found := _CANNOT_OPEN.search(import_text(torch)):
         return found[1]
-    matches = said(symptoms, "missing-library")
-    if named := value(matches, "library"):
-        return named
-    return next((one[1] for match in matches if (one := _CANNOT_OPEN.search(match.text))), None)
+    quoting = (one[1] for match in matches if (one := _CANNOT_OPEN.search(match.text)))
+    return value(matches, "library") or next(quoting, None)
 
 
-@check(sees_missing=("torch", "packages", "python", "devices", "symptoms", "system"))
+@check(needs=("torch",))
 def missing_library(
-    torch: TorchFacts | Missing,
-    packages: PackagesFacts | Missing,
-    python: PythonFacts | Missing,
-    devices: DevicesFacts | Missing,
-    system: SystemFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    torch: TorchFacts,
+    packages: PackagesFacts,
+    python: PythonFacts,
+    devices: DevicesFacts,
+    system: SystemFacts,
+    symptoms: SymptomsFacts,
     tables: Tables,
-) -> Hit | Unknown | None:
+) -> Answer:
     """A shared library that torch, or a package beside it, cannot open; names the distribution that provides it."""
-    matches = said(symptoms, "missing-library")
-    if refused := _refused(torch, symptoms):
-        failed = [Evidence("import torch", last_line(import_text(torch)))] if import_failed(torch) else []
-        values: dict[str, object] = {"library": refused[0] or "a library", "file": refused[0], "version": UNKNOWN}
-        return Hit(values, (*failed, *quoted(matches)), variant=refused[1])
-    library = _missing_name(torch, symptoms)
-    if library is None and (codec := _ffmpeg(torch, packages, matches, tables)):
-        return codec
+    matches, raised = said(symptoms, "missing-library"), last_line(import_text(torch)) if import_failed(torch) else None
+    evidence = (*((Evidence("import torch", raised),) if raised is not None else ()), *quoted(matches))
+    if refused := _refused(torch, matches):
+        return Hit({"library": refused[0] or "a library", "file": refused[0], "version": UNKNOWN}, evidence, variant=refused[1])
+    library = _missing_name(torch, matches)
+    codec = any(match.symptom.startswith("torchcodec-") for match in matches)
+    if library is None and codec and _lacks_ffmpeg(torch, packages, matches, tables):
+        return Hit({"library": "FFmpeg's libraries"}, quoted(matches), variant="ffmpeg", confidence=Confidence.LIKELY)
     if matches and all(match.symptom.startswith("torchcodec-") for match in matches):
         return None  # the companion's rule says that either may be the reason
     if library is None:
@@ -107,201 +102,197 @@ def missing_library(
     stem = library.partition(".so")[0]
     if stem in ("libcuda", "libnvidia-ml") or stem.startswith(("libtorch", "libc10", "libshm", "libcaffe2")):
         return None  # the driver's libraries, and torch's own missed by a companion: other rules
-    evidence = quoted(matches)
-    if import_failed(torch):
-        evidence = (Evidence("import torch", last_line(import_text(torch)) or library), *evidence)
-    facts = None if isinstance(torch, Missing) else torch
-    version = facts.version if facts else None
-    values = {"library": library, "version": version or UNKNOWN, "needed_by": value(matches, "needed_by") or "a program"}
-    soname = major(library.partition(".so.")[2])
-    if stem.startswith("libcudnn") and soname == 8 and not _takes_cudnn8(facts, tables):
+    values: dict[str, object] = {"library": library, "version": torch.version or UNKNOWN}
+    values["needed_by"] = value(matches, "needed_by") or "a program"
+    conda = torch.conda or (python.has_conda_meta and not _from_pip(packages))
+    beside = imported(torch, devices) and not import_failed(torch)
+    return _provided(values, evidence, "beside" if beside else "conda" if conda else None, torch, packages, system, tables)
+
+
+def _provided(
+    values: dict[str, object],
+    evidence: tuple[Evidence, ...],
+    variant: str | None,
+    torch: TorchFacts,
+    packages: PackagesFacts,
+    system: SystemFacts,
+    tables: Tables,
+) -> Hit:
+    """By which distribution. `variant`: why that is not to be installed for torch."""
+    stem, _, number = str(values["library"]).partition(".so")
+    cuda, soname = _cuda_major(torch, system, tables), major(number.removeprefix("."))
+    if stem.startswith("libcudnn") and soname == 8 and not _takes_cudnn8(torch):
         return Hit(values, evidence, variant="cudnn8")
-    cuda = _cuda_major(facts, system, tables)
     found = provider(stem, cuda, soname)
     if found is None:
         return Hit(values, evidence, variant="other")
-    if cuda is not None and found.soname_cuda is not None and found.soname_cuda != cuda:
+    if cuda is not None and found.soname_cuda not in (None, cuda):
         return Hit(values | {"cuda": cuda, "wanted": found.soname_cuda}, evidence, variant="cuda")
-    if imported(torch, devices) and not import_failed(torch):
-        return Hit(values | {"distribution": found.distribution}, evidence, variant="beside")
-    if (facts and facts.conda) or (not isinstance(python, Missing) and python.has_conda_meta and not _from_pip(packages)):
-        return Hit(values | {"distribution": found.distribution}, evidence, variant="conda")
-    requirement = _requirement(found, facts, system, tables)
-    there = installed(packages, found.distribution)
-    values |= {"distribution": found.distribution, "requirement": requirement, "installed": there}
+    values["distribution"] = found.distribution
+    if variant:
+        return Hit(values, evidence, variant=variant)
+    requirement, there = _requirement(found, torch, system, tables), packages.version(found.distribution)
+    values |= {"requirement": requirement, "installed": there}
     note = "with torch's own pin" if "==" in requirement else "any version of the same CUDA major"
-    return Hit(values, evidence, (Install((requirement,), reinstall=there is not None, note=note),), variant="damaged" if there else None)
+    return Hit(values, evidence, (Install((requirement,), reinstall=there is not None, note=note),), "damaged" if there else None)
 
 
-def _ffmpeg(
-    torch: TorchFacts | Missing, packages: PackagesFacts | Missing, matches: tuple[TextEvidence, ...], tables: Tables
-) -> Hit | None:
-    """torchcodec finds no FFmpeg: its loader says so, or it did not load although it is for this torch."""
-    if not any(match.symptom.startswith("torchcodec-") for match in matches):
-        return None
+def _lacks_ffmpeg(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> bool:
+    """torchcodec's loader says so, or it did not load although it is for this torch."""
     fits = codec_fits(torch, packages, tables)
-    if fits is False or (fits is None and not value(matches, "ffmpeg")):
-        return None
-    return Hit({"library": "FFmpeg's libraries"}, quoted(matches), variant="ffmpeg", confidence=Confidence.LIKELY)
+    return fits is True or (fits is None and value(matches, "ffmpeg") is not None)
 
 
-def _from_pip(packages: PackagesFacts | Missing) -> bool:
+def _from_pip(packages: PackagesFacts) -> bool:
     """Whether the torch of a conda environment came from pip or uv all the same."""
-    if isinstance(packages, Missing):
-        return False
     return any(row.name == "torch" and row.installer in ("pip", "uv") for row in packages.distributions)
 
 
-def _cuda_major(torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> int | None:
+def _cuda_major(torch: TorchFacts, system: SystemFacts, tables: Tables) -> int | None:
     """CUDA major of the build: as torch says, as its version says, else what a plain install of this release brings."""
-    if torch is None:
-        return None
     stated = major(torch.cuda or cuda_of_build(torch.version))
     if stated is not None or local(torch.version):
         return stated
     return major(cuda_of_build(f"0+{default_variant(torch, system, tables)}"))
 
 
-def _takes_cudnn8(torch: TorchFacts | None, tables: Tables) -> bool:
+def _takes_cudnn8(torch: TorchFacts) -> bool:
     """torch before 2.4 brought cuDNN 8 (nvidia-cudnn-cu12==8.9.2.26 in 2.3.1, ==9.1.0.70 in 2.4.0)."""
-    return torch is not None and older(release(torch.version), "2.4.0") is True and (minor(torch.version) or (0, 0)) >= (1, 6)
+    return older(release(torch.version), "2.4.0") is True and (minor(torch.version) or (0, 0)) >= (1, 6)
 
 
-def _requirement(found: Provider, torch: TorchFacts | None, system: SystemFacts | Missing, tables: Tables) -> str:
+def _requirement(found: Provider, torch: TorchFacts, system: SystemFacts, tables: Tables) -> str:
     """The provider with torch's own pin where this is the default build, whose pins the table holds."""
-    if torch is None or torch.version is None:
-        return found.distribution
     variant = local(torch.version)
-    if variant and variant != default_variant(torch, system, tables):
+    if torch.version is None or (variant and variant != default_variant(torch, system, tables)):
         return found.distribution
     return pinned(found, tables.pins(torch.version))
 
 
+def _loader_variable(python: PythonFacts) -> str | None:
+    """The variable that puts libraries before torch's own, if one is set."""
+    return next((name for name in ("LD_PRELOAD", "LD_LIBRARY_PATH") if python.variables.get(name)), None)
+
+
 # Libraries that CUDA, cuDNN and NCCL wheels bring, as files.
 _CUDA_FILES = re.compile(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink|nvrtc|cusparse|cusolver|cufft|curand)\.so")
+_OF_CUDA = re.compile(r"_*(?:nvJitLink|cublas|cusparse|cudnn|cusolver)")
+_CXX = re.compile(r"GLIBCXX|CXXABI|_Z(?:NK?|T[IVS]N?)?St")  # symbols of the C++ library
 
 
-@check(sees_missing=("torch", "python", "packages", "devices", "symptoms"))
+@check(needs=("torch", "python"))
 def library_path_shadows(
-    torch: TorchFacts | Missing,
-    python: PythonFacts | Missing,
-    packages: PackagesFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-) -> Hit | Unknown | None:
+    torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, devices: DevicesFacts, symptoms: SymptomsFacts
+) -> Answer:
     """LD_LIBRARY_PATH or LD_PRELOAD puts a foreign CUDA library before the one that torch was built with."""
-    matches = said(symptoms, "library-path-shadows")
-    text = import_text(torch)
-    symbol = _UNDEFINED.search(text)
-    mixed = symbol is not None and symbol[2].lstrip("_").startswith(("nvJitLink", "cublas", "cusparse", "cudnn", "cusolver"))
-    environment = {} if isinstance(python, Missing) else python.variables
-    name = next((one for one in ("LD_PRELOAD", "LD_LIBRARY_PATH") if environment.get(one)), "LD_LIBRARY_PATH")
-    path = environment.get(name)
+    matches, symbol = said(symptoms, "library-path-shadows"), _UNDEFINED.search(import_text(torch))
+    name = _loader_variable(python) or "LD_LIBRARY_PATH"
     foreign = _foreign(torch, python, packages)
-    if not (matches or mixed or foreign):
-        return None
-    fix: tuple[Intent, ...] = (SetEnv(name, None, "for this run: env -u " + name),)
-    values: dict[str, object] = {"name": name, "path": path or "not known", "loaded": foreign}
-    cxx = tuple(match for match in matches if re.match(r"GLIBCXX|CXXABI|_Z(?:NK?|T[IVS]N?)?St", match.values.get("symbol", "")))
-    if cxx and len(cxx) == len(matches):
-        library = value(cxx, "library") or "libstdc++.so.6"
-        values |= {"symbol": value(cxx, "symbol"), "library": library}
-        if path and any(library.startswith(folder.rstrip("/") + "/") or library == folder for folder in path.split(":") if folder):
-            return Hit(values, quoted(cxx), fix, variant="cxx_path")
-        return Hit(values, quoted(cxx), variant="cxx", confidence=Confidence.LIKELY)
-    if symbol and import_failed(torch) and (mixed or matches) and not isinstance(python, Missing) and not path:
-        # Nothing is set: another copy that the system's linker knows is left, and that only if the packages are what torch asks for.
-        if wrong_versions(packages) or blamed(torch, packages) or (not isinstance(packages, Missing) and packages.overwritten):
-            return None
-        values |= {"symbol": symbol[2], "library": symbol[1], "of": (symbol[3] or "libnv").partition(".")[0]}
-        return Hit(values, (Evidence("import torch", last_line(text)),), variant="unset", confidence=Confidence.LIKELY)
-    if mixed and symbol and import_failed(torch):
-        values |= {"symbol": symbol[2], "library": symbol[1]}
-        evidence = (Evidence("import torch", last_line(text)), *quoted(matches))
-        return Hit(values, evidence, fix, confidence=None if path else Confidence.LIKELY)
+    values: dict[str, object] = {"name": name, "path": python.variables.get(name) or "not known", "loaded": foreign}
+    if matches and all(_CXX.match(match.values.get("symbol", "")) for match in matches):
+        return _cxx_library(values, matches, python)
+    if symbol and import_failed(torch) and (matches or _OF_CUDA.match(symbol[2])):
+        return _undefined_symbol(values, symbol, torch, python, packages, matches)
     if matches:
-        values |= {"symbol": value(matches, "symbol") or "a symbol", "library": value(matches, "library") or "A CUDA library"}
-        sure = path or value(matches, "path")
-        return Hit(values, quoted(matches), fix, variant="said" if sure else "unsure", confidence=None if sure else Confidence.LIKELY)
+        return _library_said(values, matches, python)
     works = imported(torch, devices) and not import_failed(torch)
     evidence = tuple(Evidence("libraries loaded", one) for one in foreign[:4])
-    return Hit(values, evidence, fix, variant="loaded", severity=Severity.WARNING if works else None)
+    return Hit(values, evidence, _unset(name), "loaded", Severity.WARNING if works else None) if foreign else None
 
 
-def _foreign(torch: TorchFacts | Missing, python: PythonFacts | Missing, packages: PackagesFacts | Missing) -> tuple[str, ...]:
+def _unset(name: str | None, note: str = "for this run: env -u {name}") -> tuple[SetEnv, ...]:
+    return (SetEnv(name, None, note.format(name=name)),) if name else ()
+
+
+def _library_said(values: dict[str, object], matches: Matches, python: PythonFacts) -> Hit:
+    name = str(values["name"])
+    values |= {"symbol": value(matches, "symbol") or "a symbol", "library": value(matches, "library") or "A CUDA library"}
+    sure = python.variables.get(name) or value(matches, "path")
+    return Hit(values, quoted(matches), _unset(name), "said" if sure else "unsure", confidence=None if sure else Confidence.LIKELY)
+
+
+def _cxx_library(values: dict[str, object], matches: Matches, python: PythonFacts) -> Hit:
+    library, name = value(matches, "library") or "libstdc++.so.6", str(values["name"])
+    values |= {"symbol": value(matches, "symbol"), "library": library}
+    folders = [folder for folder in python.variables.get(name, "").split(":") if folder]
+    if any(library == folder or library.startswith(folder.rstrip("/") + "/") for folder in folders):
+        return Hit(values, quoted(matches), _unset(name), "cxx_path")
+    return Hit(values, quoted(matches), variant="cxx", confidence=Confidence.LIKELY)
+
+
+def _undefined_symbol(
+    values: dict[str, object], symbol: re.Match[str], torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, matches: Matches
+) -> Hit | None:
+    """What the failed import did not find in a library."""
+    values |= {"symbol": symbol[2], "library": symbol[1], "of": (symbol[3] or "libnv").partition(".")[0]}
+    evidence = Evidence("import torch", last_line(import_text(torch)))
+    name = _loader_variable(python)
+    if name or python.executable is None:  # then what is set is not known
+        if _OF_CUDA.match(symbol[2]):
+            sure = None if name else Confidence.LIKELY
+            return Hit(values, (evidence, *quoted(matches)), _unset(str(values["name"])), confidence=sure)
+        return _library_said(values, matches, python)
+    # Nothing is set: another copy that the system's linker knows is left, and that only if the packages are what torch asks for.
+    if wrong_versions(packages) or blamed(torch, packages) or packages.overwritten:
+        return None
+    return Hit(values, (evidence,), variant="unset", confidence=Confidence.LIKELY)
+
+
+def _foreign(torch: TorchFacts, python: PythonFacts, packages: PackagesFacts) -> tuple[str, ...]:
     """CUDA libraries loaded from a folder of LD_LIBRARY_PATH although wheels of this environment bring them."""
-    if isinstance(torch, Missing) or isinstance(python, Missing) or isinstance(packages, Missing):
-        return ()
-    folders = [one.rstrip("/") for one in python.variables.get("LD_LIBRARY_PATH", "").split(":") if one]
-    wheels = [row for row in packages.distributions if row.name.startswith("nvidia-")]
-    if not folders or not wheels:
-        return ()
+    folders = tuple(one.rstrip("/") + "/" for one in python.variables.get("LD_LIBRARY_PATH", "").split(":") if one)
     own = (python.prefix or "\0", python.purelib or "\0", torch.path or "\0")
-    return tuple(
-        one
-        for one in torch.libraries
-        if _CUDA_FILES.search(one) and not one.startswith(own) and any(one.startswith(folder + "/") for folder in folders)
-    )
+    if not any(row.name.startswith("nvidia-") for row in packages.distributions):
+        return ()
+    return tuple(one for one in torch.libraries if _CUDA_FILES.search(one) and not one.startswith(own) and one.startswith(folders))
 
 
-@check(sees_missing=("torch", "packages", "python", "devices", "live", "symptoms", "system"))
+@check(needs=("packages",))
 def nccl_package_mismatch(
-    torch: TorchFacts | Missing,
-    packages: PackagesFacts | Missing,
-    python: PythonFacts | Missing,
-    devices: DevicesFacts | Missing,
-    live: LiveFacts | Missing,
-    system: SystemFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    torch: TorchFacts,
+    packages: PackagesFacts,
+    python: PythonFacts,
+    devices: DevicesFacts,
+    live: LiveFacts,
+    system: SystemFacts,
+    symptoms: SymptomsFacts,
     tables: Tables,
-) -> Hit | Unknown | None:
+) -> Answer:
     """An NCCL that torch was not built with: two packages in one place, or a foreign libnccl.so.2."""
-    matches = said(symptoms, "nccl-package-mismatch")
-    text = import_text(torch)
-    found = _UNDEFINED.search(text)
-    symbol = found[2] if found and found[2].startswith(("nccl", "pnccl")) else value(matches, "symbol")
-    facts = None if isinstance(torch, Missing) else torch
-    all_rows = () if isinstance(packages, Missing) else packages.distributions
-    rows = tuple(row for row in all_rows if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
-    names = sorted({row.name for row in rows})
-    drifted = facts is not None and facts.nccl and facts.nccl_loaded and older(facts.nccl_loaded, facts.nccl)
-    if not (symbol or matches or len(names) > 1 or drifted):
-        return answer.trouble(packages, "packages")  # nothing to look up in the tables
-    right = f"nvidia-nccl-cu{_cuda_major(facts, system, tables) or 13}"
-    requirement = _requirement(Provider(right), facts, system, tables)
-    values: dict[str, object] = {
-        "version": facts.version if facts else "torch",
-        "symbol": symbol or "an NCCL function",
-        "packages": [f"{row.name} {row.version}" for row in rows],
-        "requirement": requirement,
-        "built": facts.nccl if facts else None,
-        "loaded": facts.nccl_loaded if facts else None,
-    }
-    evidence = quoted(matches)
+    matches, found = said(symptoms, "nccl-package-mismatch"), _UNDEFINED.search(import_text(torch))
+    missed = found[2] if found and import_failed(torch) and found[2].startswith(("nccl", "pnccl")) else None
+    rows = tuple(row for row in packages.distributions if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
+    two = len({row.name for row in rows}) > 1
+    drifted = torch.nccl and torch.nccl_loaded and older(torch.nccl_loaded, torch.nccl) and not nccl_proved(live, 2)
+    if not (missed or matches or two or drifted):
+        return None  # nothing to look up in the tables
+    values: dict[str, object] = {"version": torch.version or "torch", "built": torch.nccl, "loaded": torch.nccl_loaded}
+    values |= {"symbol": missed or value(matches, "symbol") or "an NCCL function"}
     if compiled := tuple(match for match in matches if match.symptom == "nccl-older-than-program"):
         versions = {"built": value(compiled, "built"), "loaded": value(compiled, "loaded")}
         return Hit(values | versions, quoted(compiled), variant="program")
-    if import_failed(torch) and found and symbol:
-        evidence = (Evidence("import torch", last_line(text)), *evidence)
-    said_or_failed = bool(symbol and import_failed(torch)) or bool(matches)
-    if len(names) > 1:
-        mend = (Install((requirement,), tuple(names), reinstall=True, note="both unpack to nvidia/nccl/lib/libnccl.so.2"),)
-        evidence = (*evidence, *(Evidence("installed distributions", f"{row.name} {row.version}") for row in rows))
-        if said_or_failed:
-            return Hit(values, evidence, mend, variant="two")
-        proved = nccl_proved(live) or imported(torch, devices)
-        return Hit(values, evidence, mend, "two_quiet", Severity.WARNING if proved else None, None if proved else Confidence.LIKELY)
-    if said_or_failed:
-        variables = {} if isinstance(python, Missing) else python.variables
-        name = next((one for one in ("LD_PRELOAD", "LD_LIBRARY_PATH") if variables.get(one)), None)
-        fixes: tuple[Intent, ...] = (SetEnv(name, None, "for this run"),) if name else ()
-        if rows or not isinstance(packages, Missing):
-            fixes = (*fixes, Install((requirement,), reinstall=True))
-        return Hit(values, evidence, fixes, variant="path" if name else None)
-    if facts and facts.nccl and facts.nccl_loaded and older(facts.nccl_loaded, facts.nccl) and not nccl_proved(live, 2):
-        fixes = (Install((requirement,), reinstall=True),)
-        return Hit(values, evidence, fixes, "older", Severity.WARNING, Confidence.LIKELY)
-    return answer.trouble(packages, "packages")
+    right = Provider(f"nvidia-nccl-cu{_cuda_major(torch, system, tables) or 13}")
+    values |= {"requirement": _requirement(right, torch, system, tables), "packages": [f"{row.name} {row.version}" for row in rows]}
+    evidence = (*((Evidence("import torch", last_line(import_text(torch))),) if missed else ()), *quoted(matches))
+    if two:
+        return _two_nccls(values, evidence, rows, bool(missed or matches), nccl_proved(live) or imported(torch, devices))
+    install = Install((str(values["requirement"]),), reinstall=True)
+    if missed or matches:
+        name = _loader_variable(python)
+        fixes = (*_unset(name, "for this run"), *((install,) if packages.distributions else ()))
+        return Hit(values, evidence, fixes, "path" if name else None)
+    return Hit(values, evidence, (install,), "older", Severity.WARNING, Confidence.LIKELY)
+
+
+def _two_nccls(
+    values: dict[str, object], evidence: tuple[Evidence, ...], rows: tuple[Distribution, ...], failed: bool, proved: bool
+) -> Hit:
+    remove = tuple(sorted({row.name for row in rows}))
+    mend = (Install((str(values["requirement"]),), remove, reinstall=True, note="both unpack to nvidia/nccl/lib/libnccl.so.2"),)
+    evidence = (*evidence, *(Evidence("installed distributions", f"{row.name} {row.version}") for row in rows))
+    if failed:
+        return Hit(values, evidence, mend, "two")
+    return Hit(values, evidence, mend, "two_quiet", Severity.WARNING if proved else None, None if proved else Confidence.LIKELY)
 
 
 # "compiled against (8, 3, 2) but linked against (8, 0, 3)", "compiled against 7102 but linked against 7605"
@@ -318,40 +309,27 @@ def cudnn_text(raw: str | None) -> str | None:
     return raw.strip() or None
 
 
-@check(sees_missing=("torch", "packages", "python", "symptoms", "system", "devices"))
-def cudnn_mismatch(
-    torch: TorchFacts | Missing,
-    packages: PackagesFacts | Missing,
-    python: PythonFacts | Missing,
-    system: SystemFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
-    tables: Tables,
-) -> Hit | Unknown | None:
+@check(needs=("torch",))
+def cudnn_mismatch(torch: TorchFacts, python: PythonFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
     """The cuDNN loaded is older than the one torch was compiled with (torch's own rule: same major, minor not smaller)."""
     matches = said(symptoms, "cudnn-mismatch")
-    facts = None if isinstance(torch, Missing) else torch
-    if facts and facts.hip:
-        return None
-    built = cudnn_text(value(matches, "compiled")) or (facts.cudnn if facts else None)
-    loaded = cudnn_text(value(matches, "loaded")) or (facts.cudnn_loaded if facts else None)
+    built = cudnn_text(value(matches, "compiled")) or torch.cudnn
+    loaded = cudnn_text(value(matches, "loaded")) or torch.cudnn_loaded
     mine, other = minor(built), minor(loaded)
     wrong = mine is not None and other is not None and (mine[0] != other[0] or other[1] < mine[1])
-    if not wrong and not matches:
+    if torch.hip or not (wrong or matches):
         return None
-    variables = {} if isinstance(python, Missing) else python.variables
-    name = next((one for one in ("LD_PRELOAD", "LD_LIBRARY_PATH") if variables.get(one)), None)
-    fixes: tuple[Intent, ...] = (SetEnv(name, None, "for this run"),) if name else ()
-    cuda = _cuda_major(facts, system, tables)
-    if facts and cuda and not facts.conda and (major(built) or 9) >= 8 and (minor(facts.version) or (0, 0)) >= (1, 13):
+    name = _loader_variable(python)
+    path, cuda = python.variables.get(name or ""), _cuda_major(torch, system, tables)
+    fixes: tuple[Intent, ...] = _unset(name, "for this run")
+    if cuda and not torch.conda and (major(built) or 9) >= 8 and (minor(torch.version) or (0, 0)) >= (1, 13):
         found = Provider(f"nvidia-cudnn-cu{cuda}")
-        fixes = (*fixes, Install((_requirement(found, facts, system, tables),), reinstall=True))
-    path = variables.get(name) if name else None
-    values = {"version": facts.version if facts else "torch", "built": built, "loaded": loaded, "name": name, "path": path}
+        fixes = (*fixes, Install((_requirement(found, torch, system, tables),), reinstall=True))
+    values = {"version": torch.version or "torch", "built": built, "loaded": loaded, "name": name, "path": path}
     if not wrong and mine and other:
-        return Hit(values, quoted(matches), fixes, variant="newer", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    variant = "path" if path and built and loaded else None if built and loaded else "plain"
-    return Hit(values, quoted(matches), fixes, variant=variant)
+        return Hit(values, quoted(matches), fixes, "newer", Severity.WARNING, Confidence.LIKELY)
+    known = built and loaded
+    return Hit(values, quoted(matches), fixes, "plain" if not known else "path" if path else None)
 
 
 CHECKS = (

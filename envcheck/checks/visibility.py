@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from envcheck.checks.answer import absent, cuda_code, fails, listed, nvidia_on_bus, torch_devices, trouble, wants_cuda, works
-from envcheck.checks.hardware import nvidia
+from collections.abc import Mapping
+
+from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
+from envcheck.checks.hardware import is_mig, nvidia
 from envcheck.checks.text import alone, mentioning, quoted, said
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -13,7 +15,6 @@ from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
     DevicesFacts,
-    DriverFacts,
     Gpu,
     GpusFacts,
     Missing,
@@ -62,24 +63,19 @@ def _evidence(visibility: VisibilityFacts, gpus: tuple[Gpu, ...]) -> tuple[Evide
     return (*found, Evidence("GPUs", ", ".join(f"{gpu.index}: {gpu.name or gpu.uuid}" for gpu in gpus[:8]))) if gpus else tuple(found)
 
 
-def _blind(devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing) -> bool:
+def _blind(devices: DevicesFacts, symptoms: SymptomsFacts) -> bool:
     """A program found no device, and no other error is on record."""
-    if not isinstance(devices, Missing) and devices.error_code not in (None, cuda_codes.NO_DEVICE, cuda_codes.INVALID_DEVICE):
-        return False
-    return fails(devices) or bool(mentioning(symptoms, *_NO_GPUS))
+    found_none = fails(devices) or bool(mentioning(symptoms, *_NO_GPUS))
+    return found_none and devices.error_code in (None, cuda_codes.NO_DEVICE, cuda_codes.INVALID_DEVICE)
 
 
-def _without_gpu(
-    driver: DriverFacts | Missing, gpus: GpusFacts | Missing, system: SystemFacts | Missing, torch: TorchFacts | Missing
-) -> bool:
+def _without_gpu(system: SystemFacts, torch: TorchFacts, absent: frozenset[str]) -> bool:
     """Nothing is there that the variable could hide, or torch could not use it anyway."""
-    nothing = (absent(gpus) or absent(driver)) and not nvidia_on_bus(system)
-    return nothing or (wants_cuda(torch) is False and not isinstance(torch, Missing))
+    return (bool(absent & {"gpus", "driver"}) and not nvidia_on_bus(system)) or wants_cuda(torch) is False
 
 
-def _read(visibility: VisibilityFacts, gpus: GpusFacts | Missing) -> tuple[tuple[Gpu, ...], Selection]:
-    devices = listed(gpus)
-    return devices, read_visible(visibility.cuda_visible_devices, devices, visibility.cuda_device_order)
+def _read(visibility: VisibilityFacts, gpus: GpusFacts) -> tuple[tuple[Gpu, ...], Selection]:
+    return gpus.devices, read_visible(visibility.cuda_visible_devices, gpus.devices, visibility.cuda_device_order)
 
 
 def _unset(note: str) -> tuple[SetEnv, ...]:
@@ -92,23 +88,23 @@ def _first_ones(gpus: tuple[Gpu, ...]) -> tuple[SetEnv, ...]:
     return (SetEnv(NAME, ",".join(str(number) for number in range(len(gpus))), "or unset it: every GPU is visible then"),)
 
 
-@check(sees_missing=("system", "driver", "gpus", "torch", "devices", "symptoms"))
+@check(needs=("visibility",))
 def visible_devices_empty(
-    system: SystemFacts | Missing,
-    driver: DriverFacts | Missing,
-    gpus: GpusFacts | Missing,
+    system: SystemFacts,
+    gpus: GpusFacts,
     visibility: VisibilityFacts,
-    torch: TorchFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    torch: TorchFacts,
+    devices: DevicesFacts,
+    symptoms: SymptomsFacts,
+    absent: frozenset[str],
 ) -> Answer:
     """Set to nothing, to -1 or to NoDevFiles: every GPU is hidden, on purpose or by a launcher."""
-    if works(devices) or torch_devices(devices):
+    if works(devices) or devices.devices:
         return None
     asked = mentioning(symptoms, *_NO_GPUS)
-    if fails(devices) and not isinstance(torch, Missing) and torch.hip:
+    if fails(devices) and torch.hip:
         return _hidden_from_rocm(visibility, bool(asked))
-    if visibility.cuda_visible_devices is None or _without_gpu(driver, gpus, system, torch):
+    if visibility.cuda_visible_devices is None or _without_gpu(system, torch, absent):
         return None
     found, chosen = _read(visibility, gpus)
     if chosen.problem not in (Problem.EMPTY, Problem.HIDDEN):
@@ -144,42 +140,38 @@ def _hidden_from_rocm(visibility: VisibilityFacts, asked: bool) -> Hit | None:
     return None
 
 
-@check(sees_missing=("system", "driver", "gpus", "visibility", "torch", "devices", "container", "symptoms"))
+@check(needs=("visibility",))
 def visible_devices_out_of_range(
-    system: SystemFacts | Missing,
-    driver: DriverFacts | Missing,
-    gpus: GpusFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    torch: TorchFacts | Missing,
-    devices: DevicesFacts | Missing,
-    container: ContainerFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    system: SystemFacts,
+    gpus: GpusFacts,
+    visibility: VisibilityFacts,
+    torch: TorchFacts,
+    devices: DevicesFacts,
+    container: ContainerFacts,
+    symptoms: SymptomsFacts,
+    absent: frozenset[str],
 ) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
+    raw, (found, chosen) = visibility.cuda_visible_devices, _read(visibility, gpus)
     beyond = tuple(match for match in mentioning(symptoms, *_BEYOND) if "only has: []" not in match.text)
-    if beyond and not any(gpu.mig or " MIG " in f" {gpu.name or ''} " for gpu in listed(gpus)):
-        shown = "unset" if isinstance(visibility, Missing) else visibility.cuda_visible_devices
-        whole = isinstance(visibility, Missing) or _read(visibility, gpus)[1].problem in (Problem.NONE, Problem.UNKNOWN)
-        if whole:
-            return Hit({"value": "unset" if shown is None else shown}, quoted(beyond), variant="ordinal")
-    if isinstance(visibility, Missing):
-        return trouble(visibility, "visibility")
-    if visibility.cuda_visible_devices is None or works(devices) or _without_gpu(driver, gpus, system, torch):
+    mig = any(gpu.mig or is_mig(gpu.name) for gpu in gpus.devices)
+    if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
+        return Hit({"value": "unset" if raw is None else raw}, quoted(beyond), variant="ordinal")
+    if raw is None or works(devices) or _without_gpu(system, torch, absent):
         return None
-    found, chosen = _read(visibility, gpus)
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
     if chosen.problem is Problem.OUT_OF_RANGE:
-        return Hit(values, evidence, _first_ones(found), variant=None if isinstance(container, Missing) else "container")
-    first = visibility.cuda_visible_devices.split(",")[0].strip().lstrip("+")
+        return Hit(values, evidence, _first_ones(found), variant="container" if contained(container) else None)
+    first = raw.split(",")[0].strip().lstrip("+")
     if not found and first.isdecimal() and int(first) > 0 and _blind(devices, symptoms):
-        told = mentioning(symptoms, *_NO_GPUS)
-        values |= {"entry": first}
-        return Hit(values, (*evidence, *quoted(told)), _unset("then every GPU is visible"), variant="guess", confidence=Confidence.LIKELY)
+        evidence += quoted(mentioning(symptoms, *_NO_GPUS))
+        fixes = _unset("then every GPU is visible")
+        return Hit(values | {"entry": first}, evidence, fixes, variant="guess", confidence=Confidence.LIKELY)
     return None
 
 
-@check(sees_missing=("gpus",))
-def visible_devices_truncated(gpus: GpusFacts | Missing, visibility: VisibilityFacts) -> Answer:
+@check(needs=("visibility",))
+def visible_devices_truncated(gpus: GpusFacts, visibility: VisibilityFacts) -> Answer:
     """Reading stops at the first entry that is no GPU; those after it are lost without a word."""
     found, chosen = _read(visibility, gpus)
     if chosen.problem is not Problem.TRUNCATED:
@@ -194,8 +186,8 @@ def visible_devices_truncated(gpus: GpusFacts | Missing, visibility: VisibilityF
     return Hit(values | {"instance": first}, evidence, variant="mig") if mig else Hit(values, evidence, _first_ones(found))
 
 
-@check(sees_missing=("gpus", "devices"))
-def visible_devices_duplicate(gpus: GpusFacts | Missing, visibility: VisibilityFacts, devices: DevicesFacts | Missing) -> Answer:
+@check(needs=("visibility",))
+def visible_devices_duplicate(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts) -> Answer:
     """One GPU named twice: CUDA initialisation fails with error 101."""
     found, chosen = _read(visibility, gpus)
     if chosen.problem is not Problem.DUPLICATE:
@@ -203,49 +195,43 @@ def visible_devices_duplicate(gpus: GpusFacts | Missing, visibility: VisibilityF
     entries = [entry.strip() for entry in (visibility.cuda_visible_devices or "").split(",")]
     once = SetEnv(NAME, ",".join(dict.fromkeys(entries)), "each GPU once")
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
-    if works(devices):
-        return Hit(values, evidence, (once,), variant="works", severity=Severity.WARNING)
-    return Hit(values, evidence, (once,))
+    return Hit(values, evidence, (once,), "works", Severity.WARNING) if works(devices) else Hit(values, evidence, (once,))
 
 
-@check(sees_missing=("system", "driver", "gpus", "visibility", "torch", "devices", "symptoms"))
+@check(needs=("visibility",))
 def visible_devices_unreadable(
-    system: SystemFacts | Missing,
-    driver: DriverFacts | Missing,
-    gpus: GpusFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    torch: TorchFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    system: SystemFacts,
+    gpus: GpusFacts,
+    visibility: VisibilityFacts,
+    torch: TorchFacts,
+    devices: DevicesFacts,
+    symptoms: SymptomsFacts,
+    absent: frozenset[str],
 ) -> Answer:
     """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
-    told = alone(symptoms, "visible-devices-unreadable")
-    names = [match for match in told + mentioning(symptoms, "invalid literal for int()") if _is_device_name(match)]
+    matches, raw = alone(symptoms, "visible-devices-unreadable"), visibility.cuda_visible_devices
+    names = [match for match in matches + mentioning(symptoms, "invalid literal for int()") if _is_device_name(match)]
     if names:
         entry = names[0].text.partition("base 10:")[2].strip(" '\"") or "a UUID"
-        raw = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
-        number = _number_of(entry, listed(gpus), visibility)
+        number = _number_of(entry, gpus.devices, visibility)
         return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(tuple(names)), variant="program")
-    if isinstance(visibility, Missing) or visibility.cuda_visible_devices is None:
-        return Hit({"value": "unknown", "entry": "unknown"}, quoted(told), variant="text") if told else None
-    if works(devices) or _without_gpu(driver, gpus, system, torch):
+    if raw is None:
+        return Hit({"value": None, "entry": None}, quoted(matches), variant="text") if matches else None
+    if works(devices) or _without_gpu(system, torch, absent):
         return None
     found, chosen = _read(visibility, gpus)
     if chosen.problem is not Problem.UNREADABLE:
         return None
     values = _values(visibility, found, chosen) | {"entry": chosen.stopped_at or "an empty entry"}
-    quotes = '"' in (chosen.stopped_at or "") or "'" in (chosen.stopped_at or "")
-    known = bool(found) or _blind(devices, symptoms)
-    evidence = (*_evidence(visibility, found), *quoted(told))
-    variant = "quotes" if quotes else None
-    return Hit(values, evidence, _first_ones(found), variant=variant, confidence=None if known else Confidence.LIKELY)
+    variant = "quotes" if {'"', "'"} & set(chosen.stopped_at or "") else None
+    confidence = None if found or _blind(devices, symptoms) else Confidence.LIKELY
+    return Hit(values, (*_evidence(visibility, found), *quoted(matches)), _first_ones(found), variant=variant, confidence=confidence)
 
 
-def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts | Missing) -> str | None:
+def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -> str | None:
     """The number of the GPU that an entry names, where CUDA counts as nvidia-smi does."""
-    order = None if isinstance(visibility, Missing) else visibility.cuda_device_order
     chosen = read_visible(entry, gpus)
-    alike = order == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) == 1
+    alike = visibility.cuda_device_order == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) == 1
     return str(chosen.indices[0]) if alike and gpus and chosen.indices and entry.startswith("GPU-") else None
 
 
@@ -253,29 +239,26 @@ def _is_device_name(match: TextEvidence) -> bool:
     return "invalid literal for int()" in match.text and ("'GPU-" in match.text or "'MIG-" in match.text)
 
 
-@check(sees_missing=("devices", "symptoms"))
+@check(needs=("gpus", "visibility"))
 def visible_devices_order(
-    gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts | Missing, symptoms: SymptomsFacts | Missing
+    gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, symptoms: SymptomsFacts, missing: Mapping[str, Missing]
 ) -> Answer:
     """Different GPU models: CUDA counts the fastest first, nvidia-smi by PCI bus."""
     usable = nvidia(gpus)  # CUDA leaves out a GPU that is lost or wants a reset
     models = {gpu.name for gpu in usable if gpu.name}
-    if len(models) < 2 or visibility.cuda_device_order == "PCI_BUS_ID" or fails(devices):
-        return None
     raw = visibility.cuda_visible_devices
-    asked = torch_devices(devices)
-    fix = (SetEnv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA then counts as nvidia-smi does"),)
-    values: dict[str, object] = {"value": raw or "unset", "models": ", ".join(sorted(name for name in models if name))}
-    if raw is not None and raw.startswith(("GPU-", "MIG-")):
+    by_uuid = (raw or "").startswith(("GPU-", "MIG-"))
+    if "visibility" in missing or len(models) < 2 or visibility.cuda_device_order == "PCI_BUS_ID" or fails(devices) or by_uuid:
         return None
-    if asked and raw is None:
-        moved = [(one, gpu) for one, gpu in zip(asked, usable, strict=False) if not _same(one.name, one.uuid, gpu)]
+    fix = (SetEnv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA then counts as nvidia-smi does"),)
+    values: dict[str, object] = {"value": raw or "unset", "models": ", ".join(sorted(models))}
+    if devices.devices and raw is None:
+        moved = [(one, gpu) for one, gpu in zip(devices.devices, usable, strict=False) if not _same(one.name, one.uuid, gpu)]
         if not moved:
             return None
         one, gpu = moved[0]
-        values |= {"index": one.index, "cuda": one.name, "smi": gpu.name}
-        return Hit(values, (), fix, variant="moved")
-    if raw is not None and asked and not any(entry.strip().isdecimal() for entry in raw.split(",")):
+        return Hit(values | {"index": one.index, "cuda": one.name, "smi": gpu.name}, (), fix, variant="moved")
+    if devices.devices and not any(entry.strip().isdecimal() for entry in (raw or "").split(",")):
         return None
     return Hit(values, quoted(said(symptoms, "visible-devices-order")), fix, confidence=Confidence.LIKELY)
 
@@ -286,28 +269,22 @@ def _same(name: str | None, uuid: str | None, gpu: Gpu) -> bool:
     return name is None or gpu.name is None or name == gpu.name
 
 
-@check(sees_missing=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
+@check(needs=("visibility", "devices"))
 def visible_devices_too_late(
-    gpus: GpusFacts | Missing,
-    visibility: VisibilityFacts | Missing,
-    cuda_driver: CudaDriverFacts | Missing,
-    devices: DevicesFacts | Missing,
-    symptoms: SymptomsFacts | Missing,
+    gpus: GpusFacts, visibility: VisibilityFacts, cuda_driver: CudaDriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts
 ) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
-    told = said(symptoms, "visible-devices-too-late")
-    if told and cuda_code(devices, cuda_driver) != cuda_codes.UNKNOWN and not any("CUDA unknown error" in match.text for match in told):
-        raw = None if isinstance(visibility, Missing) else visibility.cuda_visible_devices
-        return Hit({"value": raw or None, "seen": "other"}, quoted(told), variant="text", confidence=Confidence.LIKELY)
-    if isinstance(visibility, Missing) or isinstance(devices, Missing) or not works(devices) or visibility.cuda_visible_devices is None:
-        return None
+    matches, raw = said(symptoms, "visible-devices-too-late"), visibility.cuda_visible_devices
+    unknown = cuda_code(devices, cuda_driver) == cuda_codes.UNKNOWN or any("CUDA unknown error" in match.text for match in matches)
+    if matches and not unknown:
+        return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
     found, chosen = _read(visibility, gpus)
     mig = any(gpu.mig for gpu in found)
-    if chosen.problem is Problem.DUPLICATE:
-        return None  # that rule speaks of it
-    if mig or not found or chosen.count is None or devices.count is None or devices.count <= chosen.count:
+    if raw is None or not works(devices) or mig or not found or chosen.problem is Problem.DUPLICATE:  # of that another rule speaks
         return None
-    return Hit({"value": visibility.cuda_visible_devices, "seen": devices.count, "kept": chosen.count}, _evidence(visibility, found))
+    if chosen.count is None or devices.count is None or devices.count <= chosen.count:
+        return None
+    return Hit({"value": raw, "seen": devices.count, "kept": chosen.count}, _evidence(visibility, found))
 
 
 CHECKS = (

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from envcheck.facts.codec import decode_snapshot, edit
-from envcheck.facts.snapshot import Snapshot
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import Snapshot, SymptomsFacts
+from envcheck.read.clean import clean
+from envcheck.read.identify import read_text
+from envcheck.symptoms.scan import Scanner, SymptomTable
 from envcheck.tables.folders import Folder
 from envcheck.tables.toml import load_toml
 
@@ -18,8 +23,29 @@ def base(folder: Folder, name: str) -> Snapshot:
 
 
 def example_snapshot(folder: Folder, example: Mapping[str, Any]) -> Snapshot:
-    """The snapshot of one `[[example]]`: its base with its `set` applied in order."""
+    """The snapshot of one `[[example]]`: its base with its `set` applied in order, and what its `log` and `stated` show."""
     snapshot = base(folder, example["base"])
     for path, value in example.get("set", {}).items():
         snapshot = edit(snapshot, path, value)
-    return snapshot
+    if "log" not in example and "stated" not in example:
+        return snapshot
+    log = example.get("log", {})
+    texts = {"log": log} if isinstance(log, str) else log
+    return replace(snapshot, symptoms=_shown(_messages(os.fspath(folder)), texts, example.get("stated", "")))
+
+
+@lru_cache(maxsize=1)
+def _messages(folder: str) -> SymptomTable:
+    return SymptomTable((folder,))
+
+
+def _shown(table: SymptomTable, texts: Mapping[str, str], stated: str) -> SymptomsFacts:
+    """What `diagnose` makes of texts by their source, and of a person's observations."""
+    scanner = Scanner(table)
+    signs = []
+    for source, text in texts.items():
+        text = clean(text)
+        scanner.scan(text, source)
+        signs += [replace(sign, source=source) for found in read_text(text) for sign in found.signs]
+    scanner.scan(clean(stated), "facts", stated=True)
+    return SymptomsFacts((*scanner.finish().matches, *signs))

@@ -6,16 +6,18 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar, cast
 
+from envcheck.commands.configuration import rule_session, told_of
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
+    from envcheck.host.access import Host
     from envcheck.report.report import Report
+    from envcheck.report.session import RuleSession
 
 T = TypeVar("T")
 
@@ -24,32 +26,37 @@ def execute(args: argparse.Namespace) -> int:
     """Returns the exit code of DESIGN's table: 0, 1 or 3."""
     if args.command == "record":
         return _record(args)
-    report = examine_and_judge(args)
+    report = examine_and_judge(args, session_of(args))
     write(report, args)
     return report.exit_code
 
 
-def examine_and_judge(args: argparse.Namespace) -> Report:
+def session_of(args: argparse.Namespace) -> RuleSession:
+    """The rules of a check. --select, and the rules of what the user demands: a choice of rules does not take that back."""
+    demands = (("expectation-failed", bool(args.expect)), ("backend-unavailable", args.backend != "auto"))
+    return rule_session(args, [*args.select, *(rule for rule, demanded in demands if demanded)] if args.select else [])
+
+
+def examine_and_judge(args: argparse.Namespace, by: RuleSession) -> Report:
     """The finished report on this machine, or on the recorded one of --facts."""
     began = time.monotonic()
     timings: dict[str, float] = {}
     _check_output(args)
-    _check_rule_names(args)  # a typo must not cost a whole run
+    _check_facts_named(args)  # a typo must not cost a whole run
     if args.facts:
         from envcheck.commands.diagnose import load_facts
 
-        snapshot = load_facts(args.facts)
+        snapshot = load_facts(args.facts, by)
     else:
-        snapshot, timings = examine(args)
-    from envcheck.report.session import judging, report_on
+        snapshot, timings = examine(args, by)
+    from envcheck.report.session import report_on
 
-    snapshot, assumed = _assume(snapshot, args.assume)
+    snapshot, assumed = assume(snapshot, args.assume, by)
     backend = None if args.backend == "auto" else args.backend
     if args.expect or backend:
         from envcheck.commands.expect import expected
 
         snapshot = expected(snapshot, args.expect, backend)
-    by = judging(_selected(args), args.ignore, args.severities, args.overlays)
     judged = time.monotonic()
     report = report_on(
         snapshot,
@@ -69,12 +76,6 @@ def examine_and_judge(args: argparse.Namespace) -> Report:
     return replace(report, timings=timings, configuration=args.configuration)
 
 
-def _selected(args: argparse.Namespace) -> list[str]:
-    """--select, and the rules of what the user demands: a choice of rules does not take that back."""
-    demands = (("expectation-failed", bool(args.expect)), ("backend-unavailable", args.backend != "auto"))
-    return [*args.select, *(rule for rule, demanded in demands if demanded)] if args.select else []
-
-
 def _private_folder() -> str:
     """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in."""
     import tempfile
@@ -92,7 +93,7 @@ def _private_folder() -> str:
         raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({error.strerror})") from None
 
 
-def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
+def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[str, float]]:
     """Start the agent, then everything else beside it."""
     import shutil
 
@@ -115,10 +116,14 @@ def examine(args: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
             orphans.adopt(True)
         from envcheck.collect import collect
         from envcheck.host.access import RealHost
+        from envcheck.host.recording import RecordingHost
 
         host = RealHost()
-        at_work = running
-        collected = _watched(lambda tick: collect(host, chosen, at_work, tick))
+        recording = RecordingHost(host) if getattr(args, "host", None) else None
+        asked, at_work = cast("Host", recording or host), running
+        collected = _watched(lambda tick: collect(asked, chosen, at_work, by, tick))
+        if recording:
+            put(recording.rendered(), args.host, "--host")
         if getattr(args, "evidence", None):
             _keep_evidence(folder, args.evidence, collected.snapshot, chosen.executable)
         return collected.snapshot, dict(collected.timings)
@@ -180,34 +185,17 @@ def _keep_evidence(folder: str, into: str, snapshot: Snapshot, executable: str) 
     print(f"envcheck: evidence kept in {path}", file=sys.stderr)
 
 
-def _check_rule_names(args: argparse.Namespace) -> None:
-    """UsageError for rules and expectations that do not exist; it names the configuration file if they stand there."""
-    configured = args.configured
-    if args.select or args.ignore or args.severities or args.overlays:
-        from envcheck.report.session import judging
-
-        for key in (key for key in ("rules", "select", "ignore", "severity") if key in configured):
-            with _told_of(args, key):
-                rules = {name: list(configured.get(name, ())) if name == key else [] for name in ("select", "ignore")}
-                judging(**rules, severities=args.severities if key == "severity" else None, overlays=args.overlays)
-        judging(args.select, args.ignore, args.severities, args.overlays)
+def _check_facts_named(args: argparse.Namespace) -> None:
+    """UsageError for names of facts that do not exist; it names the configuration file if they stand there."""
     if args.assume or args.expect:
         from envcheck.commands.expect import check_syntax
 
-        with _told_of(args, "expect"):
-            check_syntax((), configured.get("expect", ()))
+        with told_of(args, "expect"):
+            check_syntax((), args.configured.get("expect", ()))
         check_syntax(args.assume, args.expect)
 
 
-@contextmanager
-def _told_of(args: argparse.Namespace, key: str) -> Iterator[None]:
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{args.configuration.path}: {key}: {str(error).removeprefix('--expect ')}") from None
-
-
-def _assume(snapshot: Snapshot, assumptions: list[str]) -> tuple[Snapshot, list[str]]:
+def assume(snapshot: Snapshot, assumptions: list[str], by: RuleSession) -> tuple[Snapshot, list[str]]:
     """Facts replaced by the user's word, and the same as lines for the report."""
     if not assumptions:
         return snapshot, []
@@ -225,24 +213,29 @@ def _assume(snapshot: Snapshot, assumptions: list[str]) -> tuple[Snapshot, list[
                 snapshot = edit(snapshot, path, text)
             except DecodeError:
                 raise UsageError(f"--assume {one}: {first}") from None
-    return settle(snapshot), list(assumptions)
+    return settle(snapshot, by), list(assumptions)
 
 
 def _check_output(args: argparse.Namespace) -> None:
-    if args.output and (os.path.isdir(args.output) or not os.path.isdir(os.path.dirname(args.output) or ".")):
-        raise UsageError(f"-o {args.output}: cannot be written")
+    for flag, path in (("-o", args.output), ("--host", getattr(args, "host", None))):
+        if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
+            raise UsageError(f"{flag} {path}: cannot be written")
 
 
 def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str:
     """The report in the format asked for."""
     from envcheck.render import render
 
+    options = None
+    if to_terminal and args.format == "text":
+        from envcheck.commands.terminal import page_options
+
+        options = page_options(sys.stdout, os.environ)
     return render(
         report,
         args.format,
         fix_suggest=args.fix_suggest,
-        stream=sys.stdout if to_terminal else None,
-        env=os.environ,
+        options=options,
         users=[os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)],
         homes=[os.path.expanduser("~")],
     )
@@ -256,7 +249,7 @@ def write(report: Report, args: argparse.Namespace) -> None:
 
 def _record(args: argparse.Namespace) -> int:
     _check_output(args)
-    snapshot, _ = examine(args)
+    snapshot, _ = examine(args, rule_session(args))
     from envcheck import __version__
     from envcheck.render.json_v1 import render_record
 

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from envcheck.commands.configuration import rule_session
+
 # These differ between any two runs and mean nothing.
 VOLATILE = (
     "seconds", "pid", "uptime_seconds", "memory_available_bytes", "shm_free_bytes", "tmp_free_bytes", "utilization_percent",
@@ -17,12 +19,12 @@ VOLATILE = (
 def execute(args: argparse.Namespace) -> int:
     """0 if nothing of weight differs, 1 if a fact or a verdict does."""
     from envcheck.facts.codec import encode
-    from envcheck.render.json_v1 import load_snapshot
-    from envcheck.report.session import judging, verdicts_of
+    from envcheck.facts.recorded import load_snapshot
+    from envcheck.report.session import verdicts_of
 
     before, after = load_snapshot(args.before), load_snapshot(args.after)
     changed = list(differences(encode(before), encode(after)))
-    by = judging()
+    by = rule_session(args, getattr(args, "select", ()))
     first = {one.rule: one.outcome.value for one in verdicts_of(before, by)}
     second = {one.rule: one.outcome.value for one in verdicts_of(after, by)}
     flipped = [(rule, first[rule], second[rule]) for rule in first if first[rule] != second[rule]]
@@ -54,7 +56,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
 
 
 def _print(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> None:
-    from envcheck.render.printable import one_line
+    from envcheck.facts.printable import one_line
 
     for path, old, new in changed:
         print(f"{path}: {one_line(_short(old))} → {one_line(_short(new))}")

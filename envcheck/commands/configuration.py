@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from envcheck.errors import UsageError
+from envcheck.facts.record import replace
 from envcheck.facts.settings import Configuration
+
+if TYPE_CHECKING:
+    from envcheck.report.session import RuleSession
 
 NAMES = ("envcheck.toml", "pyproject.toml")
 LIMIT_BYTES = 1 << 20  # of a file that nobody named
@@ -53,11 +58,13 @@ KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "index-base": A_TEXT,
 }
 
+RULES = ("rules", "select", "ignore", "severity")  # what they say counts in every command, also in one without such a flag
+
 
 def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.ArgumentParser) -> None:
     """Values of the configuration file for flags that were not given. `args.configured` keeps what the file set, by key."""
     args.configuration, table = find(args.config)
-    args.severities, args.ignore_reasons, args.overlays, args.configured = {}, {}, [], {}
+    args.severities, args.ignore_reasons, args.site, args.configured = {}, {}, [], {}
     path = args.configuration.path
     given = {word.split("=")[0] for word in words if word.startswith("-")}
     flags = {flag: action for action in parser._actions for flag in action.option_strings}
@@ -66,15 +73,13 @@ def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.Argum
         if key == "severity":
             args.severities = dict(value)
         elif key == "rules":
-            args.overlays = [os.path.join(_folder(path), folder) for folder in value]
+            args.site = [os.path.join(_folder(path), folder) for folder in value]
         elif key == "ignore" and isinstance(value, Mapping):  # rules with reasons stay ignored whatever else is
             args.ignore_reasons = dict(value)
-            if hasattr(args, "ignore"):
-                args.ignore = [*args.ignore, *value]
-        elif f"--{key}" in flags and f"--{key}" not in given:
+        elif (f"--{key}" in flags or key in RULES) and f"--{key}" not in given:
             if key == "python":
                 value, args.python_named_in = _python(path, value), path
-            setattr(args, flags[f"--{key}"].dest, value)
+            setattr(args, flags[f"--{key}"].dest if f"--{key}" in flags else key, value)
         else:
             continue
         args.configured[key] = value
@@ -206,3 +211,31 @@ def _table(data: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 def origin(args: argparse.Namespace, key: str) -> str:
     """Where a value comes from, as an error message begins: "--timeout", or "/home/me/envcheck.toml: timeout ="."""
     return f"{args.configuration.path}: {key} =" if key in args.configured else f"--{key}"
+
+
+def rule_session(args: argparse.Namespace, select: Sequence[str] = ()) -> RuleSession:
+    """The rules of this command, made once: what flags and file want of them. `select` is what the command makes of --select.
+
+    UsageError for what does not exist; it names the file if it stands there.
+    """
+    from envcheck.report.session import IgnoreSetting, rule_session
+
+    path, configured = args.configuration.path, args.configured
+    for key in (key for key in RULES if key in configured):
+        with told_of(args, key):
+            ignore = [IgnoreSetting(name) for name in configured["ignore"]] if key == "ignore" else []
+            chosen = configured["select"] if key == "select" else ()
+            rule_session(chosen, ignore, args.severities if key == "severity" else None, args.site)
+    listed = IgnoreSetting("", "", path) if isinstance(configured.get("ignore"), list) else IgnoreSetting("", "--ignore")
+    ignore = [IgnoreSetting(name, reason, path) for name, reason in args.ignore_reasons.items()]
+    ignore += [replace(listed, name=name) for name in getattr(args, "ignore", ())]
+    return rule_session(select, ignore, args.severities, args.site, file=path)
+
+
+@contextmanager
+def told_of(args: argparse.Namespace, key: str) -> Iterator[None]:
+    """An error of a value of the configuration file names file and key."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{args.configuration.path}: {key}: {str(error).removeprefix('--expect ')}") from None

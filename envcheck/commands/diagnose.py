@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from envcheck.read.found import Found
     from envcheck.read.merge import Merged, Source
     from envcheck.report.report import Report
-    from envcheck.report.session import Judging
+    from envcheck.report.session import RuleSession
     from envcheck.symptoms.scan import Scanner, Symptoms
 
 LOUD = 4  # findings at error or warning that are shown: a list of guesses names nothing
@@ -47,43 +48,36 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """0 nothing wrong is shown, 1 the cause is named, 3 nothing decides."""
-    texts = Texts()
+    by = rule_session(args, args.select)
+    texts = Given(by)
     names = list(args.files) or ([] if args.facts else ["-"])
     for name in args.facts:
         texts.take_facts(name)
     for name in names:
         texts.take_file(name)
-    select, ignore = ([part for one in rules for part in one.split(",") if part] for rules in (args.select, args.ignore))
-    from envcheck.report.session import judging
-
-    by = judging(select, ignore)
-    report, read = diagnose(texts, by, tool=args.tool, index_base=args.index_base)
+    report, read = diagnose(texts, tool=args.tool, index_base=args.index_base)
+    report = replace(report, configuration=args.configuration)
     put(_rendered(report, read, args), args.output)
     return report.exit_code
 
 
-def load_facts(path: str) -> Snapshot:
+def load_facts(path: str, by: RuleSession) -> Snapshot:
     """The snapshot of a `--facts` file: a recording (it has `schema`), else observations of a person."""
-    texts = Texts()
+    texts = Given(by)
     texts.take_facts(path)
-    if texts.snapshot is not None:
-        return texts.snapshot
-    from envcheck.tables.compat import Tables
-    from envcheck.tables.folders import rules_folder
-
-    return texts.merged(Tables((rules_folder("compat"),))).snapshot
+    return texts.merged().snapshot if texts.snapshot is None else texts.snapshot
 
 
 def diagnose_output(
-    texts: Sequence[tuple[str, str]], snapshot: Snapshot | None, by: Judging, *, tool: str = "auto", index_base: str | None = None
+    texts: Sequence[tuple[str, str]], snapshot: Snapshot | None, by: RuleSession, *, tool: str = "auto", index_base: str | None = None
 ) -> tuple[Report, list[str]]:
     """What a failed command left (name, text), weighed against the machine it ran on; and what is known of its lines beside a rule."""
-    from envcheck.render.printable import one_line
+    from envcheck.facts.printable import one_line
 
-    given = Texts(snapshot=snapshot)
+    given = Given(by, snapshot=snapshot)
     for name, text in texts:
         given.take_text(clean(text), name)
-    report, read = diagnose(given, by, tool=tool, index_base=index_base)
+    report, read = diagnose(given, tool=tool, index_base=index_base)
     known = [f"{one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
     return report, known + [f"{one_line(one.text, 90)}: what would tell more: {one.advice}" for one in read.symptoms.victims[:1]]
 
@@ -101,9 +95,10 @@ class Read:
 
 
 @mutable
-class Texts:
-    """All that one run was given."""
+class Given:
+    """All that one run was given, and by which rules it is read."""
 
+    by: RuleSession
     snapshot: Snapshot | None = None  # a recorded one, which texts add symptoms to
     found: list[tuple[str, Found]] = field(default_factory=list)
     kinds: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -114,10 +109,9 @@ class Texts:
     @property
     def scanner(self) -> Scanner:
         if self._scanner is None:
-            from envcheck.symptoms.scan import Scanner, SymptomTable
-            from envcheck.tables.folders import rules_folder
+            from envcheck.symptoms.scan import Scanner
 
-            self._scanner = Scanner(SymptomTable((rules_folder(),)))
+            self._scanner = Scanner(self.by.symptoms)
         return self._scanner
 
     def take_file(self, name: str) -> None:
@@ -156,7 +150,7 @@ class Texts:
         """A snapshot (it has `schema`) or observations. UsageError for what is neither TOML nor JSON."""
         values = _load(name)
         if "schema" in values:
-            from envcheck.render.json_v1 import load_snapshot
+            from envcheck.facts.recorded import load_snapshot
 
             self.snapshot = load_snapshot(name)
             return
@@ -167,10 +161,10 @@ class Texts:
         self.kinds[label] = {"observations": None}
         self.scanner.scan(clean(as_lines(values)), label, stated=True)
 
-    def merged(self, tables: Any) -> Merged:
+    def merged(self) -> Merged:
         from envcheck.read.merge import merge
 
-        return merge(self.found, self.scanner.finish().matches, tables)
+        return merge(self.found, self.scanner.finish().matches, self.by.tables)
 
 
 def _load(name: str) -> Mapping[str, Any]:
@@ -202,18 +196,18 @@ def _load(name: str) -> Mapping[str, Any]:
 # ------------------------------------------------------------------ judge
 
 
-def diagnose(texts: Texts, by: Judging, *, tool: str = "auto", index_base: str | None = None) -> tuple[Report, Read]:
+def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None) -> tuple[Report, Read]:
     """Weigh facts and error text together."""
     from envcheck.report.session import report_on
 
     symptoms = texts.scanner.finish()
-    merged = texts.merged(by.tables)
+    merged = texts.merged()
     snapshot = merged.snapshot
     if texts.snapshot is not None:
         snapshot = _with_symptoms(texts.snapshot, snapshot.symptoms)
     report = report_on(
         snapshot,
-        by,
+        texts.by,
         fail_on="error",
         live_requested=False,
         tool=tool,
@@ -264,7 +258,7 @@ def first_causes(found: Sequence[Finding]) -> tuple[Finding, ...]:
     return (*loud[:LOUD], *quiet)
 
 
-def _decided(report: Report, read: Read, texts: Texts) -> Report:
+def _decided(report: Report, read: Read, texts: Given) -> Report:
     """The verdict of a diagnosis: named, healthy, or undecided with the one thing to run."""
     from envcheck.engine.rule import Confidence, Severity
 
@@ -288,7 +282,7 @@ def _decided(report: Report, read: Read, texts: Texts) -> Report:
 _LOGS = frozenset({"traceback", "torchrun", "Ray", "Lightning", "DeepSpeed", "docker", "pip", "compiler", "error"})
 
 
-def _trouble(read: Read, texts: Texts) -> bool:
+def _trouble(read: Read, texts: Given) -> bool:
     """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
     if read.symptoms.victims or texts.scanner.complains:
         return True
@@ -298,7 +292,7 @@ def _trouble(read: Read, texts: Texts) -> bool:
     return bool(kinds & _LOGS) or any(not kinds for name, kinds in read.files.items() if name in texts.filled)
 
 
-def _says_something(read: Read, texts: Texts) -> bool:
+def _says_something(read: Read, texts: Given) -> bool:
     return bool(read.sources) or bool(read.symptoms.harmless) or texts.snapshot is not None
 
 
@@ -323,8 +317,12 @@ def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
         return _json(report, read)
     from envcheck.render import render
 
-    stream = None if args.output else sys.stdout
-    body = render(report, form, fix_suggest=args.fix_suggest, stream=stream if form == "text" else None, env=os.environ)
+    options = None
+    if form == "text" and not args.output:
+        from envcheck.commands.terminal import page_options
+
+        options = page_options(sys.stdout, os.environ)
+    body = render(report, form, fix_suggest=args.fix_suggest, options=options)
     if form != "text":
         return body
     return "\n".join([*_read_lines(read), body + "".join(f"{reason}\n" for reason in report.because[-1:])])
@@ -332,7 +330,7 @@ def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
 
 def _read_lines(read: Read) -> list[str]:
     """ "read  report.txt: collect_env, traceback": what each file was taken for."""
-    from envcheck.render.printable import one_line
+    from envcheck.facts.printable import one_line
 
     lines = [f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that is known')}" for name, kinds in read.files.items()]
     lines += [f"refused {one_line(name)}: {one_line(reason)}" for name, reason in read.refused.items()]
@@ -344,8 +342,8 @@ def _read_lines(read: Read) -> list[str]:
 def _json(report: Report, read: Read) -> str:
     import json
 
+    from envcheck.facts.printable import one_line
     from envcheck.render.json_v1 import document
-    from envcheck.render.printable import one_line
 
     def noted(rows: Sequence[Any]) -> list[dict[str, str]]:
         return [{"id": one.entry, "source": one.source, "text": one_line(one.text), "advice": one.advice} for one in rows]

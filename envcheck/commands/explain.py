@@ -5,23 +5,21 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from envcheck.engine.rule import FAMILY_RANK, Check, RuleText, RuleTexts
+from envcheck.commands.configuration import rule_session
+from envcheck.engine.rule import FAMILY_RANK, RuleText
 from envcheck.errors import UsageError
+from envcheck.facts.snapshot import SECTIONS
+
+if TYPE_CHECKING:
+    from envcheck.report.session import RuleSession
 
 
 def execute(args: argparse.Namespace) -> int:
     """The two commands on the command line; `args.command` tells them apart."""
-    from envcheck.tables.folders import rules_folder
-
-    texts = RuleTexts((rules_folder(),))
-    if args.command == "explain":
-        print(explain(args.rule, texts), end="")
-        return 0
-    from envcheck.checks import all_checks
-
-    print(catalogue(texts, all_checks(), as_json=args.json), end="")
+    by = rule_session(args)
+    print(explain(args.rule, by) if args.command == "explain" else catalogue(by, as_json=args.json), end="")
     return 0
 
 
@@ -45,20 +43,19 @@ def unknown_rule(word: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"no rule is called {' '.join(word.split())[:80]!r}; {hint}")
 
 
-def explain(rule_id: str, texts: RuleTexts) -> str:
+def explain(rule_id: str, by: RuleSession) -> str:
     """The page of one rule. Raises UsageError for an unknown id, naming the nearest one."""
-    if rule_id not in texts.paths:
-        raise unknown_rule(rule_id, texts.paths)
-    from envcheck.checks import all_checks
+    if rule_id not in by.texts.ids:
+        raise unknown_rule(rule_id, by.texts.ids)
     from envcheck.commands.page import page
 
-    return page(texts.read(rule_id), texts, all_checks())
+    return page(by.texts.read(rule_id), by)
 
 
-def catalogue(texts: RuleTexts, checks: Iterable[Check], *, as_json: bool = False) -> str:
+def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
     """All rules, family by family: a table, or JSON with everything of the rule files but the examples."""
-    needs = {one.id: one.parameters for one in checks}
-    rows = sorted((texts.read(rule) for rule in texts.paths), key=lambda row: (FAMILY_RANK[row.family], row.family, row.id))
+    needs = {one.id: one.parameters for one in by.every_check}
+    rows = sorted(map(by.texts.read, by.texts.ids), key=lambda row: (FAMILY_RANK[row.family], row.family, row.id))
     if as_json:
         import json
 
@@ -90,7 +87,10 @@ def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:
         "title": row.title,
         "message": row.messages[""],
         "why": row.why.strip(),
-        "needs": [name for name in needs if name != "tables"],
+        "needs": [name for name in needs if name in SECTIONS],
         "explains": list(row.explains),
+        "layer": row.layer,
+        "decides": list(row.decides),
+        "about": row.about,
         "docs": list(row.docs),
     }

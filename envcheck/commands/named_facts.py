@@ -25,6 +25,7 @@ from envcheck.facts.snapshot import (
     VisibilityFacts,
     Why,
     XpuFacts,
+    read,
 )
 
 
@@ -69,12 +70,12 @@ def _gpus(snapshot: Snapshot) -> Any:
     return rows if isinstance(rows, Missing) else len(rows)
 
 
-def _of_each(snapshot: Snapshot, read: Callable[[Row], Any]) -> Any:
+def _of_each(snapshot: Snapshot, value: Callable[[Row], Any]) -> Any:
     rows = _rows(snapshot)
     if isinstance(rows, Missing):
         return rows
-    nothing = "no GPU answers here" if nvidia_on_bus(snapshot.system) else "there is no GPU here"
-    return tuple(read(row) for row in rows) or absent(nothing)
+    nothing = "no GPU answers here" if nvidia_on_bus(read(snapshot.system, SystemFacts)) else "there is no GPU here"
+    return tuple(value(row) for row in rows) or absent(nothing)
 
 
 def _visible_gpus(snapshot: Snapshot) -> Any:
@@ -90,7 +91,7 @@ def _visible_gpus(snapshot: Snapshot) -> Any:
     if isinstance(snapshot.gpus, Missing):
         return 0 if snapshot.gpus.why is Why.ABSENT and not _of_others(snapshot) else devices
     hidden = isinstance(snapshot.visibility, VisibilityFacts) and not visible(snapshot.gpus, snapshot.visibility)
-    return 0 if hidden and wants_cuda(torch) else devices
+    return 0 if hidden and wants_cuda(read(torch, TorchFacts)) else devices
 
 
 def _loaded_driver(snapshot: Snapshot) -> DriverFacts | Missing:

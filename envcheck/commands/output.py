@@ -7,8 +7,8 @@ import sys
 from envcheck.errors import UsageError
 
 
-def put(text: str, path: str | None) -> None:
-    """Write to `path`, or to stdout if it is None. UsageError if the file cannot be written."""
+def put(text: str, path: str | None, flag: str = "-o") -> None:
+    """Write to `path`, which `flag` gave, or to stdout if it is None. UsageError if the file cannot be written."""
     if path is None:
         try:
             sys.stdout.write(text)
@@ -20,4 +20,4 @@ def put(text: str, path: str | None) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise UsageError(f"-o {path}: {error.strerror}") from None
+        raise UsageError(f"{flag} {path}: {error.strerror}") from None

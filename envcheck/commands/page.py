@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import string
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcheck.commands.bases import base, example_snapshot
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.judge import Outcome, Verdict, findings, judge
-from envcheck.engine.rule import Check, Confidence, Hit, RuleText, RuleTexts
+from envcheck.engine.rule import Confidence, Hit, RuleText
 from envcheck.facts.codec import edit
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import Missing
 from envcheck.plan import fixes
 from envcheck.plan.result import target_tool
 from envcheck.render.wording import command_groups
-from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from envcheck.engine.judge import Finding
     from envcheck.facts.snapshot import Snapshot
     from envcheck.plan.result import Fix, Tool
+    from envcheck.report.session import RuleSession
 
 WIDTH = 80
 _CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it says what may be, and never fails a run alone"}
@@ -32,16 +32,24 @@ _TESTED = {"hit": "Found with", "ok": "Not found with", "unknown": "Cannot be to
 _SEARCH = "    - A torch build that fits the host: `envcheck --fix-suggest` names it."
 
 
-def page(text: RuleText, texts: RuleTexts, checks: Iterable[Check]) -> str:
+def page(text: RuleText, by: RuleSession) -> str:
     """The whole page, 80 columns wide."""
     about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
-    cases = tuple(_examples(text, texts, tuple(checks), tables := Tables((rules_folder("compat"),))))
-    blocks = [f"{text.id}\n{_wrap(cases[0].finding.title)}\n{_wrap(about)}", _paragraphs(text.why)]
-    blocks.append(_said(cases, texts, tuple(checks), tables))
+    cases = tuple(_examples(text, by))
+    head = [text.id, _wrap(cases[0].finding.title), _wrap(about), *_wanted(text, by)]
+    blocks = ["\n".join(head), _paragraphs(text.why)]
+    blocks.append(_said(cases, by))
     blocks += _listed("Explains also", text.explains)
     for expected, heading in _TESTED.items():
         blocks += _listed(heading, [one["name"] for one in text.examples if one["expect"] == expected and "name" in one])
     return "\n\n".join([*blocks, *_listed("Sources", text.docs)]) + "\n"
+
+
+def _wanted(text: RuleText, by: RuleSession) -> list[str]:
+    """What the configuration file makes of the rule."""
+    setting, severity = by.setting(text.id), by.severities.get(text.id)
+    lines = [f"ignored: {setting.reason or 'without a reason'}, from {setting.file}"] if setting else []
+    return [_wrap(line) for line in [*lines, *([f"reported as {severity.value}, from {by.severities_file}"] if severity else [])]]
 
 
 def _paragraphs(text: str) -> str:
@@ -73,7 +81,7 @@ class _Case:
     machine: Snapshot | None
 
 
-def _said(cases: Sequence[_Case], texts: RuleTexts, checks: tuple[Check, ...], tables: Tables) -> str:
+def _said(cases: Sequence[_Case], by: RuleSession) -> str:
     """What the rule says in each case and what to do then; messages with the same answer stand together."""
     blank = base(rules_folder(), "nothing")
     answers: dict[tuple[str, ...], list[str]] = {}
@@ -87,7 +95,7 @@ def _said(cases: Sequence[_Case], texts: RuleTexts, checks: tuple[Check, ...], t
         else:
             searched, lines = searched or builds, []
         machine = case.machine or blank
-        for fix in fixes(intents, machine, tables, checks=checks, texts=texts):
+        for fix in fixes(intents, machine, by.tables, checks=by.checks, texts=by.texts):
             lines += _fix(fix, target_tool(machine))
         said = answers.setdefault(tuple(lines), [])
         if case.finding.message not in said:
@@ -96,21 +104,21 @@ def _said(cases: Sequence[_Case], texts: RuleTexts, checks: tuple[Check, ...], t
     return "What it reports (the values are those of examples), and what to do then\n" + "\n".join(rows)
 
 
-def _examples(text: RuleText, texts: RuleTexts, checks: tuple[Check, ...], tables: Tables) -> Iterator[_Case]:
+def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:
     """The first example of each variant; a variant without one stands with its placeholders."""
-    mine = [one for one in checks if one.id == text.id]
+    mine = [one for one in by.every_check if one.id == text.id]
     found: dict[str, tuple[Hit, Snapshot]] = {}
     for example in text.examples if mine else ():
         if example["expect"] == "hit":
             machine = _anywhere(example_snapshot(rules_folder(), example))
-            [verdict] = judge(machine, mine, tables)
+            [verdict] = judge(machine, mine, by.tables)
             if verdict.hit:
                 found.setdefault(verdict.hit.variant or "", (verdict.hit, machine))
     for variant in text.messages:
         if found and not variant and variant not in found:
             continue  # a rule that always chooses one of its variants
         hit, example_machine = found.get(variant, (_unfilled(text, variant), None))
-        [finding] = findings([Verdict(text.id, Outcome.HIT, hit=hit)], texts)
+        [finding] = findings([Verdict(text.id, Outcome.HIT, hit=hit)], by.texts)
         yield _Case(finding, example_machine)
 
 

@@ -6,12 +6,14 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
     from envcheck.plan.result import PlanReport
+    from envcheck.report.session import RuleSession
 
 EXIT_NO_PLAN = 3
 
@@ -55,51 +57,58 @@ def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan, 3 without one."""
     from envcheck import plan
     from envcheck.plan.wish import read_wish, requirements_file
-    from envcheck.report.session import judging
 
+    by = rule_session(args)
     if args.requirements:
-        raise requirements_file(args.requirements)
-    by = judging()
-    read_wish(args.wish, by.tables)  # a typo must not cost a look at the machine
-    snapshot, assumed = _snapshot(args, by.tables)
+        raise requirements_file(args.requirements, by.tables)
+    read_wish(args.wish, by.tables, [word for word in args.wish if os.path.isfile(word)])  # a typo must not cost a look at the machine
+    snapshot, assumed = _snapshot(args, by)
     report = plan.search(snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base)
-    text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args)
+    text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args, by)
     put(text, args.output)
     return 0 if report.ways else EXIT_NO_PLAN
 
 
-def _snapshot(args: argparse.Namespace, tables):  # type: ignore[no-untyped-def]
+def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tuple[str, ...]]:
     """The machine of the plan: named, recorded, or this one; and what was assumed of it."""
-    from envcheck.commands.check import _assume
+    from envcheck.commands.check import assume
 
+    lines: tuple[str, ...] = ()
     if _elsewhere(args):
         from envcheck.plan.assume import Machine, assumed
 
         if args.facts:
             raise UsageError("--facts names a machine already: use --assume to change it")
-        machine = Machine(tuple(args.devices), args.driver, args.python, args.os, args.machine, args.glibc, args.macos)
-        snapshot, lines = assumed(machine, tables)
+        machine = Machine(tuple(args.devices), args.driver, _python(args) or None, args.os, args.machine, args.glibc, args.macos)
+        snapshot, lines = assumed(machine, by.tables)
     elif args.facts:
         from envcheck.commands.diagnose import load_facts
 
-        snapshot, lines = load_facts(args.facts), ()
+        snapshot = load_facts(args.facts, by)
     else:
-        snapshot, lines = _here(args), ()
-    snapshot, more = _assume(snapshot, args.assume)
+        snapshot = _here(args, by)
+    snapshot, more = assume(snapshot, args.assume, by)
     return snapshot, (*lines, *more)
 
 
 def _elsewhere(args: argparse.Namespace) -> bool:
     """Whether the flags describe a machine instead of meaning this one."""
-    version = bool(args.python) and args.python[0].isdecimal() and not os.path.exists(args.python)
+    python = _python(args)
+    version = bool(python) and python[0].isdecimal() and not os.path.exists(python)
     return bool(args.devices or args.driver or args.os or args.machine or args.glibc or args.macos or version)
 
 
-def _here(args: argparse.Namespace) -> Snapshot:
+def _python(args: argparse.Namespace) -> str:
+    """--python. The interpreter of a configuration file is one that is here, and says nothing of another machine."""
+    return "" if getattr(args, "python_named_in", None) else args.python or ""
+
+
+def _here(args: argparse.Namespace, by: RuleSession) -> Snapshot:
     from envcheck.commands.check import examine
 
     look = argparse.Namespace(
         python=args.python,
+        python_named_in=getattr(args, "python_named_in", None),
         static=args.static,
         live="off",
         nproc=None,
@@ -108,7 +117,7 @@ def _here(args: argparse.Namespace) -> Snapshot:
         timeout=args.timeout,
         evidence=None,
     )
-    return examine(look)[0]
+    return examine(look, by)[0]
 
 
 def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
@@ -124,13 +133,13 @@ def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
     )
 
 
-def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace) -> str:
+def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace, by: RuleSession) -> str:
+    from envcheck.facts.printable import visible
     from envcheck.plan.installers import texts
     from envcheck.plan.result import TOOLS, target_tool
-    from envcheck.render.printable import visible
     from envcheck.report.report import host_line, target_line
 
-    say = texts().say
+    say = texts(by.tables).say
     lines = [say("print.for", target="; ".join(assumed) if assumed else f"{host_line(snapshot)}; {target_line(snapshot)}"), ""]
     own = target_tool(snapshot)
     order = [own, *(tool for tool in TOOLS if tool != own)]

@@ -23,13 +23,14 @@ from envcheck.facts.record import record
 
 if TYPE_CHECKING:
     from envcheck.report.report import Report
+    from envcheck.report.session import RuleSession
 
 CANNOT_EXECUTE, NOT_FOUND = 126, 127  # as in a shell
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @record
-class Ended:
+class CommandEnd:
     """How CMD came to its end."""
 
     code: int  # 128 + N if signal N ended it
@@ -43,7 +44,10 @@ def execute(args: argparse.Namespace) -> int:
     if shutil.which(name) is None:
         found = os.sep in name and os.path.exists(name)
         return _not_started(name, PermissionError(errno.EACCES, "not an executable file") if found else FileNotFoundError())
-    report = _checked(args)
+    from envcheck.commands.check import session_of
+
+    by = session_of(args)
+    report = _checked(args, by)
     if report is not None and report.exit_code == 1:
         from envcheck.render import render
 
@@ -56,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
         return _not_started(name, error)
     if ended.code:
         try:
-            _explain(ended, report, args)
+            _explain(ended, report, args, by)
         except Exception as error:  # noqa: BLE001  # CMD's exit code is kept whatever becomes of our explanation
             say(f"envcheck: no diagnosis: {type(error).__name__}: {error}; this is a bug of envcheck\n")
     return ended.code
@@ -68,13 +72,13 @@ def _not_started(name: str, error: OSError) -> int:
     return NOT_FOUND if missing else CANNOT_EXECUTE
 
 
-def _checked(args: argparse.Namespace) -> Report | None:
+def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
     """The report of the check, which -o gets; None if envcheck failed at it, which is no reason not to start CMD."""
     from envcheck.commands.check import examine_and_judge
     from envcheck.render.wording import verdict_line
 
     try:
-        report = examine_and_judge(args)
+        report = examine_and_judge(args, by)
         if report.exit_code != 1:
             say(f"envcheck: {verdict_line(report)}\n")
     except UsageError:
@@ -98,10 +102,10 @@ def _save(report: Report, args: argparse.Namespace) -> None:
         say(f"envcheck: {error}\n")
 
 
-def run_and_keep(argv: Sequence[str]) -> Ended:
+def run_and_keep(argv: Sequence[str]) -> CommandEnd:
     """Run argv in our place and keep the ends of what it writes. OSError if it cannot be started."""
     if os.name != "posix":  # neither pseudo-terminals nor these signals: CMD has the console, and no copy is taken
-        return Ended(subprocess.call(list(argv)), b"")
+        return CommandEnd(subprocess.call(list(argv)), b"")
     from envcheck.commands.signals import ENDING, Signals
     from envcheck.commands.streams import Outputs
 
@@ -119,7 +123,7 @@ def run_and_keep(argv: Sequence[str]) -> Ended:
     code = 128 - process.returncode if process.returncode < 0 else process.returncode
     signals.close(code)
     outputs.finish()
-    return Ended(code, outputs.bytes(), code == 128 + signal.SIGPIPE or bool(signals.met & ENDING))
+    return CommandEnd(code, outputs.bytes(), code == 128 + signal.SIGPIPE or bool(signals.met & ENDING))
 
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
@@ -180,17 +184,15 @@ def _let_go_of_stdin() -> None:
         os.close(null)
 
 
-def _explain(ended: Ended, before: Report | None, args: argparse.Namespace) -> None:
+def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace, by: RuleSession) -> None:
     """What CMD's output says of the cause, together with this machine's facts; on stderr, and in the file of -o."""
     from envcheck.commands.diagnose import diagnose_output
     from envcheck.render import render
-    from envcheck.report.session import judging
 
     name, death = args.argv[0], _death(ended.code)
     texts = [(name, ended.output.decode("utf-8", "replace"))]
     if death and not ended.asked:
         texts.append(("exit code", f"{name} exited with code {ended.code} ({signal.strsignal(ended.code - 128)})"))
-    by = judging(args.select, args.ignore, args.severities, args.overlays)
     report, read = diagnose_output(texts, before.snapshot if before else None, by, tool=args.tool, index_base=args.index_base)
     _save(report, args)
     if ended.asked and report.exit_code != 1:

@@ -48,22 +48,19 @@ class Finding:
     fixes: tuple[Intent, ...]
     docs: tuple[str, ...]
     consequences: tuple[str, ...] = ()  # rules that hit too, and that this one explains
+    layer: str | None = None  # its row in the picture of the stack
 
 
 def judge(snapshot: Snapshot, checks: Iterable[Check], tables: Tables) -> tuple[Verdict, ...]:
     """One verdict a check, in the order given. A check that raises is CRASHED, the others go on."""
-    return tuple(_judge(snapshot, one, tables) for one in checks)
-
-
-_EMPTY: dict[str, Any] = {name: section() for name, section in SECTIONS.items()}
-_UNREAD = (Why.FAILED, Why.TIMEOUT)
-
-
-def _judge_by_needs(snapshot: Snapshot, one: Check, tables: Tables, needs: Sequence[str]) -> Verdict:
-    """A hit stands on what was read; "nothing found" stands only if everything needed was read."""
     missing = {name: section for name in SECTIONS if isinstance(section := getattr(snapshot, name), Missing)}
-    given: dict[str, Any] = {name: _EMPTY[name] if name in missing else getattr(snapshot, name) for name in SECTIONS}
-    given |= {"tables": tables, "absent": frozenset(name for name, section in missing.items() if section.why is Why.ABSENT)}
+    given: dict[str, Any] = {name: SECTIONS[name]() if name in missing else getattr(snapshot, name) for name in SECTIONS}
+    given |= {"tables": tables, "missing": missing, "absent": snapshot.absent}
+    return tuple(_judge(one, given, missing) for one in checks)
+
+
+def _judge(one: Check, given: Mapping[str, Any], missing: Mapping[str, Missing]) -> Verdict:
+    """A hit stands on what was read; "nothing found" stands only if everything needed was read."""
     try:
         answer = one.function(**{name: given[name] for name in one.parameters})
     except Exception as error:  # a broken rule must not cost the others
@@ -73,42 +70,14 @@ def _judge_by_needs(snapshot: Snapshot, one: Check, tables: Tables, needs: Seque
             return Verdict(one.id, Outcome.HIT, hit=answer)
         case Unknown(reason):
             return Verdict(one.id, Outcome.UNKNOWN, reason)
-    unread = [(name, missing[name]) for name in needs if name in missing]
-    unread.sort(key=lambda row: row[1].why not in _UNREAD)
-    for name, section in unread:
-        outcome = Outcome.UNKNOWN if section.why in _UNREAD else Outcome.NOT_APPLICABLE
-        return Verdict(one.id, outcome, f"{name}: {section.reason}", section=name)
+    unread = [name for name in one.needs if name in missing]
+    for name in sorted(unread, key=lambda name: missing[name].why not in _TROUBLE):
+        outcome = Outcome.UNKNOWN if missing[name].why in _TROUBLE else Outcome.NOT_APPLICABLE
+        return Verdict(one.id, outcome, f"{name}: {missing[name].reason}", section=name)
     return Verdict(one.id, Outcome.OK)
 
 
-def _judge(snapshot: Snapshot, one: Check, tables: Tables) -> Verdict:
-    if one.needs is not None:
-        return _judge_by_needs(snapshot, one, tables, one.needs)
-    arguments: dict[str, Any] = {}
-    unknown: Verdict | None = None
-    for name in one.parameters:
-        if name == "tables":
-            arguments[name] = tables
-            continue
-        section = getattr(snapshot, name)
-        if isinstance(section, Missing) and name not in one.sees_missing:
-            if section.why in (Why.ABSENT, Why.SKIPPED):
-                return Verdict(one.id, Outcome.NOT_APPLICABLE, f"{name}: {section.reason}", section=name)
-            unknown = unknown or Verdict(one.id, Outcome.UNKNOWN, f"{name}: {section.reason}", section=name)
-        arguments[name] = section
-    if unknown:
-        return unknown
-    try:
-        answer = one.function(**arguments)
-    except Exception as error:  # a broken rule must not cost the others
-        return Verdict(one.id, Outcome.CRASHED, f"{type(error).__name__}: {error}")
-    match answer:
-        case None:
-            return Verdict(one.id, Outcome.OK)
-        case Unknown(reason):
-            return Verdict(one.id, Outcome.UNKNOWN, reason)
-        case Hit():
-            return Verdict(one.id, Outcome.HIT, hit=answer)
+_TROUBLE = (Why.FAILED, Why.TIMEOUT)
 
 
 def findings(verdicts: Iterable[Verdict], texts: RuleTexts) -> tuple[Finding, ...]:
@@ -162,6 +131,7 @@ def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]])
         (*hit.fixes, *static),
         text.docs,
         explained.get(text.id, ()),
+        text.layer,
     )
 
 

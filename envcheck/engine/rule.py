@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property
@@ -62,29 +61,40 @@ Answer: TypeAlias = Hit | Unknown | None
 
 @record
 class Check:
-    """A rule's condition. `id` is the function's name in kebab case; parameters are section names, `tables` or `absent`.
+    """A rule's condition. `id` is the function's name in kebab case; parameters are section names, `tables`, `absent` or `missing`.
 
     A section that is missing arrives empty: each of its fields says nothing. `needs` names the sections without which "nothing
     found" means nothing: the answer None is then not "ok". `absent` holds the names of the sections that are known not to exist,
-    for checks of which the absence is a fact.
+    for checks of which the absence is a fact; `missing` all that were not read, for the few that say why, or where a section without
+    a word means something.
     """
 
     id: str
     function: Callable[..., Answer]
     parameters: tuple[str, ...]
-    needs: tuple[str, ...] | None = None
-    sees_missing: frozenset[str] = frozenset()
+    needs: tuple[str, ...]
 
 
-def check(*, needs: tuple[str, ...] | None = None, sees_missing: tuple[str, ...] = ()) -> Callable[[Callable[..., Answer]], Check]:
-    """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables` or `absent`."""
+def check(*, needs: tuple[str, ...]) -> Callable[[Callable[..., Answer]], Check]:
+    """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables`, `absent` or `missing`."""
 
     def make(function: Callable[..., Answer]) -> Check:
         code = function.__code__
         parameters = code.co_varnames[: code.co_argcount]
-        return Check(function.__name__.replace("_", "-"), function, parameters, needs, frozenset(sees_missing))
+        return Check(function.__name__.replace("_", "-"), function, parameters, needs)
 
     return make
+
+
+# Rows in the picture of the stack.
+LAYERS = ("GPU", "driver", "CUDA", "torch", "kernels", "NCCL", "live step")
+# What nobody knows while a rule is unknown: whether torch imports, whether CUDA works at all, whether a torch build runs here. A doubt
+# about clocks or the kernel log leaves nothing of that open.
+DECISIONS = ("import", "cuda", "build")
+# Whose fault the words of a message are. "program": how it starts its processes, uses DDP and picks devices; envcheck's own ranks are
+# started without the launcher's variables, so where they print such words the fault is envcheck's. "peer": the way to another rank; a
+# rank whose peer has died says the same words, and which of its words come first is chance.
+SUBJECTS = ("program", "peer")
 
 
 @record
@@ -104,6 +114,9 @@ class RuleText:
     explains: tuple[str, ...]  # ids that are consequences of this one
     rank: int  # smaller is nearer to the cause; orders findings of one severity
     examples: tuple[Mapping[str, Any], ...]
+    layer: str | None = None  # one of LAYERS
+    decides: tuple[str, ...] = ()  # of DECISIONS
+    about: str | None = None  # one of SUBJECTS
 
 
 FAMILY_RANK = {
@@ -114,28 +127,37 @@ FAMILY_RANK = {
 
 @record
 class RuleTexts:
-    """Lazy access to the rule files below one or more folders; a later folder (a site's) wins."""
+    """Lazy access to the rule files below one or more folders. A site's file holds the keys that it says otherwise than ours."""
 
     folders: tuple[Folder, ...]
 
     @cached_property
-    def paths(self) -> Mapping[str, str]:
-        """Rule id → file."""
-        found: dict[str, str] = {}
+    def _files(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        """Rule id → its family and its files, ours first."""
+        found: dict[str, tuple[str, tuple[str, ...]]] = {}
         for folder in self.folders:
             for family in sorted(FAMILY_RANK):
-                found |= toml_files(folder, family)
+                for rule, path in toml_files(folder, family).items():
+                    known, paths = found.get(rule, (family, ()))
+                    found[rule] = (known, (*paths, path))
         return found
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All rules, family by family."""
+        return tuple(self._files)
 
     def family(self, rule_id: str) -> str:
         """The family of a rule; "" if there is no such rule."""
-        return os.path.basename(os.path.dirname(self.paths[rule_id])) if rule_id in self.paths else ""
+        return self._files.get(rule_id, ("", ()))[0]
 
     def read(self, rule_id: str) -> RuleText:
         """The text of one rule; KeyError if there is none."""
-        data = load_toml(self.paths[rule_id])
-        family = self.family(rule_id)
-        messages = {"": data["message"], **data.get("messages", {})}
+        data: dict[str, Any] = {}
+        family, paths = self._files[rule_id]
+        for path in paths:
+            more = load_toml(path)
+            data |= {**more, "messages": {**data.get("messages", {}), **more.get("messages", {})}}
         return RuleText(
             rule_id,
             family,
@@ -143,11 +165,14 @@ class RuleTexts:
             Confidence(data.get("confidence", "certain")),
             data["since"],
             data["title"],
-            messages,
+            {"": data["message"], **data["messages"]},
             data["why"],
             tuple(data.get("fix", ())),
             tuple(data.get("docs", ())),
             tuple(data.get("explains", ())),
             data.get("rank", FAMILY_RANK[family]),
             tuple(data.get("example", ())),
+            data.get("layer"),
+            tuple(data.get("decides", ())),
+            data.get("about"),
         )

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from envcheck.facts.record import record
 
 OURS = "/envcheck/agent/"
-AT_WORK = "/envcheck/agent/proof.py:"  # waits for what it has begun, or for a device: no frame of torch's need be there
+AT_WORK = "/envcheck/agent/numerics.py:"  # waits for what it has begun, or for a device: no frame of torch's need be there
 WAITING = ("/torch/distributed/", "/torch/autograd/", "/torch/nn/parallel/", AT_WORK)
 FRAMES = 12  # innermost frames that tell two places apart
 

@@ -7,7 +7,7 @@ Numbers are those of driver_types.h (CUDA 13.5), words those of cudaGetErrorStri
 from __future__ import annotations
 
 NOT_INITIALIZED, STUB_LIBRARY, INSUFFICIENT_DRIVER, DEVICES_UNAVAILABLE = 3, 34, 35, 46
-NO_DEVICE, INVALID_DEVICE, ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, CONTAINED = 100, 101, 214, 220, 226
+NO_DEVICE, INVALID_DEVICE, ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, CONTAINED, LAUNCH_FAILURE = 100, 101, 214, 220, 226, 719
 SYSTEM_NOT_READY, SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED, FABRIC_NOT_READY, UNKNOWN = 802, 803, 804, 919, 999
 
 WORDS = {
@@ -26,6 +26,7 @@ WORDS = {
     NVLINK_UNCORRECTABLE: "uncorrectable NVLink error detected during the execution",
     CONTAINED: "Invalid access of peer GPU memory over nvlink or a hardware error",
     304: "OS call failed or operation not supported on this OS",
+    LAUNCH_FAILURE: "unspecified launch failure",
     800: "operation not permitted",
     801: "operation not supported",
     SYSTEM_NOT_READY: "system not yet initialized",

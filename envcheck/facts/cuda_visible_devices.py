@@ -28,7 +28,7 @@ class Problem(Enum):
     UNKNOWN = "unknown"  # neither measured nor documented, or the GPUs are not known
 
 
-class Outcome(Enum):
+class InitResult(Enum):
     """What a CUDA program gets."""
 
     DEVICES = "devices"
@@ -49,17 +49,17 @@ class Selection:
     lost: tuple[str, ...] = ()  # entries from there on, which do not count
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> InitResult:
         if self.problem is Problem.DUPLICATE:
-            return Outcome.INVALID_ORDINAL
+            return InitResult.INVALID_ORDINAL
         if self.count is None:
-            return Outcome.UNKNOWN
-        return Outcome.DEVICES if self.count else Outcome.NO_DEVICE
+            return InitResult.UNKNOWN
+        return InitResult.DEVICES if self.count else InitResult.NO_DEVICE
 
     @property
     def cuda_error(self) -> int | None:
         """The CUresult of initialisation that this value alone causes."""
-        return {Outcome.NO_DEVICE: NO_DEVICE, Outcome.INVALID_ORDINAL: INVALID_DEVICE}.get(self.outcome)
+        return {InitResult.NO_DEVICE: NO_DEVICE, InitResult.INVALID_ORDINAL: INVALID_DEVICE}.get(self.outcome)
 
 
 # Slurm's word for a step without a GPU, and words that people write for "no GPU" ("none" and "void" are NVIDIA_VISIBLE_DEVICES'):

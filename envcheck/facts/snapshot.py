@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import TypeVar
 
 from envcheck.facts.record import field, record
 
@@ -29,6 +30,14 @@ class Missing:
     why: Why
     reason: str
     evidence: str = ""
+
+
+_T = TypeVar("_T")
+
+
+def read(section: _T | Missing, kind: type[_T]) -> _T:
+    """A section, or where it is missing an empty one: each of its fields says nothing."""
+    return kind() if isinstance(section, Missing) else section
 
 
 @record
@@ -301,7 +310,7 @@ class ContainerFacts:
     """Missing(ABSENT) outside a container."""
 
     runtime: str | None = None  # "docker", "podman", "containerd", "apptainer", "lxc", "enroot"
-    kubernetes: bool = False
+    kubernetes: bool | None = None
     cuda_requirement: str | None = None  # NVIDIA_REQUIRE_CUDA
     cuda_version: str | None = None  # CUDA_VERSION of the image
     driver_capabilities: str | None = None  # NVIDIA_DRIVER_CAPABILITIES
@@ -784,6 +793,12 @@ class Snapshot:
     live: LiveFacts | Missing = _NOT_READ
     symptoms: SymptomsFacts | Missing = _NOT_READ
     expectations: ExpectationsFacts | Missing = _NOT_READ
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """The sections that are known not to exist."""
+        sections = {name: getattr(self, name) for name in SECTIONS}
+        return frozenset(name for name, section in sections.items() if isinstance(section, Missing) and section.why is Why.ABSENT)
 
 
 # Section of a snapshot → its facts, each of which can be made empty.

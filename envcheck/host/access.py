@@ -1,12 +1,8 @@
-"""The only door to the operating system: everything a probe may do.
-
-`RealHost` acts, `RecordingHost` also keeps what it saw, `ReplayHost` plays a recorded machine.
-"""
+"""The only door to the operating system: everything a probe may do. `RealHost` does it here; recording.py keeps and replays machines."""
 
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import shutil
 import signal
@@ -17,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from envcheck import FOLDER
-from envcheck.facts.record import field, mutable, record
+from envcheck.facts.record import record
 from envcheck.host.library_search import library_files
 from envcheck.host.syscalls import (
     Disk,
@@ -34,8 +30,9 @@ from envcheck.host.syscalls import (
     reverse,
 )
 
-READ_LIMIT = 1 << 20
-FILE_LIMIT = 64 << 20
+READ_LIMIT = 1 << 20  # bytes of a file or of a program's output
+FILE_LIMIT = 64 << 20  # bytes that a program may write
+ENVIRONMENT_LIMIT = 1 << 18  # bytes of another process's variables
 
 
 def signal_name(code: int | None) -> str | None:
@@ -85,6 +82,7 @@ class Host(Protocol):
     def access(self, path: str, mode: str) -> bool: ...
     def which(self, name: str) -> str | None: ...
     def readlink(self, path: str) -> str | None: ...
+    def variables_of(self, pid: str, names: Sequence[str]) -> Mapping[str, str]: ...
     def platform(self) -> Mapping[str, str]: ...
     def cpus(self) -> tuple[int | None, int | None]: ...
     def groups(self) -> tuple[int, ...]: ...
@@ -99,7 +97,7 @@ class Host(Protocol):
     def child(self, program: str, *arguments: str, timeout: float) -> Completed: ...
 
 
-class Running:
+class RunningProcesses:
     """The processes of one host that have not ended, so that all can be ended at once."""
 
     def __init__(self) -> None:
@@ -127,7 +125,7 @@ def run_command(
     timeout: float,
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
-    running: Running | None = None,
+    running: RunningProcesses | None = None,
 ) -> Completed:
     """Run argv without a shell, in a session of its own; at the deadline, or at Ctrl-C, the whole group is killed.
 
@@ -221,7 +219,7 @@ class RealHost:
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = dict(os.environ if env is None else env)
-        self._running = Running()
+        self._running = RunningProcesses()
         # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.
         atexit.register(self._running.close)
 
@@ -282,6 +280,11 @@ class RealHost:
         except (OSError, ValueError):
             return None
 
+    def variables_of(self, pid: str, names: Sequence[str]) -> Mapping[str, str]:
+        """Those of `names` that another process was started with. The rest of its environment is nobody's business."""
+        entries = (entry.partition("=") for entry in (self.read(f"/proc/{pid}/environ", ENVIRONMENT_LIMIT) or "").split("\0"))
+        return {name: value for name, _, value in entries if name in names}
+
     def platform(self) -> Mapping[str, str]:
         """system, release, version, machine, node, libc … (`syscalls.platform_facts`)."""
         return platform_facts()
@@ -318,218 +321,3 @@ class RealHost:
     def today(self) -> str | None:
         """The day in UTC, "2026-11-27"."""
         return time.strftime("%Y-%m-%d", time.gmtime())
-
-
-def _answer(done: Completed) -> dict[str, Any]:
-    return {
-        "code": done.code,
-        "stdout": done.stdout,
-        "stderr": done.stderr,
-        "seconds": round(done.seconds, 3),
-        "timed_out": done.timed_out,
-        "not_found": done.not_found,
-        "not_executable": done.not_executable,
-    }
-
-
-@mutable
-class RecordingHost:
-    """A host that keeps every answer, as a recorded machine for `ReplayHost`."""
-
-    inner: Host
-    answers: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        return self.inner.env
-
-    def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
-        done = self.inner.run(argv, timeout=timeout, env=env)
-        self.answers["run " + "\0".join(argv)] = _answer(done)
-        return done
-
-    def libraries(self, name: str) -> tuple[str, ...]:
-        answer: tuple[str, ...] = self._keep(f"libraries {name}", self.inner.libraries(name))
-        return answer
-
-    def child(self, program: str, *arguments: str, timeout: float) -> Completed:
-        # Arguments name folders of this installation; the program alone is the question.
-        done = self.inner.child(program, *arguments, timeout=timeout)
-        self.answers[f"child {program}"] = _answer(done)
-        return done
-
-    def _keep(self, key: str, answer: Any) -> Any:
-        self.answers[key] = answer
-        return answer
-
-    def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
-        answer: str | None = self._keep(f"read {path}", self.inner.read(path, limit))
-        return answer
-
-    def listdir(self, path: str) -> tuple[str, ...] | None:
-        answer: tuple[str, ...] | None = self._keep(f"listdir {path}", self.inner.listdir(path))
-        return answer
-
-    def exists(self, path: str) -> bool:
-        return bool(self._keep(f"exists {path}", self.inner.exists(path)))
-
-    def realpath(self, path: str) -> str:
-        return str(self._keep(f"realpath {path}", self.inner.realpath(path)))
-
-    def access(self, path: str, mode: str) -> bool:
-        return bool(self._keep(f"access {mode} {path}", self.inner.access(path, mode)))
-
-    def which(self, name: str) -> str | None:
-        answer: str | None = self._keep(f"which {name}", self.inner.which(name))
-        return answer
-
-    def readlink(self, path: str) -> str | None:
-        answer: str | None = self._keep(f"readlink {path}", self.inner.readlink(path))
-        return answer
-
-    def platform(self) -> Mapping[str, str]:
-        answer: Mapping[str, str] = self._keep("platform", self.inner.platform())
-        return answer
-
-    def cpus(self) -> tuple[int | None, int | None]:
-        answer: tuple[int | None, int | None] = self._keep("cpus", self.inner.cpus())
-        return answer
-
-    def groups(self) -> tuple[int, ...]:
-        answer: tuple[int, ...] = self._keep("groups", self.inner.groups())
-        return answer
-
-    def limits(self) -> Mapping[str, tuple[int | None, int | None]]:
-        answer: Mapping[str, tuple[int | None, int | None]] = self._keep("limits", self.inner.limits())
-        return answer
-
-    def disk(self, path: str) -> Disk | None:
-        answer = self.inner.disk(path)
-        self._keep(f"disk {path}", None if answer is None else answer._asdict())
-        return answer
-
-    def allocate_shm(self, size: int) -> Trial:
-        answer = self.inner.allocate_shm(size)
-        self._keep("allocate_shm", answer._asdict())
-        return answer
-
-    def resolve(self, name: str, timeout: float) -> Resolved:
-        answer = self.inner.resolve(name, timeout)
-        self._keep(f"resolve {name}", {**answer._asdict(), "seconds": round(answer.seconds, 3)})
-        return answer
-
-    def reverse(self, address: str, timeout: float) -> float | None:
-        seconds = self.inner.reverse(address, timeout)
-        answer: float | None = self._keep("reverse", None if seconds is None else round(seconds, 3))
-        return answer
-
-    def addresses(self) -> tuple[tuple[str, str], ...]:
-        answer: tuple[tuple[str, str], ...] = self._keep("addresses", self.inner.addresses())
-        return answer
-
-    def today(self) -> str | None:
-        answer: str | None = self._keep("today", self.inner.today())
-        return answer
-
-
-class ReplayHost:
-    """A recorded machine. What was not recorded is absent: no file, no binary.
-
-    `answers` uses the keys of `RecordingHost` ("read /proc/meminfo", "run nvidia-smi\\0-L", "which nvcc").
-    """
-
-    def __init__(self, answers: Mapping[str, Any], env: Mapping[str, str] | None = None) -> None:
-        self._answers = answers
-        self._env = dict(env or {})
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ReplayHost:
-        with open(path, encoding="utf-8") as file:
-            recorded = json.load(file)
-        return cls(recorded["answers"], recorded.get("env", {}))
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        return self._env
-
-    def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
-        answer = self._answers.get("run " + "\0".join(argv))
-        if answer is None:
-            return Completed(tuple(argv), not_found=True)
-        return Completed(tuple(argv), **answer)
-
-    def libraries(self, name: str) -> tuple[str, ...]:
-        return tuple(self._answers.get(f"libraries {name}", ()))
-
-    def child(self, program: str, *arguments: str, timeout: float) -> Completed:
-        answer = self._answers.get(f"child {program}")
-        argv = (program, *arguments)
-        return Completed(argv, not_found=True) if answer is None else Completed(argv, **answer)
-
-    def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
-        answer = self._answers.get(f"read {path}")
-        return None if answer is None else str(answer)[:limit]
-
-    def listdir(self, path: str) -> tuple[str, ...] | None:
-        answer = self._answers.get(f"listdir {path}")
-        return None if answer is None else tuple(answer)
-
-    def exists(self, path: str) -> bool:
-        answer = self._answers.get(f"exists {path}")
-        if answer is not None:
-            return bool(answer)
-        return any(self._answers.get(f"{verb} {path}") is not None for verb in ("read", "listdir"))
-
-    def realpath(self, path: str) -> str:
-        return str(self._answers.get(f"realpath {path}", path))
-
-    def access(self, path: str, mode: str) -> bool:
-        return bool(self._answers.get(f"access {mode} {path}", False))
-
-    def which(self, name: str) -> str | None:
-        answer = self._answers.get(f"which {name}")
-        return None if answer is None else str(answer)
-
-    def readlink(self, path: str) -> str | None:
-        answer = self._answers.get(f"readlink {path}")
-        return None if answer is None else str(answer)
-
-    def platform(self) -> Mapping[str, str]:
-        answer: Mapping[str, str] = self._answers.get("platform", {})
-        return answer
-
-    def cpus(self) -> tuple[int | None, int | None]:
-        online, usable = self._answers.get("cpus", (None, None))
-        return online, usable
-
-    def groups(self) -> tuple[int, ...]:
-        return tuple(self._answers.get("groups", ()))
-
-    def limits(self) -> Mapping[str, tuple[int | None, int | None]]:
-        return {name: (soft, hard) for name, (soft, hard) in self._answers.get("limits", {}).items()}
-
-    def disk(self, path: str) -> Disk | None:
-        answer = self._answers.get(f"disk {path}")
-        return None if answer is None else Disk(**answer)
-
-    def allocate_shm(self, size: int) -> Trial:
-        """The recorded trial; where there was none, a file system that gives what it is asked for."""
-        answer = self._answers.get("allocate_shm")
-        return Trial(size, size) if answer is None else Trial(**answer)
-
-    def resolve(self, name: str, timeout: float) -> Resolved:
-        answer = self._answers.get(f"resolve {name}")
-        if answer is None:
-            return Resolved((), "not recorded")
-        return Resolved(**{**answer, "addresses": tuple(answer.get("addresses", ()))})
-
-    def reverse(self, address: str, timeout: float) -> float | None:
-        answer = self._answers.get("reverse")
-        return None if answer is None else float(answer)
-
-    def addresses(self) -> tuple[tuple[str, str], ...]:
-        return tuple((name, address) for name, address in self._answers.get("addresses", ()))
-
-    def today(self) -> str | None:
-        answer = self._answers.get("today")
-        return None if answer is None else str(answer)

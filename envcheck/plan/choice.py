@@ -79,7 +79,7 @@ class Rejected(NamedTuple):
 
 
 @record
-class Found:
+class BuildSearch:
     """What a search ends with: the builds that fit, best first, and the others with their obstacle."""
 
     fits: tuple[Choice, ...]
@@ -91,10 +91,10 @@ class Found:
         return self.fits[0] if self.fits else None
 
 
-def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str = "wheel") -> Found:
+def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str = "wheel") -> BuildSearch:
     """Every build that fits the machine and the wish. Where torch works and nothing asks for another, older ones are left out."""
     if profile.platform is None:
-        return Found((), (), None)
+        return BuildSearch((), (), None)
     builds = pool(tables, profile.platform, source)
     aim = _aimed(profile, wish)
     kept = installed(profile, builds) if works and not wish.variant else None
@@ -121,7 +121,7 @@ def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str 
             continue
         fits.append(Choice(one, beside, knows=knows))
     fits.sort(key=lambda choice: choice.key(aim))
-    return Found(tuple(fits), tuple(rejected), installed(profile, builds))
+    return BuildSearch(tuple(fits), tuple(rejected), installed(profile, builds))
 
 
 def installed(profile: Profile, builds: Iterable[Candidate]) -> Candidate | None:
@@ -156,7 +156,7 @@ def named(choice: Choice, profile: Profile, works: bool) -> Choice:
     return replace(choice, kind="build" if choice.build.version == profile.torch else "version")
 
 
-def nearest(found: Found, profile: Profile) -> Choice | None:
+def nearest(found: BuildSearch, profile: Profile) -> Choice | None:
     """Of the builds that fit, the one whose version is closest to the installed one, newer before older."""
     if profile.torch is None or not found.fits:
         return None
@@ -168,7 +168,7 @@ def nearest(found: Found, profile: Profile) -> Choice | None:
     return min((choice for choice in above if minor(choice.build.version) == series), key=lambda choice: choice.key(profile))
 
 
-def with_driver(found: Found, profile: Profile, tables: Tables, wish: Wish) -> Choice | None:
+def with_driver(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish) -> Choice | None:
     """The installed (or wished, or newest) build, if a newer driver is all it lacks and these GPUs have one."""
     blocked = [row for row in found.rejected if row.obstacle.key == "driver" and row.obstacle.needed and not row.build.undocumented]
     if not blocked:
@@ -189,7 +189,7 @@ def with_driver(found: Found, profile: Profile, tables: Tables, wish: Wish) -> C
     return Choice(row.build, beside, "driver", driver=needed)
 
 
-def with_compat(found: Found, profile: Profile, tables: Tables) -> Choice | None:
+def with_compat(found: BuildSearch, profile: Profile, tables: Tables) -> Choice | None:
     """The installed build, if cuda-compat bridges the driver on every one of these GPUs."""
     one = found.installed
     if one is None or one.cuda is None or not profile.driver or not profile.cards or profile.wsl or profile.windows:
@@ -215,7 +215,7 @@ def with_hidden(profile: Profile, tables: Tables, wish: Wish, works: bool) -> Ch
     return best
 
 
-def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tuple[tuple[str, str], ...]:
+def excluded(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish, most: int = 12) -> tuple[tuple[str, str], ...]:
     """What was thrown out and why, newest first, runs of releases together. Builds of the wrong kind are not worth a line."""
     silent = {"not-cuda", "not-rocm", "not-xpu", "not-cpu", "wish", "downgrade"}
     floor = version(found.best.build.version) if found.best else None
@@ -229,7 +229,7 @@ def excluded(found: Found, profile: Profile, wish: Wish, most: int = 12) -> tupl
             continue
         if row.obstacle.key in _WHOLE_RELEASE and version(row.build.version) == floor:
             continue
-        why = say(row.obstacle)
+        why = say(row.obstacle, tables)
         variant = "" if row.obstacle.key in _WHOLE_RELEASE else f" {row.build.variant}"
         groups.setdefault((variant, why), []).append(row.build.version)
     return tuple((f"torch {span(versions)}{variant}", why) for (variant, why), versions in list(groups.items())[:most])
@@ -249,6 +249,6 @@ def _stage(obstacle: Obstacle) -> int:
     return next((at for at, keys in enumerate(_STAGES) if obstacle.key in keys), len(_STAGES))
 
 
-def say(obstacle: Obstacle) -> str:
+def say(obstacle: Obstacle, tables: Tables) -> str:
     """An obstacle in words."""
-    return texts().say(f"obstacle.{obstacle.key}", **obstacle.values)
+    return texts(tables).say(f"obstacle.{obstacle.key}", **obstacle.values)

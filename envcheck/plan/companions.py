@@ -116,7 +116,7 @@ def _one(
     elif name == "flash-attn":
         yield from _flash(old, wish, one, profile, tables)
     elif name in installers().data["compiled"]["packages"]:
-        yield from _compiled(name, old, wish, one, profile)
+        yield from _compiled(name, old, wish, one, profile, tables)
     elif name == "numpy":
         release = tables.release(one.version)
         system = {"darwin": "macos"}.get(profile.os or "linux", profile.os or "linux")
@@ -132,7 +132,7 @@ def _one(
     elif wish is not None:
         yield Move(name, specifier=str(wish.specifier), old=old, known=False)
     if name in ("deepspeed", "apex", "flash-attn") and one.cuda and profile.nvcc and major(profile.nvcc) != major(one.cuda):
-        yield texts().say("note.nvcc", name=name, nvcc=profile.nvcc, cuda=one.cuda)
+        yield texts(tables).say("note.nvcc", name=name, nvcc=profile.nvcc, cuda=one.cuda)
 
 
 def changes(one: Candidate, profile: Profile) -> bool:
@@ -148,27 +148,27 @@ def _released_with(
     partner = tables.companions(one.version).get(name)
     if name == "torchdata" and not partner:
         if old and version(old) <= version(data["torchdata"]["last_coupled"]):
-            yield Broken(name, texts().say("broken.pin", name=name, version=old, wanted=f"=={profile.torch}"), wished)
+            yield Broken(name, texts(tables).say("broken.pin", name=name, version=old, wanted=f"=={profile.torch}"), wished)
         elif wish is not None:
             yield Move(name, specifier=str(wish.specifier) or ">" + data["torchdata"]["last_coupled"], old=old)
         return
     if not partner:
         last, end = (data["torchtext"]["last"], data["torchtext"]["last_torch"]) if name == "torchtext" else ("?", "?")
         key = "broken.ended" if name == "torchtext" else "broken.none-for"
-        yield Broken(name, texts().say(key, name=name, last=last, torch=end if name == "torchtext" else one.version), wished)
+        yield Broken(name, texts(tables).say(key, name=name, last=last, torch=end if name == "torchtext" else one.version), wished)
         return
     if wish is not None and wish.specifier and not meets(partner, str(wish.specifier)):
-        yield Broken(name, texts().say("broken.wish", name=name, version=partner, torch=one.version, requirement=wish), wished)
+        yield Broken(name, texts(tables).say("broken.wish", name=name, version=partner, torch=one.version, requirement=wish), wished)
         return
     if not has_variant(name, partner, one, tables):
         if name == "torchaudio" and one.cuda:
-            yield Broken(name, texts().say("broken.cuda-compare", version=partner, cuda=one.cuda), wished)
+            yield Broken(name, texts(tables).say("broken.cuda-compare", version=partner, cuda=one.cuda), wished)
         else:
-            yield Broken(name, texts().say("broken.no-build", name=name, variant=one.variant, torch=one.version), wished)
+            yield Broken(name, texts(tables).say("broken.no-build", name=name, variant=one.variant, torch=one.version), wished)
         return
     last = name == "torchaudio" and partner == data["torchaudio"]["last"]
     if last and profile.python and version(profile.python.rstrip("t")) > version(data["torchaudio"]["last_python"]):
-        yield Broken(name, texts().say("broken.python", name=name, version=partner, python=profile.python), wished)
+        yield Broken(name, texts(tables).say("broken.python", name=name, version=partner, python=profile.python), wished)
         return
     yield Move(name, partner, old=old)
 
@@ -182,25 +182,27 @@ def has_variant(name: str, partner: str, one: Candidate, tables: Tables) -> bool
     return seen is None or one.variant in seen
 
 
-def _compiled(name: str, old: str | None, wish: Requirement | None, one: Candidate, profile: Profile) -> Iterator[Move | Broken]:
+def _compiled(
+    name: str, old: str | None, wish: Requirement | None, one: Candidate, profile: Profile, tables: Tables
+) -> Iterator[Move | Broken]:
     if wish is not None:
         yield Move(name, specifier=str(wish.specifier), old=old, build_here=True)
     elif old and not _same_binary(one, profile):
-        yield Broken(name, _built(name, old, profile))
+        yield Broken(name, _built(name, old, profile, tables))
 
 
 def _flash(old: str | None, wish: Requirement | None, one: Candidate, profile: Profile, tables: Tables) -> Iterator[Move | Broken | str]:
     floors = [row["compute_capability"] for row in tables.rows("third-party", "minimum-gpu") if row["package"] == "flash-attn"]
     for card in profile.cards:
         if wish is not None and floors and older(card.compute_capability, floors[0]):
-            yield Broken("flash-attn", texts().say("broken.flash-gpu", gpu=card.shown), True)
+            yield Broken("flash-attn", texts(tables).say("broken.flash-gpu", gpu=card.shown), True)
             return
     if wish is None:
         if old and not _same_binary(one, profile):
-            yield Broken("flash-attn", _built("flash-attn", old, profile))
+            yield Broken("flash-attn", _built("flash-attn", old, profile, tables))
         return
     if not flash_wheel(one, profile, tables) and one.cuda:
-        yield texts().say("note.flash-build", major=major(one.cuda))
+        yield texts(tables).say("note.flash-build", major=major(one.cuda))
     yield Move("flash-attn", specifier=str(wish.specifier), old=old, build_here=True)
 
 
@@ -217,8 +219,8 @@ def flash_wheel(one: Candidate, profile: Profile, tables: Tables) -> bool:
     )
 
 
-def _built(name: str, old: str, profile: Profile) -> str:
-    return texts().say("broken.compiled", name=name, version=old, minor=series(profile.torch) or "?", variant=profile.variant or "?")
+def _built(name: str, old: str, profile: Profile, tables: Tables) -> str:
+    return texts(tables).say("broken.compiled", name=name, version=old, minor=series(profile.torch) or "?", variant=profile.variant or "?")
 
 
 def _same_binary(one: Candidate, profile: Profile) -> bool:
@@ -278,7 +280,7 @@ def _pinned(
         listed = [item for item in row.versions if meets(item, wanted) and _item_fits(name, item, one, profile, tables)]
         if listed:
             if name == "xformers" and one.cuda and not one.variant.startswith("cu128"):
-                yield texts().say("note.xformers")
+                yield texts(tables).say("note.xformers")
             yield Move(name, listed[-1], old=old, age=age if wish is not None else 0)
             return
         if not row.versions and (not wanted or wish is None):
@@ -287,11 +289,11 @@ def _pinned(
     if old and wish is None:
         asked = tables.pin_of(name, old)
         if asked and asked.torch is not None and meets(one.version, asked.torch):
-            yield Broken(name, texts().say("broken.other-cuda", name=name, version=old, cuda=one.cuda))
+            yield Broken(name, texts(tables).say("broken.other-cuda", name=name, version=old, cuda=one.cuda))
         else:
-            yield Broken(name, texts().say("broken.pin", name=name, version=old, wanted=asked.torch if asked else ""))
+            yield Broken(name, texts(tables).say("broken.pin", name=name, version=old, wanted=asked.torch if asked else ""))
     else:
-        yield Broken(name, texts().say("broken.none-for", name=name, torch=one.version), True)
+        yield Broken(name, texts(tables).say("broken.none-for", name=name, torch=one.version), True)
 
 
 def _item_fits(name: str, item: str, one: Candidate, profile: Profile, tables: Tables) -> bool:

@@ -32,7 +32,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
 
     `wanted` is the specifier another release must meet; None: no other release will do.
     """
-    one, say_ = choice.build, texts().say
+    one, say_ = choice.build, texts(tables).say
     if choice.kind == "packages":
         return CondaAnswer(reason=say_("none.conda-index"))
     unnamed = [move for move in choice.beside.moves if move.extras or not installers().conda_name(move.name)]
@@ -57,7 +57,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
         return CondaAnswer(install_commands.conda(best, choice.beside, profile))
     why = obstacle[same[0]] if same else None
     reason = (
-        say_("none.conda-fit", torch=one.version, why=say(why))
+        say_("none.conda-fit", torch=one.version, why=say(why, tables))
         if why
         else say_("none.conda-version", torch=one.version, newest=pool[0].version)
     )

@@ -65,21 +65,21 @@ class Fixer:
             return tuple(_of_way(way) for way in ways)
         if not report.excluded:
             return ()
-        say = texts().say
+        say = texts(self.planner.tables).say
         if jetson := self.planner.profile.jetson:
             return (Fix(say("fix.no-build"), text=say("note.jetson", l4t=jetson)),)
         why = "; ".join(f"{row.what}: {row.why}" for row in report.excluded[:3])
         return (Fix(say("fix.no-build"), text=why),)
 
     def _variable(self, name: str, value: str | None, note: str) -> Fix:
-        say = texts().say
+        say = texts(self.planner.tables).say
         shell = install_commands.export(self.planner.profile, name, value)
         title = say("env.title-unset", name=name) if value is None else say("env.title-set", name=name, value=value)
         return Fix(title, "user", "env", Commands((), (), (), (shell,)), "", None, note)
 
     def _install(self, intent: Install) -> Fix:
         """Packages by name; torch and what is released with it come from the index of the installed variant."""
-        say, profile = texts().say, self.planner.profile
+        say, profile = texts(self.planner.tables).say, self.planner.profile
         build, moves, rest = self._family(intent.requirements)
         pip, uv = install_commands.install(profile, (), intent.remove)
         named = [text for text in intent.requirements if text not in rest]
@@ -126,7 +126,7 @@ class Fixer:
 
     def _conda(self, intent: Install) -> tuple[tuple[str, ...], str]:
         """conda lines where conda itself put the packages there; pip packages have none."""
-        profile, say = self.planner.profile, texts().say
+        profile, say = self.planner.profile, texts(self.planner.tables).say
         if not profile.torch_from_conda:
             return (), say("none.conda-index")
         unknown = [name for name in map(install_commands.name_of, intent.requirements) if not installers().conda_name(name)]

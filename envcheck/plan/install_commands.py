@@ -9,22 +9,23 @@ from collections.abc import Mapping, Sequence
 from envcheck.facts.record import field, record
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.companions import Companions, Move
-from envcheck.plan.installers import installers, texts
+from envcheck.plan.installers import PlanTexts, installers
 from envcheck.plan.profile import Profile
 from envcheck.tables.versions import build_tag, release
 
 
 @record
-class Options:
+class InstallOptions:
     """What the user wants of the commands: another index base than download.pytorch.org, the package tool."""
 
     index_base: str | None = None
     tool: str = "auto"
     uv_backends: frozenset[str] = frozenset()  # names that --torch-backend takes
+    texts: PlanTexts = PlanTexts({})  # of the notes
 
 
 @record
-class Release:
+class IndexForm:
     """How the documented commands of one release name a variant."""
 
     form: str = "index-url"  # "find-links", "extra-index-url", "index-url"
@@ -42,7 +43,9 @@ class Spelled:
     notes: tuple[str, ...] = ()
 
 
-def wheels(one: Candidate, beside: Companions, profile: Profile, release: Release, options: Options, again: bool = False) -> Spelled:
+def wheels(
+    one: Candidate, beside: Companions, profile: Profile, release: IndexForm, options: InstallOptions, again: bool = False
+) -> Spelled:
     """pip and uv lines that install a wheel build with its companions; `again` rewrites a build that is there already."""
     order = _Order(one, beside, profile, release, options, again)
     return Spelled(order.pip(), order.uv(), order.files(), order.notes())
@@ -52,8 +55,8 @@ def some(
     one: Candidate,
     beside: Companions,
     profile: Profile,
-    release: Release,
-    options: Options,
+    release: IndexForm,
+    options: InstallOptions,
     torch: bool = False,
     again: bool = False,
 ) -> Spelled:
@@ -69,8 +72,8 @@ class _Order:
     one: Candidate
     beside: Companions
     profile: Profile
-    release: Release
-    options: Options
+    release: IndexForm
+    options: InstallOptions
     again: bool
     torch: bool = True  # torch itself is part of it
     alone: bool = False  # without dependencies
@@ -235,7 +238,7 @@ class _Order:
         return f'{text}\n[[tool.uv.index]]\nname = "{name}"\nurl = "{self.url}"\nexplicit = true\n\n[tool.uv.sources]\n{sources}'
 
     def notes(self) -> tuple[str, ...]:
-        say = texts().say
+        say = self.options.texts.say
         notes = []
         if self.beside.remove:
             notes.append(say("note.same-files"))

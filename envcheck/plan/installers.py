@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envcheck.facts.record import record
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import load_toml
 from envcheck.tables.versions import version
+
+if TYPE_CHECKING:
+    from envcheck.tables.compat import Tables
 
 
 @record
@@ -49,7 +52,7 @@ class Installers:
 
 
 @record
-class Texts:
+class PlanTexts:
     """What the planner says, by key; values fill the placeholders."""
 
     data: Mapping[str, Any]
@@ -66,7 +69,7 @@ def installers() -> Installers:
     return Installers(load_toml(rules_folder("plan/installers.toml")))
 
 
-@lru_cache(maxsize=1)
-def texts() -> Texts:
-    """The planner's texts, read once."""
-    return Texts(load_toml(rules_folder("plan/texts.toml")))
+@lru_cache(maxsize=4)
+def texts(tables: Tables) -> PlanTexts:
+    """The planner's texts: those that a site has otherwise stand in the folder beside its tables."""
+    return PlanTexts(tables.plan_texts())

@@ -60,10 +60,6 @@ class Proof:
         return not (self.left or self.new or self.unsure)
 
 
-# Rules that say whether a build runs here: if one of them cannot be decided, a plan is not proved.
-_DECIDING = frozenset(("driver-too-old", "driver-too-old-for-gpu", "gpu-too-new-for-torch", "gpu-too-old-for-torch", "python-unsupported"))
-
-
 @record
 class Judge:
     """The rules and tables of a run, and what they say of the machine as it is."""
@@ -97,7 +93,7 @@ class Judge:
         after = judge(apply(self.snapshot, change, self.tables), self.checks, self.tables)
         errors = self._errors(after)
         undecided = {one.rule for one in self.before if one.outcome is Outcome.UNKNOWN}
-        unsure = [one.rule for one in after if one.rule in _DECIDING and one.outcome is Outcome.UNKNOWN and one.rule not in undecided]
+        unsure = [one.rule for one in after if one.outcome is Outcome.UNKNOWN and one.rule not in undecided and self._decides(one.rule)]
         wanting = {one.rule for one in after if self._wants_build(one) and self._severity(one) is not Severity.INFO}
         left = (errors & self.targeted) | (wanting & self.wanting)
         return Proof(tuple(sorted(left)), tuple(sorted(errors - self.errors)), tuple(sorted(unsure)))
@@ -108,6 +104,10 @@ class Judge:
     def _severity(self, verdict: Verdict) -> Severity:
         return (verdict.hit.severity if verdict.hit else None) or _text(self.texts, verdict.rule)[0]
 
+    def _decides(self, rule: str) -> bool:
+        """Whether the rule says that a build runs here: while it cannot be decided, a plan is not proved."""
+        return _text(self.texts, rule)[2]
+
     def _wants_build(self, verdict: Verdict) -> bool:
         return verdict.hit is not None and (
             any(isinstance(fix, TorchBuild) for fix in verdict.hit.fixes) or _text(self.texts, verdict.rule)[1]
@@ -115,13 +115,13 @@ class Judge:
 
 
 @lru_cache(maxsize=1024)
-def _text(texts: RuleTexts, rule: str) -> tuple[Severity, bool]:
-    """Severity of a rule, and whether its text asks for another build."""
+def _text(texts: RuleTexts, rule: str) -> tuple[Severity, bool, bool]:
+    """Severity of a rule, whether its text asks for another build, and whether it decides if a build runs here."""
     try:
         text = texts.read(rule)
     except KeyError:
-        return Severity.ERROR, False
-    return text.severity, any(fix["kind"] == "torch" for fix in text.fixes)
+        return Severity.ERROR, False, False
+    return text.severity, any(fix["kind"] == "torch" for fix in text.fixes), "build" in text.decides
 
 
 def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:

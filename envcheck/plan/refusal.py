@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.facts.record import replace
-from envcheck.plan.choice import Found, find, say
+from envcheck.plan.choice import BuildSearch, find, say
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.result import Excluded
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
 
 
-def why_not(profile: Profile, tables: Tables, found: Found, wish: Wish) -> list[Excluded]:
+def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish) -> list[Excluded]:
     """Why nothing fits a wish, and the nearest that does."""
     rows: list[Excluded] = []
     asked = " ".join(wish.texts)
     if profile.jetson and version(profile.jetson) < version("38"):
-        rows.append(Excluded("torch", texts().say("note.jetson", l4t=profile.jetson)))
+        rows.append(Excluded("torch", texts(tables).say("note.jetson", l4t=profile.jetson)))
     if not asked:
         return rows
     matching = [row for row in found.rejected if row.obstacle.key != "wish"]
     telling = [row for row in matching if not row.obstacle.key.startswith("not-")]
     if not matching:
-        rows.append(Excluded(asked, texts().say("fix.no-release", wish=asked)))
+        rows.append(Excluded(asked, texts(tables).say("fix.no-release", wish=asked)))
     elif not rows:
-        rows.append(Excluded(asked, say((telling or matching)[0].obstacle)))
+        rows.append(Excluded(asked, say((telling or matching)[0].obstacle, tables)))
     relaxed = find(profile, tables, replace(wish, torch="", variant=None), False)
     if not relaxed.fits:
         relaxed = find(profile, tables, replace(wish, torch="", variant=None, packages=()), False)
     if relaxed.fits and wish.torch:
         pivot = _pivot(wish.torch)
         close = min(relaxed.fits, key=lambda choice: (_distance(choice.build.version, pivot), choice.key(profile)))
-        rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=close.build.shown)))
+        rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", wish=asked, torch=close.build.shown)))
     elif relaxed.fits:
-        rows.append(Excluded(asked, texts().say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.shown)))
+        rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.shown)))
     return rows
 
 

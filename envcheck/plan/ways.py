@@ -10,10 +10,10 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, GpusFacts, Snapshot
 from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
-from envcheck.plan.choice import Choice, Found, excluded, find, named, nearest, with_compat, with_driver, with_hidden
+from envcheck.plan.choice import BuildSearch, Choice, excluded, find, named, nearest, with_compat, with_driver, with_hidden
 from envcheck.plan.companions import Move, nearest_known
 from envcheck.plan.conda import CondaAnswer, conda_answer
-from envcheck.plan.install_commands import Options, Release, Spelled
+from envcheck.plan.install_commands import IndexForm, InstallOptions, Spelled
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile, profile_of
 from envcheck.plan.proof import Change, Judge, Proof
@@ -36,7 +36,7 @@ class Planner:
     snapshot: Snapshot
     tables: Tables
     judge: Judge
-    options: Options
+    options: InstallOptions
 
     @cached_property
     def profile(self) -> Profile:
@@ -64,12 +64,12 @@ class Planner:
             elif wheels.best is not None:
                 chosen = [*chosen[: MOST_WAYS - 1], named(wheels.best, self.profile, self.works)]
         ways = [self.way(choice, wish) for choice in chosen]
-        rows = [Excluded(what, why) for what, why in excluded(found, self.profile, wish)]
+        rows = [Excluded(what, why) for what, why in excluded(found, self.profile, self.tables, wish)]
         if not ways and (words or self.profile.jetson):
             rows = [*why_not(self.profile, self.tables, found, wish), *rows]
         return PlanReport(tuple(ways), tuple(dict.fromkeys(rows)))
 
-    def choices(self, found: Found, wish: Wish) -> list[Choice]:
+    def choices(self, found: BuildSearch, wish: Wish) -> list[Choice]:
         """At most three ways out: the best build, the driver, another version."""
         best = named(found.best, self.profile, self.works) if found.best else None
         result: list[Choice] = []
@@ -98,7 +98,7 @@ class Planner:
         same = driver.build.version == self.profile.torch and driver.build.variant == self.profile.variant
         return mine or same
 
-    def _newest(self, found: Found) -> Choice | None:
+    def _newest(self, found: BuildSearch) -> Choice | None:
         if self.profile.torch is None or not found.fits:
             return None
         newest = max(found.fits, key=lambda choice: version(choice.build.version))
@@ -109,14 +109,14 @@ class Planner:
     def way(self, choice: Choice, wish: Wish) -> Way:
         """A choice with its commands, what it changes, and its proof."""
         one = choice.build
-        say_ = texts().say
+        say_ = texts(self.tables).say
         proof = Proof(tuple(sorted(self.judge.targeted))) if choice.kind == "keep" else self.judge.prove(self.change(choice))
         certain, doubts = self.doubts(choice)
         lines, no_command, spelled_notes = self.lines(choice, wish)
         notes = [*doubts, *spelled_notes, *choice.beside.notes]
         empty = lines == Commands() and choice.kind not in ("keep", "driver")  # the one tool asked for has no line for this
         if not proof.holds:
-            notes.insert(0, _unproved(proof))
+            notes.insert(0, self.unproved(proof))
         elif certain and not empty and choice.kind != "keep":
             notes.append(say_("note.proof"))
         kind = "driver-install" if choice.kind == "driver" and changes_anything(choice, self.profile) else choice.kind
@@ -137,6 +137,13 @@ class Planner:
             files,
         )
 
+    def unproved(self, proof: Proof) -> str:
+        """What stands against a plan."""
+        say_ = texts(self.tables).say
+        if proof.new:
+            return say_("note.new-errors", rules=", ".join(proof.new))
+        return say_("note.unproved", rules=", ".join((*proof.left, *proof.unsure)))
+
     def change(self, choice: Choice) -> Change:
         """What a choice changes, for the proof."""
         if choice.kind == "packages":
@@ -152,7 +159,7 @@ class Planner:
 
     def doubts(self, choice: Choice) -> tuple[bool, list[str]]:
         """What the tables cannot vouch for: unknown GPUs, an unknown driver, architecture lists that were not read from the wheel."""
-        one, profile, say_ = choice.build, self.profile, texts().say
+        one, profile, say_ = choice.build, self.profile, texts(self.tables).say
         certain, notes = True, []
         for card in profile.cards:
             if card.compute_capability is None and one.cuda:
@@ -189,7 +196,7 @@ class Planner:
 
     def changes(self, choice: Choice) -> tuple[str, ...]:
         """What the way does to the environment, in lines; what would break comes last."""
-        say_, one, profile = texts().say, choice.build, self.profile
+        say_, one, profile = texts(self.tables).say, choice.build, self.profile
         lines: list[str] = []
         if choice.kind in ("keep", "compat"):
             return ()
@@ -225,9 +232,9 @@ class Planner:
         """Commands by tool, why a tool has none, and notes on them."""
         one, profile = choice.build, self.profile
         if choice.kind == "keep":
-            return Commands(), {}, (texts().say("note.nothing"),)
+            return Commands(), {}, (texts(self.tables).say("note.nothing"),)
         if choice.kind == "compat" and one.cuda:
-            path = texts().say("note.compat-path", cuda=one.cuda)
+            path = texts(self.tables).say("note.compat-path", cuda=one.cuda)
             line = f'export LD_LIBRARY_PATH="{path}:$LD_LIBRARY_PATH"'
             return Commands((), (), (), (line,)), {}, ()
         if choice.kind == "driver" and not changes_anything(choice, profile):
@@ -249,7 +256,7 @@ class Planner:
             if conda:
                 notes += self.conda_notes(one)
         if one.channel != "wheel":
-            no_command |= dict.fromkeys(("pip", "uv"), texts().say("none.wheel", channel=one.channel))
+            no_command |= dict.fromkeys(("pip", "uv"), texts(self.tables).say("none.wheel", channel=one.channel))
         shell: tuple[str, ...] = ()
         if choice.kept is not None:
             kept = [card for card in profile.cards if card.index in choice.kept]
@@ -265,14 +272,14 @@ class Planner:
             return install_commands.some(choice.build, choice.beside, self.profile, form, options, torch=False)
         return install_commands.wheels(choice.build, choice.beside, self.profile, form, options, choice.kind == "reinstall")
 
-    def form(self, one: Candidate) -> Release:
+    def form(self, one: Candidate) -> IndexForm:
         """How the documented commands of a release name a variant."""
         release = self.tables.release(one.version)
-        return Release(release.index_form, release.index_url, release.local_version) if release else Release()
+        return IndexForm(release.index_form, release.index_url, release.local_version) if release else IndexForm()
 
-    def tool_options(self) -> Options:
-        """The user's options with what this uv knows."""
-        return replace(self.options, uv_backends=self.tables.uv_backends())
+    def tool_options(self) -> InstallOptions:
+        """The user's options, with what this uv knows and how notes are worded."""
+        return replace(self.options, uv_backends=self.tables.uv_backends(), texts=texts(self.tables))
 
     def conda(self, choice: Choice, wish: Wish) -> CondaAnswer:
         """The conda build of the same torch that fits this machine, or why there is none."""
@@ -285,7 +292,7 @@ class Planner:
         return conda_answer(choice, profile, self.tables, wish.torch if others else None, lambda change: self.judge.prove(change).holds)
 
     def conda_notes(self, one: Candidate) -> list[str]:
-        say_ = texts().say
+        say_ = texts(self.tables).say
         notes = []
         if self.profile.environment == "pixi":
             notes.append(say_("note.pixi"))
@@ -299,14 +306,8 @@ def changes_anything(choice: Choice, profile: Profile) -> bool:
     return bool(choice.beside.moves) or choice.build.version != profile.torch or choice.build.variant != profile.variant
 
 
-def _unproved(proof: Proof) -> str:
-    if proof.new:
-        return texts().say("note.new-errors", rules=", ".join(proof.new))
-    return texts().say("note.unproved", rules=", ".join((*proof.left, *proof.unsure)))
-
-
 def planner(
     snapshot: Snapshot, tables: Tables, checks: Iterable[Check], texts_: RuleTexts, tool: str = "auto", index_base: str | None = None
 ) -> Planner:
     """The planner of one machine."""
-    return Planner(snapshot, tables, Judge(snapshot, tuple(checks), texts_, tables), Options(index_base, tool))
+    return Planner(snapshot, tables, Judge(snapshot, tuple(checks), texts_, tables), InstallOptions(index_base, tool))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -47,18 +46,21 @@ class Wish:
 _VARIANT = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(\.\d{1,4}){0,4})\Z")
 
 
-def read_wish(words: Sequence[str], tables: Tables) -> Wish:
-    """Requirements as the user writes them: `torch>=2.6,<2.8`, `torchvision`, `torch==2.9.1+cu126`, or a bare variant `cu126`."""
+def read_wish(words: Sequence[str], tables: Tables, files: Collection[str] = ()) -> Wish:
+    """Requirements as the user writes them: `torch>=2.6,<2.8`, `torchvision`, `torch==2.9.1+cu126`, or a bare variant `cu126`.
+
+    `files` are those of the words that name a file here.
+    """
     variant: str | None = None
     torch = ""
     packages: list[tuple[str, Requirement]] = []
     for word in words:
         if _VARIANT.match(word):
             if meant := _incomplete(word, tables):
-                raise UsageError(texts().say("wish.meant", word=_shown(word), meant=", or ".join(meant)))
+                raise UsageError(texts(tables).say("wish.meant", word=_shown(word), meant=", or ".join(meant)))
             variant = word
             continue
-        one = _requirement(word, tables)
+        one = _requirement(word, tables, word in files)
         if one.name in ("torch", "pytorch"):
             local = re.search(r"\+([A-Za-z0-9.]+)", str(one.specifier))
             variant = local.group(1) if local else variant
@@ -72,19 +74,19 @@ def read_wish(words: Sequence[str], tables: Tables) -> Wish:
     return Wish(torch, variant, tuple(packages), tuple(words))
 
 
-def _requirement(word: str, tables: Tables) -> Requirement:
+def _requirement(word: str, tables: Tables, is_file: bool) -> Requirement:
     """A word as a requirement of which no part would be dropped, its name normalized. Raises UsageError on every other word."""
     from packaging.requirements import InvalidRequirement, Requirement  # with its parser as costly as all the rest of the planner
     from packaging.utils import canonicalize_name
 
-    if meant := _mistaken(word, tables):
+    if meant := _mistaken(word, tables, is_file):
         raise UsageError(meant)
     try:
         one = Requirement(word)
     except InvalidRequirement as error:
         raise UsageError(f"{_shown(word)} is not a requirement: {str(error).splitlines()[0]}") from None
     one.name = canonicalize_name(one.name)
-    say = texts().say
+    say = texts(tables).say
     if one.url:
         raise UsageError(say("wish.url", word=_shown(word)))
     if one.marker:
@@ -98,9 +100,9 @@ def _shown(word: str) -> str:
     return repr(word if len(word) <= 80 else word[:80] + "…")
 
 
-def requirements_file(name: str) -> UsageError:
+def requirements_file(name: str, tables: Tables) -> UsageError:
     """The error for `-r FILE`."""
-    return UsageError(texts().say("wish.file", word=f"-r {_shown(name)}"))
+    return UsageError(texts(tables).say("wish.file", word=f"-r {_shown(name)}"))
 
 
 # ------------------------------------------------------------------ words that are no requirement
@@ -115,13 +117,13 @@ _BUILT = re.compile(r"(?:py)?torch[ +_-]?(cpu|xpu|cu\d{2,4}|rocm\d{1,3}(?:\.\d{1
 _FAMILY = ("torch", "pytorch", *RELEASED_WITH)
 
 
-def _mistaken(word: str, tables: Tables) -> str | None:
+def _mistaken(word: str, tables: Tables, is_file: bool) -> str | None:
     """What is wrong with a word that is no requirement, though a package index may hold something of that name; None: nothing is."""
     name = word.strip().lower().replace("_", "-").replace(".", "-")
     if name in ("torch", "pytorch") or knows(name, tables):
         return None
-    say = texts().say
-    path = word.startswith((".", "~")) or any(mark in word for mark in "/\\") or os.path.isfile(word)
+    say = texts(tables).say
+    path = word.startswith((".", "~")) or any(mark in word for mark in "/\\") or is_file
     if "://" in word or word.startswith("git+"):
         return say("wish.url", word=_shown(word))
     if path or _FILE.match(word):
@@ -133,7 +135,7 @@ def _mistaken(word: str, tables: Tables) -> str | None:
             return say("wish.meant", word=_shown(word), meant=meant)
     if built := _BUILT.match(word):
         return say("wish.meant", word=_shown(word), meant=f"torch {built[1]}")
-    for row in texts().data["word"]:
+    for row in texts(tables).data["word"]:
         if name in row["names"]:
             return say("wish.word", word=_shown(word), hint=row["hint"])
     if _is_device(word, tables):

@@ -13,7 +13,6 @@ from envcheck.host.access import Host
 from envcheck.probes.listeners import SCAN_SECONDS, command_name
 
 JOB = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-ENVIRONMENT_LIMIT = 1 << 18
 
 
 def rank_claims(host: Host) -> tuple[str, ...]:
@@ -23,8 +22,8 @@ def rank_claims(host: Host) -> tuple[str, ...]:
     monitors and shells inherit the variables too. `envcheck run -- CMD` counts as CMD.
     """
     own = host.readlink("/proc/self")
-    job = {f"{name}={host.env.get(name)}" for name in JOB}
-    if not own or not all(host.env.get(name) for name in JOB) or host.env["WORLD_SIZE"].strip() == "1":
+    job = {name: host.env[name] for name in JOB if host.env.get(name)}
+    if not own or len(job) < len(JOB) or job["WORLD_SIZE"].strip() == "1":
         return ()
     network = host.readlink("/proc/self/ns/net")  # 127.0.0.1 of another container is another place
     deadline = time.monotonic() + SCAN_SECONDS
@@ -32,8 +31,7 @@ def rank_claims(host: Host) -> tuple[str, ...]:
     for pid in (own, *(host.listdir("/proc") or ())):
         if not pid.isdecimal() or time.monotonic() > deadline:
             continue
-        given = set((host.read(f"/proc/{pid}/environ", ENVIRONMENT_LIMIT) or "").split("\0"))
-        if pid == own or (job <= given and host.readlink(f"/proc/{pid}/ns/net") == network):
+        if pid == own or (host.variables_of(pid, JOB) == job and host.readlink(f"/proc/{pid}/ns/net") == network):
             parents[pid] = parent_of(host.read(f"/proc/{pid}/stat", 4096))
     trees: dict[str, set[str]] = {}
     for pid in parents:

@@ -89,10 +89,7 @@ def _declared(host: Host) -> str | None:
     for text in (host.env.get("container"), host.read("/run/systemd/container", 256)):
         if text and text.strip():
             return text.strip()
-    for entry in (host.read("/proc/1/environ", 65536) or "").split("\0"):
-        if entry.startswith("container="):
-            return entry[10:].strip() or None
-    return None
+    return host.variables_of("1", ("container",)).get("container", "").strip() or None
 
 
 def _kubernetes(host: Host, groups: str, mounts: tuple[Mount, ...]) -> bool:

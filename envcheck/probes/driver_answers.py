@@ -10,7 +10,7 @@ from envcheck.facts.record import replace
 from envcheck.facts.snapshot import DriverFacts, Gpu, GpusFacts, Missing, Reading, ToolAnswer, ToolStatus, Why
 from envcheck.host.access import Host
 from envcheck.probes import nvidia_smi
-from envcheck.probes.driver import Signs
+from envcheck.probes.driver_signs import Signs
 from envcheck.probes.fabric_manager import fabric_manager
 from envcheck.probes.kernel_log import KernelLog, read_kernel_log
 from envcheck.probes.nvidia_smi import SmiAnswer

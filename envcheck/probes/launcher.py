@@ -76,7 +76,7 @@ KEPT = frozenset((
 
 def probe(host: Host) -> LauncherFacts | Missing:
     env = host.env
-    variables = {name: value for name, value in sorted(env.items()) if name in KEPT or name.startswith(PREFIXES)}
+    variables = {name: env[name] for name in sorted(env) if name in KEPT or name.startswith(PREFIXES)}
     scheduler = next((scheduler for name, scheduler in SCHEDULERS if env.get(name)), None)
     if not variables and scheduler is None:
         return Missing(Why.ABSENT, "no rank variable is set")

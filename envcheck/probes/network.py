@@ -33,7 +33,7 @@ def probe(host: Host) -> NetworkFacts | Missing:
         interfaces=interfaces,
         infiniband=_infiniband(host) if linux else (),
         peermem=any(host.exists(f"/sys/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")) if linux else None,
-        variables={key: value for key, value in sorted(host.env.items()) if key.startswith(PREFIXES)},
+        variables={name: host.env[name] for name in sorted(host.env) if name.startswith(PREFIXES)},
         nccl_conf=_nccl_conf(host),
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from envcheck.render.text import PageOptions
     from envcheck.report.report import Report
 
 FORMATS = ("text", "json", "markdown", "junit", "github", "html")
@@ -16,12 +17,11 @@ def render(
     format_name: str,
     *,
     fix_suggest: bool = False,
-    stream: TextIO | None = None,
-    env: Mapping[str, str] | None = None,
+    options: PageOptions | None = None,
     users: Iterable[str] = (),
     homes: Iterable[str] = (),
 ) -> str:
-    """The report in one of FORMATS. `stream` is where text will go; None is a file: plain, 80 columns.
+    """The report in one of FORMATS. `options` is what the reader of text can see; None is a file: plain, 80 columns.
 
     `users` and `homes` are the login name and home folder, which Markdown, made for sharing, leaves out.
     """
@@ -47,4 +47,4 @@ def render(
         return html.render(report, fix_suggest=fix_suggest)
     from envcheck.render import text
 
-    return text.render(report, fix_suggest=fix_suggest, options=None if stream is None else text.options(stream, env or {}))
+    return text.render(report, fix_suggest=fix_suggest, options=options)

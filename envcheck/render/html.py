@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from html import escape as _html_escape
 
+from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import LiveFacts
 from envcheck.plan.result import Fix
 from envcheck.render.bandwidth_chart import lines as wire_lines
 from envcheck.render.bandwidth_chart import svg as wire_svg
 from envcheck.render.bandwidth_chart import wire_of
-from envcheck.render.printable import visible
-from envcheck.render.wording import command_groups, fix_aside, severity_word, unknown_groups, verdict_line
+from envcheck.render.wording import command_groups, fix_aside, setting_lines, severity_word, unknown_groups, verdict_line
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import stack
 
@@ -46,6 +46,7 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         *(_finding(one, report, fix_suggest) for one in report.findings),
         *_unknown(report),
         *_not_proved(report),
+        *(f"<p class='none'>{escape(line)}</p>" for line in setting_lines(report)),
         _facts(report),
         f"<p class='verdict {report.verdict}'>{title}</p>",
     ]

@@ -7,26 +7,16 @@ how long the run took stands in `timings` alone. JSON Schema: envcheck/schema/re
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Mapping
 from typing import Any
 
 from envcheck.engine.judge import Finding
-from envcheck.errors import UsageError
-from envcheck.facts.codec import DecodeError, decode_snapshot, encode
+from envcheck.facts.codec import encode
+from envcheck.facts.recorded import RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import LiveFacts, Missing, Snapshot, Why
 from envcheck.plan.result import Commands, Fix, PlanReport, Way
-from envcheck.render.printable import one_line
-from envcheck.report.report import Report, Reported
-
-SCHEMA = 1
-FACTS_LIMIT_BYTES = 64 << 20
-FACTS = (
-    "system", "limits", "driver", "gpus", "cuda_driver", "toolkit", "visibility", "container", "network", "launcher",
-    "rocm", "xpu", "mps", "python", "packages", "torch", "backends", "devices",
-)  # fmt: skip
+from envcheck.report.report import Report, Reported, SeverityChange
 
 
 def render(report: Report, *, fix_suggest: bool = False) -> str:
@@ -50,6 +40,8 @@ def document(report: Report) -> dict[str, Any]:
         "because": list(report.because),
         "findings": [_finding(one) for one in report.findings],
         "unknown": [{"rule": one.rule, "reason": one.reason} for one in report.unknown],
+        "ignored": [{"rule": one.rule, "reason": one.reason, "file": one.file, "outcome": one.outcome.value} for one in report.ignored],
+        "severity_changes": [_severity_change(one) for one in report.severity_changes],
         "counts": dict(report.counts),
         **_facts(report.snapshot),
         "plan": plan_document(report.plan),
@@ -67,7 +59,7 @@ def plan_document(plan: PlanReport) -> dict[str, Any]:
 
 
 def _facts(snapshot: Snapshot) -> dict[str, Any]:
-    facts = {"facts": {name: encode(getattr(snapshot, name)) for name in FACTS}, "live": _live(snapshot.live)}
+    facts = {"facts": {name: encode(getattr(snapshot, name)) for name in RECORDED}, "live": _live(snapshot.live)}
     if not isinstance(snapshot.symptoms, Missing):
         facts["symptoms"] = encode(snapshot.symptoms)
     return facts
@@ -125,6 +117,10 @@ def _finding(reported: Reported) -> dict[str, Any]:
     }
 
 
+def _severity_change(one: SeverityChange) -> dict[str, Any]:
+    return {"rule": one.rule, "was": one.was.value, "severity": one.severity.value, "file": one.file, "outcome": one.outcome.value}
+
+
 def _fix(fix: Fix) -> dict[str, Any]:
     return {
         "title": fix.title,
@@ -176,54 +172,3 @@ def _plain(value: Any) -> Any:
 
 def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def load_snapshot(path: str) -> Snapshot:
-    """The facts of a report or recording (`--facts FILE`). Raises UsageError with one line that says what is wrong with the file."""
-    return parse_snapshot(_read(path), path)
-
-
-def _read(path: str) -> str:
-    name = one_line(path, 200)
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UsageError(f"--facts {name}: not a file")
-        with open(path, "rb") as file:
-            data = file.read(FACTS_LIMIT_BYTES + 1)
-        text = data.decode("utf-8-sig") if len(data) <= FACTS_LIMIT_BYTES else ""
-    except OSError as error:
-        raise UsageError(f"--facts {name}: {error.strerror or type(error).__name__}") from None
-    except ValueError:  # a null byte in the path or bytes that are no UTF-8
-        raise UsageError(f"--facts {name}: not JSON: not UTF-8 text") from None
-    if len(data) > FACTS_LIMIT_BYTES:
-        raise UsageError(f"--facts {name}: larger than any report (the limit is {FACTS_LIMIT_BYTES >> 20} MiB)")
-    return text
-
-
-def parse_snapshot(text: str, name: str) -> Snapshot:
-    """The facts of a JSON document; `name` is what the error calls it."""
-    name = one_line(name, 200)
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        raise UsageError(f"--facts {name}: nested too deeply to be a report") from None
-    except ValueError as error:
-        raise UsageError(f"--facts {name}: not JSON: {one_line(str(error), 120)}") from None
-    if not isinstance(value, dict) or "schema" not in value:
-        raise UsageError(f"--facts {name}: not an envcheck report: it has no `schema` (observations are for `envcheck diagnose --facts`)")
-    schema = value["schema"]
-    if schema != SCHEMA or isinstance(schema, bool):
-        found = one_line(repr(schema), 40)
-        raise UsageError(f"--facts {name}: this is version {found} of the report; this envcheck reads version {SCHEMA}")
-    facts, live = value.get("facts"), value.get("live")
-    if not isinstance(facts, dict):
-        raise UsageError(f"--facts {name}: it has no `facts`")
-    sections = {key: facts[key] for key in FACTS if key in facts}
-    if live is not None:
-        sections["live"] = live
-    if value.get("symptoms") is not None:
-        sections["symptoms"] = value["symptoms"]
-    try:
-        return decode_snapshot(sections)
-    except (DecodeError, RecursionError) as error:
-        raise UsageError(f"--facts {name}: {one_line(str(error), 200)}") from None

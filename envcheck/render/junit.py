@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from envcheck.engine.judge import Outcome
+from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
-from envcheck.render.printable import visible
-from envcheck.render.wording import command_groups, verdict_line
-from envcheck.report.report import Report, Reported
+from envcheck.render.wording import command_groups, ignored_because, severity_hits, verdict_line
+from envcheck.report.report import Ignored, Report, Reported
 
 # XML 1.0 has no way to write these, not even as a reference: https://www.w3.org/TR/xml/#charsets
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -47,9 +47,15 @@ def _cases(report: Report) -> Sequence[tuple[str, Outcome, str]]:
     """(rule, outcome, reason) of all verdicts, then of findings that no verdict stands for, then the run as a whole."""
     rows = [(one.rule, one.outcome, one.reason) for one in report.verdicts]
     known = {row[0] for row in rows}
+    rows += [(one.rule, Outcome.NOT_APPLICABLE, _ignored(one)) for one in report.ignored]
+    known |= {one.rule for one in report.ignored}
     rows += [(one.finding.rule, Outcome.HIT, "") for one in report.findings if one.finding.rule not in known]
     whole = Outcome.UNKNOWN if report.verdict == "inconclusive" else Outcome.OK
     return [*rows, (WHOLE, whole, verdict_line(report))]
+
+
+def _ignored(one: Ignored) -> str:
+    return f"ignored: {ignored_because(one)} (it would be a finding)" if one.outcome is Outcome.HIT else f"ignored: {ignored_because(one)}"
 
 
 def _suite(family: str, cases: Sequence[str]) -> Sequence[str]:
@@ -75,7 +81,8 @@ def _case(rule: str, family: str, outcome: Outcome, reason: str, reported: Repor
         body = _escape("\n".join(report.because))
         return f"{head}>\n      <error {_attributes({'message': reason, 'type': 'inconclusive'})}>{body}</error>\n    </testcase>"
     if outcome in (Outcome.UNKNOWN, Outcome.CRASHED, Outcome.NOT_APPLICABLE):
-        return f"{head}>\n      <skipped {_attributes({'message': f'{outcome.value}: {reason}'})}/>\n    </testcase>"
+        message = reason if rule in {one.rule for one in report.ignored} else f"{outcome.value}: {reason}"
+        return f"{head}>\n      <skipped {_attributes({'message': message})}/>\n    </testcase>"
     if reason:
         return f"{head}>\n      <system-out>{_escape(reason)}</system-out>\n    </testcase>"
     return f"{head}/>"
@@ -83,7 +90,9 @@ def _case(rule: str, family: str, outcome: Outcome, reason: str, reported: Repor
 
 def _body(reported: Reported, report: Report, fix_suggest: bool) -> str:
     finding = reported.finding
-    lines = [finding.title, finding.message, *(f"{one.source}: {one.text}" for one in finding.evidence)]
+    became = dict(severity_hits(report)).get(finding.rule)
+    lines = [finding.title, *([f"severity changed: {became}"] if became else []), finding.message]
+    lines += [f"{one.source}: {one.text}" for one in finding.evidence]
     for fix in reported.fixes:
         lines.append(f"fix: {fix.title or fix.text}")
         for label, commands in command_groups(fix.commands, report.tool, fix_suggest):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from envcheck.facts.printable import one_line, visible
 from envcheck.facts.snapshot import LiveFacts
 from envcheck.plan.result import Fix
-from envcheck.render.printable import one_line, visible
-from envcheck.render.wording import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
+from envcheck.render.wording import command_groups, fix_aside, in_short, setting_lines, severity_word, unknown_groups, verdict_line
 from envcheck.report.redact import redacted
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import Mark, stack
@@ -22,7 +22,7 @@ def render(report: Report, *, fix_suggest: bool = False, users: Iterable[str] = 
     report = redacted(report, users, homes)
     parts = [f"### {report.name} {report.version}: {escape(verdict_line(report))}", _table(report)]
     parts += [_finding(one, report, fix_suggest) for one in report.findings]
-    parts += [*_unknown(report), *_not_proved(report), *_assumed(report), _facts(report)]
+    parts += [*_unknown(report), *_not_proved(report), *_assumed(report), *map(escape, setting_lines(report)), _facts(report)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
 from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.plan.result import TOOLS, Fix
-from envcheck.render.printable import ascii_only, one_line, visible
-from envcheck.render.wording import command_groups, fix_aside, in_short, severity_word, unknown_groups, verdict_line
+from envcheck.render.wording import command_groups, fix_aside, in_short, setting_lines, severity_word, unknown_groups, verdict_line
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import Mark, stack
 
@@ -24,7 +22,7 @@ WIDEST = 120  # longer lines are harder to read
 
 
 @record
-class Options:
+class PageOptions:
     """What the stream can show."""
 
     width: int = 80
@@ -33,38 +31,14 @@ class Options:
     unicode: bool = True
 
 
-def options(stream: TextIO, env: Mapping[str, str]) -> Options:
-    """What this stream can show: COLUMNS, then the terminal, then 80 columns; https://no-color.org for colour."""
-    import os
-
-    tty = stream.isatty()
-    columns = env.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() and int(columns) else 0
-    if not width and tty:
-        try:
-            width = os.get_terminal_size(stream.fileno()).columns
-        except (OSError, ValueError):
-            width = 0
-    color = tty and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
-    return Options(max(min(width or 80, WIDEST), 40), tty, color, _takes(stream.encoding, "✓✗–×…"))
-
-
-def _takes(encoding: str | None, text: str) -> bool:
-    try:
-        text.encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
 _STYLE = {Mark.OK: "green", Mark.BAD: "bold red", Mark.WARN: "yellow", Mark.UNKNOWN: "magenta", Mark.NONE: "dim"}
 _SEVERITY = {Severity.ERROR: ("✗", "bold red"), Severity.WARNING: ("!", "yellow"), Severity.INFO: ("–", "cyan")}
 _VERDICT = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold magenta"}
 
 
-def render(report: Report, *, fix_suggest: bool = False, options: Options | None = None) -> str:
+def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | None = None) -> str:
     """The whole report; its last line is the verdict."""
-    page = _Page(options or Options())
+    page = _Page(options or PageOptions())
     _head(page, report)
     _stack(page, report)
     _wire(page, report)
@@ -73,6 +47,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: Options | None
     _unknown(page, report)
     _parts(page, report)
     _not_proved(page, report)
+    _settings(page, report)
     _hints(page, report, fix_suggest)
     page.gap()
     page.line(Text(one_line(verdict_line(report), page.width if report.verdict == "inconclusive" else None), _VERDICT[report.verdict]))
@@ -82,7 +57,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: Options | None
 class _Page:
     """Lines of styled text at one width. Blocks have a hanging indent; commands are never broken."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: PageOptions) -> None:
         self.width = options.width
         self.unicode = options.unicode
         self._out = io.StringIO()
@@ -250,6 +225,14 @@ def _not_proved(page: _Page, report: Report) -> None:
     page.line(Text("The live check did not prove", "bold"))
     for one in live.not_proved:
         page.block(Text("– ", "dim"), one_line(one))
+
+
+def _settings(page: _Page, report: Report) -> None:
+    lines = setting_lines(report)
+    if lines:
+        page.gap()
+    for line in lines:
+        page.block(Text(""), line, "dim", indent=2)
 
 
 def _hints(page: _Page, report: Report, fix_suggest: bool) -> None:

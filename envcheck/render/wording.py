@@ -8,12 +8,23 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import visible
 from envcheck.checks.hardware import opened
-from envcheck.engine.judge import Finding
+from envcheck.engine.judge import Finding, Outcome
 from envcheck.engine.rule import Confidence, Severity
-from envcheck.facts.snapshot import DevicesFacts, LiveFacts, LiveStatus, Missing, Snapshot, TorchFacts, Why
+from envcheck.facts.printable import one_line
+from envcheck.facts.snapshot import (
+    DevicesFacts,
+    GpusFacts,
+    LiveFacts,
+    LiveStatus,
+    Missing,
+    Snapshot,
+    TorchFacts,
+    VisibilityFacts,
+    Why,
+    read,
+)
 from envcheck.plan.result import TOOLS, Commands, Fix, Tool
-from envcheck.render.printable import one_line
-from envcheck.report.report import Report
+from envcheck.report.report import Ignored, Report
 from envcheck.report.stack import accelerator
 
 
@@ -85,8 +96,8 @@ def subject(report: Report) -> str:
 def _nvidia(snapshot: Snapshot) -> str:
     """What torch has, where it was asked; else what is listed and visible: "8 × H100 80GB HBM3", "1 of 8 × H100 80GB HBM3"."""
     devices, gpus = snapshot.devices, snapshot.gpus
-    listed = [gpu for gpu in visible(gpus, snapshot.visibility) if gpu.error is None]
-    mine = [one.name for one in opened(devices)]
+    listed = [gpu for gpu in visible(read(gpus, GpusFacts), read(snapshot.visibility, VisibilityFacts)) if gpu.error is None]
+    mine = [one.name for one in opened(read(devices, DevicesFacts))]
     asked = 0 if isinstance(devices, Missing) or devices.available is not True else len(mine) or devices.count or 0
     names = Counter((name or "GPU").removeprefix("NVIDIA ") for name in (mine or [gpu.name for gpu in listed]))
     if asked and len(names) == 1:
@@ -120,6 +131,36 @@ def unknown_groups(report: Report) -> Mapping[str, tuple[str, ...]]:
     for one in report.unknown:
         groups[one.reason] = (*groups.get(one.reason, ()), one.rule)
     return groups
+
+
+def ignored_hits(report: Report) -> tuple[tuple[str, str], ...]:
+    """(rule, why nobody hears of it) of the ignored rules that would have been findings."""
+    return tuple((one.rule, ignored_because(one)) for one in report.ignored if one.outcome is Outcome.HIT)
+
+
+def ignored_because(one: Ignored) -> str:
+    """ "the desktop runs on this card, from pyproject.toml"."""
+    return ", ".join(part for part in (one.reason, _from(one.file)) if part)
+
+
+def severity_hits(report: Report) -> tuple[tuple[str, str], ...]:
+    """(rule, what became of its severity) of findings whose severity a file changed."""
+    changed = (one for one in report.severity_changes if one.outcome is Outcome.HIT and one.severity is not one.was)
+    return tuple(
+        (one.rule, ", ".join((f"{one.severity.value} instead of {one.was.value}", *filter(None, (_from(one.file),))))) for one in changed
+    )
+
+
+def setting_lines(report: Report) -> tuple[str, ...]:
+    """What the user's settings keep quiet or make of a severity, a line each: "ignored: 1 (gpu-busy: the desktop, from pyproject.toml)"."""
+    rows = (("ignored", ignored_hits(report)), ("severity changed", severity_hits(report)))
+    return tuple(
+        f"{what}: {len(hits)} ({'; '.join(f'{rule}: {one_line(because)}' for rule, because in hits)})" for what, hits in rows if hits
+    )
+
+
+def _from(file: str | None) -> str:
+    return f"from {file.replace(chr(92), '/').rpartition('/')[2]}" if file else ""
 
 
 def command_groups(commands: Commands, tool: Tool, every: bool) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -29,6 +29,7 @@ from envcheck.plan.result import Fix, PlanReport, Tool, target_tool
 
 RunVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 FailOn: TypeAlias = Literal["error", "warning", "never"]
+Decides: TypeAlias = Mapping[str, tuple[str, ...]]  # an unknown rule → the questions that it leaves open, of rule.DECISIONS
 
 
 @record
@@ -49,6 +50,27 @@ class Unsure:
 
 
 @record
+class Ignored:
+    """A rule that the user does not want to hear of, and what it would have said. `file`: who ignores it; None is a flag."""
+
+    rule: str
+    reason: str
+    file: str | None
+    outcome: Outcome
+
+
+@record
+class SeverityChange:
+    """A rule whose severity a configuration file changed."""
+
+    rule: str
+    was: Severity
+    severity: Severity
+    file: str | None
+    outcome: Outcome
+
+
+@record
 class Report:
     """Everything that any renderer shows."""
 
@@ -65,6 +87,8 @@ class Report:
     tool: Tool = "pip"  # the package tool of the target
     fail_on: FailOn = "error"
     configuration: Configuration = Configuration()
+    ignored: tuple[Ignored, ...] = ()  # whatever their outcome
+    severity_changes: tuple[SeverityChange, ...] = ()
     name: str = "envcheck"
     version: str = __version__
 
@@ -97,11 +121,12 @@ def finish(
     assumed: Sequence[str] = (),
     timings: Mapping[str, float] | None = None,
     tool: Tool | None = None,
+    decides: Decides | None = None,
 ) -> Report:
     """The report of one run: the verdict is worked out here and nowhere else."""
     plain = [one.finding for one in findings]
-    verdict, code = exit_code(plain, verdicts, snapshot, fail_on, strict, live_requested)
-    because = doubts(plain, verdicts, snapshot, strict, live_requested) if verdict == "inconclusive" else ()
+    verdict, code = exit_code(plain, verdicts, snapshot, fail_on, strict, live_requested, decides or {})
+    because = doubts(plain, verdicts, snapshot, strict, live_requested, decides or {}) if verdict == "inconclusive" else ()
     return Report(
         verdict,
         code,
@@ -128,7 +153,13 @@ def unsure(verdicts: Iterable[Verdict]) -> tuple[Unsure, ...]:
 
 
 def exit_code(
-    findings: Sequence[Finding], verdicts: Sequence[Verdict], snapshot: Snapshot, fail_on: FailOn, strict: bool, live_requested: bool
+    findings: Sequence[Finding],
+    verdicts: Sequence[Verdict],
+    snapshot: Snapshot,
+    fail_on: FailOn,
+    strict: bool,
+    live_requested: bool,
+    decides: Decides,
 ) -> tuple[RunVerdict, int]:
     """The verdict and exit code of a run: 0, 1 or 3.
 
@@ -137,7 +168,7 @@ def exit_code(
     """
     if any(fails(one, fail_on) for one in findings):
         return "fail", 0 if fail_on == "never" else 1
-    if doubts(findings, verdicts, snapshot, strict, live_requested):
+    if doubts(findings, verdicts, snapshot, strict, live_requested, decides):
         return "inconclusive", 0 if fail_on == "never" and not strict else 3
     return "pass", 0
 
@@ -149,10 +180,10 @@ def fails(finding: Finding, fail_on: FailOn) -> bool:
 
 
 def doubts(
-    findings: Sequence[Finding], verdicts: Sequence[Verdict], snapshot: Snapshot, strict: bool, live_requested: bool
+    findings: Sequence[Finding], verdicts: Sequence[Verdict], snapshot: Snapshot, strict: bool, live_requested: bool, decides: Decides
 ) -> tuple[str, ...]:
     """Why a run without findings is not a pass: what it could not tell about torch's import, CUDA, the live check or an expectation."""
-    reasons = [*_import_doubts(snapshot, verdicts), *_cuda_doubts(snapshot, verdicts)]
+    reasons = [*_import_doubts(snapshot, verdicts, decides), *_cuda_doubts(snapshot, verdicts, decides)]
     if live_requested:
         reasons += _live_doubts(snapshot)
     reasons += _expectation_doubts(snapshot, verdicts)
@@ -166,30 +197,21 @@ def doubts(
 
 _TROUBLE = (Why.FAILED, Why.TIMEOUT)
 
-# Rules whose doubt leaves it open whether CUDA works at all. A doubt about clocks or the kernel log does not.
-_IMPORT_RULES = frozenset({"torch-missing", "torch-import-broken", "torch-import-crashed", "torch-import-hangs"})
-_CUDA_RULES = frozenset(
-    {
-        "driver-missing", "driver-not-loaded", "driver-library-mismatch", "driver-too-old", "driver-too-old-for-gpu", "driver-no-devices",
-        "gpu-too-new-for-torch", "gpu-too-old-for-torch", "torch-cuda-unavailable", "torch-cpu-build", "gpu-kernel-failed",
-    }
-)  # fmt: skip
+
+def _undecided(verdicts: Iterable[Verdict], decides: Decides, question: str) -> list[str]:
+    return [f"{one.rule}: {one.reason}" for one in unsure(one for one in verdicts if question in decides.get(one.rule, ()))]
 
 
-def _undecided(verdicts: Iterable[Verdict], rules: frozenset[str]) -> list[str]:
-    return [f"{one.rule}: {one.reason}" for one in unsure(one for one in verdicts if one.rule in rules)]
-
-
-def _import_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
+def _import_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict], decides: Decides) -> list[str]:
     torch = snapshot.torch
     if isinstance(torch, Missing) and torch.why is not Why.ABSENT:
         return [f"torch: {torch.reason}"]
     if isinstance(torch, TorchFacts) and torch.import_status is ImportStatus.OK:
         return []
-    return _undecided(verdicts, _IMPORT_RULES)
+    return _undecided(verdicts, decides, "import")
 
 
-def _cuda_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
+def _cuda_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict], decides: Decides) -> list[str]:
     if not gpu_present(snapshot) or cuda_proved(snapshot):
         return []
     reasons: list[str] = []
@@ -210,7 +232,7 @@ def _cuda_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> list[str]:
             section = getattr(snapshot, name)
             if isinstance(section, Missing) and section.why in _TROUBLE:
                 reasons.append(_of_cuda(section.reason))
-    return reasons or _undecided(verdicts, _CUDA_RULES)
+    return reasons or _undecided(verdicts, decides, "cuda")
 
 
 def _of_cuda(reason: str) -> str:

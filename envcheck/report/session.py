@@ -1,79 +1,143 @@
-"""From a snapshot to the finished report: the one way that check, diagnose, compare and run all take."""
+"""The rules of one command, and the one way from a snapshot to the finished report: check, diagnose, compare and run take it."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from envcheck.engine.judge import Finding, Verdict, findings, judge
 from envcheck.engine.rule import FAMILY_RANK, Check, RuleTexts, Severity
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, record, replace
-from envcheck.facts.snapshot import Snapshot
-from envcheck.tables.compat import Tables
-from envcheck.tables.folders import Folder, rules_folder
+from envcheck.tables.folders import Folder, is_folder, rules_folder
 
 if TYPE_CHECKING:
+    from envcheck.engine.judge import Finding, Verdict
+    from envcheck.facts.snapshot import Snapshot
     from envcheck.plan.result import Fix, PlanReport
-    from envcheck.report.report import FailOn, Report, Reported
+    from envcheck.report.report import Decides, FailOn, Ignored, Report, Reported, SeverityChange
+    from envcheck.symptoms.scan import SymptomTable
+    from envcheck.tables.compat import Tables
 
 
 @record
-class Judging:
-    """What judges: checks, texts and tables, a site's overlays included, and what the user wants of them."""
+class IgnoreSetting:
+    """A rule or family that the user does not want to hear of. `file`: where it says so; None is the command line."""
 
-    checks: tuple[Check, ...]
-    texts: RuleTexts
-    tables: Tables
+    name: str
+    reason: str = ""
+    file: str | None = None
+
+
+@record
+class RuleSession:
+    """What judges in one command: checks, texts, tables and known messages, a site's included, and what the user wants of them."""
+
+    folders: tuple[Folder, ...] = field(default_factory=lambda: (rules_folder(),))  # ours, then a site's
+    select: tuple[str, ...] = ()
+    ignore: tuple[IgnoreSetting, ...] = ()
     severities: Mapping[str, Severity] = field(default_factory=dict)
+    severities_file: str | None = None
+
+    @cached_property
+    def texts(self) -> RuleTexts:
+        return RuleTexts(self.folders)
+
+    @cached_property
+    def tables(self) -> Tables:
+        from envcheck.tables.compat import Tables
+
+        compat, plan = (tuple(path for folder in self.folders if is_folder(path := f"{folder}/{part}")) for part in ("compat", "plan"))
+        return Tables(compat, plan)
+
+    @cached_property
+    def symptoms(self) -> SymptomTable:
+        from envcheck.symptoms.scan import SymptomTable
+
+        return SymptomTable(self.folders)
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """The rules that count."""
+        return tuple(check for check in self._selected if self.setting(check.id) is None)
+
+    @cached_property
+    def ignored(self) -> tuple[tuple[Check, IgnoreSetting], ...]:
+        """The rules that would count if they were not ignored, and who ignores them."""
+        return tuple((check, setting) for check in self._selected if (setting := self.setting(check.id)) is not None)
+
+    @cached_property
+    def _selected(self) -> tuple[Check, ...]:
+        if not self.select:
+            return self.every_check
+        return tuple(check for check in self.every_check if self._named(check.id) & frozenset(self.select))
+
+    @property
+    def every_check(self) -> tuple[Check, ...]:
+        from envcheck.checks import all_checks
+
+        return all_checks()
+
+    def prepare(self) -> None:
+        """Import what judging needs; there is time for it while the agent imports torch."""
+        import envcheck.engine.judge
+        import envcheck.report.report  # noqa: F401
+
+        tuple(self.checks)
+
+    def setting(self, rule: str) -> IgnoreSetting | None:
+        """Who ignores a rule, and why."""
+        return next((one for one in self.ignore if one.name in self._named(rule)), None)
+
+    def _named(self, rule: str) -> frozenset[str]:
+        return frozenset((rule, self.texts.family(rule)))
 
 
-def judging(
-    select: Sequence[str] = (), ignore: Sequence[str] = (), severities: Mapping[str, str] | None = None, overlays: Sequence[str] = ()
-) -> Judging:
-    """The rules that are asked for; UsageError for a rule, family, severity or folder that does not exist."""
-    from envcheck.checks import all_checks
+def rule_session(
+    select: Sequence[str] = (),
+    ignore: Sequence[IgnoreSetting] = (),
+    severities: Mapping[str, str] | None = None,
+    site: Sequence[Folder] = (),
+    *,
+    file: str | None = None,
+) -> RuleSession:
+    """The rules that are asked for, nothing of them read yet. `file` is the configuration that sets the severities.
 
-    for folder in overlays:
-        if not os.path.isdir(folder):
-            raise UsageError(f"rules folder {folder}: there is none")
-    folders: tuple[Folder, ...] = (rules_folder(), *overlays)
-    texts = RuleTexts(folders)
-    levels: dict[str, Severity] = {}
-    for rule, level in (severities or {}).items():
-        _known(rule, texts)
+    UsageError for a rule, family, severity or folder that does not exist, and for a site's file that cannot be used.
+    """
+    texts = RuleTexts((rules_folder(),))
+    for folder in site:
+        from envcheck.report.site import check_site
+
+        check_site(folder)
+    for name in (*select, *(one.name for one in ignore)):
+        _known(name, (*texts.ids, *FAMILY_RANK), "rule or family")
+    return RuleSession((rules_folder(), *site), tuple(select), tuple(ignore), _severities(severities or {}, texts), file)
+
+
+def _severities(levels: Mapping[str, str], texts: RuleTexts) -> Mapping[str, Severity]:
+    made: dict[str, Severity] = {}
+    for rule, level in levels.items():
+        _known(rule, texts.ids, "rule")
         try:
-            levels[rule] = Severity(level)
+            made[rule] = Severity(level)
         except ValueError:
             raise UsageError(f"severity of {rule}: {level!r} is none of {', '.join(one.value for one in Severity)}") from None
-    for name in (*select, *ignore):
-        _known(name, texts)
-    chosen = tuple(
-        check
-        for check in all_checks()
-        if (not select or _named(check.id, select, texts)) and not (ignore and _named(check.id, ignore, texts))
-    )
-    compat = tuple(path for folder in folders if os.path.isdir(path := os.path.join(folder, "compat")))
-    return Judging(chosen, texts, Tables(compat), levels)
+    return made
 
 
-def _known(name: str, texts: RuleTexts) -> None:
-    if name in texts.paths or name in FAMILY_RANK:
+def _known(name: str, names: Sequence[str], what: str) -> None:
+    if name in names:
         return
     import difflib
 
-    near = difflib.get_close_matches(name, [*texts.paths, *FAMILY_RANK], 1, 0.4)
-    raise UsageError(f"{name}: no such rule or family" + (f"; did you mean {near[0]}?" if near else "; `envcheck rules` lists them"))
-
-
-def _named(rule: str, names: Sequence[str], texts: RuleTexts) -> bool:
-    return rule in names or texts.family(rule) in names
+    near = difflib.get_close_matches(name, names, 1, 0.4)
+    raise UsageError(f"{name}: no such {what}" + (f"; did you mean {near[0]}?" if near else "; `envcheck rules` lists them"))
 
 
 def report_on(
     snapshot: Snapshot,
-    by: Judging,
+    by: RuleSession,
     *,
     fail_on: FailOn = "error",
     strict: bool = False,
@@ -85,12 +149,14 @@ def report_on(
     choose: Callable[[Sequence[Finding]], Sequence[Finding]] | None = None,
 ) -> Report:
     """Judge a snapshot and turn what was found into a report with commands. `choose` keeps and orders findings."""
+    from envcheck.engine.judge import findings
     from envcheck.report.report import finish
 
-    verdicts = judge(snapshot, by.checks, by.tables)
-    found = _with_severities(findings(verdicts, by.texts), by)
+    verdicts = verdicts_of(snapshot, by)
+    plain = findings(verdicts, by.texts)
+    found = _with_severities(plain, by)
     reported, plan = _reported(choose(found) if choose else found, snapshot, by, tool, index_base)
-    return finish(
+    report = finish(
         reported,
         verdicts,
         snapshot,
@@ -101,14 +167,49 @@ def report_on(
         assumed=assumed,
         timings=timings,
         tool=None if tool == "auto" else tool,  # type: ignore[arg-type]  # argparse's choices are the Tool literals
+        decides=decisions(verdicts, by.texts),
     )
+    if not by.ignore and not by.severities:
+        return report
+    return replace(report, ignored=_ignored(snapshot, by), severity_changes=_severity_changes(plain, verdicts, by))
 
 
-def verdicts_of(snapshot: Snapshot, by: Judging) -> tuple[Verdict, ...]:
+def verdicts_of(snapshot: Snapshot, by: RuleSession) -> tuple[Verdict, ...]:
+    from envcheck.engine.judge import judge
+
     return judge(snapshot, by.checks, by.tables)
 
 
-def _with_severities(found: Sequence[Finding], by: Judging) -> tuple[Finding, ...]:
+def decisions(verdicts: Sequence[Verdict], texts: RuleTexts) -> Decides:
+    """What is open because of the rules that nobody could decide; the texts of all others stay unread."""
+    from envcheck.engine.judge import Outcome
+
+    return {one.rule: texts.read(one.rule).decides for one in verdicts if one.outcome in (Outcome.UNKNOWN, Outcome.CRASHED)}
+
+
+def _ignored(snapshot: Snapshot, by: RuleSession) -> tuple[Ignored, ...]:
+    """What the ignored rules would have said: who reads the report shall know what it keeps quiet about."""
+    from envcheck.engine.judge import judge
+    from envcheck.report.report import Ignored
+
+    verdicts = judge(snapshot, [check for check, _ in by.ignored], by.tables)
+    rows = zip(verdicts, (setting for _, setting in by.ignored), strict=True)
+    return tuple(Ignored(verdict.rule, setting.reason, setting.file, verdict.outcome) for verdict, setting in rows)
+
+
+def _severity_changes(plain: Sequence[Finding], verdicts: Sequence[Verdict], by: RuleSession) -> tuple[SeverityChange, ...]:
+    from envcheck.report.report import SeverityChange
+
+    found = {one.rule: one.severity for one in plain}
+    outcomes = {one.rule: one.outcome for one in verdicts}
+    return tuple(
+        SeverityChange(rule, found.get(rule) or by.texts.read(rule).severity, severity, by.severities_file, outcomes[rule])
+        for rule, severity in by.severities.items()
+        if rule in outcomes
+    )
+
+
+def _with_severities(found: Sequence[Finding], by: RuleSession) -> tuple[Finding, ...]:
     if not by.severities:
         return tuple(found)
     changed = [replace(one, severity=by.severities.get(one.rule, one.severity)) for one in found]
@@ -116,7 +217,7 @@ def _with_severities(found: Sequence[Finding], by: Judging) -> tuple[Finding, ..
 
 
 def _reported(
-    found: Sequence[Finding], snapshot: Snapshot, by: Judging, tool: str, index_base: str | None
+    found: Sequence[Finding], snapshot: Snapshot, by: RuleSession, tool: str, index_base: str | None
 ) -> tuple[tuple[Reported, ...], PlanReport | None]:
     from envcheck.report.report import Reported
 

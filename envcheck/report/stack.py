@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from envcheck.checks.answer import absent, nvidia_on_bus, wants_cuda
+from envcheck.checks.answer import nvidia_on_bus, wants_cuda
 from envcheck.checks.hardware import closed, nvidia, place, unmeant
 from envcheck.engine.judge import Finding
 from envcheck.engine.rule import Confidence, Severity
@@ -26,10 +26,12 @@ from envcheck.facts.snapshot import (
     MpsFacts,
     RocmFacts,
     Snapshot,
+    SystemFacts,
     TorchFacts,
     VisibilityFacts,
     Why,
     XpuFacts,
+    read,
 )
 
 
@@ -53,20 +55,6 @@ class Layer:
     rules: tuple[str, ...] = ()  # the findings that gave it its mark
 
 
-_RULE_LAYER = {
-    "gpu-count-differs": "kernels", "torch-cuda-unavailable": "kernels", "gpu-kernel-failed": "kernels",
-    "gpu-too-new-for-torch": "kernels", "gpu-too-old-for-torch": "kernels",
-    "nccl-package-mismatch": "NCCL", "driver-too-old": "CUDA", "libcuda-stub": "CUDA", "cuda-compat-shadows-driver": "CUDA",
-    "cuda-compat-unsupported-gpu": "CUDA", "distributed-unavailable": "live step", "backend-unavailable": "live step",
-    "driver-no-devices": "GPU",
-    "container-without-gpu": "GPU", "container-lost-gpu": "GPU", "container-cuda-requirement": "CUDA", "fabric-not-ready": "GPU",
-    "gpu-lost": "GPU", "rocm-build-mismatch": "torch", "nvidia-uvm-missing": "driver",
-}  # fmt: skip
-_FAMILY_LAYER = {
-    "driver": "driver", "gpu": "GPU", "visibility": "GPU", "vendor": "GPU", "torch": "torch", "comm": "NCCL", "live": "live step",
-}  # fmt: skip
-
-
 def stack(snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Layer, ...]:
     """The layers that this machine has or should have, from the hardware up."""
     kind = accelerator(snapshot)
@@ -84,7 +72,7 @@ def stack(snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Layer, ...]:
     names = [layer.name for layer in layers]
     by_layer: dict[str, list[Finding]] = {name: [] for name in names}
     for finding in findings:
-        name = _RULE_LAYER.get(finding.rule) or _FAMILY_LAYER.get(finding.family)
+        name = finding.layer
         if name and finding.severity is not Severity.INFO:
             by_layer[name if name in by_layer else "torch" if name == "NCCL" else names[0]].append(finding)
     sick = any(one.severity is Severity.ERROR for one in findings)
@@ -105,8 +93,8 @@ def accelerator(snapshot: Snapshot) -> str:
     if isinstance(gpus, GpusFacts) and (gpus.devices or gpus.lost or gpus.troubles):
         return "nvidia"
     # The driver's tools alone are no GPU: login nodes and images carry them.
-    tools_only = absent(gpus) and wants_cuda(snapshot.torch) is False
-    if nvidia_on_bus(snapshot.system) or (isinstance(snapshot.driver, DriverFacts) and not tools_only):
+    tools_only = "gpus" in snapshot.absent and wants_cuda(read(snapshot.torch, TorchFacts), snapshot.absent) is False
+    if nvidia_on_bus(read(snapshot.system, SystemFacts)) or (isinstance(snapshot.driver, DriverFacts) and not tools_only):
         return "nvidia"
     if isinstance(snapshot.rocm, RocmFacts) and (snapshot.rocm.gfx or snapshot.rocm.names or snapshot.rocm.driver_loaded):
         return "rocm"
@@ -183,7 +171,7 @@ def _nvidia_gpu(snapshot: Snapshot) -> Layer:
         parts = [part for part in parts if part] or [f"none of {shut} is open to this process" if shut else "none readable"]
         mark = Mark.WARN if gpus.lost or any(gpu.error for gpu in gpus.devices) else Mark.OK if gpus.devices else Mark.NONE
         return Layer("GPU", mark, "; ".join(parts) + _hidden(snapshot, len(gpus.devices)))
-    cards = nvidia_on_bus(snapshot.system)
+    cards = nvidia_on_bus(read(snapshot.system, SystemFacts))
     if cards:
         drivers = ", ".join(sorted({card.driver for card in cards if card.driver}))  # lspci without -k names none
         bound = f" (driver {drivers})" if drivers else ""

@@ -12,12 +12,13 @@ from __future__ import annotations
 import datetime
 import os as _os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from envcheck.facts.record import field, mutable
 from envcheck.tables import versions
 from envcheck.tables.archs import platform_of, runs_on
-from envcheck.tables.file import Row, TableFile, read_table
+from envcheck.tables.file import Row, TableFile, read_table, read_texts
+from envcheck.tables.folders import rules_folder
 from envcheck.tables.rows import GpuRow, HostCompiler, PinRow, Product, XidRow
 from envcheck.tables.torch_builds import PLATFORMS, Build, Builds, Release, releases
 from envcheck.tables.versions import local, major, meets, parsed, series, tag_named
@@ -47,6 +48,7 @@ class Tables:
     """All tables of `folders`, base first. Nothing is read before it is asked for."""
 
     folders: tuple[str | _os.PathLike[str], ...]
+    plan_folders: tuple[str | _os.PathLike[str], ...] = (rules_folder("plan"),)
     _files: dict[str, TableFile] = field(default_factory=dict)
     _made: dict[str, object] = field(default_factory=dict)
 
@@ -65,6 +67,10 @@ class Tables:
     def verified(self) -> dict[str, datetime.date]:
         """Of each table that was read so far: the day its facts were last checked."""
         return {name: table.verified for name, table in self._files.items() if table.verified}
+
+    def plan_texts(self) -> Mapping[str, Any]:
+        """What the planner says, by section and name."""
+        return read_texts("texts", self.plan_folders)
 
     # ---------------------------------------------------------------- driver
 

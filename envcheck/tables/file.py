@@ -75,6 +75,16 @@ def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFil
     return TableFile(name, verified, sources, {section: tuple(rows.values()) for section, rows in sections.items()})
 
 
+def read_texts(name: str, folders: Sequence[str | os.PathLike[str]]) -> Mapping[str, Any]:
+    """A file of texts by section and name, later folders on top; of a list the rows of later folders come first."""
+    merged: dict[str, Any] = {}
+    for path in (path for folder in folders if (path := toml_files(folder).get(name))):
+        for section, content in load_toml(path).items():
+            before = merged.get(section)
+            merged[section] = {**(before or {}), **content} if isinstance(content, dict) else [*content, *(before or ())]
+    return merged
+
+
 def row_key(row: Row, key: Sequence[str]) -> tuple[str, ...]:
     """What identifies a row of its section."""
     return tuple(repr(row.get(field)) for field in key)

@@ -19,6 +19,10 @@ def rules_folder(part: str = "") -> str:
     return os.path.join(folder, part) if part else folder
 
 
+def is_folder(folder: Folder) -> bool:
+    return os.path.isdir(folder)
+
+
 def toml_files(folder: Folder, part: str = "") -> Mapping[str, str]:
     """The TOML files of a folder, or of one below it: name without ending → path, sorted. Empty where there is no such folder.
 

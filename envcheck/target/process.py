@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OUTPUT_LIMIT = 64 << 20  # of stdout and of stderr
 LINES = "agent.jsonl"
-AGENT = os.path.join(FOLDER, "agent", "collect.py")
+AGENT = os.path.join(FOLDER, "agent", "main.py")
 SOUND_IMPORT_SECONDS = 1.0  # nobody asks what a shorter one does
 CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
 TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr

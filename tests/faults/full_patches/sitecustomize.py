@@ -11,7 +11,7 @@ import sys
 import time
 
 FAULTS = set(filter(None, os.environ.get("ENVCHECK_FAULT", "").split(",")))
-WORKER = any(one.endswith("launched.py") for one in sys.argv)
+WORKER = any(one.endswith("launched_worker.py") for one in sys.argv)
 
 
 def broadcast(module):

@@ -1,9 +1,10 @@
 """Lies of a torch that raises no error: each spoils one kind of number, all others stay right. By name; sitecustomize puts them in.
 
-Two are none, and must pass: "ddp-buckets-told" and "products-in-bfloat16".
+Three are none, and must pass: "ddp-buckets-told", "environment-told" and "products-in-bfloat16".
 """
 
 import contextlib
+import json
 import os
 
 FIRST, LARGE = 64 << 10, 4 << 20  # bytes
@@ -114,6 +115,35 @@ def hook(reduces):
     return patch
 
 
+def a_little_more(torch):
+    """The mean over the ranks is off by a hundred-thousandth: far above what rounding does to it."""
+    dist, real = torch.distributed, torch.nn.parallel.DistributedDataParallel.__init__
+
+    def reduce(_, bucket):
+        work = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True)
+        return work.get_future().then(lambda done: done.value()[0].mul_(1.00001))
+
+    def init(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        self.register_comm_hook(None, reduce)
+
+    torch.nn.parallel.DistributedDataParallel.__init__ = init
+
+
+def one_bit_of_rank_1(torch):
+    """Every step of a model's optimizer leaves rank 1 one parameter that is as close to the right one as can be."""
+    real = torch.optim.SGD.step
+
+    def step(self, closure=None):
+        real(self, closure)
+        first, *others = self.param_groups[0]["params"]
+        if torch.distributed.get_rank() == 1 and len(others) > 3:
+            with torch.no_grad():
+                first.view(-1)[0] = torch.nextafter(first.view(-1)[0], first.view(-1)[0] + 1)
+
+    torch.optim.SGD.step = step
+
+
 def told(bucket):
     """No lie: each bucket is reduced, and a line of the file ENVCHECK_BUCKETS tells of it."""
     import torch
@@ -123,6 +153,18 @@ def told(bucket):
         with open(os.environ["ENVCHECK_BUCKETS"], "a") as file:
             file.write("%d %s %d %d\n" % (bucket.index(), kind, size(bucket.buffer()), bucket.is_last()))
     return True
+
+
+def environment_told(torch):
+    """No lie: each rank writes the variables that it has where it joins the group, in a file of the folder ENVCHECK_TOLD."""
+    real = torch.distributed.init_process_group
+
+    def init_process_group(*args, **kwargs):
+        with open(os.path.join(os.environ["ENVCHECK_TOLD"], "%d.json" % os.getpid()), "w") as file:
+            json.dump(dict(os.environ), file)
+        return real(*args, **kwargs)
+
+    torch.distributed.init_process_group = init_process_group
 
 
 def first_step_only(torch):
@@ -237,7 +279,10 @@ LIES = {
     "ddp-first-step-only": first_step_only,
     "ddp-not-float32": hook(lambda bucket: "float32" not in str(bucket.buffer().dtype)),
     "ddp-not-large": hook(lambda bucket: size(bucket.buffer()) <= FIRST),
+    "ddp-a-little-more": a_little_more,
+    "ddp-one-bit-of-rank-1": one_bit_of_rank_1,
     "ddp-buckets-told": hook(told),
+    "environment-told": environment_told,
     "ddp-parameters-stay": parameters_stay,
     "ddp-buffers-stay": buffers_stay,
     "no-sync-syncs": no_sync_syncs,

@@ -1,4 +1,4 @@
-"""What an imported torch states of itself: its version, what it was built with, its backends. Loaded by run.py.
+"""What an imported torch states of itself: its version, what it was built with, its backends.
 
 All of this is asked before the first fork, so nothing here may touch CUDA: no driver outlives a fork, and torch refuses every forked
 child of a process that it has seen using CUDA. What only looks like a constant does touch it: `torch._C._cuda_getArchFlags()` makes
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import os
 
+from . import jsonl
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
-    from envcheck.agent import lines  # collect.load puts it here
 
 LIBRARIES = ("libcuda.so", "libcudart", "libcudnn", "libnccl", "libcublas", "libcusparse", "libcusolver", "libcufft", "libnvJitLink",
              "libnvrtc", "libnvshmem", "libtorch", "libc10", "libgomp", "libiomp", "libmkl", "libopenblas", "librccl", "libamdhip64",
@@ -50,27 +51,27 @@ def ask(torch: Any, question: str) -> Any:
         raise LookupError("%s was not tried before a fork" % question)
     if question in OF_PLAIN_BUILDS and not plain(torch):
         return None
-    return lines.call(torch, question)
+    return jsonl.call(torch, question)
 
 
 def plain(torch: Any) -> bool:
     """A build for no GPU of NVIDIA or AMD."""
-    return lines.attempt(lambda: torch.version.cuda) is None and lines.attempt(lambda: torch.version.hip) is None
+    return jsonl.attempt(lambda: torch.version.cuda) is None and jsonl.attempt(lambda: torch.version.hip) is None
 
 
 def torch_facts(torch: Any) -> Dict[str, Any]:
-    cuda, hip = lines.text(lambda: torch.version.cuda), lines.text(lambda: torch.version.hip)
+    cuda, hip = jsonl.text(lambda: torch.version.cuda), jsonl.text(lambda: torch.version.hip)
     return {
-        "version": lines.text(lambda: torch.__version__),
+        "version": jsonl.text(lambda: torch.__version__),
         "cuda": cuda,
         "hip": hip,
-        "xpu": lines.text(lambda: torch.version.xpu),
-        "path": lines.text(lambda: os.path.dirname(torch.__file__)),
-        "git_version": lines.text(lambda: torch.version.git_version),
-        "debug": lines.flag(lines.attempt(lambda: torch.version.debug)),
+        "xpu": jsonl.text(lambda: torch.version.xpu),
+        "path": jsonl.text(lambda: os.path.dirname(torch.__file__)),
+        "git_version": jsonl.text(lambda: torch.version.git_version),
+        "debug": jsonl.flag(jsonl.attempt(lambda: torch.version.debug)),
         "arch_list": [] if plain(torch) else None,
-        "cxx11_abi": lines.flag(lines.attempt(lambda: torch._C._GLIBCXX_USE_CXX11_ABI)),
-        "config": lines.text(lambda: ask(torch, "__config__.show")),
+        "cxx11_abi": jsonl.flag(jsonl.attempt(lambda: torch._C._GLIBCXX_USE_CXX11_ABI)),
+        "config": jsonl.text(lambda: ask(torch, "__config__.show")),
         "nccl_loaded": dotted(nccl_version(ask(torch, "_C._nccl_version"))),
         "cudnn": cudnn_version(ask(torch, "_C._cudnn.getCompileVersion")) if cuda else None,
         "cudnn_loaded": cudnn_version(ask(torch, "_C._cudnn.getRuntimeVersion")) if cuda else None,
@@ -125,7 +126,7 @@ def loaded_libraries() -> List[str]:
 
 def backend_facts(torch: Any) -> Dict[str, Optional[bool]]:
     def says(question: str) -> Optional[bool]:
-        return lines.flag(ask(torch, question))
+        return jsonl.flag(ask(torch, question))
 
     distributed = says("distributed.is_available")
 

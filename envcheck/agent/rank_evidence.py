@@ -1,4 +1,4 @@
-"""What is asked of ranks that hang before they are ended: NCCL's RAS service, the Flight Recorder, py-spy. Loaded by run.py.
+"""What is asked of ranks that hang before they are ended: NCCL's RAS service, the Flight Recorder, py-spy.
 
 Everything goes to files of the private folder, which the tool analyses (envcheck/live) and `--evidence` keeps. The tool uses
 `ask_ras` too. Every wait has a deadline; what cannot be asked is left out without a word.
@@ -13,13 +13,14 @@ import subprocess
 import sys
 import time
 
+from . import torch_constants
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-    from envcheck.agent import constants  # collect.load puts it here
-    from envcheck.agent.rank import Arm
-    from envcheck.agent.rank_process import RankProcess
+    from .arm_spec import ArmSpec
+    from .rank_process import RankProcess
 
 RAS_ADDRESS = ("127.0.0.1", 28028)  # NVIDIA/nccl src/ras/ras_internal.h, NCCL_RAS_ADDR changes it
 DUMP_SECONDS = 2.5  # torch's monitor thread looks at the pipe once a second (TORCH_NCCL_COORD_CHECK_MILSEC)
@@ -62,7 +63,7 @@ def _release(version: str) -> Tuple[int, int]:
 
 def has_diagnostics(torch: Any) -> bool:
     """NCCL can test itself from 2.31 on. The version is a constant of the library; no device is asked."""
-    version = constants.nccl_version(constants.ask(torch, "_C._nccl_version"))
+    version = torch_constants.nccl_version(torch_constants.ask(torch, "_C._nccl_version"))
     return version is not None and version >= (2, 31)
 
 
@@ -77,7 +78,7 @@ def print_by_line() -> None:
         return
 
 
-def gather(folder: str, arm: Arm, hung: Sequence[RankProcess]) -> None:
+def gather(folder: str, arm: ArmSpec, hung: Sequence[RankProcess]) -> None:
     """Ask while the ranks still stand where they hang."""
     prefix = os.path.join(folder, arm["name"])
     if arm["backend"] == "nccl":

@@ -1,4 +1,4 @@
-"""What the quick check computes: a broadcast, all_reduce over sizes, one step of training alone and some of DDP. Loaded by run.py.
+"""What the quick check computes: a broadcast, all_reduce over sizes, one step of training alone and some of DDP.
 
 All numbers are known beforehand, and no sum or product of them is rounded: not in float32, and since eight bits hold every factor, not
 where a library was told to multiply in TF32 or bfloat16 either.

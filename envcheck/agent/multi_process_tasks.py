@@ -1,6 +1,6 @@
 """What the ranks of a training job share besides gradients: samples, random numbers, checkpoints, stores.
 
-Loaded by run.py for `--live full`.
+For `--live full`.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import socket
 
+from . import numerics, rank, training_tasks
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Optional, Sequence
 
-    from envcheck.agent import rank, training  # collect.load puts them here
-    from envcheck.agent.rank import Context
+    from .rank import TaskContext
 
 
-def distributed_sampler(c: Context) -> None:
+def distributed_sampler(c: TaskContext) -> None:
     """Disjoint, complete, and shuffled anew by set_epoch."""
 
     def run() -> None:
@@ -32,18 +33,18 @@ def distributed_sampler(c: Context) -> None:
             seen = sorted(int(one) for part in everyones(c, mine, count) for one in part)
             twice = [one for one in seen if seen.count(one) > 1]
             if twice:
-                raise rank.Wrong("DistributedSampler: %d of %d samples come more than once in an epoch" % (len(set(twice)), count))
+                raise numerics.Wrong("DistributedSampler: %d of %d samples come more than once in an epoch" % (len(set(twice)), count))
             if seen != list(range(count)):
-                raise rank.Wrong("DistributedSampler: %d of %d samples never come" % (count - len(set(seen)), count))
+                raise numerics.Wrong("DistributedSampler: %d of %d samples never come" % (count - len(set(seen)), count))
         if orders[0] == orders[1]:
-            raise rank.Wrong("DistributedSampler: set_epoch does not change the order")
+            raise numerics.Wrong("DistributedSampler: set_epoch does not change the order")
         if orders[0] != orders[2]:
-            raise rank.Wrong("DistributedSampler: the same epoch gives another order the second time")
+            raise numerics.Wrong("DistributedSampler: the same epoch gives another order the second time")
 
     c.stage("sample", run)
 
 
-def seeding(c: Context) -> None:
+def seeding(c: TaskContext) -> None:
     """The same seed gives the same numbers on every rank, and a saved state gives them again."""
 
     def run() -> None:
@@ -53,16 +54,16 @@ def seeding(c: Context) -> None:
         on_device = c.torch.rand(16, device=c.device).cpu()
         c.torch.set_rng_state(saved)
         if not c.torch.equal(c.torch.rand(16), drawn):
-            raise rank.Wrong("RNG: set_rng_state does not bring the numbers back")
+            raise numerics.Wrong("RNG: set_rng_state does not bring the numbers back")
         parts = everyones(c, drawn.tolist() + on_device.tolist(), 32)
         for other, part in enumerate(parts):
             if part != parts[0]:
-                raise rank.Wrong("RNG: after manual_seed(42) rank %d and rank 0 draw different numbers" % other)
+                raise numerics.Wrong("RNG: after manual_seed(42) rank %d and rank 0 draw different numbers" % other)
 
     c.stage("draw", run)
 
 
-def everyones(c: Context, mine: Sequence[float], most: int) -> List[List[float]]:
+def everyones(c: TaskContext, mine: Sequence[float], most: int) -> List[List[float]]:
     """Each rank's numbers, `most` at most, none of them negative. As a tensor: torch needs NumPy to send objects."""
     padded = c.torch.tensor([*mine[:most], *[-1] * (most - len(mine))], dtype=c.torch.float32, device=c.device)
     parts = [c.torch.empty_like(padded) for _ in range(c.world)]
@@ -70,7 +71,7 @@ def everyones(c: Context, mine: Sequence[float], most: int) -> List[List[float]]
     return [[one for one in part.tolist() if one >= 0] for part in parts]
 
 
-def distributed_checkpoint(c: Context) -> None:
+def distributed_checkpoint(c: TaskContext) -> None:
     """torch.distributed.checkpoint: sharded tensors saved by all ranks and read back into an empty model. No plain values: torch 2.2
     hands back some of them, torch 2.3 none."""
     try:
@@ -83,23 +84,25 @@ def distributed_checkpoint(c: Context) -> None:
 
     def run() -> None:
         where = os.path.join(c.folder, "dcp-%s-%s" % (c.backend, c.device.type))
-        model = training.network(c)
+        model = training_tasks.network(c)
         state = {"model": model.state_dict(), "sharded": {"table": sharded(c, 1.0)}}
         save(state, storage_writer=dcp.FileSystemWriter(where))  # torch 2.2 knows no checkpoint_id
-        empty = training.network(c)
+        empty = training_tasks.network(c)
         with c.torch.no_grad():
             for parameter in empty.parameters():
                 parameter.zero_()
         into = {"model": empty.state_dict(), "sharded": {"table": sharded(c, 0.0)}}
         load(into, storage_reader=dcp.FileSystemReader(where))
         empty.load_state_dict(into["model"])
-        training.exact(c, "torch.distributed.checkpoint", training.flat(c, empty.parameters()), training.flat(c, model.parameters()))
-        training.exact(c, "torch.distributed.checkpoint (sharded)", local(into["sharded"]["table"]), local(state["sharded"]["table"]))
+        training_tasks.exact(
+            c, "torch.distributed.checkpoint", training_tasks.flat(c, empty.parameters()), training_tasks.flat(c, model.parameters())
+        )
+        training_tasks.exact(c, "torch.distributed.checkpoint (sharded)", local(into["sharded"]["table"]), local(state["sharded"]["table"]))
 
     c.stage("save-load", run)
 
 
-def sharded(c: Context, factor: float) -> Any:
+def sharded(c: TaskContext, factor: float) -> Any:
     whole = c.torch.arange(40, dtype=c.torch.float64, device=c.device).reshape(10, 4) * factor
     try:
         from torch.distributed.device_mesh import init_device_mesh
@@ -113,7 +116,7 @@ def local(tensor: Any) -> Any:
     return (tensor.to_local() if hasattr(tensor, "to_local") else tensor).reshape(-1).cpu()
 
 
-def store_tcp(c: Context) -> None:
+def store_tcp(c: TaskContext) -> None:
     """A second TCPStore beside that of the process group."""
 
     def run() -> None:
@@ -140,24 +143,24 @@ def store_tcp(c: Context) -> None:
     c.stage("use", run)
 
 
-def store_file(c: Context) -> None:
+def store_file(c: TaskContext) -> None:
     c.stage("use", lambda: use_store(c, c.dist.FileStore(os.path.join(c.folder, "store-%s" % c.backend), c.world), "FileStore"))
 
 
-def use_store(c: Context, store: Any, name: str) -> None:
+def use_store(c: TaskContext, store: Any, name: str) -> None:
     """set, get, wait and add between the ranks."""
     store.set("from-%d" % c.rank, "value of %d" % c.rank)
     for other in range(c.world):
         store.wait(["from-%d" % other])
         got = store.get("from-%d" % other)
         if got != b"value of %d" % other:
-            raise rank.Wrong("%s: rank %d got %r from rank %d" % (name, c.rank, got[:60], other))
+            raise numerics.Wrong("%s: rank %d got %r from rank %d" % (name, c.rank, got[:60], other))
     for _ in range(20):
         store.add("count", 1)
     store.add("done", 1)
     c.barrier()
     if store.add("count", 0) != 20 * c.world:
-        raise rank.Wrong("%s: %d additions of 1 gave %d" % (name, 20 * c.world, store.add("count", 0)))
+        raise numerics.Wrong("%s: %d additions of 1 gave %d" % (name, 20 * c.world, store.add("count", 0)))
 
 
 TASKS = {

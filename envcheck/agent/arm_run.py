@@ -1,4 +1,4 @@
-"""The ranks of one arm, from their start until they have ended or were ended. Loaded by run.py.
+"""The ranks of one arm, from their start until they have ended or were ended.
 
 A rank states each stage before it enters it; the agent holds the deadlines, because the libraries' own time-outs are multiples of what
 one asks for.
@@ -11,20 +11,21 @@ import signal
 import subprocess
 import time
 
+from . import jsonl, processes, rank_evidence, rank_process, rank_start
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence
 
-    from envcheck.agent import evidence, lines, processes, rank_process, starts  # collect.load puts them here
-    from envcheck.agent.rank import Arm
-    from envcheck.agent.rank_process import RankProcess
-    from envcheck.agent.starts import Plan
+    from .arm_spec import ArmSpec
+    from .rank_process import RankProcess
+    from .rank_start import Plan
 
 
-class Trial:
+class ArmRun:
     """The ranks of one arm, from their start until they have ended or were ended."""
 
-    def __init__(self, plan: Plan, arm: Arm) -> None:
+    def __init__(self, plan: Plan, arm: ArmSpec) -> None:
         self.plan, self.arm = plan, arm
         self.ranks: List[RankProcess] = []
         self.began = time.monotonic()
@@ -38,11 +39,11 @@ class Trial:
             self.refused = {"status": "inconclusive", "reason": "no time was left for it", "ranks": []}
             return
         try:
-            starts.start_ranks(self.plan, self.arm, self.ranks)
+            rank_start.start_ranks(self.plan, self.arm, self.ranks)
         except (OSError, subprocess.SubprocessError) as error:
             # No more processes, no memory: that is no verdict on what the ranks would have done.
             end(self.ranks)
-            reason = "rank %d could not be started: %s" % (len(self.ranks), lines.said(error))
+            reason = "rank %d could not be started: %s" % (len(self.ranks), jsonl.said(error))
             self.refused = {"status": "inconclusive", "reason": reason, "ranks": []}
 
     def step(self, seconds: float) -> bool:
@@ -77,7 +78,7 @@ class Trial:
                 one.out_of_time = one.running
         late = [one for one in self.ranks if one.running]
         if late and self.failed_at is None:
-            evidence.gather(self.plan.options["folder"], self.arm, late)
+            rank_evidence.gather(self.plan.options["folder"], self.arm, late)
         if self.arm.get("tasks"):
             self.below = [pid for one in late for pid in processes.descendants(one.pid)]
         end(late)
@@ -88,7 +89,7 @@ class Trial:
         resting = [one for one in self.ranks if one.resting and one.process]
         for one in resting:
             one.resting = False
-            seat = starts.seat(self.arm, one.number)
+            seat = rank_start.seat(self.arm, one.number)
             if one.process and len(resting) == len(self.ranks) and seat not in self.plan.resting:
                 self.plan.resting[seat] = one.process
             elif one.process:
@@ -106,7 +107,7 @@ def hangs(one: RankProcess, limit: float, now: float) -> bool:
     return one.stage not in COMPUTING or waited > 4 * limit or not one.pulse.beats(one.pid, now)
 
 
-def allowed(plan: Plan, arm: Arm, one: RankProcess) -> float:
+def allowed(plan: Plan, arm: ArmSpec, one: RankProcess) -> float:
     """Seconds that the stage a rank is in may take. A rank started afresh imports torch first; NCCL's first contact builds everything."""
     if one.stage == "start":
         return plan.stage_seconds * (1 if plan.fork else 4)

@@ -1,7 +1,7 @@
-"""Imports torch in the target, states its facts, has the devices asked in a child, and starts the live check.
+"""The steps that import torch: the import itself, what torch states of itself, the devices in a child, and the live check.
 
-Loaded by collect.py. Before the fork it only imports and reads constants: no tensor operation, no cuInit
-(a CUDA context or an OpenMP team of the parent does not survive a fork).
+Before the fork it only imports and reads constants: no tensor operation, no cuInit (a CUDA context or an OpenMP team of the parent does
+not survive a fork).
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ import time
 import traceback
 import warnings
 
+from . import devices, jsonl, processes, temporary, torch_constants
+from .import_guard import ImportGuard
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
-    from envcheck.agent import constants, devices, lines, processes  # collect.load puts them here
 
-
-def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]) -> None:
+def main(options: Dict[str, Any], writer: jsonl.Writer) -> None:
     processes.keep_exit_statuses()
     processes.leave_stacks(os.path.join(options["folder"], own_name(options) + ".stack"))
     processes.die_with_parent()
     # Importing makes millions of objects and next to no cyclic garbage; looking for it again and again costs a quarter of the
     # import (torch 2.13). import_seconds is therefore a little below what a program of the user sees.
     gc.disable()
-    load("temporary").keep_in(options["folder"])
+    temporary.keep_in(options["folder"])
     # torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has
     # chosen one, it goes where we clean up.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options["folder"], "inductor"))
     if options.get("rank") is not None:  # a spawned rank
         import_torch(raising=True)
         gc.enable()
-        rank = load("rank", lines, processes, load("evidence", constants), load("proof"))
-        tasks = full_tasks(load, rank) if options["live"] == "full" else {}
-        rank.serve(options, tasks)
+        with ImportGuard():
+            from . import rank
+        rank.serve(options, full_tasks() if options["live"] == "full" else {})
     if options.get("only") == "devices":
         import_torch(raising=True)
         devices.answer(writer.line, options["live"] != "off", forked=False)
@@ -48,8 +49,8 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
         return
     import torch
 
-    writer.section("torch", constants.torch_facts, torch)
-    writer.section("backends", constants.backend_facts, torch)
+    writer.section("torch", torch_constants.torch_facts, torch)
+    writer.section("backends", torch_constants.backend_facts, torch)
     processes.keep_exit_statuses()  # the import may have changed that
     processes.keep_standard_descriptors()
     # The caller ends us at began + live_seconds; what is still under way then must have been written before.
@@ -71,31 +72,27 @@ def main(options: Dict[str, Any], writer: lines.Writer, load: Callable[..., Any]
     slowness = max(imported["seconds"], time.process_time() / 2)
     writer.line(begin="live", at=time.monotonic())
     try:
-        evidence, rank_process = load("evidence", constants), load("rank_process", lines, processes)
-        rank, verdict = load("rank", lines, processes, evidence, load("proof")), load("verdict", processes, evidence)
-        starts = load("starts", lines, processes, rank, rank_process)
-        trial = load("trial", evidence, lines, processes, rank_process, starts)
-        live = load("live", evidence, lines, starts, trial, verdict)
+        with ImportGuard():
+            from . import quick_check
         arguments = (options, writer, asked, no_fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
         if options["live"] == "full":
-            isolation, workers = load("isolation", lines, processes), load("workers", lines, processes)
-            launchers = load("launchers", lines, live, processes, rank, workers)
-            full = load("full", isolation, load("jobs", live, processes, trial, verdict), launchers, live, processes)
-            value = live.check(*arguments, full.run_all, full_tasks(load, rank))
+            with ImportGuard():
+                from . import full_check
+            value = quick_check.check(*arguments, full_check.run_all, full_tasks())
         else:
-            value = live.check(*arguments)
+            value = quick_check.check(*arguments)
     except Exception as error:
         traceback.print_exc()
-        writer.line(section="live", error=lines.described(error))
+        writer.line(section="live", error=jsonl.described(error))
     else:
         writer.line(section="live", value=value)
 
 
-def full_tasks(load: Callable[..., Any], rank: Any) -> Dict[str, Callable[..., None]]:
+def full_tasks() -> Dict[str, Callable[..., None]]:
     """What ranks of `--live full` may be asked to do, by name."""
-    training = load("training", rank)
-    modules = (training, load("together", rank, training), load("solo", rank, training))
-    modules += tuple(load(name, rank) for name in ("collectives", "compilers", "wire"))
+    with ImportGuard():
+        from . import bandwidth_tasks, collective_tasks, compiler_tasks, multi_process_tasks, single_process_tasks, training_tasks
+    modules = (training_tasks, multi_process_tasks, single_process_tasks, collective_tasks, compiler_tasks, bandwidth_tasks)
     return {name: task for module in modules for name, task in module.TASKS.items()}
 
 
@@ -123,16 +120,16 @@ def import_torch(raising: bool = False) -> Dict[str, Any]:
             result = {
                 "status": "exited" if isinstance(error, SystemExit) else "error",
                 "type": type(error).__name__,
-                "text": lines.said(error, 4000),
+                "text": jsonl.said(error, 4000),
                 "exit_code": error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
                 "stack": "".join(traceback.format_list(frames))[-4000:],
             }
         else:
-            if lines.attempt(lambda: torch.__version__) is None or lines.attempt(lambda: torch.tensor) is None:
-                place = lines.text(lambda: torch.__file__) or "torch"
+            if jsonl.attempt(lambda: torch.__version__) is None or jsonl.attempt(lambda: torch.tensor) is None:
+                place = jsonl.text(lambda: torch.__file__) or "torch"
                 result = {"status": "not_torch", "text": "%s has no __version__ and no tensor()" % place}
     result["seconds"] = time.monotonic() - began
-    result["warnings"] = [lines.said(one.message, 1000) for one in caught or ()][:20]
+    result["warnings"] = [jsonl.said(one.message, 1000) for one in caught or ()][:20]
     result["noise"] = output_size() > noise
     return result
 
@@ -154,14 +151,14 @@ def reason_not_to_fork(torch: Any, options: Dict[str, Any]) -> Optional[str]:
         return str(options["because"])
     if options["start_method"] == "spawn" or sys.platform != "linux":
         return ""
-    return "CUDA is initialised by the import itself" if constants.ask(torch, "cuda.is_initialized") else None
+    return "CUDA is initialised by the import itself" if torch_constants.ask(torch, "cuda.is_initialized") else None
 
 
 def training_imports_dynamo(torch: Any) -> bool:
     """Whether DDP or an optimizer's step imports torch._dynamo, from their sources. From 2.0 on they do; where nobody asks for it, it
     may be there without what it needs in turn."""
-    folder = lines.text(lambda: os.path.dirname(torch.__file__)) or ""
-    if not constants.ask(torch, "distributed.is_available") or not os.path.isdir(os.path.join(folder, "_dynamo")):
+    folder = jsonl.text(lambda: os.path.dirname(torch.__file__)) or ""
+    if not torch_constants.ask(torch, "distributed.is_available") or not os.path.isdir(os.path.join(folder, "_dynamo")):
         return False
     for parts in (("nn", "parallel", "distributed.py"), ("optim", "optimizer.py")):
         try:

@@ -1,19 +1,22 @@
-"""`--live full`: what is tried besides the quick check, and the loop that runs it, two jobs (jobs.py) side by side. Loaded by run.py."""
+"""`--live full`: what is tried besides the quick check, and the loop that runs it, two jobs (jobs.py) side by side."""
 
 from __future__ import annotations
 
 import os
 import time
 
+from . import isolation, jobs, launcher_runs, processes, quick_check
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Sequence
 
-    from envcheck.agent import isolation, jobs, launchers, live, processes  # collect.load puts them here
-    from envcheck.agent.starts import Plan
+    from .rank_start import Plan
 
-GROUP = ("collectives", "ddp-find-unused-parameters", "ddp-static-graph", "ddp-buckets", "ddp-bucket-view", "ddp-batch-norm", "ddp-join",
-         "fsdp2", "sync-batch-norm", "distributed-sampler", "rng-seeding", "distributed-checkpoint", "store-tcp", "store-file")  # fmt: skip
+MULTI_PROCESS = (
+    "collectives", "ddp-find-unused-parameters", "ddp-static-graph", "ddp-buckets", "ddp-bucket-view", "ddp-batch-norm", "ddp-join",
+    "fsdp2", "sync-batch-norm", "distributed-sampler", "rng-seeding", "distributed-checkpoint", "store-tcp", "store-file",
+)  # fmt: skip
 # Compilers are as slow as they are; a loader's workers may be interpreters started afresh.
 PATIENCE = {"compile": 6.0, "build": 4.0, "load": 3.0}
 AT_ONCE = 2
@@ -21,12 +24,12 @@ AT_ONCE = 2
 
 def run_all(plan: Plan, dist: Any, asked: Any, control: str) -> List[str]:
     """Run everything; returns the names of all arms in the order in which a report shows them."""
-    from_here = Planner(plan, dist, asked, control)
-    from_here.lay_out()
+    planner = JobPlanner(plan, dist, asked, control)
+    planner.plan_jobs()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(plan.options["folder"], "inductor"))
     processes.adopt_orphans()
     preload()
-    waiting = from_here.jobs
+    waiting = planner.jobs
     running: List[Any] = []
     try:
         while waiting or running:
@@ -47,7 +50,7 @@ def run_all(plan: Plan, dist: Any, asked: Any, control: str) -> List[str]:
             for pid in job.pids():
                 processes.end_tree(pid)
         processes.end_strays([])
-    return from_here.order + from_here.behind
+    return planner.order + planner.single_process_names
 
 
 def wait(running: Sequence[Any]) -> None:
@@ -68,19 +71,19 @@ def preload() -> None:
             continue
 
 
-def turn(job: Any) -> int:
+def priority(job: Any) -> int:
     """In which order jobs are begun: the longest first, and before ranks are used up in training those that leave them as they were
-    (trial.may_rest), the measurement at the very front, where it waits for nobody. That of GPUs is longer and comes last."""
-    if isinstance(job, jobs.Plain):
+    (rank_start.may_rest), the measurement at the very front, where it waits for nobody. That of GPUs is longer and comes last."""
+    if isinstance(job, jobs.ArmJob):
         return 2
-    if not isinstance(job, jobs.Batch) or (job.gpu and not job.quiet):
+    if not isinstance(job, jobs.TaskJob) or (job.gpu and not job.quiet):
         return 3
     if job.quiet:
         return 4 if job.gpu else 0
     return 1 if job.arm["alone"] else 3
 
 
-class Planner:
+class JobPlanner:
     """Decides which jobs there are on this machine."""
 
     def __init__(self, plan: Plan, dist: Any, asked: Any, control: str) -> None:
@@ -93,29 +96,29 @@ class Planner:
         self.gpu_ranks = len(self.places) if wanted == "all" else min(len(self.places), int(wanted or 2))
         self.jobs: List[Any] = []  # the longest first
         self.order: List[str] = []  # as a report shows them
-        self.behind: List[str] = []  # of one process each: to be shown last
+        self.single_process_names: List[str] = []  # of one process each: to be shown last
         self.cpu_only = plan.options["backend"] not in ("auto", "nccl", "xccl")
 
-    def lay_out(self) -> None:
-        solo, cuda = list(jobs.SOLO), self.kind == "cuda" and not self.cpu_only
+    def plan_jobs(self) -> None:
+        alone, cuda = list(jobs.SINGLE_PROCESS), self.kind == "cuda" and not self.cpu_only
         if cuda:
-            solo.remove("compile")  # Triton is what counts there
-        self.batch("solo", "none", "cpu", 1, solo, alone=True)
-        group = list(GROUP)
-        if not live.has(self.dist, "gloo") or self.control != "pass":
-            why = "the control arm did not pass" if live.has(self.dist, "gloo") else "gloo is not in this build"
+            alone.remove("compile")  # Triton is what counts there
+        self.batch("solo", "none", "cpu", 1, alone, alone=True)
+        group = list(MULTI_PROCESS)
+        if not quick_check.has(self.dist, "gloo") or self.control != "pass":
+            why = "the control arm did not pass" if quick_check.has(self.dist, "gloo") else "gloo is not in this build"
             self.without(why, group, self.ranks)
         else:
-            on_gpu = cuda and len(self.places) >= 2 and live.has(self.dist, "nccl")
+            on_gpu = cuda and len(self.places) >= 2 and quick_check.has(self.dist, "nccl")
             if on_gpu:
                 self.batch("group-nccl", "nccl", self.kind, self.gpu_ranks, group)
                 self.batch("group-gloo", "gloo", "cpu", self.ranks, ["collectives"])
                 self.batch("model-parallel", "gloo", self.kind, 2, ["ddp-model-parallel"])
             else:
                 self.batch("group-gloo", "gloo", "cpu", self.ranks, group)
-            self.starts()
+            self.start_methods()
         if cuda:
-            self.batch("solo-gpu", "none", self.kind, 1, list(jobs.SOLO_GPU), alone=True)
+            self.batch("solo-gpu", "none", self.kind, 1, list(jobs.SINGLE_PROCESS_GPU), alone=True)
         else:
             self.skip("dataloader-pin-memory", "pinned memory needs a CUDA GPU", 1)
             self.skip("cudnn-deterministic", "cuDNN needs a CUDA GPU", 1)
@@ -124,10 +127,10 @@ class Planner:
         else:
             for name, world in (("collectives-nccl", 2), ("ddp-model-parallel", 2), ("data-parallel", 1)):
                 self.skip(name, "needs two GPUs", world, jobs.part_of(name.replace("-nccl", "")))
-        self.wire(cuda)
-        self.jobs.sort(key=turn)
+        self.bandwidth(cuda)
+        self.jobs.sort(key=priority)
 
-    def starts(self) -> None:
+    def start_methods(self) -> None:
         """How processes come to be and meet. What listens on every address is tried where there is loopback alone, or left out."""
         self.plan.host, exposed = isolation.make()
 
@@ -136,21 +139,21 @@ class Planner:
 
         for method in ("env", "tcp", "file"):
             name, store = "init-" + method, method + "://"
-            arm = live.make_arm(name, "gloo", "cpu", self.ranks, loopback=True, store=store, stages=live.SHORT, sizes=(4096,))
+            arm = quick_check.make_arm(name, "gloo", "cpu", self.ranks, loopback=True, store=store, stages=quick_check.SHORT, sizes=(4096,))
             arm["part"] = "launchers"
             if arm["isolated"] and not self.plan.host:
                 skip(name, exposed)
             else:
-                self.add(jobs.Plain(self.plan, arm), name)
-        for way in launchers.ways(self.plan.options, self.ranks, skip):
-            if way.listens and not self.plan.host:
-                skip(way.name, exposed)
+                self.add(jobs.ArmJob(self.plan, arm), name)
+        for launcher in launcher_runs.launchers(self.plan.options, self.ranks, skip):
+            if launcher.listens and not self.plan.host:
+                skip(launcher.name, exposed)
             else:
-                self.add(launchers.Launch(self.plan, way, self.ranks), way.name)
+                self.add(launcher_runs.LauncherRun(self.plan, launcher, self.ranks), launcher.name)
 
-    def wire(self, cuda: bool) -> None:
+    def bandwidth(self, cuda: bool) -> None:
         """Over all GPUs, else over two ranks of the CPU."""
-        if cuda and len(self.places) >= 2 and self.control == "pass" and live.has(self.dist, "nccl"):
+        if cuda and len(self.places) >= 2 and self.control == "pass" and quick_check.has(self.dist, "nccl"):
             self.batch("wire", "nccl", self.kind, len(self.places), ["wire"])
         elif cuda:
             self.batch("wire", "none", self.kind, 1, ["wire"], alone=True)
@@ -160,7 +163,9 @@ class Planner:
             self.skip("wire", "the control arm did not pass", self.ranks, "wire", "inconclusive")
 
     def batch(self, name: str, backend: str, device: str, world: int, tasks: Sequence[str], alone: bool = False) -> None:
-        arm = live.make_arm("full-" + name, backend, device, world, places=self.places, loopback=backend == "gloo", stages=live.SHORT)
+        arm = quick_check.make_arm(
+            "full-" + name, backend, device, world, places=self.places, loopback=backend == "gloo", stages=quick_check.SHORT
+        )
         if alone:
             arm["places"] = self.places if device != "cpu" else []
             arm["store"] = "none"
@@ -170,11 +175,11 @@ class Planner:
         if not tasks:
             return
         arm["tasks"], arm["alone"], arm["patience"] = list(tasks), alone, PATIENCE
-        job = jobs.Batch(self.plan, arm)
+        job = jobs.TaskJob(self.plan, arm)
         self.jobs.append(job)
         names = [job.names[task] for task in tasks]
         if alone:
-            self.behind += names
+            self.single_process_names += names
         else:
             self.order += names
 
@@ -191,7 +196,7 @@ class Planner:
 
     def skip(self, name: str, why: str, world: int, part: str = "training", status: str = "skipped") -> None:
         arm: Any = {"name": name, "backend": "none", "device": "cpu", "world_size": world, "part": part}
-        live.write_result(self.plan, arm, {"status": status, "reason": why, "seconds": 0.0, "ranks": []})
+        quick_check.write_result(self.plan, arm, {"status": status, "reason": why, "seconds": 0.0, "ranks": []})
         self.order.append(name)
 
     def without(self, why: str, tasks: Sequence[str], world: int) -> None:

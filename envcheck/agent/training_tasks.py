@@ -1,60 +1,63 @@
-"""Training as people write it, each variant against one process that sees all data. Loaded by run.py for `--live full`.
+"""Training as people write it, each variant against one process that sees all data. For `--live full`.
 
 Computed in float64 on a handful of numbers, so that a difference is a fault and not rounding, or against numbers that are known.
 """
 
 from __future__ import annotations
 
+from . import numerics, rank
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List
 
-    from envcheck.agent import rank  # collect.load puts it here
-    from envcheck.agent.rank import Context
+    from .rank import TaskContext
 
 STEPS = 3
 
 
-def network(c: Context, device: Any = None) -> Any:
+def network(c: TaskContext, device: Any = None) -> Any:
     c.torch.manual_seed(7)
     layers = c.torch.nn.Sequential(c.torch.nn.Linear(8, 16), c.torch.nn.Tanh(), c.torch.nn.Linear(16, 4))
     return layers.to(device=c.device if device is None else device, dtype=c.torch.float64)
 
 
-def batch(c: Context, step: int, of_rank: int) -> Any:
+def batch(c: TaskContext, step: int, of_rank: int) -> Any:
     generator = c.torch.Generator().manual_seed(1000 * step + of_rank)
     return c.torch.randn(5, 8, generator=generator, dtype=c.torch.float64).to(c.device)
 
 
-def flat(c: Context, tensors: Any) -> Any:
+def flat(c: TaskContext, tensors: Any) -> Any:
     return c.torch.cat([one.detach().reshape(-1).cpu() for one in tensors])
 
 
-def near(c: Context, what: str, got: Any, expected: Any, limit: float = 1e-9) -> None:
+def near(c: TaskContext, what: str, got: Any, expected: Any, limit: float = 1e-9) -> None:
     """Equal to the reference within rounding."""
     if got.shape != expected.shape:
-        raise rank.Wrong("%s: the shape is %s and must be %s" % (what, tuple(got.shape), tuple(expected.shape)))
+        raise numerics.Wrong("%s: the shape is %s and must be %s" % (what, tuple(got.shape), tuple(expected.shape)))
     error = float((got.double() - expected.double()).abs().max()) / max(float(expected.double().abs().max()), 1e-12)
     if not error < limit:
-        raise rank.Wrong("%s of rank %d differ from one process that sees all data by %.3g of the largest value" % (what, c.rank, error))
+        raise numerics.Wrong(
+            "%s of rank %d differ from one process that sees all data by %.3g of the largest value" % (what, c.rank, error)
+        )
 
 
-def exact(c: Context, what: str, got: Any, expected: Any) -> None:
+def exact(c: TaskContext, what: str, got: Any, expected: Any) -> None:
     if not c.torch.equal(got, expected):
         bad = int((got != expected).sum()) if got.shape == expected.shape else expected.numel()
-        raise rank.Wrong("%s: %d of %d numbers came back changed" % (what, bad, expected.numel()))
+        raise numerics.Wrong("%s: %d of %d numbers came back changed" % (what, bad, expected.numel()))
 
 
 def gradients(model: Any) -> List[Any]:
     return [p.new_zeros(p.shape) if p.grad is None else p.grad for p in model.parameters()]
 
 
-def distributed(c: Context, model: Any, **options: Any) -> Any:
+def distributed(c: TaskContext, model: Any, **options: Any) -> Any:
     places = [c.device.index] if c.device.type == "cuda" else None
     return c.torch.nn.parallel.DistributedDataParallel(model, device_ids=places, **options)
 
 
-def follow(c: Context, name: str, wrapped: Any, mine: Any, ideal: Any, loss: Callable[[Any, int, int], Any]) -> None:
+def follow(c: TaskContext, name: str, wrapped: Any, mine: Any, ideal: Any, loss: Callable[[Any, int, int], Any]) -> None:
     """Train `wrapped` on this rank's batches and `ideal` on those of all ranks; they must stay the same."""
     optimizer = c.torch.optim.SGD(mine.parameters(), lr=0.1, momentum=0.9)
     reference = c.torch.optim.SGD(ideal.parameters(), lr=0.1, momentum=0.9)
@@ -69,11 +72,11 @@ def follow(c: Context, name: str, wrapped: Any, mine: Any, ideal: Any, loss: Cal
         near(c, "%s: the parameters after step %d" % (name, step + 1), flat(c, mine.parameters()), flat(c, ideal.parameters()))
 
 
-def plain_loss(c: Context) -> Callable[[Any, int, int], Any]:
+def plain_loss(c: TaskContext) -> Callable[[Any, int, int], Any]:
     return lambda model, step, of_rank: model(batch(c, step, of_rank)).square().mean()
 
 
-def ddp_find_unused_parameters(c: Context) -> None:
+def ddp_find_unused_parameters(c: TaskContext) -> None:
     """Each rank uses another head in each step; the gradient of a head is the mean over all ranks, zero from those that did not."""
 
     class Heads(c.torch.nn.Module):  # type: ignore[name-defined, misc]
@@ -93,7 +96,7 @@ def ddp_find_unused_parameters(c: Context) -> None:
     c.stage("train", run)
 
 
-def ddp_static_graph(c: Context) -> None:
+def ddp_static_graph(c: TaskContext) -> None:
     """A layer that is used twice in one forward pass needs the static graph."""
 
     class Twice(c.torch.nn.Module):  # type: ignore[name-defined, misc]
@@ -117,23 +120,23 @@ def ddp_static_graph(c: Context) -> None:
     c.stage("train", run)
 
 
-def ddp_buckets(c: Context) -> None:
+def ddp_buckets(c: TaskContext) -> None:
     """Buckets of every size for which gloo or NCCL may choose another algorithm, in float32 and float64."""
-    c.stage("train", lambda: several(c, (*rank.proof.LAYERS, (360, 365, "float32"), (512, 1030, "float32"))))
+    c.stage("train", lambda: several(c, (*numerics.LAYERS, (360, 365, "float32"), (512, 1030, "float32"))))
 
 
-def ddp_bucket_view(c: Context) -> None:
-    c.stage("train", lambda: several(c, rank.proof.LAYERS, gradient_as_bucket_view=True))
+def ddp_bucket_view(c: TaskContext) -> None:
+    c.stage("train", lambda: several(c, numerics.LAYERS, gradient_as_bucket_view=True))
 
 
-def several(c: Context, layers: Any, **options: Any) -> None:
-    said = rank.proof.ddp(c.torch, c.dist, c.rank, c.world, c.device, c.backend, layers, **options)
+def several(c: TaskContext, layers: Any, **options: Any) -> None:
+    said = numerics.ddp(c.torch, c.dist, c.rank, c.world, c.device, c.backend, layers, **options)
     buckets = str(said.get("rebuilt_bucket_sizes") or "").split(",")
     if len(buckets) < len(layers):
         raise rank.Skip("DDP of this torch says that it made %d buckets, where %d were wanted" % (len(buckets), len(layers)))
 
 
-def ddp_batch_norm(c: Context) -> None:
+def ddp_batch_norm(c: TaskContext) -> None:
     """Each rank sees numbers of its own, and before each pass the running statistics of rank 0 take the place of its own."""
 
     def images(step: int) -> Any:
@@ -152,12 +155,12 @@ def ddp_batch_norm(c: Context) -> None:
         variance = 0.5 * (0.5 + 0.5 * 2) + 0.5 * 2 * (c.rank + 1) ** 2
         for name, expected in (("running_mean", means), ("running_var", [variance] * 3), ("num_batches_tracked", [2.0])):
             what = "DDP: BatchNorm's %s on rank %d of %d" % (name, c.rank, c.world)
-            rank.proof.near(c.torch, what, getattr(model, name), c.torch.tensor(expected, dtype=c.torch.float64))
+            numerics.near(c.torch, what, getattr(model, name), c.torch.tensor(expected, dtype=c.torch.float64))
 
     c.stage("train", run)
 
 
-def ddp_join(c: Context) -> None:
+def ddp_join(c: TaskContext) -> None:
     """Rank r has r + 1 batches. Who is through shadows the others; the sum is divided by the initial number of ranks."""
 
     def run() -> None:
@@ -179,7 +182,7 @@ def ddp_join(c: Context) -> None:
     c.stage("train", run)
 
 
-def ddp_model_parallel(c: Context) -> None:
+def ddp_model_parallel(c: TaskContext) -> None:
     """The first layers on one GPU, the last on another. Over gloo, since NCCL takes no two ranks on one GPU."""
 
     class Halves(c.torch.nn.Module):  # type: ignore[name-defined, misc]
@@ -205,7 +208,7 @@ def ddp_model_parallel(c: Context) -> None:
     c.stage("train", run)
 
 
-def fsdp2(c: Context) -> None:
+def fsdp2(c: TaskContext) -> None:
     """fully_shard: parameters live in pieces on the ranks; put together they must be those of one process."""
     try:
         from torch.distributed.device_mesh import init_device_mesh
@@ -246,7 +249,7 @@ def fsdp2(c: Context) -> None:
     c.stage("train", tried)
 
 
-def sync_batch_norm(c: Context) -> None:
+def sync_batch_norm(c: TaskContext) -> None:
     """Output, gradients and running statistics of the whole batch, though each rank sees its part."""
     if c.device.type != "cuda":
         raise rank.Skip("SyncBatchNorm works on GPUs only, and its ranks need one each")

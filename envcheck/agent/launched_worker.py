@@ -1,60 +1,45 @@
-"""The training script that the launchers are tried with: `launched.py HOW FOLDER NAME [--local-rank N | --local_rank N]`.
+"""The training script that the launchers are tried with: `launched_worker.py HOW FOLDER NAME [--local-rank N | --local_rank N]`.
 
 HOW: "full" imports torch, joins the group and adds numbers up; "light" looks at what the launcher has set and meets the others at
 MASTER_ADDR:MASTER_PORT, without torch; "spawn:N" starts N such processes by torch.multiprocessing.spawn.
-Each process writes what it does to FOLDER/NAME.PID.jsonl, as a rank does. Stdlib and torch only; not loaded but run.
+Each process writes what it does to FOLDER/NAME.PID.jsonl, as a rank does. An entry file of its own, like main.py.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 
 HERE = __file__.replace("\\", "/").rpartition("/")[0]
 if sys.path and sys.path[0].replace("\\", "/") == HERE:
     del sys.path[0]  # the patient's modules are looked for elsewhere
-
-import json  # noqa: E402
-import os  # noqa: E402
-import signal  # noqa: E402
-import socket  # noqa: E402
-import time  # noqa: E402
+package = sys.modules["envcheck_agent"] = type(sys)("envcheck_agent")  # as in main.py
+package.__path__ = [HERE]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from typing import Any, Callable, Dict, List, NoReturn, Optional
 
+    from . import jsonl, processes
+else:
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    from envcheck_agent.import_guard import ImportGuard
 
-def die_with_parent() -> None:
-    """torchrun gives every worker a session of its own: whoever ends torchrun by force would leave them behind."""
-    if sys.platform == "linux":
-        try:
-            import ctypes
+    sys.dont_write_bytecode = writes
+    with ImportGuard():
+        import socket
 
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        except Exception as error:
-            sys.stderr.write("envcheck: no prctl: %s\n" % error)
+        from envcheck_agent import jsonl, processes
 
 
-class Report:
+class WorkerLog(jsonl.StageLog):
+    """The stages of this process, in a file whose name ends in its pid."""
+
     def __init__(self, folder: str, name: str) -> None:
         self.path = os.path.join(folder, "%s.%d.jsonl" % (name, os.getpid()))
-        self.stage, self.began = "start", time.monotonic()
-
-    def say(self, **event: Any) -> None:
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(event) + "\n")
-
-    def enter(self, stage: str) -> None:
-        self.stage, self.began = stage, time.monotonic()
-        self.say(enter=stage)
-
-    def leave(self) -> None:
-        self.say(leave=self.stage, seconds=time.monotonic() - self.began)
-
-    def fail(self, error: BaseException) -> None:
-        text = "%s: %s" % (type(error).__name__, str(error)[:2000])
-        status = "wrong" if isinstance(error, ArithmeticError) else "failed"
-        self.say(fail=self.stage, status=status, text=str(error)[:2000] if status == "wrong" else text, at=time.monotonic())
+        super().__init__(jsonl.Writer(self.path).write)
 
 
 def given() -> Dict[str, Any]:
@@ -79,10 +64,10 @@ def argument(argv: List[str]) -> Optional[str]:
     return None
 
 
-def claim(report: Report, rank: int) -> None:
+def claim(log: WorkerLog, rank: int) -> None:
     """Take this rank, as only one process can. torch does not notice a second one: each writes its address under its number into the
     store, the last one stays, and who wins or waits is a matter of milliseconds (gloo/transport/tcp/context.cc)."""
-    path = "%s.rank-%d" % (report.path.rpartition(".jsonl")[0].rpartition(".")[0], rank)
+    path = "%s.rank-%d" % (log.path.rpartition(".jsonl")[0].rpartition(".")[0], rank)
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -93,10 +78,10 @@ def claim(report: Report, rank: int) -> None:
     os.close(fd)
 
 
-def light(report: Report) -> None:
+def light(log: WorkerLog) -> None:
     """Meet the others where the launcher says; rank 0 listens there unless the launcher's agent does already."""
-    report.leave()
-    report.enter("store")
+    log.leave()
+    log.enter("store")
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and rank == 0:
@@ -109,7 +94,7 @@ def light(report: Report) -> None:
                 server.accept()[0].close()
     else:
         connect(address, port)
-    report.leave()
+    log.leave()
 
 
 def connect(address: str, port: int) -> None:
@@ -124,57 +109,49 @@ def connect(address: str, port: int) -> None:
             time.sleep(0.05)
 
 
-def full(report: Report, rank: int, world: int, method: str) -> None:
+def full(log: WorkerLog, rank: int, world: int, method: str) -> None:
     import torch
     import torch.distributed as dist
 
-    report.leave()
+    log.leave()
     torch.set_num_threads(1)
-    report.enter("init")
+    log.enter("init")
     if method == "env://":
         dist.init_process_group("gloo", init_method=method)
     else:
         dist.init_process_group("gloo", init_method=method, rank=rank, world_size=world)
-    report.leave()
-    report.enter("all_reduce")
+    log.leave()
+    log.enter("all_reduce")
     tensor = torch.arange(1000, dtype=torch.int64) * (rank + 1)
     dist.all_reduce(tensor)
     if not torch.equal(tensor, torch.arange(1000) * (world * (world + 1) // 2)):
         raise ArithmeticError("all_reduce of 1000 × int64 over %d ranks gave wrong numbers" % world)
-    report.leave()
-    report.enter("destroy")
+    log.leave()
+    log.enter("destroy")
     dist.destroy_process_group()
-    report.leave()
+    log.leave()
 
 
 def spawned(rank: int, world: int, folder: str, name: str) -> None:
     """What mp.spawn runs in each process."""
-    report = Report(folder, name)
-    report.say(worker={"kind": "mp.spawn", "rank": rank, "world_size": world, "local_rank": rank})
-    work(report, rank, lambda: full(report, rank, world, "file://" + os.path.join(folder, name + ".init")))
+    log = WorkerLog(folder, name)
+    log.say(worker={"kind": "mp.spawn", "rank": rank, "world_size": world, "local_rank": rank})
+    work(log, rank, lambda: full(log, rank, world, "file://" + os.path.join(folder, name + ".init")))
 
 
-def work(report: Report, rank: int, function: Callable[[], Any]) -> NoReturn:
-    leave_stacks(report.path[: -len(".jsonl")] + ".stack")
+def work(log: WorkerLog, rank: int, function: Callable[[], Any]) -> NoReturn:
+    processes.leave_stacks(log.path[: -len(".jsonl")] + ".stack")
     try:
-        report.enter("start")
-        claim(report, rank)
+        log.enter("start")
+        claim(log, rank)
         function()
     except BaseException as error:
-        report.fail(error)
+        wrong = isinstance(error, ArithmeticError)
+        log.fail("wrong" if wrong else "failed", jsonl.said(error) if wrong else "%s: %s" % (type(error).__name__, jsonl.said(error)))
         raise
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # see rank.py: teardown of gloo may hang
-
-
-def leave_stacks(path: str) -> None:
-    try:
-        import faulthandler
-
-        faulthandler.register(signal.SIGUSR1, file=open(path, "w"), all_threads=True)  # noqa: SIM115 - as long as the process
-    except Exception as error:
-        sys.stderr.write("envcheck: no stacks: %s\n" % error)
 
 
 def main() -> None:
@@ -185,21 +162,21 @@ def main() -> None:
         world = int(how.partition(":")[2])
         torch.multiprocessing.spawn(spawned, args=(world, folder, name), nprocs=world)
         return
-    report = Report(folder, name)
+    log = WorkerLog(folder, name)
     told = given()
     environment = ("MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    report.say(worker=dict(told, argument=argument(sys.argv[1:]), **{key: os.environ.get(key) for key in environment}))
+    log.say(worker=dict(told, argument=argument(sys.argv[1:]), **{key: os.environ.get(key) for key in environment}))
     if told["rank"] is None or told["world_size"] is None:
-        report.fail(RuntimeError("the launcher has set neither RANK and WORLD_SIZE nor names of its own"))
+        log.fail("failed", "RuntimeError: the launcher has set neither RANK and WORLD_SIZE nor names of its own")
         sys.exit(1)
     if how == "light":
-        work(report, told["rank"], lambda: light(report))
+        work(log, told["rank"], lambda: light(log))
     # MPI and Slurm set no MASTER_ADDR
     method = "env://" if told["kind"] == "torchrun" else "file://" + os.path.join(folder, name + ".init")
-    work(report, told["rank"], lambda: full(report, told["rank"], told["world_size"], method))
+    work(log, told["rank"], lambda: full(log, told["rank"], told["world_size"], method))
 
 
 if __name__ in ("__main__", "__mp_main__"):
-    die_with_parent()
+    processes.die_with_parent()  # torchrun gives every worker a session: whoever ends torchrun by force would leave them behind
 if __name__ == "__main__":
     main()

@@ -49,6 +49,35 @@ class Writer:
         return value
 
 
+class StageLog:
+    """Says through `write` what a rank is doing."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self.write = write
+        self.stage = "start"
+        self.began = 0.0
+
+    def say(self, **event: Any) -> None:
+        self.write(encoded(event))
+
+    def enter(self, stage: str) -> None:
+        self.stage, self.began = stage, time.monotonic()
+        self.say(enter=stage)
+
+    def leave(self) -> None:
+        self.say(leave=self.stage, seconds=time.monotonic() - self.began)
+
+    def skip(self, reason: str) -> None:
+        self.say(skip=self.stage, seconds=time.monotonic() - self.began, text=reason)
+
+    def fail(self, status: str, text: str) -> None:
+        self.say(fail=self.stage, status=status, text=text, at=time.monotonic())
+
+    def task(self, name: str, done: bool = False) -> None:
+        """One of an arm's `tasks` begins, or is done."""
+        self.say(**{"done" if done else "task": name})
+
+
 def write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]

@@ -1,6 +1,6 @@
 """What one process of a training job needs by itself: loader, right numbers, mixed precision, checkpoints.
 
-Loaded by run.py for `--live full`.
+For `--live full`.
 """
 
 from __future__ import annotations
@@ -8,23 +8,24 @@ from __future__ import annotations
 import operator
 import os
 
+from . import numerics, rank, training_tasks
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-    from envcheck.agent import rank, training  # collect.load puts them here
-    from envcheck.agent.rank import Context
+    from .rank import TaskContext
 
 
-def dataloader(c: Context) -> None:
+def dataloader(c: TaskContext) -> None:
     c.stage("load", lambda: load(c, pin=False))
 
 
-def dataloader_pin_memory(c: Context) -> None:
+def dataloader_pin_memory(c: TaskContext) -> None:
     c.stage("load", lambda: load(c, pin=True))
 
 
-def load(c: Context, pin: bool) -> None:
+def load(c: TaskContext, pin: bool) -> None:
     """Two epochs over two workers: complete, in order, and through shared memory."""
     from torch.utils.data import DataLoader, TensorDataset
 
@@ -34,20 +35,20 @@ def load(c: Context, pin: bool) -> None:
         rows: List[Any] = []
         for (part,) in loader:
             if pin and not part.is_pinned():
-                raise rank.Wrong("DataLoader: pin_memory=True gives memory that is not pinned")
+                raise numerics.Wrong("DataLoader: pin_memory=True gives memory that is not pinned")
             rows.append(part.to(c.device, non_blocking=pin).cpu() if pin else part.clone())
         got = c.torch.cat(rows) if rows else numbers[:0]
         if got.shape != numbers.shape:
-            raise rank.Wrong("DataLoader: %d of %d rows came" % (got.shape[0], numbers.shape[0]))
+            raise numerics.Wrong("DataLoader: %d of %d rows came" % (got.shape[0], numbers.shape[0]))
         if not c.torch.equal(got, numbers):
-            raise rank.Wrong("DataLoader: %d of %d rows are wrong" % (int((got != numbers).any(1).sum()), numbers.shape[0]))
+            raise numerics.Wrong("DataLoader: %d of %d rows are wrong" % (int((got != numbers).any(1).sum()), numbers.shape[0]))
 
 
-def arithmetic(c: Context) -> None:
+def arithmetic(c: TaskContext) -> None:
     """What training is made of, against numbers that Python's own integers and floats give."""
     for name in ("float32", "float64"):
-        dtype = rank.proof.dtype_on(c.torch, c.device, name)
-        c.stage("step " + name, rank.proof.step, c.torch, c.device, dtype)
+        dtype = numerics.dtype_on(c.torch, c.device, name)
+        c.stage("step " + name, numerics.step, c.torch, c.device, dtype)
         c.stage("multiply " + name, multiply, c, dtype)
     c.stage("convolve", lambda: convolve(c))
     c.stage("optimize", lambda: optimize(c))
@@ -58,14 +59,14 @@ def integers(height: int, width: int, period: int) -> List[List[int]]:
     return [[(height * row + 3 * column) % period - period // 2 for column in range(width)] for row in range(height)]
 
 
-def multiply(c: Context, dtype: Any) -> None:
+def multiply(c: TaskContext, dtype: Any) -> None:
     left, right = integers(67, 129, 7), integers(130, 129, 11)
     product = [[sum(map(operator.mul, row, column)) for column in right] for row in left]
     one, other, expected = (c.torch.tensor(rows, dtype=dtype, device=c.device) for rows in (left, right, product))
-    rank.proof.same(c.torch, "matrix product (%s)" % str(dtype).replace("torch.", ""), one @ other.t(), expected)
+    numerics.same(c.torch, "matrix product (%s)" % str(dtype).replace("torch.", ""), one @ other.t(), expected)
 
 
-def convolve(c: Context) -> None:
+def convolve(c: TaskContext) -> None:
     """Within a thousandth: a library may choose an algorithm that rounds (Winograd)."""
     image, filters = integers(9, 9, 7), [integers(3, 3, period) for period in (5, 7)]
     expected = [
@@ -73,10 +74,10 @@ def convolve(c: Context) -> None:
     ]
     given, weight = (c.torch.tensor(one, dtype=c.torch.float32, device=c.device) for one in ([[image]], [[one] for one in filters]))
     found = c.torch.nn.functional.conv2d(given, weight)
-    rank.proof.near(c.torch, "convolution (float32)", found, c.torch.tensor([expected], dtype=c.torch.float64), 1e-3)
+    numerics.near(c.torch, "convolution (float32)", found, c.torch.tensor([expected], dtype=c.torch.float64), 1e-3)
 
 
-def optimize(c: Context) -> None:
+def optimize(c: TaskContext) -> None:
     """Three steps on three numbers, by the formulas of the papers."""
     torch, rate, start = c.torch, 0.125, (1.0, -2.0, 0.5)
 
@@ -108,18 +109,18 @@ def optimize(c: Context) -> None:
             parameter.grad = torch.tensor([number * one for one in slopes], dtype=torch.float32, device=c.device)
             optimizer.step()
         expected = torch.tensor([formula(p, slope) for p, slope in zip(start, slopes)], dtype=torch.float64)  # noqa: B905
-        rank.proof.near(torch, "%s: the parameters after three steps" % name, parameter, expected, 1e-5)
+        numerics.near(torch, "%s: the parameters after three steps" % name, parameter, expected, 1e-5)
 
 
-def amp_bf16(c: Context) -> None:
+def amp_bf16(c: TaskContext) -> None:
     c.stage("step", lambda: amp(c, c.torch.bfloat16))
 
 
-def amp_fp16(c: Context) -> None:
+def amp_fp16(c: TaskContext) -> None:
     c.stage("step", lambda: amp(c, c.torch.float16))
 
 
-def amp(c: Context, dtype: Any) -> None:
+def amp(c: TaskContext, dtype: Any) -> None:
     """One step under autocast: the product in low precision, near the full one; gradients in float32 and finite."""
     torch, kind = c.torch, c.device.type
     if dtype is torch.bfloat16 and kind == "cuda" and not torch.cuda.is_bf16_supported():
@@ -137,9 +138,9 @@ def amp(c: Context, dtype: Any) -> None:
     with torch.autocast(kind, dtype=dtype):
         out = model(x)
     if out.dtype is not dtype:
-        raise rank.Wrong("autocast: a linear layer gives %s and must give %s" % (out.dtype, dtype))
+        raise numerics.Wrong("autocast: a linear layer gives %s and must give %s" % (out.dtype, dtype))
     # 2⁻⁸ is the step of bfloat16, and 32 products are added up
-    training.near(c, "autocast: the outputs", out.detach().float().cpu(), exact.float().cpu(), 0.05)
+    training_tasks.near(c, "autocast: the outputs", out.detach().float().cpu(), exact.float().cpu(), 0.05)
     loss = out.float().square().mean()
     (scaler.scale(loss) if scaler else loss).backward()
     if scaler:
@@ -149,12 +150,12 @@ def amp(c: Context, dtype: Any) -> None:
         optimizer.step()
     for parameter in model.parameters():
         if parameter.grad is None or parameter.grad.dtype is not torch.float32 or not bool(torch.isfinite(parameter.grad).all()):
-            raise rank.Wrong("autocast: gradients are not finite float32")
+            raise numerics.Wrong("autocast: gradients are not finite float32")
         if not bool(torch.isfinite(parameter).all()):
-            raise rank.Wrong("autocast: parameters are not finite after one step")
+            raise numerics.Wrong("autocast: parameters are not finite after one step")
 
 
-def cudnn_deterministic(c: Context) -> None:
+def cudnn_deterministic(c: TaskContext) -> None:
     """The same convolution twice, forward and backward, to the bit."""
 
     def run() -> None:
@@ -171,41 +172,41 @@ def cudnn_deterministic(c: Context) -> None:
             found.append((out.detach().clone(), layer.weight.grad.clone()))
         for name, first, second in zip(("outputs", "gradients"), *found):  # noqa: B905 - Python 3.8
             if not torch.equal(first, second):
-                raise rank.Wrong("cuDNN with deterministic=True: the %s of two equal convolutions differ" % name)
+                raise numerics.Wrong("cuDNN with deterministic=True: the %s of two equal convolutions differ" % name)
         weight = layer.weight.detach().cpu().double()
         ideal = torch.nn.functional.conv2d(images.cpu().double(), weight, layer.bias.detach().cpu().double(), padding=1)
-        training.near(c, "cuDNN: the outputs", found[0][0].cpu(), ideal, 1e-2)  # TF32 is the default of convolutions
+        training_tasks.near(c, "cuDNN: the outputs", found[0][0].cpu(), ideal, 1e-2)  # TF32 is the default of convolutions
 
     c.stage("convolve", run)
 
 
-def data_parallel(c: Context) -> None:
+def data_parallel(c: TaskContext) -> None:
     """nn.DataParallel over the first two GPUs against one of them."""
 
     def run() -> None:
-        mine, ideal = training.network(c), training.network(c)
+        mine, ideal = training_tasks.network(c), training_tasks.network(c)
         wrapped = c.torch.nn.DataParallel(mine, device_ids=c.places[:2])
-        x = c.torch.cat([training.batch(c, 0, 0), training.batch(c, 1, 0)])
+        x = c.torch.cat([training_tasks.batch(c, 0, 0), training_tasks.batch(c, 1, 0)])
         wrapped(x).square().mean().backward()
         ideal(x).square().mean().backward()
-        got, expected = (training.flat(c, training.gradients(one)) for one in (mine, ideal))
-        training.near(c, "DataParallel: the gradients", got, expected)
+        got, expected = (training_tasks.flat(c, training_tasks.gradients(one)) for one in (mine, ideal))
+        training_tasks.near(c, "DataParallel: the gradients", got, expected)
 
     c.stage("train", run)
 
 
-def checkpoint(c: Context) -> None:
+def checkpoint(c: TaskContext) -> None:
     """torch.save and torch.load: model, optimizer and generator go on as if nothing had happened."""
 
     def run() -> None:
         torch, path = c.torch, os.path.join(c.folder, "checkpoint-%s.pt" % c.device.type)
-        model = training.network(c)
+        model = training_tasks.network(c)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         step(c, model, optimizer, 0)
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state(), "step": 1}, path)
         ahead = torch.rand(4)
         step(c, model, optimizer, 1)
-        other = training.network(c)
+        other = training_tasks.network(c)
         with torch.no_grad():
             for parameter in other.parameters():
                 parameter.zero_()
@@ -214,21 +215,21 @@ def checkpoint(c: Context) -> None:
         again = torch.optim.AdamW(other.parameters(), lr=0.1)
         again.load_state_dict(saved["optimizer"])
         torch.set_rng_state(saved["rng"].cpu())
-        training.exact(c, "torch.save and torch.load: the generator", torch.rand(4), ahead)
+        training_tasks.exact(c, "torch.save and torch.load: the generator", torch.rand(4), ahead)
         step(c, other, again, saved["step"])
         what = "torch.save and torch.load: the parameters one step later"
-        training.exact(c, what, training.flat(c, other.parameters()), training.flat(c, model.parameters()))
+        training_tasks.exact(c, what, training_tasks.flat(c, other.parameters()), training_tasks.flat(c, model.parameters()))
 
     c.stage("save-load", run)
 
 
-def step(c: Context, model: Any, optimizer: Any, number: int) -> None:
+def step(c: TaskContext, model: Any, optimizer: Any, number: int) -> None:
     optimizer.zero_grad()
-    model(training.batch(c, number, 0)).square().mean().backward()
+    model(training_tasks.batch(c, number, 0)).square().mean().backward()
     optimizer.step()
 
 
-def store_hash(c: Context) -> None:
+def store_hash(c: TaskContext) -> None:
     """HashStore lives in one process: its users are threads."""
 
     def run() -> None:
@@ -241,11 +242,11 @@ def store_hash(c: Context) -> None:
         store.set("key", "value")
         reader.join(5)
         if found != [b"value"]:
-            raise rank.Wrong("HashStore: a thread that waits for a key got %s" % (found or "nothing"))
+            raise numerics.Wrong("HashStore: a thread that waits for a key got %s" % (found or "nothing"))
         for _ in range(10):
             store.add("count", 2)
         if store.add("count", 0) != 20:
-            raise rank.Wrong("HashStore: ten additions of 2 gave %d" % store.add("count", 0))
+            raise numerics.Wrong("HashStore: ten additions of 2 gave %d" % store.add("count", 0))
 
     c.stage("use", run)
 

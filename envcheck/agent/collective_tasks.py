@@ -1,16 +1,17 @@
-"""Collectives with checked values: every operation over dtypes and sizes, a stage each. Loaded by run.py for `--live full`.
+"""Collectives with checked values: every operation over dtypes and sizes, a stage each. For `--live full`.
 
 All numbers are small integers, which every dtype here holds exactly (bfloat16 up to 256), so results are compared to the bit.
 """
 
 from __future__ import annotations
 
+from . import numerics, rank
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List
 
-    from envcheck.agent import rank  # collect.load puts it here
-    from envcheck.agent.rank import Context
+    from .rank import TaskContext
 
 DTYPES = ("int32", "int64", "float32", "float64", "bfloat16")
 FLOATS = ("float32", "float64", "bfloat16")
@@ -28,7 +29,7 @@ WORDS = ("not support", "nsupported", "not implemented", "Invalid scalar type", 
          "Cannot use")  # fmt: skip # "Cannot use ReduceOp.AVG with Gloo", torch 1.11 to 2.7
 
 
-def collectives(c: Context) -> None:
+def collectives(c: TaskContext) -> None:
     """One arm; a stage for each operation."""
     stages: List[Any] = [
         ("all_reduce-sum", lambda: all_reduce(c, "SUM")),
@@ -51,13 +52,13 @@ def collectives(c: Context) -> None:
         c.stage(name, function)
 
 
-def documented(c: Context, operation: str, dtype: str, error: Exception) -> bool:
+def documented(c: TaskContext, operation: str, dtype: str, error: Exception) -> bool:
     """Whether it is known not to exist on this backend in every release, and that is what the error says."""
     known = LACKS.get(c.backend, ())
     return (operation in known or dtype in known) and any(word in str(error) for word in WORDS)
 
 
-def each(c: Context, name: str, function: Callable[[Context, Any, int], None], sizes: Any, dtypes: Any = DTYPES) -> None:
+def each(c: TaskContext, name: str, function: Callable[[TaskContext, Any, int], None], sizes: Any, dtypes: Any = DTYPES) -> None:
     """`function` over all dtypes and sizes. Skipped as a whole only if the backend does none of it."""
     lacking: List[str] = []
     done = 0
@@ -76,27 +77,27 @@ def each(c: Context, name: str, function: Callable[[Context, Any, int], None], s
         raise rank.Skip("%s has no %s by design" % (c.backend, name))
 
 
-def pattern(c: Context, dtype: Any, count: int, of_rank: int = 0, times: float = 1) -> Any:
+def pattern(c: TaskContext, dtype: Any, count: int, of_rank: int = 0, times: float = 1) -> Any:
     """Numbers that differ by place and rank, and whose sum over the ranks every dtype holds exactly; `times` as much of them."""
     height = max(1, 256 // (c.world * (c.world + 1) // 2) - 1)
-    return rank.proof.numbers(rank.proof.block(c.torch, dtype, c.device, times * (of_rank + 1), height), count)
+    return numerics.numbers(numerics.block(c.torch, dtype, c.device, times * (of_rank + 1), height), count)
 
 
-def total(c: Context) -> int:
+def total(c: TaskContext) -> int:
     """Of r + 1 over all ranks r."""
     return c.world * (c.world + 1) // 2
 
 
-def told(c: Context, what: str, expected: Any) -> str:
+def told(c: TaskContext, what: str, expected: Any) -> str:
     return "%s of %d × %s over %d ranks" % (what, expected.numel(), str(expected.dtype).replace("torch.", ""), c.world)
 
 
-def same(c: Context, what: str, got: Any, expected: Any) -> None:
-    rank.proof.same(c.torch, told(c, what, expected), got, expected)
+def same(c: TaskContext, what: str, got: Any, expected: Any) -> None:
+    numerics.same(c.torch, told(c, what, expected), got, expected)
 
 
-def all_reduce(c: Context, operation: str) -> None:
-    def one(c: Context, dtype: Any, count: int) -> None:
+def all_reduce(c: TaskContext, operation: str) -> None:
+    def one(c: TaskContext, dtype: Any, count: int) -> None:
         tensor = pattern(c, dtype, count, c.rank)
         c.dist.all_reduce(tensor, op=getattr(c.dist.ReduceOp, operation))
         times = {"SUM": total(c), "MAX": c.world, "AVG": (c.world + 1) / 2}[operation]
@@ -104,7 +105,7 @@ def all_reduce(c: Context, operation: str) -> None:
         if operation == "AVG" and c.world & (c.world - 1):
             # NCCL multiplies by a rounded 1 / n before it adds up
             limit = 0.05 if dtype is c.torch.bfloat16 else 1e-6
-            rank.proof.near(c.torch, told(c, what, expected), tensor, expected, limit)
+            numerics.near(c.torch, told(c, what, expected), tensor, expected, limit)
         else:
             same(c, what, tensor, expected)  # halves are exact in every float here
 
@@ -114,7 +115,7 @@ def all_reduce(c: Context, operation: str) -> None:
     each(c, "all_reduce-" + operation.lower(), one, SIZES, FLOATS if operation == "AVG" else DTYPES)
 
 
-def large(c: Context) -> None:
+def large(c: TaskContext) -> None:
     """Above 4 MiB, and a second time with other numbers."""
     for times in (1, 2):
         tensor = pattern(c, c.torch.float32, LARGE // 4, c.rank, times)
@@ -122,7 +123,7 @@ def large(c: Context) -> None:
         same(c, "all_reduce (sum)", tensor, pattern(c, c.torch.float32, LARGE // 4, times=times * total(c)))
 
 
-def in_flight(c: Context) -> None:
+def in_flight(c: TaskContext) -> None:
     """Several collectives begun before the first of them is waited for, with async_op."""
     counts = (1000, 100003, 1000)
     sums = [pattern(c, c.torch.float32, count, c.rank, times) for times, count in enumerate(counts, 1)]
@@ -132,7 +133,7 @@ def in_flight(c: Context) -> None:
     begun.append(c.dist.broadcast(sent, c.world - 1, async_op=True))
     begun.append(c.dist.all_gather(parts, pattern(c, c.torch.int32, 1000, c.rank), async_op=True))
     for work in begun:
-        rank.proof.awaited(work)
+        numerics.awaited(work)
     for times, (one, count) in enumerate(zip(sums, counts), 1):  # noqa: B905 - Python 3.8
         same(c, "all_reduce with async_op, number %d," % times, one, pattern(c, c.torch.float32, count, times=times * total(c)))
     same(c, "broadcast with async_op", sent, pattern(c, c.torch.int64, 1000, c.world - 1))
@@ -140,14 +141,14 @@ def in_flight(c: Context) -> None:
         same(c, "all_gather with async_op, part %d," % other, part, pattern(c, c.torch.int32, 1000, other))
 
 
-def broadcast(c: Context, dtype: Any, count: int) -> None:
+def broadcast(c: TaskContext, dtype: Any, count: int) -> None:
     for source in range(min(c.world, 2)):
         tensor = pattern(c, dtype, count, c.rank)
         c.dist.broadcast(tensor, source)
         same(c, "broadcast from rank %d" % source, tensor, pattern(c, dtype, count, source))
 
 
-def reduce(c: Context, dtype: Any, count: int) -> None:
+def reduce(c: TaskContext, dtype: Any, count: int) -> None:
     tensor = pattern(c, dtype, count, c.rank)
     root = c.world - 1
     c.dist.reduce(tensor, root)
@@ -155,14 +156,14 @@ def reduce(c: Context, dtype: Any, count: int) -> None:
         same(c, "reduce", tensor, pattern(c, dtype, count, times=total(c)))
 
 
-def all_gather(c: Context, dtype: Any, count: int) -> None:
+def all_gather(c: TaskContext, dtype: Any, count: int) -> None:
     parts = [c.torch.zeros(count, dtype=dtype, device=c.device) for _ in range(c.world)]
     c.dist.all_gather(parts, pattern(c, dtype, count, c.rank))
     for other, part in enumerate(parts):
         same(c, "all_gather, part %d" % other, part, pattern(c, dtype, count, other))
 
 
-def reduce_scatter(c: Context, dtype: Any, count: int) -> None:
+def reduce_scatter(c: TaskContext, dtype: Any, count: int) -> None:
     whole = pattern(c, dtype, count * c.world, c.rank)
     part = c.torch.zeros(count, dtype=dtype, device=c.device)
     c.dist.reduce_scatter(part, list(whole.chunk(c.world)))
@@ -170,7 +171,7 @@ def reduce_scatter(c: Context, dtype: Any, count: int) -> None:
     same(c, "reduce_scatter", part, expected[c.rank * count : (c.rank + 1) * count])
 
 
-def all_to_all(c: Context, dtype: Any, count: int) -> None:
+def all_to_all(c: TaskContext, dtype: Any, count: int) -> None:
     got = c.torch.zeros(count * c.world, dtype=dtype, device=c.device)
     c.dist.all_to_all_single(got, pattern(c, dtype, count * c.world, c.rank))
     place = slice(c.rank * count, (c.rank + 1) * count)
@@ -178,7 +179,7 @@ def all_to_all(c: Context, dtype: Any, count: int) -> None:
     same(c, "all_to_all", got, expected)
 
 
-def send_recv(c: Context, dtype: Any, count: int) -> None:
+def send_recv(c: TaskContext, dtype: Any, count: int) -> None:
     """Round the ring; both directions of a pair at once over batch_isend_irecv would deadlock on neither backend."""
     if c.world == 1:
         return
@@ -193,7 +194,7 @@ def send_recv(c: Context, dtype: Any, count: int) -> None:
     same(c, "send/recv from rank %d" % previous, theirs, pattern(c, dtype, count, previous))
 
 
-def objects(c: Context) -> None:
+def objects(c: TaskContext) -> None:
     """gather_object, scatter_object_list, all_gather_object and broadcast_object_list with Python objects of different length."""
     rank.need_numpy("what torch has to send objects")
 
@@ -217,12 +218,12 @@ def objects(c: Context) -> None:
     equal(c, "broadcast_object_list", sent, whole)
 
 
-def equal(c: Context, what: str, got: Any, expected: Any) -> None:
+def equal(c: TaskContext, what: str, got: Any, expected: Any) -> None:
     if got != expected:
-        raise rank.Wrong("%s: rank %d holds %s and must hold %s" % (what, c.rank, str(got)[:150], str(expected)[:150]))
+        raise numerics.Wrong("%s: rank %d holds %s and must hold %s" % (what, c.rank, str(got)[:150], str(expected)[:150]))
 
 
-def subgroups(c: Context) -> None:
+def subgroups(c: TaskContext) -> None:
     """Groups of one, of the lower half and of all, made by every rank in the same order as new_group demands."""
     wanted = [[other] for other in range(min(c.world, 4))] + [list(range(max(1, c.world // 2))), list(range(c.world))]
     for members in wanted:

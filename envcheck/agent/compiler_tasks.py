@@ -1,6 +1,6 @@
 """The compilers that training may need: torch.compile, and a C++ extension against torch's headers.
 
-Loaded by run.py for `--live full`.
+For `--live full`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import subprocess
 import sys
 import time
 
+from . import numerics, rank
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from envcheck.agent import rank  # collect.load puts it here
-    from envcheck.agent.rank import Context
+    from .rank import TaskContext
 
 COMPILER_SECONDS = 60.0  # the agent's deadline for the stage comes first; this one only keeps a wait from having none
 
 
-def torch_compile(c: Context) -> None:
+def torch_compile(c: TaskContext) -> None:
     """A small function compiled for real: inductor's C++ on CPUs, Triton on GPUs."""
     torch = c.torch
     if not hasattr(torch, "compile"):
@@ -55,7 +56,7 @@ def torch_compile(c: Context) -> None:
                 raise rank.Skip("torch.compile needs the module %s, which is not installed" % absent.group(1)) from None
             raise
         if not torch.equal(got, function(x, y)):
-            raise rank.Wrong("torch.compile: %d of 1024 numbers are wrong" % int((got != function(x, y)).sum()))
+            raise numerics.Wrong("torch.compile: %d of 1024 numbers are wrong" % int((got != function(x, y)).sum()))
 
     c.stage("compile", run)
 
@@ -111,7 +112,7 @@ PyMODINIT_FUNC PyInit_envcheck_extension() { return PyModule_Create(&definition)
 """
 
 
-def cpp_extension(c: Context) -> None:
+def cpp_extension(c: TaskContext) -> None:
     """A tiny extension against torch's headers: compiled, linked, loaded, called. torch/extension.h alone would take 12 s of CPU."""
     compiler = need_compiler("a C++ extension")
     root = os.path.dirname(os.path.abspath(c.torch.__file__))
@@ -152,7 +153,7 @@ def cpp_extension(c: Context) -> None:
         loader.exec_module(module)
         said = module.answer()
         if "all fits" not in said:
-            raise rank.Wrong("a C++ extension built against torch answers %r" % said[:200])
+            raise numerics.Wrong("a C++ extension built against torch answers %r" % said[:200])
 
     c.stage("build", build)
     c.stage("call", call)

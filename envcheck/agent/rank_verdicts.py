@@ -1,16 +1,17 @@
-"""What the ranks of one arm did → its verdict: who failed and how, or who is behind in a hang. Loaded by run.py."""
+"""What the ranks of one arm did → its verdict: who failed and how, or who is behind in a hang."""
 
 from __future__ import annotations
 
 import os
 
+from . import processes, rank_evidence
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import evidence, processes  # collect.load puts them here
-    from envcheck.agent.rank import Arm
-    from envcheck.agent.rank_process import RankProcess
+    from .arm_spec import ArmSpec
+    from .rank_process import RankProcess
 
 # What a rank says when another one has gone.
 VICTIM = ("closed by peer", "reset by peer", "Broken pipe", "remote worker", "Connection refused", "Timed out", "timed out", "timeout",
@@ -19,10 +20,10 @@ VICTIM = ("closed by peer", "reset by peer", "Broken pipe", "remote worker", "Co
 FRAME = ("start", "device", "store", "init", "barrier", "end", "destroy")  # stages that prove nothing of a task of the full check
 
 
-class Row:
+class RankVerdict:
     """One rank: `facts` as facts.RankFacts wants them, and what only the verdict asks for."""
 
-    def __init__(self, arm: Arm, one: RankProcess, events: Optional[Sequence[Dict[str, Any]]] = None, at_work: bool = True) -> None:
+    def __init__(self, arm: ArmSpec, one: RankProcess, events: Optional[Sequence[Dict[str, Any]]] = None, at_work: bool = True) -> None:
         """With `events`, those alone are looked at; without `at_work`, they are over, and what became of the rank later is not theirs."""
         self.rank, self.state = one.number, one.state
         self.problem = ""  # "failed", "wrong", "crashed", "hang", "unfinished"
@@ -35,7 +36,7 @@ class Row:
         if events is None or at_work:
             self.judge(arm, one)
         if self.problem:
-            self.stderr = evidence.complaints(one.path + ".nccl") + processes.tail(one.path + ".log")
+            self.stderr = rank_evidence.complaints(one.path + ".nccl") + processes.tail(one.path + ".log")
             stack = processes.tail(one.path + ".stack")
             self.stack = (one.state + "\n" if one.late else "") + stack
             if one.abandoned:
@@ -75,7 +76,7 @@ class Row:
         if self.stages:
             self.stages[-1].update(status=status, detail=detail)
 
-    def judge(self, arm: Arm, one: RankProcess) -> None:
+    def judge(self, arm: ArmSpec, one: RankProcess) -> None:
         """A problem that the rank itself did not tell."""
         if self.problem:
             return
@@ -94,12 +95,12 @@ class Row:
             self.mark("failed", self.error)
 
 
-def of(arm: Arm, ranks: Sequence[RankProcess], seconds: float) -> Dict[str, Any]:
+def judge_ranks(arm: ArmSpec, ranks: Sequence[RankProcess], seconds: float) -> Dict[str, Any]:
     """The status of the arm and its reason, with all ranks."""
-    return over(arm, [Row(arm, one) for one in ranks], seconds)
+    return judge_rows(arm, [RankVerdict(arm, one) for one in ranks], seconds)
 
 
-def over(arm: Arm, rows: Sequence[Row], seconds: float) -> Dict[str, Any]:
+def judge_rows(arm: ArmSpec, rows: Sequence[RankVerdict], seconds: float) -> Dict[str, Any]:
     """The same over rows that are already judged."""
     bad = [row for row in rows if row.problem in ("failed", "wrong", "crashed")]
     hung = [row for row in rows if row.problem == "hang"]
@@ -119,14 +120,14 @@ def over(arm: Arm, rows: Sequence[Row], seconds: float) -> Dict[str, Any]:
     return {"status": status, "reason": reason, "seconds": seconds, "ranks": [row.facts for row in rows]}
 
 
-def nearness_to_the_cause(row: Row) -> Tuple[int, float]:
+def nearness_to_the_cause(row: RankVerdict) -> Tuple[int, float]:
     """Who died or computed wrongly comes before who complains of a peer; among equals the first."""
     victim = any(word in row.error for word in VICTIM)
     order = {"crashed": 0, "wrong": 1}.get(row.problem, 3 if victim else 2)
     return order, row.failed_at or float("inf")
 
 
-def hang_reason(arm: Arm, rows: Sequence[Row], hung: Sequence[Row]) -> str:
+def hang_reason(arm: ArmSpec, rows: Sequence[RankVerdict], hung: Sequence[RankVerdict]) -> str:
     """Names the rank that is behind: stopped, or at an earlier stage, or outside the library in which the others wait."""
     order: Dict[Optional[str], int] = {name: at for at, name in enumerate(arm["stages"])}
     back = min(order.get(row.last_stage, -1) for row in rows)
@@ -143,7 +144,7 @@ def hang_reason(arm: Arm, rows: Sequence[Row], hung: Sequence[Row]) -> str:
     return "rank %s did not leave the stage %s%s" % (numbers(behind), stage, ": " + reached if reached else "")
 
 
-def numbers(rows: Sequence[Row]) -> str:
+def numbers(rows: Sequence[RankVerdict]) -> str:
     return ", ".join(str(row.rank) for row in rows)
 
 
@@ -158,6 +159,6 @@ def innermost(stack: str) -> str:
     return ""
 
 
-def waits(row: Row) -> bool:
+def waits(row: RankVerdict) -> bool:
     place = innermost(row.stack).replace(os.sep, "/")
-    return any(part in place for part in ("/torch/distributed/", "/torch/autograd/", "/torch/nn/parallel/", "/agent/proof.py:"))
+    return any(part in place for part in ("/torch/distributed/", "/torch/autograd/", "/torch/nn/parallel/", "/agent/numerics.py:"))

@@ -1,17 +1,17 @@
-"""What the workers of a launcher have written (launched.py), and what it says of their ends. Loaded by run.py for `--live full`."""
+"""What the workers of a launcher have written (launched_worker.py), and what it says of their ends. For `--live full`."""
 
 from __future__ import annotations
 
 import re
 
+from . import jsonl, processes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-    from envcheck.agent import lines, processes  # collect.load puts them here
 
-
-class Worker:
+class WorkerResult:
     """What one worker has written."""
 
     def __init__(self, path: str) -> None:
@@ -24,7 +24,7 @@ class Worker:
         try:
             with open(path, "rb") as file:
                 for line in file:
-                    self.take(lines.decoded(line))
+                    self.take(jsonl.decoded(line))
         except OSError:
             self.pid = 0
 

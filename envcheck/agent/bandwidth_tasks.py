@@ -1,5 +1,5 @@
 """Speed of the wire inside the ranks of one arm: all_reduce over sizes, copies between GPUs, copies from the host; and whether the
-numbers arrive. Loaded by run.py.
+numbers arrive.
 
 `measure` is collective: every rank calls it, and it returns the same on all of them but for rank 0, which also copies. The keys of
 the result are the fields of facts.WireFacts.
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 
+from . import numerics
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
-    from envcheck.agent import rank  # collect.load puts it here
-    from envcheck.agent.rank import Context
+    from .rank import TaskContext
 
 FIRST = 64 << 10  # bytes
 LAST = {"cpu": 64 << 20, "cuda": 1 << 30, "xpu": 1 << 30}
@@ -27,18 +28,18 @@ SECONDS = {"cpu": 2.5}  # for all measurements of one arm; a GPU gets more
 WRONG = "did not arrive as it was sent"
 
 
-def wire(c: Context) -> None:
+def wire(c: TaskContext) -> None:
     """One arm with one stage: the measurement, told by rank 0."""
-    c.stage("wire", lambda: told(c))
+    c.stage("wire", lambda: report(c))
 
 
-def told(c: Context) -> None:
+def report(c: TaskContext) -> None:
     value = measure(c.torch, c.dist, c.rank, c.world, c.device, c.backend, SECONDS.get(c.device.type, 8.0))
     for trouble in value["troubles"]:
         if WRONG in trouble:
-            raise rank.Wrong(trouble)
+            raise numerics.Wrong(trouble)
     if c.rank == 0:
-        c.progress.say(wire=value)
+        c.log.say(wire=value)
 
 
 def measure(torch: Any, dist: Any, number: int, world: int, device: Any, backend: str, seconds: float = 8.0) -> Dict[str, Any]:
@@ -68,17 +69,17 @@ def sweep(torch: Any, dist: Any, number: int, world: int, device: Any, seconds: 
     size, best, idle = FIRST, 0.0, 0
     limit = largest(torch, dist, device)
     while size <= limit:
-        tensor = rank.proof.numbers(rank.proof.block(torch, torch.float32, device, number + 1), size // 4)
+        tensor = numerics.numbers(numerics.block(torch, torch.float32, device, number + 1), size // 4)
         dist.all_reduce(tensor)  # connections and buffers of this size
-        settle(torch, device)
-        look(torch, "all_reduce of %d bytes over %d ranks" % (size, world), tensor, world)
+        synchronize(torch, device)
+        check_sums(torch, "all_reduce of %d bytes over %d ranks" % (size, world), tensor, world)
         taken = []
         for _ in range(CALLS):
             start = time.perf_counter()
             dist.all_reduce(tensor, op=dist.ReduceOp.MAX)  # a sum would overflow after some calls
-            settle(torch, device)
+            synchronize(torch, device)
             taken.append(time.perf_counter() - start)
-        look(torch, "all_reduce (max) of %d bytes over %d ranks" % (size, world), tensor, world)
+        check_sums(torch, "all_reduce (max) of %d bytes over %d ranks" % (size, world), tensor, world)
         one, spent = slowest(torch, dist, device, sorted(taken)[CALLS // 2], time.monotonic() - began)
         rate = size / one / 1e9
         points.append({"size_bytes": size, "seconds": one, "algbw_gb_s": rate, "busbw_gb_s": rate * 2 * (world - 1) / world})
@@ -93,12 +94,12 @@ def sweep(torch: Any, dist: Any, number: int, world: int, device: Any, seconds: 
     return points, len(points) > 2 and idle > 0
 
 
-def look(torch: Any, what: str, tensor: Any, world: int) -> None:
-    sums = rank.proof.block(torch, torch.float32, tensor.device, world * (world + 1) // 2)
-    rank.proof.over_and_over(torch, what, tensor, sums)
+def check_sums(torch: Any, what: str, tensor: Any, world: int) -> None:
+    sums = numerics.block(torch, torch.float32, tensor.device, world * (world + 1) // 2)
+    numerics.over_and_over(torch, what, tensor, sums)
 
 
-def settle(torch: Any, device: Any) -> None:
+def synchronize(torch: Any, device: Any) -> None:
     if device.type != "cpu":
         getattr(torch, device.type).synchronize(device)
 

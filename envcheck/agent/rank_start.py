@@ -1,4 +1,4 @@
-"""How the ranks of an arm are started: forked from the agent where that is safe, else afresh. Loaded by run.py."""
+"""How the ranks of an arm are started: forked from the agent where that is safe, else afresh."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ import socket
 import subprocess
 import sys
 
+from . import jsonl, processes, rank, rank_process
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import lines, processes, rank, rank_process  # collect.load puts them here
-    from envcheck.agent.isolation import Host
-    from envcheck.agent.rank import Arm
-    from envcheck.agent.rank_process import RankProcess
+    from .arm_spec import ArmSpec
+    from .isolation import LoopbackHost
+    from .rank_process import RankProcess
 
 
 class Plan:
     """What all arms share. Times are of the monotonic clock."""
 
-    def __init__(self, options: Dict[str, Any], writer: lines.Writer, fork: bool, stage_seconds: float, deadline: float) -> None:
+    def __init__(self, options: Dict[str, Any], writer: jsonl.Writer, fork: bool, stage_seconds: float, deadline: float) -> None:
         self.options, self.writer, self.fork = options, writer, fork
         self.stage_seconds: float = options.get("stage_seconds") or stage_seconds
         self.deadline = deadline
         self.takes_listener: Optional[bool] = None  # not tried yet
         self.tasks: Dict[str, Callable[..., None]] = {}  # of the full check
-        self.host: Optional[Host] = None  # of the full check: for what listens on every address
+        self.host: Optional[LoopbackHost] = None  # of the full check: for what listens on every address
         self.resting: Dict[Tuple[int, bool], subprocess.Popen[bytes]] = {}  # ranks started afresh that wait for their next arm, by seat
 
-    def home(self, isolated: Optional[bool]) -> Optional[Host]:
+    def home(self, isolated: Optional[bool]) -> Optional[LoopbackHost]:
         """Where that lives which listens on every address; the rest lives with us. OSError if there is no such place."""
         if isolated and self.host is None:
             raise OSError("it would listen on every address of this machine")
@@ -43,22 +44,22 @@ class Plan:
             self.host.close()
 
 
-def may_rest(arm: Arm) -> bool:
+def may_rest(arm: ArmSpec) -> bool:
     """Whether ranks can go on with another arm after this one. Not after DDP, whose remains hang when they are freed (rank.py), nor
     over NCCL, which reads its variables once a process."""
     return takes_rested(arm) and "ddp" not in arm["stages"] and arm.get("tasks") in (None, ["wire"])
 
 
-def seat(arm: Arm, number: int) -> Tuple[int, bool]:
+def seat(arm: ArmSpec, number: int) -> Tuple[int, bool]:
     """Which ranks can take each other's place: those of the same number that live on the same host."""
     return number, bool(arm.get("isolated"))
 
 
-def takes_rested(arm: Arm) -> bool:
+def takes_rested(arm: ArmSpec) -> bool:
     return arm["backend"] == "gloo" and arm["device"] == "cpu" and not arm.get("alone")
 
 
-def start_ranks(plan: Plan, arm: Arm, ranks: List[RankProcess]) -> None:
+def start_ranks(plan: Plan, arm: ArmSpec, ranks: List[RankProcess]) -> None:
     """Fill `ranks`, so that the caller can end those that were started if one cannot be."""
     listener = loopback_listener(plan) if arm["store"] == "tcp" else None
     if listener:
@@ -128,7 +129,7 @@ def takes_listener(seconds: float) -> bool:
     return status != 1
 
 
-def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socket], earlier: Sequence[RankProcess]) -> RankProcess:
+def fork_rank(plan: Plan, arm: ArmSpec, number: int, listener: Optional[socket.socket], earlier: Sequence[RankProcess]) -> RankProcess:
     agent, host = os.getpid(), plan.home(arm.get("isolated"))
     pid, receive, send = processes.fork_with_pipe()
     if pid == 0:
@@ -140,7 +141,7 @@ def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socke
             if listener and number:
                 listener.close()
                 listener = None
-            rank.rank_main(plan.options, arm, number, lambda data: lines.write_all(send, data), listener, agent, plan.tasks, host)
+            rank.rank_main(plan.options, arm, number, lambda data: jsonl.write_all(send, data), listener, agent, plan.tasks, host)
         finally:
             os._exit(2)  # whatever happens, this copy of the agent does not go on
     os.close(send)
@@ -148,22 +149,22 @@ def fork_rank(plan: Plan, arm: Arm, number: int, listener: Optional[socket.socke
     return rank_process.RankProcess(number, rank_path(plan, arm, number), pid, pipe=receive)
 
 
-def rank_path(plan: Plan, arm: Arm, number: int) -> str:
+def rank_path(plan: Plan, arm: ArmSpec, number: int) -> str:
     return os.path.join(plan.options["folder"], "%s-%d" % (arm["name"], number))
 
 
-def start_rank(plan: Plan, arm: Arm, number: int) -> RankProcess:
+def start_rank(plan: Plan, arm: ArmSpec, number: int) -> RankProcess:
     """In an interpreter started afresh, or in one that has done another arm: importing torch is what takes the time."""
     path = rank_path(plan, arm, number)
     open(path + ".jsonl", "wb").close()
     arm["rest"] = may_rest(arm)
-    told = lines.encoded(dict(plan.options, rank=number, arm=arm, out=path + ".jsonl"))
+    told = jsonl.encoded(dict(plan.options, rank=number, arm=arm, out=path + ".jsonl"))
     rested = plan.resting.pop(seat(arm, number), None) if takes_rested(arm) else None
     if rested:
         if rank_process.ask(rested, told):
             return rank_process.RankProcess(number, path, rested.pid, process=rested)
         rank_process.discard(rested)
-    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "collect.py")
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "main.py")
     host = plan.home(arm.get("isolated"))
     with open(path + ".log", "ab") as log:
         command = [sys.executable, here, told.decode()]

@@ -1,4 +1,4 @@
-"""The usual ways of starting several processes, each tried with a small script (launched.py). Loaded by run.py for `--live full`.
+"""The usual ways of starting several processes, each tried with a small script (launched_worker.py). For `--live full`.
 
 torchrun, torch.distributed.launch and mp.spawn are called in a child forked from the agent, which has torch imported already: that
 is what their commands do after the import. Their workers are interpreters started afresh, as always. torchrun's own rendezvous store
@@ -15,22 +15,23 @@ import subprocess
 import sys
 import time
 
+from . import jsonl, processes, quick_check, rank, worker_results
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import lines, live, processes, rank, workers  # collect.load puts them here
-    from envcheck.agent.isolation import Host
-    from envcheck.agent.starts import Plan
+    from .isolation import LoopbackHost
+    from .rank_start import Plan
 
-WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launched.py")
+WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launched_worker.py")
 PATIENCE = 3.0  # times the usual deadline of a stage: two interpreters import torch side by side
 # Words with which a launcher says that it does not want to, here: as root, without enough slots, outside an allocation.
 REFUSALS = ("as root", "not enough slots", "more processes than", "allocation", "Unable to confirm", "Invalid user", "slurm_load",
             "controller", "Requested node", "temporarily disabled", "timed out", "Immediate")  # fmt: skip
 
 
-class Way:
+class Launcher:
     """One launcher: `call` is done in a forked child, `argv` is run where there is no fork or where it is a command of its own."""
 
     def __init__(self, name: str, argv: Sequence[str], call: Optional[Callable[[], None]], words: str) -> None:
@@ -41,7 +42,7 @@ class Way:
         self.listens = True  # on every address
 
 
-def ways(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None]) -> List[Way]:
+def launchers(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None]) -> List[Launcher]:
     """All that are to be tried. `skipped` is told of those that cannot."""
     folder = options["folder"]
     number = str(world)
@@ -54,7 +55,7 @@ def ways(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None
     rendezvous = ["--nnodes=1", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=envcheck"]
     launch = [*local, "--master_addr=127.0.0.1", "--master_port=29510"]
     launch_env = [*local, "--master_addr=127.0.0.1", "--master_port=29511", "--use_env"]
-    spawn = Way("mp-spawn", [sys.executable, *script("spawn:" + number, "mp-spawn")], run_script, "mp.spawn")
+    spawn = Launcher("mp-spawn", [sys.executable, *script("spawn:" + number, "mp-spawn")], run_script, "mp.spawn")
     spawn.listens = False  # its processes meet at a file
     found = [
         of_torch("torchrun-standalone", "torch.distributed.run", ["--standalone", *local, *script("full", "torchrun-standalone")]),
@@ -78,7 +79,7 @@ def ways(options: Dict[str, Any], world: int, skipped: Callable[[str, str], None
     return found
 
 
-def of_torch(name: str, module: str, arguments: List[str]) -> Way:
+def of_torch(name: str, module: str, arguments: List[str]) -> Launcher:
     def call() -> None:
         import importlib
 
@@ -86,90 +87,90 @@ def of_torch(name: str, module: str, arguments: List[str]) -> Way:
         main.main(arguments)
 
     words = "torchrun" if module.endswith(".run") else "torch.distributed.launch"
-    return Way(name, [sys.executable, "-m", module, *arguments], call, words)
+    return Launcher(name, [sys.executable, "-m", module, *arguments], call, words)
 
 
 def run_script() -> None:
-    """As `python launched.py …` would, sys.argv being set: mp.spawn's children import the script by its path."""
+    """As `python launched_worker.py …` would, sys.argv being set: mp.spawn's children import the script by its path."""
     import runpy
 
     runpy.run_path(WORKER, run_name="__main__")
 
 
-def of_mpi(program: str, number: str, script: List[str]) -> Way:
+def of_mpi(program: str, number: str, script: List[str]) -> Launcher:
     """Open MPI refuses root and more ranks than cores unless told otherwise; by variables, since its versions differ in their flags."""
-    way = Way("mpirun", [program, "-n", number, sys.executable, *script], None, os.path.basename(program))
-    way.foreign = True
-    way.environment = {
+    launcher = Launcher("mpirun", [program, "-n", number, sys.executable, *script], None, os.path.basename(program))
+    launcher.foreign = True
+    launcher.environment = {
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_oob_tcp_if_include": "lo",
         "OMPI_MCA_btl_tcp_if_include": "lo",
     }  # fmt: skip
-    return way
+    return launcher
 
 
-def of_slurm(program: str, number: str, script: List[str]) -> Way:
+def of_slurm(program: str, number: str, script: List[str]) -> Launcher:
     """A step of this very allocation, beside what runs in it; one minute at most."""
     argv = [program, "--ntasks=" + number, "--nodes=1", "--overlap", "--immediate=15", "--time=1", "--kill-on-bad-exit=1"]
     node = os.environ.get("SLURMD_NODENAME")
     argv += ["--nodelist=" + node] if node else []
-    way = Way("srun", [*argv, sys.executable, *script], None, "srun")
-    way.foreign = True
-    way.listens = False  # but for srun itself, which Slurm's own daemons answer
-    way.keep = ("SLURM_",)
-    return way
+    launcher = Launcher("srun", [*argv, sys.executable, *script], None, "srun")
+    launcher.foreign = True
+    launcher.listens = False  # but for srun itself, which Slurm's own daemons answer
+    launcher.keep = ("SLURM_",)
+    return launcher
 
 
-class Launch:
-    """One way under way: a job of full.py's."""
+class LauncherRun:
+    """One way under way: a job of full_check.py's."""
 
     gpu = False
 
-    def __init__(self, plan: Plan, way: Way, world: int) -> None:
-        self.plan, self.way, self.world = plan, way, world
-        self.name = way.name
+    def __init__(self, plan: Plan, launcher: Launcher, world: int) -> None:
+        self.plan, self.launcher, self.world = plan, launcher, world
+        self.name = launcher.name
         self.folder: str = plan.options["folder"]
-        self.log = os.path.join(self.folder, way.name + ".log")
+        self.log = os.path.join(self.folder, launcher.name + ".log")
         self.pid = 0
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.status: Optional[int] = None
         self.began = time.monotonic()
         self.pulse = processes.Pulse()
         self.late = self.out_of_time = False
-        self.workers: List[workers.Worker] = []
+        self.workers: List[worker_results.WorkerResult] = []
 
     def start(self) -> None:
         self.began = time.monotonic()
         self.plan.writer.line(begin="full " + self.name, at=self.began)
         try:
-            host = self.plan.home(self.way.listens)
-            if self.plan.fork and self.way.call:
-                self.fork(self.way.call, host)
+            host = self.plan.home(self.launcher.listens)
+            if self.plan.fork and self.launcher.call:
+                self.fork(self.launcher.call, host)
             else:
                 self.run(host)
         except (OSError, subprocess.SubprocessError) as error:
-            self.report({"status": "inconclusive", "reason": "it could not be started: %s" % lines.said(error), "ranks": []})
+            self.report({"status": "inconclusive", "reason": "it could not be started: %s" % jsonl.said(error), "ranks": []})
             self.status = 0
 
     def environment(self) -> Dict[str, str]:
         """Without the variables of a launcher that we run under; over loopback; what is written to TMPDIR goes where we clean up."""
-        keep = self.way.keep
+        keep = self.launcher.keep
         kept = {key: value for key, value in os.environ.items() if not key.startswith(rank.SCRUB) or (keep and key.startswith(keep))}
-        kept.update(self.way.environment, TMPDIR=self.folder)
+        kept.update(self.launcher.environment, TMPDIR=self.folder)
         if sys.platform == "linux":
             kept["GLOO_SOCKET_IFNAME"] = "lo"
         return kept
 
-    def run(self, host: Optional[Host]) -> None:
+    def run(self, host: Optional[LoopbackHost]) -> None:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                self.way.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), start_new_session=True,
+                self.launcher.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), start_new_session=True,
                 preexec_fn=host.enter if host else None,
             )  # fmt: skip
         self.pid = self.process.pid
 
-    def fork(self, call: Callable[[], None], host: Optional[Host]) -> None:
+    def fork(self, call: Callable[[], None], host: Optional[LoopbackHost]) -> None:
         agent = os.getpid()
         self.pid = processes.fork()
         if self.pid:
@@ -189,7 +190,7 @@ class Launch:
             import tempfile
 
             tempfile.tempdir = None  # it may have been asked before
-            sys.argv = self.way.argv[1:]
+            sys.argv = self.launcher.argv[1:]
             call()
             code = 0
         except SystemExit as leaving:
@@ -222,13 +223,13 @@ class Launch:
                 if not one.over and processes.command_holds(one.pid, WORKER):
                     processes.ask_for_stack(one.pid)
             time.sleep(0.5)
-            if self.way.foreign:  # lets it take its own daemons and steps along
-                lines.attempt(os.kill, self.pid, signal.SIGTERM)
-                processes.reap(self.pid, 2.0) if not self.process else lines.attempt(self.process.wait, 2.0)
+            if self.launcher.foreign:  # lets it take its own daemons and steps along
+                jsonl.attempt(os.kill, self.pid, signal.SIGTERM)
+                processes.reap(self.pid, 2.0) if not self.process else jsonl.attempt(self.process.wait, 2.0)
             processes.end_tree(self.pid)
             self.status = -signal.SIGKILL
             if self.process:
-                lines.attempt(self.process.wait, 3.0)
+                jsonl.attempt(self.process.wait, 3.0)
         self.read()
         self.report(self.verdict())
         return True
@@ -245,24 +246,24 @@ class Launch:
     def read(self) -> None:
         prefix = self.name + "."
         names = [name for name in os.listdir(self.folder) if name.startswith(prefix) and name.endswith(".jsonl")]
-        found = [workers.Worker(os.path.join(self.folder, name)) for name in names]
+        found = [worker_results.WorkerResult(os.path.join(self.folder, name)) for name in names]
         self.workers = sorted((one for one in found if one.pid), key=lambda one: (one.number, one.pid))
 
     def report(self, result: Dict[str, Any]) -> None:
         result["seconds"] = time.monotonic() - self.began
         arm: Any = {"name": self.name, "backend": "gloo", "device": "cpu", "world_size": self.world, "part": "launchers"}
-        live.write_result(self.plan, arm, result)
+        quick_check.write_result(self.plan, arm, result)
 
     def verdict(self) -> Dict[str, Any]:
         text = processes.tail(self.log)
-        codes = workers.exit_codes(text)
+        codes = worker_results.exit_codes(text)
         problem = self.late or self.out_of_time or bool(self.status)
         status, reason = self.judged(text, codes)
         rows = [one.facts(codes.get(one.pid), text if problem and not one.over else "", self.late and not one.over) for one in self.workers]
         return {"status": status, "reason": reason, "ranks": rows}
 
     def judged(self, text: str, codes: Dict[int, int]) -> Tuple[str, str]:
-        words, seen = self.way.words, self.workers
+        words, seen = self.launcher.words, self.workers
         failed = [one for one in seen if one.error]
         own = [one for one in failed if not any(word in one.error for word in ("closed by peer", "reset by peer", "refused", "imed out"))]
         if own or failed:
@@ -285,10 +286,10 @@ class Launch:
             how = "ended" if code is None else "left with exit code %d" % code if code >= 0 else "died with " + processes.signal_name(-code)
             return "fail", "rank %d: %s in the stage %s under %s" % (first.number, how, first.stage, words)
         if self.status:
-            said = workers.last_error(text)
-            if self.way.foreign and not seen and self.status in (126, 127):
+            said = worker_results.last_error(text)
+            if self.launcher.foreign and not seen and self.status in (126, 127):
                 return "skipped", "%s is on PATH and cannot be run: %s" % (words, said)
-            if self.way.foreign and not seen and (self.name == "srun" or any(word in text for word in REFUSALS)):
+            if self.launcher.foreign and not seen and (self.name == "srun" or any(word in text for word in REFUSALS)):
                 return "skipped", "%s refuses: %s" % (words, said)
             how = "died with " + processes.signal_name(-self.status) if self.status < 0 else "left with exit code %d" % self.status
             return "fail", "%s %s%s" % (words, how, ": " + said if said else "")
@@ -296,7 +297,7 @@ class Launch:
 
     def contract(self) -> Tuple[str, str]:
         """It ended well: did it start what it was asked for, and tell each worker who it is?"""
-        words, seen, world = self.way.words, self.workers, self.world
+        words, seen, world = self.launcher.words, self.workers, self.world
         if len(seen) != world:
             return "fail", "%s started %d of %d workers" % (words, len(seen), world)
         for key, expected in (("rank", list(range(world))), ("local_rank", list(range(world))), ("world_size", [world] * world)):

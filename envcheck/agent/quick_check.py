@@ -1,4 +1,4 @@
-"""The live check, seen from the agent: which trials ("arms") there are, each a set of ranks of its own (trial.py). Loaded by run.py."""
+"""The live check, seen from the agent: which trials ("arms") there are, each a set of ranks of its own (arm_run.py)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import socket
 import sys
 import time
 
+from . import arm_run, jsonl, rank_evidence, rank_start, rank_verdicts
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-    from envcheck.agent import evidence, lines, starts, trial, verdict  # collect.load puts them here
-    from envcheck.agent.rank import Arm
-    from envcheck.agent.starts import Plan
+    from .arm_spec import ArmSpec
+    from .rank_start import Plan
 
 STAGES = ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "destroy"]
 SHORT = ["start", "device", "store", "init", "barrier", "all_reduce", "destroy"]
 SIZES = (4, 64 << 10, 4 << 20)  # bytes of int32; the second is the first that an MTU black hole swallows
 SOCKETS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}
-LADDER = (
+TRANSPORT_STEPS = (
     ("nccl-p2p-off", {"NCCL_P2P_DISABLE": "1"}),
     ("nccl-shm-off", {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}),
     ("nccl-ib-off", SOCKETS_ONLY),
@@ -27,7 +28,7 @@ LADDER = (
 
 def check(
     options: Dict[str, Any],
-    writer: lines.Writer,
+    writer: jsonl.Writer,
     asked: Any,
     no_fork: Optional[str],
     stage_seconds: float,
@@ -42,9 +43,9 @@ def check(
     """
     import torch
 
-    if not lines.call(torch, "distributed.is_available"):
+    if not jsonl.call(torch, "distributed.is_available"):
         return {"unavailable": "torch.distributed is not in this build"}
-    plan = starts.Plan(options, writer, no_fork is None, stage_seconds, deadline)
+    plan = rank_start.Plan(options, writer, no_fork is None, stage_seconds, deadline)
     try:
         skipped, control = run_arms(plan, torch.distributed, asked)
         value: Dict[str, Any] = {"start_method": "fork" if plan.fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
@@ -85,7 +86,7 @@ def run_arms(plan: Plan, dist: Any, asked: Any) -> Tuple[List[str], str]:
 
 
 def has(dist: Any, backend: str) -> bool:
-    return bool(lines.call(dist, "is_%s_available" % backend))
+    return bool(jsonl.call(dist, "is_%s_available" % backend))
 
 
 def accelerator_arms(plan: Plan, dist: Any, asked: Any, world: Any, control: str) -> List[str]:
@@ -105,7 +106,7 @@ def accelerator_arms(plan: Plan, dist: Any, asked: Any, world: Any, control: str
         if kind == "cuda" and (status != "pass" or plan.options["live"] == "full"):
             diagnose(plan, kind, ranks, places)
         if status != "pass" and backend == "nccl" and control == "pass":
-            ladder(plan, kind, ranks, places)
+            bisect_transports(plan, kind, ranks, places)
         return [] if ranks == len(places) else ["%d of the %d GPUs took part" % (ranks, len(places))]
     run(plan, make_arm(backend + "-one-rank", backend, kind, 1, places=places))
     if kind == "cuda" and has(dist, "gloo"):
@@ -117,14 +118,14 @@ def diagnose(plan: Plan, kind: str, ranks: int, places: List[int]) -> None:
     """NCCL's own diagnostics, where it has any. They print their result, which the tool reads, and never fail."""
     import torch
 
-    if evidence.has_diagnostics(torch):
+    if rank_evidence.has_diagnostics(torch):
         environment = {"NCCL_RUN_DIAGNOSTICS": "1"}
         run(plan, make_arm("nccl-diagnostics", "nccl", kind, ranks, places=places, environment=environment, stages=SHORT, sizes=SIZES[:1]))
 
 
-def ladder(plan: Plan, kind: str, ranks: int, places: List[int]) -> None:
+def bisect_transports(plan: Plan, kind: str, ranks: int, places: List[int]) -> None:
     """Fresh ranks with one transport after the other switched off; the first arm that passes names the culprit."""
-    for name, environment in LADDER:
+    for name, environment in TRANSPORT_STEPS:
         if run(plan, make_arm(name, "nccl", kind, ranks, places=places, environment=environment, stages=SHORT)) == "pass":
             return
     for interface in interfaces():
@@ -135,7 +136,7 @@ def ladder(plan: Plan, kind: str, ranks: int, places: List[int]) -> None:
 
 def interfaces() -> List[str]:
     """Names of interfaces that are up, loopback last."""
-    names = [name for _, name in lines.attempt(socket.if_nameindex) or ()]
+    names = [name for _, name in jsonl.attempt(socket.if_nameindex) or ()]
 
     def up(name: str) -> bool:
         try:
@@ -158,7 +159,7 @@ def make_arm(
     stages: Sequence[str] = STAGES,
     sizes: Sequence[int] = SIZES,
     environment: Optional[Dict[str, str]] = None,
-) -> Arm:
+) -> ArmSpec:
     environment = dict(environment or {})
     if loopback and sys.platform == "linux":
         environment["GLOO_SOCKET_IFNAME"] = "lo"
@@ -167,18 +168,18 @@ def make_arm(
             "isolated": store in ("env://", "tcp://")}  # fmt: skip
 
 
-def run(plan: Plan, arm: Arm) -> str:
+def run(plan: Plan, arm: ArmSpec) -> str:
     """Run one arm, write its result, return its status."""
     plan.writer.line(begin="arm " + arm["name"], at=time.monotonic())
-    one = trial.Trial(plan, arm)
+    one = arm_run.ArmRun(plan, arm)
     one.start()
     while not one.step(0.1):
         pass
-    result = one.refused or verdict.of(arm, one.ranks, time.monotonic() - one.began)
+    result = one.refused or rank_verdicts.judge_ranks(arm, one.ranks, time.monotonic() - one.began)
     write_result(plan, arm, result)
     return str(result["status"])
 
 
-def write_result(plan: Plan, arm: Arm, result: Dict[str, Any]) -> None:
+def write_result(plan: Plan, arm: ArmSpec, result: Dict[str, Any]) -> None:
     keys = ("name", "backend", "device", "world_size", "environment", "part")
     plan.writer.line(section="arm", value=dict({key: arm[key] for key in keys if key in arm}, **result))  # type: ignore[literal-required]

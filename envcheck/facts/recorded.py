@@ -1,0 +1,70 @@
+"""Reads back what `envcheck record` and `--json` write: the facts of another run, of any machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+from envcheck.errors import UsageError
+from envcheck.facts.codec import DecodeError, decode_snapshot
+from envcheck.facts.printable import one_line
+from envcheck.facts.snapshot import Snapshot
+
+SCHEMA = 1
+FACTS_LIMIT_BYTES = 64 << 20
+RECORDED = (
+    "system", "limits", "driver", "gpus", "cuda_driver", "toolkit", "visibility", "container", "network", "launcher",
+    "rocm", "xpu", "mps", "python", "packages", "torch", "backends", "devices",
+)  # fmt: skip
+
+
+def load_snapshot(path: str) -> Snapshot:
+    """The facts of a report or recording (`--facts FILE`). Raises UsageError with one line that says what is wrong with the file."""
+    return parse_snapshot(_read(path), path)
+
+
+def _read(path: str) -> str:
+    name = one_line(path, 200)
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise UsageError(f"--facts {name}: not a file")
+        with open(path, "rb") as file:
+            data = file.read(FACTS_LIMIT_BYTES + 1)
+        text = data.decode("utf-8-sig") if len(data) <= FACTS_LIMIT_BYTES else ""
+    except OSError as error:
+        raise UsageError(f"--facts {name}: {error.strerror or type(error).__name__}") from None
+    except ValueError:  # a null byte in the path or bytes that are no UTF-8
+        raise UsageError(f"--facts {name}: not JSON: not UTF-8 text") from None
+    if len(data) > FACTS_LIMIT_BYTES:
+        raise UsageError(f"--facts {name}: larger than any report (the limit is {FACTS_LIMIT_BYTES >> 20} MiB)")
+    return text
+
+
+def parse_snapshot(text: str, name: str) -> Snapshot:
+    """The facts of a JSON document; `name` is what the error calls it."""
+    name = one_line(name, 200)
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise UsageError(f"--facts {name}: nested too deeply to be a report") from None
+    except ValueError as error:
+        raise UsageError(f"--facts {name}: not JSON: {one_line(str(error), 120)}") from None
+    if not isinstance(value, dict) or "schema" not in value:
+        raise UsageError(f"--facts {name}: not an envcheck report: it has no `schema` (observations are for `envcheck diagnose --facts`)")
+    schema = value["schema"]
+    if schema != SCHEMA or isinstance(schema, bool):
+        found = one_line(repr(schema), 40)
+        raise UsageError(f"--facts {name}: this is version {found} of the report; this envcheck reads version {SCHEMA}")
+    facts, live = value.get("facts"), value.get("live")
+    if not isinstance(facts, dict):
+        raise UsageError(f"--facts {name}: it has no `facts`")
+    sections = {key: facts[key] for key in RECORDED if key in facts}
+    if live is not None:
+        sections["live"] = live
+    if value.get("symptoms") is not None:
+        sections["symptoms"] = value["symptoms"]
+    try:
+        return decode_snapshot(sections)
+    except (DecodeError, RecursionError) as error:
+        raise UsageError(f"--facts {name}: {one_line(str(error), 200)}") from None

@@ -1,0 +1,107 @@
+"""A site's folder of rules, looked through before it counts: what nothing would read, or would break a run, is a mistake."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from envcheck.engine.rule import FAMILY_RANK, RuleTexts
+from envcheck.errors import UsageError
+from envcheck.symptoms.scan import SymptomTable
+from envcheck.tables.compat import Tables
+from envcheck.tables.file import HEAD, TableFile
+from envcheck.tables.folders import Folder, is_folder, rules_folder, toml_files
+from envcheck.tables.toml import load_toml
+
+T = TypeVar("T")
+COMPAT, PLAN, SYMPTOMS = "compat", "plan", "symptoms"
+
+
+def check_site(folder: Folder) -> None:
+    """UsageError, with the file, unless each of a site's files can be read and is about a rule, table or text that exists."""
+    if not is_folder(folder):
+        raise UsageError(f"rules folder {folder}: there is none")
+    _check_texts_of_rules(folder)
+    _check_tables(folder)
+    _check_plan(folder)
+    _check_symptoms(folder)
+
+
+def _readable(path: str, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # not TOML, or values of another shape
+        said = " ".join(str(error).split()).removeprefix(f"{path}: ")
+        raise UsageError(f"{path}: cannot be used: {said}") from None
+
+
+def _content(path: str) -> Mapping[str, Any]:
+    return _readable(path, lambda: load_toml(path))
+
+
+def _check_texts_of_rules(folder: Folder) -> None:
+    ours, both = RuleTexts((rules_folder(),)), RuleTexts((rules_folder(), folder))
+    for family in FAMILY_RANK:
+        for rule, path in toml_files(folder, family).items():
+            if ours.family(rule) != family:
+                raise UsageError(f"{path}: no rule of the family {family} is called {rule!r}; `envcheck rules` lists them")
+            _content(path)
+            _readable(path, lambda rule=rule: both.read(rule))  # type: ignore[misc]  # bound to the loop's own value
+
+
+def _check_tables(folder: Folder) -> None:
+    ours = Tables((rules_folder(COMPAT),))
+    for name, path in toml_files(folder, COMPAT).items():
+        if name not in toml_files(rules_folder(COMPAT)):
+            raise UsageError(f"{path}: there is no table {name!r} that it could add to")
+        content = _content(path)
+        _readable(path, lambda name=name: Tables((rules_folder(COMPAT), f"{folder}/{COMPAT}")).table(name))  # type: ignore[misc]
+        _check_rows(path, ours.table(name), content)
+
+
+def _check_rows(path: str, ours: TableFile, content: Mapping[str, Any]) -> None:
+    """A site's rows hold what all of ours hold, in values of the same kind."""
+    for section, values in content.items():
+        if section in HEAD:
+            continue
+        rows = ours.rows(section)
+        if not rows:
+            raise UsageError(f"{path}: the table {ours.name} has no section {section!r}")
+        for number, row in enumerate(values["rows"], 1):
+            absent = [key for key in rows[0] if key not in row and all(key in one for one in rows)]
+            other = [key for key in row if (kinds := {type(one[key]) for one in rows if key in one}) and type(row[key]) not in kinds]
+            if absent or other:
+                what = f"has no {absent[0]!r}" if absent else f"has another kind of {other[0]!r} than the rows of envcheck"
+                raise UsageError(f"{path}: row {number} of {section} {what}")
+
+
+def _check_plan(folder: Folder) -> None:
+    """Texts with names and placeholders that the planner knows."""
+    ours = Tables(()).plan_texts()
+    for name, path in toml_files(folder, PLAN).items():
+        if name != "texts":
+            raise UsageError(f"{path}: of the planner a site can change texts.toml alone")
+        for section, texts in _content(path).items():
+            for key, text in texts.items() if isinstance(texts, dict) else ():
+                known = ours.get(section, {}).get(key)
+                if not isinstance(known, str) or not isinstance(text, str):
+                    raise UsageError(f"{path}: the planner has no text {section}.{key}")
+                unknown = _readable(path, lambda text=text: _placeholders(text)) - _placeholders(known)  # type: ignore[misc]
+                if unknown:
+                    raise UsageError(f"{path}: {section}.{key}: nothing fills {{{min(unknown)}}}")
+
+
+def _placeholders(text: str) -> frozenset[str]:
+    return frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name is not None)
+
+
+def _check_symptoms(folder: Folder) -> None:
+    rules = RuleTexts((rules_folder(),)).ids
+    for path in toml_files(folder, SYMPTOMS).values():
+        for rows in _content(path).values():
+            for row in rows if isinstance(rows, list) else ():
+                for rule in (row.get("rule"), *row.get("also", ())) if isinstance(row, dict) else ():
+                    if rule is not None and rule not in rules:
+                        raise UsageError(f"{path}: no rule is called {rule!r}; `envcheck rules` lists them")
+    _readable(f"{folder}/{SYMPTOMS}", lambda: SymptomTable((folder,)).entries)
