@@ -338,6 +338,7 @@ def test_gpu_rows(tables: Tables) -> None:
 
 def test_first_driver_of_a_product(tables: Tables) -> None:
     assert tables.first_driver("geforce rtx 5090") == "570.86.16"
+    assert tables.first_driver("geforce rtx 5090", "windows") is tables.first_driver("geforce rtx 5090", "wsl") is None
     assert tables.first_driver("NVIDIA H200") is None
 
 

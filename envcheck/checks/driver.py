@@ -338,7 +338,7 @@ def driver_too_old_for_gpu(
     for name, cc in _cards(gpus, system, tables):
         row = tables.gpu(cc)
         if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
-            minimum = tables.first_driver(name) or row.first_driver
+            minimum = tables.first_driver(name, driver_os(system)) or row.first_driver
             return Hit({"gpu": name, "driver": version, "minimum": minimum, "cc": cc}, quoted(matches))
     chip = tables.gpu(tables.compute_capability_of_pci(value(matches, "device") or "") or "")
     stated = value(matches, "driver")

@@ -295,7 +295,7 @@ def _card_floor(profile: Profile, tables: Tables) -> str | None:
     firsts = [int(row.first_driver) for row in rows if row and row.first_driver and row.first_driver.isdecimal()]
     if branch is None or not firsts or branch >= max(firsts):
         return None
-    boards = [tables.first_driver(card.name) for card in profile.cards if card.name and driver_os(profile) == "linux"]
+    boards = [tables.first_driver(card.name, driver_os(profile)) for card in profile.cards if card.name]
     return max((str(max(firsts)), *(board for board in boards if board)), key=version)
 
 

@@ -175,12 +175,12 @@ class Tables:
             return None
         return {"datacenter": True, "jetson": True, "geforce": False, "mining": False}.get(row.kind)
 
-    def first_driver(self, product: str) -> str | None:
+    def first_driver(self, product: str, os: str = "linux") -> str | None:
         """First Linux driver that lists a product, for some Blackwell boards; the branch of its generation is gpu().first_driver.
 
         It says which driver to ask for, not that an older one of the branch fails: some were seen to drive boards they do not list.
         """
-        rows = self.rows("gpu-product", "first-driver")
+        rows = self.rows("gpu-product", "first-driver") if os == "linux" else ()
         return next((str(row["driver"]) for row in rows if _product_key(row["name"]) == _product_key(product)), None)
 
     def _products(self) -> Mapping[str, Product]:
