@@ -37,7 +37,7 @@ def test_h200() -> None:
     assert "hypervisor" not in found.cpu_flags
     assert (found.cpu_count, found.cpu_affinity, found.cpu_limit) == (16, 16, None)
     assert found.memory_bytes == 131981020 * 1024 and found.memory_limit_bytes is None
-    assert found.pci_gpus == (PciDevice("0000:00:06.0", "10de", "2335", "nvidia", "32.0 GT/s PCIe", 16),)
+    assert found.pci_gpus == (PciDevice("0000:00:06.0", "10de", "2335", "nvidia"),)
     assert found.virtualization == "kvm" and found.wsl is None and found.jetson is None
     assert found.uptime_seconds == 912.4
 
@@ -138,10 +138,8 @@ def test_other_vendors_on_the_bus() -> None:
     assert [device.device for device in facts("arc-b580").pci_gpus] == ["7d67", "e20b"]  # and no NPU
 
 
-def test_a_gpu_off_the_bus_has_no_link() -> None:
+def test_a_gpu_without_a_driver() -> None:
     folder = "/sys/bus/pci/devices/0000:00:06.0"
-    lost = facts("h200-vm", **{f"read {folder}/current_link_speed": "Unknown\n", f"read {folder}/current_link_width": "63\n"})
-    assert (lost.pci_gpus[0].link_speed, lost.pci_gpus[0].link_width) == (None, None)
     unbound = facts("h200-vm", **{f"readlink {folder}/driver": None})
     assert unbound.pci_gpus[0].driver is None
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from envcheck.facts.snapshot import Missing, Nvcc, Snapshot
 from envcheck.read.clean import clean
 from envcheck.read.collect_env import read_collect_env
-from envcheck.read.identify import WHOLE, identify, read_text, regions
+from envcheck.read.identify import WHOLE, log_kinds, read_text, regions
 from envcheck.read.merge import merge
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
@@ -180,7 +180,7 @@ def test_prose_is_no_report() -> None:
 
 def test_an_issue_holds_several_kinds() -> None:
     text = (TESTS / "samples" / "logs" / "issue.md").read_text()
-    kinds = identify(text)
+    kinds = [*(found.kind for found in read_text(text)), *log_kinds(text)]
     assert {"collect_env", "nvidia-smi (table)", "traceback"} <= set(kinds)
     made = snapshot(text)
     assert fact(made, "driver.version") == "535.183.01"

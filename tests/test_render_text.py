@@ -183,6 +183,9 @@ def values(name: str, changes: dict[str, object]) -> dict[str, str]:
     return {layer.name: layer.value for layer in stack(machine(name, changes), ())}
 
 
+OFFERS = "driver offers up to 13.0, torch is built with 13.0"
+
+
 @pytest.mark.parametrize(
     ("changes", "layer", "value"),
     [
@@ -192,7 +195,7 @@ def values(name: str, changes: dict[str, object]) -> dict[str, str]:
         ({"gpus.lost": ["0000:09:00.0: GPU is lost"]}, "GPU", f"{EIGHT}; 1 on the bus without an answer"),
         ({"gpus.devices.7.name": "NVIDIA L4"}, "GPU", "7 × NVIDIA H100 80GB HBM3 (sm_90, 80 GiB) + NVIDIA L4 (sm_90, 80 GiB)"),
         ({"gpus": {"missing": "absent", "reason": "none"}}, "GPU", "8 NVIDIA on the PCI bus (driver nvidia), no name or state read"),
-        ({"cuda_driver.init_code": 803}, "CUDA", "driver offers up to 13.0, torch is built with 13.0, cuInit answers 803"),
+        ({"cuda_driver.init_code": 100}, "CUDA", f"{OFFERS}, cuInit answers 100 (no CUDA-capable device is detected)"),
         ({"driver.library_version": "570.10"}, "driver", "580.95.05, open kernel module, libraries 570.10"),
         ({"torch.import_status": "timeout"}, "torch", f"{BUILD}: the import hangs"),
         ({**CRASHED, "torch.import_failure": {"signal": "SIGSEGV"}}, "torch", f"{BUILD}: the import is killed by SIGSEGV"),

@@ -28,17 +28,17 @@ from typing import Any
 import pytest
 from fakes import FakeDriverHost
 from stubs import A100, GTX_1080, H100, RTX_3090, RTX_5090, SLICES, Card, Machine, Stubs, h100s, stub_libraries, stubs
+from test_visible import MEASURED
 from torches import ONE, Made, made
 
+from envcheck.facts import cuda_codes
+from envcheck.facts.cuda_visible_devices import Problem
 from envcheck.facts.snapshot import CudaDriverFacts
 from envcheck.probes.cuda_driver import probe
-from envcheck.tables.compat import Tables
-from envcheck.tables.folders import rules_folder
 from envcheck.target.process import AGENT
 
 __all__ = ["made", "stub_libraries", "stubs"]
 
-TABLES = Tables((rules_folder("compat"),))
 SECONDS = 300.0
 
 
@@ -102,11 +102,11 @@ def seen(stubs: Stubs, cards: tuple[Card, ...], visible: str | None = None) -> C
     return facts
 
 
-@pytest.mark.parametrize("row", TABLES.rows("cuda-visible-devices", "value"), ids=lambda row: repr(row["value"]))
-def test_the_stub_reads_cuda_visible_devices_as_the_real_driver(stubs: Stubs, row: dict[str, Any]) -> None:
-    facts = seen(stubs, (H100,), row["value"])
-    wanted = (row.get("error", 0 if row["devices"] else 100), row["devices"] or None)
-    assert (facts.init_code, facts.device_count) == wanted
+@pytest.mark.parametrize(("value", "available", "problem"), [row for row in MEASURED if row[0] is not None and "GPU-1" not in row[0]])
+def test_the_stub_reads_cuda_visible_devices_as_the_real_driver(stubs: Stubs, value: str, available: bool, problem: Problem) -> None:
+    facts = seen(stubs, (H100,), value)
+    error = cuda_codes.INVALID_DEVICE if problem is Problem.DUPLICATE else cuda_codes.NO_DEVICE
+    assert (facts.init_code, facts.device_count) == ((0, 1) if available else (error, None))
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ print(json.dumps(told))
 @pytest.mark.torches
 def test_the_words_of_every_runtime(cuda_torch: str, stubs: Stubs) -> None:
     """The table of CUDA's errors says what the libcudart of each build says, and torch passes it on."""
-    cases = {f"cuInit={code}": OF_TORCH.get(code) or f"Error {code}: {TABLES.cuda_error(code).text}" for code in OF_CUINIT}
+    cases = {f"cuInit={code}": OF_TORCH.get(code) or f"Error {code}: {cuda_codes.WORDS[code]}" for code in OF_CUINIT}
     told = run(cuda_torch, CASES, stubs.environment(Machine()), AGENT, json.dumps(list(cases)), "plain")
     for case, words in cases.items():
         value = told[case]["value"]

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from envcheck import cli
+from envcheck.checks import all_checks
 from envcheck.checks.meta import OLD_DAYS
+from envcheck.commands.bases import base
+from envcheck.engine.judge import judge
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import Missing, Why
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 
@@ -48,3 +54,21 @@ def test_it_is_information_not_a_failure(snapshot: Path, capsys: pytest.CaptureF
     [finding] = json.loads(capsys.readouterr().out)["findings"]
     assert (finding["severity"], finding["confidence"]) == ("info", "certain")
     assert finding["fixes"][0]["commands"] == {} or "envcheck" in finding["fixes"][0]["text"]
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_table_counts_where_the_verdict_rests_on_it(tmp_path: Path, trains: bool) -> None:
+    """Where CUDA was seen to work no driver is looked up: how old the table of drivers is does not matter there."""
+    assert CHECKED is not None
+    folder = shutil.copytree(rules_folder("compat"), tmp_path / "compat")
+    table, day = folder / "cuda-driver.toml", CHECKED - datetime.timedelta(days=OLD_DAYS)
+    table.write_text(table.read_text(encoding="utf-8").replace(f"verified = {CHECKED}", f"verified = {day}"), encoding="utf-8")
+    snapshot, today = base(Path(rules_folder()), "h100x8"), CHECKED + datetime.timedelta(days=1)
+    snapshot = replace(snapshot, system=replace(snapshot.system, date=today.isoformat()))
+    if not trains:
+        unasked = Missing(Why.SKIPPED, "not asked")
+        snapshot = replace(snapshot, devices=unasked, cuda_driver=unasked)
+    verdict = next(one for one in judge(snapshot, all_checks(), Tables((folder,))) if one.rule == "tables-old")
+    assert (verdict.hit and verdict.hit.values.get("table")) == (None if trains else "cuda-driver")
+    if verdict.hit:
+        assert verdict.hit.values["days"] == OLD_DAYS + 1

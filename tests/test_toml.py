@@ -1,49 +1,60 @@
-"""TOML files and the JSON that a wheel carries beside them."""
+"""TOML files and the JSON that a wheel carries in their place."""
 
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 
 import pytest
 
-from envcheck.tables.folders import rules_folder
-from envcheck.tables.toml import COMPILED, compile_toml, load_toml, parse_toml
+from envcheck.tables.file import read_table, table_names
+from envcheck.tables.folders import rules_folder, toml_files
+from envcheck.tables.toml import as_json, json_name, load_toml, parse_toml
 
-FILES = sorted(path for path in Path(rules_folder()).rglob("*.toml") if path.relative_to(Path(rules_folder())).parts[0] != "bases")
-
-
-def compiled(folder: Path, source: bytes) -> Path:
-    path = folder / "one.toml"
-    path.write_bytes(source)
-    Path(f"{path}{COMPILED}").write_text(compile_toml(source), encoding="utf-8")
-    return path
+FILES = sorted(Path(rules_folder()).rglob("*.toml"))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
-def test_every_file_survives_the_way_through_json(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = file.read_bytes()
-    expected = parse_toml(source.decode())
-    path = compiled(tmp_path, source)
-    monkeypatch.setattr("envcheck.tables.toml.parse_toml", lambda text: pytest.fail("the compiled file was not used"))
-    assert load_toml(path) == expected
+@pytest.mark.parametrize("file", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_file_survives_the_way_through_json(tmp_path: Path, file: Path) -> None:
+    source = file.read_text(encoding="utf-8")
+    (tmp_path / json_name(file.name)).write_text(as_json(source), encoding="utf-8")
+    [(name, path)] = toml_files(tmp_path).items()
+    assert (name, path) == (file.stem, str(tmp_path / f"{file.stem}.json"))
+    assert load_toml(path) == load_toml(tmp_path / file.name) == parse_toml(source)
     assert isinstance(load_toml(path).get("verified", datetime.date.min), datetime.date)
 
 
-def test_a_changed_file_is_read_itself(tmp_path: Path) -> None:
-    path = compiled(tmp_path, b'title = "before"\n')
-    path.write_bytes(b'title = "after"\n')
-    assert load_toml(path) == {"title": "after"}
-
-
-def test_without_a_compiled_file(tmp_path: Path) -> None:
+def test_a_file_that_somebody_wrote_beside_ours_counts(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text('{"title":"before"}')
+    assert load_toml(tmp_path / "one.toml") == {"title": "before"}
     (tmp_path / "one.toml").write_bytes('title = "für"\n'.encode())
-    assert load_toml(tmp_path / "one.toml") == {"title": "für"}
+    assert load_toml(tmp_path / "one.toml") == load_toml(toml_files(tmp_path)["one"]) == {"title": "für"}
+
+
+def test_a_site_overlays_an_installed_table(tmp_path: Path) -> None:
+    """Ours is JSON, as a wheel has it, the site's is TOML."""
+    ours, site = tmp_path / "ours", tmp_path / "site"
+    ours.mkdir(), site.mkdir()
+    source = 'verified = 2026-11-27\n[sources]\n[floor]\nkey = ["cuda"]\nrows = [{ cuda = "13.0", linux = "5.1", source = "a" }]\n'
+    (ours / "cuda-driver.json").write_text(as_json(source))
+    (site / "cuda-driver.toml").write_text('[floor]\nkey = ["cuda"]\nrows = [{ cuda = "13.0", linux = "999.1", source = "site" }]\n')
+    assert table_names((ours, site)) == ("cuda-driver",)
+    table = read_table("cuda-driver", (ours, site))
+    assert (table.verified, [row["linux"] for row in table.rows("floor")]) == (datetime.date(2026, 11, 27), ["999.1"])
+
+
+def test_other_files_and_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("")
+    assert toml_files(tmp_path) == {} and toml_files(tmp_path, "driver") == {}
+    with pytest.raises(FileNotFoundError, match=r"one\.toml"):
+        load_toml(tmp_path / "one.toml")
 
 
 def test_a_value_that_json_cannot_hold_is_refused() -> None:
     with pytest.raises(TypeError):
-        compile_toml(b"[row]\nday = 2026-11-28\n")
+        as_json("[row]\nday = 2026-11-28\n")
+    assert json.loads(as_json("verified = 2026-11-28\n")) == {"verified": "2026-11-28"}
 
 
 def test_a_wrong_file_is_named_with_its_position(tmp_path: Path) -> None:

@@ -16,7 +16,12 @@ from envcheck.tables.toml import load_toml
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
 
-NEWER = ("unknown", "assume-newest")
+AMBIGUOUS = (
+    "geforce gtx 860m",
+    "geforce gt 730",
+    "geforce gt 710",
+    "geforce 910m",
+)  # sold with several chips
 
 
 def problems(folder: str | os.PathLike[str], *, overlay: bool = False) -> tuple[str, ...]:
@@ -32,13 +37,11 @@ def _problems(path: str, overlay: bool) -> Iterator[str]:
         yield f"{name}: cannot be read: {error}"
         return
     if not overlay:
-        for field in ("verified", "newer", "sources"):
+        for field in ("verified", "sources"):
             if field not in data:
                 yield f"{name}: has no `{field}`"
     if "verified" in data and type(data["verified"]) is not datetime.date:
         yield f"{name}: verified is not a date"
-    if data.get("newer", "unknown") not in NEWER:
-        yield f"{name}: newer is {data['newer']!r}, not one of {', '.join(NEWER)}"
     sources = data.get("sources", {})
     for key, text in sources.items():
         if not isinstance(text, str) or not text.strip():
@@ -163,9 +166,7 @@ def _gpus(tables: Tables) -> Iterator[str]:
             short = name.lower().removeprefix("nvidia ")
             if named.setdefault(short, row["compute_capability"]) != row["compute_capability"]:
                 yield f"gpu-product: {name} has two capabilities"
-    for row in tables.rows("gpu-product", "ambiguous"):
-        if row["name"].lower().removeprefix("nvidia ") in named:
-            yield f"gpu-product: {row['name']} is ambiguous and yet in [product]"
+    yield from (f"gpu-product: {name} is ambiguous and yet in [product]" for name in AMBIGUOUS if name in named)
     for row in tables.rows("gpu-product", "first-driver"):
         if row["name"].lower().removeprefix("nvidia ") not in named or tables.branch(row["driver"]) is None:
             yield f"gpu-product [first-driver]: {row['name']} or {row['driver']} is not known"

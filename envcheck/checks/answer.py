@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from envcheck.engine.rule import Evidence
+from envcheck.facts.cuda_codes import named
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -43,8 +44,8 @@ def code_evidence(devices: DevicesFacts, cuda_driver: CudaDriverFacts) -> tuple[
     """Where the error code was seen."""
     found = [Evidence("torch", devices.error)] if devices.error else []
     if cuda_driver.init_code or cuda_driver.device_count_code:
-        call = f"cuInit {cuda_driver.init_code}" if cuda_driver.init_code else f"cuDeviceGetCount {cuda_driver.device_count_code}"
-        found.append(Evidence(cuda_driver.library_path or "libcuda.so.1", call))
+        call, code = ("cuInit", cuda_driver.init_code) if cuda_driver.init_code else ("cuDeviceGetCount", cuda_driver.device_count_code)
+        found.append(Evidence(cuda_driver.library_path or "libcuda.so.1", f"{call} {named(code or 0)}"))
     return tuple(found)
 
 

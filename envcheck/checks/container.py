@@ -9,6 +9,8 @@ from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
 from envcheck.checks.text import alone, holding, mentioning, of_programs, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
+from envcheck.facts.nvml_codes import BLOCKED, NO_LIBRARY, NOT_LOADED, SMI_OTHER, UNKNOWN
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -23,11 +25,14 @@ from envcheck.facts.snapshot import (
     TorchFacts,
     VisibilityFacts,
 )
+from envcheck.tables import versions
 
 # Below it the kernel that Microsoft ships for WSL 2 has no usable GPU support for CUDA.
 # https://learn.microsoft.com/windows/ai/directml/gpu-cuda-in-wsl
 WSL_KERNEL = (5, 10, 43)
 WSL_LIBRARIES = "/usr/lib/wsl"
+# What the tools of Linux's driver answer inside WSL, where there is no such driver.
+_FOREIGN = (NOT_LOADED, NO_LIBRARY, BLOCKED, SMI_OTHER, UNKNOWN)
 
 
 def _lacks_compute(container: ContainerFacts) -> bool:
@@ -85,7 +90,7 @@ def container_without_gpu(
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
     values = _values(container, visibility, len(cards))
     no_library = "cuda_driver" in absent or driver.cuda_state == "N/A"
-    if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == 35) and "driver" not in absent:
+    if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == INSUFFICIENT_DRIVER) and "driver" not in absent:
         return Hit(values, quoted(every), variant="capabilities")
     if counted(gpus) or gpu_nodes(driver):
         return Hit(values, quoted(own), variant="text") if own else None
@@ -140,8 +145,7 @@ def requirement_met(requirement: str, cuda: str | None, driver: str | None) -> b
 
 def _compare(have: str, sign: str, number: str) -> bool:
     places = number.count(".") + 1
-    mine = [int(part) for part in re.findall(r"\d+", have)[:places]]
-    wanted = [int(part) for part in number.split(".")]
+    mine, wanted = versions.version(have).release[:places], versions.version(number).release
     return {">=": mine >= wanted, "<=": mine <= wanted, ">": mine > wanted, "<": mine < wanted, "=": mine == wanted}[sign]
 
 
@@ -189,7 +193,7 @@ def container_lost_gpu(
     if works(devices) or driver_answers(cuda_driver) or seen or system.wsl:
         return None
     failed = any(
-        answer.status is ToolStatus.FAILED and (answer.code in (255, 999) or "unknown error" in answer.message.lower())
+        answer.status is ToolStatus.FAILED and (answer.code in (SMI_OTHER, UNKNOWN) or "unknown error" in answer.message.lower())
         for answer in (driver.smi, driver.nvml)
     )
     if not matches and not (failed and (bare or inside)):
@@ -242,7 +246,7 @@ def wsl_driver(
         return Hit(values, evidence, variant="linux_driver")
     if "cuda_driver" in absent and fails(devices) and not gpus.devices:
         return Hit(values, evidence, variant="unmapped", confidence=Confidence.LIKELY)
-    broken = smi_failed(driver, 9, 12, 17, 255, 999) or driver.cuda_state == "ERR!"
+    broken = smi_failed(driver, *_FOREIGN) or driver.cuda_state == "ERR!"
     sure = broken or alone(symptoms, "wsl-driver")
     return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY) if broken or matches else None
 

@@ -10,6 +10,7 @@ from envcheck.checks.hardware import capability, closed, gpu_nodes, heard, place
 from envcheck.checks.text import distinct, holding, of_programs, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import (
     ContainerFacts,
@@ -86,7 +87,7 @@ _NO_LIBCUDA = ("Found no NVIDIA driver", "libcuda.so.1")
 
 def _no_driver(driver: DriverFacts, system: SystemFacts, matches: _Matches, absent: frozenset[str]) -> Hit | None:
     """No file and no process of an NVIDIA driver was found."""
-    library = driver.nvml.status in _NO_TOOL or driver.nvml.code == 12  # NVML_ERROR_LIBRARY_NOT_FOUND
+    library = driver.nvml.status in _NO_TOOL or driver.nvml.code == NO_LIBRARY
     found = driver.version or driver.library_version or driver.module_loaded or driver.smi.status not in _NO_TOOL or not library
     stated = driver.fabric_manager or driver.xids or driver.cuda  # someone spoke of its service, of its kernel log, or of what it offers
     if found or stated or (driver == DriverFacts() and "driver" not in absent):
@@ -145,7 +146,7 @@ def driver_not_loaded(
         return None
     on_disk = driver.library_version is not None or driver.smi.status not in _NO_TOOL
     unloaded = driver.module_loaded is False and on_disk and bool(cards)
-    if not (smi_failed(driver, 9) or unloaded or (matches and driver.module_loaded is not True)):
+    if not (smi_failed(driver, NOT_LOADED) or unloaded or (matches and driver.module_loaded is not True)):
         return None
     values = {"library": driver.library_version, "kernel": system.kernel}
     evidence = distinct((*smi_evidence(driver), *quoted(matches)))
@@ -337,7 +338,8 @@ def driver_too_old_for_gpu(
     for name, cc in _cards(gpus, system, tables):
         row = tables.gpu(cc)
         if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
-            return Hit({"gpu": name, "driver": version, "minimum": row.first_driver, "cc": cc}, quoted(matches))
+            minimum = tables.first_driver(name, driver_os(system)) or row.first_driver
+            return Hit({"gpu": name, "driver": version, "minimum": minimum, "cc": cc}, quoted(matches))
     chip = tables.gpu(tables.compute_capability_of_pci(value(matches, "device") or "") or "")
     stated = value(matches, "driver")
     spoken = tables.branch(stated, driver_os(system)) if stated else branch
@@ -429,8 +431,8 @@ def driver_no_devices(
     if works(devices) or driver_answers(cuda_driver) or system.wsl or counted(gpus) or devices.devices:
         return None
     matches, shut = said(symptoms, "driver-no-devices"), closed(gpus)
-    empty = smi_failed(driver, 6, 28) or (driver.nvml.status is ToolStatus.OK and gpus != GpusFacts())
-    blocked = smi_failed(driver, 4, 17)
+    empty = smi_failed(driver, NOT_FOUND, NO_GPU) or (driver.nvml.status is ToolStatus.OK and gpus != GpusFacts())
+    blocked = smi_failed(driver, *CLOSED)
     if not (empty or blocked or matches):
         return None
     without_node = driver.device_nodes is not None and not gpu_nodes(driver) and (driver.gpu_count_proc or 0) > 0

@@ -10,6 +10,7 @@ from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, w
 from envcheck.checks.text import distinct, holding, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
 from envcheck.facts.record import replace
@@ -128,7 +129,7 @@ def fabric_not_ready(
     waiting = [gpu for gpu in gpus.devices if _waits(gpu)]
     asked = bool(waiting) and (bool(devices.devices) or code is not None or fails(devices))
     down = driver.fabric_manager in ("stopped", "absent") and fails(devices) and code is None and any(nvswitch)
-    if code not in (802, 919) and not (matches or asked or down):
+    if code not in (cuda_codes.SYSTEM_NOT_READY, cuda_codes.FABRIC_NOT_READY) and not (matches or asked or down):
         return None
     guest = contained(container) or system.virtualization not in (None, "none")
     variant = "version" if any("match" in one.text for one in matches) else "guest" if guest else None

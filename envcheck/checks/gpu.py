@@ -9,6 +9,7 @@ from envcheck.checks.hardware import capability, is_mig, numbers
 from envcheck.checks.text import holding, mentioning, quoted, said, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import (
     CudaDriverFacts,
@@ -21,7 +22,7 @@ from envcheck.facts.snapshot import (
     TorchFacts,
     VisibilityFacts,
 )
-from envcheck.tables.archs import platform_of, runs_on
+from envcheck.tables.archs import arch_number, platform_of, runs_on
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import minor, variant_of_cuda
 
@@ -107,11 +108,6 @@ def _pair(text: str | None) -> tuple[int, int]:
     return minor(text) or (0, 0)
 
 
-def _arch_pair(arch: str) -> tuple[int, int]:
-    digits = re.sub(r"\D", "", arch.partition("_")[2])
-    return (int(digits[:-1] or 0), int(digits[-1])) if digits else (0, 0)
-
-
 def _verdict(card: _Card, build: Code, tables: Tables, no_kernel: bool) -> tuple[str, bool] | None:
     """("new" | "old", certain) if this build has no code for the card; None if it has, or if nothing is known."""
     if card.kernel == "ok":
@@ -123,7 +119,7 @@ def _verdict(card: _Card, build: Code, tables: Tables, no_kernel: bool) -> tuple
             return "new", False  # only PTX would serve it, and the program says that nothing did
         if runs is True or (runs is None and not no_kernel):
             return None
-        pairs = [_arch_pair(arch) for arch in build.archs]
+        pairs = [arch_number(arch) for arch in build.archs]
         if _pair(card.cc) < min(pairs):
             return "old", build.certain and runs is False
         late = row is not None and build.cuda is not None and _pair(row.first_cuda) > cuda
@@ -278,7 +274,7 @@ def gpu_exclusive_mode(
     matches, seen = said(symptoms, "gpu-exclusive-mode"), visible(gpus, visibility)
     prohibited = [gpu for gpu in seen if gpu.compute_mode == "Prohibited"]
     exclusive = [gpu for gpu in seen if (gpu.compute_mode or "").startswith("Exclusive")]
-    refused = cuda_code(devices, cuda_driver) == 46 or bool(matches)
+    refused = cuda_code(devices, cuda_driver) == DEVICES_UNAVAILABLE or bool(matches)
     restricted = prohibited or exclusive
     values = {"gpus": ", ".join(f"GPU {gpu.index}" for gpu in restricted) or "the GPU", "numbers": numbers(restricted)}
     values["mode"] = restricted[0].compute_mode if restricted else None
@@ -313,7 +309,7 @@ def gpu_mig(
     if refused:
         return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)
     empty = [gpu for gpu in partitioned if gpu.mig and not gpu.mig_devices]
-    unusable = fails(devices) or cuda_code(devices, cuda_driver) == 100 or bool(mentioning(symptoms, "No CUDA GPUs are available"))
+    unusable = fails(devices) or cuda_code(devices, cuda_driver) == NO_DEVICE or bool(mentioning(symptoms, "No CUDA GPUs are available"))
     if empty and len(empty) == len(gpus.devices) and unusable and not driver_answers(cuda_driver):
         return Hit(values, variant="empty", severity=Severity.ERROR)
     if instances > 1 and not (visibility.cuda_visible_devices or "").startswith("MIG-"):

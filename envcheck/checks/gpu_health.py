@@ -9,7 +9,8 @@ from envcheck.checks.answer import code_evidence, cuda_code, works
 from envcheck.checks.hardware import heard, numbers, nvidia, place, troubles, which
 from envcheck.checks.text import distinct, holding, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, UNKNOWN
+from envcheck.facts import cuda_codes as cuda_error
+from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, SMI_IRQ, UNKNOWN
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     CudaDriverFacts,
@@ -74,7 +75,8 @@ def gpu_ecc_error(
     matches = said(symptoms, "gpu-ecc-error")
     hurt = [gpu for gpu in gpus.devices if (gpu.ecc_uncorrected_volatile or 0) > 0]
     kernels = [one.kernel_error or "" for one in devices.devices]
-    stopped = bool(matches) or cuda_code(devices, cuda_driver) == 214 or any("uncorrectable ECC" in error for error in kernels)
+    code = cuda_code(devices, cuda_driver)
+    stopped = bool(matches) or code == cuda_error.ECC_UNCORRECTABLE or any("uncorrectable ECC" in error for error in kernels)
     contained = [xid for xid in driver.xids if xid.code == CONTAINED]
     if hurt or stopped:
         count = sum(gpu.ecc_uncorrected_volatile or 0 for gpu in hurt) or "at least one"
@@ -216,7 +218,7 @@ def gpu_needs_reset(gpus: GpusFacts, devices: DevicesFacts, symptoms: SymptomsFa
 
 
 # Exit statuses of nvidia-smi and codes of NVML that say so of a card; they are the same but for the interrupts.
-_SMI_FAULTS = {8: "power", 10: "interrupt", 14: "inforom"}
+_SMI_FAULTS = {POWER: "power", SMI_IRQ: "interrupt", INFOROM: "inforom"}
 _NVML_FAULTS = {POWER: "power", IRQ: "interrupt", INFOROM: "inforom"}
 
 
@@ -264,7 +266,8 @@ def _of_gpus(gpus: GpusFacts, devices: DevicesFacts) -> Hit | None:
 def _of_cuda(matches: tuple[TextEvidence, ...], devices: DevicesFacts, cuda_driver: CudaDriverFacts) -> Hit | None:
     if matches and len(holding(matches, "RmInitAdapter")) == len(matches):
         return Hit(variant="init", confidence=Confidence.LIKELY)
-    return Hit({}, code_evidence(devices, cuda_driver)) if matches or cuda_code(devices, cuda_driver) in (220, 226) else None
+    fatal = cuda_code(devices, cuda_driver) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
+    return Hit({}, code_evidence(devices, cuda_driver)) if matches or fatal else None
 
 
 CHECKS = (gpu_ecc_error, gpu_row_remap, gpu_xid, gpu_throttled, gpu_pcie_degraded, gpu_needs_reset, gpu_hardware_fault)

@@ -9,6 +9,8 @@ from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_a
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.text import alone, holding, of_programs, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.facts import cuda_codes as cuda
+from envcheck.facts.nvml_codes import MISMATCH
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -24,7 +26,8 @@ from envcheck.facts.snapshot import (
 )
 
 UNREAD = (Why.FAILED, Why.TIMEOUT)
-SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED = 803, 804
+# Errors that speak of something else than a missing or stale device of unified memory.
+_OTHER_CAUSES = (cuda.NO_DEVICE, cuda.INVALID_DEVICE, cuda.SYSTEM_NOT_READY, cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED)
 _803 = ("unsupported display driver", "SystemDriverMismatch", "SYSTEM_DRIVER_MISMATCH")
 _804 = ("forward compatibility was attempted", "CompatNotSupportedOnDevice", "COMPAT_NOT_SUPPORTED_ON_DEVICE")
 
@@ -61,17 +64,17 @@ def driver_library_mismatch(
     values: dict[str, object] = {"module": driver.version or value(matches, "module")}
     values["library"] = (driver.library_version if differ else None) or value(matches, "library")
     evidence = (*smi_evidence(driver), *code_evidence(devices, cuda_driver), *quoted(matches))
-    stated = smi_failed(driver, 18) or differ
+    stated = smi_failed(driver, MISMATCH) or differ
     # torch's allocator could not start NVML: most often for this reason, which it does not say
     guess = not stated and bool(matches) and len(holding(matches, "INTERNAL ASSERT")) == len(matches)
-    if smi_failed(driver, 18) or matches or (differ and not working):
+    if smi_failed(driver, MISMATCH) or matches or (differ and not working):
         known = None if values["module"] and values["library"] else "versions_unknown"
         variant = "assert" if guess else "container" if contained(container) else known
         severity = Severity.WARNING if working else None
         return Hit(values, evidence, variant=variant, severity=severity, confidence=Confidence.LIKELY if guess else None)
     rules = ("driver-library-mismatch", "cuda-compat-shadows-driver", "cuda-compat-unsupported-gpu")
     lines = tuple(match for rule in rules for match in holding(said(symptoms, rule), *_803, *_804))
-    compat_error = cuda_code(devices, cuda_driver) in (SYSTEM_DRIVER_MISMATCH, COMPAT_NOT_SUPPORTED) or bool(lines)
+    compat_error = cuda_code(devices, cuda_driver) in (cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED) or bool(lines)
     if compat_error and not (working or contained(container) or _compat_loaded(cuda_driver) or system.wsl):
         return Hit(values, (*evidence, *quoted(lines[:1])), variant="code", confidence=Confidence.LIKELY)
     return None
@@ -113,7 +116,7 @@ def cuda_compat_shadows_driver(
     """CUDA 803: an older cuda-compat is loaded in place of the driver's own library."""
     matches = said(symptoms, "cuda-compat-shadows-driver")
     matches = tuple(match for match in matches if match not in holding(matches, *_804))
-    return _compat_answer(SYSTEM_DRIVER_MISMATCH, matches, driver, gpus, cuda_driver, devices, container, absent)
+    return _compat_answer(cuda.SYSTEM_DRIVER_MISMATCH, matches, driver, gpus, cuda_driver, devices, container, absent)
 
 
 @check(needs=("cuda_driver",))
@@ -128,7 +131,7 @@ def cuda_compat_unsupported_gpu(
 ) -> Answer:
     """CUDA 804: a newer cuda-compat is loaded on a GPU that is not entitled to forward compatibility."""
     matches = said(symptoms, "cuda-compat-unsupported-gpu")
-    return _compat_answer(COMPAT_NOT_SUPPORTED, matches, driver, gpus, cuda_driver, devices, container, absent)
+    return _compat_answer(cuda.COMPAT_NOT_SUPPORTED, matches, driver, gpus, cuda_driver, devices, container, absent)
 
 
 @check(needs=("driver", "cuda_driver"))
@@ -151,11 +154,11 @@ def nvidia_uvm_missing(
     evidence = (*code_evidence(devices, cuda_driver), *quoted(matches))
     gone = nodes is not None and "nvidia-uvm" not in nodes and (bool(nodes) or inside)
     if gone or holding(matches, "/dev/nvidia-uvm: false", "Module nvidia-uvm not found", "Module nvidia_uvm not found"):
-        uvm = code not in (100, 101, 802, 803, 804) and (fails(devices) or code in (3, 999) or matches)
+        uvm = code not in _OTHER_CAUSES and (fails(devices) or code in (cuda.NOT_INITIALIZED, cuda.UNKNOWN) or matches)
         values = {"nodes": ", ".join(nodes or ()) or "none"}
         return Hit(values, evidence, variant="container" if inside else None) if uvm else None
-    woken = system.suspends and fails(devices) and code == 719
-    if code == 999 or matches or woken:
+    woken = system.suspends and fails(devices) and code == cuda.LAUNCH_FAILURE
+    if code == cuda.UNKNOWN or matches or woken:
         variant = "suspended" if system.suspends or holding(matches, "unspecified launch failure") else "stale"
         return Hit({"nodes": ", ".join(nodes or ()) or None}, evidence, variant=variant, confidence=Confidence.LIKELY)
     return None
@@ -172,7 +175,7 @@ def libcuda_stub(
 ) -> Answer:
     """CUDA 34: the link-time stub of the toolkit is loaded instead of the driver's library."""
     matches, stub = said(symptoms, "libcuda-stub"), cuda_driver.is_stub is True
-    if works(devices) or driver_answers(cuda_driver) or not (stub or matches or cuda_code(devices, cuda_driver) == 34):
+    if works(devices) or driver_answers(cuda_driver) or not (stub or matches or cuda_code(devices, cuda_driver) == cuda.STUB_LIBRARY):
         return None
     path = python.variables.get("LD_LIBRARY_PATH")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(matches), *((Evidence("LD_LIBRARY_PATH", path),) if path else ()))

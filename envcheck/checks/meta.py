@@ -18,7 +18,10 @@ OLD_DAYS = 180  # torch has a release about every two months
 
 @check(needs=("system",))
 def tables_old(torch: TorchFacts, system: SystemFacts, tables: Tables) -> Answer:
-    """A torch newer than the newest row, or tables that were last checked long before the day of the snapshot."""
+    """A torch newer than the newest row, or a table that was last checked long before the day of the snapshot.
+
+    The other rules come before this one: the tables that were read by now are those that the verdict rests on.
+    """
     mine, today = parsed(release(torch.version)), _day(system.date)
     if mine is None and today is None:
         return None
@@ -26,9 +29,10 @@ def tables_old(torch: TorchFacts, system: SystemFacts, tables: Tables) -> Answer
     known = parsed(newest.version)
     if mine and known and not mine.is_prerelease and mine.release[:2] > known.release[:2]:
         return Hit({"version": release(torch.version), "newest": newest.version})
-    checked = tables.table("torch-release").verified
+    checked, name = min(((checked, name) for name, checked in tables.verified.items()), default=(None, ""))
     if today and checked and (today - checked).days > OLD_DAYS:
-        return Hit({"days": (today - checked).days, "checked": checked.isoformat(), "newest": newest.version}, variant="age")
+        values = {"days": (today - checked).days, "checked": checked.isoformat(), "newest": newest.version, "table": name}
+        return Hit(values, variant="age")
     return None
 
 

@@ -58,14 +58,10 @@ def _conda_and_pip(packages: PackagesFacts) -> tuple[Distribution, Distribution]
     return None
 
 
-# NVIDIA wheels of CUDA 12 and 13 that install to the same files (RECORD of the wheels on PyPI). NCCL has a rule of its own.
-_SHARED = ("nvidia-cudnn", "nvidia-nvshmem", "nvidia-cusparselt")
-
-
 @check(needs=("packages",))
 def nvidia_packages_overwritten(packages: PackagesFacts, torch: TorchFacts, devices: DevicesFacts, tables: Tables) -> Answer:
     """Two distributions wrote the same NVIDIA library; the last one won, and removing either breaks the other."""
-    twins = _twins(packages)
+    twins = _twins(packages, tables)
     files = tuple(one for one in packages.overwritten if "nccl" not in one)
     if not twins and not files:
         return None
@@ -81,12 +77,13 @@ def nvidia_packages_overwritten(packages: PackagesFacts, torch: TorchFacts, devi
     return Hit(values, evidence, fixes, severity=None if import_failed(torch) else Severity.WARNING)
 
 
-def _twins(packages: PackagesFacts) -> list[list[str]]:
+def _twins(packages: PackagesFacts, tables: Tables) -> list[list[str]]:
     """Distributions of the same library for two CUDA majors."""
+    shared = {*tables.shared_files()} - {"nvidia-nccl"}  # which has a rule of its own
     found: dict[str, list[str]] = {}
     for row in packages.distributions:
         name = re.fullmatch(r"(nvidia-[a-z]+)-cu\d\d", row.name)
-        if name and name[1] in _SHARED and row.name not in found.setdefault(name[1], []):
+        if name and name[1] in shared and row.name not in found.setdefault(name[1], []):
             found[name[1]].append(row.name)
     return [names for names in found.values() if len(names) > 1]
 
@@ -228,8 +225,7 @@ def _vllm_built_for(
     if asks and meets(torch.version, asks) is False and "a0" not in torch.version:
         fixes = (Install((f"vllm=={release(there)}",), note="in an environment of its own: vLLM installs its own torch"),)
         return Hit(values | {"asks": asks}, quoted(matches), fixes, severity=severity)
-    # Library names inside the PyPI wheels: libcudart.so.12 up to 0.19.1, libcudart.so.13 from 0.20.0 on.
-    if older(there, "0.20.0") is False and not cuda_of_build(there) and major(torch.cuda) == 12:
+    if tables.linked_cuda_major("vllm", there) == 13 and not cuda_of_build(there) and major(torch.cuda) == 12:
         return Hit(values | {"cuda": torch.cuda}, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)
     return None
 

@@ -9,6 +9,7 @@ from envcheck.checks.hardware import is_mig, nvidia
 from envcheck.checks.text import alone, mentioning, quoted, said
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.facts import cuda_codes
 from envcheck.facts.cuda_visible_devices import Problem, Selection, read_visible
 from envcheck.facts.snapshot import (
     ContainerFacts,
@@ -65,7 +66,7 @@ def _evidence(visibility: VisibilityFacts, gpus: tuple[Gpu, ...]) -> tuple[Evide
 def _blind(devices: DevicesFacts, symptoms: SymptomsFacts) -> bool:
     """A program found no device, and no other error is on record."""
     found_none = fails(devices) or bool(mentioning(symptoms, *_NO_GPUS))
-    return found_none and devices.error_code in (None, 100, 101)
+    return found_none and devices.error_code in (None, cuda_codes.NO_DEVICE, cuda_codes.INVALID_DEVICE)
 
 
 def _without_gpu(system: SystemFacts, torch: TorchFacts, absent: frozenset[str]) -> bool:
@@ -274,7 +275,8 @@ def visible_devices_too_late(
 ) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
     matches, raw = said(symptoms, "visible-devices-too-late"), visibility.cuda_visible_devices
-    if matches and cuda_code(devices, cuda_driver) != 999 and not any("CUDA unknown error" in match.text for match in matches):
+    unknown = cuda_code(devices, cuda_driver) == cuda_codes.UNKNOWN or any("CUDA unknown error" in match.text for match in matches)
+    if matches and not unknown:
         return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
     found, chosen = _read(visibility, gpus)
     mig = any(gpu.mig for gpu in found)

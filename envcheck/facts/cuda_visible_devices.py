@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from envcheck.facts.cuda_codes import INVALID_DEVICE, NO_DEVICE
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Gpu, GpusFacts, Missing, VisibilityFacts
 
@@ -58,7 +59,7 @@ class Selection:
     @property
     def cuda_error(self) -> int | None:
         """The CUresult of initialisation that this value alone causes."""
-        return {InitResult.NO_DEVICE: 100, InitResult.INVALID_ORDINAL: 101}.get(self.outcome)
+        return {InitResult.NO_DEVICE: NO_DEVICE, InitResult.INVALID_ORDINAL: INVALID_DEVICE}.get(self.outcome)
 
 
 # Slurm's word for a step without a GPU, and words that people write for "no GPU" ("none" and "void" are NVIDIA_VISIBLE_DEVICES'):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from envcheck.facts.record import field, record
 
@@ -48,7 +48,7 @@ class PciDevice:
     vendor: str  # "10de", lower-case hex
     device: str
     driver: str | None = None  # kernel driver bound to it: "nvidia", "nouveau", "vfio-pci", "amdgpu"
-    link_speed: str | None = None
+    link_speed: str | None = None  # this and the next are read no more: Gpu.pcie_* say it of the GPUs that a rule is about
     link_width: int | None = None
 
 
@@ -286,7 +286,7 @@ class ToolkitFacts:
     gcc: str | None = None  # version of the host compiler that nvcc would take
     gcc_path: str | None = None
     clang: str | None = None
-    ninja: str | None = None
+    ninja: str | None = None  # this and the next are asked no more: nothing that trains a wheel needs them
     cmake: str | None = None
     compiler: str | None = None  # command that Triton would take: CC, gcc, clang
 
@@ -766,8 +766,6 @@ class ExpectationsFacts:
 
 
 _NOT_READ = Missing(Why.SKIPPED, "not read")
-
-Section: TypeAlias = object
 
 
 @record

@@ -245,10 +245,9 @@ def _card(one: Candidate, card: Card, profile: Profile, tables: Tables) -> Itera
         yield Obstacle("ptx", values)
     if one.channel == "conda-forge" and older(capability, installers().data["conda"]["lowest_proved"]["compute_capability"]):
         yield Obstacle("conda-cudnn", values)
-    if older(capability, "7.5") and one.cuda and one.channel == "wheel" and not one.variant.startswith(("cu10", "cu11", "cu126")):
-        # cuDNN 9.11 and later have no code below 7.5; the cu126 wheels stay on 9.10.2 for that reason.
-        cudnn = tables.pins(one.version).get(f"nvidia-cudnn-cu{one.cuda.partition('.')[0]}", "").lstrip("=~<> ")
-        if cudnn and version(cudnn) >= version("9.11"):
+    if one.cuda and one.channel == "wheel":
+        cudnn = tables.cudnn_of(one.version, one.variant)
+        if cudnn and older(capability, tables.cudnn_floor(cudnn)):
             yield Obstacle("cudnn", values | {"cudnn": cudnn})
 
 
@@ -290,13 +289,14 @@ def driver_os(profile: Profile) -> str:
 
 @lru_cache(maxsize=1024)
 def _card_floor(profile: Profile, tables: Tables) -> str | None:
-    """First driver branch that drives every GPU of the machine, if the one in use is older."""
+    """First driver that drives every GPU of the machine, if the branch in use is older than theirs."""
     branch = tables.branch(profile.driver, driver_os(profile)) if profile.driver else None
     rows = [gpu_row(tables, card.compute_capability) for card in profile.cards if card.compute_capability]
     firsts = [int(row.first_driver) for row in rows if row and row.first_driver and row.first_driver.isdecimal()]
     if branch is None or not firsts or branch >= max(firsts):
         return None
-    return str(max(firsts))
+    boards = [tables.first_driver(card.name, driver_os(profile)) for card in profile.cards if card.name]
+    return max((str(max(firsts)), *(board for board in boards if board)), key=version)
 
 
 def _shown(archs: tuple[str, ...]) -> str:

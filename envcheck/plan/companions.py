@@ -75,7 +75,7 @@ def companions(one: Candidate, profile: Profile, wished: Mapping[str, Requiremen
     notes = [answer for answer in found if isinstance(answer, str)]
     moves = tuple(_as_wished(answer, wished) for answer in found if isinstance(answer, Move))
     broken = tuple(answer for answer in found if isinstance(answer, Broken))
-    return Companions(moves, broken, _same_files(one, profile), tuple(dict.fromkeys(notes)))
+    return Companions(moves, broken, _same_files(one, profile, tables), tuple(dict.fromkeys(notes)))
 
 
 def _as_wished(move: Move, wished: Mapping[str, Requirement]) -> Move:
@@ -314,12 +314,10 @@ def _python_fits(wanted: str | None, profile: Profile) -> bool:
     return not wanted or not profile.python or meets(profile.python.rstrip("t"), wanted) is True
 
 
-def _same_files(one: Candidate, profile: Profile) -> tuple[str, ...]:
+def _same_files(one: Candidate, profile: Profile, tables: Tables) -> tuple[str, ...]:
     """Installed packages of another CUDA major that write the same files as those the new torch brings."""
     mine = major(one.cuda)
     if not mine or mine < 12 or not changes(one, profile) or one.channel != "wheel":
         return ()
-    shared = installers().data["same_files"]["packages"]
-    return tuple(
-        f"{base}-cu{other}" for base in shared for other in (11, 12, 13) if other != mine and f"{base}-cu{other}" in profile.packages
-    )
+    names = (f"{base}-cu{other}" for base in tables.shared_files() for other in (11, 12, 13) if other != mine)
+    return tuple(name for name in names if name in profile.packages)

@@ -43,13 +43,6 @@ class Spelled:
     notes: tuple[str, ...] = ()
 
 
-@record
-class NoCommand:
-    """Why a tool has no command for this."""
-
-    reason: str
-
-
 def wheels(
     one: Candidate, beside: Companions, profile: Profile, release: IndexForm, options: InstallOptions, again: bool = False
 ) -> Spelled:

@@ -25,7 +25,7 @@ from envcheck.facts.snapshot import (
     Why,
     XpuFacts,
 )
-from envcheck.tables.versions import build_tag, release
+from envcheck.tables.versions import build_tag, release, series
 
 if TYPE_CHECKING:
     from envcheck.plan.result import Tool
@@ -42,7 +42,6 @@ class Card:
     name: str | None
     compute_capability: str | None
     uuid: str | None = None
-    datacenter: bool | None = None
 
     @property
     def shown(self) -> str:
@@ -63,7 +62,6 @@ class Profile:
     jetson: str | None = None
     wsl: bool = False
     python: str | None = None  # "3.12", "3.14t"
-    python_full: str | None = None
     implementation: str | None = None
     executable: str | None = None  # None: an interpreter that is not here
     prefix: str | None = None
@@ -147,7 +145,6 @@ def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
         system.jetson,
         bool(system.wsl),
         python_tag(python),
-        python.version,
         python.implementation,
         python.executable,
         python.prefix or python.environment_path,
@@ -180,9 +177,8 @@ def _managed(python: PythonFacts) -> bool:
 
 def python_tag(python: PythonFacts) -> str | None:
     """ "3.12", or "3.14t" for a free-threaded build, of "3.12.3"."""
-    if not python.version:
-        return None
-    return ".".join(python.version.split(".")[:2]) + ("t" if python.free_threaded else "")
+    number = series(python.version)
+    return number and number + ("t" if python.free_threaded else "")
 
 
 def python_machine(python: PythonFacts, system: SystemFacts) -> str | None:
@@ -231,7 +227,7 @@ def _cards(snapshot: Snapshot, tables: Tables) -> tuple[Card, ...]:
 
 def _card(gpu: Gpu, tables: Tables) -> Card:
     capability = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
-    return Card(gpu.index, gpu.name, capability, gpu.uuid, tables.is_datacenter(gpu.name) if gpu.name else None)
+    return Card(gpu.index, gpu.name, capability, gpu.uuid)
 
 
 def _accelerator(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from envcheck.facts.cuda_codes import STUB_LIBRARY
 from envcheck.facts.snapshot import CudaDriverFacts, Device, Missing, Why
 from envcheck.host.access import Completed, Host
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step
 
 NAME = "libcuda.so.1"
-STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY, https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
 
 
 def probe(host: Host, budget_seconds: float = 15.0) -> CudaDriverFacts | Missing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from envcheck.facts.nvml_codes import LOST
+from envcheck.facts.nvml_codes import LOST, NO_LIBRARY, NOT_LOADED
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import DriverFacts, Gpu, GpusFacts, Missing, Reading, ToolAnswer, ToolStatus, Why
 from envcheck.host.access import Host
@@ -174,8 +174,9 @@ def _no_gpus(host: Host, heard: NvmlAnswer, calls: list[SmiAnswer], signs: Signs
 
 
 def _driverless(answer: ToolAnswer) -> bool:
-    """What the driver's tools say where no driver is loaded: 9 (not loaded), 12 (no NVML), or nothing that can be read."""
-    return answer.status in (ToolStatus.SKIPPED, ToolStatus.UNREADABLE) or (answer.status is ToolStatus.FAILED and answer.code in (9, 12))
+    """What the driver's tools say where no driver is loaded: not loaded, no NVML, or nothing that can be read."""
+    unread = answer.status in (ToolStatus.SKIPPED, ToolStatus.UNREADABLE)
+    return unread or (answer.status is ToolStatus.FAILED and answer.code in (NOT_LOADED, NO_LIBRARY))
 
 
 def _none_here(host: Host, signs: Signs) -> bool:

@@ -30,8 +30,6 @@ def pci_gpus(host: Host) -> tuple[PciDevice, ...]:
                 vendor,
                 device or "",
                 driver=link.rsplit("/", 1)[-1] if link else None,
-                link_speed=_speed(host.read(f"{folder}/current_link_speed", 64)),
-                link_width=_width(host.read(f"{folder}/current_link_width", 64)),
             )
         )
     return tuple(found)
@@ -41,18 +39,6 @@ def _hex(text: str | None) -> str | None:
     """ "0x030200\\n" → "030200"."""
     word = (text or "").strip().lower()
     return word[2:] if word.startswith("0x") and len(word) > 2 else None
-
-
-def _speed(text: str | None) -> str | None:
-    """ "32.0 GT/s PCIe"; a device off the bus or virtual says "Unknown"."""
-    speed = (text or "").strip()
-    return None if not speed or speed.startswith("Unknown") else speed
-
-
-def _width(text: str | None) -> int | None:
-    """Lanes; 0 for a virtual device, 63 or 255 (all bits set) for one that is off the bus."""
-    word = (text or "").strip()
-    return int(word) if word.isdecimal() and int(word) in (1, 2, 4, 8, 12, 16, 32) else None
 
 
 def render_nodes(host: Host, address: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What extensions are compiled with: nvcc, CUDA_HOME as torch finds it, the host compiler, ninja, cmake.
+"""What extensions are compiled with: nvcc, CUDA_HOME as torch finds it, the host compiler.
 
 None of it is needed to train with a wheel. A version that a program does not give within its limit is None.
 """
@@ -29,8 +29,6 @@ def probe(host: Host, budget_seconds: float = SECONDS) -> ToolkitFacts:
         # -dumpversion alone gives the major number only with some builds; older gcc ignore the first flag.
         "gcc": (compiler, "-dumpfullversion", "-dumpversion") if compiler and not is_clang else None,
         "clang": (compiler, "--version") if compiler and is_clang else _found(host, "clang", "--version"),
-        "ninja": _found(host, "ninja", "--version"),
-        "cmake": _found(host, "cmake", "--version"),
     }
     asked = {name: _ask(host, argv, budget_seconds) for name, argv in tools.items() if argv is not None}
 
@@ -49,8 +47,6 @@ def probe(host: Host, budget_seconds: float = SECONDS) -> ToolkitFacts:
         gcc=versions["gcc"],
         gcc_path=compiler,
         clang=versions["clang"],
-        ninja=versions["ninja"],
-        cmake=versions["cmake"],
         compiler=triton_compiler(host),
     )
 

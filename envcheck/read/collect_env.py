@@ -365,9 +365,8 @@ class _Report:
         gcc = self.said("gcc version") or ""  # "(Ubuntu 9.4.0-1ubuntu1~20.04.1) 9.4.0", "(GCC) 4.8.5 20150623 (Red Hat 4.8.5-36)"
         match = _VERSION.search(re.sub(r"^\s*\([^)]{0,80}\)", "", gcc)) or _VERSION.search(gcc)
         self.put("toolkit.gcc", match[0] if match else None, "gcc version")
-        for key, path in (("clang version", "toolkit.clang"), ("cmake version", "toolkit.cmake")):
-            match = _VERSION.search(self.said(key) or "")
-            self.put(path, match[0] if match else None, key)
+        match = _VERSION.search(self.said("clang version") or "")
+        self.put("toolkit.clang", match[0] if match else None, "clang version")
 
     def _libraries(self) -> None:
         """Packages of the interpreter. The [conda] lines come from the conda that is on PATH: they count only if they agree on torch."""

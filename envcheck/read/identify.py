@@ -25,13 +25,6 @@ _LOGS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def identify(text: str) -> tuple[str, ...]:
-    """The kinds of text in a text, reports before logs; () for prose."""
-    kinds = [found.kind for found in read_text(text)]
-    kinds += log_kinds(text)
-    return tuple(dict.fromkeys(kinds))
-
-
 def log_kinds(text: str) -> list[str]:
     if len(text) > WHOLE:
         text = text[: WHOLE // 2] + text[-WHOLE // 2 :]

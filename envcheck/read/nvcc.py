@@ -37,8 +37,7 @@ def read_tool_version(text: str) -> str | None:
 
     gcc (Ubuntu 13.3.0-6ubuntu2~24.04) 13.3.0        → the one outside the parentheses
     Ubuntu clang version 18.1.3 (1ubuntu1)
-    cmake version 3.28.3
-    1.11.1                                            ninja; `gcc -dumpfullversion`
+    13.3.0                                           `gcc -dumpfullversion`
     """
     for line in text.splitlines():
         bare = re.sub(r"\([^()]{0,200}\)", " ", line[:400])

@@ -9,7 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from envcheck.facts.nvml_codes import LOST, UNKNOWN, code_of
+from envcheck.facts.nvml_codes import (
+    INFOROM,
+    LOST,
+    NO_LIBRARY,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_LOADED,
+    SMI_ARGUMENT,
+    UNKNOWN,
+    code_of,
+    smi_exit_of,
+)
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import Gpu, GpuTrouble
 from envcheck.read import smi_dump, smi_fields, smi_query, smi_table
@@ -45,33 +56,19 @@ class SmiReport:
         return bool(self.formats) or self.failure is not None
 
 
-# Words of a failure → exit code. The code is NVML's where NVML fails (nvml.h); 2, 12 and 14 as in the man page,
-# 17 and 18 measured. https://docs.nvidia.com/deploy/nvidia-smi/index.html
-_NVML_WORDS = {
-    "driver/library version mismatch": 18,
-    "insufficient permissions": 4,
-    "gpu access blocked by the operating system": 17,
-    "driver not loaded": 9,
-    "gpu is lost": 15,
-    "insufficient external power": 8,
-    "interrupt request issue": 10,
-    "nvml shared library not found": 12,
-    "uninitialized": 1,
-    "timeout": 10,
-    "unknown error": 255,
-}
+# Words of a failure → exit status. https://docs.nvidia.com/deploy/nvidia-smi/index.html
 _FAILURES: tuple[tuple[re.Pattern[str], int | None], ...] = tuple(
     (re.compile(words, re.IGNORECASE), code)
     for words, code in (
-        (r"NVIDIA-SMI couldn't find \S+ library in your system.*", 12),
-        (r"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.*", 9),
-        (r"NVIDIA-SMI has failed because you are not.*", 4),
+        (r"NVIDIA-SMI couldn't find \S+ library in your system.*", NO_LIBRARY),
+        (r"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.*", NOT_LOADED),
+        (r"NVIDIA-SMI has failed because you are not.*", NO_PERMISSION),
         (r"Failed to initialize NVML: .*", None),
-        (r"No devices (?:were )?found.*", 6),
+        (r"No devices (?:were )?found.*", NOT_FOUND),
         (r"Unable to determine the device handle for GPU.*", None),
-        (r"(?:WARNING: )?infoROM is corrupted at gpu.*", 14),
-        (r'Field "[^"]{1,80}" is not a valid field to query.*', 2),
-        (r"Invalid combination of input arguments.*", 2),
+        (r"(?:WARNING: )?infoROM is corrupted at gpu.*", INFOROM),
+        (r'Field "[^"]{1,80}" is not a valid field to query.*', SMI_ARGUMENT),
+        (r"Invalid combination of input arguments.*", SMI_ARGUMENT),
         (r"(?:.{0,60}: )?(?:line [0-9]+: )?nvidia-smi: (?:command )?not found.*", 127),
         (r".{0,5}nvidia-smi.{0,5} is not recognized as .*", 127),
         (r".{0,60}nvidia-smi.{0,40}Segmentation fault.*", 139),
@@ -90,7 +87,7 @@ def read_failure(text: str) -> SmiFailure | None:
             if line.startswith(_NO_HANDLE):
                 code = _without_handle(line).code
             elif code is None:
-                code = _NVML_WORDS.get(line.partition(":")[2].strip().rstrip(".").lower())
+                code = smi_exit_of(line.partition(":")[2])
             return SmiFailure(code, line)
     return None
 

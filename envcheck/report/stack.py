@@ -10,6 +10,7 @@ from envcheck.checks.answer import nvidia_on_bus, wants_cuda
 from envcheck.checks.hardware import closed, nvidia, place, unmeant
 from envcheck.engine.judge import Finding
 from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST, code_of
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import (
@@ -212,7 +213,7 @@ def _cuda(snapshot: Snapshot) -> Layer:
     if needed:
         parts.append(f"torch is built with {needed}")
     if isinstance(libcuda, CudaDriverFacts) and libcuda.init_code:
-        parts.append(f"cuInit answers {libcuda.init_code}")
+        parts.append(f"cuInit answers {cuda_codes.named(libcuda.init_code)}")
         return Layer("CUDA", Mark.BAD, ", ".join(parts))
     if isinstance(libcuda, Missing) and not offered:
         built = f"torch is built with {needed}; what the driver offers: {libcuda.reason}" if needed else libcuda.reason

@@ -16,7 +16,7 @@ from typing import Any
 from envcheck.facts.record import field, mutable, record
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.symptoms.normalize import bare, essential, hearsay, loose, one_quote, rewrapped
-from envcheck.tables.folders import Folder
+from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import load_toml
 
 WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4
@@ -151,17 +151,14 @@ def _words_of(text: str, words: frozenset[str]) -> set[str]:
 
 
 def _read_folder(folder: str) -> Iterator[Entry]:
-    if not os.path.isdir(folder):
-        return
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".toml"):
-            for kind, rows in load_toml(os.path.join(folder, name)).items():
-                for row in rows:
-                    literal = row.get("literal")
-                    if not literal:
-                        raise ValueError(f"{name}: {row.get('id', 'an entry')} has no literal")
-                    literals = (literal,) if isinstance(literal, str) else literal
-                    yield Entry(kind, tuple(dict.fromkeys(map(essential, literals))), row)
+    for path in toml_files(folder).values():
+        for kind, rows in load_toml(path).items():
+            for row in rows:
+                literal = row.get("literal")
+                if not literal:
+                    raise ValueError(f"{path}: {row.get('id', 'an entry')} has no literal")
+                literals = (literal,) if isinstance(literal, str) else literal
+                yield Entry(kind, tuple(dict.fromkeys(map(essential, literals))), row)
 
 
 @mutable

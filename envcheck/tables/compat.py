@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from envcheck.facts.record import field, mutable
 from envcheck.tables import versions
 from envcheck.tables.archs import platform_of, runs_on
-from envcheck.tables.file import Row, TableFile, read_table, read_texts, table_names
+from envcheck.tables.file import Row, TableFile, read_table, read_texts
 from envcheck.tables.folders import rules_folder
-from envcheck.tables.rows import CondaRelease, CudaError, DriverBranch, GpuRow, HostCompiler, PinRow, Product, XidRow
+from envcheck.tables.rows import GpuRow, HostCompiler, PinRow, Product, XidRow
 from envcheck.tables.torch_builds import PLATFORMS, Build, Builds, Release, releases
-from envcheck.tables.versions import local, meets, parsed, series
+from envcheck.tables.versions import local, major, meets, parsed, series, tag_named
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -31,9 +31,6 @@ _Made = TypeVar("_Made")
 __all__ = (
     "PLATFORMS",
     "Build",
-    "CondaRelease",
-    "CudaError",
-    "DriverBranch",
     "GpuRow",
     "HostCompiler",
     "PinRow",
@@ -68,9 +65,8 @@ class Tables:
 
     @property
     def verified(self) -> dict[str, datetime.date]:
-        """Table name -> the day its facts were last checked. Reads every table."""
-        dates = {name: self.table(name).verified for name in table_names(self.folders)}
-        return {name: date for name, date in dates.items() if date}
+        """Of each table that was read so far: the day its facts were last checked."""
+        return {name: table.verified for name, table in self._files.items() if table.verified}
 
     def plan_texts(self) -> Mapping[str, Any]:
         """What the planner says, by section and name."""
@@ -116,21 +112,10 @@ class Tables:
         rows = self.rows("driver-branch", "windows")
         return next((int(row["branch"]) for row in rows if row["first"] <= number.major <= row["last"]), None)
 
-    def driver_branch(self, driver: str, os: str = "linux") -> DriverBranch | None:
-        """The branch of a driver with all that is known of it, however certain."""
-        number = self.branch(driver, os)
-        row = self._by("driver-branch", "branch", "branch").get(number)
-        if row is None:
-            return None
-        return DriverBranch(
-            row["branch"], row["cuda"], row.get("kind"), row.get("end_of_life"), tuple(row.get("drops", ())), _confidence(row),
-            self.table("driver-branch").source(row),
-        )  # fmt: skip
-
     def driver_cuda(self, driver: str, os: str = "linux") -> str | None:
         """Newest CUDA that this driver's branch offers: "580.95.05" -> "13.0". None for a branch whose pairing is not certain."""
-        row = self.driver_branch(driver, os)
-        return None if row is None or row.confidence == "low" else row.cuda
+        row = self._by("driver-branch", "branch", "branch").get(self.branch(driver, os))
+        return None if row is None or _confidence(row) == "low" else str(row["cuda"])
 
     def forward_compat(self, cuda: str, driver: str, gpu_name: str | None, os: str = "linux") -> bool | None:
         """May a cuda-compat package of this CUDA bridge this (older) Linux driver on this GPU?
@@ -190,9 +175,12 @@ class Tables:
             return None
         return {"datacenter": True, "jetson": True, "geforce": False, "mining": False}.get(row.kind)
 
-    def first_driver(self, product: str) -> str | None:
-        """First Linux driver that lists a product, for some Blackwell boards; the branch of its generation is gpu().first_driver."""
-        rows = self.rows("gpu-product", "first-driver")
+    def first_driver(self, product: str, os: str = "linux") -> str | None:
+        """First Linux driver that lists a product, for some Blackwell boards; the branch of its generation is gpu().first_driver.
+
+        It says which driver to ask for, not that an older one of the branch fails: some were seen to drive boards they do not list.
+        """
+        rows = self.rows("gpu-product", "first-driver") if os == "linux" else ()
         return next((str(row["driver"]) for row in rows if _product_key(row["name"]) == _product_key(product)), None)
 
     def _products(self) -> Mapping[str, Product]:
@@ -265,6 +253,10 @@ class Tables:
         rows = self.rows("torch-companion", "variants")
         return next((tuple(row["variants"].split()) for row in rows if (row["package"], row["version"]) == wanted), None)
 
+    def shared_files(self) -> tuple[str, ...]:
+        """NVIDIA packages of which those for CUDA 12 and 13 install the same files, without their ending: "nvidia-cudnn"."""
+        return tuple(str(row["cu12"]).removesuffix("-cu12") for row in self.rows("torch-pins", "same-files"))
+
     def pins(self, version: str) -> Mapping[str, str]:
         """nvidia-*, cuda-* and triton requirements of the default Linux wheel: {"nvidia-nccl-cu13": "==2.30.7"}.
 
@@ -304,35 +296,7 @@ class Tables:
         rows = self.rows("torch-companion", "cuda-check")
         return next((str(row["compares"]) for row in rows if row["package"] == package and _between(number, row)), None)
 
-    # ---------------------------------------------------------------- codes
-
-    def cuda_error(self, code: int) -> CudaError | None:
-        """A CUDA runtime error by number; from 100 on (and 1, 2, 34, 36, 46) the driver API has the same numbers."""
-        row = self._by("cuda-error", "error", "code").get(code)
-        return None if row is None else self._error(row)
-
-    def cuda_error_named(self, name: str) -> CudaError | None:
-        """By name, "cudaErrorNoDevice"."""
-        row = self._by("cuda-error", "error", "name").get(name)
-        return None if row is None else self._error(row)
-
-    def _error(self, row: Row) -> CudaError:
-        return CudaError(row["code"], row["name"], row["text"], row.get("sense"), self.table("cuda-error").source(row))
-
-    def nvml_error(self, code: int) -> str | None:
-        """Meaning of an NVML return code: 18 -> "driver/library version mismatch"."""
-        row = self._by("nvml-error", "error", "code").get(code)
-        return None if row is None else str(row["text"])
-
-    def nvml_error_name(self, code: int) -> str | None:
-        """18 -> "NVML_ERROR_LIB_RM_VERSION_MISMATCH"."""
-        row = self._by("nvml-error", "error", "code").get(code)
-        return None if row is None else str(row["name"])
-
-    def smi_exit(self, code: int) -> str | None:
-        """Meaning of nvidia-smi's exit status. It is the NVML code where NVML failed; 0 does not mean that CUDA works."""
-        row = self._by("smi-exit", "exit", "code").get(code)
-        return None if row is None else str(row["text"])
+    # ---------------------------------------------------------------- kernel log, toolkit, packages, installers
 
     def xid(self, code: int) -> XidRow | None:
         """An Xid of the kernel log ("NVRM: Xid (PCI:0000:91:00): 79, …")."""
@@ -340,8 +304,6 @@ class Tables:
         if row is None:
             return None
         return XidRow(code, row.get("name"), row.get("action"), row.get("text"), row.get("training"), self.table("xid").source(row))
-
-    # ---------------------------------------------------------------- toolkit, packages, channels
 
     def host_compiler(self, cuda: str) -> HostCompiler | None:
         """Host compilers that nvcc of this CUDA accepts. Source: crt/host_config.h of that toolkit."""
@@ -383,22 +345,6 @@ class Tables:
         fitting = [row for row in rows if number >= (parsed(row["first"]) or number)]
         return int(fitting[-1]["cuda_major"]) if fitting else None
 
-    def conda(self, channel: str, version: str) -> tuple[CondaRelease, ...]:
-        """CUDA builds of a torch release on "conda-forge" or on "pytorch" (which ended with 2.5.1). Empty: none known there."""
-        table = self.table("conda")
-        wanted, number = versions.release(version), parsed(versions.release(version))
-        if channel == "pytorch":
-            rows = [row for row in table.rows("pytorch") if _between(number, row)]
-        else:
-            rows = [row for row in table.rows("conda-forge") if channel == "conda-forge" and row["torch"] == wanted]
-        return tuple(
-            CondaRelease(
-                channel, wanted, row.get("platform", "linux-x86_64"), row["cuda"], row.get("selector", "cuda-version"),
-                _cubins(row), _confidence(row), table.source(row),
-            )
-            for row in rows
-        )  # fmt: skip
-
     def uv_backends(self) -> frozenset[str]:
         """Names that uv's --torch-backend takes beside "auto"."""
         return frozenset(row["name"] for row in self.rows("installer", "uv-backend"))
@@ -417,13 +363,16 @@ class Tables:
         return next((str(row["compute_capability"]) for row in self.rows("cudnn", "floor") if _between(number, row)), None)
 
     def cudnn_of(self, version: str, variant: str) -> str | None:
-        """cuDNN that a Linux build brings: "2.14.1", "cu130" -> "9.24.0.43". Known for PyPI's default builds and a few others."""
-        release, number = self.release(version), parsed(versions.release(version))
-        if release is not None and release.default_variant["linux-x86_64"] == variant:
-            found = next((wanted for name, wanted in self.pins(version).items() if name.startswith("nvidia-cudnn-")), None)
-            return found.removeprefix("==") if found else None
+        """cuDNN that a Linux build brings: "2.14.1", "cu130" -> "9.24.0.43".
+
+        Known for PyPI's builds, and taken to be the same for others of their CUDA major; those kept back for older GPUs have rows.
+        """
+        number, cuda = parsed(versions.release(version)), major(tag_named(variant).cuda)
         rows = self.rows("cudnn", "variant")
-        return next((str(row["cudnn"]) for row in rows if row["variant"] == variant and _between(number, row)), None)
+        if special := next((row for row in rows if row["variant"] == variant and _between(number, row)), None):
+            return str(special["cudnn"])
+        found = self.pins(versions.release(version)).get(f"nvidia-cudnn-cu{cuda}")
+        return found.removeprefix("==") if found else None
 
     # ---------------------------------------------------------------- inside
 
@@ -458,13 +407,6 @@ def _between(number: Version | None, row: Row) -> bool:
     if number is None or first is None or number < first:
         return False
     return number <= last if last else end is None or number < end
-
-
-def _cubins(row: Row) -> tuple[str, ...] | None:
-    """The architectures of archs = "80 90", ptx = "120": sm_80, sm_90, compute_120."""
-    if "archs" not in row:
-        return None
-    return (*(f"sm_{one}" for one in row["archs"].split()), *(f"compute_{one}" for one in row.get("ptx", "").split()))
 
 
 def _requirement(text: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 A file is a table; its sections hold rows:
 
     verified = 2026-11-27            # the day its facts were last checked
-    newer = "unknown"                # what to answer above the newest row: "unknown" | "assume-newest"
     [sources]
     notes = "https://…"              # where the rows come from, by short name
     [floor]
@@ -23,12 +22,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from envcheck.facts.record import record
+from envcheck.tables.folders import toml_files
 from envcheck.tables.toml import load_toml
 
 Row: TypeAlias = Mapping[str, Any]
 
 CONFIDENCE = ("high", "medium", "low")
-HEAD = frozenset(("verified", "newer", "sources"))
+HEAD = frozenset(("verified", "sources"))
 
 
 @record
@@ -37,7 +37,6 @@ class TableFile:
 
     name: str
     verified: datetime.date | None
-    newer: str
     sources: Mapping[str, str]
     sections: Mapping[str, tuple[Row, ...]]
 
@@ -51,10 +50,10 @@ class TableFile:
 
 def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFile:
     """The table `name`, later folders on top. Raises FileNotFoundError if no folder has it, ValueError on bad TOML."""
-    found = [path for folder in folders if os.path.isfile(path := os.path.join(folder, f"{name}.toml"))]
+    found = [path for folder in folders if (path := toml_files(folder).get(name))]
     if not found:
         raise FileNotFoundError(f"no table {name}.toml in {', '.join(map(str, folders))}")
-    head: dict[str, Any] = {}
+    verified: datetime.date | None = None
     sources: dict[str, str] = {}
     sections: dict[str, dict[object, Row]] = {}
     for path in found:
@@ -62,7 +61,7 @@ def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFil
             data = load_toml(path)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        head |= {key: data[key] for key in ("verified", "newer") if key in data}
+        verified = data.get("verified", verified)
         sources |= data.get("sources", {})
         for section, content in data.items():
             if section in HEAD:
@@ -73,19 +72,13 @@ def read_table(name: str, folders: Sequence[str | os.PathLike[str]]) -> TableFil
             key = content.get("key", ())
             for row in content["rows"]:
                 rows[row_key(row, key) or len(rows)] = row
-    return TableFile(
-        name,
-        head.get("verified"),
-        str(head.get("newer", "unknown")),
-        sources,
-        {section: tuple(rows.values()) for section, rows in sections.items()},
-    )
+    return TableFile(name, verified, sources, {section: tuple(rows.values()) for section, rows in sections.items()})
 
 
 def read_texts(name: str, folders: Sequence[str | os.PathLike[str]]) -> Mapping[str, Any]:
     """A file of texts by section and name, later folders on top; of a list the rows of later folders come first."""
     merged: dict[str, Any] = {}
-    for path in (path for folder in folders if os.path.isfile(path := os.path.join(folder, f"{name}.toml"))):
+    for path in (path for folder in folders if (path := toml_files(folder).get(name))):
         for section, content in load_toml(path).items():
             before = merged.get(section)
             merged[section] = {**(before or {}), **content} if isinstance(content, dict) else [*content, *(before or ())]
@@ -99,8 +92,7 @@ def row_key(row: Row, key: Sequence[str]) -> tuple[str, ...]:
 
 def table_names(folders: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Names of all tables in the folders, sorted."""
-    files = (file for folder in folders if os.path.isdir(folder) for file in os.listdir(folder))
-    return tuple(sorted({file[:-5] for file in files if file.endswith(".toml")}))
+    return tuple(sorted({name for folder in folders for name in toml_files(folder)}))
 
 
 def source_names(source: object) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from envcheck import FOLDER
+from envcheck.tables.toml import JSON, TOML
 
 Folder: TypeAlias = str | os.PathLike[str]
 
@@ -23,8 +24,12 @@ def is_folder(folder: Folder) -> bool:
 
 
 def toml_files(folder: Folder, part: str = "") -> Mapping[str, str]:
-    """The TOML files of a folder, or of one below it: name without ending → path, sorted. Empty where there is no such folder."""
+    """The TOML files of a folder, or of one below it: name without ending → path, sorted. Empty where there is no such folder.
+
+    In an installed package they are JSON; where both are there, somebody has written the TOML file since, and it counts.
+    """
     below = os.path.join(folder, part)
     if not os.path.isdir(below):
         return {}
-    return {name[:-5]: os.path.join(below, name) for name in sorted(os.listdir(below)) if name.endswith(".toml")}
+    names = (os.path.splitext(name) for name in sorted(os.listdir(below)))  # ".json" comes before ".toml"
+    return {name: os.path.join(below, name + ending) for name, ending in names if ending in (JSON, TOML)}

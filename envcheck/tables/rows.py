@@ -8,19 +8,6 @@ from envcheck.facts.record import record
 
 
 @record
-class DriverBranch:
-    """One driver branch: 580, offering CUDA "13.0"."""
-
-    branch: int
-    cuda: str
-    kind: str | None  # "lts", "production", "new-feature", "preview"
-    end_of_life: str | None  # "2028-06" or "2026-12-22"
-    drops: tuple[str, ...]  # architectures that this branch no longer drives: "Kepler"
-    confidence: str
-    source: str
-
-
-@record
 class GpuRow:
     """What holds for every GPU of one compute capability."""
 
@@ -48,15 +35,6 @@ class Product:
     kind: str  # "datacenter", "workstation", "geforce", "jetson", "mining"
     nvswitch: bool  # boards of that name sit on NVSwitch systems (some of them also elsewhere)
     confidence: str
-    source: str
-
-
-@record
-class CudaError:
-    code: int
-    name: str
-    text: str  # what cudaGetErrorString says
-    sense: str | None  # what it means for an environment
     source: str
 
 
@@ -92,18 +70,4 @@ class PinRow:
     torch: str | None  # "==2.10.0", ">=2.10"; "" = any; None = does not ask for torch
     python: str | None
     requires: Mapping[str, str]  # further pins: torchvision, torchaudio, tensorrt
-    source: str
-
-
-@record
-class CondaRelease:
-    """A CUDA build of one release on a conda channel."""
-
-    channel: str  # "conda-forge", "pytorch"
-    torch: str
-    platform: str
-    cuda: str
-    selector: str  # package that chooses this CUDA: "cuda-version", "pytorch-cuda", "cudatoolkit"
-    archs: tuple[str, ...] | None
-    confidence: str
     source: str

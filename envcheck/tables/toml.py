@@ -1,8 +1,7 @@
-"""TOML files as plain values, on every supported Python.
+"""Files of rules and tables as plain values: TOML, or the JSON that a wheel carries in its place.
 
-Beside a file of the installed package stands its content as JSON, made when the wheel was built (hatch_build.py): the parser of
-the standard library is written in Python, and the tables would cost a diagnosis more than everything else. A checksum ties
-the two; where the TOML file was changed, or in a checkout, the TOML file is parsed.
+The TOML parser of the standard library is written in Python, and the tables would cost a diagnosis more than everything else; so the
+wheel has their content as JSON (hatch_build.py). A checkout and a site's folder have TOML.
 """
 
 from __future__ import annotations
@@ -10,16 +9,31 @@ from __future__ import annotations
 import os
 from typing import Any
 
-COMPILED = ".json"  # "torch-build.toml" → "torch-build.toml.json"
+TOML, JSON = ".toml", ".json"
 _DATE = "verified"  # the one key whose value JSON cannot hold
 
 
 def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The content of one file. Raises OSError, or ValueError (TOMLDecodeError) with the position."""
-    with open(path, "rb") as file:
-        source = file.read()
-    compiled = _compiled(f"{os.fspath(path)}{COMPILED}", source)
-    return parse_toml(source.decode()) if compiled is None else compiled
+    """The content of "torch-build.toml", or of "torch-build.json" where that stands in its place.
+
+    Raises OSError, or ValueError (TOMLDecodeError, JSONDecodeError) with the position.
+    """
+    name = os.fspath(path)
+    if name.endswith(TOML):
+        try:
+            with open(name, encoding="utf-8") as file:
+                return parse_toml(file.read())
+        except FileNotFoundError:
+            if not os.path.exists(json_name(name)):
+                raise
+            name = json_name(name)
+    with open(name, encoding="utf-8") as file:
+        return _parse_json(file.read())
+
+
+def json_name(name: str) -> str:
+    """What the file is called in a wheel: "torch-build.json"."""
+    return name.removesuffix(TOML) + JSON
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -32,27 +46,17 @@ def parse_toml(text: str) -> dict[str, Any]:
     return data
 
 
-def compile_toml(source: bytes) -> str:
-    """What stands beside a file: a line with the checksum of its bytes, then its content as JSON.
-
-    TypeError for a value that JSON does not know, other than the date of a table.
-    """
+def as_json(text: str) -> str:
+    """The content of a TOML file for a wheel. TypeError for a value that JSON does not know, other than the date of a table."""
     import json
 
-    values = parse_toml(source.decode())
+    values = parse_toml(text)
     if _DATE in values:
         values[_DATE] = values[_DATE].isoformat()
-    return f"{_checksum(source)}\n{json.dumps(values, ensure_ascii=False, separators=(',', ':'))}\n"
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
 
-def _compiled(path: str, source: bytes) -> dict[str, Any] | None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            if file.readline() != f"{_checksum(source)}\n":
-                return None
-            text = file.read()
-    except OSError:
-        return None
+def _parse_json(text: str) -> dict[str, Any]:
     import json
 
     values: dict[str, Any] = json.loads(text)
@@ -61,9 +65,3 @@ def _compiled(path: str, source: bytes) -> dict[str, Any] | None:
 
         values[_DATE] = datetime.date.fromisoformat(values[_DATE])
     return values
-
-
-def _checksum(source: bytes) -> str:
-    import zlib
-
-    return f"{zlib.crc32(source):08x}"
