@@ -25,9 +25,7 @@ SYMPTOM = """
 [[symptom]]
 id = "scratch-quota"
 rule = "shm-small"
-literal = "the site's scratch quota"
-pattern = "the site's scratch quota of (?P<size>\\\\d{1,9}) MiB is used up"
-sample = ["the site's scratch quota of 64 MiB is used up"]
+messages = ["the site's scratch quota of {size:int} MiB is used up"]
 """
 LOG = "RuntimeError: the site's scratch quota of 64 MiB is used up\\n"
 TEXT = """
