@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from plan_hosts import TABLES, build_of, machine
+from plan_hosts import TABLES, TEXTS, build_of, machine
 
 from envcheck.engine.intents import Intent, TorchBuild
 from envcheck.engine.rule import Answer, Check, Hit, RuleTexts, Severity, Unknown, check
@@ -208,7 +208,10 @@ def test_a_warning_that_turns_into_an_error_is_left_and_new() -> None:
     assert (judge.errors, judge.targeted, judge.wanting) == (frozenset(), frozenset(), frozenset(("some-rule",)))
 
 
-@pytest.mark.parametrize(("before", "unsure"), [(None, ("driver-too-old",)), (Unknown("x"), ())])
-def test_a_deciding_rule_that_becomes_unsure(before: Answer, unsure: tuple[str, ...]) -> None:
-    judge = Judge(HOST, (rule("driver-too-old", lambda version: before if version == OLD else Unknown("x")),), RuleTexts(()), TABLES)
+@pytest.mark.parametrize(
+    ("identity", "before", "unsure"),
+    [("driver-too-old", None, ("driver-too-old",)), ("driver-too-old", Unknown("x"), ()), ("numpy-abi", None, ())],
+)
+def test_a_rule_that_decides_on_a_build_becomes_unsure(identity: str, before: Answer, unsure: tuple[str, ...]) -> None:
+    judge = Judge(HOST, (rule(identity, lambda version: before if version == OLD else Unknown("x")),), TEXTS, TABLES)
     assert judge.prove(Change(build_of(HOST, NEW))) == Proof(unsure=unsure)
