@@ -16,7 +16,7 @@ from typing import Any
 from envcheck.facts.record import field, mutable, record
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.symptoms.normalize import bare, hearsay, one_quote, rewrapped
-from envcheck.symptoms.template import Anchor, anchors, condition_words, expression, parts_of, present, weight
+from envcheck.symptoms.template import Anchor, Part, anchors, condition_words, expression, parts_of, present, weight
 from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import load_toml
 
@@ -45,12 +45,16 @@ class Message:
     sample: str = ""  # of a row with a regular expression; any other is its own
 
     @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        return parts_of(self.text)
+
+    @cached_property
     def anchors(self) -> tuple[Anchor, ...]:
-        return anchors(parts_of(self.text))
+        return anchors(self.parts)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        return re.compile(expression(parts_of(self.text)))
+        return re.compile(expression(self.parts))
 
     @cached_property
     def pattern_of_any_case(self) -> re.Pattern[str]:
@@ -149,7 +153,7 @@ def _rows(file: str, kind: str, data: Mapping[str, Any]) -> Iterable[Message]:
             raise ValueError(f"{file}: {name}: {', '.join(sorted(unknown))} is no key of a message")
         variant, confidence = row.get("variant", data.get("variant", "")), row.get("confidence", data.get("confidence", ""))
         made.append(Message(kind, name, row["text"], data, variant, confidence, row.get("sample", "")))
-    return sorted(made, key=lambda row: weight(parts_of(row.text)), reverse=True)
+    return sorted(made, key=lambda row: weight(row.parts), reverse=True)
 
 
 @mutable

@@ -75,7 +75,7 @@ class Hole:
     def before(self, after: Part) -> str:
         """The expression of the hole where this follows: a value goes on to a quote, and at the end of the message to a bracket."""
         if self.type == "any" and (self.name or after):
-            end = "'" if isinstance(after, str) and after[:1] in _QUOTES and after else "()" if not after else ""
+            end = "()" if not after else "'" if isinstance(after, str) and after[0] in _QUOTES else ""
             if end:
                 return f"(?P<{self.name}>[^\\n{end}]{{0,400}})" if self.name else f"[^\\n{end}]{{0,400}}"
         return self.expression
@@ -117,17 +117,15 @@ def _plain(text: str, words: str, found: list[Part], brace: str = "") -> None:
 
 
 def _literal(words: str) -> str:
-    """A quote within a word is an apostrophe."""
-    return "".join(
-        " "
-        if one.isspace()
-        else re.escape(one)
-        if one not in _QUOTES
-        else "'?"
-        if words[at - 1 : at].isalpha() and words[at + 1 : at + 2].isalpha()
-        else _QUOTE
-        for at, one in enumerate(words)
-    )
+    made = []
+    for at, one in enumerate(words):
+        if one not in _QUOTES:
+            made.append(" " if one.isspace() else re.escape(one))
+        elif words[at - 1 : at].isalpha() and words[at + 1 : at + 2].isalpha():
+            made.append("'?")  # an apostrophe within a word
+        else:
+            made.append(_QUOTE)
+    return "".join(made)
 
 
 def expression(parts: tuple[Part, ...]) -> str:
