@@ -33,6 +33,7 @@ _PLAN = (
     "test_plan_way.py",
     "test_plan_profile.py",
     "test_plan_proof.py",
+    "test_plan_companions.py",
     "test_plan_golden.py",
     "test_plan_fixes.py",
     "test_plan_assume.py",
