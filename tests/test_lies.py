@@ -14,6 +14,7 @@ import pytest
 from patients import needs_torch
 from rank_server import Ranks, serving
 
+from envcheck.agent import numerics
 from envcheck.checks.live import live_wrong_result
 from envcheck.engine.rule import Hit
 from envcheck.facts.codec import decode
@@ -110,6 +111,11 @@ def test_the_truth_passes(ranks: Ranks, tmp_path: Path, world: int, more: dict[s
     lines = ranks.run(tmp_path, arm={**GLOO, "world": world}, stage_seconds=20.0, **more)
     [arm] = [decode(Arm, line["value"]) for line in lines if line.get("section") == "arm"]
     assert arm.status is LiveStatus.PASS, arm.reason
+
+
+def test_no_block_of_a_library_is_like_the_next_one() -> None:
+    """A buffer that is shifted by a block goes unseen where the numbers come again after as many."""
+    assert numerics.PERIOD > 200 and all(numerics.PERIOD % one for one in range(2, numerics.PERIOD))
 
 
 @pytest.mark.parametrize(("tasks", "several"), [([], 4), (["ddp-buckets"], 8)])
