@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from envcheck.checks.text import quoted, said
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Evidence, Hit, Severity, check
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus, PackagesFacts, PythonFacts, TorchFacts
+from envcheck.facts.snapshot import LiveFacts, LiveStatus, PackagesFacts, PythonFacts, SymptomsFacts, TorchFacts
 from envcheck.tables.versions import minor
 
 
@@ -33,30 +34,35 @@ _METADATA = ((2, 6), (2, 7), (2, 8))
 
 
 @check(needs=("torch", "python", "packages"))
-def torch_python_mismatch(torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, live: LiveFacts) -> Hit | None:
+def torch_python_mismatch(
+    torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, live: LiveFacts, symptoms: SymptomsFacts
+) -> Hit | None:
     """There is a wheel, and torchrun or torch.save of that release fails on this Python."""
     here, now = minor(torch.version), minor(python.version)
-    values: dict[str, object] = {"torch": torch.version, "python": python.version}
+    matches = said(symptoms, "torch-python-mismatch")
+    told = matches[0].variant if matches else None
+    values: dict[str, object] = {"torch": torch.version or "2.x", "python": python.version or "3.x", "older": "an older"}
     listed = any(one.location for one in packages.distributions)  # by the agent; a pasted list names what somebody thought of
-    if here in _METADATA and now and now < (3, 10) and listed and packages.version("importlib-metadata") is None:
-        return _hit(values, "metadata", "importlib-metadata", _arms(live, "importlib_metadata"))
-    pair = next((one for one in _PAIRS if (one.torch, one.python) == (here, now)), None)
+    lacks = here in _METADATA and now and now < (3, 10) and listed and packages.version("importlib-metadata") is None
+    if lacks or told == "metadata":
+        return _hit(values, "metadata", "importlib-metadata", (*_arms(live, "importlib_metadata"), *quoted(matches)))
+    pair = next((one for one in _PAIRS if (one.torch, one.python) == (here, now) or one.variant == told), None)
     if pair is None:
         return None
     values |= {"mended": pair.mended, "older": f"3.{pair.python[1] - 1}"}
-    return _hit(values, pair.variant, f"torch>={pair.mended}", _arms(live, pair.words))
+    return _hit(values, pair.variant, f"torch>={pair.mended}", (*_arms(live, pair.words), *quoted(matches)))
 
 
-def _hit(values: dict[str, object], variant: str, requirement: str, seen: list[Arm]) -> Hit:
-    """A warning; an error where the full check met it."""
-    evidence = tuple(Evidence(arm.name, (arm.reason.splitlines() or [""])[0]) for arm in seen[:2])
-    return Hit(values, evidence, (Install((requirement,)),), variant=variant, severity=Severity.ERROR if seen else None)
+def _hit(values: dict[str, object], variant: str, requirement: str, seen: tuple[Evidence, ...]) -> Hit:
+    """A warning; an error where the full check or a program met it."""
+    return Hit(values, seen[:2], (Install((requirement,)),), variant=variant, severity=Severity.ERROR if seen else None)
 
 
-def _arms(live: LiveFacts, words: str) -> list[Arm]:
+def _arms(live: LiveFacts, words: str) -> tuple[Evidence, ...]:
     """Parts of the live check that failed with these words."""
     bad = [arm for arm in live.arms if arm.status in (LiveStatus.FAIL, LiveStatus.HANG)]
-    return [arm for arm in bad if words in arm.reason or any(words in rank.error for rank in arm.ranks)]
+    met = [arm for arm in bad if words in arm.reason or any(words in rank.error for rank in arm.ranks)]
+    return tuple(Evidence(arm.name, (arm.reason.splitlines() or [""])[0]) for arm in met)
 
 
 CHECKS = (torch_python_mismatch,)
