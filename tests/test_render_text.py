@@ -106,6 +106,14 @@ def test_options_of_a_stream(stream: Stream, env: dict[str, str], expected: Page
     assert page_options(stream, env) == expected
 
 
+def test_the_verdict_without_torch_and_without_the_rule_that_would_say_so() -> None:
+    """`--ignore torch-missing`: no build is named as if one were there, and what could not be read is not called absent."""
+    gone = machine("cpu", {"torch": {"missing": "absent", "reason": "none"}, "live": {"missing": "skipped", "reason": "no torch"}})
+    assert verdict_line(finish((), (), gone, live_requested=False)) == "The selected rules found nothing; PyTorch is not installed"
+    unread = machine("cpu", {"torch": {"missing": "skipped", "reason": "not stated"}, "live": {"missing": "skipped", "reason": "off"}})
+    assert "not installed" not in verdict_line(finish((), (), unread, live_requested=False))
+
+
 def test_commands_are_one_line_each() -> None:
     shown = text_renderer.render(driver_old(), options=PageOptions(40))
     [command] = driver_old().findings[0].fixes[0].commands.pip

@@ -1,9 +1,9 @@
-"""The symptom table: every entry's own samples, no other rule's, and time that grows with the text alone."""
+"""The table of messages: every row is its own sample, names no other rule's, and takes time that grows with the text alone."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,17 @@ from envcheck.checks import all_checks
 from envcheck.collect import settle
 from envcheck.facts.snapshot import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
 from envcheck.report.session import rule_session
-from envcheck.symptoms.scan import GATES, Entry, Scanner, SymptomTable, condense
+from envcheck.symptoms.scan import CHUNK, Message, Scanner, SymptomTable, condense
+from envcheck.symptoms.template import SAMPLES, TYPES, Hole, anchors, expression, parts_of, sample_of
 from envcheck.tables.folders import rules_folder
+from envcheck.tables.toml import load_toml
 
 TABLE = SymptomTable((rules_folder(),))
 RULES = {check.id for check in all_checks()}
-ENTRIES = [pytest.param(entry, id=entry.id) for entry in TABLE.entries]
+LINES = load_toml(Path(__file__).parent / "symptom_lines.toml")
+ROWS: dict[str, list[Message]] = {}
+for _row in TABLE.messages:
+    ROWS.setdefault(_row.id, []).append(_row)
 
 
 def scan(*texts: str, met: tuple[str, ...] = (), stated: bool = False) -> Scanner:
@@ -31,81 +36,193 @@ def scan(*texts: str, met: tuple[str, ...] = (), stated: bool = False) -> Scanne
     return scanner
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_samples_match_their_own_entry_and_no_other_rule(entry: Entry) -> None:
-    assert entry.data["sample"]
-    for sample in entry.data["sample"]:
-        found = scan(sample, met=tuple(entry.data.get("needs", ())[:1]), stated=entry.stated).finish()
-        names = {match.symptom for match in found.matches} | {one.entry for one in (*found.victims, *found.harmless)}
-        assert entry.id in names, sample
-        others = {match.rule for match in found.matches} - set(entry.rules)
-        assert not others, f"{sample!r} also names {others}"
+def regexes(row: Message) -> list[str]:
+    return [part.regex for part in parts_of(row.text) if isinstance(part, Hole) and part.regex]
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_entry_is_complete(entry: Entry) -> None:
-    data = entry.data
-    assert data["issue"].startswith("https://")
-    assert set(entry.rules) <= RULES
-    assert all(len(literal) >= 3 for literal in entry.literals)
-    assert data["pattern"].strip()
-    allowed = {"id", "rule", "also", "literal", "pattern", "needs", "unless", "stated", "issue", "sample", "ask", "why"}
-    assert set(data) <= allowed
-    assert entry.kind != "victim" or data["ask"]
-    assert entry.kind != "harmless" or data["why"]
-    for condition in (*data.get("needs", ()), *data.get("unless", ())):
-        assert condition in TABLE.conditions
+def own_words(row: Message) -> str:
+    """The message as a program prints it."""
+    return row.sample or sample_of(parts_of(row.text))
 
 
-def test_ids_are_unique() -> None:
-    names = [entry.id for entry in TABLE.entries]
-    assert len(names) == len(set(names))
+def told(row: Message, text: str) -> tuple[set[str], set[str]]:
+    """The symptoms that a text shows, and the rules that they name."""
+    found = scan(text, met=tuple(row.data.get("needs", ())[:1]), stated=row.stated).finish()
+    symptoms = {match.symptom for match in found.matches} | {one.entry for one in (*found.victims, *found.harmless)}
+    return symptoms, {match.rule for match in found.matches}
 
 
-def test_an_entry_without_a_literal_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("symptom", ROWS)
+def test_each_row_is_a_sample_of_its_own_symptom_and_of_no_other_rule(symptom: str) -> None:
+    for row in ROWS[symptom]:
+        assert bool(row.sample) is bool(regexes(row)), f"{row.text}: a regular expression has a sample, any other row is its own"
+        symptoms, rules = told(row, own_words(row))
+        assert symptom in symptoms, row.text
+        assert rules <= set(row.rules), row.text
+
+
+@pytest.mark.parametrize("symptom", ROWS)
+def test_each_row_knows_its_own_words(symptom: str) -> None:
+    """A row that another of its symptom makes idle is seen as well: its template alone."""
+    for row in ROWS[symptom]:
+        text = " ".join(own_words(row).split())
+        assert row.pattern.search(re.sub('["`]', "'", text)), row.text
+        assert any(anchor.piece in text for anchor in row.anchors), row.text
+
+
+@pytest.mark.parametrize("symptom", LINES)
+def test_lines_that_programs_printed_name_the_rule_that_they_named(symptom: str) -> None:
+    row = ROWS[symptom][0]
+    for line in LINES[symptom]:
+        symptoms, rules = told(row, line)
+        assert symptom in symptoms, line
+        assert rules <= set(row.rules), line
+
+
+def test_expressions_are_the_exception() -> None:
+    free = [row.text for row in TABLE.messages if regexes(row)]
+    assert len(free) < 0.08 * len(TABLE.messages), len(free)
+
+
+@pytest.mark.parametrize("symptom", ROWS)
+def test_symptom_is_complete(symptom: str) -> None:
+    texts = [row.text for row in ROWS[symptom]]
+    assert len(texts) == len(set(texts))
+    for row in ROWS[symptom]:
+        data = row.data
+        assert data["source"].startswith("https://")
+        assert set(row.rules) <= RULES
+        assert set(data) <= {"id", "rule", "also", "needs", "unless", "stated", "source", "messages", "variant", "confidence", "ask", "why"}
+        assert row.confidence in ("", "likely", "certain")
+        assert row.kind != "victim" or data["ask"]
+        assert row.kind != "harmless" or data["why"]
+        assert all(len(anchor.piece) >= 3 for anchor in row.anchors), row.text
+
+
+def test_the_index_leaves_few_rows_to_try_everywhere() -> None:
+    assert len(TABLE.index[b""]) < 0.02 * len(TABLE.messages)
+    assert max(len(rows) for word, rows in TABLE.index.items() if word) < 0.05 * len(TABLE.messages)
+
+
+def test_one_id_stands_for_one_symptom() -> None:
+    seen = [
+        symptom["id"]
+        for path in (Path(rules_folder()) / "symptoms").glob("*.toml")
+        for rows in load_toml(path).values()
+        for symptom in rows
+    ]
+    assert len(seen) == len(set(seen)) and set(LINES) <= set(seen)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ('id = "ours"', r"site\.toml: ours has no messages"),
+        ('id = "ours"\nmessages = ["a {thing} here"]', "thing is no type of a hole"),
+        ('id = "ours"\nmessages = ["a } here"]', "a brace that opens no hole is written twice"),
+        ('id = "ours"\nmessages = [{ text = "a", pattern = "b" }]', "pattern is no key of a message"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_refused(tmp_path: Path, body: str, error: str) -> None:
     (tmp_path / "symptoms").mkdir()
-    (tmp_path / "symptoms" / "site.toml").write_text('[[symptom]]\nid = "ours"\n')
-    with pytest.raises(ValueError, match=r"site\.toml: ours has no literal"):
-        _ = SymptomTable((tmp_path,)).entries
+    (tmp_path / "symptoms" / "site.toml").write_text(f"[[symptom]]\n{body}\n")
+    with pytest.raises(ValueError, match=error):
+        _ = [anchor for row in SymptomTable((tmp_path,)).messages for anchor in row.anchors]
 
 
-def slow(expression: str) -> Iterator[str]:
-    """What makes a pattern more than linear: a repeat without bound, or one inside another."""
-    for name, most, around in repeats_of(expression):
-        if most > 2000:
-            yield f"{name} without a bound"
-        if most > 1 and any(outer > 3 for outer in around):
-            yield f"{name} inside a repeat"
+# ------------------------------------------------------------------ templates
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_patterns_are_linear(entry: Entry) -> None:
-    assert list(slow(entry.pattern.pattern)) == []
+def values(template: str, text: str) -> dict[str, str] | None:
+    match = re.search(expression(parts_of(template)), text)
+    return None if match is None else match.groupdict()
 
 
-def adversarial(entry: Entry) -> list[str]:
+@pytest.mark.parametrize(
+    ("template", "text", "found"),
+    [
+        ("port {port:int} is taken", "port 29500 is taken", {"port": "29500"}),
+        ("port {port:int} is taken", "port x is taken", None),
+        ("torch {have:version}, expected", "torch 2.4.0+cu121, expected", {"have": "2.4.0+cu121"}),
+        ("built for {have:version}", "built for 11.8. Please", {"have": "11.8"}),
+        ("load {library:path}: no such", "load /opt/lib/x.so.1: no such", {"library": "/opt/lib/x.so.1"}),
+        ("peer {peer:word} failed", "peer 10.0.0.1<4000> failed", {"peer": "10.0.0.1<4000>"}),
+        ("connect to {peer:word}", "connect to 10.0.0.1:29500.", {"peer": "10.0.0.1:29500"}),
+        ("failed: {reason:words}", "failed: No route to host, bye", {"reason": "No route to host"}),
+        ("not in '{needs:any}'", "not in '>=3.9' of x", {"needs": ">=3.9"}),
+        ("named '{name:name}'", "named torch now", {"name": "torch"}),
+        ("named 'torch'", "named torch", {}),
+        ("named 'torch'", "named 'torch'", {}),
+        ("named 'torch'", "named torchvision", None),
+        ("named 'torch'", "named torch.cuda", None),
+        ("can't open", "cant open", {}),
+        ("rank {=is|was} {end:=dead|dead and gone}", "rank was dead and gone", {"end": "dead and gone"}),
+        ("{library:=libcudnn*.so**}: gone", "/x/libcudnn_ops.so.9: gone", {"library": "libcudnn_ops.so.9"}),
+        ("error {{{code:int}}}", "error {7}", {"code": "7"}),
+        ("signal {/9\\b(?! \\()/}", "signal 9 (KILL)", None),
+        ("rank number", "local_rank number", {}),
+        ("rank number", "frank number", None),
+        ("the rank is gone", "The rank is gone", {}),
+        ("Killed", "killed", None),
+    ],
+)
+def test_templates(template: str, text: str, found: dict[str, str] | None) -> None:
+    assert values(template, text) == found
+
+
+def test_every_type_of_a_hole_knows_its_sample() -> None:
+    assert set(SAMPLES) == set(TYPES)
+    for name in TYPES:
+        assert values(f"here {{x:{name}}} there", f"here {SAMPLES[name]} there") == {"x": SAMPLES[name]}
+
+
+def test_where_a_row_is_looked_for() -> None:
+    [anchor] = anchors(parts_of("Failed to connect to '{peer:word}' at port {port:int}"))
+    assert anchor.piece == "ailed to connect to"
+    assert anchor.words == {b"failed", b"to", b"connect", b"at", b"port"}
+    both = anchors(parts_of("{word}: {=Connection refused|No route to host}"))
+    assert {one.piece for one in both} == {": Connection refused", ": No route to host"}
+    assert anchors(parts_of("lib{name}.so: cannot open"))[0].words == {b"so", b"cannot", b"open"}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_type_of_a_hole_is_linear(name: str) -> None:
+    assert list(slow(TYPES[name])) == []
+
+
+def slow(source: str) -> list[str]:
+    """What makes an expression more than linear: a repeat without bound, or one inside another."""
+    repeats = list(repeats_of(source))
+    endless = [f"{kind} without a bound" for kind, most, _ in repeats if most > 2000]
+    return endless + [f"{kind} inside a repeat" for kind, most, around in repeats if most > 1 and any(outer > 3 for outer in around)]
+
+
+def test_expressions_within_rows_are_linear() -> None:
+    assert not [(row.text, why) for row in TABLE.messages for one in regexes(row) for why in slow(one)]
+
+
+def adversarial(row: Message) -> list[str]:
     """Texts that begin like a match over and over."""
-    long = []
-    for sample in entry.data["sample"]:
-        for cut in (len(sample) // 2, len(sample) - 1):
-            text = (sample[:cut] + " ") * (60000 // max(cut, 1))
-            long.append(text)
-        long.append(sample[: len(sample) // 3] + sample[len(sample) // 3] * 60000)
-    for literal in entry.literals:
-        long.append((literal + " ") * (60000 // len(literal)))
-        long.append(literal + "a" * 60000 + literal)
-        long.append((literal + "(" * 30 + "\n") * (60000 // (len(literal) + 30)))
-    return long
+    text = own_words(row)
+    long = [(text[:cut] + " ") * (30000 // max(cut, 1)) for cut in (len(text) // 2, len(text) - 1)]
+    long.append(text[: len(text) // 3] + text[len(text) // 3] * 30000)
+    piece = row.anchors[0].piece
+    return [*long, f"{piece} " * (30000 // len(piece)), piece + "a" * 30000 + piece, f"{piece}{'(' * 30}\n" * (30000 // (len(piece) + 31))]
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_adversarial_text_costs_little(entry: Entry) -> None:
-    for text in adversarial(entry):
-        scanner = Scanner(SymptomTable(()))
-        scanner.table.__dict__["entries"] = (entry,)
-        began = time.process_time()
-        scanner.scan(text, "log", stated=entry.stated)
-        assert time.process_time() - began < 0.5, text[:80]
+@pytest.mark.parametrize("symptom", ROWS)
+def test_adversarial_text_costs_little(symptom: str) -> None:
+    for row in ROWS[symptom]:
+        table = SymptomTable(())
+        table.__dict__["messages"] = (row,)
+        for text in adversarial(row):
+            scanner = Scanner(table)
+            began = time.process_time()
+            scanner.scan(text, "log", stated=row.stated)
+            assert time.process_time() - began < 0.5, (row.text, text[:80])
+
+
+# ------------------------------------------------------------------ texts
 
 
 @given(st.text(max_size=400))
@@ -198,8 +315,40 @@ def test_long_logs_scan_in_time() -> None:
     assert time.process_time() - began < 0.6
 
 
-def test_gates_hold_no_regular_expression() -> None:
-    assert all(gate and gate == gate.strip("\n") for gate in GATES)
+def test_lines_that_repeat_nothing_scan_in_time() -> None:
+    """Every line is new, and holds words of the table."""
+    words = sorted({word for row in TABLE.messages for word in row.text.split() if word.isalpha()})
+    size = len(words)
+    letters = str.maketrans("0123456789", "qwertyuiop")
+    lines = (f"{words[n % size]} {str(n * 7919).translate(letters)} {words[n * 31 % size]} {words[n * 17 % size]}\n" for n in range(26_000))
+    text = "".join(lines)
+    scanner = Scanner(TABLE)
+    began = time.process_time()
+    scanner.scan(text, "log")
+    assert len(text) > 600_000
+    assert time.process_time() - began < 0.6
+
+
+@pytest.mark.parametrize("lines", [0, 1, 3])
+def test_a_message_at_the_seam_of_two_parts_is_found_once(lines: int) -> None:
+    message = "The detected CUDA version (12.2) mismatches the version that was used to compile\nPyTorch (11.3). Please\n"
+    for shift in range(-200, 40, 13):
+        noise = "x" * (CHUNK - 60 * lines + shift - 1) + "\n" + "y\n" * lines
+        found = scan(noise + message + noise).finish()
+        assert [match.values for match in found.matches if match.rule == "nvcc-major-mismatch"] == [{"nvcc": "12.2", "torch_cuda": "11.3"}]
+
+
+def test_the_row_that_matched_is_told() -> None:
+    [match] = scan("docker: Error: stat nvidia.com/gpu=all: no such file").finish().matches
+    assert match.message == "Error: stat {device:=nvidia.com/gpu=**|/dev/nvidia**}: no such file"
+
+
+def test_an_error_far_from_a_line_that_means_no_harm_counts() -> None:
+    harmless = "[c10d] The server socket cannot be initialized on [::]:29500 (errno: 97 - Address family not supported by protocol).\n"
+    noise = "".join(f"step {'abcdefghij'[n % 10]} {n}\n" for n in range(4000))
+    assert not scan(harmless + noise).complains
+    assert scan(harmless + noise + "ValueError: ours\n").complains
+    assert scan("ValueError: ours\n" + noise + harmless).complains
 
 
 FORKED = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"

@@ -123,4 +123,4 @@ def test_in_the_reports() -> None:
     assert isinstance(snapshot.live, LiveFacts) and isinstance(snapshot.gpus, GpusFacts)
     report = replace(healthy("h100x8"), snapshot=replace(snapshot, live=replace(snapshot.live, wire=wire())))
     page, text = render(report, "html"), render(report, "text")
-    assert "<svg" in page and "350 GB/s busbw at 1 GiB" in page and "Speed of the wire" in text
+    assert "<svg" in page and "350 GB/s busbw at 1 GiB" in page and "Speed of the connections" in text

@@ -34,8 +34,4 @@ def again(torch: TorchFacts, system: SystemFacts, tables: Tables) -> tuple[Inten
 def requirements(torch: TorchFacts) -> tuple[Intent, ...]:
     """torch as it is, with everything that it requires: what is there in the right version is left alone."""
     version = release(torch.version)
-    return (
-        (Install((f"torch=={version}",), note="torch stays as it is; this installs what it requires in the right versions"),)
-        if version
-        else ()
-    )
+    return (Install((f"torch=={version}",), note="torch stays; this installs the right versions of what it requires"),) if version else ()

@@ -333,8 +333,7 @@ def _read_lines(read: Read) -> list[str]:
     from envcheck.facts.printable import one_line
 
     lines = [
-        f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that envcheck recognises')}"
-        for name, kinds in read.files.items()
+        f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that envcheck knows')}" for name, kinds in read.files.items()
     ]
     lines += [f"refused {one_line(name)}: {one_line(reason)}" for name, reason in read.refused.items()]
     lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]

@@ -140,7 +140,8 @@ def _any_gpu(hit: Hit, message: str) -> Hit:
     if _ANY_GPU.search(message):
         return hit
     word = "A GPU" if re.match(r"\{gpus?\}", message) else "a GPU"
-    return replace(hit, values={**hit.values, **{name: word for name in ("gpu", "gpus") if name in hit.values}})
+    words = {"gpu": word, "gpus": word, **({"devices": "N"} if "GPU {devices}" in message else {})}
+    return replace(hit, values={**hit.values, **{name: words[name] for name in words if name in hit.values}})
 
 
 def _anywhere(machine: Snapshot) -> Snapshot:

@@ -739,6 +739,9 @@ class TextEvidence:
     symptom: str = ""
     values: dict[str, str] = field(default_factory=dict)  # named groups of the pattern
     quoted: bool = False  # stands in source code, a list of changes or a question: nobody says that it was printed
+    message: str = ""  # the row of the table that the text matched
+    variant: str = ""  # which case of the rule the row speaks of
+    confidence: str = ""  # "likely" where the row alone proves nothing
 
 
 @record

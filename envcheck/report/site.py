@@ -104,4 +104,4 @@ def _check_symptoms(folder: Folder) -> None:
                 for rule in (row.get("rule"), *row.get("also", ())) if isinstance(row, dict) else ():
                     if rule is not None and rule not in rules:
                         raise UsageError(f"{path}: no rule is called {rule!r}; `envcheck rules` lists them")
-    _readable(f"{folder}/{SYMPTOMS}", lambda: SymptomTable((folder,)).entries)
+    _readable(f"{folder}/{SYMPTOMS}", lambda: [row.pattern for row in SymptomTable((folder,)).messages])

@@ -56,52 +56,6 @@ def one_quote(text: str) -> str:
     return text.translate(_QUOTES)
 
 
-# Where a quote stood: the quote, or the edge of a word with what belongs to a name or a path.
-_EDGE = r"(?:'|(?!')(?:(?<![\w./-])|(?![./-]?\w)))"
-
-
-def loose(expression: str) -> str:
-    """An expression for texts of `one_quote`, in which a quote may be missing."""
-    made: list[str] = []
-    inside, at, depth = False, 0, 0  # of a class of characters; within a look-behind, which has to be of one width
-    while at < len(expression):
-        one = expression[at]
-        if one == "\\" and expression[at + 1 : at + 2] not in ("'", '"', "`"):
-            made.append(expression[at : at + 2])
-            at += 2
-            continue
-        at += 1
-        if one == "\\":
-            continue
-        if one in "'\"`":
-            made.append("'" if inside or depth else _EDGE)
-            continue
-        if inside:
-            inside = one != "]"
-        elif one == "[":
-            inside = True
-            one += "^" * (expression[at : at + 1] == "^")
-            at += len(one) - 1
-        elif one == "(":
-            depth += bool(depth) or expression.startswith(("?<=", "?<!"), at)
-        elif one == ")" and depth:
-            depth -= 1
-        made.append(one)
-    return "".join(made)
-
-
-ENOUGH = 9  # characters of a literal that are rare enough
-
-
-def essential(literal: str) -> str:
-    """The longest part of a literal that holds no quote; with quotes of one kind where that would be too short to search for."""
-    whole = one_quote(literal)
-    if "'" not in whole:
-        return whole
-    part = max(whole.split("'"), key=len)
-    return part if len(part.strip()) >= ENOUGH else whole
-
-
 REWRAPPED = 1 << 14  # characters; longer texts were not copied off a screen
 _WIDTHS = (50, 250)
 

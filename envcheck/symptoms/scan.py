@@ -1,57 +1,60 @@
-"""Known error text → rule id: the table rules/symptoms/*.toml over a text of any size.
+"""Known messages of programs → rule ids: the rows of rules/symptoms/*.toml over a text of any size.
 
-An entry is looked for by a literal first, so a log costs one substring search an entry; its regular expression is
-compiled only where the literal occurs and sees a bounded window of a few lines. Entries are of three kinds: a symptom
-names a rule, a victim says that something else failed first, a harmless one takes its line out of the count.
+A row is tried where all its words occur: the words of a text are taken apart once, and an index of the rows' words names those that
+are possible. Its longest piece shows the places, and its template sees a bounded window of a few lines there. Rows are of three
+kinds: a symptom names a rule, a victim says that something else failed first, a harmless one takes its line out of the count.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from envcheck.facts.record import field, mutable, record
 from envcheck.facts.snapshot import TextEvidence
-from envcheck.symptoms.normalize import bare, essential, hearsay, loose, one_quote, rewrapped
+from envcheck.symptoms.normalize import bare, hearsay, one_quote, rewrapped
+from envcheck.symptoms.template import Anchor, Part, anchors, condition_words, expression, parts_of, present, weight
 from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import load_toml
 
-WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4
-BEFORE = (0, 1, 3)
-HITS = 40  # windows tried for one entry in one piece
-KEPT = 3  # different matches kept of one entry
+WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4  # characters, characters, lines
+BEFORE = (0, 1, 3)  # lines
+HITS = 40  # windows tried for one row in one text
+KEPT = 3  # different matches kept of one symptom
 CONDENSE_ABOVE = 1 << 18  # characters; larger pieces are searched with repeated lines left out
-CHUNK = 1 << 18  # characters of a long text that are split into words at once
+CHUNK = 1 << 13  # characters of a text that are searched at once
 TYPED = 1 << 16  # characters of a text in which sentences are looked for in any case
-SHOWN = 300
+SHOWN = 300  # characters
 
-# Words of which most literals hold one: where such a word does not occur, a long text is spared the searches for those.
-GATES = (
-    "NCCL", "nccl", "CUDA", "cuda", "nvidia", "NVIDIA", "NVML", "torch", "Torch", "lib", "Error", "error", "failed", "rank", "GPU",
-    "device", "driver", "not ", "symbol", "process", "exitcode", "module", "version", "IB", "HIP", "hip", "MPS", "XPU", "UR", "SLURM",
-    "docker", "num", "Num", "ail", "xpected", "lash", "xform", "vllm", "cannot", "cuBLAS", "STATUS", "nsupported", "memory", "triton",
-    "ptx", "undefined", "address", "connect", "Connect", "socket", "loo", "ACS", "IOMMU", "ignal", "illed", "oom", "shm", "open ",
-    "requirement",
-)  # fmt: skip
-
-PRINTABLE = "".join(map(chr, range(32, 127)))
 _NO_DIGITS = dict.fromkeys(range(48, 58))
 
 
 @record
-class Entry:
-    """One entry of the table. CONTRIBUTING.md has its keys."""
+class Message:
+    """One row: one message of a program. CONTRIBUTING.md has its keys."""
 
     kind: str  # "symptom", "victim", "harmless"
-    literals: tuple[str, ...]
-    data: Mapping[str, Any]
+    id: str
+    text: str  # the template
+    data: Mapping[str, Any]  # what the rows of one symptom share
+    variant: str = ""
+    confidence: str = ""
+    sample: str = ""  # of a row with a regular expression; any other is its own
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        return parts_of(self.text)
+
+    @cached_property
+    def anchors(self) -> tuple[Anchor, ...]:
+        return anchors(self.parts)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        return re.compile(loose(self.data["pattern"].strip()))
+        return re.compile(expression(self.parts))
 
     @cached_property
     def pattern_of_any_case(self) -> re.Pattern[str]:
@@ -59,21 +62,8 @@ class Entry:
         return re.compile(self.pattern.pattern, re.IGNORECASE)
 
     @property
-    def id(self) -> str:
-        return str(self.data["id"])
-
-    @property
     def rules(self) -> tuple[str, ...]:
         return (self.data["rule"], *self.data.get("also", ())) if self.kind == "symptom" else ()
-
-    @cached_property
-    def gated(self) -> tuple[tuple[str, frozenset[str]], ...]:
-        """The literals, each with what it is made of."""
-        return tuple((literal, _gates(literal)) for literal in self.literals)
-
-    def possible(self, absent: frozenset[str]) -> Sequence[str]:
-        """The literals that a text can hold which lacks these words and characters."""
-        return [literal for literal, gates in self.gated if absent.isdisjoint(gates)] if absent else self.literals
 
     @property
     def stated(self) -> bool:
@@ -102,63 +92,95 @@ class Symptoms:
 
 @record
 class SymptomTable:
-    """The entries below one or more folders `rules/` (a site's comes last)."""
+    """The rows below one or more folders `rules/` (a site's comes last)."""
 
     folders: tuple[Folder, ...]
 
     @cached_property
-    def entries(self) -> tuple[Entry, ...]:
-        """Harmless entries come first, since they take lines away from the others."""
-        found = [entry for folder in self.folders for entry in _read_folder(os.path.join(folder, "symptoms"))]
-        return tuple(sorted(found, key=lambda entry: entry.kind != "harmless"))
+    def messages(self) -> tuple[Message, ...]:
+        """Harmless rows come first, since they take lines away from the others."""
+        found = [row for folder in self.folders for row in _read_folder(os.path.join(folder, "symptoms"))]
+        return tuple(sorted(found, key=lambda row: row.kind != "harmless"))
 
     @cached_property
-    def words(self) -> frozenset[str]:
-        """The whole words within literals and conditions."""
-        texts = [*(literal for entry in self.entries for literal in entry.literals), *map(one_quote, self.conditions)]
-        return frozenset(word[1:-1] for text in texts for word in _within(text))
-
-    def absent(self, text: str) -> frozenset[str]:
-        """What a long text lacks of GATES, of single characters and of these words; a short one is searched at once."""
-        missing = self.words - _words_of(text, self.words)
-        return frozenset((*(one for one in (*GATES, *PRINTABLE) if one not in text), *(f" {word} " for word in missing)))
+    def index(self) -> Mapping[bytes, Sequence[tuple[int, Anchor]]]:
+        """Rows by the rarest word of each of their anchors; those without a word under b""."""
+        count: dict[bytes, int] = {}
+        all_anchors = [(number, anchor) for number, row in enumerate(self.messages) for anchor in row.anchors]
+        for _, anchor in all_anchors:
+            for word in anchor.words:
+                count[word] = count.get(word, 0) + 1
+        found: dict[bytes, list[tuple[int, Anchor]]] = {}
+        for number, anchor in all_anchors:
+            found.setdefault(min(anchor.words, key=lambda word: (count[word], word), default=b""), []).append((number, anchor))
+        return found
 
     @cached_property
-    def conditions(self) -> tuple[str, ...]:
-        """Every text that some entry needs or must not meet elsewhere."""
-        return tuple(dict.fromkeys(text for entry in self.entries for key in ("needs", "unless") for text in entry.data.get(key, ())))
+    def vocabulary(self) -> frozenset[bytes]:
+        """The words of all rows and conditions."""
+        rows = (anchor.words for row in self.messages for anchor in row.anchors)
+        return frozenset().union(*rows, *self.conditions.values())
+
+    def possible(self, words: frozenset[bytes]) -> Iterator[tuple[Message, str]]:
+        """The rows that a text with these words can hold, each with a piece of it, in their order."""
+        near = [one for word in (b"", *words) for one in self.index.get(word, ()) if one[1].words <= words]
+        for number, anchor in sorted(near, key=lambda one: one[0]):
+            yield self.messages[number], anchor.piece
+
+    @cached_property
+    def conditions(self) -> Mapping[str, frozenset[bytes]]:
+        """Every text that some row needs or must not meet elsewhere, with the words in it."""
+        texts = dict.fromkeys(text for row in self.messages for key in ("needs", "unless") for text in row.data.get(key, ()))
+        return {text: condition_words(text) for text in texts}
 
 
-def _gates(text: str) -> frozenset[str]:
-    """The words of GATES in a text, its characters, and the whole words within it: where one is absent, the text does not occur."""
-    return frozenset((*(gate for gate in GATES if gate in text), *text, *_within(text)))
-
-
-def _within(text: str) -> list[str]:
-    """ "in the" of "found in the same": between blanks, not to be taken for a GATES word, which may be a part of one."""
-    return [f" {word} " for word in text.split(" ")[1:-1] if word]
-
-
-def _words_of(text: str, words: frozenset[str]) -> set[str]:
-    """Those of these words that stand between blanks in a text."""
-    found: set[str] = set()
-    at = 0
-    while 0 <= at < len(text):
-        end = text.find(" ", at + CHUNK)
-        found |= words.intersection(text[at : end if end >= 0 else len(text)].split(" "))
-        at = end
-    return found
-
-
-def _read_folder(folder: str) -> Iterator[Entry]:
+def _read_folder(folder: str) -> Iterator[Message]:
     for path in toml_files(folder).values():
-        for kind, rows in load_toml(path).items():
-            for row in rows:
-                literal = row.get("literal")
-                if not literal:
-                    raise ValueError(f"{path}: {row.get('id', 'an entry')} has no literal")
-                literals = (literal,) if isinstance(literal, str) else literal
-                yield Entry(kind, tuple(dict.fromkeys(map(essential, literals))), row)
+        for kind, symptoms in load_toml(path).items():
+            for data in symptoms:
+                yield from _rows(path, kind, data)
+
+
+def _rows(file: str, kind: str, data: Mapping[str, Any]) -> Iterable[Message]:
+    """The rows of one symptom: first those that tell most, and of these the longest."""
+    name = data.get("id", "an entry")
+    if not data.get("messages"):
+        raise ValueError(f"{file}: {name} has no messages")
+    made = []
+    for one in data["messages"]:
+        row = {"text": one} if isinstance(one, str) else one
+        if unknown := row.keys() - {"text", "variant", "confidence", "sample"}:
+            raise ValueError(f"{file}: {name}: {', '.join(sorted(unknown))} is no key of a message")
+        variant, confidence = row.get("variant", data.get("variant", "")), row.get("confidence", data.get("confidence", ""))
+        made.append(Message(kind, name, row["text"], data, variant, confidence, row.get("sample", "")))
+    return sorted(made, key=lambda row: weight(row.parts), reverse=True)
+
+
+@mutable
+class _Part:
+    """Some lines of a text that are searched at once, with what stands before and after them: in few lines only few rows are possible."""
+
+    source: str
+    text: str
+    flat: str  # with one kind of quotes and on one line, since a message goes on over the end of a line; places are the same
+    typed: str  # the same in small letters, where a person may have typed it; else empty
+    first: int  # its own lines begin here
+    last: int  # and end here
+    taken: list[tuple[int, int]] = field(default_factory=list)  # lines that mean no harm
+    told: set[tuple[str, int]] = field(default_factory=set)  # symptoms, and the lines that a row of theirs has read
+
+
+def _parts(text: str, source: str, typed: bool) -> Iterator[_Part]:
+    at = 0
+    while at < len(text):
+        end = text.rfind("\n", at, at + CHUNK) + 1 if len(text) - at > CHUNK else len(text)
+        end = end if end > at else min(at + CHUNK, len(text))
+        before = text.rfind("\n", 0, max(at - WINDOW_BEFORE, 0)) + 1
+        part = text[before : end + WINDOW_AFTER]
+        flat = one_quote(part).replace("\n", " ")
+        low = flat.lower() if typed else ""
+        yield _Part(source, part, flat, low if len(low) == len(flat) else "", at - before, end - before)
+        at = end
 
 
 @mutable
@@ -167,95 +189,99 @@ class Scanner:
 
     table: SymptomTable
     met: set[str] = field(default_factory=set)
-    hits: dict[tuple[str, str], tuple[Entry, TextEvidence]] = field(default_factory=dict)
-    noted: dict[str, tuple[Entry, Noted]] = field(default_factory=dict)
+    hits: dict[tuple[str, str], tuple[Message, TextEvidence]] = field(default_factory=dict)
+    noted: dict[str, tuple[Message, Noted]] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
     complains: bool = False  # beside lines that mean no harm, a text holds an error of its own
 
     def scan(self, text: str, source: str, *, stated: bool = False) -> None:
-        """Search one clean piece of text. `stated` marks a person's observations: then only entries meant for them are tried."""
+        """Search one clean piece of text. `stated` marks a person's observations: then only rows meant for them are tried."""
         whole = rewrapped(text)
         for form in (text,) if whole is None else (text, whole):
-            self._scan(form, source, stated)
+            form = condense(form) if len(form) > CONDENSE_ABOVE else form
+            form = "\n".join(map(bare, form.split("\n")))
+            tries: dict[str, int] = {}
+            harmless = error = False
+            for part in _parts(form, source, len(form) <= TYPED):
+                self._scan(part, stated, tries)
+                harmless, error = harmless or bool(part.taken), error or _complains(part)
+            self.complains = self.complains or (harmless and error)
 
-    def _scan(self, text: str, source: str, stated: bool) -> None:
-        text = condense(text) if len(text) > CONDENSE_ABOVE else text
-        text = "\n".join(map(bare, text.split("\n")))
-        flat = one_quote(text).replace("\n", " ")  # a message goes on over the end of a line; places are the same
-        typed = flat.lower() if len(flat) <= TYPED else ""
-        typed = typed if len(typed) == len(flat) else ""
-        absent = self.table.absent(flat) if len(flat) > CONDENSE_ABOVE else frozenset()
-        wanted = [one for one in self.table.conditions if one not in self.met]
-        self.met.update(one for one in wanted if (not absent or absent.isdisjoint(_gates(one_quote(one)))) and one_quote(one) in flat)
-        taken: list[tuple[int, int]] = []
-        for entry in self.table.entries:
-            if entry.stated is not stated and entry.kind == "symptom":
+    def _scan(self, part: _Part, stated: bool, tries: dict[str, int]) -> None:
+        words = present(part.flat, self.table.vocabulary)
+        for condition, needed in self.table.conditions.items():
+            if condition not in self.met and needed <= words and one_quote(condition) in part.flat:
+                self.met.add(condition)
+        holds: dict[str, bool] = {}  # many rows share a piece
+        for row, piece in self.table.possible(words):
+            if row.stated is not stated and row.kind == "symptom":
                 continue
-            for literal in entry.possible(absent):
-                if literal in flat:
-                    self._look(entry, entry.pattern, literal, text, flat, source, taken)
-                elif typed and literal.count(" ") >= 2 and (low := literal.lower()) in typed:
-                    self._look(entry, entry.pattern_of_any_case, low, text, typed, source, taken)
-        self.complains = self.complains or (bool(taken) and _complains(text, taken))
+            held = holds.get(piece)
+            if held is None:
+                held = holds[piece] = piece in part.flat
+            if held:
+                self._look(row, row.pattern, piece, part.flat, part, tries)
+            elif part.typed and piece.count(" ") >= 2 and (low := piece.lower()) in part.typed:
+                self._look(row, row.pattern_of_any_case, low, part.typed, part, tries)
 
-    def _look(
-        self, entry: Entry, pattern: re.Pattern[str], literal: str, text: str, flat: str, source: str, taken: list[tuple[int, int]]
-    ) -> None:
-        at, tried = flat.find(literal), 0
-        while at >= 0 and tried < HITS and self.count.get(entry.id, 0) < KEPT:
-            tried += 1
-            window, match = "", None
-            for lines_before in BEFORE:  # the message may have begun on a line before
-                wider = _window(text, at, len(literal), lines_before)
-                if wider != window and (match := pattern.search(one_quote(wider))):
+    def _look(self, row: Message, pattern: re.Pattern[str], piece: str, flat: str, part: _Part, tries: dict[str, int]) -> None:
+        """Try a row where a piece of it stands."""
+        at = flat.find(piece, part.first, part.last + len(piece))
+        while at >= 0 and tries.get(row.text, 0) < HITS and self.count.get(row.id, 0) < KEPT:
+            tries[row.text] = tries.get(row.text, 0) + 1
+            line, after = _line(part.text, at)
+            if (row.id, line) not in part.told:
+                window, match = "", None
+                for lines_before in BEFORE:  # the message may have begun on a line before
+                    wider = _window(part.text, at, len(piece), lines_before)
+                    if wider != window and (match := pattern.search(one_quote(wider))):
+                        window = wider
+                        break
                     window = wider
+                if match and not any(start <= at < end for start, end in part.taken):
+                    part.told.add((row.id, line))
+                    self._keep(row, match, window, part.source, _quoted(part.text, at))
+                    if row.kind == "harmless":
+                        part.taken.append((line, after))
+                elif match is None and row.kind == "harmless" and len(part.taken) > HITS:
                     break
-                window = wider
-            if match and not any(start <= at < end for start, end in taken):
-                self._keep(entry, match, window, source, _quoted(text, at))
-                if entry.kind == "harmless":
-                    taken.append(_line(text, at))
-            elif match is None and entry.kind == "harmless" and len(taken) > HITS:
-                break
-            at = flat.find(literal, _line(text, at)[1])
+            at = flat.find(piece, after, part.last + len(piece))
 
-    def _keep(self, entry: Entry, match: re.Match[str], window: str, source: str, quoted: bool) -> None:
+    def _keep(self, row: Message, match: re.Match[str], window: str, source: str, quoted: bool) -> None:
         shown = _shown(window, match)
-        if entry.kind != "symptom":
-            self.noted.setdefault(entry.id, (entry, Noted(entry.id, source, shown, entry.data.get("ask") or entry.data.get("why", ""))))
+        if row.kind != "symptom":
+            self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""))))
             return
-        # "port2" is another place of "port": one pattern cannot name a group twice
-        named = [name for name, value in match.groupdict().items() if value]
-        values = {name.rstrip("0123456789"): window[match.start(name) : match.end(name)] for name in named}
-        for rule in entry.rules:
-            key = (rule, shown)
-            if key not in self.hits:
-                self.hits[key] = (entry, TextEvidence(source, shown, rule, entry.id, values, quoted))
-                if rule == entry.rules[0]:
-                    self.count[entry.id] = self.count.get(entry.id, 0) + 1
+        values = {name: window[match.start(name) : match.end(name)] for name, value in match.groupdict().items() if value}
+        for rule in row.rules:
+            if (rule, shown) not in self.hits:
+                found = TextEvidence(source, shown, rule, row.id, values, quoted, row.text, row.variant, row.confidence)
+                self.hits[rule, shown] = (row, found)
+                if rule == row.rules[0]:
+                    self.count[row.id] = self.count.get(row.id, 0) + 1
 
     def finish(self) -> Symptoms:
         """Matches whose conditions hold."""
-        kept = tuple(evidence for entry, evidence in self.hits.values() if self._holds(entry))
-        noted = {kind: tuple(one for entry, one in self.noted.values() if entry.kind == kind) for kind in ("victim", "harmless")}
+        kept = tuple(evidence for row, evidence in self.hits.values() if self._holds(row))
+        noted = {kind: tuple(one for row, one in self.noted.values() if row.kind == kind) for kind in ("victim", "harmless")}
         return Symptoms(kept, noted["victim"], noted["harmless"])
 
-    def _holds(self, entry: Entry) -> bool:
-        needs, unless = entry.data.get("needs", ()), entry.data.get("unless", ())
+    def _holds(self, row: Message) -> bool:
+        needs, unless = row.data.get("needs", ()), row.data.get("unless", ())
         return (not needs or any(text in self.met for text in needs)) and not any(text in self.met for text in unless)
 
 
 _COMPLAINTS = ("Error:", "ERROR", "error:", "FATAL", "fatal:", "Exception")
 
 
-def _complains(text: str, taken: Sequence[tuple[int, int]]) -> bool:
-    """Whether an error stands outside these lines."""
-    at = 0
-    for start, end in sorted(taken):
-        if any(text.find(word, at, start) >= 0 for word in _COMPLAINTS):
+def _complains(part: _Part) -> bool:
+    """Whether an error stands outside the lines that mean no harm."""
+    at = part.first
+    for start, end in (*sorted(part.taken), (part.last, part.last)):
+        if any(part.text.find(word, at, start) >= 0 for word in _COMPLAINTS):
             return True
         at = max(at, end)
-    return any(text.find(word, at) >= 0 for word in _COMPLAINTS)
+    return False
 
 
 def condense(text: str) -> str:
@@ -294,7 +320,7 @@ def _quoted(text: str, at: int) -> bool:
 
 
 def _window(text: str, at: int, length: int, lines_before: int) -> str:
-    """The literal's line from its start and the lines after it on one line, with single blanks: who prints a message wraps it."""
+    """The line of a piece from its start and the lines after it on one line, with single blanks: who prints a message wraps it."""
     low = max(at - WINDOW_BEFORE, 0)
     start = text.rfind("\n", low, at) + 1
     for _ in range(lines_before):
