@@ -114,7 +114,7 @@ CASES: dict[str, tuple[Companions, Companions]] = {
     "a CUDA that all have": (found("2.9.0+cu126", {"bitsandbytes": "0.45.0"}), NOTHING),
     "too new for this torch": (
         found("2.2.2+cu121", {"bitsandbytes": "0.49.0"}),
-        moved("bitsandbytes", specifier=">=0.46.0,<=0.47.0", old="0.49.0"),
+        broken("bitsandbytes", "pin", version="0.49.0", wanted="<3,>=2.3"),
     ),
     "bitsandbytes, wished": (found(CU130, {}, "bitsandbytes"), wished("bitsandbytes", specifier=">=0.48.0")),
     "bitsandbytes, wished so": (found(CU130, {}, "bitsandbytes<1"), wished("bitsandbytes", specifier="<1")),
