@@ -112,6 +112,10 @@ CASES: dict[str, tuple[Companions, Companions]] = {
         moved("bitsandbytes", specifier=">=0.45.3", old="0.45.2"),
     ),
     "a CUDA that all have": (found("2.9.0+cu126", {"bitsandbytes": "0.45.0"}), NOTHING),
+    "too new for this torch": (
+        found("2.2.2+cu121", {"bitsandbytes": "0.49.0"}),
+        broken("bitsandbytes", "pin", version="0.49.0", wanted="<3,>=2.3"),
+    ),
     "bitsandbytes, wished": (found(CU130, {}, "bitsandbytes"), wished("bitsandbytes", specifier=">=0.48.0")),
     "bitsandbytes, wished so": (found(CU130, {}, "bitsandbytes<1"), wished("bitsandbytes", specifier="<1")),
     # pinned to a torch

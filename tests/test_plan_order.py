@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from plan_hosts import TABLES
 
 from envcheck.facts.record import replace
-from envcheck.plan.candidate import Candidate
+from envcheck.plan.candidate import Candidate, first_obstacle
 from envcheck.plan.choice import Choice
 from envcheck.plan.companions import Broken, Companions, Move
 from envcheck.plan.profile import Profile
@@ -58,3 +59,20 @@ def test_without_a_torch_the_newest_comes_first() -> None:
     bare = replace(HERE, torch=None)
     assert of(version="2.14.0").key(bare) < of(version="2.13.1").key(bare)
     assert of(version="2.14.0").key(bare)[1] == of(version="2.13.1").key(bare)[1], "none is closer to what is installed"
+
+
+@pytest.mark.parametrize(
+    ("jetson", "cuda", "obstacle"),
+    [
+        ("36.4.3", "12.6", "jetson"),
+        ("36.4.3", "13.0", "jetson"),
+        ("38", "13.0", None),
+        ("38.2", "12.9", "jetson-cuda"),
+        (None, "12.6", None),
+    ],
+)
+def test_builds_for_a_jetson(jetson: str | None, cuda: str, obstacle: str | None) -> None:
+    """JetPack 7 is L4T 38: the first that the wheels for servers run on, and they need CUDA 13 there."""
+    board = Profile(os="linux", platform="linux-aarch64", accelerator="cuda", jetson=jetson)
+    found = first_obstacle(replace(BUILD, platform="linux-aarch64", cuda=cuda), board, TABLES)
+    assert (found.key if found else None) == obstacle

@@ -31,6 +31,7 @@ HERE = ["--for", "h100", "--driver", "580.95.05", "--python", "3.12"]
         (["h5py", "sam2", "k2", "cupy-cuda12x"], "", None, ["h5py", "sam2", "k2", "cupy-cuda12x"]),
         (["nvidia-cudnn-cu12"], "", None, ["nvidia-cudnn-cu12"]),
         (["ruamel.yaml>=0.17"], "", None, ["ruamel-yaml"]),
+        (["h5py3.12", "lib312", "tool570"], "", None, ["h5py3-12", "lib312", "tool570"]),  # names that end in a number of something else
     ],
 )
 def test_wishes(words: list[str], torch: str, variant: str | None, packages: list[str]) -> None:
