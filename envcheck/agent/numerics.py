@@ -261,7 +261,7 @@ def ddp(
 
 
 def two_steps(model: Any, optimizer: Any, known: Known, mean: float, backward: Callable[[int], Any], check: Callable[..., None]) -> None:
-    """Outputs, gradients and parameters of two steps, of which the second one starts from what the first one left; `mean` is that of r + 1."""
+    """Outputs, gradients and parameters of two steps, the second from what the first one left; `mean` is that of r + 1 over the ranks."""
     gone = 0.0
     for number in (1, 2):
         optimizer.zero_grad()
