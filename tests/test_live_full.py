@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from listeners import Watch, own_addresses
-from patients import HERE, NO_ISOLATION, Examined, all_gone, examine, needs_torch
+from patients import HERE, NO_ISOLATION, Examined, all_gone, examine, needs_torch, processes_with
 
 from envcheck.agent import full_check, isolation, launcher_runs, rank_start
 from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
@@ -273,13 +273,13 @@ def test_nothing_is_left_when_the_agent_is_killed(tmp_path: Path) -> None:
             assert running.process.poll() is None
             time.sleep(0.1)
         time.sleep(1)
-        assert len(all_gone(str(tmp_path))) > 3
+        assert len(processes_with(str(tmp_path))) > 3
         os.kill(running.process.pid, signal.SIGKILL)
         running.process.wait(10)
         limit = time.monotonic() + 5
-        while all_gone(str(tmp_path)) and time.monotonic() < limit:
+        while processes_with(str(tmp_path)) and time.monotonic() < limit:
             time.sleep(0.1)
-        assert not [line for line in all_gone(str(tmp_path)) if "launched_worker.py" in line]
+        assert not [line for line in processes_with(str(tmp_path)) if "launched_worker.py" in line]
     finally:
         end(running)
     assert all_gone(str(tmp_path))

@@ -258,18 +258,7 @@ def package_facts(ours: str) -> Dict[str, Any]:
                 leftovers.append(path)
                 continue
             fields = list(headers_of(read(file, 200000) or ""))
-            version = next((value for key, value in fields if key == "Version"), None) or stem.partition("-")[2].split("-py")[0]
-            installer = (read(os.path.join(path, "INSTALLER"), 100) or "").strip() or None
-            rows.append(
-                {
-                    "name": name,
-                    "version": labelled(folder, name, version),
-                    "location": folder,
-                    "installer": installer,
-                    "direct_url": direct_url(path),
-                    "built_for": built_for(folder) if name == "xformers" else None,
-                }
-            )
+            rows.append(distribution(folder, path, name, fields))
             if name in REQUIRING:
                 headers.append((name, fields))
             if name.startswith("nvidia-") or name in COMPARED:
@@ -285,6 +274,20 @@ def package_facts(ours: str) -> Dict[str, Any]:
         "requirements": requirements,
         "absent": absent(requirements, every.union(normalized(row["name"]) for row in conda)),
         "markers": marker_environment(),
+    }
+
+
+def distribution(folder: str, path: str, name: str, fields: List[Tuple[str, str]]) -> Dict[str, Any]:
+    """One row, from the folder of its metadata and the fields in there; without a version there, the folder's name has one."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    version = next((value for key, value in fields if key == "Version"), None) or stem.partition("-")[2].split("-py")[0]
+    return {
+        "name": name,
+        "version": labelled(folder, name, version),
+        "location": folder,
+        "installer": (read(os.path.join(path, "INSTALLER"), 100) or "").strip() or None,
+        "direct_url": direct_url(path),
+        "built_for": built_for(folder) if name == "xformers" else None,
     }
 
 

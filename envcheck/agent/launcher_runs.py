@@ -29,6 +29,8 @@ PATIENCE = 3.0  # times the usual deadline of a stage: two interpreters import t
 # Words with which a launcher says that it does not want to, here: as root, without enough slots, outside an allocation.
 REFUSALS = ("as root", "not enough slots", "more processes than", "allocation", "Unable to confirm", "Invalid user", "slurm_load",
             "controller", "Requested node", "temporarily disabled", "timed out", "Immediate")  # fmt: skip
+# Errors of a worker whose peer has gone.
+PEER_GONE = ("closed by peer", "reset by peer", "refused", "imed out")
 
 
 class Launcher:
@@ -267,37 +269,52 @@ class LauncherRun:
         return {"status": status, "reason": reason, "ranks": rows}
 
     def judged(self, text: str, codes: Dict[int, int]) -> Tuple[str, str]:
-        words, seen = self.launcher.words, self.workers
-        failed = [one for one in seen if one.error]
-        own = [one for one in failed if not any(word in one.error for word in ("closed by peer", "reset by peer", "refused", "imed out"))]
-        if own or failed:
-            first = (own or failed)[0]
-            return "fail", "rank %d: %s" % (first.number, first.error)
-        if self.out_of_time and not self.late:
-            return "inconclusive", "the time for the live check ran out"
+        failed = self.first_failed()
+        if failed:
+            return "fail", "rank %d: %s" % (failed.number, failed.error)
         if self.late:
-            if len(seen) < self.world:
-                return "hang", "%s started %d of %d workers and did not end" % (words, len(seen), self.world)
-            behind = [one for one in seen if not one.over]
-            if not behind:
-                return "hang", "%s did not end after its workers had" % words
-            return "hang", "rank %s did not leave the stage %s" % (", ".join(str(one.number) for one in behind), behind[0].stage)
-        # torchrun ends the others by SIGTERM when one has failed
-        gone = [one for one in seen if codes.get(one.pid) not in (None, 0, -signal.SIGTERM)] or [one for one in seen if not one.over]
-        if self.status and gone:
-            first = gone[0]
-            code = codes.get(first.pid)
-            how = "ended" if code is None else "left with exit code %d" % code if code >= 0 else "died with " + processes.signal_name(-code)
-            return "fail", "rank %d: %s in the stage %s under %s" % (first.number, how, first.stage, words)
-        if self.status:
-            said = worker_results.last_error(text)
-            if self.launcher.foreign and not seen and self.status in (126, 127):
+            return "hang", self.hanging()
+        if self.out_of_time:
+            return "inconclusive", "the time for the live check ran out"
+        if not self.status:
+            return self.contract()
+        gone = self.first_gone(codes)
+        if gone:
+            code = codes.get(gone.pid)
+            how = "ended" if code is None else ending(code)
+            return "fail", "rank %d: %s in the stage %s under %s" % (gone.number, how, gone.stage, self.launcher.words)
+        return self.without_worker(self.status, text)
+
+    def first_failed(self) -> Optional[worker_results.WorkerResult]:
+        """The first worker with an error; one whose error is no more than that another left comes last."""
+        failed = [one for one in self.workers if one.error]
+        own = [one for one in failed if not any(word in one.error for word in PEER_GONE)]
+        return next(iter(own or failed), None)
+
+    def first_gone(self, codes: Dict[int, int]) -> Optional[worker_results.WorkerResult]:
+        """The first worker that ended badly, else the first that did not end. torchrun ends the others by SIGTERM when one has failed."""
+        ended_badly = [one for one in self.workers if codes.get(one.pid) not in (None, 0, -signal.SIGTERM)]
+        return next(iter(ended_badly or [one for one in self.workers if not one.over]), None)
+
+    def hanging(self) -> str:
+        """What it waits for: workers that were not started, workers that are not over, or nothing that we see."""
+        words, seen = self.launcher.words, self.workers
+        if len(seen) < self.world:
+            return "%s started %d of %d workers and did not end" % (words, len(seen), self.world)
+        behind = [one for one in seen if not one.over]
+        if not behind:
+            return "%s did not end after its workers had" % words
+        return "rank %s did not leave the stage %s" % (", ".join(str(one.number) for one in behind), behind[0].stage)
+
+    def without_worker(self, status: int, text: str) -> Tuple[str, str]:
+        """It failed, and no worker did: a command that is not torch's may have refused to start any."""
+        words, said = self.launcher.words, worker_results.last_error(text)
+        if self.launcher.foreign and not self.workers:
+            if status in (126, 127):
                 return "skipped", "%s is on PATH and cannot be run: %s" % (words, said)
-            if self.launcher.foreign and not seen and (self.name == "srun" or any(word in text for word in REFUSALS)):
+            if self.name == "srun" or any(word in text for word in REFUSALS):
                 return "skipped", "%s refuses: %s" % (words, said)
-            how = "died with " + processes.signal_name(-self.status) if self.status < 0 else "left with exit code %d" % self.status
-            return "fail", "%s %s%s" % (words, how, ": " + said if said else "")
-        return self.contract()
+        return "fail", "%s %s%s" % (words, ending(status), ": " + said if said else "")
 
     def contract(self) -> Tuple[str, str]:
         """It ended well: did it start what it was asked for, and tell each worker who it is?"""
@@ -321,3 +338,8 @@ class LauncherRun:
         if self.name == "launch-use-env" and argument:
             return "fail", "%s with --use-env passes %s all the same" % (words, str(argument).partition("=")[0])
         return "pass", ""
+
+
+def ending(code: int) -> str:
+    """How a process ended, from its exit status."""
+    return "left with exit code %d" % code if code >= 0 else "died with " + processes.signal_name(-code)

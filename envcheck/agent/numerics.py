@@ -10,7 +10,7 @@ import math
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Sequence, Tuple
+    from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 
 # What a collective has worked on stays until the rank leaves: gloo's threads hold a reference for a moment longer, and where theirs is
@@ -242,32 +242,39 @@ def ddp(
         torch.autograd.backward(outputs, [c.to(dtype=y.dtype, device=device) for c, y in zip(slopes, outputs)])  # noqa: B905
         return outputs
 
-    def gradients() -> List[Any]:
-        return [parameter.grad for parameter in mine.parameters()]
-
     check("parameters after construction", mine.parameters(), known.parameters)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=RATE)
-    mean, gone = (world + 1) / 2, 0.0
-    for number in (1, 2):
-        optimizer.zero_grad()
-        outputs = backward(number)
-        check("outputs of step %d" % number, outputs, known.outputs - gone * known.fall, ())
-        check("gradients of step %d" % number, gradients(), mean * number * known.gradient)
-        optimizer.step()
-        gone += RATE * mean * number
-        check("parameters after step %d" % number, mine.parameters(), known.parameters - gone * known.gradient)
+    mean = (world + 1) / 2  # of r + 1 over the ranks
+    two_steps(mine, optimizer, known, mean, backward, check)
     # rank 0's came before each of the two passes, of which this rank has seen its own last one
     check("buffers", mine.buffers(), torch.full((3,), 7.0 + 1 + rank + 1, dtype=torch.float64, device="cpu"), [("passes", 3)])
     alike(torch, dist, rank, world, backend, mine)
     optimizer.zero_grad()
     with wrapped.no_sync():
         backward(3)
-    check("gradients inside no_sync (this rank's own)", gradients(), 3.0 * (rank + 1) * known.gradient)
+    check("gradients inside no_sync (this rank's own)", gradients(mine), 3.0 * (rank + 1) * known.gradient)
     backward(4)
-    check("gradients accumulated over no_sync and the step behind it", gradients(), 7.0 * mean * known.gradient)
+    check("gradients accumulated over no_sync and the step behind it", gradients(mine), 7.0 * mean * known.gradient)
     said = wrapped._get_ddp_logging_data() if hasattr(wrapped, "_get_ddp_logging_data") else {}
     KEPT.extend((*mine.parameters(), *mine.buffers()))
     return dict(said)
+
+
+def two_steps(model: Any, optimizer: Any, known: Known, mean: float, backward: Callable[[int], Any], check: Callable[..., None]) -> None:
+    """Outputs, gradients and parameters of two steps, the second from what the first one left; `mean` is that of r + 1 over the ranks."""
+    gone = 0.0
+    for number in (1, 2):
+        optimizer.zero_grad()
+        outputs = backward(number)
+        check("outputs of step %d" % number, outputs, known.outputs - gone * known.fall, ())
+        check("gradients of step %d" % number, gradients(model), mean * number * known.gradient)
+        optimizer.step()
+        gone += RATE * mean * number
+        check("parameters after step %d" % number, model.parameters(), known.parameters - gone * known.gradient)
+
+
+def gradients(model: Any) -> List[Any]:
+    return [parameter.grad for parameter in model.parameters()]
 
 
 def flat(torch: Any, tensors: Any) -> Any:

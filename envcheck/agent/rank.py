@@ -154,15 +154,10 @@ def stages(
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    world = arm["world_size"]
     log.leave()
 
     log.enter("device")
-    device = torch.device("cpu")
-    if arm["device"] != "cpu":
-        device = torch.device(arm["device"], arm["places"][rank])
-        getattr(torch, arm["device"]).set_device(device)
-        torch.ones(1, device=device).item()
+    device = device_of(torch, arm, rank)
     log.leave()
 
     context = TaskContext(torch, dist, arm, rank, device, folder, log)
@@ -171,7 +166,7 @@ def stages(
         return
 
     log.enter("store")
-    store = make_store(dist, arm, rank, listener, folder)
+    store = make_store(dist, arm, rank, listener, folder)  # stays until the group is destroyed
     log.leave()
 
     log.enter("init")
@@ -185,23 +180,47 @@ def stages(
     if arm.get("tasks"):
         run_tasks(context, arm, tasks)
     else:
-        log.enter("all_reduce")
-        numerics.broadcast(torch, dist, rank, world, device)
-        for size in numerics.sizes(arm["sizes"]):
-            log.say(size=size)
-            numerics.all_reduce(torch, dist, rank, world, device, size)
-        log.leave()
+        collectives(context, arm)
 
     if "ddp" in arm["stages"]:
-        log.enter("ddp")
-        numerics.step(torch, device, torch.float32)
-        numerics.ddp(torch, dist, rank, world, device, arm["backend"])
-        log.leave()
+        training(context)
+    destroy(context, arm)
 
-    log.enter("destroy")
-    let_go(dist, arm)
-    dist.destroy_process_group()
-    log.leave()
+
+def device_of(torch: Any, arm: ArmSpec, rank: int) -> Any:
+    """The rank's device, in use: a GPU has answered."""
+    if arm["device"] == "cpu":
+        return torch.device("cpu")
+    device = torch.device(arm["device"], arm["places"][rank])
+    getattr(torch, arm["device"]).set_device(device)
+    torch.ones(1, device=device).item()
+    return device
+
+
+def collectives(context: TaskContext, arm: ArmSpec) -> None:
+    """The stage of the quick check: one broadcast, and all_reduce of every size."""
+    context.log.enter("all_reduce")
+    group = (context.torch, context.dist, context.rank, context.world, context.device)
+    numerics.broadcast(*group)
+    for size in numerics.sizes(arm["sizes"]):
+        context.log.say(size=size)
+        numerics.all_reduce(*group, size)
+    context.log.leave()
+
+
+def training(context: TaskContext) -> None:
+    """The stage "ddp": torch by itself first, so that DDP is not blamed for it."""
+    context.log.enter("ddp")
+    numerics.step(context.torch, context.device, context.torch.float32)
+    numerics.ddp(context.torch, context.dist, context.rank, context.world, context.device, context.backend)
+    context.log.leave()
+
+
+def destroy(context: TaskContext, arm: ArmSpec) -> None:
+    context.log.enter("destroy")
+    let_go(context.dist, arm)
+    context.dist.destroy_process_group()
+    context.log.leave()
 
 
 def let_go(dist: Any, arm: ArmSpec) -> None:

@@ -22,16 +22,7 @@ if TYPE_CHECKING:
 
 
 def main(options: Dict[str, Any], writer: jsonl.Writer) -> None:
-    processes.keep_exit_statuses()
-    processes.leave_stacks(os.path.join(options["folder"], own_name(options) + ".stack"))
-    processes.die_with_parent()
-    # Importing makes millions of objects and next to no cyclic garbage; looking for it again and again costs a quarter of the
-    # import (torch 2.13). import_seconds is therefore a little below what a program of the user sees.
-    gc.disable()
-    temporary.keep_in(options["folder"])
-    # torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has
-    # chosen one, it goes where we clean up.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options["folder"], "inductor"))
+    prepare(options)
     if options.get("rank") is not None:  # a spawned rank
         import_torch(raising=True)
         gc.enable()
@@ -70,11 +61,32 @@ def main(options: Dict[str, Any], writer: jsonl.Writer) -> None:
     gc.enable()
     # How slow this machine is: the import, and whatever of it a sitecustomize has done before us.
     slowness = max(imported["seconds"], time.process_time() / 2)
+    live_check(options, writer, asked, no_fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
+
+
+def prepare(options: Dict[str, Any]) -> None:
+    """What has to be so before torch is imported."""
+    processes.keep_exit_statuses()
+    processes.leave_stacks(os.path.join(options["folder"], own_name(options) + ".stack"))
+    processes.die_with_parent()
+    # Importing makes millions of objects and next to no cyclic garbage; looking for it again and again costs a quarter of the
+    # import (torch 2.13). import_seconds is therefore a little below what a program of the user sees.
+    gc.disable()
+    temporary.keep_in(options["folder"])
+    # torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has
+    # chosen one, it goes where we clean up.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options["folder"], "inductor"))
+
+
+def live_check(
+    options: Dict[str, Any], writer: jsonl.Writer, asked: Any, no_fork: Optional[str], stage_seconds: float, deadline: float
+) -> None:
+    """The quick check, and with `--live full` all that comes behind it. What goes wrong in the agent itself is the section's error."""
     writer.line(begin="live", at=time.monotonic())
     try:
         with ImportGuard():
             from . import quick_check
-        arguments = (options, writer, asked, no_fork, max(10.0, min(60.0, 3 * slowness + 5)), deadline)
+        arguments = (options, writer, asked, no_fork, stage_seconds, deadline)
         if options["live"] == "full":
             with ImportGuard():
                 from . import full_check

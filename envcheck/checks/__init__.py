@@ -35,30 +35,9 @@ def all_checks() -> tuple[Check, ...]:
         visibility,
     )
 
-    return (
-        *driver.CHECKS,
-        *driver_tools.CHECKS,
-        *libcuda.CHECKS,
-        *container.CHECKS,
-        *visibility.CHECKS,
-        *gpu.CHECKS,
-        *gpu_count.CHECKS,
-        *gpu_health.CHECKS,
-        *vendor.CHECKS,
-        *limits.CHECKS,
-        *torch_build.CHECKS,
-        *torch_import.CHECKS,
-        *torch_libraries.CHECKS,
-        *numpy_abi.CHECKS,
-        *torch_files.CHECKS,
-        *requirements.CHECKS,
-        *packages.CHECKS,
-        *companions.CHECKS,
-        *toolkit.CHECKS,
-        *ranks.CHECKS,
-        *launch.CHECKS,
-        *python_mismatch.CHECKS,
-        *comm.CHECKS,
-        *live.CHECKS,
-        *meta.CHECKS,
-    )
+    modules = (
+        driver, driver_tools, libcuda, container, visibility, gpu, gpu_count, gpu_health, vendor, limits,
+        torch_build, torch_import, torch_libraries, numpy_abi, torch_files, requirements, packages,
+        companions, toolkit, ranks, launch, python_mismatch, comm, live, meta,
+    )  # fmt: skip
+    return tuple(check for module in modules for check in module.CHECKS)

@@ -77,11 +77,8 @@ def read_diagnostics(text: str) -> Diagnostics | None:
         words = match[2].strip()
         headers += "=== " in words
         completed += "diagnostics completed in" in words
-        if partial := _PARTIAL.search(words):
-            passed, tested = (passed or 0) + int(partial[1]), (tested or 0) + int(partial[2])
-        elif match[1] == "OK" and words.startswith("p2p:") and (count := _COUNT.search(words)):
-            number = int(count[1] or count[2])
-            passed, tested = (passed or 0) + number, (tested or 0) + number
+        if counts := _peer_accesses(match[1], words):
+            passed, tested = (passed or 0) + counts[0], (tested or 0) + counts[1]
         elif found := _NETWORK.search(words):
             network.append((found[4], _float(found[1]), _float(found[2]), _float(found[3])))
         elif found := _OUTLIER.search(words):
@@ -89,15 +86,28 @@ def read_diagnostics(text: str) -> Diagnostics | None:
         elif edge := _EDGE.search(words):
             problem = words.partition("p2p:")[2].partition("srcRank=")[0].strip() or "failed"
             edges.append(Edge(int(edge[1]), int(edge[2]), edge[3] or "", problem))
-        elif (
-            match[1] == "INFO"
-            and not any(note in words for note in _NOTICE)
-            and (words.startswith(("p2p:", "transport detect")) or "timed out" in words or "unable to complete" in words)
-        ):
+        elif match[1] == "INFO" and _is_trouble(words):
             troubles.append(words)
     return Diagnostics(
         tested, passed, tuple(edges), tuple(network), tuple(outliers), tuple(troubles), completed=completed > 0 and completed >= headers
     )
+
+
+def _peer_accesses(mark: str | None, words: str) -> tuple[int, int] | None:
+    """How many peer accesses passed, of how many that were tested."""
+    if partial := _PARTIAL.search(words):
+        return int(partial[1]), int(partial[2])
+    if mark == "OK" and words.startswith("p2p:") and (count := _COUNT.search(words)):
+        number = int(count[1] or count[2])
+        return number, number
+    return None
+
+
+def _is_trouble(words: str) -> bool:
+    """Whether the check itself failed."""
+    if any(note in words for note in _NOTICE):
+        return False
+    return words.startswith(("p2p:", "transport detect")) or "timed out" in words or "unable to complete" in words
 
 
 def _float(text: str) -> float:

@@ -266,34 +266,51 @@ def _pinned(
     name: str, old: str | None, wish: Requirement | None, one: Candidate, profile: Profile, tables: Tables
 ) -> Iterator[Move | Broken | str]:
     """A package whose versions ask for a torch: xformers, vllm."""
-    rows = _rows(tables, name)
-    if wish is None and old:
-        row = tables.pin_of(name, old)
-        if row is None or row.torch is None or (meets(one.version, row.torch) and _item_fits(name, old, one, profile, tables)):
-            return
-    for age, row in enumerate(reversed(rows)):
+    installed = old if wish is None else None
+    if installed and _may_stay(name, installed, one, profile, tables):
+        return
+    move = _counterpart(name, old, wish, one, profile, tables)
+    if move:
+        if name == "xformers" and move.version and one.cuda and not one.variant.startswith("cu128"):
+            yield texts(tables).say("note.xformers")
+        yield move
+    elif installed:
+        yield Broken(name, _why_not(name, installed, one, tables))
+    else:
+        yield Broken(name, texts(tables).say("broken.none-for", name=name, torch=one.version), True)
+
+
+def _may_stay(name: str, installed: str, one: Candidate, profile: Profile, tables: Tables) -> bool:
+    """Whether the installed version goes with a build, or nothing is known of what it asks for."""
+    row = tables.pin_of(name, installed)
+    if row is None or row.torch is None:
+        return True
+    return meets(one.version, row.torch) is True and _item_fits(name, installed, one, profile, tables)
+
+
+def _counterpart(name: str, old: str | None, wish: Requirement | None, one: Candidate, profile: Profile, tables: Tables) -> Move | None:
+    """The newest version that asks for this torch and, where one was wished for, is what was wished."""
+    wanted = str(wish.specifier) if wish is not None else ""
+    for newer, row in enumerate(reversed(_rows(tables, name))):
         if row.torch is None or not meets(one.version, row.torch) or not _python_fits(row.python, profile):
             continue
         if wish is None and old and not row.torch.startswith("==") and not any(version(item) >= version(old) for item in row.versions):
-            break  # an old version that took any newer torch is no counterpart of the installed one
-        wanted = str(wish.specifier) if wish is not None else ""
+            return None  # an old version that took any newer torch is no counterpart of the installed one
+        age = newer if wish is not None else 0
         listed = [item for item in row.versions if meets(item, wanted) and _item_fits(name, item, one, profile, tables)]
         if listed:
-            if name == "xformers" and one.cuda and not one.variant.startswith("cu128"):
-                yield texts(tables).say("note.xformers")
-            yield Move(name, listed[-1], old=old, age=age if wish is not None else 0)
-            return
-        if not row.versions and (not wanted or wish is None):
-            yield Move(name, specifier=row.specifier, old=old, age=age if wish is not None else 0)
-            return
-    if old and wish is None:
-        asked = tables.pin_of(name, old)
-        if asked and asked.torch is not None and meets(one.version, asked.torch):
-            yield Broken(name, texts(tables).say("broken.other-cuda", name=name, version=old, cuda=one.cuda))
-        else:
-            yield Broken(name, texts(tables).say("broken.pin", name=name, version=old, wanted=asked.torch if asked else ""))
-    else:
-        yield Broken(name, texts(tables).say("broken.none-for", name=name, torch=one.version), True)
+            return Move(name, listed[-1], old=old, age=age)
+        if not row.versions and not wanted:
+            return Move(name, specifier=row.specifier, old=old, age=age)
+    return None
+
+
+def _why_not(name: str, installed: str, one: Candidate, tables: Tables) -> str:
+    """What the installed version asks for and a build does not offer: another CUDA, another torch."""
+    row = tables.pin_of(name, installed)
+    if row and row.torch is not None and meets(one.version, row.torch):
+        return texts(tables).say("broken.other-cuda", name=name, version=installed, cuda=one.cuda)
+    return texts(tables).say("broken.pin", name=name, version=installed, wanted=row.torch if row else "")
 
 
 def _item_fits(name: str, item: str, one: Candidate, profile: Profile, tables: Tables) -> bool:

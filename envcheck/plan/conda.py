@@ -48,12 +48,10 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     pool = conda_catalogue(tables, one.platform)
     if not pool:
         return CondaAnswer(reason=say_("none.conda-platform", platform=one.platform))
-    alike = [other for other in pool if (other.cuda is None) == (one.cuda is None)]
-    obstacle = {other: first_obstacle(other, profile, tables) for other in alike}
-    same = [other for other in alike if other.version == one.version]
-    fitting = [other for other in same if obstacle[other] is None]
-    if fitting:
-        best = min(fitting, key=lambda other: (other.channel == "pytorch", _far(other, one), Choice(other, Companions()).key(profile)))
+    obstacle = {other: first_obstacle(other, profile, tables) for other in pool if (other.cuda is None) == (one.cuda is None)}
+    same = [other for other in obstacle if other.version == one.version]
+    best = _nearest([other for other in same if obstacle[other] is None], one, profile)
+    if best:
         return CondaAnswer(install_commands.conda(best, choice.beside, profile))
     why = obstacle[same[0]] if same else None
     reason = (
@@ -63,19 +61,38 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     )
     if wanted is None:
         return CondaAnswer(reason=reason)
-    rest = [
-        other
-        for other in alike
-        if obstacle[other] is None and other.channel == "conda-forge" and (not wanted or meets(other.version, wanted))
-    ]
-    best_other = min(rest, key=lambda other: Choice(other, Companions()).key(profile), default=None)
+    fitting = [other for other, found in obstacle.items() if found is None]
+    return _other_release(choice.beside, fitting, profile, tables, wanted, proved, reason)
+
+
+def _nearest(fitting: list[Candidate], one: Candidate, profile: Profile) -> Candidate | None:
+    """Of builds of the same torch the one that is most like the wheel build."""
+    return min(
+        fitting,
+        key=lambda other: (other.channel == "pytorch", _far(other, one), Choice(other, Companions()).key(profile)),
+        default=None,
+    )
+
+
+def _other_release(
+    companions: Companions,
+    fitting: list[Candidate],
+    profile: Profile,
+    tables: Tables,
+    wanted: str,
+    proved: Callable[[Change], bool],
+    reason: str,
+) -> CondaAnswer:
+    """The best release of conda-forge that may stand in; `reason` is why the same torch cannot be had."""
+    allowed = [other for other in fitting if other.channel == "conda-forge" and (not wanted or meets(other.version, wanted))]
+    best = min(allowed, key=lambda other: Choice(other, Companions()).key(profile), default=None)
     # The companions follow their torch on conda-forge: no version of this way's torch may be written.
-    moves = tuple(replace(move, version=None, specifier="" if move.version else move.specifier) for move in choice.beside.moves)
-    beside = replace(choice.beside, moves=moves)
-    if best_other is None or not proved(Change(best_other, beside)):
+    moves = tuple(replace(move, version=None, specifier="" if move.version else move.specifier) for move in companions.moves)
+    beside = replace(companions, moves=moves)
+    if best is None or not proved(Change(best, beside)):
         return CondaAnswer(reason=reason)
     return CondaAnswer(
-        install_commands.conda(best_other, beside, profile), say_("note.conda-other", reason=reason, torch=best_other.version)
+        install_commands.conda(best, beside, profile), texts(tables).say("note.conda-other", reason=reason, torch=best.version)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from envcheck.facts.record import field, record
+from envcheck.facts.record import field, record, replace
 from envcheck.facts.snapshot import (
     CudaDriverFacts,
     DriverFacts,
@@ -122,50 +122,56 @@ class Profile:
 def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
     """The profile of a snapshot; sections that are missing leave their fields at None."""
     from envcheck.plan.result import target_tool
-    from envcheck.tables.compat import platform_of
 
     system = snapshot.system if isinstance(snapshot.system, SystemFacts) else SystemFacts()
     python = snapshot.python if isinstance(snapshot.python, PythonFacts) else PythonFacts()
     packages = snapshot.packages if isinstance(snapshot.packages, PackagesFacts) else PackagesFacts()
     torch = snapshot.torch if isinstance(snapshot.torch, TorchFacts) else TorchFacts()
-    machine = python_machine(python, system)
-    platform = platform_of(system.os, machine) if system.os and machine else None
-    cards = _cards(snapshot, tables)
-    gfx = snapshot.rocm.gfx if isinstance(snapshot.rocm, RocmFacts) else ()
     installed = {row.name: row.version for row in reversed(packages.distributions) if row.version}
     metadata = installed.get("torch")
     conda = bool(torch.conda) or any(row.name in ("torch", "pytorch") and row.installer == "conda" for row in packages.distributions)
+    return replace(
+        _machine(snapshot, system, python_machine(python, system), tables),
+        python=python_tag(python),
+        implementation=python.implementation,
+        executable=python.executable,
+        prefix=python.prefix or python.environment_path,
+        environment=python.environment,
+        has_pip=python.has_pip,
+        managed=_managed(python),
+        index_url=python.index_url,
+        variables=python.variables,
+        tool=target_tool(snapshot),
+        torch=release(torch.version or metadata),
+        variant=_variant(torch, metadata),
+        torch_metadata=metadata or torch.version,
+        torch_from_conda=conda,
+        torch_imports=torch.import_status is ImportStatus.OK,
+        packages=installed,
+    )
+
+
+def _machine(snapshot: Snapshot, system: SystemFacts, machine: str | None, tables: Tables) -> Profile:
+    """What no other interpreter changes, but for the architecture that it is built for."""
+    from envcheck.tables.compat import platform_of
+
+    cards = _cards(snapshot, tables)
+    gfx = snapshot.rocm.gfx if isinstance(snapshot.rocm, RocmFacts) else ()
     return Profile(
-        system.os,
-        machine,
-        platform,
-        system.glibc,
-        system.libc == "musl",
-        _macos(snapshot, system),
-        system.jetson,
-        bool(system.wsl),
-        python_tag(python),
-        python.implementation,
-        python.executable,
-        python.prefix or python.environment_path,
-        python.environment,
-        python.has_pip,
-        _managed(python),
-        python.index_url,
-        python.variables,
-        target_tool(snapshot),
-        _accelerator(snapshot, system, machine, cards, gfx),
-        _driver(snapshot),
-        _driver_cuda(snapshot, tables, system),
-        cards,
-        gfx,
-        release(torch.version or metadata),
-        _variant(torch, metadata),
-        metadata or torch.version,
-        conda,
-        torch.import_status is ImportStatus.OK,
-        installed,
-        _nvcc(snapshot),
+        os=system.os,
+        machine=machine,
+        platform=platform_of(system.os, machine) if system.os and machine else None,
+        glibc=system.glibc,
+        musl=system.libc == "musl",
+        macos=_macos(snapshot, system),
+        jetson=system.jetson,
+        wsl=bool(system.wsl),
+        accelerator=_accelerator(snapshot, system, machine, cards, gfx),
+        driver=_driver(snapshot),
+        driver_cuda=_driver_cuda(snapshot, tables, system),
+        cards=cards,
+        gfx=gfx,
+        nvcc=_nvcc(snapshot),
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
 
 NOT_STATED = Missing(Why.SKIPPED, "not stated")
+MOST_GPUS = 64  # of one machine; a larger count is something else
 
 _SECTIONS: Mapping[str, type[Any]] = {
     "system": f.SystemFacts, "limits": f.LimitsFacts, "driver": f.DriverFacts, "gpus": f.GpusFacts, "cuda_driver": f.CudaDriverFacts,
@@ -137,30 +138,31 @@ def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str
     """The longest list is the machine's; what it leaves open comes from the others, the compute capability from the product's name."""
     rows = _combined(lists)
     count = plain.get("count.gpus")
-    if isinstance(count, int) and rows and 1 == len(rows) < count <= 64:
-        rows = [replace(rows[0], index=index) for index in range(count)]
-    nvidia: list[Gpu] = []
-    for gpu in rows:
-        vendor = gpu_vendor(gpu.name or "")
-        if vendor in ("amd", "intel", "apple"):
-            continue
-        capability = gpu.compute_capability or (capability_of(gpu.name, tables) if gpu.name else None)
-        source = gpu.compute_capability_source or ("table" if capability and not gpu.compute_capability else None)
-        nvidia.append(replace(gpu, compute_capability=capability, compute_capability_source=source))
+    several = count if isinstance(count, int) and 0 < count <= MOST_GPUS else 0
+    if len(rows) == 1 < several:
+        rows = [replace(rows[0], index=index) for index in range(several)]
+    nvidia = [_with_capability(gpu, tables) for gpu in rows if gpu_vendor(gpu.name or "") not in ("amd", "intel", "apple")]
     others = values.get("rocm", {}).get("names") or values.get("xpu", {}).get("names")
-    unnamed = not nvidia and not rows and not others and plain.get("gpu_vendor") in (None, "nvidia")
-    if unnamed and isinstance(count, int) and 0 < count <= 64:
-        nvidia = [Gpu(index) for index in range(count)]
+    if not rows and not others and plain.get("gpu_vendor") in (None, "nvidia"):
+        nvidia = [Gpu(index) for index in range(several)]
     if nvidia:
         values.setdefault("gpus", {})["devices"] = tuple(nvidia)
         values["gpus"].setdefault("source", "report")
     for vendor, section in (("amd", "rocm"), ("intel", "xpu")):
         names = tuple(gpu.name for gpu in rows if gpu_vendor(gpu.name or "") == vendor and gpu.name)
-        if names and not values.get(section, {}).get("names"):
-            values.setdefault(section, {})["names"] = names
-        stated = values.get(section, {}).get("names", ())
-        if isinstance(count, int) and len(stated) == 1 and plain.get("gpu_vendor") in (None, vendor) and not rows and 1 < count <= 64:
-            values[section]["names"] = stated * count
+        stated = values.get(section, {}).get("names") or names
+        if len(stated) == 1 < several and not rows and plain.get("gpu_vendor") in (None, vendor):
+            stated *= several
+        if stated:
+            values.setdefault(section, {})["names"] = stated
+
+
+def _with_capability(gpu: Gpu, tables: Tables) -> Gpu:
+    if gpu.compute_capability or not gpu.name:
+        return gpu
+    capability = capability_of(gpu.name, tables)
+    source = gpu.compute_capability_source or ("table" if capability else None)
+    return replace(gpu, compute_capability=capability, compute_capability_source=source)
 
 
 def _combined(lists: Sequence[list[Gpu]]) -> list[Gpu]:

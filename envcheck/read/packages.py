@@ -30,17 +30,12 @@ _BUILD_CPU = re.compile(r"(?:^|_)cpu(?:_|$)")  # cpu_generic_py310h…, py3.10_c
 _HEAD = re.compile(r"\s{0,4}Package\s+Version\b")
 _RULE = re.compile(r"\s{0,4}-{3,}\s+-{3,}")
 
+_SIGNS = ("==", "Package", "# Name", "Version: ", " @ ", "torch  ")  # without one of them there is no such list
+
 
 def read_packages(text: str) -> Found | None:
     """Distributions of the first lists in a text; None where there is none."""
-    if (
-        "==" not in text
-        and "Package" not in text
-        and "# Name" not in text
-        and "Version: " not in text
-        and " @ " not in text
-        and "torch  " not in text
-    ):
+    if not any(sign in text for sign in _SIGNS):
         return None
     notes = Notes("package list")
     mode, freeze = "", []
@@ -50,16 +45,8 @@ def read_packages(text: str) -> Found | None:
         line = raw.strip()
         if not line or len(line) > 600:
             mode = "" if not line and mode == "table" else mode
-            continue
-        if _HEAD.match(raw):
-            mode = "head"
-        elif mode == "head" and _RULE.match(raw):
-            mode = "table"
-            notes.kind = "pip list"
-        elif line.startswith("# packages in environment at"):
-            mode = "conda"
-            notes.kind = "conda list"
-            notes.put("python.prefix", line.partition(" at ")[2].rstrip(":") or None, line, number)
+        elif heading := _heading(notes, mode, raw, number):
+            mode = heading
         elif mode == "conda" and not line.startswith("#"):
             mode = _conda(notes, line, number)
         elif mode == "table":
@@ -72,10 +59,7 @@ def read_packages(text: str) -> Found | None:
             _put(notes, shown, line[9:].strip(), line, number)
             shown = ""
         elif not mode and (match := _STRAY.match(line)):
-            if match[3] or match[1] in ("pytorch", "cudatoolkit"):
-                _conda(notes, line, number)
-            else:
-                _put(notes, match[1], match[2], line, number)
+            _stray(notes, match, line, number)
         elif match := _FREEZE.match(line) or _WHEEL.match(line):
             freeze.append((match[1], match[2], line, number))
     if len(freeze) >= 3 or (freeze and notes.kind != "package list"):  # one or two such lines are a requirement in an error message
@@ -83,6 +67,29 @@ def read_packages(text: str) -> Found | None:
         for name, version, line, number in freeze:
             _put(notes, name, version, line, number)
     return notes.found()
+
+
+def _heading(notes: Notes, mode: str, raw: str, number: int) -> str:
+    """The mode that begins with a line above a list, "" for every other line."""
+    line = raw.strip()
+    if _HEAD.match(raw):
+        return "head"
+    if mode == "head" and _RULE.match(raw):
+        notes.kind = "pip list"
+        return "table"
+    if line.startswith("# packages in environment at"):
+        notes.kind = "conda list"
+        notes.put("python.prefix", line.partition(" at ")[2].rstrip(":") or None, line, number)
+        return "conda"
+    return ""
+
+
+def _stray(notes: Notes, match: re.Match[str], line: str, number: int) -> None:
+    """A row without its list: one with a build, and the names that only conda has, are conda's."""
+    if match[3] or match[1] in ("pytorch", "cudatoolkit"):
+        _conda(notes, line, number)
+    else:
+        _put(notes, match[1], match[2], line, number)
 
 
 def _put(notes: Notes, name: str, version: str, line: str, number: int) -> None:
