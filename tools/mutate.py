@@ -29,35 +29,35 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Which tests should notice a change to which modules: likely and quick ones first. The first pattern that fits counts.
 _PLAN = (
-    "test_plan_order.py",
-    "test_plan_way.py",
-    "test_plan_profile.py",
-    "test_plan_proof.py",
-    "test_plan_companions.py",
-    "test_plan_commands.py",
-    "test_plan_golden.py",
-    "test_plan_fixes.py",
-    "test_plan_assume.py",
-    "test_plan_wish.py",
-    "test_plan_property.py",
+    "plan/test_plan_order.py",
+    "plan/test_plan_way.py",
+    "plan/test_plan_profile.py",
+    "plan/test_plan_proof.py",
+    "plan/test_plan_companions.py",
+    "plan/test_plan_commands.py",
+    "plan/test_plan_golden.py",
+    "plan/test_plan_fixes.py",
+    "plan/test_plan_assume.py",
+    "plan/test_plan_wish.py",
+    "plan/test_plan_property.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
-    "envcheck/engine/*.py": ("test_engine.py", "test_commands.py", "test_report.py"),
+    "envcheck/engine/*.py": ("engine/test_engine.py", "plan/test_commands.py", "report/test_report.py"),
     "envcheck/agent/numerics.py": (
-        "test_lies.py::test_no_block_of_a_library_is_like_the_next_one",
-        "test_lies.py::test_the_truth_passes[7 ranks {}]",
-        "test_lies.py::test_the_quick_check",
-        "test_lies.py::test_several_buckets_are_several",
+        "agent/test_lies.py::test_no_block_of_a_library_is_like_the_next_one",
+        "agent/test_lies.py::test_the_truth_passes[7 ranks {}]",
+        "agent/test_lies.py::test_the_quick_check",
+        "agent/test_lies.py::test_several_buckets_are_several",
     ),
     "envcheck/plan/*.py": _PLAN,
     "envcheck/tables/*.py": (
-        "test_versions.py",
-        "test_toml.py",
-        "test_tables.py",
-        "test_tables_old.py",
-        "test_plan_golden.py",
+        "tables/test_versions.py",
+        "tables/test_toml.py",
+        "tables/test_tables.py",
+        "checks/test_tables_old.py",
+        "plan/test_plan_golden.py",
     ),
-    "envcheck/facts/cuda_visible_devices.py": ("test_visible.py",),
+    "envcheck/facts/cuda_visible_devices.py": ("facts/test_visible.py",),
 }
 
 _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {

@@ -28,7 +28,7 @@ from envcheck.probes.toolkit import probe as probe_toolkit
 
 __all__ = ["driver_host", "fake_libraries"]
 
-SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[2] / "shared"))
+SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[3] / "shared"))
 MIB = 1 << 20
 OPEN_580 = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (builder@)\n"
 

@@ -12,7 +12,7 @@ from envcheck import plan
 from envcheck.plan.result import PlanReport
 from envcheck.tables.toml import load_toml
 
-HOSTS: list[dict[str, Any]] = load_toml(Path(__file__).parent / "golden" / "plan_hosts.toml")["host"]
+HOSTS: list[dict[str, Any]] = load_toml(Path(__file__).parents[1] / "golden" / "plan_hosts.toml")["host"]
 
 
 _REPORTS: dict[str, PlanReport] = {}

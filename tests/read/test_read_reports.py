@@ -19,7 +19,7 @@ from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import load_toml
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("ENVCHECK_SHARED", TESTS.parents[1] / "shared"))
 GOLDEN: dict[str, dict[str, Any]] = load_toml(TESTS / "golden" / "collect_env.toml")
 TABLES = Tables((rules_folder("compat"),))

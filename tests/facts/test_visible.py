@@ -9,47 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from visible_values import MEASURED, OTHER, UUID
 
 from envcheck.facts.cuda_visible_devices import InitResult, Problem, Selection, read_visible, with_selection
 from envcheck.facts.snapshot import Gpu, GpusFacts, Missing, VisibilityFacts, Why
 
-UUID = "GPU-11111111-2222-3333-4444-555555555555"
-OTHER = "GPU-99999999-2222-3333-4444-555555555555"
 H200 = (Gpu(0, name="NVIDIA H200", uuid=UUID, mig=False),)
 PAIR = (*H200, Gpu(1, name="NVIDIA H200", uuid=OTHER, mig=False))
 MIXED = (Gpu(0, name="NVIDIA T4", uuid=UUID), Gpu(1, name="NVIDIA H200", uuid=OTHER))
-
-# value, what torch.cuda.is_available() said, what this module calls it
-MEASURED = [
-    (None, True, Problem.NONE),
-    ("", False, Problem.EMPTY),
-    ("0", True, Problem.NONE),
-    ("-1", False, Problem.HIDDEN),
-    ("7", False, Problem.OUT_OF_RANGE),
-    ("7,0", False, Problem.OUT_OF_RANGE),
-    ("0,7", True, Problem.TRUNCATED),
-    ("0,-1", True, Problem.TRUNCATED),
-    ("0,abc", True, Problem.TRUNCATED),
-    ("0,,1", True, Problem.TRUNCATED),
-    ("0,0", False, Problem.DUPLICATE),
-    ("abc", False, Problem.UNREADABLE),
-    (",0", False, Problem.UNREADABLE),
-    ('"0"', False, Problem.UNREADABLE),
-    ("NoDevFiles", False, Problem.HIDDEN),
-    ("MIG-1", False, Problem.OUT_OF_RANGE),
-    (" 0", True, Problem.NONE),
-    ("0 ", True, Problem.NONE),
-    ("+0", True, Problem.NONE),
-    ("00", True, Problem.NONE),
-    ("0x0", True, Problem.NONE),
-    ("0.0", True, Problem.NONE),
-    ("0;1", True, Problem.NONE),
-    (UUID, True, Problem.NONE),
-    ("GPU-11111111", True, Problem.NONE),
-    ("GPU-", False, Problem.UNREADABLE),
-    (OTHER, False, Problem.OUT_OF_RANGE),
-    (f"{UUID},{UUID}", False, Problem.DUPLICATE),
-]
 
 
 @pytest.mark.parametrize(("value", "available", "problem"), MEASURED)
@@ -65,7 +32,7 @@ def test_measured_values(value: str | None, available: bool, problem: Problem) -
 
 
 def _captures() -> Path:
-    shared = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[2] / "shared"))
+    shared = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[3] / "shared"))
     folder = shared / "captures" / "h200-580" / "cvd"
     if not folder.is_dir():
         pytest.skip(f"the recorded outputs are not beside this checkout ({folder})")

@@ -18,7 +18,7 @@ from envcheck.read.shell import read_shell
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 
-SAMPLES = Path(__file__).parent / "samples" / "shell"
+SAMPLES = Path(__file__).parents[1] / "samples" / "shell"
 TABLES = Tables((rules_folder("compat"),))
 
 

@@ -99,7 +99,7 @@ def test_a_working_folder_that_was_deleted() -> None:
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             ["sh", "-c", gone, sys.executable], cwd=folder, capture_output=True, text=True, timeout=120,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         )  # fmt: skip
     report = json.loads(done.stdout)
     assert report["facts"]["python"]["working_folder_gone"] == f"{folder}/gone"

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 from report_samples import driver_old
 from test_configuration import run as start
-from test_render_json import SCHEMA
 
+from envcheck import FOLDER
 from envcheck.cli import main
 from envcheck.commands.configuration import rule_session
 from envcheck.errors import UsageError
@@ -21,6 +21,7 @@ from envcheck.options import parse
 from envcheck.render.json_v1 import render_record
 from envcheck.tables.folders import rules_folder
 
+SCHEMA = json.loads((Path(FOLDER) / "schema" / "report-v1.json").read_text(encoding="utf-8"))
 SYMPTOM = """
 [[symptom]]
 id = "scratch-quota"

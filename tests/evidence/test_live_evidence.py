@@ -24,7 +24,7 @@ from envcheck.agent import rank_evidence
 from envcheck.evidence import flight_recorder, gloo, insights, nccl_diagnostics, nccl_log, ras, stacks
 from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus, RankFacts, Snapshot
 
-SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[2] / "shared"))
+SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[3] / "shared"))
 CAPTURES = SHARED / "captures" / "h200-580"
 needs_captures = pytest.mark.skipif(not CAPTURES.is_dir(), reason="no captures of a real machine beside the repository")
 
@@ -414,7 +414,7 @@ def test_the_command_keeps_it(tmp_path: Path) -> None:
     """A rank that stays away from the collective, from the command line to the archive."""
     import subprocess
 
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     env = {
         **os.environ,
         "ENVCHECK_FAULT": "rank-1-stays-away",

@@ -28,7 +28,7 @@ from envcheck.tables.folders import rules_folder
 from envcheck.target.sections import summary
 
 pytestmark = [needs_torch, pytest.mark.torch]
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BETWEEN: dict[str, Any] = {
     "name": "gloo-as-is", "backend": "gloo", "device": "cpu", "world": 2, "store": "file", "environment": {"GLOO_SOCKET_IFNAME": "eth0"},
 }  # fmt: skip

@@ -19,7 +19,7 @@ from envcheck.report.report import live_asked
 from envcheck.report.session import report_on, rule_session
 from envcheck.tables.folders import rules_folder
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 SAMPLES = re.findall(r"^```text\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 12020)."
 

@@ -20,7 +20,7 @@ from envcheck.options import parse
 from envcheck.report.session import IgnoreSetting, rule_session
 from envcheck.tables.toml import load_toml
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("ENVCHECK_SHARED", TESTS.parents[1] / "shared"))
 DRIVER = "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver\n"
 

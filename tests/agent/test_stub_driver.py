@@ -28,8 +28,8 @@ from typing import Any
 import pytest
 from fakes import FakeDriverHost
 from stubs import A100, GTX_1080, H100, RTX_3090, RTX_5090, SLICES, Card, Machine, Stubs, h100s, stub_libraries, stubs
-from test_visible import MEASURED
 from torches import ONE, Made, made
+from visible_values import MEASURED
 
 from envcheck.facts import cuda_codes
 from envcheck.facts.cuda_visible_devices import Problem

@@ -22,7 +22,7 @@ from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import load_toml
 
 TABLE = SymptomTable((rules_folder(),))
-LINES = load_toml(Path(__file__).parent / "symptom_lines.toml")
+LINES = load_toml(Path(__file__).parents[1] / "symptom_lines.toml")
 ROWS: dict[str, list[Message]] = {}
 for _row in TABLE.messages:
     if not _row.stated:  # observations of a person are never wrapped or logged

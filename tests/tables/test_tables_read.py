@@ -18,7 +18,7 @@ from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import load_toml
 
 FOLDER = rules_folder("compat")
-HOSTS = load_toml(Path(__file__).parent / "golden" / "plan_hosts.toml")["host"]
+HOSTS = load_toml(Path(__file__).parents[1] / "golden" / "plan_hosts.toml")["host"]
 
 Kind = tuple[str, str, str]  # table, section, and the package that a row is about
 

@@ -48,7 +48,7 @@ def test_two_processes_and_no_file_left(tmp_path: Path) -> None:
         "import sys; sys.path.insert(0, sys.argv[1]); from envcheck.probes.cache_child import lock_between_processes as lock;"
         "print(lock(sys.argv[2]))"
     )
-    argv = [sys.executable, "-c", program, str(Path(__file__).parents[1]), str(tmp_path)]
+    argv = [sys.executable, "-c", program, str(Path(__file__).parents[2]), str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == "('ok', '')"
     assert list(tmp_path.iterdir()) == []

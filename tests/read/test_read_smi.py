@@ -16,8 +16,8 @@ from envcheck.read.nvcc import read_nvcc, read_tool_version
 from envcheck.read.rocm_smi import read_rocm_smi
 from envcheck.read.smi import SmiReport, read_failure, read_smi
 
-SAMPLES = Path(__file__).parent / "samples"
-SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[2] / "shared"))
+SAMPLES = Path(__file__).parents[1] / "samples"
+SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[3] / "shared"))
 MIB = 1 << 20
 
 

@@ -22,7 +22,7 @@ from envcheck.tables.toml import load_toml
 
 TABLE = SymptomTable((rules_folder(),))
 RULES = {check.id for check in all_checks()}
-LINES = load_toml(Path(__file__).parent / "symptom_lines.toml")
+LINES = load_toml(Path(__file__).parents[1] / "symptom_lines.toml")
 ROWS: dict[str, list[Message]] = {}
 for _row in TABLE.messages:
     ROWS.setdefault(_row.id, []).append(_row)

@@ -20,7 +20,7 @@ from envcheck.options import parse
 from envcheck.render import render
 from envcheck.target.interpreter import choose
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 as_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file to another user, which this test needs"

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from patients import needs_torch, processes_below
 
-SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[2] / "shared"))
+SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[3] / "shared"))
 KIT = SHARED / "faults"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCENARIOS: list[dict[str, Any]] = json.loads((KIT / "scenarios.json").read_text())["scenarios"] if KIT.is_dir() else []
 
 pytestmark = [needs_torch, pytest.mark.torch, pytest.mark.skipif(not SCENARIOS, reason="no fault kit beside the repository")]
