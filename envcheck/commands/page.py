@@ -51,10 +51,11 @@ def page(text: RuleText, by: RuleSession) -> str:
 
 def general_title(title: str) -> str:
     """A title without the facts of a case: "… has no code for the GPU", not "(compute capability 12.0)"."""
-    title = re.sub(r" \([^()]*\{\w+\}[^()]*\)|: \{\w+\}$| in the stage \{stage\}", "", title)
+    title = re.sub(r" \([^()]*\)", lambda found: "" if "{" in found[0] else found[0], title)
+    title = re.sub(r": \{\w{1,40}\}$| in the stage \{stage\}", "", title)
     for name, word in _GENERAL.items():
         title = title.replace(name, word)
-    return re.sub(r"\{\w+\}", "…", title[:1].upper() + title[1:])
+    return re.sub(r"\{\w{1,40}\}", "…", title[:1].upper() + title[1:])
 
 
 def _wanted(text: RuleText, by: RuleSession) -> list[str]:

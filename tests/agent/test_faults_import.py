@@ -34,7 +34,7 @@ def finding_of(tmp_path: Path, body: str, env: dict[str, str] | None = None) -> 
 
 def test_nothing_moves(tmp_path: Path) -> None:
     finding = finding_of(tmp_path, "import time\ntime.sleep(3600)")
-    assert finding.confidence.value == "certain" and "nothing moved" in finding.message and "torch/__init__.py" in finding.message
+    assert finding.confidence.value == "certain" and "made no progress" in finding.message and "torch/__init__.py" in finding.message
 
 
 @pytest.mark.parametrize("body", [BUSY, READING, CHILD], ids=["computes", "reads", "waits for a child that computes"])

@@ -149,7 +149,7 @@ def test_rank_missing(ranks: Ranks, tmp_path: Path) -> None:
 
 def test_one_of_two_never_starts(ranks: Ranks, tmp_path: Path) -> None:
     [output] = script(ranks, tmp_path, variables())
-    assert "WORLD_SIZE is 2 and 1 came" in diagnosed(output)["launch-world-size"].message
+    assert "WORLD_SIZE is 2 but 1 joined" in diagnosed(output)["launch-world-size"].message
 
 
 def test_nobody_listens(ranks: Ranks, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_port_taken(ranks: Ranks, tmp_path: Path) -> None:
 def test_foreign_service_at_the_port(ranks: Ranks, tmp_path: Path) -> None:
     with listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         [output] = script(ranks, tmp_path, variables(RANK="1", MASTER_PORT=port))
-    assert "another service" in diagnosed(output)["launch-port-in-use"].message
+    assert "Another service" in diagnosed(output)["launch-port-in-use"].message
 
 
 def test_leaked_agent_store(ranks: Ranks, tmp_path: Path) -> None:

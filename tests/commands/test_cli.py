@@ -84,14 +84,12 @@ def test_a_huge_facts_file_is_refused_without_reading_it(tmp_path: Path) -> None
     path = tmp_path / "facts.json"
     with path.open("wb") as file:
         file.truncate(500 << 20)
-    process = subprocess.Popen([sys.executable, "-m", "envcheck", "--facts", str(path)], stderr=subprocess.PIPE, cwd=ROOT)
-    assert process.stderr
-    with process.stderr as stderr:
-        said = stderr.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 2 and b"Traceback" not in said
-    assert used.ru_maxrss < 200 << 10, "KiB"
+    # The kernel counts a process's peak from its exec on there, and not what the fork of this one brought along (getrusage does).
+    code = "import sys; from envcheck.cli import main; code = main(sys.argv[1:]); print(open('/proc/self/status').read()); sys.exit(code)"
+    done = subprocess.run([sys.executable, "-c", code, "--facts", str(path)], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    peak = re.search(r"^VmHWM:\s+(\d+) kB$", done.stdout, re.MULTILINE)
+    assert peak and int(peak[1]) < 200 << 10
 
 
 @needs_torch

@@ -18,6 +18,7 @@ from envcheck.facts.codec import encode
 from envcheck.facts.snapshot import Snapshot
 from envcheck.host.access import Host, RealHost
 from envcheck.host.recording import QUESTIONS, RecordingHost, ReplayHost
+from envcheck.report.session import rule_session
 from envcheck.target.process import Budget
 
 METHODS = {name: value for name, value in vars(Host).items() if inspect.isfunction(value) and not name.startswith("_")}
@@ -64,8 +65,10 @@ def test_this_machine_through_the_command(tmp_path: Path) -> None:
     for job in host_jobs(Budget()):
         value = job.run(host)
         found |= dict(zip(job.sections, value if len(job.sections) > 1 else (value,), strict=True))
-    before = load_facts(str(snapshot))
-    again = settle(Snapshot(**{**{name: getattr(before, name) for name in ("python", "packages", "torch", "live", "devices")}, **found}))
+    by = rule_session()
+    before = load_facts(str(snapshot), by)
+    kept = {name: getattr(before, name) for name in ("python", "packages", "torch", "live", "devices")}
+    again = settle(Snapshot(**{**kept, **found}), by)
     assert len(found) == 13
     for name in found:
         assert encode(getattr(again, name)) == encode(getattr(before, name)), name
