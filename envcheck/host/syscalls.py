@@ -1,4 +1,4 @@
-"""System calls behind `RealHost` that are more than opening a file. Only host.py imports this module.
+"""System calls behind `RealHost` that are more than opening a file. Only this room and probes/limits.py import this module.
 
 Nothing here raises for want of a facility: None or an empty value says that there is no answer.
 The Windows and macOS branches follow the documentation; they have not been run.
