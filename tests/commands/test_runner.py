@@ -350,7 +350,7 @@ def test_on_a_terminal_each_stream_is_what_it_was(on_terminal: Callable[..., Ter
     assert "oh" not in shell.until(r"\[True, True, False\]\r\nenvcheck: [^\n]*\n")
     assert (tmp_path / "err.log").read_text().endswith("\noh\n")
     piped = shell.until("done\r\n")
-    assert "[True, False, True]\r\n" in piped and "oh\r\n" in piped
+    assert "[True, False, True]" in piped and "oh" in piped  # two ways to the terminal: their pieces may interleave
 
 
 def test_on_a_terminal_the_size_follows(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
