@@ -23,6 +23,7 @@ TYPES = {
     "path": r"[^\s':;,()]{0,300}[^\s':;,().]",
     "words": r"\w[\w -]{0,80}",
     "any": r"[^\n]{0,400}?",
+    "line": r"[^\n]{0,1200}?",  # a compiler's command with all its folders
 }
 SAMPLES = {
     "int": "29500",
@@ -32,6 +33,7 @@ SAMPLES = {
     "path": "/opt/venv/lib/x.so",
     "words": "no such device",
     "any": "of this run",
+    "line": "of this run, with a good many arguments",
 }
 _STARS = {"*": r"\w{0,100}", "**": r"[^\s',:;()]{0,200}"}
 
@@ -199,7 +201,9 @@ def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 def _anchor(parts: tuple[Part, ...]) -> Anchor:
     first = _first(parts)
-    words = [part[1:] if index == first and _sentence(part) else part for index, part in enumerate(parts) if isinstance(part, str)]
+    # A message is looked for around its piece, and further behind it than before it: what a long hole holds has to come after.
+    last = next((index for index, part in enumerate(parts) if isinstance(part, Hole) and part.type == "line"), len(parts))
+    words = [part[1:] if index == first and _sentence(part) else part for index, part in enumerate(parts[:last]) if isinstance(part, str)]
     pieces = (" ".join(piece.split()) for one in words for piece in re.split("['\"`]", one))
     return Anchor(max(pieces, key=len, default=""), words_of(parts))
 

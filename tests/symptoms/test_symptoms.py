@@ -374,3 +374,10 @@ def test_a_rank_whose_peer_was_killed_says_nothing_of_the_way_there(signal: str 
     found = settle(Snapshot(live=LiveFacts(LiveStatus.FAIL, arms=(arm,))), rule_session()).symptoms
     matches = found.matches if isinstance(found, SymptomsFacts) else ()
     assert [match.rule for match in matches] == ([] if signal else ["gloo-interface"])
+
+
+def test_a_compilers_command_may_be_long() -> None:
+    folders = ", ".join(f"'-L/opt/venv/lib/python3.10/site-packages/nvidia/package_{number}/lib'" for number in range(14))
+    command = f"Command '['/usr/bin/gcc', '/tmp/tmpbe9ryx74/cuda_utils.c', '-O3', {folders}]' returned non-zero exit status 1."
+    assert len(command) > 1000
+    assert [match.symptom for match in scan(f"CalledProcessError: {command}").finish().matches] == ["triton-gcc-failed"]
