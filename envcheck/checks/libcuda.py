@@ -25,7 +25,6 @@ from envcheck.facts.snapshot import (
     Why,
 )
 
-UNREAD = (Why.FAILED, Why.TIMEOUT)
 # Errors that speak of something else than a missing or stale device of unified memory.
 _OTHER_CAUSES = (cuda.NO_DEVICE, cuda.INVALID_DEVICE, cuda.SYSTEM_NOT_READY, cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED)
 _803 = ("unsupported display driver", "SystemDriverMismatch", "SYSTEM_DRIVER_MISMATCH")
@@ -213,14 +212,14 @@ def libcuda_unresponsive(missing: Mapping[str, Missing]) -> Answer:
 
 def _silent(missing: Mapping[str, Missing]) -> list[Missing]:
     """Of libcuda asked alone and torch, those that gave no answer."""
-    return [missing[name] for name in ("cuda_driver", "devices") if name in missing and missing[name].why in UNREAD]
+    return [missing[name] for name in ("cuda_driver", "devices") if name in missing and missing[name].trouble]
 
 
 def _witnesses(missing: Mapping[str, Missing]) -> tuple[Evidence, ...]:
     """What each process said that asked CUDA; of libcuda, which file it was."""
     alone, torch = missing["cuda_driver"], missing.get("devices")
     found = [Evidence((alone.evidence.splitlines() or ["libcuda.so.1"])[0], alone.reason)]
-    return (*found, Evidence("torch", torch.reason)) if torch and torch.why in UNREAD else tuple(found)
+    return (*found, Evidence("torch", torch.reason)) if torch and torch.trouble else tuple(found)
 
 
 CHECKS = (

@@ -271,7 +271,7 @@ def _kernel_crashed(cuda_driver: facts.CudaDriverFacts, unread: facts.Missing | 
     if unread is None or died is None:
         return None
     found = tuple(Evidence("the process that asks the devices", text) for text in (unread.reason, unread.evidence or "") if text)
-    return Hit({"devices": "unknown", "signal": died[1]}, found, variant="crashed", confidence=Confidence.LIKELY)
+    return Hit({"signal": died[1]}, found, variant="crashed", confidence=Confidence.LIKELY)
 
 
 @check(needs=("devices",))

@@ -41,7 +41,7 @@ def torch_python_mismatch(
     here, now = minor(torch.version), minor(python.version)
     matches = said(symptoms, "torch-python-mismatch")
     told = matches[0].variant if matches else None
-    values: dict[str, object] = {"torch": torch.version or "2.x", "python": python.version or "3.x", "older": "an older"}
+    values: dict[str, object] = {"torch": torch.version or "2.x", "python": python.version or "3.x"}
     listed = any(one.location for one in packages.distributions)  # by the agent; a pasted list names what somebody thought of
     lacks = here in _METADATA and now and now < (3, 10) and listed and packages.version("importlib-metadata") is None
     if lacks or told == "metadata":

@@ -116,7 +116,7 @@ def torch_cpu_build(
 
 def not_read(name: str, missing: Mapping[str, facts.Missing]) -> Unknown | None:
     """For what only some builds of torch ask of a section."""
-    lost = name in missing and missing[name].why in (facts.Why.FAILED, facts.Why.TIMEOUT)
+    lost = name in missing and missing[name].trouble
     return Unknown(f"{name}: {missing[name].reason}") if lost else None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.rule import Check, Confidence, Evidence, Hit, RuleText, RuleTexts, Severity, Unknown
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import SECTIONS, Missing, Snapshot, Why
+from envcheck.facts.snapshot import SECTIONS, Missing, Snapshot
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -71,13 +71,10 @@ def _judge(one: Check, given: Mapping[str, Any], missing: Mapping[str, Missing])
         case Unknown(reason):
             return Verdict(one.id, Outcome.UNKNOWN, reason)
     unread = [name for name in one.needs if name in missing]
-    for name in sorted(unread, key=lambda name: missing[name].why not in _TROUBLE):
-        outcome = Outcome.UNKNOWN if missing[name].why in _TROUBLE else Outcome.NOT_APPLICABLE
+    for name in sorted(unread, key=lambda name: not missing[name].trouble):
+        outcome = Outcome.UNKNOWN if missing[name].trouble else Outcome.NOT_APPLICABLE
         return Verdict(one.id, outcome, f"{name}: {missing[name].reason}", section=name)
     return Verdict(one.id, Outcome.OK)
-
-
-_TROUBLE = (Why.FAILED, Why.TIMEOUT)
 
 
 def findings(verdicts: Iterable[Verdict], texts: RuleTexts) -> tuple[Finding, ...]:

@@ -31,6 +31,11 @@ class Missing:
     reason: str
     evidence: str = ""
 
+    @property
+    def trouble(self) -> bool:
+        """It could not be read; that a section is absent or was skipped is a fact."""
+        return self.why in (Why.FAILED, Why.TIMEOUT)
+
 
 _T = TypeVar("_T")
 
@@ -804,27 +809,5 @@ class Snapshot:
         return frozenset(name for name, section in sections.items() if isinstance(section, Missing) and section.why is Why.ABSENT)
 
 
-# Section of a snapshot → its facts, each of which can be made empty.
-SECTIONS: Mapping[str, type] = {
-    "system": SystemFacts,
-    "limits": LimitsFacts,
-    "driver": DriverFacts,
-    "gpus": GpusFacts,
-    "cuda_driver": CudaDriverFacts,
-    "toolkit": ToolkitFacts,
-    "visibility": VisibilityFacts,
-    "container": ContainerFacts,
-    "network": NetworkFacts,
-    "launcher": LauncherFacts,
-    "rocm": RocmFacts,
-    "xpu": XpuFacts,
-    "mps": MpsFacts,
-    "python": PythonFacts,
-    "packages": PackagesFacts,
-    "torch": TorchFacts,
-    "backends": BackendsFacts,
-    "devices": DevicesFacts,
-    "live": LiveFacts,
-    "symptoms": SymptomsFacts,
-    "expectations": ExpectationsFacts,
-}
+# Section of a snapshot → its facts, each of which can be made empty: "system: SystemFacts | Missing" → SystemFacts.
+SECTIONS: Mapping[str, type] = {name: globals()[kind.partition(" ")[0]] for name, kind in Snapshot.__annotations__.items()}

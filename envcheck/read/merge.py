@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 NOT_STATED = Missing(Why.SKIPPED, "not stated")
 MOST_GPUS = 64  # of one machine; a larger count is something else
 
-_SECTIONS: Mapping[str, type[Any]] = {
-    "system": f.SystemFacts, "limits": f.LimitsFacts, "driver": f.DriverFacts, "gpus": f.GpusFacts, "cuda_driver": f.CudaDriverFacts,
-    "toolkit": f.ToolkitFacts, "visibility": f.VisibilityFacts, "container": f.ContainerFacts, "network": f.NetworkFacts,
-    "launcher": f.LauncherFacts, "rocm": f.RocmFacts, "xpu": f.XpuFacts, "mps": f.MpsFacts, "python": f.PythonFacts,
-    "packages": f.PackagesFacts, "torch": f.TorchFacts, "backends": f.BackendsFacts, "devices": f.DevicesFacts,
-}  # fmt: skip
+# Other people's texts fill all sections but these: only a run of ours has ranks, and the others are made of messages and of demands.
+_SECTIONS = {name: kind for name, kind in f.SECTIONS.items() if name not in ("live", "symptoms", "expectations")}
 
 
 @record

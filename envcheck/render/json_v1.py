@@ -14,7 +14,7 @@ from envcheck.engine.judge import Finding
 from envcheck.facts.codec import encode
 from envcheck.facts.recorded import RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
-from envcheck.facts.snapshot import LiveFacts, Missing, Snapshot, Why
+from envcheck.facts.snapshot import LiveFacts, Missing, Snapshot
 from envcheck.plan.result import Commands, Fix, PlanReport, Way
 from envcheck.report.report import Report, Reported, SeverityChange
 
@@ -83,7 +83,7 @@ def _live(live: LiveFacts | Missing) -> dict[str, Any]:
     if isinstance(live, LiveFacts):
         value: dict[str, Any] = encode(live)
         return value
-    status = "inconclusive" if live.why in (Why.FAILED, Why.TIMEOUT) else "skipped"
+    status = "inconclusive" if live.trouble else "skipped"
     shape: dict[str, Any] = {
         "backend": None,
         "world_size": None,

@@ -195,9 +195,6 @@ def doubts(
     return tuple(dict.fromkeys(reasons))
 
 
-_TROUBLE = (Why.FAILED, Why.TIMEOUT)
-
-
 def _undecided(verdicts: Iterable[Verdict], decides: Decides, question: str) -> list[str]:
     return [f"{one.rule}: {one.reason}" for one in unsure(one for one in verdicts if question in decides.get(one.rule, ()))]
 
@@ -217,7 +214,7 @@ def _cuda_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict], decides: Decid
     reasons: list[str] = []
     devices = snapshot.devices
     if isinstance(devices, Missing):
-        if devices.why in _TROUBLE:
+        if devices.trouble:
             reasons.append(_of_cuda(devices.reason))
     else:
         if devices.available is None:
@@ -230,7 +227,7 @@ def _cuda_doubts(snapshot: Snapshot, verdicts: Sequence[Verdict], decides: Decid
     if not isinstance(devices, DevicesFacts):
         for name in ("driver", "gpus", "cuda_driver"):
             section = getattr(snapshot, name)
-            if isinstance(section, Missing) and section.why in _TROUBLE:
+            if isinstance(section, Missing) and section.trouble:
                 reasons.append(_of_cuda(section.reason))
     return reasons or _undecided(verdicts, decides, "cuda")
 
@@ -242,7 +239,7 @@ def _of_cuda(reason: str) -> str:
 def _live_doubts(snapshot: Snapshot) -> list[str]:
     live = snapshot.live
     if isinstance(live, Missing):
-        return [f"the live check: {live.reason}"] if live.why in _TROUBLE else []
+        return [f"the live check: {live.reason}"] if live.trouble else []
     if live.status is LiveStatus.INCONCLUSIVE:
         return [f"the live check: {live.reason or 'it did not decide'}"]
     asked = None if isinstance(snapshot.expectations, Missing) else snapshot.expectations.backend

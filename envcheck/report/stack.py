@@ -110,7 +110,7 @@ def accelerator(snapshot: Snapshot) -> str:
 
 
 def _troubled(section: object) -> bool:
-    return isinstance(section, Missing) and section.why in (Why.FAILED, Why.TIMEOUT)
+    return isinstance(section, Missing) and section.trouble
 
 
 def _of_missing(name: str, section: Missing, absent: str | None = None) -> Layer:

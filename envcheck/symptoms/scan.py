@@ -7,7 +7,6 @@ kinds: a symptom names a rule, a victim says that something else failed first, a
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -99,7 +98,7 @@ class SymptomTable:
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """Harmless rows come first, since they take lines away from the others."""
-        found = [row for folder in self.folders for row in _read_folder(os.path.join(folder, "symptoms"))]
+        found = [row for folder in self.folders for row in _read_folder(folder)]
         return tuple(sorted(found, key=lambda row: row.kind != "harmless"))
 
     @cached_property
@@ -134,8 +133,8 @@ class SymptomTable:
         return {text: condition_words(text) for text in texts}
 
 
-def _read_folder(folder: str) -> Iterator[Message]:
-    for path in toml_files(folder).values():
+def _read_folder(folder: Folder) -> Iterator[Message]:
+    for path in toml_files(folder, "symptoms").values():
         for kind, symptoms in load_toml(path).items():
             for data in symptoms:
                 yield from _rows(path, kind, data)
