@@ -94,13 +94,20 @@ def host_jobs(budget: Budget, gpu_seconds: float = 20.0) -> list[Job]:
     ]
 
 
-def collect(host: Host, target: Target, running: Running, by: RuleSession, tick: Callable[[str], None] | None = None) -> Collected:
-    """The snapshot of this machine and of `target`, whose agent is already at work in `running`."""
+def collect(
+    host: Host,
+    target: Target,
+    running: Running,
+    by: RuleSession,
+    meanwhile: Callable[[], None],
+    tick: Callable[[str], None] | None = None,
+) -> Collected:
+    """The snapshot of this machine and of `target`, whose agent is already at work in `running`; `meanwhile` is done beside it."""
     budget, began = running.budget, running.began
     jobs = host_jobs(budget)
     for job in jobs:
         job.start(host)
-    by.prepare()
+    meanwhile()
     ended = finish(running, tick)
     require_answer(ended, target)
     found = sections(ended, target, static=running.static, live_asked=running.live_asked)
@@ -132,8 +139,8 @@ def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: fl
 
 
 def steps(lines: tuple[dict[str, Any], ...]) -> dict[str, float]:
-    """Seconds between one begin of the agent and the next."""
-    begun = [(line["begin"], float(line["at"])) for line in lines if "begin" in line and "at" in line]
+    """Seconds between one begin of the agent and the next, or its end."""
+    begun = [(line.get("begin", "end"), float(line["at"])) for line in lines if "at" in line]
     return {f"agent.{name}": later - at for (name, at), (_, later) in zip(begun, begun[1:], strict=False)}
 
 

@@ -53,6 +53,13 @@ class ArmRun:
             self.dismiss()
         return over
 
+    def drop(self) -> None:
+        """End the ranks without a word about them: they will be started again."""
+        kill([one for one in self.ranks if one.running])
+        for one in self.ranks:
+            for name in (".log", ".stack"):
+                jsonl.attempt(os.unlink, one.path + name)
+
     def looked(self, seconds: float) -> bool:
         running = [one for one in self.ranks if one.running]
         if not running:
@@ -138,6 +145,10 @@ def end(late: Sequence[RankProcess]) -> None:
         one.state = processes.state(one.pid)
         processes.ask_for_stack(one.pid)
     time.sleep(0.5)
+    kill(late)
+
+
+def kill(late: Sequence[RankProcess]) -> None:
     for one in late:
         if one.process:
             one.process.kill()

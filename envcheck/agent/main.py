@@ -45,10 +45,10 @@ def main():
         writer.section("packages", inventory.package_facts, HERE)
         torch = writer.section("torch_static", inventory.torch_static)
         if options["static"] or torch is None:
-            writer.line(end=True)
+            writer.line(end=True, at=time.monotonic())
             return
     load("torch_steps").main(options, writer)
-    writer.line(end=True)
+    writer.line(end=True, at=time.monotonic())
 
 
 def load(name):

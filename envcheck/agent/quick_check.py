@@ -65,12 +65,9 @@ def run_arms(plan: Plan, dist: Any, asked: Any) -> Tuple[List[str], str]:
     skipped: List[str] = []
     control = "fail"
     if has(dist, "gloo"):
-        control = run(plan, make_arm("gloo-loopback", "gloo", "cpu", ranks, loopback=True))
-        if control != "pass":
-            second = run(plan, make_arm("gloo-file-store", "gloo", "cpu", ranks, loopback=True, store="file", stages=SHORT))
-            if control == second == "hang":  # each further arm would cost its whole deadline and say the same
-                return ["no other backend was tried: the control arm hangs with either store"], control
-        run(plan, make_arm("gloo-as-is", "gloo", "cpu", ranks, stages=SHORT, sizes=SIZES[:2]))
+        control, hangs = gloo_arms(plan, ranks)
+        if hangs:  # each further arm would cost its whole deadline and say the same
+            return ["no other backend was tried: the control arm hangs with either store"], control
     else:
         skipped.append("gloo is not in this build: there is no control arm")
     if wanted not in ("auto", "gloo"):
@@ -83,6 +80,30 @@ def run_arms(plan: Plan, dist: Any, asked: Any) -> Tuple[List[str], str]:
     if wanted == "gloo":
         return skipped, control
     return skipped + accelerator_arms(plan, dist, asked, world, control), control
+
+
+def gloo_arms(plan: Plan, ranks: int) -> Tuple[str, bool]:
+    """Returns the status of the control arm, and whether it hangs with either store."""
+    control = make_arm("gloo-loopback", "gloo", "cpu", ranks, loopback=True)
+    as_is = make_arm("gloo-as-is", "gloo", "cpu", ranks, stages=SHORT, sizes=SIZES[:2])
+    first = begin(plan, control)
+    # Beside it where ranks are forked; where each imports torch by itself they would only wait for the cores.
+    second = arm_run.ArmRun(plan, as_is) if plan.fork else None
+    if second:
+        second.start()
+    status = finish(plan, first)
+    if status == "pass" and second and not second.refused:
+        plan.writer.line(begin="arm " + as_is["name"], at=time.monotonic())
+        finish(plan, second)
+        return status, False
+    if second:
+        second.drop()  # its turn comes, undisturbed
+    if status != "pass":
+        with_file = run(plan, make_arm("gloo-file-store", "gloo", "cpu", ranks, loopback=True, store="file", stages=SHORT))
+        if status == with_file == "hang":
+            return status, True
+    run(plan, as_is)
+    return status, False
 
 
 def has(dist: Any, backend: str) -> bool:
@@ -170,13 +191,21 @@ def make_arm(
 
 def run(plan: Plan, arm: ArmSpec) -> str:
     """Run one arm, write its result, return its status."""
+    return finish(plan, begin(plan, arm))
+
+
+def begin(plan: Plan, arm: ArmSpec) -> arm_run.ArmRun:
     plan.writer.line(begin="arm " + arm["name"], at=time.monotonic())
     one = arm_run.ArmRun(plan, arm)
     one.start()
+    return one
+
+
+def finish(plan: Plan, one: arm_run.ArmRun) -> str:
     while not one.step(0.1):
         pass
-    result = one.refused or rank_verdicts.judge_ranks(arm, one.ranks, time.monotonic() - one.began)
-    write_result(plan, arm, result)
+    result = one.refused or rank_verdicts.judge_ranks(one.arm, one.ranks, time.monotonic() - one.began)
+    write_result(plan, one.arm, result)
     return str(result["status"])
 
 

@@ -121,7 +121,7 @@ def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[s
         host = RealHost()
         recording = RecordingHost(host) if getattr(args, "host", None) else None
         asked, at_work = cast("Host", recording or host), running
-        collected = _watched(lambda tick: collect(asked, chosen, at_work, by, tick))
+        collected = _watched(lambda tick: collect(asked, chosen, at_work, by, lambda: _get_ready(by, args), tick))
         if recording:
             put(recording.rendered(), args.host, "--host")
         if getattr(args, "evidence", None):
@@ -155,6 +155,18 @@ def _allow_core_files(limits: tuple[int, int] | None) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, limits)
+
+
+def _get_ready(by: RuleSession, args: argparse.Namespace) -> None:
+    """Import and read what judging and writing need, while the agent imports torch."""
+    by.prepare()
+    if args.static:  # its agent imports nothing: what may not be needed would only be waited for
+        return
+    import envcheck.plan.fixer  # noqa: F401
+
+    _ = by.symptoms.index, by.symptoms.vocabulary
+    if getattr(args, "format", "") == "text":
+        import envcheck.commands.terminal  # noqa: F401
 
 
 def _watched(run: Callable[[Callable[[str], None] | None], T]) -> T:
