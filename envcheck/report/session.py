@@ -76,7 +76,7 @@ class RuleSession:
     def every_check(self) -> tuple[Check, ...]:
         from envcheck.checks import all_checks
 
-        return all_checks()
+        return all_checks(self.texts.ids)
 
     def prepare(self) -> None:
         """Import what judging needs; there is time for it while the agent imports torch."""
