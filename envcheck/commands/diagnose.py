@@ -17,6 +17,7 @@ from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
 
 if TYPE_CHECKING:
     from envcheck.engine.judge import Finding
+    from envcheck.read.claims import Claim
     from envcheck.read.found import Found
     from envcheck.read.merge import Merged, Source
     from envcheck.report.report import Report
@@ -92,6 +93,7 @@ class Read:
     symptoms: Symptoms
     other: tuple[str, ...]
     conflicts: tuple[str, ...]
+    claims: tuple[tuple[str, Claim], ...]
 
 
 @mutable
@@ -143,7 +145,7 @@ class Given:
             self.filled.add(name)
         found = read_text(text)
         self.found += [(name, one) for one in found]
-        self.kinds.setdefault(name, {}).update(dict.fromkeys([*(one.kind for one in found), *log_kinds(text)]))
+        self.kinds.setdefault(name, {}).update(dict.fromkeys([*(one.kind for one in found if not one.claims), *log_kinds(text)]))
         self.scanner.scan(text, name)
 
     def take_facts(self, name: str) -> None:
@@ -221,6 +223,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
         symptoms,
         tuple(one.text for one in merged.other),
         merged.conflicts,
+        merged.claims,
     )
     return _decided(report, read, texts), read
 
@@ -341,6 +344,15 @@ def _read_lines(read: Read) -> list[str]:
     return lines
 
 
+def _claim(name: str, claim: Claim) -> dict[str, Any]:
+    """As JSON: what was said in passing, and whom it was taken to be about."""
+    from envcheck.facts.printable import one_line
+
+    value = " × ".join(str(part) for part in reversed(claim.value)) if isinstance(claim.value, tuple) else claim.value
+    where = {"file": one_line(name), "line": claim.number, "text": one_line(claim.line)}
+    return {"subject": claim.subject, "value": value, "role": claim.role.value, **where}
+
+
 def _json(report: Report, read: Read) -> str:
     import json
 
@@ -360,5 +372,6 @@ def _json(report: Report, read: Read) -> str:
         "harmless": noted(read.symptoms.harmless),
         "victims": noted(read.symptoms.victims),
         "conflicts": [one_line(one) for one in read.conflicts],
+        "claims": [_claim(name, one) for name, one in read.claims],
     }
     return json.dumps({**document(report), "read": extra}, indent=2, ensure_ascii=True) + "\n"
