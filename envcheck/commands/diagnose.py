@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
     from envcheck.symptoms.scan import Scanner, Symptoms
 
+IN_PASSING = ("statements", "demands")  # read in every text: they say nothing of what kind it is
 LOUD = 4  # findings at error or warning that are shown: a list of guesses names nothing
 FACTS_BYTES = 4 << 20
 FORMATS = ("text", "json", "markdown", "junit", "github", "html")
@@ -145,7 +146,9 @@ class Given:
             self.filled.add(name)
         found = read_text(text)
         self.found += [(name, one) for one in found]
-        self.kinds.setdefault(name, {}).update(dict.fromkeys([*(one.kind for one in found if not one.claims), *log_kinds(text)]))
+        self.kinds.setdefault(name, {}).update(
+            dict.fromkeys([*(one.kind for one in found if one.kind not in IN_PASSING), *log_kinds(text)])
+        )
         self.scanner.scan(text, name)
 
     def take_facts(self, name: str) -> None:
