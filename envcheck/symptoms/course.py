@@ -17,7 +17,8 @@ _MEETING = re.compile(
 )
 _MET = re.compile(
     r"NCCL INFO [^\n]{0,120}Init COMPLETE|NCCL version \d|store_based_barrier_key:(?:[2-9]|\d{2,})\b"
-    r"|\b(?:epoch|step|iter(?:ation)?|global_step)\b[^\n]{0,60}\bloss\b|\bloss\s?[:=]\s?-?\d|\d{1,3}%\|[^\n|]{0,80}\| \d{1,9}/\d{1,9}",
+    r"|\b(?:epoch|step|iter(?:ation)?|global_step)\b[^\n]{0,60}\bloss\b|\bloss['\"]?\s?[:=]\s?-?\d"
+    r"|\d{1,3}%\|[^\n|]{0,80}\| \d{1,9}/\d{1,9}",
     re.IGNORECASE,
 )
 # A person's word is about the whole text.
