@@ -290,7 +290,9 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
     if loud:
         likely = [one for one in loud if one.confidence is Confidence.LIKELY]
         if not likely:
-            if not _trouble(read, texts):
+            messages = {(one.source, one.text) for one in read.symptoms.matches}
+            pasted = any((each.source, each.text) in messages for one in loud for each in one.evidence)
+            if not pasted and not _trouble(read, texts):
                 return replace(report, verdict="pass", exit_code=0, because=())
             reason = f"{loud[0].rule} is certain, but need not be why the program failed"
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
