@@ -12,7 +12,7 @@ from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
-from envcheck.facts.snapshot import Missing, Snapshot, SymptomsFacts
+from envcheck.facts.snapshot import Distribution, Missing, Snapshot, SymptomsFacts
 from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
 
 if TYPE_CHECKING:
@@ -369,7 +369,11 @@ def _claim(name: str, claim: Claim) -> dict[str, Any]:
     """As JSON: what was said in passing, and whom it was taken to be about."""
     from envcheck.facts.printable import one_line
 
-    value = " × ".join(str(part) for part in reversed(claim.value)) if isinstance(claim.value, tuple) else claim.value
+    value = claim.value
+    if isinstance(value, tuple):  # a product and how many of it
+        value = f"{value[1]} × {value[0]}"
+    elif isinstance(value, Distribution):
+        value = value.version
     where = {"file": one_line(name), "line": claim.number, "text": one_line(claim.line)}
     return {"subject": claim.subject, "value": value, "role": claim.role.value, **where}
 

@@ -157,6 +157,9 @@ def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str
             stated *= several
         if stated:
             values.setdefault(section, {})["names"] = stated
+    if names := values.get("rocm", {}).get("names"):
+        targets = tuple(gfx for name in names if (gfx := tables.gfx(name)))
+        values["rocm"].setdefault("gfx", targets)
 
 
 def _with_capability(gpu: Gpu, tables: Tables) -> Gpu:
