@@ -41,10 +41,10 @@ def page(text: RuleText, by: RuleSession) -> str:
     about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
     cases = tuple(_examples(text, by))
     head = [text.id, _wrap(general_title(text.title)), _wrap(about), *_wanted(text, by)]
-    meaning, _, background = text.why.strip().partition("\n\n")
-    blocks = ["\n".join(head), _paragraphs(meaning), _said(cases, by)]
-    if background:
-        blocks.append("Background\n\n" + _paragraphs(background))
+    blocks = ["\n".join(head), _paragraphs(text.why), _said(cases, by)]
+    if text.confirm:
+        blocks.append(_wrap(f"To confirm: {text.confirm}"))
+    blocks += _listed("More", text.notes, "  - ")
     blocks += _listed("Leads to", text.explains)
     return "\n\n".join([*blocks, *_listed("Sources", text.docs)]) + "\n"
 
@@ -82,8 +82,8 @@ def _wrap(text: str, first: str = "", rest: str = "") -> str:
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
 
 
-def _listed(heading: str, rows: Sequence[str]) -> list[str]:
-    return [heading + "\n" + "\n".join(_wrap(row, "  ", "    ") for row in rows)] if rows else []
+def _listed(heading: str, rows: Sequence[str], mark: str = "  ") -> list[str]:
+    return [heading + "\n" + "\n".join(_wrap(row, mark, "    ") for row in rows)] if rows else []
 
 
 @record

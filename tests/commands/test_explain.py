@@ -29,6 +29,8 @@ in two lines.
 
 - an item of a list that is so long that it must be wrapped somewhere or it would leave the page to the right
 - another"""
+confirm = "`nvidia-smi -q` prints it."
+notes = ["One more cause, which takes so many words that they do not fit on one line of eighty columns.", "Another."]
 docs = ["https://example.com/a"]
 [messages]
 other = "The other {thing}."
@@ -79,6 +81,12 @@ since 0.1
 
 First paragraph, in two lines.
 
+    $ nvidia-smi -q    # kept as it is
+
+- an item of a list that is so long that it must be wrapped somewhere or it
+would leave the page to the right
+- another
+
 What it reports (the values are those of examples), and what to do
   * {thing} {version} is too old, which is a long sentence that does not fit on
     one line of eighty columns.
@@ -94,13 +102,12 @@ What it reports (the values are those of examples), and what to do
         python -m pip uninstall -y numpy
         python -m pip install 'numpy<2'
 
-Background
+To confirm: `nvidia-smi -q` prints it.
 
-    $ nvidia-smi -q    # kept as it is
-
-- an item of a list that is so long that it must be wrapped somewhere or it
-would leave the page to the right
-- another
+More
+  - One more cause, which takes so many words that they do not fit on one line
+    of eighty columns.
+  - Another.
 
 Leads to
   other-rule
