@@ -70,7 +70,9 @@ def verdict_line(report: Report) -> str:
         isinstance(report.snapshot.torch, Missing) and report.snapshot.torch.why is Why.ABSENT
     ):  # only where the rules that would say so are ignored or left out
         return f"{f'No error found{but}' if found else 'The selected rules found nothing'}; PyTorch is not installed"
-    missing = "the live check did not run" if _imported(report) else "torch was not examined" if unread else "torch was not imported"
+    ran = isinstance(live, LiveFacts) and live.status is not LiveStatus.SKIPPED
+    unproved = f"the live check did not {'decide' if ran else 'run'}"
+    missing = unproved if _imported(report) else "torch was not examined" if unread else "torch was not imported"
     return f"{f'No error found{but}' if found else 'No problem found'}: {subject(report)}; {missing}"
 
 
