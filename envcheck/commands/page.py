@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
 
 WIDTH = 80
+_COMMAND = re.compile(r"`[^`]+`")
 _CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it says what may be, and never fails a run alone"}
 _NOT_ITS_NAME = re.compile(r"\(\{gpus?\b")  # "({gpus} on the PCI bus)" is a number, "({gpu})" an address
 # Placeholder → what a page says for the hardware of the example, which a reader could take for that of this machine.
@@ -81,8 +82,10 @@ def _paragraph(text: str) -> str:
 
 
 def _wrap(text: str, first: str = "", rest: str = "") -> str:
-    text = " ".join(text.split())
-    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+    """A paragraph in lines. A command in backticks stays on one, to be copied as it is."""
+    text = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), " ".join(text.split()))
+    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def _listed(heading: str, rows: Sequence[str], mark: str = "  ") -> list[str]:

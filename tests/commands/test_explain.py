@@ -33,7 +33,7 @@ in two lines.
 
 - an item of a list that is so long that it must be wrapped somewhere or it would leave the page to the right
 - another"""
-confirm = "`nvidia-smi -q` prints it."
+confirm = "`nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT --filename=/tmp/there` prints it."
 notes = ["One more cause, which takes so many words that they do not fit on one line of eighty columns.", "Another."]
 docs = ["https://example.com/a"]
 [messages]
@@ -107,7 +107,9 @@ What it reports (the values are those of examples), and what to do
         python -m pip uninstall -y numpy
         python -m pip install 'numpy<2'
 
-To confirm: `nvidia-smi -q` prints it.
+To confirm:
+`nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT --filename=/tmp/there` prints
+it.
 
 More
   - One more cause, which takes so many words that they do not fit on one line
