@@ -188,7 +188,7 @@ def first_paragraph(text: str) -> str:
 
 
 # "…, e.g. NCCL" and "vs. CUDA" do not end a sentence
-_SENTENCE_END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<=[.?!])\s+(?=[A-Z`])")
+_SENTENCE_END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<!\.\.\.)(?<=[.?!])\s+(?=[A-Za-z`\"])")
 
 
 def in_short(text: str, sentences: int = 2) -> str:

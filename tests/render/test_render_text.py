@@ -149,6 +149,7 @@ def test_command_groups() -> None:
 def test_in_short() -> None:
     why = "One thing, e.g. NCCL 2.30. Another\nthing: torch vs. Triton. A third.\n\nMore."
     assert in_short(why) == "One thing, e.g. NCCL 2.30. Another thing: torch vs. Triton."
+    assert in_short('It says "failed ... now" here. torch goes on. nvidia-smi too.') == 'It says "failed ... now" here. torch goes on.'
     assert in_short("") == "" and in_short("No end") == "No end"
 
 
