@@ -9,7 +9,7 @@ from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import PackagesFacts, PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
-from envcheck.tables.versions import major, minor, older, release
+from envcheck.tables.versions import UNKNOWN, major, minor, older, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -55,7 +55,7 @@ def numpy_abi(
     matches = said(symptoms, "numpy-abi")
     warned = [one for one in torch.import_warnings if "_ARRAY_API" in one or "Failed to initialize NumPy" in one]
     numpy, built_for_1 = packages.version("numpy") or value(matches, "numpy"), _numpy1_only(torch, python, system, tables)
-    values = {"numpy": numpy, "version": torch.version or "torch"}
+    values = {"numpy": numpy, "version": torch.version or UNKNOWN}
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
     text, milder = " ".join([*(match.text for match in matches), *warned]), None if matches else Severity.WARNING
     listed = bool(packages.version("torch"))  # the list is of this environment

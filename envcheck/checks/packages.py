@@ -144,7 +144,7 @@ def flash_attn_mismatch(torch: TorchFacts, packages: PackagesFacts, gpus: GpusFa
         return Hit(values | {"wrong": wrong, "cuda": torch.cuda}, quoted(matches), again, severity=severity)
     low, ampere = _all_below(gpus, 8), any("Ampere" in match.text for match in matches)
     if ampere or (low and (major(there) or 0) >= 2):
-        return Hit(values | {"gpu": low or "this GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)
+        return Hit(values | {"gpu": low or "This GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)
     return Hit(values, quoted(matches), again, "said") if matches else None
 
 

@@ -266,7 +266,7 @@ def nccl_package_mismatch(
     drifted = torch.nccl and torch.nccl_loaded and older(torch.nccl_loaded, torch.nccl) and not nccl_proved(live, 2)
     if not (missed or matches or two or drifted):
         return None  # nothing to look up in the tables
-    values: dict[str, object] = {"version": torch.version or "torch", "built": torch.nccl, "loaded": torch.nccl_loaded}
+    values: dict[str, object] = {"version": torch.version or UNKNOWN, "built": torch.nccl, "loaded": torch.nccl_loaded}
     values |= {"symbol": missed or value(matches, "symbol") or "an NCCL function"}
     if compiled := tuple(match for match in matches if match.symptom == "nccl-older-than-program"):
         versions = {"built": value(compiled, "built"), "loaded": value(compiled, "loaded")}
@@ -325,7 +325,7 @@ def cudnn_mismatch(torch: TorchFacts, python: PythonFacts, system: SystemFacts, 
     if cuda and not torch.conda and (major(built) or 9) >= 8 and (minor(torch.version) or (0, 0)) >= (1, 13):
         found = Provider(f"nvidia-cudnn-cu{cuda}")
         fixes = (*fixes, Install((_requirement(found, torch, system, tables),), reinstall=True))
-    values = {"version": torch.version or "torch", "built": built, "loaded": loaded, "name": name, "path": path}
+    values = {"version": torch.version or UNKNOWN, "built": built, "loaded": loaded, "name": name, "path": path}
     if not wrong and mine and other:
         return Hit(values, quoted(matches), fixes, "newer", Severity.WARNING, Confidence.LIKELY)
     known = built and loaded

@@ -38,14 +38,14 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
     )
-    parser.add_argument("--fix-suggest", action="store_true", help="print every command that would mend a finding, for pip, uv and conda")
+    parser.add_argument("--fix-suggest", action="store_true", help="print every command that would fix a finding, for pip, uv and conda")
     parser.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first")
     parser.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument("--json", action="store_true", help="the same as --format json")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the report there instead of to stdout")
-    parser.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules")
-    parser.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="not these rules")
+    parser.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules (a,b or repeated)")
+    parser.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="without these rules (a,b or repeated)")
 
 
 def execute(args: argparse.Namespace) -> int:
