@@ -17,8 +17,7 @@ from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
 
 if TYPE_CHECKING:
     from envcheck.engine.judge import Finding
-    from envcheck.read.claims import Claim
-    from envcheck.read.found import Found
+    from envcheck.read.found import Claim, Found
     from envcheck.read.merge import Merged, Source
     from envcheck.report.report import Report
     from envcheck.report.session import RuleSession

@@ -11,35 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
 
-from envcheck.facts.record import mutable, record
+from envcheck.facts.record import mutable
 from envcheck.facts.snapshot import Distribution, Gpu
 from envcheck.read.collect_env import normal
-from envcheck.read.found import LINE_LIMIT, Fact, Found
+from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role
 from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
-
-
-class Role(Enum):
-    """Who or what a claim is about."""
-
-    HAS = "has"  # this machine, now
-    BUILT_FOR = "built for"  # something was built for, trained with or needs it
-    ASKED = "asked for"  # a command or program asks for it
-    ELSEWHERE = "elsewhere"  # another machine or environment, an earlier state, what was tried
-
-
-@record
-class Claim:
-    """One statement: `subject` is the dotted path of a fact."""
-
-    subject: str
-    value: object
-    role: Role
-    printed: bool  # by a program, or as a value beside its name; not in a sentence
-    line: str
-    number: int
-
 
 _LONGEST = 2000  # characters of a line that is read
 
