@@ -192,15 +192,16 @@ RARE = 9  # characters of a piece that are rare enough
 
 def anchors(parts: tuple[Part, ...]) -> tuple[Anchor, ...]:
     """One of these occurs in every text with the message. Where its own words are few, those of a hole's choices join them."""
-    best: tuple[Anchor, ...] = (_anchor(parts),)
-    if len(best[0].piece) >= RARE:
-        return best
+    ways, pieces = [parts], [_longest_piece(parts)]
+    if len(pieces[0]) >= RARE:
+        return (Anchor(pieces[0], words_of(parts)),)
     for index, part in enumerate(parts):
         if isinstance(part, Hole) and part.choices:
-            each = tuple(_anchor(_joined((*parts[:index], *_pieces(one), *parts[index + 1 :]))) for one in part.choices)
-            if min(len(one.piece) for one in each) > min(len(one.piece) for one in best):
-                best = each
-    return tuple(dict.fromkeys(best))
+            each = [_joined((*parts[:index], *_pieces(one), *parts[index + 1 :])) for one in part.choices]
+            theirs = [_longest_piece(way) for way in each]
+            if min(map(len, theirs)) > min(map(len, pieces)):
+                ways, pieces = each, theirs
+    return tuple(dict.fromkeys(map(Anchor, pieces, map(words_of, ways))))
 
 
 def _pieces(choice: str) -> Iterator[Part]:
@@ -219,13 +220,18 @@ def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(made)
 
 
-def _anchor(parts: tuple[Part, ...]) -> Anchor:
-    first = _first(parts)
-    # A message is looked for around its piece, and further behind it than before it: what a long hole holds has to come after.
-    last = next((index for index, part in enumerate(parts) if isinstance(part, Hole) and part.type == "line"), len(parts))
-    words = [part[1:] if index == first and _sentence(part) else part for index, part in enumerate(parts[:last]) if isinstance(part, str)]
-    pieces = (" ".join(piece.split()) for one in words for piece in _QUOTE_MARK.split(one))
-    return Anchor(max(pieces, key=len, default=""), words_of(parts))
+def _longest_piece(parts: tuple[Part, ...]) -> str:
+    first, found = _first(parts), ""
+    for index, part in enumerate(parts):
+        if isinstance(part, str):
+            words = part[1:] if index == first and _sentence(part) else part
+            for piece in _QUOTE_MARK.split(words):
+                piece = " ".join(piece.split())
+                found = piece if len(piece) > len(found) else found
+        elif part.type == "line":
+            # A message is looked for around its piece, and further behind it than before it: what a long hole holds has to come after.
+            break
+    return found
 
 
 def words_of(parts: tuple[Part, ...]) -> tuple[str, ...]:
