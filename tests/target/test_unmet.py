@@ -11,9 +11,7 @@ from envcheck.facts.snapshot import Distribution, Unmet
 from envcheck.target.sections import WATCHED, _plainly_met, _unmet
 
 NAMES = st.sampled_from(["typing-extensions", "typing_extensions", "Typing.Extensions", "numpy"])
-VERSIONS = st.sampled_from(
-    ["1", "1.0", "1.0.post1", "1.0rc1", "1.0.dev3", "1.10", "1.9", "2!1.0", "1.0+cpu", "v1.0", "one", "1.0.0"]
-)
+VERSIONS = st.sampled_from(["1", "1.0", "1.0.post1", "1.0rc1", "1.0.dev3", "1.10", "1.9", "2!1.0", "1.0+cpu", "v1.0", "one", "1.0.0"])
 BOUNDS = st.sampled_from([">=", " >= ", ">", "==", "~=", "<", "!=", "===", ">=1,<2,>=", " (>=", "[extra]>=", "@ https://", ">=*"])
 ENDS = st.sampled_from(["", ")", " ; python_version < '3'", ",!=1.0", ".*"])
 
