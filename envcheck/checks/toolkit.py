@@ -236,7 +236,7 @@ def _torch_is_fine(
     """ "no kernel image" although torch's own kernels run here: then it is the extension that lacks them."""
     from envcheck.tables.compat import runs_on
 
-    blamed = (*said(symptoms, "gpu-too-new-for-torch"), *said(symptoms, "gpu-too-old-for-torch"))
+    blamed = tuple(match for match in said(symptoms, "gpu-too-new-for-torch") if match.symptom == "no-kernel-image")
     if not blamed:
         return None
     cards, code = [gpu for gpu in nvidia(gpus) if gpu.compute_capability], code_of_build(torch, system, symptoms, tables)
