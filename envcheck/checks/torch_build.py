@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import Matches, alone, holding, quoted, said, value
+from envcheck.checks.text import Matches, of_variant, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
@@ -92,7 +92,7 @@ def torch_cpu_build(
         return None
     if not _is_cpu_build(torch):
         usual = cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables)
-        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, symptoms)
+        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, matches)
     if system.os == "darwin":
         return _cpu_said(torch, matches, system)
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
@@ -133,15 +133,12 @@ def _sign_of_a_gpu(
     return f"CUDA toolkit {toolkit.nvccs[0].version or toolkit.nvccs[0].path}" if toolkit.nvccs else None
 
 
-def _build_not_stated(
-    torch: TorchFacts, cards: tuple[facts.Gpu, ...], works: bool, system: SystemFacts, symptoms: SymptomsFacts
-) -> Hit | None:
+def _build_not_stated(torch: TorchFacts, cards: tuple[facts.Gpu, ...], works: bool, system: SystemFacts, matches: Matches) -> Hit | None:
     """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
-    matches, values = said(symptoms, "torch-cpu-build"), {"version": torch.version, "kind": "CUDA"}
+    values = {"version": torch.version, "kind": "CUDA"}
     if torch.cuda or torch.hip or torch.xpu or local(torch.version):
-        if holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not works:
-            return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY)
-        return None
+        other = of_variant(matches, "other") and not works
+        return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY) if other else None
     if matches:
         return _cpu_said(torch, matches, system)
     return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY) if cards else None
