@@ -261,7 +261,7 @@ def no_matching_wheel(python: PythonFacts, system: SystemFacts, symptoms: Sympto
 
 
 def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
-    if value(matches, "virtual"):
+    if of_variant(matches, "conda"):
         return Hit({}, quoted(matches), variant="conda")
     index, builds = value(matches, "index"), tables.builds()
     if index and re.fullmatch(r"cu\d{2,3}", index) and index not in {build.variant for build in builds}:
