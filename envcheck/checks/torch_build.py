@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
-from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, nvidia
+from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import Matches, of_variant, quoted, said, value
 from envcheck.engine.intents import TorchBuild
@@ -273,16 +273,11 @@ def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, t
     return Hit(values, quoted(matches), (TorchBuild(),), None if python.version else "plain")
 
 
-# "/lib64/libm.so.6: version `GLIBC_2.29' not found (required by /env/lib/python3.10/site-packages/libpyg.so)"
-_GLIBC = re.compile(r"GLIBC_(\d{1,3}\.\d{1,3})' not found(?: \(required by ([^)]{1,400})\))?")
-
-
 @check(needs=("system",))
 def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
     """A library asks for a newer C library than the system has."""
-    matches, text = said(symptoms, "glibc-too-old"), import_text(torch)
-    if matches or _GLIBC.search(text):
-        return _glibc_said(system, torch, matches, text)
+    if matches := said(symptoms, "glibc-too-old"):
+        return _glibc_said(system, torch, matches)
     row = tables.release(torch.version) if torch.version and not torch.conda and not imported(torch, devices) else None
     floor = row.glibc.get(system.machine) if row and system.machine else None
     if not floor or older(system.glibc, floor) is not True:
@@ -292,15 +287,14 @@ def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts,
     return Hit(values, (), (TorchBuild(),), "table", confidence=confidence)
 
 
-def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches, text: str) -> Answer:
-    found = next((one for words in (text, *(match.text for match in matches)) if (one := _GLIBC.search(words))), None)
-    needed = found[1] if found else value(matches, "needed")
-    by = (found and found[2]) or value(matches, "required_by") or ""
+def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches) -> Answer:
+    needed, by = value(matches, "needed"), value(matches, "required_by") or ""
     if needed and older(system.glibc, needed) is False:
         return Unknown(f"GLIBC_{needed} is reported missing, but the system has {system.glibc}: another machine or another C library")
-    evidence = (Evidence("import torch", text),) if _GLIBC.search(text) else quoted(matches)
     values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library", "version": torch.version}
-    return Hit(values, evidence, variant="companion") if by and "/torch/" not in by else Hit(values, evidence, (TorchBuild(),))
+    if by and "/torch/" not in by:
+        return Hit(values, quoted(matches), variant="companion")
+    return Hit(values, quoted(matches), (TorchBuild(),))
 
 
 @check(needs=("system",))
