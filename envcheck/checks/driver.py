@@ -125,8 +125,11 @@ def _torch_reached_libcuda(devices: DevicesFacts) -> bool:
     return devices.error_code is not None or any(_found_version(text) for text in (*devices.warnings, devices.error or ""))
 
 
-def _found_version(error: str) -> int:
-    """The number in torch's "driver on your system is too old (found version 11040)", else 0."""
+def _found_version(error: str, matches: Matches = ()) -> int:
+    """CUDA of the driver as a message states it, "driver on your system is too old (found version 11040)", else 0."""
+    told = value(matches, "found") or ""
+    if 4 <= len(told) <= 6:
+        return int(told)
     found = re.search(r"found version (\d{4,6})", error)
     return int(found[1]) if found else 0
 
@@ -208,9 +211,7 @@ def driver_too_old(
         return None
     if refused and _large_parameters(driver, torch, toolkit, tables):
         beyond += refused
-    found = value(matches, "found") or ""
-    number = int(found) if 4 <= len(found) <= 6 else _found_version(devices.error or "")
-    demand = _demand(system, driver, cuda_driver, torch, number, tables)
+    demand = _demand(system, driver, cuda_driver, torch, _found_version(devices.error or "", matches), tables)
     conda = python.has_conda_meta or python.environment == "conda"
     if demand.cuda is None and driver.version and fails(devices) and not conda:
         usual = _usual_demand(demand, torch, system, tables)
@@ -435,8 +436,7 @@ def driver_no_devices(
     if not (empty or blocked or matches):
         return None
     without_node = driver.device_nodes is not None and not gpu_nodes(driver) and (driver.gpu_count_proc or 0) > 0
-    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else None
-    variant = variant or next((case for case in ("bar", "refused", "firmware") if of_variant(matches, case)), None)
+    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else _refusal(matches)
     if driver != DriverFacts() and (launcher.scheduler == "slurm" or contained(container)):
         variant = "slurm" if launcher.scheduler == "slurm" else "container"
     unwanted = wants_cuda(torch, absent) is False and not of_programs(matches)
@@ -445,6 +445,11 @@ def driver_no_devices(
     values = {"nodes": nodes, "driver": driver.version or "of unknown version", "count": len({place(one) for one in shut})}
     evidence = distinct((*smi_evidence(driver), *heard(troubles(gpus)), *quoted(matches)))
     return Hit(values, evidence, variant=variant, severity=severity)
+
+
+def _refusal(matches: Matches) -> str | None:
+    """What the kernel module says against the card."""
+    return next((case for case in ("bar", "refused", "firmware") if of_variant(matches, case)), None)
 
 
 CHECKS = (
