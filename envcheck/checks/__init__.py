@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from envcheck.engine.rule import Check
+from collections.abc import Iterable
+
+from envcheck.engine.rule import Check, RuleTexts
+from envcheck.tables.folders import rules_folder
 
 
-def all_checks() -> tuple[Check, ...]:
-    """Every check, in the order in which verdicts are listed."""
+def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
+    """Every check, in the order in which verdicts are listed. `rules` are the ids that have a text; those without a function here
+    pass a message on."""
     from envcheck.checks import (
         comm,
         companions,
@@ -23,6 +27,7 @@ def all_checks() -> tuple[Check, ...]:
         meta,
         numpy_abi,
         packages,
+        passed_on,
         python_mismatch,
         ranks,
         requirements,
@@ -40,4 +45,8 @@ def all_checks() -> tuple[Check, ...]:
         torch_build, torch_import, torch_libraries, numpy_abi, torch_files, requirements, packages,
         companions, toolkit, ranks, launch, python_mismatch, comm, live, meta,
     )  # fmt: skip
-    return tuple(check for module in modules for check in module.CHECKS)
+    checks = [check for module in modules for check in module.CHECKS]
+    known = {check.id for check in checks}
+    rules = RuleTexts((rules_folder(),)).ids if rules is None else rules
+    messages = [passed_on.passed_on(rule) for rule in rules if rule not in known]
+    return (*checks[: -len(meta.CHECKS)], *messages, *meta.CHECKS)
