@@ -138,7 +138,6 @@ def _found_version(error: str, matches: Matches = ()) -> int:
 def driver_not_loaded(
     system: SystemFacts,
     driver: DriverFacts,
-    gpus: GpusFacts,
     cuda_driver: CudaDriverFacts,
     torch: TorchFacts,
     devices: DevicesFacts,

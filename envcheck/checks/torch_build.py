@@ -217,7 +217,6 @@ def _platform(system: SystemFacts) -> str | None:
 @check(needs=("python",))
 def python_unsupported(
     python: PythonFacts,
-    torch: TorchFacts,
     system: SystemFacts,
     symptoms: SymptomsFacts,
     tables: Tables,
