@@ -7,7 +7,7 @@ import re
 from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
-from envcheck.checks.text import Matches, holding, quoted, said, value
+from envcheck.checks.text import Matches, agreed, foremost, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
@@ -42,19 +42,13 @@ def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
     return real[0] if len(real) == 1 else None
 
 
-# ncclSocketInit: "connecting to address  with family 59936 is neither AF_INET(2) nor AF_INET6(10)": the address was never set.
-# Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer speaks another NCCL's bootstrap.
-def _family(symptoms: SymptomsFacts) -> Matches:
-    both = (*said(symptoms, "nccl-interface"), *said(symptoms, "nccl-version-drift"))
-    return tuple(match for match in both if "is neither AF_INET" in match.text)
-
-
 @check(needs=("network",))
 def nccl_interface(network: NetworkFacts, launcher: facts.LauncherFacts, live: LiveFacts, symptoms: SymptomsFacts) -> Answer:
     """NCCL_SOCKET_IFNAME selects no interface, or NCCL took one that the peers cannot reach."""
-    family = _family(symptoms)
-    matches = tuple(match for match in said(symptoms, "nccl-interface") if match not in family)
-    spec = network.variables.get("NCCL_SOCKET_IFNAME") or value((*matches, *family), "interface")
+    told = said(symptoms, "nccl-interface")
+    # "family": the address was never set. Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer is another NCCL.
+    family, matches = of_variant(told, "family"), tuple(match for match in told if match.variant != "family")
+    spec = network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
     selects = None if nccl_proved(live) else _selected_interface(spec, network.interfaces, _several_nodes(launcher), matches)
     return selects or _interface_that_passes(live, spec, matches) or _interface_said(spec, family, matches)
 
@@ -94,12 +88,10 @@ def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit 
         return Hit({"spec": spec}, quoted(family), (unset,), "family")
     if not matches:
         return None
-    # "refused" and "abort" come from a machine that answers: the address may be another's, or the rank there has ended.
-    answered = all(re.search(r"Connection refused|connection abort", match.text) for match in matches)
-    sure = _LIKELY if answered else None
-    if spec:
-        return Hit({"spec": spec}, quoted(matches), (unset,), "said", confidence=sure)
-    return Hit({}, quoted(matches), variant="unset", confidence=sure)
+    # These come from a machine that answers: the address may be another's, or the rank there has ended.
+    answered = all(match.values.get("reason") in ("Connection refused", "Software caused connection abort") for match in matches)
+    variant, fixes = ("said", (unset,)) if spec else ("unset", ())
+    return Hit({"spec": spec}, quoted(matches), fixes, variant, confidence=_LIKELY if answered else None)
 
 
 @check(needs=("network",))
@@ -129,12 +121,10 @@ def gloo_interface(network: NetworkFacts, launcher: facts.LauncherFacts, live: L
 
 
 def _gloo_said(values: dict[str, object], matches: Matches, fixes: tuple[SetEnv, ...], several: bool) -> Hit:
-    if not several and len(holding(matches, "Using the loopback address")) == len(matches):  # on one machine loopback serves
+    if not several and agreed(matches) == "loopback":  # on one machine loopback serves
         return Hit(values, quoted(matches), fixes, "loopback", _WARNING, _LIKELY)
-    if nowhere := holding(matches, "can't be empty", "unsupported gloo device", "Unable to find address", "Unable to find interface"):
-        given = value(nowhere, "interface")
-        return Hit(values | {"given": f"{given} " if given else ""}, quoted(matches), fixes, "nowhere")
-    return Hit(values, quoted(matches), fixes, "said")
+    given = value(matches, "interface")
+    return Hit(values | {"given": f"{given} " if given else ""}, quoted(matches), fixes, foremost(matches, "nowhere") or "said")
 
 
 def _gloo_proved(live: LiveFacts) -> bool:
@@ -164,25 +154,16 @@ def nccl_infiniband(
     return None
 
 
-# What NCCL's lines speak of, and the message for it; the first one counts.
-_INFINIBAND = (
-    (re.compile(r"reg_mr|create_cq|create_qp|Cannot allocate memory|max locked memory"), "memlock"),
-    (re.compile(r"error 12|RETRY_EXC|GID|gid"), "gid"),
-    (re.compile(r"open_device|Unable to open|No device found|No such device|modify_qp"), "device"),
-)
-
-
 def _infiniband_said(matches: Matches, network: NetworkFacts, limits: facts.LimitsFacts, container: facts.ContainerFacts) -> Hit:
-    if all(match.symptom == "nccl-ofi-complains" for match in matches):  # NCCL may go on with another protocol of the plugin, or without
+    if agreed(matches) == "plugin":  # NCCL may go on with another protocol of the plugin, or without
         return Hit({}, quoted(matches), (), "plugin", _WARNING, _LIKELY)
-    if missing := tuple(match for match in matches if match.symptom == "nccl-net-missing"):
+    if missing := of_variant(matches, "net"):
         name = value(missing, "network") or network.variables.get("NCCL_NET") or "that it was told to use"
         return Hit({"network": name}, quoted(missing), (SetEnv("NCCL_NET", None, "NCCL then chooses"),), "net")
     locked = limits.memlock_soft_bytes if limits.memlock_read else None
     values = {"locked": "not known" if locked is None else f"{locked // 1024} KiB"}
     values["inside"] = "in this container " if container.runtime or container.kubernetes else ""
-    text = " ".join(match.text for match in matches)
-    return Hit(values, quoted(matches), variant=next((variant for words, variant in _INFINIBAND if words.search(text)), None))
+    return Hit(values, quoted(matches), variant=foremost(matches, "memlock", "gid", "device"))
 
 
 def _passed_without(live: LiveFacts, culprit: str) -> tuple[str, tuple[Evidence, ...]] | None:
@@ -219,14 +200,12 @@ def nccl_p2p_blocked(
 
 
 def _p2p_said(matches: Matches) -> Hit:
-    if refused := holding(matches, "broadband via P2P or IB"):
-        fixes = (_NO_P2P, SetEnv("NCCL_IB_DISABLE", "1", "Accelerate asks for both"))
-        return Hit({"series": value(refused, "series") or "4000"}, quoted(refused), fixes, "accelerate")
-    if peers := holding(matches, "peer mapping resources exhausted", "TooManyPeers", "TOO_MANY_PEERS"):
-        return Hit({}, quoted(peers), (_NO_P2P,), "peers")
-    if len(holding(matches, 'Missing "iommu=pt"')) == len(matches):  # it looks at the command line only
-        return Hit({}, quoted(matches), (_NO_P2P,), "passthrough", _WARNING, _LIKELY)
-    return Hit({}, quoted(matches), (_NO_P2P,), "said")
+    variant = foremost(matches, "accelerate", "peers") or agreed(matches) or "said"
+    told = of_variant(matches, variant) or matches
+    if variant == "passthrough":  # RCCL looks at the command line only
+        return Hit({}, quoted(told), (_NO_P2P,), variant, _WARNING, _LIKELY)
+    fixes = (_NO_P2P, SetEnv("NCCL_IB_DISABLE", "1", "Accelerate asks for both")) if variant == "accelerate" else (_NO_P2P,)
+    return Hit({"series": value(told, "series") or "4000"}, quoted(told), fixes, variant)
 
 
 def _p2p_at_risk(gpus: facts.GpusFacts, rocm: facts.RocmFacts, driver: facts.DriverFacts, system: facts.SystemFacts) -> Hit | None:
@@ -276,7 +255,7 @@ def nccl_shm_small(
 ) -> Answer:
     """NCCL cannot make its segments in /dev/shm (about 10 MB a pair of ranks)."""
     told = said(symptoms, "nccl-shm-small")
-    matches = tuple(match for match in told if match.symptom != "nccl-system-error")
+    matches = tuple(match for match in told if match.variant != "guess")
     size = "of unknown size" if limits.shm_bytes is None else in_units(limits.shm_bytes)
     if found := _passed_without(live, "shm"):
         cost = "a workaround: without shared memory data between GPUs goes through the network stack of this machine, which is slow"
@@ -292,14 +271,10 @@ def nccl_shm_small(
 
 
 def _shm_said(size: str, matches: Matches) -> Hit:
-    symptoms = {match.symptom for match in matches}
-    if symptoms == {"nccl-cumem-host"}:
-        host = SetEnv("NCCL_CUMEM_HOST_ENABLE", "0", "NCCL then uses /dev/shm, as it does by itself from 2.26.5 on")
-        return Hit({"error": value(matches, "error") or "an error"}, quoted(matches), (host,), "cumem")
-    if symptoms == {"nccl-shm-removed"}:
-        return Hit({}, quoted(matches), variant="removed")
-    values = {"size": size, "needed": in_units(number(value(matches, "size")) or _SEGMENT_BYTES)}
-    return Hit(values, quoted(matches), variant="attach" if all("attaching" in match.text for match in matches) else None)
+    variant, needed = agreed(matches), in_units(number(value(matches, "size")) or _SEGMENT_BYTES)
+    host = SetEnv("NCCL_CUMEM_HOST_ENABLE", "0", "NCCL then uses /dev/shm, as it does by itself from 2.26.5 on")
+    values = {"size": size, "needed": needed, "error": value(matches, "error") or "an error"}
+    return Hit(values, quoted(matches), (host,) if variant == "cumem" else (), variant)
 
 
 @check(needs=("launcher",))
@@ -316,7 +291,7 @@ def nccl_duplicate_gpu(
     local = next((one.local_world_size for one in launcher.readings if one.launcher == "torchrun" and one.complete), None)
     more = bool(local and count and local > count)
     values: dict[str, object] = {"local": local, "count": count, "ranks": value(matches, "ranks") or "two ranks"}
-    if counted := tuple(match for match in matches if match.symptom.startswith("more-ranks-than-gpus")):
+    if counted := of_variant(matches, "more"):
         values |= {"local": value(counted, "local") or "more", "count": value(counted, "gpus") or "fewer"}
         # with several nodes the framework may have counted the ranks of all of them
         return Hit(values, quoted(counted), (), "more", _WARNING if _several_nodes(launcher) else None)
@@ -331,11 +306,11 @@ def nccl_duplicate_gpu(
 @check(needs=("torch",))
 def nccl_version_drift(torch: facts.TorchFacts, network: NetworkFacts, symptoms: SymptomsFacts) -> Answer:
     """Ranks of one job load different NCCL versions, or one process loads two."""
-    family = _family(symptoms)
-    if matches := tuple(match for match in said(symptoms, "nccl-version-drift") if match not in family):
+    told = said(symptoms, "nccl-version-drift")
+    if matches := tuple(match for match in told if match.variant != "family"):
         return Hit({}, quoted(matches))
-    if family and not network.variables.get("NCCL_SOCKET_IFNAME") and not value(family, "interface"):
-        return Hit({}, quoted(family), variant="family", confidence=_LIKELY)
+    if told and not network.variables.get("NCCL_SOCKET_IFNAME"):
+        return Hit({}, quoted(told), variant="family", confidence=_LIKELY)
     copies = sorted({one for one in torch.libraries if re.search(r"/libnccl\.so", one)})
     evidence = tuple(Evidence("libraries loaded", one) for one in copies[:4])
     return Hit({"copies": copies}, evidence, (), "copies", _WARNING, _LIKELY) if len(copies) > 1 else None

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, fails, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
-from envcheck.checks.text import distinct, holding, quoted, said, value
+from envcheck.checks.text import Matches, distinct, foremost, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
-from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -23,7 +20,6 @@ from envcheck.facts.snapshot import (
     GpusFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     ToolAnswer,
     ToolStatus,
 )
@@ -84,7 +80,6 @@ def nvml_crashed(driver: DriverFacts, devices: DevicesFacts) -> Answer:
 def gpu_lost(driver: DriverFacts, gpus: GpusFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
     """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost". What another NVML error means is not known."""
     matches = said(symptoms, "gpu-lost")
-    matches = tuple(match for match in matches if match not in holding(matches, "RmInitAdapter"))  # it never came up
     rows = [one for one in troubles(gpus) if one.code == LOST]
     words = () if rows else gpus.lost  # of a report, or of an older recording
     if not (rows or words or smi_failed(driver, LOST) or matches):
@@ -119,10 +114,11 @@ def fabric_not_ready(
 ) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
     every, nvswitch = said(symptoms, "fabric-not-ready"), [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
-    if every and all(match.symptom in _MULTICAST for match in every):  # on a machine whose CUDA runs
+    matches = tuple(match for match in every if match.variant not in _MULTICAST)
+    if every and not matches:  # on a machine whose CUDA runs
         return _multicast(every)
-    needless = (*_MULTICAST, "fabric-manager-failed") if nvswitch and set(nvswitch) == {False} else _MULTICAST
-    matches = tuple(match for match in every if match.symptom not in needless)
+    if nvswitch and set(nvswitch) == {False}:  # the manager has nothing to do there
+        matches = tuple(match for match in matches if match.symptom != "fabric-manager-failed")
     if works(devices) or driver_answers(cuda_driver):
         return None
     code = cuda_code(devices, cuda_driver)
@@ -132,31 +128,27 @@ def fabric_not_ready(
     if code not in (cuda_codes.SYSTEM_NOT_READY, cuda_codes.FABRIC_NOT_READY) and not (matches or asked or down):
         return None
     guest = contained(container) or system.virtualization not in (None, "none")
-    variant = "version" if any("match" in one.text for one in matches) else "guest" if guest else None
-    hit = _waiting_for(waiting, driver, (*code_evidence(devices, cuda_driver), *quoted(matches)), value(matches, "manager"))
-    return replace(hit, variant=variant, confidence=None if code or matches or waiting else Confidence.LIKELY)
-
-
-def _waiting_for(waiting: list[Gpu], driver: DriverFacts, said_so: tuple[Evidence, ...], found: str | None) -> Hit:
+    variant = foremost(matches, "version") or ("guest" if guest else None)
     states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
-    evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
+    seen = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
     values = {"state": ", ".join(states) or None, "manager": driver.fabric_manager or "not known", "driver": driver.version}
-    return Hit(values | {"found": found}, (*evidence, *said_so))
+    evidence = (*seen, *code_evidence(devices, cuda_driver), *quoted(matches))
+    sure = code or matches or waiting
+    return Hit(values | {"found": value(matches, "manager")}, evidence, (), variant, confidence=None if sure else Confidence.LIKELY)
 
 
-_MULTICAST = ("nccl-nvls", "nccl-imex")
+# NCCL's words on NVLink SHARP and on multi-node NVLink, and what does without.
+_MULTICAST = {
+    "nvls": SetEnv("NCCL_NVLS_ENABLE", "0", "NVLink stays in use without it, a little slower"),
+    "imex": SetEnv("NCCL_MNNVL_ENABLE", "0", "nodes then talk over the network"),
+}
 
 
-def _multicast(matches: tuple[TextEvidence, ...]) -> Hit:
-    """NCCL's words on NVLink SHARP or multi-node NVLink."""
-    if matches[0].symptom == "nccl-nvls":
-        variant, off = "nvls", SetEnv("NCCL_NVLS_ENABLE", "0", "NVLink stays in use without it, a little slower")
-    else:
-        variant, off = "imex", SetEnv("NCCL_MNNVL_ENABLE", "0", "nodes then talk over the network")
-    # without a word of the fabric the refusal may be the container's: multicast needs /dev/nvidia-caps
-    sure = re.search(r"401|NVLink SHARP|MNNVL", " ".join(match.text for match in matches))
-    severity = None if sure else Severity.WARNING
-    return Hit({}, quoted(matches), (off,), variant=variant, severity=severity, confidence=Confidence.LIKELY)
+def _multicast(matches: Matches) -> Hit:
+    """A refusal. With another code than 401 it may be the container's: multicast needs /dev/nvidia-caps."""
+    variant = matches[0].variant
+    sure = any(match.values.get("code", "401") == "401" for match in matches)
+    return Hit({}, quoted(matches), (_MULTICAST[variant],), variant, None if sure else Severity.WARNING, Confidence.LIKELY)
 
 
 def _on_nvswitch(gpu: Gpu, tables: Tables) -> bool | None:

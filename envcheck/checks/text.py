@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from envcheck.engine.rule import Evidence
+from envcheck.engine.rule import Confidence, Evidence
 from envcheck.facts.snapshot import SymptomsFacts, TextEvidence
 
 Matches: TypeAlias = tuple[TextEvidence, ...]  # what known error texts were recognised in
@@ -62,6 +62,22 @@ def of_variant(matches: Matches, *variants: str) -> Matches:
 def of_symptom(symptoms: SymptomsFacts, *ids: str) -> Matches:
     """The matched lines of these symptoms, whatever rule they name."""
     return tuple(match for match in symptoms.matches if match.symptom in ids)
+
+
+def agreed(matches: Matches) -> str | None:
+    """The variant that the rows of all these lines name."""
+    variants = {match.variant for match in matches}
+    return variants.pop() or None if len(variants) == 1 else None
+
+
+def foremost(matches: Matches, *variants: str) -> str | None:
+    """The first of these variants that a row of these lines names."""
+    return next((variant for variant in variants if of_variant(matches, variant)), None)
+
+
+def doubt(matches: Matches) -> Confidence | None:
+    """Likely where no row of these lines proves anything by itself."""
+    return Confidence.LIKELY if matches and all(match.confidence == "likely" for match in matches) else None
 
 
 def of_programs(matches: Matches) -> Matches:
