@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
-from envcheck.checks.text import alone, mentioning, quoted, said
+from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts import cuda_codes
@@ -20,25 +20,12 @@ from envcheck.facts.snapshot import (
     Missing,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     TorchFacts,
     VisibilityFacts,
 )
 
 NAME = "CUDA_VISIBLE_DEVICES"
-_NO_GPUS = (
-    "No CUDA GPUs are available",
-    "no CUDA-capable device is detected",
-    "But your machine only has: []",
-    "No supported gpu backend found",
-    "`CUDAAccelerator` can not run",
-    "is only supported with GPUs, no GPUs found",
-    "there are no visible CUDA devices",
-    "no GPU resources available",
-)
 _SHOWS = "unset shows every GPU; set to nothing shows none"
-_ASKED = ("but this machine only has", "exceeds available GPUs in", "less than the number of accelerators available")
-_BEYOND = ("invalid device ordinal", "Invalid device id", "But your machine only has: [", "specified on host '", *_ASKED)
 
 
 def _range(gpus: tuple[Gpu, ...]) -> str:
@@ -63,9 +50,14 @@ def _evidence(visibility: VisibilityFacts, gpus: tuple[Gpu, ...]) -> tuple[Evide
     return (*found, Evidence("GPUs", ", ".join(f"{gpu.index}: {gpu.name or gpu.uuid}" for gpu in gpus[:8]))) if gpus else tuple(found)
 
 
+def _found_none(symptoms: SymptomsFacts) -> Matches:
+    """What programs said that asked for a GPU and found none."""
+    return of_symptom(symptoms, "no-cuda-gpus", "framework-sees-no-gpu")
+
+
 def _blind(devices: DevicesFacts, symptoms: SymptomsFacts) -> bool:
     """A program found no device, and no other error is on record."""
-    found_none = fails(devices) or bool(mentioning(symptoms, *_NO_GPUS))
+    found_none = fails(devices) or bool(_found_none(symptoms))
     return found_none and devices.error_code in (None, cuda_codes.NO_DEVICE, cuda_codes.INVALID_DEVICE)
 
 
@@ -101,7 +93,7 @@ def visible_devices_empty(
     """Set to nothing, to -1 or to NoDevFiles: every GPU is hidden, on purpose or by a launcher."""
     if works(devices) or devices.devices:
         return None
-    asked = mentioning(symptoms, *_NO_GPUS)
+    asked = _found_none(symptoms)
     if fails(devices) and torch.hip:
         return _hidden_from_rocm(visibility, bool(asked))
     if visibility.cuda_visible_devices is None or _without_gpu(system, torch, absent):
@@ -153,7 +145,7 @@ def visible_devices_out_of_range(
 ) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     raw, (found, chosen) = visibility.cuda_visible_devices, _read(visibility, gpus)
-    beyond = tuple(match for match in mentioning(symptoms, *_BEYOND) if "only has: []" not in match.text)
+    beyond = of_variant(said(symptoms, "visible-devices-out-of-range"), "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
         return Hit({"value": "unset" if raw is None else raw}, quoted(beyond), variant="ordinal")
@@ -164,7 +156,7 @@ def visible_devices_out_of_range(
         return Hit(values, evidence, _first_ones(found), variant="container" if contained(container) else None)
     first = raw.split(",")[0].strip().lstrip("+")
     if not found and first.isdecimal() and int(first) > 0 and _blind(devices, symptoms):
-        evidence += quoted(mentioning(symptoms, *_NO_GPUS))
+        evidence += quoted(_found_none(symptoms))
         fixes = _unset("then every GPU is visible")
         return Hit(values | {"entry": first}, evidence, fixes, variant="guess", confidence=Confidence.LIKELY)
     return None
@@ -209,15 +201,12 @@ def visible_devices_unreadable(
     absent: frozenset[str],
 ) -> Answer:
     """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
-    matches, raw = alone(symptoms, "visible-devices-unreadable"), visibility.cuda_visible_devices
-    names = [match for match in matches + mentioning(symptoms, "invalid literal for int()") if _is_device_name(match)]
-    if names:
-        entry = names[0].text.partition("base 10:")[2].strip(" '\"") or "a UUID"
+    raw = visibility.cuda_visible_devices
+    if names := of_variant(said(symptoms, "visible-devices-unreadable"), "program"):
+        entry = value(names, "entry") or "a UUID"
         number = _number_of(entry, gpus.devices, visibility)
-        return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(tuple(names)), variant="program")
-    if raw is None:
-        return Hit({"value": None, "entry": None}, quoted(matches), variant="text") if matches else None
-    if works(devices) or _without_gpu(system, torch, absent):
+        return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(names), variant="program")
+    if raw is None or works(devices) or _without_gpu(system, torch, absent):
         return None
     found, chosen = _read(visibility, gpus)
     if chosen.problem is not Problem.UNREADABLE:
@@ -225,7 +214,7 @@ def visible_devices_unreadable(
     values = _values(visibility, found, chosen) | {"entry": chosen.stopped_at or "an empty entry"}
     variant = "quotes" if {'"', "'"} & set(chosen.stopped_at or "") else None
     confidence = None if found or _blind(devices, symptoms) else Confidence.LIKELY
-    return Hit(values, (*_evidence(visibility, found), *quoted(matches)), _first_ones(found), variant=variant, confidence=confidence)
+    return Hit(values, _evidence(visibility, found), _first_ones(found), variant=variant, confidence=confidence)
 
 
 def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -> str | None:
@@ -233,10 +222,6 @@ def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -
     chosen = read_visible(entry, gpus)
     alike = visibility.cuda_device_order == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) == 1
     return str(chosen.indices[0]) if alike and gpus and chosen.indices and entry.startswith("GPU-") else None
-
-
-def _is_device_name(match: TextEvidence) -> bool:
-    return "invalid literal for int()" in match.text and ("'GPU-" in match.text or "'MIG-" in match.text)
 
 
 @check(needs=("gpus", "visibility"))
@@ -275,7 +260,7 @@ def visible_devices_too_late(
 ) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
     matches, raw = said(symptoms, "visible-devices-too-late"), visibility.cuda_visible_devices
-    unknown = cuda_code(devices, cuda_driver) == cuda_codes.UNKNOWN or any("CUDA unknown error" in match.text for match in matches)
+    unknown = cuda_code(devices, cuda_driver) == cuda_codes.UNKNOWN or bool(of_symptom(symptoms, "cuda-999"))
     if matches and not unknown:
         return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
     found, chosen = _read(visibility, gpus)
