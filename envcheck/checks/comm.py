@@ -7,7 +7,7 @@ import re
 from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
-from envcheck.checks.text import Matches, agreed, foremost, of_variant, quoted, said, value
+from envcheck.checks.text import Matches, agreed, doubt, foremost, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
@@ -75,23 +75,18 @@ def _interface_that_passes(live: LiveFacts, spec: str | None, matches: Matches) 
     found = _passed_without(live, "interface")
     if found is None:
         return None
-    arm, evidence = found
-    interface = arm.removeprefix(SOCKET)
-    note = "over sockets it passed with this one; the other transports had been switched off too"
-    values = {"interface": interface, "spec": spec or "not set"}
-    return Hit(values, (*evidence, *quoted(matches)), (SetEnv("NCCL_SOCKET_IFNAME", f"={interface}", note),), "ladder")
+    values = {"interface": found[0].removeprefix(SOCKET), "spec": spec or "not set"}
+    return Hit(values, (*found[1], *quoted(matches)), variant="ladder")
 
 
 def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit | None:
-    unset = SetEnv("NCCL_SOCKET_IFNAME", None, "or name an interface that exists on every node")
     if family and spec:
-        return Hit({"spec": spec}, quoted(family), (unset,), "family")
+        return Hit({"spec": spec}, quoted(family), variant="family")
     if not matches:
         return None
     # These come from a machine that answers: the address may be another's, or the rank there has ended.
     answered = all(match.values.get("reason") in ("Connection refused", "Software caused connection abort") for match in matches)
-    variant, fixes = ("said", (unset,)) if spec else ("unset", ())
-    return Hit({"spec": spec}, quoted(matches), fixes, variant, confidence=_LIKELY if answered else None)
+    return Hit({"spec": spec}, quoted(matches), variant="said" if spec else "unset", confidence=_LIKELY if answered else None)
 
 
 @check(needs=("network",))
@@ -143,15 +138,11 @@ def nccl_infiniband(
         wanted = [one.strip().partition(":")[0] for one in spec.removeprefix("=").split(",") if one.strip()]
         exact = spec.startswith("=")
         if not any(one == name if exact else one.startswith(name) for one in devices for name in wanted):
-            fix = SetEnv("NCCL_IB_HCA", None, "NCCL then takes every active port")
-            return Hit({"spec": spec, "there": devices}, quoted(matches), (fix,), "hca")
+            return Hit({"spec": spec, "there": devices}, quoted(matches), variant="hca")
     if matches:
         return _infiniband_said(matches, network, limits, container)
-    if found := _passed_without(live, "ib"):
-        cost = "a workaround: traffic between nodes goes over sockets, at a fraction of the speed of InfiniBand"
-        off = (SetEnv("NCCL_IB_DISABLE", "1", cost), SetEnv("NCCL_NET", "Socket", "this also bypasses a network plugin, if there is one"))
-        return Hit({"arm": found[0]}, found[1], off, "ladder")
-    return None
+    found = _passed_without(live, "ib")
+    return Hit({"arm": found[0]}, found[1], variant="ladder") if found else None
 
 
 def _infiniband_said(matches: Matches, network: NetworkFacts, limits: facts.LimitsFacts, container: facts.ContainerFacts) -> Hit:
@@ -159,7 +150,7 @@ def _infiniband_said(matches: Matches, network: NetworkFacts, limits: facts.Limi
         return Hit({}, quoted(matches), (), "plugin", _WARNING, _LIKELY)
     if missing := of_variant(matches, "net"):
         name = value(missing, "network") or network.variables.get("NCCL_NET") or "that it was told to use"
-        return Hit({"network": name}, quoted(missing), (SetEnv("NCCL_NET", None, "NCCL then chooses"),), "net")
+        return Hit({"network": name}, quoted(missing), variant="net")
     locked = limits.memlock_soft_bytes if limits.memlock_read else None
     values = {"locked": "not known" if locked is None else f"{locked // 1024} KiB"}
     values["inside"] = "in this container " if container.runtime or container.kubernetes else ""
@@ -194,18 +185,12 @@ def nccl_p2p_blocked(
     matches = said(symptoms, "nccl-p2p-blocked")
     if found := _passed_without(live, "p2p"):
         return Hit({"arm": found[0]}, (*found[1], *quoted(matches)), (_NO_P2P,))
-    if matches:
-        return _p2p_said(matches)
-    return None if nccl_proved(live, 2) else _p2p_at_risk(gpus, rocm, driver, system)
-
-
-def _p2p_said(matches: Matches) -> Hit:
+    if not matches:
+        return None if nccl_proved(live, 2) else _p2p_at_risk(gpus, rocm, driver, system)
     variant = foremost(matches, "accelerate", "peers") or agreed(matches) or "said"
-    told = of_variant(matches, variant) or matches
-    if variant == "passthrough":  # RCCL looks at the command line only
-        return Hit({}, quoted(told), (_NO_P2P,), variant, _WARNING, _LIKELY)
-    fixes = (_NO_P2P, SetEnv("NCCL_IB_DISABLE", "1", "Accelerate asks for both")) if variant == "accelerate" else (_NO_P2P,)
-    return Hit({"series": value(told, "series") or "4000"}, quoted(told), fixes, variant)
+    guess = doubt(matches)  # RCCL looks at the command line only
+    told = quoted(of_variant(matches, variant) or matches)
+    return Hit({"series": value(matches, "series") or "4000"}, told, (_NO_P2P,), variant, _WARNING if guess else None, guess)
 
 
 def _p2p_at_risk(gpus: facts.GpusFacts, rocm: facts.RocmFacts, driver: facts.DriverFacts, system: facts.SystemFacts) -> Hit | None:
@@ -258,23 +243,16 @@ def nccl_shm_small(
     matches = tuple(match for match in told if match.variant != "guess")
     size = "of unknown size" if limits.shm_bytes is None else in_units(limits.shm_bytes)
     if found := _passed_without(live, "shm"):
-        cost = "a workaround: without shared memory data between GPUs goes through the network stack of this machine, which is slow"
-        fixes = (SetEnv("NCCL_SHM_DISABLE", "1", cost), SetEnv("NCCL_P2P_DISABLE", "1", "the trial that passed had this set too"))
-        return Hit({"size": size, "arm": found[0]}, (*found[1], *quoted(matches)), fixes, "ladder")
+        return Hit({"size": size, "arm": found[0]}, (*found[1], *quoted(matches)), variant="ladder")
     if matches:
-        return _shm_said(size, matches)
+        needed = in_units(number(value(matches, "size")) or _SEGMENT_BYTES)
+        values = {"size": size, "needed": needed, "error": value(matches, "error") or "an error"}
+        return Hit(values, quoted(matches), variant=agreed(matches))
     # A system call of NCCL failed in a container, on one machine: what containers lack for that is shared memory.
     alone = told and not any(said(symptoms, other) for other in _OTHER_SYSTEM_ERRORS)
     if alone and len(nvidia(gpus)) > 1 and not _several_nodes(launcher) and (limits.shm_bytes or 0) <= 1 << 30:
         return Hit({"size": size}, quoted(told), (), "guess", _WARNING, _LIKELY)
     return None
-
-
-def _shm_said(size: str, matches: Matches) -> Hit:
-    variant, needed = agreed(matches), in_units(number(value(matches, "size")) or _SEGMENT_BYTES)
-    host = SetEnv("NCCL_CUMEM_HOST_ENABLE", "0", "NCCL then uses /dev/shm, as it does by itself from 2.26.5 on")
-    values = {"size": size, "needed": needed, "error": value(matches, "error") or "an error"}
-    return Hit(values, quoted(matches), (host,) if variant == "cumem" else (), variant)
 
 
 @check(needs=("launcher",))
@@ -324,8 +302,7 @@ def flight_recorder_unreliable(network: NetworkFacts) -> Answer:
     mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
     if not on or mode is None or seen[mode] not in ("0", "1", "2"):
         return None
-    fix = SetEnv(mode, "3", "the default of torch: the process is left as it is until the dump is written")
-    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, (Evidence("environment", f"{mode}={seen[mode]}"),), (fix,))
+    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, (Evidence("environment", f"{mode}={seen[mode]}"),))
 
 
 @check(needs=("live",))

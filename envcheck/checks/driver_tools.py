@@ -6,7 +6,6 @@ from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_a
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
 from envcheck.checks.text import Matches, distinct, foremost, quoted, said, value
-from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
@@ -137,18 +136,13 @@ def fabric_not_ready(
     return Hit(values | {"found": value(matches, "manager")}, evidence, (), variant, confidence=None if sure else Confidence.LIKELY)
 
 
-# NCCL's words on NVLink SHARP and on multi-node NVLink, and what does without.
-_MULTICAST = {
-    "nvls": SetEnv("NCCL_NVLS_ENABLE", "0", "NVLink stays in use without it, a little slower"),
-    "imex": SetEnv("NCCL_MNNVL_ENABLE", "0", "nodes then talk over the network"),
-}
+_MULTICAST = ("nvls", "imex")  # NVLink SHARP and multi-node NVLink, of which NCCL speaks
 
 
 def _multicast(matches: Matches) -> Hit:
     """A refusal. With another code than 401 it may be the container's: multicast needs /dev/nvidia-caps."""
-    variant = matches[0].variant
-    sure = any(match.values.get("code", "401") == "401" for match in matches)
-    return Hit({}, quoted(matches), (_MULTICAST[variant],), variant, None if sure else Severity.WARNING, Confidence.LIKELY)
+    severity = None if any(match.values.get("code", "401") == "401" for match in matches) else Severity.WARNING
+    return Hit({}, quoted(matches), (), matches[0].variant, severity, Confidence.LIKELY)
 
 
 def _on_nvswitch(gpu: Gpu, tables: Tables) -> bool | None:

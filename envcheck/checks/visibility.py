@@ -46,8 +46,11 @@ def _values(visibility: VisibilityFacts, gpus: tuple[Gpu, ...], chosen: Selectio
 
 
 def _evidence(visibility: VisibilityFacts, gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:
-    found = [Evidence(NAME, repr(visibility.cuda_visible_devices))]
-    return (*found, Evidence("GPUs", ", ".join(f"{gpu.index}: {gpu.name or gpu.uuid}" for gpu in gpus[:8]))) if gpus else tuple(found)
+    return (Evidence(NAME, repr(visibility.cuda_visible_devices)), *_listed(gpus))
+
+
+def _listed(gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:
+    return (Evidence("GPUs", ", ".join(f"{gpu.index}: {gpu.name or gpu.uuid}" for gpu in gpus[:8])),) if gpus else ()
 
 
 def _found_none(symptoms: SymptomsFacts) -> Matches:
@@ -70,13 +73,9 @@ def _read(visibility: VisibilityFacts, gpus: GpusFacts) -> tuple[tuple[Gpu, ...]
     return gpus.devices, read_visible(visibility.cuda_visible_devices, gpus.devices, visibility.cuda_device_order)
 
 
-def _unset(note: str) -> tuple[SetEnv, ...]:
-    return (SetEnv(NAME, None, note),)
-
-
 def _first_ones(gpus: tuple[Gpu, ...]) -> tuple[SetEnv, ...]:
     if not gpus:
-        return _unset("then every GPU is visible")
+        return (SetEnv(NAME, None, "then every GPU is visible"),)
     return (SetEnv(NAME, ",".join(str(number) for number in range(len(gpus))), "or unset it: every GPU is visible then"),)
 
 
@@ -93,43 +92,31 @@ def visible_devices_empty(
     """Set to nothing, to -1 or to NoDevFiles: every GPU is hidden, on purpose or by a launcher."""
     if works(devices) or devices.devices:
         return None
+    rocm = fails(devices) and bool(torch.hip)
+    if not rocm and _without_gpu(system, torch, absent):
+        return None
+    variables = _rocm_variables(visibility) if rocm else ((NAME, visibility.cuda_visible_devices),)
+    problems = ((name, raw, read_visible(raw, gpus.devices, visibility.cuda_device_order).problem) for name, raw in variables)
+    name, raw, problem = next((one for one in problems if one[2] in (Problem.EMPTY, Problem.HIDDEN)), (NAME, None, None))
+    if problem is None:
+        return None
     asked = _found_none(symptoms)
-    if fails(devices) and torch.hip:
-        return _hidden_from_rocm(visibility, bool(asked))
-    if visibility.cuda_visible_devices is None or _without_gpu(system, torch, absent):
-        return None
-    found, chosen = _read(visibility, gpus)
-    if chosen.problem not in (Problem.EMPTY, Problem.HIDDEN):
-        return None
-    known = bool(found) or bool(nvidia_on_bus(system)) or _blind(devices, symptoms)
-    values = _values(visibility, found, chosen) | {"name": NAME}
-    evidence, confidence = (*_evidence(visibility, found), *quoted(asked)), None if known else Confidence.LIKELY
-    if chosen.stopped_at == "NoDevFiles":
-        return Hit(values, evidence, variant="scheduler", confidence=confidence)
-    variant, severity = _intention(chosen.problem is Problem.HIDDEN, bool(asked))
-    return Hit(values, evidence, _unset(_SHOWS), variant=variant, severity=severity, confidence=confidence)
+    known = rocm or gpus.devices or nvidia_on_bus(system) or _blind(devices, symptoms)
+    confidence = None if known else Confidence.LIKELY
+    evidence = (Evidence(name, repr(raw)), *_listed(gpus.devices), *quoted(asked))
+    if (raw or "").strip() == "NoDevFiles":
+        return Hit({"name": name, "value": raw}, evidence, variant="scheduler", confidence=confidence)
+    variant, severity = None, None
+    if problem is Problem.HIDDEN:  # who writes -1 means the CPU, unless a program asked for a GPU all the same
+        variant, severity = ("asked", None) if asked else ("hidden", Severity.WARNING)
+    return Hit({"name": name, "value": raw}, evidence, (SetEnv(name, None, _SHOWS),), variant, severity, confidence)
 
 
-def _intention(deliberate: bool, asked: bool) -> tuple[str | None, Severity | None]:
-    """Who writes -1 means the CPU: what follows from it works as meant, unless a program asked for a GPU all the same."""
-    if not deliberate:
-        return None, None
-    return ("asked", None) if asked else ("hidden", Severity.WARNING)
-
-
-def _hidden_from_rocm(visibility: VisibilityFacts, asked: bool) -> Hit | None:
+def _rocm_variables(visibility: VisibilityFacts) -> tuple[tuple[str, str | None], ...]:
     """HIP reads CUDA_VISIBLE_DEVICES where its own variable is not set; ROCr's own applies before either."""
     own = visibility.hip_visible_devices
     first = (NAME, visibility.cuda_visible_devices) if own is None else ("HIP_VISIBLE_DEVICES", own)
-    for name, raw in (first, ("ROCR_VISIBLE_DEVICES", visibility.rocr_visible_devices)):
-        problem = Problem.NONE if raw is None else read_visible(raw, ()).problem
-        if problem in (Problem.EMPTY, Problem.HIDDEN):
-            if (raw or "").strip() == "NoDevFiles":
-                return Hit({"name": name, "value": raw}, (Evidence(name, repr(raw)),), variant="scheduler")
-            variant, severity = _intention(problem is Problem.HIDDEN, asked)
-            fix = SetEnv(name, None, _SHOWS)
-            return Hit({"name": name, "value": raw}, (Evidence(name, repr(raw)),), (fix,), variant=variant, severity=severity)
-    return None
+    return first, ("ROCR_VISIBLE_DEVICES", visibility.rocr_visible_devices)
 
 
 @check(needs=("visibility",))
@@ -157,8 +144,7 @@ def visible_devices_out_of_range(
     first = raw.split(",")[0].strip().lstrip("+")
     if not found and first.isdecimal() and int(first) > 0 and _blind(devices, symptoms):
         evidence += quoted(_found_none(symptoms))
-        fixes = _unset("then every GPU is visible")
-        return Hit(values | {"entry": first}, evidence, fixes, variant="guess", confidence=Confidence.LIKELY)
+        return Hit(values | {"entry": first}, evidence, _first_ones(()), variant="guess", confidence=Confidence.LIKELY)
     return None
 
 
@@ -168,14 +154,15 @@ def visible_devices_truncated(gpus: GpusFacts, visibility: VisibilityFacts) -> A
     found, chosen = _read(visibility, gpus)
     if chosen.problem is not Problem.TRUNCATED:
         return None
-    mig = chosen.lost[:1] != () and (visibility.cuda_visible_devices or "").startswith("MIG-")
     # "0,1,-1" says where the list ends; with GPUs after it, "-1" was hardly meant to hide them
     deliberate = (chosen.stopped_at or "").strip().startswith("-") and len(chosen.lost) == 1
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
     if deliberate:
         return Hit(values, evidence, severity=Severity.INFO)
     first = (visibility.cuda_visible_devices or "").split(",")[0]
-    return Hit(values | {"instance": first}, evidence, variant="mig") if mig else Hit(values, evidence, _first_ones(found))
+    if chosen.lost and first.startswith("MIG-"):
+        return Hit(values | {"instance": first}, evidence, variant="mig")
+    return Hit(values, evidence, _first_ones(found))
 
 
 @check(needs=("visibility",))
@@ -187,7 +174,8 @@ def visible_devices_duplicate(gpus: GpusFacts, visibility: VisibilityFacts, devi
     entries = [entry.strip() for entry in (visibility.cuda_visible_devices or "").split(",")]
     once = SetEnv(NAME, ",".join(dict.fromkeys(entries)), "each GPU once")
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
-    return Hit(values, evidence, (once,), "works", Severity.WARNING) if works(devices) else Hit(values, evidence, (once,))
+    variant, severity = ("works", Severity.WARNING) if works(devices) else (None, None)
+    return Hit(values, evidence, (once,), variant, severity)
 
 
 @check(needs=("visibility",))
