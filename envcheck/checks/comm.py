@@ -294,17 +294,6 @@ def nccl_version_drift(torch: facts.TorchFacts, network: NetworkFacts, symptoms:
     return Hit({"copies": copies}, evidence, (), "copies", _WARNING, _LIKELY) if len(copies) > 1 else None
 
 
-@check(needs=("network",))
-def flight_recorder_unreliable(network: NetworkFacts) -> Answer:
-    """The recorder is on, and the way in which NCCL errors are handled may end the process before it dumps."""
-    seen = network.variables
-    on = [name for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if seen.get(name, "0") not in ("", "0")]
-    mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
-    if not on or mode is None or seen[mode] not in ("0", "1", "2"):
-        return None
-    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, (Evidence("environment", f"{mode}={seen[mode]}"),))
-
-
 @check(needs=("live",))
 def nccl_no_transport(live: LiveFacts) -> Answer:
     """NCCL fails with every transport switched off in turn, and gloo passes: NCCL, CUDA or the driver itself."""
@@ -333,12 +322,24 @@ def nccl_diagnostics_failed(live: LiveFacts) -> Answer:
     return Unknown(f"NCCL's diagnostics could not be completed: {found.troubles[0]}") if found.troubles else None
 
 
+@check(needs=("network",))
+def flight_recorder_unreliable(network: NetworkFacts) -> Answer:
+    """The recorder is on, and the way in which NCCL errors are handled may end the process before it dumps."""
+    seen = network.variables
+    on = [name for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if seen.get(name, "0") not in ("", "0")]
+    mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
+    if not on or mode is None or seen[mode] not in ("0", "1", "2"):
+        return None
+    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, (Evidence("environment", f"{mode}={seen[mode]}"),))
+
+
 # Variable → what it costs when it is set, or set to 0
 _LEFTOVERS = {
     "NCCL_P2P_DISABLE": "GPUs do not copy to each other directly",
     "NCCL_SHM_DISABLE": "ranks of one machine do not share memory",
     "NCCL_IB_DISABLE": "InfiniBand and RoCE are not used",
     "NCCL_NVLS_DISABLE": "NVLink SHARP is not used",
+    "CUDA_LAUNCH_BLOCKING": "the program waits for every kernel",
 }
 _OFF_AT_ZERO = {
     "NCCL_NVLS_ENABLE": "NVLink SHARP is not used",
@@ -353,8 +354,6 @@ def nccl_debug_leftover(network: NetworkFacts, python: facts.PythonFacts, gpus: 
     seen = {**network.nccl_conf, **network.variables, "CUDA_LAUNCH_BLOCKING": python.variables.get("CUDA_LAUNCH_BLOCKING", "")}
     found = {name: cost for name, cost in _LEFTOVERS.items() if seen.get(name, "0") not in ("0", "")}
     found |= {name: cost for name, cost in _OFF_AT_ZERO.items() if seen.get(name) in ("0", "LOC")}
-    if seen["CUDA_LAUNCH_BLOCKING"] not in ("", "0"):
-        found["CUDA_LAUNCH_BLOCKING"] = "the program waits for every kernel"
     if seen.get("NCCL_DEBUG", "").upper() == "TRACE":
         found["NCCL_DEBUG"] = "every call is logged"
     if not found:
@@ -367,18 +366,3 @@ def nccl_debug_leftover(network: NetworkFacts, python: facts.PythonFacts, gpus: 
     listed = "; ".join(f"{name}={seen[name]} ({cost})" for name, cost in found.items())
     severity = _WARNING if any(costly.get(name) for name in found) else None
     return Hit({"listed": listed, "names": list(found)}, evidence, tuple(SetEnv(name, None) for name in set_here), severity=severity)
-
-
-CHECKS = (
-    nccl_interface,
-    gloo_interface,
-    nccl_infiniband,
-    nccl_p2p_blocked,
-    nccl_shm_small,
-    nccl_duplicate_gpu,
-    nccl_version_drift,
-    nccl_no_transport,
-    nccl_diagnostics_failed,
-    flight_recorder_unreliable,
-    nccl_debug_leftover,
-)

@@ -226,6 +226,3 @@ def wsl_driver(
 def _foreign(library: str, container: ContainerFacts) -> bool:
     """A libcuda that is not the one that Windows maps into WSL."""
     return library != "" and not library.startswith(WSL_LIBRARIES) and "/drivers/" not in library and not contained(container)
-
-
-CHECKS = (container_without_gpu, container_cuda_requirement, container_lost_gpu, wsl_driver)

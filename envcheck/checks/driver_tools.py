@@ -52,15 +52,9 @@ def nvidia_smi_unreadable(driver: DriverFacts, system: SystemFacts) -> Answer:
     smi = driver.smi
     values = {"path": smi.path or "nvidia-smi", "signal": smi.signal, "code": smi.code}
     evidence = (Evidence(smi.path or "nvidia-smi", smi.message),) if smi.message else ()
-    match smi.status:
-        case ToolStatus.CRASHED:
-            return Hit(values, evidence, variant="wsl" if system.wsl else "crashed")
-        case ToolStatus.UNREADABLE:
-            return Hit(values, evidence)
-        case ToolStatus.FAILED if smi.code not in _NAMED and "unknown error" not in smi.message.lower():
-            return Hit(values, evidence, variant="failed")
-        case _:
-            return None
+    variants = {ToolStatus.CRASHED: "wsl" if system.wsl else "crashed", ToolStatus.UNREADABLE: None, ToolStatus.FAILED: "failed"}
+    named = smi.status is ToolStatus.FAILED and (smi.code in _NAMED or "unknown error" in smi.message.lower())
+    return Hit(values, evidence, variant=variants[smi.status]) if smi.status in variants and not named else None
 
 
 @check(needs=("driver",))
@@ -154,6 +148,3 @@ def _on_nvswitch(gpu: Gpu, tables: Tables) -> bool | None:
 def _waits(gpu: Gpu) -> bool:
     failed = gpu.fabric_status not in (None, "", "N/A", "Success", "[N/A]", "Not Supported")
     return failed or gpu.fabric_state in ("Not Started", "In Progress")
-
-
-CHECKS = (nvidia_smi_unresponsive, nvidia_smi_unreadable, nvml_unresponsive, nvml_crashed, gpu_lost, fabric_not_ready)

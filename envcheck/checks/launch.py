@@ -156,15 +156,3 @@ def ddp_usage(symptoms: SymptomsFacts) -> Answer:
     """The program uses DistributedDataParallel in a way that it refuses. The environment is in order."""
     matches = said(symptoms, "ddp-usage")
     return Hit({}, quoted(matches), variant=foremost(matches, "device", "collectives", "unused")) if matches else None
-
-
-CHECKS = (
-    launch_port_in_use,
-    launch_unreachable,
-    launch_master_address,
-    launch_master_port,
-    name_resolution_slow,
-    launch_local_rank_argument,
-    launch_fork_after_cuda,
-    ddp_usage,
-)

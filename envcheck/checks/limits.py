@@ -136,6 +136,3 @@ def cache_lock_broken(limits: LimitsFacts, launcher: LauncherFacts) -> Answer:
     kind, error = worst.filesystem or "file system", worst.error or "no error"
     values = {"variable": worst.variable, "path": worst.path, "filesystem": kind, "error": error}
     return Hit(values, evidence, variant=worst.lock if bad else "local")
-
-
-CHECKS = (open_files_low, processes_low, memlock_low, shm_small, host_memory_low, cache_lock_broken)

@@ -203,13 +203,3 @@ def launch_variables_leaked(launcher: LauncherFacts) -> Answer:
         return None
     evidence = tuple(Evidence("environment", f"{name}={seen[name]}") for name in leaked[:6])
     return Hit({"names": leaked}, evidence, tuple(SetEnv(name, None) for name in leaked[:8]))
-
-
-CHECKS = (
-    launch_env_incomplete,
-    launch_env_conflict,
-    launch_rank_duplicate,
-    launch_world_size,
-    launch_slurm,
-    launch_variables_leaked,
-)

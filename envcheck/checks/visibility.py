@@ -258,14 +258,3 @@ def visible_devices_too_late(
     if chosen.count is None or devices.count is None or devices.count <= chosen.count:
         return None
     return Hit({"value": raw, "seen": devices.count, "kept": chosen.count}, _evidence(visibility, found))
-
-
-CHECKS = (
-    visible_devices_empty,
-    visible_devices_out_of_range,
-    visible_devices_truncated,
-    visible_devices_duplicate,
-    visible_devices_unreadable,
-    visible_devices_order,
-    visible_devices_too_late,
-)

@@ -162,7 +162,7 @@ def _get_ready(by: RuleSession, args: argparse.Namespace) -> None:
     by.prepare()
     if args.static:  # its agent imports nothing: what may not be needed would only be waited for
         return
-    import envcheck.plan.fixer  # noqa: F401
+    import envcheck.plan.fixer
 
     _ = by.symptoms.index, by.symptoms.vocabulary
     if getattr(args, "format", "") == "text":
