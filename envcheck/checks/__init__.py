@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from envcheck.engine.rule import Check
+from collections.abc import Iterable
+from types import ModuleType
+
+from envcheck.engine.rule import Check, RuleTexts
+from envcheck.tables.folders import rules_folder
 
 
-def all_checks() -> tuple[Check, ...]:
-    """Every check, in the order in which verdicts are listed."""
+def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
+    """Every check, in the order in which verdicts are listed. `rules` are the ids that have a text; those without a function here
+    pass a message on."""
     from envcheck.checks import (
         comm,
         companions,
@@ -23,6 +28,7 @@ def all_checks() -> tuple[Check, ...]:
         meta,
         numpy_abi,
         packages,
+        passed_on,
         python_mismatch,
         ranks,
         requirements,
@@ -38,11 +44,15 @@ def all_checks() -> tuple[Check, ...]:
     modules = (
         driver, driver_tools, libcuda, container, visibility, gpu, gpu_count, gpu_health, vendor, limits,
         torch_build, torch_import, torch_libraries, numpy_abi, torch_files, requirements, packages,
-        companions, toolkit, ranks, launch, python_mismatch, comm, live, meta,
+        companions, toolkit, ranks, launch, python_mismatch, comm, live,
     )  # fmt: skip
-    return tuple(one for module in modules for one in vars(module).values() if _is_own(one, module.__name__))
+    checks, last = [check for module in modules for check in _own(module)], _own(meta)
+    known = {check.id for check in (*checks, *last)}
+    rules = RuleTexts((rules_folder(),)).ids if rules is None else rules
+    messages = [passed_on.passed_on(rule) for rule in rules if rule not in known]
+    return (*checks, *messages, *last)
 
 
-def _is_own(one: object, module: str) -> bool:
-    """A check of this module, and not one that it imports."""
-    return isinstance(one, Check) and one.function.__module__ == module
+def _own(module: ModuleType) -> list[Check]:
+    """The checks of a module in their order, without those that it imports."""
+    return [one for one in vars(module).values() if isinstance(one, Check) and one.function.__module__ == module.__name__]

@@ -137,22 +137,8 @@ def name_resolution_slow(network: NetworkFacts, live: LiveFacts) -> Answer:
 
 
 @check(needs=("symptoms",))
-def launch_local_rank_argument(symptoms: SymptomsFacts) -> Answer:
-    """torch.distributed.launch passes an argument that the script does not know."""
-    matches = said(symptoms, "launch-local-rank-argument")
-    return Hit({}, quoted(matches), variant=agreed(matches), confidence=doubt(matches)) if matches else None
-
-
-@check(needs=("symptoms",))
 def launch_fork_after_cuda(symptoms: SymptomsFacts) -> Answer:
     """A process was forked after CUDA had been initialised in its parent."""
     matches = said(symptoms, "launch-fork-after-cuda")
     variant = foremost(matches, "notebook") or agreed(matches)
     return Hit({}, quoted(matches), variant=variant, confidence=doubt(matches)) if matches else None
-
-
-@check(needs=("symptoms",))
-def ddp_usage(symptoms: SymptomsFacts) -> Answer:
-    """The program uses DistributedDataParallel in a way that it refuses. The environment is in order."""
-    matches = said(symptoms, "ddp-usage")
-    return Hit({}, quoted(matches), variant=foremost(matches, "device", "collectives", "unused")) if matches else None
