@@ -110,7 +110,7 @@ def fabric_not_ready(
     matches = tuple(match for match in every if match.variant not in _MULTICAST)
     if every and not matches:  # on a machine whose CUDA runs
         return _multicast(every)
-    if nvswitch and set(nvswitch) == {False}:  # the manager has nothing to do there
+    if set(nvswitch) == {False}:  # the manager has nothing to do there
         matches = tuple(match for match in matches if match.symptom != "fabric-manager-failed")
     if works(devices) or driver_answers(cuda_driver):
         return None
@@ -122,12 +122,19 @@ def fabric_not_ready(
         return None
     guest = contained(container) or system.virtualization not in (None, "none")
     variant = foremost(matches, "version") or ("guest" if guest else None)
-    states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
-    seen = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
-    values = {"state": ", ".join(states) or None, "manager": driver.fabric_manager or "not known", "driver": driver.version}
-    evidence = (*seen, *code_evidence(devices, cuda_driver), *quoted(matches))
+    evidence = (*_states(waiting), *code_evidence(devices, cuda_driver), *quoted(matches))
     sure = code or matches or waiting
-    return Hit(values | {"found": value(matches, "manager")}, evidence, (), variant, confidence=None if sure else Confidence.LIKELY)
+    return Hit(_fabric(waiting, driver, value(matches, "manager")), evidence, (), variant, confidence=None if sure else Confidence.LIKELY)
+
+
+def _states(waiting: list[Gpu]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting)
+
+
+def _fabric(waiting: list[Gpu], driver: DriverFacts, manager: str | None) -> dict[str, object]:
+    states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
+    known = {"manager": driver.fabric_manager or "not known", "driver": driver.version, "found": manager}
+    return {**known, "state": ", ".join(states) or None}
 
 
 _MULTICAST = ("nvls", "imex")  # NVLink SHARP and multi-node NVLink, of which NCCL speaks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.text import Matches, agreed, doubt, foremost, of_symptom, of_variant, quoted, said, surplus, value
+from envcheck.checks.text import Matches, agreed, foremost, of_symptom, of_variant, quoted, said, surplus, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts
 
@@ -134,11 +134,3 @@ def name_resolution_slow(network: NetworkFacts, live: LiveFacts) -> Answer:
     evidence = tuple(Evidence("name resolution", f"{one}: {took:.1f} s") for one, took in slow)
     values: dict[str, object] = {"what": what, "seconds": f"{seconds:.1f}"}
     return Hit(values, evidence, variant="hang", severity=Severity.ERROR) if _waits_for_names(live) else Hit(values, evidence)
-
-
-@check(needs=("symptoms",))
-def launch_fork_after_cuda(symptoms: SymptomsFacts) -> Answer:
-    """A process was forked after CUDA had been initialised in its parent."""
-    matches = said(symptoms, "launch-fork-after-cuda")
-    variant = foremost(matches, "notebook") or agreed(matches)
-    return Hit({}, quoted(matches), variant=variant, confidence=doubt(matches)) if matches else None
