@@ -291,14 +291,3 @@ def cuda_versions_differ(
     beyond = newer_than_driver and major(offers) != major(torch.cuda)
     variant = "forward" if beyond else "compatible" if newer_than_driver else None
     return Hit({"numbers": ", ".join(one for one in numbers if one)}, variant=variant)
-
-
-CHECKS = (
-    cuda_home_missing,
-    nvcc_major_mismatch,
-    nvcc_host_compiler,
-    triton_toolchain,
-    extension_arch_mismatch,
-    extension_abi_mismatch,
-    cuda_versions_differ,
-)
