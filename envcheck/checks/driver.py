@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, driver_os, fails, nvidia_on_bus, wants_cuda, works
-from envcheck.checks.hardware import capability, closed, gpu_nodes, heard, place, troubles
+from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
 from envcheck.checks.text import Matches, distinct, of_programs, of_variant, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -20,6 +20,7 @@ from envcheck.facts.snapshot import (
     GpusFacts,
     LauncherFacts,
     PythonFacts,
+    RocmFacts,
     SymptomsFacts,
     SystemFacts,
     ToolkitFacts,
@@ -56,11 +57,14 @@ def driver_missing(
     torch: TorchFacts,
     devices: DevicesFacts,
     container: ContainerFacts,
+    rocm: RocmFacts,
     symptoms: SymptomsFacts,
     absent: frozenset[str],
 ) -> Answer:
     """A GPU on the bus and no driver, or a driver without the library that CUDA programs load."""
     matches, cards = said(symptoms, "driver-missing"), nvidia_on_bus(system)
+    if discrete_amd(rocm) and not (cards or gpus.devices or driver.version):
+        return None  # no driver of NVIDIA's is missing there
     matches = matches if cards else of_programs(matches)
     if works(devices) or driver_answers(cuda_driver) or contained(container) or system.wsl or system.jetson:
         return None

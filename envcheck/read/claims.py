@@ -90,7 +90,7 @@ _AFTER_NAME = re.compile(r"\s:\s|[(,;]|\s\d{1,3}\s?G(?:i?B)?\b|\s[x×*]\s?\d{1,2
 
 
 def _gpu(text: str) -> Iterator[tuple[str, object]]:
-    text = text.strip("`'\"* ")
+    text = re.sub(r"\s?\((?:TM|R|tm|r)\)", "", text.strip("`'\"* "))
     start = _BEFORE_NAME.match(text)
     name = _AFTER_NAME.split(text[start.end() if start else 0 :], maxsplit=1)[0].strip()
     if not name or len(name) > 60 or not re.search(r"\d", name) or gpu_vendor(name) is None or re.match(r"(?:cpu|https?)\b", name.lower()):
