@@ -285,7 +285,21 @@ def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, t
         return Hit({"index": index, "newest": newest}, quoted(matches), (TorchBuild(),), "index")
     wanted = value(matches, "requirement") or "torch"
     values = {"requirement": wanted, "python": python.version, "platform": platform or "this platform"}
-    return Hit(values, quoted(matches), (TorchBuild(),), None if python.version else "plain")
+    fixes = (*_other_python(str(wanted), python, platform, tables), TorchBuild())
+    return Hit(values, quoted(matches), fixes, None if python.version else "plain")
+
+
+def _other_python(wanted: str, python: PythonFacts, platform: str | None, tables: Tables) -> tuple[Intent, ...]:
+    """An environment with a Python that the wanted release has wheels for, where this one is another or not known."""
+    number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
+    row = tables.release(number[1]) if number else None
+    served = row.pythons.get(platform or "linux-x86_64", ()) if row else ()
+    plain = [one for one in served if not one.endswith("t")]
+    if not number or not plain or _tag(python) in served:
+        return ()
+    oldest, newest = plain[0], plain[-1]
+    text = f"torch {number[1]} has wheels for Python {oldest} to {newest} only: make an environment with one of these."
+    return (Manual(text, commands=(f"conda create -n torch-env python={newest}", f"uv venv -p {newest}")),)
 
 
 @check(needs=("system",))
