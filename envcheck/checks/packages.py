@@ -137,7 +137,7 @@ def flash_attn_mismatch(torch: TorchFacts, packages: PackagesFacts, gpus: GpusFa
     severity = None if matches else Severity.WARNING
     # pip would take the wheel that it built for the other torch from its cache
     flags = ("--no-build-isolation", "--no-cache-dir")
-    wanted = f"flash-attn=={release(there)}" if release(there) else "flash-attn"
+    wanted = f"flash-attn=={release(there)}" if release(there) and not matches else "flash-attn"  # a newer one may have the wheel
     again = (Install((wanted,), ("flash-attn",), True, "built for the torch that is installed", flags),)
     values: dict[str, object] = {"installed": there or UNKNOWN, "version": torch.version or UNKNOWN}
     if wrong := _flash_built_for(there, torch):

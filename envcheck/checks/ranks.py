@@ -131,7 +131,11 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
 
 
 def _ranks_do_not_fit(matches: Matches) -> Hit:
-    values = {"host": value(matches, "host") or "the nodes that it was asked for", "started": value(matches, "started") or "started"}
+    values: dict[str, object] = {
+        "host": value(matches, "host") or "the nodes that it was asked for",
+        "started": value(matches, "started") or "started",
+    }
+    values["wanted"] = value(matches, "wanted")
     guess = doubt(matches)  # a library may have counted before the group was there
     return Hit(values, quoted(matches), (), foremost(matches, "hosts", "fit"), Severity.WARNING if guess else None, guess)
 

@@ -183,10 +183,16 @@ def extension_arch_mismatch(
         target = value(matches, "arch")
         if {match.variant for match in matches} == {"no_gpu"}:
             return Hit({}, quoted(matches), variant="no_gpu")
-        return Hit({"arch": target or "this GPU"}, quoted(matches), variant="nvcc" if target else "said")
+        values = {"arch": target or "this GPU", "capability": _capability(gpus)}
+        return Hit(values, quoted(matches), variant="nvcc" if target else "said")
     if any(NO_KERNEL in (one.kernel_error or "") for one in devices.devices):
         return None  # envcheck's own kernel is one of torch's, and has no image either
     return _torch_is_fine(system, gpus, devices, torch, symptoms, tables)
+
+
+def _capability(gpus: facts.GpusFacts) -> str | None:
+    """As TORCH_CUDA_ARCH_LIST takes it: "8.6", "8.0;9.0"."""
+    return ";".join(sorted({gpu.compute_capability for gpu in nvidia(gpus) if gpu.compute_capability})) or None
 
 
 def _left_out(listed: str, gpus: facts.GpusFacts, matches: Matches) -> Hit | None:
@@ -229,7 +235,8 @@ def _torch_is_fine(
     if not served and not proved:
         return None
     sure = None if proved or torch.arch_list else Confidence.LIKELY
-    return Hit({"gpus": _named(cards) or ["the GPU"]}, quoted(blamed), variant="torch_is_fine", confidence=sure)
+    values = {"gpus": _named(cards) or ["the GPU"], "capability": _capability(gpus)}
+    return Hit(values, quoted(blamed), variant="torch_is_fine", confidence=sure)
 
 
 # Wheels of the PyG project carry both in their name: torch_scatter-2.1.2+pt21cu121.

@@ -13,7 +13,7 @@ from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
 from envcheck.checks.text import Matches, of_variant, quoted, said, value
 from envcheck.checks.torch_files import blamed
-from envcheck.engine.intents import Install, Intent, SetEnv
+from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
     DevicesFacts,
@@ -235,7 +235,9 @@ def nccl_package_mismatch(
     install = Install((str(values["requirement"]),), reinstall=True)
     if matches:
         name = _loader_variable(python)
-        fixes = (*_unset(name, "for this run"), *((install,) if packages.distributions else ()))
+        note = "another libnccl.so.2 in one of its folders comes before torch's own"
+        newest = Install((right.distribution,), note="the newest one; torch's own pin is narrower", flags=UPGRADE)
+        fixes: tuple[Intent, ...] = (*_unset(name or "LD_LIBRARY_PATH", note), install if packages.distributions else newest)
         return Hit(values, evidence, fixes, "path" if name else None)
     return Hit(values, evidence, (install,), "older", Severity.WARNING, Confidence.LIKELY)
 

@@ -309,6 +309,7 @@ _PLATFORMS = tuple(
         "windows": (
             r"(?<![\w/])[A-Z]:\\{1,2}\w|\bWinError \d|\bwin-64::|\[MSC v\.",
             r"\bWindows (?:10|11|Server)\b|\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
+            r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
         ),
         "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d",),
         "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),

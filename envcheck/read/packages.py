@@ -131,8 +131,9 @@ def _conda(notes: Notes, line: str, number: int) -> str:
     name = normal(match[1])
     own = "torch" if name == "pytorch" and not by_pip else name
     if own == "torch":
+        first = "torch.version" not in notes.facts  # a second list is of another environment, or of another day
         notes.put("torch.version", match[2], line, number)
-        if not by_pip:
+        if first and not by_pip:
             notes.put("torch.conda", True, line, number)
             cuda = _BUILD_CUDA.search(build or "")
             notes.put("torch.cuda", f"{cuda[1]}.{cuda[2]}" if cuda else None, line, number)
