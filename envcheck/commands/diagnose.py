@@ -427,6 +427,16 @@ def _json(report: Report, read: Read) -> str:
     extra = {
         "files": [{"name": one_line(name), "kinds": list(kinds)} for name, kinds in read.files.items()],
         "refused": [{"name": one_line(name), "reason": reason} for name, reason in read.refused.items()],
+        "reports": [
+            {
+                "file": one_line(name),
+                "format": one.form,
+                "version": one_line(one.version),
+                "verdict": one.verdict,
+                "rules": [finding.rule for finding in one.findings],
+            }
+            for name, one in read.reports
+        ],
         "sources": {
             path: {"file": one_line(one.file), "line": one.line, "text": one_line(one.text)} for path, one in sorted(read.sources.items())
         },

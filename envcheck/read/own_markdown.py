@@ -109,7 +109,7 @@ def _of_a_finding(line: str) -> bool:
 def _findings(lines: list[str]) -> list[ReportedFinding]:
     found = []
     places = [at for at, line in enumerate(lines) if _FINDING.match(line)]
-    for at, end in zip(places, [*places[1:], len(lines)], strict=True):
+    for at, end in zip(places, (*places[1:], len(lines)), strict=False):
         match = _FINDING.match(lines[at])
         known = own.severity_and_likely(match[2]) if match else None
         if match is None or known is None or not own.is_rule_id(match[4]):

@@ -52,22 +52,22 @@ def _take_pages(text: str, found: list[OwnReport]) -> str:
 def _take_suites(text: str, found: list[OwnReport], rules: Collection[str]) -> str:
     framed = _SUITES.search(text) is not None
     parser = _JUnit()
-    at = 0
+    rest, at = text, 0
     for _ in range(MOST_SUITES):
-        head = _SUITE.search(text, at)
+        head = _SUITE.search(rest, at)
         if head is None:
             break
-        end = text.find("</testsuite>", head.end(), head.end() + PAGE_LIMIT)
-        end = min(len(text), head.end() + PAGE_LIMIT) if end < 0 else end + len("</testsuite>")
-        parser.feed(text[head.start() : end])
-        text = own.blanked(text, head.start(), end)
         at = head.start()
-    if parser.cases:
-        findings = tuple(one for one in parser.findings() if framed or one.rule in rules)[: own.MOST_FINDINGS]
-        verdict, because = parser.verdict()
-        if findings or verdict or framed:
-            found.append(OwnReport("JUnit", "", findings, verdict, because))
-    return _FRAME.sub("", text) if framed else text
+        end = rest.find("</testsuite>", head.end(), head.end() + PAGE_LIMIT)
+        end = min(len(rest), head.end() + PAGE_LIMIT) if end < 0 else end + len("</testsuite>")
+        parser.feed(rest[at:end])
+        rest = own.blanked(rest, at, end)
+    findings = tuple(one for one in parser.findings() if framed or one.rule in rules)[: own.MOST_FINDINGS]
+    verdict, because = parser.verdict()
+    if not findings and not verdict:
+        return text
+    found.append(OwnReport("JUnit", "", findings, verdict, because))
+    return _FRAME.sub("", rest) if framed else rest
 
 
 def _unescaped(text: str) -> str:

@@ -46,7 +46,7 @@ _BEHIND = ("to decide, ",)  # and below it
 
 
 @mutable
-class _Page:
+class _Excerpt:
     """The lines of one report without what stands before each, and where they stood."""
 
     start: int
@@ -75,13 +75,13 @@ def take_text(text: str, rules: Collection[str]) -> tuple[str, list[OwnReport]]:
     return ("\n".join(lines) if found else text), found
 
 
-def _page(lines: list[str], at: int) -> _Page | None:
+def _page(lines: list[str], at: int) -> _Excerpt | None:
     """The report that begins here."""
     version = _head(lines, at)
     if version is None:
         return None
     before = lines[at][: lines[at].find("envcheck ")]
-    page = _Page(at, version=version)
+    page = _Excerpt(at, version=version)
     foreign = shaped = 0
     for number in range(at, min(len(lines), at + MOST_LINES)):
         line = _bare(lines[number], before)
@@ -128,19 +128,19 @@ def _of_a_page(line: str) -> bool:
     return not line or line.startswith("  ") or line.startswith(_SIGNS) or line.startswith(_HEADINGS)
 
 
-def _behind(page: _Page, lines: list[str], before: str) -> None:
+def _behind(page: _Excerpt, lines: list[str], before: str) -> None:
     at = page.start + len(page.lines)
     if at < len(lines) and (line := _bare(lines[at], before)) and line.startswith(_BEHIND):
         page.lines.append(line)
 
 
-def _above(page: _Page, lines: list[str], before: str) -> None:
+def _above(page: _Excerpt, lines: list[str], before: str) -> None:
     while page.start and (line := _bare(lines[page.start - 1], before)) and line.startswith(_BEFORE):
         page.start -= 1
         page.lines.insert(0, line)
 
 
-def _fragment(lines: list[str], at: int, rules: Collection[str]) -> _Page | None:
+def _fragment(lines: list[str], at: int, rules: Collection[str]) -> _Excerpt | None:
     """Findings without the report around them."""
     if "error: " not in lines[at] and "warning: " not in lines[at] and "info: " not in lines[at]:
         return None
@@ -148,7 +148,7 @@ def _fragment(lines: list[str], at: int, rules: Collection[str]) -> _Page | None
     if first is None:
         return None
     before = first[1]
-    page = _Page(at)
+    page = _Excerpt(at)
     for number in range(at, min(len(lines), at + MOST_LINES)):
         line = _bare(lines[number], before)
         if line is None or not (not line or line.startswith(("  ", "More: ")) or _FINDING.match(line) or own.verdict_of(line)):
@@ -161,7 +161,7 @@ def _fragment(lines: list[str], at: int, rules: Collection[str]) -> _Page | None
     return page if found and found[0].rule in rules else None
 
 
-def _read(page: _Page, rules: Collection[str]) -> OwnReport:
+def _read(page: _Excerpt, rules: Collection[str]) -> OwnReport:
     found = [one for one in _findings(page.lines) if page.version or one.rule in rules]
     return OwnReport("text", page.version, tuple(found[: own.MOST_FINDINGS]), page.verdict, own.reasons_in(page.verdict))
 
