@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.commands.configuration import rule_session
@@ -18,6 +18,7 @@ from envcheck.read.clean import GZIP, HEAD_BYTES, PIECE_BYTES, clean, pieces, wh
 
 if TYPE_CHECKING:
     from envcheck.engine.judge import Finding
+    from envcheck.read.claims import Claim
     from envcheck.read.found import Found
     from envcheck.read.merge import Merged, Source
     from envcheck.read.own_report import OwnReport
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
     from envcheck.symptoms.scan import Scanner, Symptoms
 
+IN_PASSING = ("statements", "demands")  # read in every text: they say nothing of what kind it is
 LOUD = 4  # findings at error or warning that are shown: a list of guesses names nothing
 FACTS_BYTES = 4 << 20
 RECORDS = ("record", "evidence archive")  # forms of our own documents that hold facts and no verdict
@@ -96,6 +98,7 @@ class Read:
     reports: tuple[tuple[str, OwnReport], ...]
     other: tuple[str, ...]
     conflicts: tuple[str, ...]
+    claims: tuple[tuple[str, Claim], ...]
 
 
 @mutable
@@ -107,6 +110,7 @@ class Given:
     found: list[tuple[str, Found]] = field(default_factory=list)
     kinds: dict[str, dict[str, None]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    proposed: set[str] = field(default_factory=set)  # files that speak of messages without having met them
     filled: set[str] = field(default_factory=set)  # files with more than blanks and our own reports in them
     reports: list[tuple[str, OwnReport]] = field(default_factory=list)
     _scanner: Scanner | None = None
@@ -175,6 +179,7 @@ class Given:
         """One clean piece of text, out of which documents were taken."""
         from envcheck.read.identify import log_kinds, read_text
         from envcheck.read.own_reports import take_pages
+        from envcheck.symptoms.course import outlived, proposed
 
         text, reports = take_pages(text, self.by.texts.ids)
         self._keep(reports, name)
@@ -182,8 +187,12 @@ class Given:
             self.filled.add(name)
         found = read_text(text)
         self.found += [(name, one) for one in found]
-        self.kinds.setdefault(name, {}).update(dict.fromkeys([*(one.kind for one in found), *log_kinds(text)]))
-        self.scanner.scan(text, name)
+        self.kinds.setdefault(name, {}).update(
+            dict.fromkeys([*(one.kind for one in found if one.kind not in IN_PASSING), *log_kinds(text)])
+        )
+        self.scanner.scan(outlived(text), name)
+        if proposed(text):
+            self.proposed.add(name)
 
     def take_facts(self, name: str) -> None:
         """A snapshot (it has `schema`) or observations. UsageError for what is neither TOML nor JSON."""
@@ -248,7 +257,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
     own = texts.reports
 
     def choose(found: Sequence[Finding]) -> Sequence[Finding]:
-        judged = doubted(found, snapshot.symptoms)
+        judged = doubted(found, snapshot.symptoms, texts.proposed)
         if not own:
             return first_causes(judged)
         from envcheck.report.reported import joined, taken_over
@@ -273,6 +282,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
         tuple(own),
         tuple(one.text for one in merged.other),
         merged.conflicts,
+        merged.claims,
     )
     return _decided(report, read, texts), read
 
@@ -284,21 +294,33 @@ def _with_symptoms(snapshot: Snapshot, found: SymptomsFacts | Missing) -> Snapsh
     return replace(snapshot, symptoms=SymptomsFacts((*own, *new)))
 
 
-def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing) -> tuple[Finding, ...]:
-    """The findings, guesses where they rest on nothing but messages that somebody quotes; those come after what is certain."""
-    from envcheck.engine.rule import Confidence
+def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing, proposed: Collection[str] = ()) -> tuple[Finding, ...]:
+    """The findings, less sure where they rest on nothing but messages that somebody quotes, and warnings where they rest on a program's
+    warnings; a message that a text only speaks of (`proposed`, by file) is no more than a note. What is certain comes first."""
+    from envcheck.engine.rule import Confidence, Severity
+    from envcheck.symptoms.course import at_warning_level
 
     matches = () if isinstance(symptoms, Missing) else symptoms.matches
     quotations = {(one.source, one.text) for one in matches if one.quoted}
-    if not quotations:
-        return tuple(found)
-    rows = [
-        replace(one, confidence=Confidence.LIKELY)
-        if one.evidence and all((each.source, each.text) in quotations for each in one.evidence)
-        else one
-        for one in found
-    ]
-    return tuple(sorted(rows, key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)))
+    lines = {(one.source, one.text) for one in matches}
+
+    def weighed(one: Finding) -> Finding:
+        seen = [(each.source, each.text) for each in one.evidence]
+        if not seen or not all(each in lines for each in seen):
+            return one
+        if all(source in proposed for source, _ in seen):
+            return replace(one, confidence=Confidence.LIKELY, severity=Severity.INFO)
+        if all(at_warning_level(text) for _, text in seen):
+            severity = one.severity if one.severity is Severity.INFO else Severity.WARNING
+            return replace(one, confidence=Confidence.LIKELY, severity=severity)
+        return replace(one, confidence=Confidence.LIKELY) if all(each in quotations for each in seen) else one
+
+    rows = [weighed(one) for one in found]
+    return (
+        tuple(rows)
+        if rows == list(found)
+        else tuple(sorted(rows, key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)))
+    )
 
 
 def _asked_for(judged: Sequence[Finding], reports: Sequence[tuple[str, OwnReport]]) -> tuple[Finding, ...]:
@@ -415,6 +437,15 @@ def _read_lines(read: Read) -> list[str]:
     return lines
 
 
+def _claim(name: str, claim: Claim) -> dict[str, Any]:
+    """As JSON: what was said in passing, and whom it was taken to be about."""
+    from envcheck.facts.printable import one_line
+
+    value = " × ".join(str(part) for part in reversed(claim.value)) if isinstance(claim.value, tuple) else claim.value
+    where = {"file": one_line(name), "line": claim.number, "text": one_line(claim.line)}
+    return {"subject": claim.subject, "value": value, "role": claim.role.value, **where}
+
+
 def _json(report: Report, read: Read) -> str:
     import json
 
@@ -444,5 +475,6 @@ def _json(report: Report, read: Read) -> str:
         "harmless": noted(read.symptoms.harmless),
         "victims": noted(read.symptoms.victims),
         "conflicts": [one_line(one) for one in read.conflicts],
+        "claims": [_claim(name, one) for name, one in read.claims],
     }
     return json.dumps({**document(report), "read": extra}, indent=2, ensure_ascii=True) + "\n"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from envcheck.facts.record import field, mutable, record
 from envcheck.facts.snapshot import TextEvidence
+
+if TYPE_CHECKING:
+    from envcheck.read.claims import Claim
 
 LINE_LIMIT = 400  # characters of a line that are kept as evidence
 
@@ -27,6 +32,8 @@ class Found:
     facts: tuple[Fact, ...] = ()
     signs: tuple[TextEvidence, ...] = ()  # what the text shows of a rule and no single message says
     rank: int = 1  # 0 messages in passing, 1 a tool's own report, 2 what a person stated
+    claims: tuple[Claim, ...] = ()  # all that was said, whomever it is about
+    doubts: tuple[str, ...] = ()  # of what this machine has: two claims that disagree
 
 
 @mutable

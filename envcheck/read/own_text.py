@@ -91,12 +91,10 @@ def _page(lines: list[str], at: int) -> _Excerpt | None:
         if own.verdict_of(line):
             page.verdict = line
             break
-        if _of_a_page(line):
-            shaped = len(page.lines)
-        else:
-            foreign += 1
-            if foreign > FOREIGN_LINES:
-                break
+        foreign += not _of_a_page(line)
+        shaped = shaped if foreign else len(page.lines)
+        if foreign > FOREIGN_LINES:
+            break
     if not page.verdict:
         del page.lines[shaped:]  # the end was not copied
     else:
