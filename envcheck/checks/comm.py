@@ -158,7 +158,7 @@ def nccl_infiniband(
     if matches:
         return _infiniband_said(matches, network, limits, container)
     if found := _passed_without(live, "ib"):
-        cost = "a workaround: traffic between nodes goes over sockets, at a fraction of the speed of InfiniBand"
+        cost = "a workaround; traffic between nodes goes over sockets, at a fraction of the speed of InfiniBand"
         off = (SetEnv("NCCL_IB_DISABLE", "1", cost), SetEnv("NCCL_NET", "Socket", "this also bypasses a network plugin, if there is one"))
         return Hit({"arm": found[0]}, found[1], off, "ladder")
     return None
@@ -197,7 +197,7 @@ def _tried(found: Bisection) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
 
 
-_NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround: transfers then go through host memory and are slower; not for NVLink machines")
+_NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround; transfers then go through host memory and are slower; not for NVLink machines")
 
 
 @check(needs=("gpus", "system"))
@@ -279,7 +279,7 @@ def nccl_shm_small(
     matches = tuple(match for match in told if match.symptom != "nccl-system-error")
     size = "of unknown size" if limits.shm_bytes is None else in_units(limits.shm_bytes)
     if found := _passed_without(live, "shm"):
-        cost = "a workaround: without shared memory data between GPUs goes through the network stack of this machine, which is slow"
+        cost = "a workaround; without shared memory data between GPUs goes through the network stack of this machine, which is slow"
         fixes = (SetEnv("NCCL_SHM_DISABLE", "1", cost), SetEnv("NCCL_P2P_DISABLE", "1", "the trial that passed had this set too"))
         return Hit({"size": size, "arm": found[0]}, (*found[1], *quoted(matches)), fixes, "ladder")
     if matches:

@@ -127,7 +127,7 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
         waits = bool(matches) and len(holding(matches, "Waiting in store based barrier")) == len(matches)
         absent = {"size": size, "started": started, "absent": size - started}
         return Hit(absent, quoted(matches), confidence=Confidence.LIKELY if waits else None)
-    values: dict[str, object] = {"size": size or "the announced number of"}
+    values: dict[str, object] = {"size": size or "announced"}
     if rank := value(matches, "rank"):
         return Hit(values | {"rank": rank}, quoted(matches), variant="rank", confidence=Confidence.LIKELY)
     return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(launcher)

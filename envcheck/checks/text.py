@@ -54,6 +54,16 @@ def holding(matches: Matches, *phrases: str) -> Matches:
     return tuple(match for match in matches if any(phrase in match.text.lower() for phrase in wanted))
 
 
+def of_variant(matches: Matches, *variants: str) -> Matches:
+    """Of these lines, those whose row names one of these variants."""
+    return tuple(match for match in matches if match.variant in variants)
+
+
+def of_symptom(symptoms: SymptomsFacts, *ids: str) -> Matches:
+    """The matched lines of these symptoms, whatever rule they name."""
+    return tuple(match for match in symptoms.matches if match.symptom in ids)
+
+
 def of_programs(matches: Matches) -> Matches:
     """Of these lines, those that a program printed; not the answers to this tool's own questions on this machine.
 
