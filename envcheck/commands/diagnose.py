@@ -432,6 +432,7 @@ def _read_lines(read: Read) -> list[str]:
     lines = [
         f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that envcheck knows')}" for name, kinds in read.files.items()
     ]
+    lines += [f"says    {one_line(name)}: {one_line(one.line)}" for name, one in read.reports if one.line and one.form != "JSON"]
     lines += [f"refused {one_line(name)}: {one_line(reason)}" for name, reason in read.refused.items()]
     lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
     lines += [f"differs {one_line(one)}" for one in read.conflicts[:3]]

@@ -55,6 +55,9 @@ def execute(args: argparse.Namespace) -> int:
 
         say(render(report, "text", fix_suggest=args.fix_suggest))
         say(f"envcheck: {name} was not started; --fail-on never starts it anyway\n")
+        from envcheck.report.report import CommandRun
+
+        _save(replace(report, command=CommandRun(tuple(args.argv), False, report.exit_code, "", ("the check found an error",))), args)
         return report.exit_code
     try:
         ended = run_and_keep(args.argv)

@@ -114,4 +114,5 @@ def _fix(row: Mapping[str, Any]) -> ReportedFix:
     groups = [_words(commands, name) for name in ("pip", "uv", "conda")] if isinstance(commands, dict) else []
     shell = _words(commands, "shell") if isinstance(commands, dict) else []
     lines = (*next((group for group in groups if group), ()), *shell)
-    return ReportedFix(_word(row, "title") or _word(row, "text"), lines, "admin" if row.get("who") == "admin" else "user")
+    text = (_word(row, "title") or _word(row, "text")).replace(own.AS_REPORTED, "")
+    return ReportedFix(text, lines, "admin" if row.get("who") == "admin" else "user")

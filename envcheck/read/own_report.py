@@ -29,6 +29,9 @@ _COUNTED = re.compile(r" \(and \d{1,3} more reasons?\)$")
 _ASIDE = re.compile(r" \((administrator|administrator; [^()]{1,120}|checked against [^()]{1,120}|not proved|proved[^()]{0,120})\)")
 
 
+AS_REPORTED = " (as reported)"  # behind a fix that another report printed: its commands are a stranger's
+
+
 @record
 class ReportedFix:
     """A way out as the report prints it."""
@@ -104,6 +107,7 @@ def evidence_of(line: str) -> tuple[str, str]:
 
 def fix_of(text: str, commands: tuple[str, ...] = ()) -> ReportedFix:
     """A fix by its printed text; the aside behind its title says who does it, and what it changes may follow."""
+    text = text.replace(AS_REPORTED, "")
     aside = _ASIDE.search(text)
     if aside:
         text = ": ".join(filter(None, (text[: aside.start()], text[aside.end() :].strip())))

@@ -26,13 +26,14 @@ from envcheck.read import own_report as own
 from envcheck.read.own_report import OwnReport, ReportedFinding
 
 MOST_LINES = 4000  # of one report
-FOREIGN_LINES = 20  # that may stand in it: a terminal broke its lines, a program wrote between them
+SURE_LINES = 400  # in which the last line of a report is looked for whatever stands between: its margins may be lost
+FOREIGN_LINES = 20  # that may stand in a longer one: a terminal broke its lines, a program wrote between them
 
 _NO_DIGITS = str.maketrans("123456789", "0" * 9)
 _FINDING = re.compile(r"(?:[✗!–x-] )((?:possible )?(?:error|warning|info)): (\S.{0,2000})$")
 _FIRST = re.compile(r"(.{0,120}?)(?<!\S)[✗!–x-] (?:possible )?(?:error|warning|info): ")
 _RULE = re.compile(r" ?\[([a-z0-9-]{3,80})\]$")
-_LABEL = re.compile(r"  (evidence|seen|why|leads to|so|fix|do) {2,10}(?=\S)")
+_LABEL = re.compile(r"(?:  (evidence|seen|why|leads to|so|fix|do) {2,10}|(evidence|leads to|why|fix) )(?=\S)")
 _NUMBER = re.compile(r"\d{1,2}\. ")
 _TOOLS = re.compile(r"(?:pip|uv|conda)(?:, (?:pip|uv|conda)){0,2}:$")
 _MORE = re.compile(r"and \d{1,4} more \(--json has them all\)$")
@@ -41,7 +42,7 @@ _HEADINGS = (
     "envcheck ", "target  ", "host    ", "config  ", "assumed ", "Speed of the ", "Could not tell", "The full live check",
     "Not tested by the live check", "The live check did not prove", "ignored: ", "severity changed: ", "More: ",
 )  # fmt: skip
-_BEFORE = ("read    ", "refused ", "no harm ", "differs ")  # what `diagnose` writes above the report
+_BEFORE = ("read    ", "says    ", "refused ", "no harm ", "differs ")  # what `diagnose` writes above the report
 _BEHIND = ("to decide, ",)  # and below it
 
 
@@ -93,7 +94,7 @@ def _page(lines: list[str], at: int) -> _Excerpt | None:
             break
         foreign += not _of_a_page(line)
         shaped = shaped if foreign else len(page.lines)
-        if foreign > FOREIGN_LINES:
+        if foreign > FOREIGN_LINES and len(page.lines) > SURE_LINES:
             break
     if not page.verdict:
         del page.lines[shaped:]  # the end was not copied
@@ -173,14 +174,14 @@ def _findings(lines: list[str]) -> list[ReportedFinding]:
         if match is None:
             continue
         title = match[2]
-        while not _RULE.search(title) and len(title) < own.TEXT_LIMIT and at < len(lines) and lines[at].startswith("  "):
+        while not _RULE.search(title) and len(title) < own.TEXT_LIMIT and at < len(lines) and lines[at]:
             title += f" {lines[at].strip()}"
             at += 1
         rule, known = _RULE.search(title), own.severity_and_likely(match[1])
         if rule is None or known is None or not own.is_rule_id(rule[1]):
             continue
         end = at
-        while end < len(lines) and lines[end].startswith("  "):
+        while end < len(lines) and lines[end] and not _FINDING.match(lines[end]):
             end += 1
         blocks = _blocks(lines[at:end])
         at = end
@@ -211,7 +212,7 @@ def _blocks(lines: list[str]) -> dict[str, list[tuple[int, str]]]:
     for line in lines:
         match = _LABEL.match(line)
         if match:
-            label = _SAME.get(match[1], match[1])
+            label = _SAME.get(match[1], match[1]) or match[2]
             blocks.setdefault(label, []).append((match.end(), line[match.end() :]))
         else:
             inner = line.lstrip()

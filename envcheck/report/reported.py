@@ -9,7 +9,7 @@ from envcheck.engine.intents import Manual
 from envcheck.engine.judge import Finding, findings, judge
 from envcheck.engine.rule import Confidence, Evidence, RuleTexts, Severity
 from envcheck.facts.record import replace
-from envcheck.read.own_report import OwnReport, ReportedFinding
+from envcheck.read.own_report import AS_REPORTED, OwnReport, ReportedFinding
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
@@ -73,7 +73,7 @@ def _finding(one: ReportedFinding, texts: RuleTexts) -> Finding:
         one.title or (known.title if known else one.rule),
         one.message,
         tuple(Evidence(source, text) for source, text in one.evidence),
-        tuple(Manual(fix.text, fix.who, fix.commands) for fix in one.fixes if fix.text or fix.commands),
+        tuple(Manual(fix.text + AS_REPORTED, fix.who, fix.commands) for fix in one.fixes if fix.text or fix.commands),
         known.docs if known else (),
         one.consequences,
         known.layer if known else None,

@@ -203,6 +203,15 @@ def test_the_document_is_written_however_the_command_ends(tmp_path: Path) -> Non
         assert "exit code 3" in run(tmp_path, "sh", "-c", "exit 3", form=form)[2], f"{form}: nothing passes that failed"
 
 
+def test_a_command_that_the_check_forbids_is_in_the_document(tmp_path: Path) -> None:
+    old = tmp_path / "old.toml"
+    old.write_text('torch = "2.9.0+cu130"\ndriver = "535.183.01"\n')
+    words = [sys.executable, "-m", "envcheck", "run", "--facts", str(old), "--json", "-o", str(tmp_path / "out"), "--", "true"]
+    assert subprocess.run(words, capture_output=True, timeout=SOON, env={**os.environ, "PYTHONPATH": str(HERE.parent)}).returncode == 1
+    document = json.loads((tmp_path / "out").read_text())
+    assert (document["command"]["started"], document["findings"][0]["rule"]) == (False, "driver-too-old")
+
+
 def test_a_command_that_is_well_leaves_the_checks_document(tmp_path: Path) -> None:
     code, _, text = run(tmp_path, "true")
     assert code == 0 and "command" not in json.loads(text)

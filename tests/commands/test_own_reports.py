@@ -60,6 +60,14 @@ def test_text_comes_back_however_it_was_shown(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES[::6])
+def test_text_comes_back_where_a_page_has_lost_its_margins(rule: str) -> None:
+    lines = documents(rule)["text"].split("\n")
+    again, kinds = read("\n".join(" ".join(line.split()) if line.startswith(" ") else line for line in lines))
+    assert told(again) == told(report_of(rule))
+    assert not kinds.symptoms.matches
+
+
+@pytest.mark.parametrize("rule", RULES[::6])
 @pytest.mark.parametrize("mark", ["> ", "    ", "2026-11-28T10:00:0{}.123Z ", "envcheck-1  | ", "[pod/node-0/main] "])
 def test_text_and_markdown_come_back_from_a_quotation(rule: str, mark: str) -> None:
     for name in ("text", "markdown") if mark == "> " else ("text",):
@@ -104,9 +112,18 @@ def test_a_rule_of_another_version_is_shown_as_it_was(name: str) -> None:
     assert (one.finding.severity.value, one.finding.title) == ("error", "The live check hangs")
     assert one.finding.message == "Rank 1 did not enter all_reduce; rank 0 waits there."
     assert one.finding.evidence[0].source == "rank 0"
+    assert all(fix.title.endswith(" (as reported)") for fix in one.fixes), "its commands are not ours"
     assert "NCCL_DEBUG=INFO envcheck --live full" in [line for fix in one.fixes for line in fix.commands.shell]
     assert (again.verdict, again.exit_code) == ("fail", 1)
     assert render(again, name), "and it can be shown in every format"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_diagnosis_of_a_diagnosis_says_the_same(name: str) -> None:
+    again, _ = read(render(read(render(report_samples.mixed(), name))[0], name))
+    assert told(again) == told(report_samples.mixed())
+    marks = [fix.title.count("as reported") for row in again.findings for fix in row.fixes]
+    assert marks == ([0, 1] if name == "json" else [1, 1]), "once; where the facts are there the fix may be today's"
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -231,5 +248,7 @@ def test_what_a_report_says_is_shown_as_what_it_was_taken_for(tmp_path: Path, ca
     path.write_text(render(report_samples.mixed(), "text"))
     assert diagnose.execute(parse(["diagnose", str(path)])) == 1
     said = capsys.readouterr().out
-    assert "read    report.txt: envcheck 0.1.0 (text)\n" in said
+    assert said.startswith(
+        "read    report.txt: envcheck 0.1.0 (text)\nsays    report.txt: Not ready: 1 error, 1 possible error, 1 warning\n"
+    )
     assert said.endswith("Not ready: 1 error, 1 possible error, 1 warning\n")
