@@ -38,6 +38,7 @@ _NUMBER = re.compile(r"\d{1,2}\. ")
 _TOOLS = re.compile(r"(?:pip|uv|conda)(?:, (?:pip|uv|conda)){0,2}:$")
 _MORE = re.compile(r"and \d{1,4} more \(--json has them all\)$")
 _SIGNS = tuple(f"{sign} " for sign in "✓✗!?–+x-")
+_FINDING_SIGNS = ("✗ ", "! ", "– ", "x ", "- ")
 _HEADINGS = (
     "envcheck ", "target  ", "host    ", "config  ", "assumed ", "Speed of the ", "Could not tell", "The full live check",
     "Not tested by the live check", "The live check did not prove", "ignored: ", "severity changed: ", "More: ",
@@ -141,9 +142,7 @@ def _above(page: _Excerpt, lines: list[str], before: str) -> None:
 
 def _fragment(lines: list[str], at: int, rules: Collection[str]) -> _Excerpt | None:
     """Findings without the report around them."""
-    if "error: " not in lines[at] and "warning: " not in lines[at] and "info: " not in lines[at]:
-        return None
-    first = _FIRST.match(lines[at])
+    first = _FIRST.match(lines[at]) if _may_be_first(lines[at]) else None
     if first is None:
         return None
     before = first[1]
@@ -158,6 +157,15 @@ def _fragment(lines: list[str], at: int, rules: Collection[str]) -> _Excerpt | N
             break
     found = _findings(page.lines)
     return page if found and found[0].rule in rules else None
+
+
+def _may_be_first(line: str) -> bool:
+    """Most lines of a log with an error in them can be told from a finding without a regular expression."""
+    for word in ("error: ", "warning: ", "info: "):
+        at = line.find(word)
+        if at >= 0 and line[:at].removesuffix("possible ")[-2:] in _FINDING_SIGNS:
+            return True
+    return False
 
 
 def _read(page: _Excerpt, rules: Collection[str]) -> OwnReport:
