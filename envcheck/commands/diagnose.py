@@ -262,6 +262,8 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
         from envcheck.report.reported import joined, taken_over
 
         reported = taken_over(own, texts.by, texts.snapshot)
+        if any(one.snapshot is texts.snapshot and not one.complete for _, one in own):
+            judged = _shown_elsewhere(judged, reported, texts)
         return first_causes(joined(reported, _asked_for(judged, own), texts.by.texts, texts.snapshot is not None), len(reported))
 
     report = report_on(
@@ -326,6 +328,12 @@ def _asked_for(judged: Sequence[Finding], reports: Sequence[tuple[str, OwnReport
     """What is found, without the rules that the user of a report did not want to hear of."""
     ignored = {rule for _, report in reports for rule in report.ignored}
     return tuple(one for one in judged if one.rule not in ignored)
+
+
+def _shown_elsewhere(judged: Sequence[Finding], reported: Sequence[Finding], texts: Given) -> tuple[Finding, ...]:
+    """What a report with all facts at hand did not find is no finding from a part of them, unless another text shows it."""
+    rules = {one.rule for one in reported}
+    return tuple(one for one in judged if one.rule in rules or any(each.source in texts.kinds for each in one.evidence))
 
 
 def first_causes(found: Sequence[Finding], reported: int = 0) -> tuple[Finding, ...]:

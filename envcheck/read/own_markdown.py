@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from envcheck.facts.snapshot import Snapshot
 from envcheck.read import own_report as own
 from envcheck.read.own_report import OwnReport, ReportedFinding
 
@@ -56,7 +57,9 @@ def take_markdown(text: str, rules: Collection[str]) -> tuple[str, list[OwnRepor
         page = [_bare(line, before) for line in lines[at:end]]
         findings = tuple(one for one in _findings(page) if head or one.rule in rules)[: own.MOST_FINDINGS]
         verdict = _plain(head[3]) if head else ""
-        found.append(OwnReport("markdown", head[2] if head else "", findings, verdict, own.reasons_in(verdict)))
+        facts = _facts(page) if head else None
+        version = head[2] if head else ""
+        found.append(OwnReport("markdown", version, findings, verdict, own.reasons_in(verdict), (), facts, complete=False))
         lines[at:end] = [""] * (end - at)
         at = end
     return ("\n".join(lines) if found else text), found
@@ -104,6 +107,17 @@ def _end(lines: list[str], at: int, before: str, whole: bool) -> int:
 def _of_a_finding(line: str) -> bool:
     starts = ("- ", "   ", "| ", "|-", "What to do:", "What to do, one of:")
     return line.startswith(starts) or _NUMBER.match(line) is not None or _OTHER.match(line) is not None
+
+
+def _facts(lines: list[str]) -> Snapshot | None:
+    """What stands in the block of the fold."""
+    start = next((at for at, line in enumerate(lines) if line.startswith("<details>")), len(lines))
+    fence = next((at for at in range(start, len(lines)) if lines[at].startswith("```") and lines[at].endswith("json")), None)
+    if fence is None:
+        return None
+    marks = lines[fence].removesuffix("json")
+    end = next((at for at in range(fence + 1, len(lines)) if lines[at] == marks), len(lines))
+    return own.folded_facts("\n".join(lines[fence + 1 : end]))
 
 
 def _findings(lines: list[str]) -> list[ReportedFinding]:

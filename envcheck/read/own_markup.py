@@ -43,7 +43,9 @@ def _take_pages(text: str, found: list[OwnReport]) -> str:
         page = _Html()
         page.feed(text[head.end() : end])
         verdict = _unescaped(head[2])
-        found.append(OwnReport("HTML", head[1], tuple(page.findings()[: own.MOST_FINDINGS]), verdict, own.reasons_in(verdict)))
+        findings = tuple(page.findings()[: own.MOST_FINDINGS])
+        facts = own.folded_facts("".join(page.fold)) if page.fold else None
+        found.append(OwnReport("HTML", head[1], findings, verdict, own.reasons_in(verdict), (), facts, complete=False))
         text = own.blanked(text, start, end)
         at = start
     return text
@@ -86,13 +88,17 @@ class _Html(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.sections: list[list[tuple[tuple[str, ...], str]]] = []  # of each finding: (elements around, text)
+        self.fold: list[str] = []  # the block of facts
         self._inside = False
+        self._folded = False
         self._path: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "section" and (dict(attrs).get("class") or "").startswith("finding"):
             self._inside, self._path = len(self.sections) < own.MOST_FINDINGS, []
             self.sections += [[]] if self._inside else []
+        elif tag == "details":
+            self._folded = True
         elif self._inside:
             if tag == "br":
                 self.sections[-1].append((tuple(self._path), "\n"))
@@ -103,6 +109,10 @@ class _Html(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag == "section":
             self._inside = False
+        elif tag == "summary":
+            self.fold.clear()
+        elif tag == "details":
+            self._folded = False
         elif self._inside and tag in self._path:
             while self._path.pop() != tag:
                 pass
@@ -110,6 +120,8 @@ class _Html(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._inside:
             self.sections[-1].append((tuple(self._path), data))
+        elif self._folded:
+            self.fold.append(data)
 
     def findings(self) -> list[ReportedFinding]:
         return [made for parts in self.sections if (made := _html_finding(parts)) is not None]

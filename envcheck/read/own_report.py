@@ -68,6 +68,7 @@ class OwnReport:
     because: tuple[str, ...] = ()  # why it could not tell
     ignored: tuple[str, ...] = ()  # rules that its user did not want to hear of
     snapshot: Snapshot | None = None
+    complete: bool = True  # the facts are; those in a fold of Markdown or HTML are without what was empty
 
     @property
     def verdict(self) -> str:
@@ -113,6 +114,20 @@ def fix_of(text: str, commands: tuple[str, ...] = ()) -> ReportedFix:
         text = ": ".join(filter(None, (text[: aside.start()], text[aside.end() :].strip())))
     who = "admin" if aside and aside[1].startswith("administrator") else "user"
     return ReportedFix(text[:TEXT_LIMIT], tuple(line[:TEXT_LIMIT] for line in commands[:MOST_COMMANDS]), who)
+
+
+def folded_facts(text: str) -> Snapshot | None:
+    """The facts in the fold of a page; None if they were cut or are of another version."""
+    import json
+
+    from envcheck.errors import UsageError
+    from envcheck.facts.recorded import SCHEMA, snapshot_of
+
+    try:
+        value = json.loads(text)
+        return snapshot_of({"schema": SCHEMA, **value}, "report") if isinstance(value, dict) else None
+    except (ValueError, RecursionError, UsageError):
+        return None
 
 
 def body_parts(lines: list[str]) -> tuple[str, tuple[tuple[str, str], ...], tuple[ReportedFix, ...]]:

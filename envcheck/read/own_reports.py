@@ -8,7 +8,7 @@ from envcheck.read.own_report import OwnReport
 
 
 def take_documents(raw: str, rules: Collection[str]) -> tuple[str, list[OwnReport]]:
-    """JSON, HTML and JUnit out of text as it stands in the file; `rules` are the ids that are known."""
+    """JSON, HTML, JUnit and Markdown, whose fold is JSON, out of text as it stands in the file; `rules` are the ids that are known."""
     found: list[OwnReport] = []
     if '"schema"' in raw:
         from envcheck.read.own_json import take_json
@@ -19,6 +19,11 @@ def take_documents(raw: str, rules: Collection[str]) -> tuple[str, list[OwnRepor
         from envcheck.read.own_markup import take_markup
 
         raw, more = take_markup(raw, rules)
+        found += more
+    if "### envcheck " in raw:
+        from envcheck.read.own_markdown import take_markdown
+
+        raw, more = take_markdown(raw, rules)
         found += more
     return raw, found
 
