@@ -88,6 +88,3 @@ def _without_numpy(
         return Hit(values, evidence, (Install((f"numpy=={rest}",), reinstall=True),), "gone", None if needed else Severity.WARNING)
     fixes = (Install(("numpy<2" if built_for_1 else "numpy",)),)
     return Hit(values, evidence, fixes, "absent", None if needed else Severity.INFO)
-
-
-CHECKS = (numpy_abi,)

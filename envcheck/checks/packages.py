@@ -246,14 +246,3 @@ def _vllm_built_for(
     if tables.linked_cuda_major("vllm", there) == 13 and not cuda_of_build(there) and major(torch.cuda) == 12:
         return Hit(values | {"cuda": torch.cuda}, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)
     return None
-
-
-CHECKS = (
-    torch_duplicated,
-    nvidia_packages_overwritten,
-    bitsandbytes_broken,
-    pynvml_deprecated,
-    flash_attn_mismatch,
-    xformers_mismatch,
-    vllm_pin,
-)

@@ -286,11 +286,3 @@ def cudnn_mismatch(torch: TorchFacts, python: PythonFacts, system: SystemFacts, 
         return Hit(values, quoted(matches), fixes, "newer", Severity.WARNING, Confidence.LIKELY)
     known = built and loaded
     return Hit(values, quoted(matches), fixes, "plain" if not known else "path" if path else None)
-
-
-CHECKS = (
-    missing_library,
-    library_path_shadows,
-    nccl_package_mismatch,
-    cudnn_mismatch,
-)
