@@ -12,13 +12,15 @@ from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
+from envcheck.facts.recorded import FACTS_LIMIT_BYTES
 from envcheck.facts.snapshot import Distribution, Missing, Snapshot, SymptomsFacts
-from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
+from envcheck.read.clean import GZIP, HEAD_BYTES, PIECE_BYTES, clean, pieces, what_binary
 
 if TYPE_CHECKING:
     from envcheck.engine.judge import Finding
     from envcheck.read.found import Claim, Found
     from envcheck.read.merge import Merged, Source
+    from envcheck.read.own_report import OwnReport
     from envcheck.report.report import Report
     from envcheck.report.session import RuleSession
     from envcheck.symptoms.scan import Scanner, Symptoms
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 IN_PASSING = ("statements", "demands")  # read in every text: they say nothing of what kind it is
 LOUD = 4  # findings at error or warning that are shown: a list of guesses names nothing
 FACTS_BYTES = 4 << 20
+RECORDS = ("record", "evidence archive")  # forms of our own documents that hold facts and no verdict
 FORMATS = ("text", "json", "markdown", "junit", "github", "html")
 
 
@@ -77,7 +80,7 @@ def diagnose_output(
 
     given = Given(by, snapshot=snapshot)
     for name, text in texts:
-        given.take_text(clean(text), name)
+        given.take_raw(text, name)
     report, read = diagnose(given, tool=tool, index_base=index_base)
     known = [f"{one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
     return report, known + [f"{one_line(one.text, 90)}: what would tell more: {one.advice}" for one in read.symptoms.victims[:1]]
@@ -91,6 +94,7 @@ class Read:
     refused: Mapping[str, str]
     sources: Mapping[str, Source]
     symptoms: Symptoms
+    reports: tuple[tuple[str, OwnReport], ...]
     other: tuple[str, ...]
     conflicts: tuple[str, ...]
     claims: tuple[tuple[str, Claim], ...]
@@ -106,7 +110,8 @@ class Given:
     kinds: dict[str, dict[str, None]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     proposed: set[str] = field(default_factory=set)  # files that speak of messages without having met them
-    filled: set[str] = field(default_factory=set)  # files with more than blanks in them
+    filled: set[str] = field(default_factory=set)  # files with more than blanks and our own reports in them
+    reports: list[tuple[str, OwnReport]] = field(default_factory=list)
     _scanner: Scanner | None = None
 
     @property
@@ -130,19 +135,53 @@ class Given:
 
     def _take_stream(self, file: BinaryIO, name: str) -> None:
         head = file.read(HEAD_BYTES)
+        if head.startswith(GZIP) and self._take_archive(file, head, name):
+            return
         binary = what_binary(head)
         if binary:
             self.refused[name] = f"{binary}: not a text, not read"
             return
         self.kinds.setdefault(name, {})
-        for piece in pieces(file, head):
+        whole = head.lstrip().startswith(b"{") and b'"schema"' in head  # one value, however large
+        for piece in pieces(file, head, FACTS_LIMIT_BYTES if whole else PIECE_BYTES, lambda raw: self._without_documents(raw, name)):
             self.take_text(piece.text, name)
 
+    def _take_archive(self, file: BinaryIO, head: bytes, name: str) -> bool:
+        """Whether it is what --evidence kept."""
+        from envcheck.read.own_archive import read_archive
+
+        report = read_archive(head, file)
+        if report is not None:
+            self._keep([report], name)
+        return report is not None
+
+    def _without_documents(self, raw: str, name: str) -> str:
+        from envcheck.read.own_reports import take_documents
+
+        raw, reports = take_documents(raw, self.by.texts.ids)
+        self._keep(reports, name)
+        return raw
+
+    def _keep(self, reports: Sequence[OwnReport], name: str) -> None:
+        """Note reports of ours. The facts of the first are the machine's."""
+        for report in reports:
+            self.reports.append((name, report))
+            self.kinds.setdefault(name, {})[report.kind] = None
+            if self.snapshot is None:
+                self.snapshot = report.snapshot
+
+    def take_raw(self, raw: str, name: str) -> None:
+        """One piece of text as it stands in its file."""
+        self.take_text(clean(self._without_documents(raw, name)), name)
+
     def take_text(self, text: str, name: str) -> None:
-        """One clean piece of text."""
+        """One clean piece of text, out of which documents were taken."""
         from envcheck.read.identify import log_kinds, read_text
+        from envcheck.read.own_reports import take_pages
         from envcheck.symptoms.course import outlived, proposed
 
+        text, reports = take_pages(text, self.by.texts.ids)
+        self._keep(reports, name)
         if not text.isspace() and text:
             self.filled.add(name)
         found = read_text(text)
@@ -206,6 +245,7 @@ def _load(name: str) -> Mapping[str, Any]:
 
 def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None) -> tuple[Report, Read]:
     """Weigh facts and error text together."""
+    from envcheck.report.report import live_asked
     from envcheck.report.session import report_on
 
     symptoms = texts.scanner.finish()
@@ -213,20 +253,34 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
     snapshot = merged.snapshot
     if texts.snapshot is not None:
         snapshot = _with_symptoms(texts.snapshot, snapshot.symptoms)
+    own = texts.reports
+
+    def choose(found: Sequence[Finding]) -> Sequence[Finding]:
+        judged = doubted(found, snapshot.symptoms, texts.proposed)
+        if not own:
+            return first_causes(judged)
+        from envcheck.report.reported import joined, taken_over
+
+        reported = taken_over(own, texts.by, texts.snapshot)
+        if any(one.snapshot is texts.snapshot and not one.complete for _, one in own):
+            judged = _shown_elsewhere(judged, reported, texts)
+        return first_causes(joined(reported, _asked_for(judged, own), texts.by.texts, texts.snapshot is not None), len(reported))
+
     report = report_on(
         snapshot,
         texts.by,
         fail_on="error",
-        live_requested=False,
+        live_requested=texts.snapshot is not None and live_asked(texts.snapshot.live),
         tool=tool,
         index_base=index_base,
-        choose=lambda found: first_causes(doubted(found, snapshot.symptoms, texts.proposed)),
+        choose=choose,
     )
     read = Read(
         {name: tuple(kinds) for name, kinds in texts.kinds.items()},
         dict(texts.refused),
         merged.sources,
         symptoms,
+        tuple(own),
         tuple(one.text for one in merged.other),
         merged.conflicts,
         merged.claims,
@@ -270,19 +324,33 @@ def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing, propose
     )
 
 
-def first_causes(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The first findings at error or warning, and those that only inform."""
+def _asked_for(judged: Sequence[Finding], reports: Sequence[tuple[str, OwnReport]]) -> tuple[Finding, ...]:
+    """What is found, without the rules that the user of a report did not want to hear of."""
+    ignored = {rule for _, report in reports for rule in report.ignored}
+    return tuple(one for one in judged if one.rule not in ignored)
+
+
+def _shown_elsewhere(judged: Sequence[Finding], reported: Sequence[Finding], texts: Given) -> tuple[Finding, ...]:
+    """What a report with all facts at hand did not find is no finding from a part of them, unless another text shows it."""
+    rules = {one.rule for one in reported}
+    return tuple(one for one in judged if one.rule in rules or any(each.source in texts.kinds for each in one.evidence))
+
+
+def first_causes(found: Sequence[Finding], reported: int = 0) -> tuple[Finding, ...]:
+    """The first findings at error or warning, and those that only inform; all that stand in a report come first and are kept."""
     from envcheck.engine.rule import Severity
 
     loud = [one for one in found if one.severity is not Severity.INFO]
     quiet = [one for one in found if one.severity is Severity.INFO]
-    return (*loud[:LOUD], *quiet)
+    return (*loud[: max(LOUD, reported)], *quiet)
 
 
 def _decided(report: Report, read: Read, texts: Given) -> Report:
     """The verdict of a diagnosis: named, healthy, or undecided with the one thing to run."""
     from envcheck.engine.rule import Confidence, Severity
 
+    if read.reports and not texts.filled and (said := _of_reports(report, read)) is not None:
+        return said
     loud = [one.finding for one in report.findings if one.finding.severity is not Severity.INFO]
     if any(one.severity is Severity.ERROR and one.confidence is Confidence.CERTAIN for one in loud):
         return replace(report, verdict="fail", exit_code=1, because=())
@@ -300,6 +368,20 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
         shown = "it shows only consequences of a cause" if read.symptoms.victims else "it shows no cause that envcheck knows"
         return replace(report, verdict="inconclusive", exit_code=3, because=(shown, _ask(read)))
     return replace(report, verdict="pass", exit_code=0, because=())
+
+
+def _of_reports(report: Report, read: Read) -> Report | None:
+    """The verdict where nothing but reports of ours was read: the worst that they say; of facts alone, what they are judged to be.
+    None where a report was cut and does not say."""
+    said = {one.verdict for _, one in read.reports if one.form not in RECORDS}
+    if not said:
+        return report
+    if report.verdict == "fail" or "fail" in said:
+        return replace(report, verdict="fail", exit_code=1, because=())
+    if "inconclusive" in said:
+        because = tuple(dict.fromkeys(reason for _, one in read.reports for reason in one.because))
+        return replace(report, verdict="inconclusive", exit_code=3, because=because)
+    return None if "" in said else replace(report, verdict="pass", exit_code=0, because=())
 
 
 _LOGS = frozenset({"traceback", "torchrun", "Ray", "Lightning", "DeepSpeed", "docker", "pip", "compiler", "error"})
@@ -358,6 +440,7 @@ def _read_lines(read: Read) -> list[str]:
     lines = [
         f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that envcheck knows')}" for name, kinds in read.files.items()
     ]
+    lines += [f"says    {one_line(name)}: {one_line(one.line)}" for name, one in read.reports if one.line and one.form != "JSON"]
     lines += [f"refused {one_line(name)}: {one_line(reason)}" for name, reason in read.refused.items()]
     lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
     lines += [f"differs {one_line(one)}" for one in read.conflicts[:3]]
@@ -389,6 +472,16 @@ def _json(report: Report, read: Read) -> str:
     extra = {
         "files": [{"name": one_line(name), "kinds": list(kinds)} for name, kinds in read.files.items()],
         "refused": [{"name": one_line(name), "reason": reason} for name, reason in read.refused.items()],
+        "reports": [
+            {
+                "file": one_line(name),
+                "format": one.form,
+                "version": one_line(one.version),
+                "verdict": one.verdict,
+                "rules": [finding.rule for finding in one.findings],
+            }
+            for name, one in read.reports
+        ],
         "sources": {
             path: {"file": one_line(one.file), "line": one.line, "text": one_line(one.text)} for path, one in sorted(read.sources.items())
         },

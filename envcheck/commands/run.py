@@ -17,12 +17,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from envcheck.commands.kernel_word import KernelWord
 from envcheck.commands.streams import say
 from envcheck.errors import UsageError
-from envcheck.facts.record import record
+from envcheck.facts.record import record, replace
 
 if TYPE_CHECKING:
-    from envcheck.report.report import Report
+    from envcheck.report.report import CommandRun, Report
     from envcheck.report.session import RuleSession
 
 CANNOT_EXECUTE, NOT_FOUND = 126, 127  # as in a shell
@@ -36,6 +37,7 @@ class CommandEnd:
     code: int  # 128 + N if signal N ended it
     output: bytes  # the beginning and the end of what it wrote
     asked: bool = False  # somebody sent a signal that ends programs, or reads its output no longer
+    kernel: KernelWord = KernelWord()
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -43,7 +45,7 @@ def execute(args: argparse.Namespace) -> int:
     name = args.argv[0]
     if shutil.which(name) is None:
         found = os.sep in name and os.path.exists(name)
-        return _not_started(name, PermissionError(errno.EACCES, "not an executable file") if found else FileNotFoundError())
+        return _not_started(args, PermissionError(errno.EACCES, "not an executable file") if found else FileNotFoundError(), None)
     from envcheck.commands.check import session_of
 
     by = session_of(args)
@@ -53,11 +55,14 @@ def execute(args: argparse.Namespace) -> int:
 
         say(render(report, "text", fix_suggest=args.fix_suggest))
         say(f"envcheck: {name} was not started; --fail-on never starts it anyway\n")
+        from envcheck.report.report import CommandRun
+
+        _save(replace(report, command=CommandRun(tuple(args.argv), False, report.exit_code, "", ("the check found an error",))), args)
         return report.exit_code
     try:
         ended = run_and_keep(args.argv)
     except OSError as error:
-        return _not_started(name, error)
+        return _not_started(args, error, report)
     if ended.code:
         try:
             _explain(ended, report, args, by)
@@ -66,10 +71,29 @@ def execute(args: argparse.Namespace) -> int:
     return ended.code
 
 
-def _not_started(name: str, error: OSError) -> int:
+def _not_started(args: argparse.Namespace, error: OSError, before: Report | None) -> int:
+    """127 or 126, and a document that says so."""
+    from envcheck.report.report import CommandRun
+
     missing = isinstance(error, FileNotFoundError)
-    say(f"envcheck: {name}: {'command not found' if missing else error.strerror}\n")
-    return NOT_FOUND if missing else CANNOT_EXECUTE
+    code, why = (NOT_FOUND, "command not found") if missing else (CANNOT_EXECUTE, error.strerror or "it cannot be started")
+    said = f"{args.argv[0]}: {why}"
+    say(f"envcheck: {said}\n")
+    _save_open(args, said, before, CommandRun(tuple(args.argv), False, code, "", (why,)))
+    return code
+
+
+def _save_open(args: argparse.Namespace, reason: str, before: Report | None, command: CommandRun | None) -> None:
+    """A document in which nothing but the reason is known, or beside it what the check found."""
+    if not args.output:
+        return
+    from envcheck.facts.snapshot import Snapshot
+    from envcheck.report.report import finish
+
+    report = before or finish((), (), Snapshot(), live_requested=False)
+    if report.verdict != "fail":
+        report = replace(report, verdict="inconclusive", exit_code=3, because=(reason, *(before.because if before else ())))
+    _save(replace(report, command=command), args)
 
 
 def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
@@ -84,7 +108,9 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001
-        say(f"envcheck: the check failed: {type(error).__name__}: {error}; this is a bug of envcheck\n")
+        said = f"the check failed: {type(error).__name__}: {error}"
+        say(f"envcheck: {said}; this is a bug of envcheck\n")
+        _save_open(args, said, None, None)
         return None
     _save(report, args)
     return report
@@ -106,11 +132,13 @@ def run_and_keep(argv: Sequence[str]) -> CommandEnd:
     """Run argv in our place and keep the ends of what it writes. OSError if it cannot be started."""
     if os.name != "posix":  # neither pseudo-terminals nor these signals: CMD has the console, and no copy is taken
         return CommandEnd(subprocess.call(list(argv)), b"")
+    from envcheck.commands.kernel_word import KernelWatch
     from envcheck.commands.signals import ENDING, Signals
     from envcheck.commands.streams import Outputs
 
     outputs = Outputs()
     signals = Signals()
+    watch = KernelWatch()
     try:
         process = _start(argv, outputs.given, signals.as_they_were)
     except OSError:
@@ -123,7 +151,8 @@ def run_and_keep(argv: Sequence[str]) -> CommandEnd:
     code = 128 - process.returncode if process.returncode < 0 else process.returncode
     signals.close(code)
     outputs.finish()
-    return CommandEnd(code, outputs.bytes(), code == 128 + signal.SIGPIPE or bool(signals.met & ENDING))
+    asked = code == 128 + signal.SIGPIPE or bool(signals.met & ENDING)
+    return CommandEnd(code, outputs.bytes(), asked, watch.word(process.pid) if code else KernelWord())
 
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
@@ -185,23 +214,34 @@ def _let_go_of_stdin() -> None:
 
 
 def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace, by: RuleSession) -> None:
-    """What CMD's output says of the cause, together with this machine's facts; on stderr, and in the file of -o."""
+    """What CMD's output, the kernel and this machine's facts say of the cause; on stderr, and in the file of -o."""
     from envcheck.commands.diagnose import diagnose_output
+    from envcheck.commands.endings import causes, kernel_texts
     from envcheck.render import render
+    from envcheck.report.report import CommandRun
 
     name, death = args.argv[0], _death(ended.code)
-    texts = [(name, ended.output.decode("utf-8", "replace"))]
+    said = ended.output.decode("utf-8", "replace")
+    texts = [(name, said), *kernel_texts(name, ended.kernel)]
     if death and not ended.asked:
         texts.append(("exit code", f"{name} exited with code {ended.code} ({signal.strsignal(ended.code - 128)})"))
     report, read = diagnose_output(texts, before.snapshot if before else None, by, tool=args.tool, index_base=args.index_base)
+    found = () if ended.asked else causes(ended.code, said, args.argv, ended.kernel, before.snapshot if before else None, by)
+    told = [each.text for one in report.findings for each in one.finding.evidence]
+    lines = tuple(line for one in found if not one.words or not any(one.words in text for text in told) for line in one.lines)
+    head = f"{name} ended with exit code {ended.code}{death}"
+    if report.verdict != "fail":  # whatever is known of it, it failed
+        report = replace(report, verdict="inconclusive", exit_code=3, because=(head, *lines, *report.because))
+    report = replace(report, command=CommandRun(tuple(args.argv), True, ended.code, death.strip(" ()"), lines))
     _save(report, args)
     if ended.asked and report.exit_code != 1:
         return  # who ended it knows why
-    say(f"\nenvcheck: {name} ended with exit code {ended.code}{death}\n")
+    say(f"\nenvcheck: {head}\n" + "".join(f"  {line}\n" for line in lines))
     if report.findings:
         say(render(report, "text", fix_suggest=args.fix_suggest))
         return
-    say("envcheck found no known environment problem in the output or on this machine\n")
+    if not lines:
+        say("envcheck found no known environment problem in the output or on this machine\n")
     say("".join(f"{line}\n" for line in read))
 
 

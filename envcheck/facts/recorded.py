@@ -52,6 +52,11 @@ def parse_snapshot(text: str, name: str) -> Snapshot:
         raise UsageError(f"--facts {name}: nested too deeply to be a report") from None
     except ValueError as error:
         raise UsageError(f"--facts {name}: not JSON: {one_line(str(error), 120)}") from None
+    return snapshot_of(value, name)
+
+
+def snapshot_of(value: object, name: str) -> Snapshot:
+    """The facts of a document that was parsed already."""
     if not isinstance(value, dict) or "schema" not in value:
         raise UsageError(f"--facts {name}: not an envcheck report: it has no `schema` (observations are for `envcheck diagnose --facts`)")
     schema = value["schema"]

@@ -122,3 +122,18 @@ def _stat(text: str | None, name: str) -> int | None:
 def _free(limit: int, used: str | None, stat: str | None, reclaimable: str) -> list[int]:
     use = _bytes(used)
     return [] if use is None else [max(0, limit - use + min(use, _stat(stat, reclaimable) or 0))]
+
+
+def oom_kills(host: Host) -> int | None:
+    """How many processes of this control group the kernel has killed for want of memory; None if it does not say."""
+    paths = parse_cgroup(host.read("/proc/self/cgroup"))
+    if not paths:
+        return None
+    for mount in parse_mountinfo(host.read("/proc/self/mountinfo")):
+        memory = mount.kind == "cgroup" and "memory" in mount.options.split(",")
+        if mount.kind == "cgroup2" or memory:
+            file = "memory.oom_control" if memory else "memory.events"
+            folder = next(_folders(mount, paths.get("memory" if memory else "", "/")))
+            if (count := _stat(host.read(f"{folder}/{file}"), "oom_kill")) is not None:
+                return count
+    return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from envcheck.facts.record import record
@@ -39,11 +39,13 @@ _NO_JSON = re.compile(r'\\(?:[^"\\/bfnrtu]|u(?![0-9a-fA-F]{4})|$)')
 _BACKSLASH = re.compile(r'\\(?:(["\\/])|([nrtbf])|u([0-9a-fA-F]{4}))')
 _ESCAPED_QUOTE = re.compile(r"""\\{1,8}(["'])""")
 
+GZIP = b"\x1f\x8b"
+
 # First bytes of what is no text: https://en.wikipedia.org/wiki/List_of_file_signatures
 _MAGIC = (
     (b"\x7fELF", "an ELF program or library"),
     (b"PK\x03\x04", "a zip archive (a wheel, a checkpoint)"),
-    (b"\x1f\x8b", "a gzip file"),
+    (GZIP, "a gzip file"),
     (b"BZh", "a bzip2 file"),
     (b"\xfd7zXZ", "an xz file"),
     (b"\x28\xb5\x2f\xfd", "a zstd file"),
@@ -129,12 +131,12 @@ def _character(match: re.Match[str]) -> str:
     return _SHORT[match[2]] if match[2] else chr(int(match[3], 16))
 
 
-def pieces(file: BinaryIO, head: bytes = b"") -> Iterator[Piece]:
-    """Clean pieces of a binary file; `head` is what was already read of it."""
+def pieces(file: BinaryIO, head: bytes = b"", size: int = PIECE_BYTES, before: Callable[[str], str] = str) -> Iterator[Piece]:
+    """Clean pieces of a binary file; `head` is what was already read of it, `before` sees each as it stands in the file."""
     decoder = codecs.getincrementaldecoder(encoding(head))(errors="replace")
     rest, number, data = "", 1, head
     while True:
-        more = file.read(PIECE_BYTES)
+        more = file.read(size)
         raw = rest + decoder.decode(data + more, final=not more)
         data = b""
         cut = len(raw) if not more else raw.rfind("\n") + 1
@@ -142,7 +144,7 @@ def pieces(file: BinaryIO, head: bytes = b"") -> Iterator[Piece]:
             cut = len(raw) if len(raw) > LINE_LIMIT else 0
         rest = raw[cut:]
         if cut:
-            text = clean(raw[:cut])
+            text = clean(before(raw[:cut]))
             yield Piece(text, number)
             number += text.count("\n")
         if not more:

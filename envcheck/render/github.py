@@ -8,7 +8,7 @@ from __future__ import annotations
 from envcheck.engine.rule import Confidence, Severity
 from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
-from envcheck.render.wording import command_groups, ignored_hits, severity_hits, unknown_groups, verdict_line
+from envcheck.render.wording import command_groups, ignored_hits, severity_hits, severity_word, unknown_groups, verdict_line
 from envcheck.report.report import Report, Reported
 
 _COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -34,7 +34,8 @@ def _annotation(reported: Reported, report: Report, fix_suggest: bool) -> str:
         body.append(f"fix: {fix.title or fix.text}")
         for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
             body += [f"  {f'{label}: ' if label else ''}{line}" for line in commands]
-    return _line(word, f"{finding.rule}: {finding.title}", "\n".join(body))
+    mark = f"{severity_word(finding)}: " if finding.confidence is Confidence.LIKELY else ""
+    return _line(word, f"{finding.rule}: {mark}{finding.title}", "\n".join(body))
 
 
 def _line(command: str, title: str, text: str) -> str:

@@ -16,7 +16,7 @@ from envcheck.facts.recorded import OF_TEXTS, RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import LiveFacts, Missing, Snapshot
 from envcheck.plan.result import Commands, Fix, PlanReport, Way
-from envcheck.report.report import Report, Reported, SeverityChange
+from envcheck.report.report import CommandRun, Report, Reported, SeverityChange
 
 
 def render(report: Report, *, fix_suggest: bool = False) -> str:
@@ -47,6 +47,17 @@ def document(report: Report) -> dict[str, Any]:
         "plan": plan_document(report.plan),
         "assumed": list(report.assumed),
         "timings": dict(report.timings),
+        **({} if report.command is None else {"command": _command(report.command)}),
+    }
+
+
+def _command(run: CommandRun) -> dict[str, Any]:
+    return {
+        "argv": list(run.argv),
+        "started": run.started,
+        "exit_code": run.exit_code,
+        "signal": run.signal or None,
+        "why": list(run.why),
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from envcheck.engine.judge import Outcome
 from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
-from envcheck.render.wording import command_groups, ignored_because, severity_hits, verdict_line
+from envcheck.render.wording import command_groups, ignored_because, severity_hits, severity_word, verdict_line
 from envcheck.report.report import Ignored, Report, Reported
 
 # XML 1.0 has no way to write these, not even as a reference: https://www.w3.org/TR/xml/#charsets
@@ -76,7 +76,7 @@ def _case(rule: str, family: str, outcome: Outcome, reason: str, reported: Repor
         if report.fails(finding):
             kind = {"message": finding.title, "type": f"{finding.confidence.value} {finding.severity.value}"}
             return f"{head}>\n      <failure {_attributes(kind)}>{body}</failure>\n    </testcase>"
-        return f"{head}>\n      <system-out>{finding.severity.value}: {body}</system-out>\n    </testcase>"
+        return f"{head}>\n      <system-out>{severity_word(finding)}: {body}</system-out>\n    </testcase>"
     if rule == WHOLE and outcome is Outcome.UNKNOWN:
         body = _escape("\n".join(report.because))
         return f"{head}>\n      <error {_attributes({'message': reason, 'type': 'inconclusive'})}>{body}</error>\n    </testcase>"

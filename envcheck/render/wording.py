@@ -46,9 +46,8 @@ def tally(report: Report) -> str:
 
 
 def severity_word(finding: Finding) -> str:
-    """ "error", "possible error", "warning", "info"."""
-    likely = finding.severity is Severity.ERROR and finding.confidence is Confidence.LIKELY
-    return "possible error" if likely else finding.severity.value
+    """ "error", "possible error", "warning", "possible warning", "info"."""
+    return f"possible {finding.severity.value}" if finding.confidence is Confidence.LIKELY else finding.severity.value
 
 
 def verdict_line(report: Report) -> str:

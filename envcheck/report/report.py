@@ -71,6 +71,17 @@ class SeverityChange:
 
 
 @record
+class CommandRun:
+    """What `envcheck run` was given, and how it came to its end."""
+
+    argv: tuple[str, ...]
+    started: bool
+    exit_code: int
+    signal: str = ""
+    why: tuple[str, ...] = ()  # what its output and the kernel say, beside the findings
+
+
+@record
 class Report:
     """Everything that any renderer shows."""
 
@@ -89,6 +100,7 @@ class Report:
     configuration: Configuration = Configuration()
     ignored: tuple[Ignored, ...] = ()  # whatever their outcome
     severity_changes: tuple[SeverityChange, ...] = ()
+    command: CommandRun | None = None
     name: str = "envcheck"
     version: str = __version__
 

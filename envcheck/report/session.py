@@ -230,7 +230,8 @@ def _reported(
     def fixes(one: Finding) -> tuple[Fix, ...]:
         return plan.fixes(one.fixes, snapshot, by.tables, checks=by.checks, texts=by.texts, tool=tool, index_base=index_base)
 
-    rows = tuple(Reported(one, fixes(one), by.texts.read(one.rule).why) for one in found)
+    # a rule without a family is one that another version reported
+    rows = tuple(Reported(one, fixes(one), by.texts.read(one.rule).why if by.texts.family(one.rule) else "") for one in found)
     if not any(isinstance(intent, TorchBuild) for one in found for intent in one.fixes):
         return rows, None
     return rows, plan.search(snapshot, by.tables, checks=by.checks, texts=by.texts, tool=tool, index_base=index_base)

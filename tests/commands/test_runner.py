@@ -430,7 +430,7 @@ def test_a_script_without_an_interpreter_line_runs(start: Callable[..., Any], tm
     ("number", "words"),
     [
         (signal.SIGKILL, ["exit code 137 (SIGKILL)", "host-memory-low", "possible error"]),
-        (signal.SIGSEGV, ["exit code 139 (SIGSEGV)", "found no known environment problem", "python -X faulthandler"]),
+        (signal.SIGSEGV, ["exit code 139 (SIGSEGV)", "native code crashed", "python -X faulthandler"]),
     ],
 )
 def test_a_death_by_signal_is_explained(start: Callable[..., Any], number: signal.Signals, words: list[str]) -> None:

@@ -1,0 +1,222 @@
+"""Why a command ended, for the ends that are no fault of the environment or that only this machine can explain, in a line or two each."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from envcheck.commands.kernel_word import KernelWord
+from envcheck.facts.printable import one_line
+from envcheck.facts.record import record
+
+if TYPE_CHECKING:
+    from envcheck.facts.snapshot import Snapshot
+    from envcheck.report.session import RuleSession
+
+SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV = 132, 134, 135, 136, 137, 139  # as exit codes
+CRASHES = (SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV)
+TAIL = 1 << 18  # characters of the output in which the last error is looked for
+WORTH_NAMING = 256 << 20  # bytes of memory that a process held
+
+_SIZE = r"(\d{1,9}(?:\.\d{1,3})? [KMGT]?i?B)"
+_OOM = re.compile(rf"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate {_SIZE}")
+_CAPACITY = re.compile(rf"GPU (\d{{1,3}}) has a total capacity of {_SIZE} of which {_SIZE} is free")
+_CAPACITY_OLD = re.compile(rf"\(GPU (\d{{1,3}}); {_SIZE} total capacity; {_SIZE} already allocated; {_SIZE} free")
+_OWN = re.compile(rf"this process has {_SIZE} memory in use")
+_OTHER = re.compile(rf"Process \d{{1,9}} has {_SIZE} memory in use")
+_UNUSED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
+_NO_SPACE = re.compile(r"No space left on device(?:: '([^'\n]{1,400})')?")
+_IN_USE = re.compile(r"\[Errno (?:98|48)\]|[Aa]ddress already in use|EADDRINUSE")
+_PORT = re.compile(r"\b[Pp]ort[ :=]{1,3}(\d{2,5})\b|(?:\]|\b[\w.*-]{1,60}|'):(\d{4,5})\b")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w{0,80})'")
+_WHAT = re.compile(r"terminate called after throwing an instance of '([^'\n]{1,120})'(?:\n {0,8}what\(\): {1,4}([^\n]{1,600}))?")
+_HEAP = re.compile(
+    r"^(?:malloc|free|realloc|corrupted|double free|munmap_chunk|invalid)[^\n]{0,20}(?:\(\)|size|corruption)[^\n]{0,120}$", re.MULTILINE
+)
+_ASSERTION = re.compile(r"^[^\n]{1,300}: Assertion [`'][^\n]{1,300} failed\.", re.MULTILINE)
+_FRAME = re.compile(r'\(most recent call first\):\n {2}File "([^"\n]{1,400})", line (\d{1,7}) in ([^\n]{1,100})')
+
+# Modules whose distribution has another name.
+_DISTRIBUTIONS = {"cv2": "opencv-python", "PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn", "skimage": "scikit-image"}
+
+
+@record
+class Cause:
+    """`words` are the program's own, by which a rule's finding about the same is known."""
+
+    words: str
+    lines: tuple[str, ...]
+
+
+def causes(
+    code: int, output: str, argv: Sequence[str], kernel: KernelWord, snapshot: Snapshot | None, by: RuleSession
+) -> tuple[Cause, ...]:
+    """What the end, the output and this machine say, the surest first."""
+    text = output[-TAIL:].replace("\r\n", "\n")
+    found: Iterator[Cause | None] = (
+        look(text) for look in (_gpu_memory, _no_space, _port, lambda said: _missing_module(said, snapshot, by))
+    )  # fmt: skip
+    death = _killed(kernel) if code == SIGKILL else _crashed(code, text, argv, kernel) if code in CRASHES else None
+    return tuple(one for one in (death, *found) if one is not None)
+
+
+def kernel_texts(name: str, kernel: KernelWord) -> list[tuple[str, str]]:
+    """The kernel's word on processes killed for want of memory, for the rules to weigh."""
+    texts = [("kernel log", line) for line in kernel.killed]
+    if kernel.kills:
+        times = "a process" if kernel.kills == 1 else f"{kernel.kills} processes"
+        texts.append(("memory.events", f"oom-kill event: the kernel killed {times} of this control group while {name} ran"))
+    return texts
+
+
+def _killed(kernel: KernelWord) -> Cause | None:
+    lines = []
+    if kernel.largest_bytes is not None and kernel.largest_bytes >= WORTH_NAMING:
+        lines.append(f"the largest of its processes held {_amount(kernel.largest_bytes)} of memory")
+    if kernel.kills == 0 and not kernel.killed:
+        lines.append(
+            "the control group counted no kill for want of memory meanwhile: unless the process ran in another group (a container, a job"
+            " step), somebody sent SIGKILL: a batch system at its limit of time or memory, systemd-oomd, a person"
+        )
+    return Cause("", tuple(lines)) if lines else None
+
+
+def _crashed(code: int, text: str, argv: Sequence[str], kernel: KernelWord) -> Cause:
+    lines = [f"the kernel's log: {one_line(line, 300)}" for line in kernel.crashed]
+    patterns: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+        (_WHAT, lambda found: f"a C++ exception that nobody caught, {found[1]}: {found[2] or 'it says no more'}"),
+        (_ASSERTION, lambda found: f"an assertion: {found[0]}"),
+        (_HEAP, lambda found: f"the C library found the heap damaged ({found[0]}): native code wrote where it must not"),
+        (_FRAME, lambda found: f"the Python line that was running: {found[1]}, line {found[2]}, in {found[3]}"),
+    )
+    for pattern, words in patterns:
+        if last := next(iter(list(pattern.finditer(text))[-1:]), None):
+            lines.append(one_line(words(last), 400))
+    if code != SIGABRT and not lines:
+        lines.append("native code crashed; no Python exception can say where")
+    if not _FRAME.search(text) and os.path.basename(argv[0]).startswith(("python", "torchrun", "accelerate", "deepspeed")):
+        lines.append(f"to see which Python line it was: PYTHONFAULTHANDLER=1 {shlex.join(argv)}")
+    return Cause("", tuple(lines))
+
+
+def _gpu_memory(text: str) -> Cause | None:
+    last = next(iter(list(_OOM.finditer(text))[-1:]), None)
+    if last is None:
+        return None
+    after = text[last.end() : last.end() + 1500]
+    asked, own, unused = last[1], _OWN.search(after), _UNUSED.search(after)
+    others = _OTHER.findall(after)
+    if found := _CAPACITY.search(after):
+        where, total, free = f"GPU {found[1]}", found[2], found[3]
+    elif found := _CAPACITY_OLD.search(after):
+        where, total, free = f"GPU {found[1]}", found[2], found[4]
+    else:
+        return Cause("out of memory", (f"the GPU has no {asked} of memory left for the program", _SMALLER))
+    held = f", {own[1]} are the program's own" if own else ""
+    lines = [f"{where} is out of memory: the program asked for {asked} more, and {free} of {total} are free{held}"]
+    if others:
+        lines.append(f"other processes hold {', '.join(others[:4])} of it: nvidia-smi shows them")
+    if unused and _bytes(unused[1]) >= _bytes(asked):
+        lines.append(f"{unused[1]} are reserved and unused, in pieces: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+    return Cause("out of memory", (*lines, _SMALLER))
+
+
+_SMALLER = "what takes less: a smaller batch or sequence, gradient checkpointing, bf16, a model that is sharded or offloaded"
+
+
+def _bytes(size: str) -> float:
+    number, _, unit = size.partition(" ")
+    return float(number) * 1024.0 ** "BKMGT".index(unit[0])
+
+
+def _amount(number: int) -> str:
+    from envcheck.checks.gpu import size
+
+    return size(number)
+
+
+def _no_space(text: str) -> Cause | None:
+    last = next(iter(list(_NO_SPACE.finditer(text))[-1:]), None)
+    if last is None:
+        return None
+    if last[1]:
+        lines = [_room(last[1])]
+    else:
+        full = {place: line for place in _mounts() if (line := _room(place, only_if_full=True))}
+        named = [place for place in full if place != "/" and f"{place}/" in text]
+        lines = list(dict.fromkeys([full[place] for place in named] or full.values()))[:4]
+    lines = [line for line in lines if line] or ["no file system is full now: a quota, a file that is gone again, or a network file system"]
+    return Cause(
+        "No space left", (*lines, "what helps: remove what is not needed there, or write elsewhere (TMPDIR, HF_HOME, the output folder)")
+    )
+
+
+_LOCAL = frozenset(("btrfs", "ext2", "ext3", "ext4", "f2fs", "fuse.fuse-overlayfs", "overlay", "tmpfs", "xfs", "zfs"))
+
+
+def _mounts() -> list[str]:
+    """Where local file systems that can be written are mounted; those of a network may not answer."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+            rows = [line.split() for line in file]
+    except OSError:
+        return []
+    return [row[1] for row in rows if len(row) > 3 and row[2] in _LOCAL and "rw" in row[3].split(",")]
+
+
+def _room(place: str, only_if_full: bool = False) -> str:
+    """What is left where a file was to be written."""
+    folder = os.path.abspath(place)
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    try:
+        status = os.statvfs(folder)
+    except (OSError, AttributeError):
+        return ""
+    free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+    if status.f_files and not status.f_favail:
+        return f"{folder}: no file more can be made there (no inode is left)"
+    return "" if only_if_full and free * 100 > total else f"{folder}: {_amount(free)} of {_amount(total)} are free"
+
+
+def _port(text: str) -> Cause | None:
+    last = next(iter(list(_IN_USE.finditer(text))[-1:]), None)
+    if last is None:
+        return None
+    near = text[max(0, last.start() - 300) : last.end() + 300]
+    ports = [one[1] or one[2] for one in _PORT.finditer(near)]
+    which = f"port {ports[-1]}" if ports else "a port that it listens on"
+    look = f"ss -ltnp 'sport = :{ports[-1]}'" if ports else "ss -ltnp"
+    lines = (f"{which} is in use: by another program, or by a run of before that has not ended", f"who has it: {look}")
+    return Cause("ddress already in use", lines)
+
+
+def _missing_module(text: str, snapshot: Snapshot | None, by: RuleSession) -> Cause | None:
+    last = next(iter(list(_NO_MODULE.finditer(text))[-1:]), None)
+    if last is None:
+        return None
+    module = last[1]
+    words = f"No module named '{module}'"
+    name = _DISTRIBUTIONS.get(module, module)
+    line = f"the Python that ran it has no module {module}"
+    if snapshot is None or not (module in _DISTRIBUTIONS or name in _companions(snapshot, by)):
+        return Cause(
+            words, (line, f"if it is a package: python -m pip install the one that brings {module}; if it is a file of yours: PYTHONPATH")
+        )
+    from envcheck import plan
+    from envcheck.engine.intents import Install
+
+    fixes = plan.fixes((Install((name,)),), snapshot, by.tables, checks=by.checks, texts=by.texts)
+    commands = [one for fix in fixes for one in (fix.commands.pip or fix.commands.uv or fix.commands.conda)]
+    return Cause(words, (line, *(f"to install it: {one}" for one in commands[:2])))
+
+
+def _companions(snapshot: Snapshot, by: RuleSession) -> Collection[str]:
+    """The packages that are released with the torch that is installed."""
+    from envcheck.facts.snapshot import TorchFacts
+
+    torch = snapshot.torch
+    return by.tables.companions(torch.version) if isinstance(torch, TorchFacts) and torch.version else ()

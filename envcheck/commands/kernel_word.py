@@ -1,0 +1,99 @@
+"""What the kernel says of the time in which a command ran: kills for want of memory, crashes, and how much memory it took."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from envcheck.facts.record import record
+
+KMSG = "/dev/kmsg"
+MOST_RECORDS, RECORD_BYTES = 4000, 8192
+
+_OOM = re.compile(r"(?:Out of memory|Memory cgroup out of memory): Kill(?:ed)? process (\d{1,9}) ")
+_CRASH = re.compile(r"\[(\d{1,9})\](?::)? (?:segfault at |general protection|trap |bad frame)")
+
+
+@record
+class KernelWord:
+    """None and nothing where the kernel may not be asked."""
+
+    kills: int | None = None  # of this control group's processes
+    killed: tuple[str, ...] = ()  # lines of its log on processes killed for want of memory
+    crashed: tuple[str, ...] = ()  # and on processes that crashed
+    largest_bytes: int | None = None  # the most memory that one process held
+
+
+class KernelWatch:
+    """Asks before a command starts, and again when it has ended."""
+
+    def __init__(self) -> None:
+        self._log = _open_log()
+        self._kills = _kills()
+        self._largest = _largest()
+
+    def word(self, pid: int) -> KernelWord:
+        """What was said since. Lines on other processes than `pid` and its control group's are left out."""
+        kills, largest = _kills(), _largest()
+        new = None if kills is None or self._kills is None else max(0, kills - self._kills)
+        killed: list[str] = []
+        crashed: list[tuple[int, str]] = []
+        for line in _records(self._log):
+            if (oom := _OOM.search(line)) and (new or int(oom[1]) == pid):
+                killed.append(line)
+            elif crash := _CRASH.search(line):
+                crashed.append((int(crash[1]), line))
+        ours = [row for row in crashed if row[0] == pid] or crashed
+        grew = largest is not None and self._largest is not None and largest > self._largest
+        return KernelWord(new, tuple(killed[:3]), tuple(line for _, line in ours[-2:]), largest if grew else None)
+
+
+def _kills() -> int | None:
+    from envcheck.host.access import RealHost
+    from envcheck.probes.cgroup import oom_kills
+
+    host = RealHost()
+    try:
+        return oom_kills(host)
+    finally:
+        host.close()
+
+
+def _largest() -> int | None:
+    """Of all processes that we have waited for, the check's own among them."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return most if sys.platform == "darwin" else most << 10
+
+
+def _open_log() -> int | None:
+    """The kernel's log from here on; None where this user may not read it."""
+    try:
+        log = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK)
+    except (OSError, AttributeError):
+        return None
+    try:
+        os.lseek(log, 0, os.SEEK_END)
+    except OSError:
+        os.close(log)
+        return None
+    return log
+
+
+def _records(log: int | None) -> list[str]:
+    """ "6,1234,5678,-;python[42]: segfault at 0 …": what stands behind the semicolon."""
+    found: list[str] = []
+    if log is None:
+        return found
+    try:
+        while len(found) < MOST_RECORDS:
+            found.append(os.read(log, RECORD_BYTES).decode("utf-8", "replace").partition(";")[2].partition("\n")[0])
+    except OSError:  # EAGAIN: that was the last one
+        pass
+    finally:
+        os.close(log)
+    return found

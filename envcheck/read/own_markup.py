@@ -1,0 +1,233 @@
+"""envcheck's reports in HTML and JUnit XML. One lenient parser reads both, so that a report that was cut or merged is read too.
+
+Nothing in them is loaded, and an entity is never expanded: html.parser knows those of HTML alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from html.parser import HTMLParser
+
+from envcheck.read import own_report as own
+from envcheck.read.own_report import OwnReport, ReportedFinding
+
+PAGE_LIMIT = 16 << 20  # characters of one page
+MOST_SUITES = 400
+
+_H1 = re.compile(r"<h1[^<>]{0,80}>envcheck (\d[\w.+-]{0,50}): <span class=['\"](?:pass|fail|inconclusive)['\"]>([^<>]{1,600})</span>")
+_SUITES = re.compile(r"<testsuites\b[^<>]{0,300}\bname=['\"]envcheck['\"]")
+_FRAME = re.compile(r"<\?xml [^<>]{0,200}\?>|<testsuites\b[^<>]{0,300}\bname=['\"]envcheck['\"][^<>]{0,300}>|</testsuites>")
+_SUITE = re.compile(r"<testsuite\b[^<>]{0,200}\bname=['\"]envcheck\.\w{1,40}['\"]")
+_FAMILY = re.compile(r"envcheck\.(\w{1,40})")
+_BLANKS = re.compile(r"\s+")
+
+
+def take_markup(text: str, rules: Collection[str]) -> tuple[str, list[OwnReport]]:
+    """The raw text without the pages and suites in it, and these. Without the frame of a report only findings of `rules` count."""
+    found: list[OwnReport] = []
+    if "<h1" in text:
+        text = _take_pages(text, found)
+    if "<testsuite" in text and "envcheck." in text:
+        text = _take_suites(text, found, rules)
+    return text, found
+
+
+def _take_pages(text: str, found: list[OwnReport]) -> str:
+    at = 0
+    while head := _H1.search(text, at):
+        start = max(text.rfind("<!doctype html>", at, head.start()), text.rfind("<!DOCTYPE html>", at, head.start()))
+        start = head.start() if start < 0 else start
+        end = text.find("</html>", head.end(), head.end() + PAGE_LIMIT)
+        end = min(len(text), head.end() + PAGE_LIMIT) if end < 0 else end + len("</html>")
+        page = _Html()
+        page.feed(text[head.end() : end])
+        verdict = _unescaped(head[2])
+        findings = tuple(page.findings()[: own.MOST_FINDINGS])
+        facts = own.folded_facts("".join(page.fold)) if page.fold else None
+        found.append(OwnReport("HTML", head[1], findings, verdict, own.reasons_in(verdict), (), facts, complete=False))
+        text = own.blanked(text, start, end)
+        at = start
+    return text
+
+
+def _take_suites(text: str, found: list[OwnReport], rules: Collection[str]) -> str:
+    framed = _SUITES.search(text) is not None
+    parser = _JUnit()
+    rest, at = text, 0
+    for _ in range(MOST_SUITES):
+        head = _SUITE.search(rest, at)
+        if head is None:
+            break
+        at = head.start()
+        end = rest.find("</testsuite>", head.end(), head.end() + PAGE_LIMIT)
+        end = min(len(rest), head.end() + PAGE_LIMIT) if end < 0 else end + len("</testsuite>")
+        parser.feed(rest[at:end])
+        rest = own.blanked(rest, at, end)
+    findings = tuple(one for one in parser.findings() if framed or one.rule in rules)[: own.MOST_FINDINGS]
+    verdict, because = parser.verdict()
+    if not findings and not verdict:
+        return text
+    found.append(OwnReport("JUnit", "", findings, verdict, because))
+    return _FRAME.sub("", rest) if framed else rest
+
+
+def _unescaped(text: str) -> str:
+    from html import unescape
+
+    return _one_line(unescape(text))
+
+
+def _one_line(text: str) -> str:
+    return _BLANKS.sub(" ", text).strip()[: own.TEXT_LIMIT]
+
+
+class _Html(HTMLParser):
+    """Gathers the text of each `<section class='finding …'>` by the element that it stands in."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.sections: list[list[tuple[tuple[str, ...], str]]] = []  # of each finding: (elements around, text)
+        self.fold: list[str] = []  # the block of facts
+        self._inside = False
+        self._folded = False
+        self._path: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "section" and (dict(attrs).get("class") or "").startswith("finding"):
+            self._inside, self._path = len(self.sections) < own.MOST_FINDINGS, []
+            self.sections += [[]] if self._inside else []
+        elif tag == "details":
+            self._folded = True
+        elif self._inside:
+            if tag == "br":
+                self.sections[-1].append((tuple(self._path), "\n"))
+            elif len(self._path) < 12:
+                self._path.append(tag)
+                self.sections[-1].append((tuple(self._path), ""))  # an element begins
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "section":
+            self._inside = False
+        elif tag == "summary":
+            self.fold.clear()
+        elif tag == "details":
+            self._folded = False
+        elif self._inside and tag in self._path:
+            while self._path.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.sections[-1].append((tuple(self._path), data))
+        elif self._folded:
+            self.fold.append(data)
+
+    def findings(self) -> list[ReportedFinding]:
+        return [made for parts in self.sections if (made := _html_finding(parts)) is not None]
+
+
+def _grouped(parts: list[tuple[tuple[str, ...], str]], path: tuple[str, ...]) -> list[list[tuple[tuple[str, ...], str]]]:
+    """The contents of each element that stands at this path, without the path."""
+    groups: list[list[tuple[tuple[str, ...], str]]] = []
+    for where, text in parts:
+        if where == path and not text:
+            groups.append([])
+        elif where[: len(path)] == path and groups:
+            groups[-1].append((where[len(path) :], text))
+    return groups
+
+
+def _text(parts: list[tuple[tuple[str, ...], str]], *within: str) -> str:
+    return "".join(text for where, text in parts if where[: len(within)] == within)
+
+
+def _html_finding(parts: list[tuple[tuple[str, ...], str]]) -> ReportedFinding | None:
+    heads = _grouped(parts, ("h2",))
+    if not heads:
+        return None
+    known = own.severity_and_likely(_one_line(_text(heads[0], "span")))
+    codes = _grouped(heads[0], ("code",))
+    rule = _one_line(_text(codes[-1])) if codes else ""
+    if known is None or not own.is_rule_id(rule):
+        return None
+    title = _one_line("".join(text for where, text in heads[0] if not where)).removeprefix(":").strip()
+    paragraphs = [_one_line(_text(one)) for one in _grouped(parts, ("p",))]
+    evidence = []
+    for item in _grouped(parts, ("ul", "li")):
+        source = _one_line("".join(text for where, text in item if not where)).removesuffix(":")
+        evidence.append((source, _one_line(_text(item, "code"))))
+    fixes = tuple(_html_fix(item) for item in _grouped(parts, ("ol", "li")))
+    message = paragraphs[0] if paragraphs else ""
+    return ReportedFinding(rule, *known, title, message, tuple(evidence[: own.MOST_EVIDENCE]), fixes[: own.MOST_FIXES])
+
+
+def _html_fix(parts: list[tuple[tuple[str, ...], str]]) -> own.ReportedFix:
+    """The title stands before the first line break; of the commands of several tools the first."""
+    title = _one_line("".join(text for where, text in parts if not where).partition("\n")[0])
+    groups = [_text(one) for one in _grouped(parts, ("pre",))]
+    return own.fix_of(title, tuple(line for line in (groups[0] if groups else "").split("\n") if line.strip()))
+
+
+class _JUnit(HTMLParser):
+    """Gathers the cases of envcheck's suites: (rule, family, attributes of a failure or error, text)."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.cases: list[tuple[str, str, str, dict[str, str], list[str]]] = []
+        self._inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "testcase":
+            family = _FAMILY.fullmatch(given.get("classname", ""))
+            self._inside = "case" if family and len(self.cases) < 2000 else ""
+            if family and self._inside:
+                self.cases.append((given.get("name", ""), family[1], "", {}, []))
+        elif self._inside and tag in ("failure", "error", "system-out", "skipped"):
+            rule, family_name, _, _, said = self.cases[-1]
+            self.cases[-1] = (rule, family_name, tag, given, said)
+            self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = "" if tag == "testcase" else "case" if self._inside == tag else self._inside
+
+    def handle_data(self, data: str) -> None:
+        if self._inside in ("failure", "error", "system-out"):
+            self.cases[-1][4].append(data)
+
+    def findings(self) -> list[ReportedFinding]:
+        return [made for one in self.cases if (made := _junit_finding(*one)) is not None]
+
+    def verdict(self) -> tuple[str, tuple[str, ...]]:
+        """The report's last line, and why it cannot tell."""
+        for name, _, kind, given, said in self.cases:
+            if name == "verdict":
+                text = "".join(said)
+                if kind == "error":
+                    return given.get("message", "")[: own.TEXT_LIMIT], tuple(one for one in text.split("\n") if one)[:10]
+                return text.strip()[: own.TEXT_LIMIT], ()
+        return "", ()
+
+
+def _junit_finding(rule: str, family: str, kind: str, given: dict[str, str], said: list[str]) -> ReportedFinding | None:
+    """A failure says what it is in its type ("certain error"); what does not fail the run, in its first word."""
+    lines = "".join(said).split("\n")
+    if kind == "failure":
+        confidence, _, severity = given.get("type", "").partition(" ")
+        known = own.severity_and_likely(severity)
+        likely = confidence == "likely"
+    elif kind == "system-out":
+        word, _, lines[0] = lines[0].partition(": ")
+        known = own.severity_and_likely(word)
+        # An error that does not fail the run is not certain: the first versions did not say so.
+        likely = known is not None and (known[1] or known[0] == "error")
+    else:
+        return None
+    if known is None or not own.is_rule_id(rule) or len(lines) < 2:
+        return None
+    title, *rest = lines
+    if rest and rest[0].startswith("severity changed: "):
+        rest = rest[1:]
+    message, evidence, fixes = own.body_parts(rest)
+    return ReportedFinding(rule, known[0], likely, title[: own.TEXT_LIMIT], message, evidence, fixes, family=family)

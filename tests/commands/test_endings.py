@@ -1,0 +1,236 @@
+"""`envcheck run` on the ends that people meet: what the output, the kernel and this machine say of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from machines import linux
+from patients import HERE, SOON
+
+from envcheck.commands import endings, kernel_word
+from envcheck.commands.bases import base
+from envcheck.commands.endings import causes, kernel_texts
+from envcheck.commands.kernel_word import KernelWatch, KernelWord
+from envcheck.facts.codec import edit
+from envcheck.probes.cgroup import oom_kills
+from envcheck.report.session import rule_session
+from envcheck.tables.folders import rules_folder
+
+BY = rule_session()
+SILENT = KernelWord()
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 23.65 GiB of which 1.20 GiB is"
+    " free. Including non-PyTorch memory, this process has 22.30 GiB memory in use. Of the allocated memory 18.00 GiB is allocated by"
+    " PyTorch, and {unused} is reserved by PyTorch but unallocated."
+)
+OOM_OLD = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 512.00 MiB (GPU 1; 10.76 GiB total capacity; 9.02 GiB already allocated;"
+    " 300.44 MiB free; 9.20 GiB reserved in total by PyTorch)"
+)
+FAULT = 'Fatal Python error: Aborted\n\nCurrent thread 0x00007f52 (most recent call first):\n  File "/w/net.py", line 41 in forward\n'
+THROWN = "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: the launch timed out\nException raised from\n"
+
+
+def said(code: int, output: str, kernel: KernelWord = SILENT, *argv: str) -> str:
+    found = causes(code, output, argv or ("python", "train.py"), kernel, base(rules_folder(), "rtx4090"), BY)
+    return "\n".join(line for one in found for line in one.lines)
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "words"),
+    [
+        (1, OOM.format(unused="400.00 MiB"), ["GPU 3 is out of memory", "2.00 GiB more", "1.20 GiB of 23.65 GiB", "22.30 GiB are"]),
+        (1, OOM.format(unused="3.10 GiB"), ["3.10 GiB are reserved and unused", "expandable_segments:True"]),
+        (1, OOM_OLD, ["GPU 1 is out of memory", "512.00 MiB more", "300.44 MiB of 10.76 GiB"]),
+        (1, OOM.replace("Including", "Process 77 has 9.10 GiB memory in use. Including"), ["other processes hold 9.10 GiB", "nvidia-smi"]),
+        (1, "RuntimeError: HIP out of memory. Tried to allocate 20.00 MiB.", ["no 20.00 MiB of memory left"]),
+        (139, FAULT, ["/w/net.py, line 41, in forward"]),
+        (139, "", ["native code crashed", "PYTHONFAULTHANDLER=1 python train.py"]),
+        (134, THROWN, ["c10::Error: CUDA error: the launch timed out"]),
+        (134, "terminate called after throwing an instance of 'std::bad_alloc'\n", ["std::bad_alloc: it says no more"]),
+        (134, "free(): invalid pointer\n", ["the heap damaged (free(): invalid pointer)"]),
+        (134, "python: a.cpp:3: int f(): Assertion `n > 0' failed.\n", ["Assertion `n > 0' failed."]),
+        (1, "ModuleNotFoundError: No module named 'torchvision'\n", ["has no module torchvision", "pip install", "torchvision=="]),
+        (1, "ModuleNotFoundError: No module named 'cv2'\n", ["pip install opencv-python"]),
+        (1, "ModuleNotFoundError: No module named 'my_project'\n", ["has no module my_project", "PYTHONPATH"]),
+        (1, "OSError: [Errno 98] Address already in use\n", ["a port that it listens on is in use", "ss -ltnp"]),
+        (1, "The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).", ["port 29500", "sport = :29500"]),
+    ],
+)  # fmt: skip
+def test_the_cause_is_told_with_its_numbers(code: int, output: str, words: list[str]) -> None:
+    found = said(code, output)
+    assert [word for word in words if word not in found] == [], found
+
+
+def test_what_is_no_such_end_is_told_nothing() -> None:
+    assert said(1, "ValueError: the moon is full\n") == said(3, "") == ""
+    assert "expandable_segments" not in said(1, OOM.format(unused="400.00 MiB"))
+    assert "pip install my_project" not in said(1, "ModuleNotFoundError: No module named 'my_project'\n"), "a stranger may own that name"
+    assert "PYTHONFAULTHANDLER" not in said(139, "", SILENT, "./train") + said(139, FAULT)
+
+
+def test_a_full_disk_is_named_with_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "not" / "yet" / "there.pt"
+    assert f"{tmp_path}: " in said(1, f"OSError: [Errno 28] No space left on device: '{path}'\n")
+
+    class Full:
+        f_bavail, f_frsize, f_blocks, f_files, f_favail = 1, 4096, 1 << 20, 10, 0
+
+    monkeypatch.setattr(os, "statvfs", lambda _: Full())
+    assert "no inode is left" in said(1, f"OSError: [Errno 28] No space left on device: '{path}'\n")
+    Full.f_favail = 5
+    data = tmp_path / "data"
+    data.mkdir()
+    monkeypatch.setattr(endings, "_mounts", lambda: ["/", str(data)])
+    assert said(1, "OSError: [Errno 28] No space left on device\n").startswith(f"/: 4 KiB of 4.0 GiB are free\n{data}: ")
+    assert said(1, f"dd: error writing '{data}/x': No space left on device\n").startswith(f"{data}: 4 KiB of 4.0 GiB are free\nwhat")
+    Full.f_bavail = 1 << 19
+    assert "no file system is full now" in said(1, "OSError: [Errno 28] No space left on device\n")
+
+
+def test_a_kill_with_the_words_of_the_kernel() -> None:
+    assert "counted no kill" in said(137, "", KernelWord(kills=0))
+    assert "counted no kill" not in said(137, "") + said(137, "", KernelWord(kills=1))
+    assert "4.0 GiB of memory" in said(137, "", KernelWord(largest_bytes=4 << 30))
+    line = "Memory cgroup out of memory: Killed process 7 (python)"
+    assert kernel_texts("python", KernelWord(2, (line,))) == [
+        ("kernel log", line),
+        ("memory.events", "oom-kill event: the kernel killed 2 processes of this control group while python ran"),
+    ]
+    assert "in libfoo.so" in said(139, "", KernelWord(crashed=("python[7]: segfault at 0 ip 00 sp 00 error 4 in libfoo.so[1]",)))
+
+
+@pytest.mark.parametrize(
+    ("mount", "group", "file", "text", "count"),
+    [
+        ("30 1 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw", "0::/job", "/sys/fs/cgroup/job/memory.events", "oom 3\noom_kill 2\n", 2),
+        ("30 1 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw", "0::/", "/sys/fs/cgroup/memory.events", "low 0\noom_kill 0\n", 0),
+        ("30 1 0:27 / /cg/memory rw - cgroup cgroup rw,memory", "5:memory:/a", "/cg/memory/a/memory.oom_control", "oom_kill 1\n", 1),
+        ("30 1 0:27 / /cg/cpu rw - cgroup cgroup rw,cpu", "5:cpu:/a", "/cg/cpu/a/memory.oom_control", "oom_kill 1\n", None),
+    ],
+)
+def test_kills_are_counted_by_the_control_group(mount: str, group: str, file: str, text: str, count: int | None) -> None:
+    host = linux({"read /proc/self/cgroup": f"{group}\n", "read /proc/self/mountinfo": f"{mount}\n", f"read {file}": text})
+    assert oom_kills(host) == count
+
+
+def test_the_kernels_log_is_read_from_the_start_of_the_command_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text("6,1,1,-;Memory cgroup out of memory: Killed process 1 (old)\n")
+    monkeypatch.setattr(kernel_word, "KMSG", str(log))
+    counted = iter((4, 4, 4, 6))
+    monkeypatch.setattr(kernel_word, "_kills", lambda: next(counted))
+    watch = KernelWatch()
+    with log.open("a") as file:
+        file.write("6,2,2,-;Out of memory: Killed process 77 (other)\n")
+    monkeypatch.setattr(os, "read", one_record(os.read))
+    assert watch.word(5) == KernelWord(0, (), (), None), "a process of somebody else"
+    watch = KernelWatch()
+    with log.open("a") as file:
+        file.write("6,3,3,-;Out of memory: Killed process 5 (python)\n6,4,4,-;python[6]: segfault at 0 ip 0 in libfoo.so\n")
+    word = watch.word(5)
+    assert word.kills == 2 and word.killed == ("Out of memory: Killed process 5 (python)",)
+    assert word.crashed == ("python[6]: segfault at 0 ip 0 in libfoo.so",)
+    monkeypatch.setattr(kernel_word, "KMSG", str(tmp_path / "none"))
+    counted = iter((1, None))
+    assert KernelWatch().word(5) == SILENT, "where it may not be asked"
+
+
+def one_record(read):  # type: ignore[no-untyped-def]
+    """/dev/kmsg gives a record at a time, and EAGAIN behind the last."""
+
+    def one(descriptor: int, _size: int) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            if not (more := read(descriptor, 1)):
+                raise BlockingIOError
+            line += more
+        return line
+
+    return one
+
+
+# ------------------------------------------------------------------ the document of -o, with real commands
+
+
+def run(tmp_path: Path, *argv: str, form: str = "json") -> tuple[int, str, str]:
+    """Exit code, stderr, and what stands in the file of -o."""
+    (tmp_path / "nothing.toml").write_text("")
+    out = tmp_path / "out"
+    out.unlink(missing_ok=True)
+    words = [
+        sys.executable,
+        "-m",
+        "envcheck",
+        "run",
+        "--facts",
+        str(tmp_path / "nothing.toml"),
+        "--format",
+        form,
+        "-o",
+        str(out),
+        "--",
+        *argv,
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SOON, env=environment)
+    return done.returncode, done.stderr, out.read_text()
+
+
+def test_the_document_is_written_however_the_command_ends(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("echo")
+    killed = f"{sys.executable} -c 'import os; os.kill(os.getpid(), 9)'"
+    for argv, code, signal, started, verdict in (
+        (("no-such-command-here",), 127, None, False, "inconclusive"),
+        ((str(plain),), 126, None, False, "inconclusive"),
+        (("sh", "-c", "exit 3"), 3, None, True, "inconclusive"),
+        (("sh", "-c", f"exec {killed}"), 137, "SIGKILL", True, "inconclusive"),
+        (("sh", "-c", "echo 'RuntimeError: received 0 items of ancdata'; exit 4"), 4, None, True, "fail"),
+    ):
+        ended, _, text = run(tmp_path, *argv)
+        document = json.loads(text)
+        assert (ended, document["verdict"]) == (code, verdict), argv
+        command = document["command"]
+        assert (command["argv"], command["exit_code"], command["signal"], command["started"]) == (list(argv), code, signal, started)
+    for form in ("text", "markdown", "html", "junit", "github"):
+        assert "no-such-command-here: command not found" in run(tmp_path, "no-such-command-here", form=form)[2], form
+        assert "exit code 3" in run(tmp_path, "sh", "-c", "exit 3", form=form)[2], f"{form}: nothing passes that failed"
+
+
+def test_a_command_that_the_check_forbids_is_in_the_document(tmp_path: Path) -> None:
+    old = tmp_path / "old.toml"
+    old.write_text('torch = "2.9.0+cu130"\ndriver = "535.183.01"\n')
+    words = [sys.executable, "-m", "envcheck", "run", "--facts", str(old), "--json", "-o", str(tmp_path / "out"), "--", "true"]
+    assert subprocess.run(words, capture_output=True, timeout=SOON, env={**os.environ, "PYTHONPATH": str(HERE.parent)}).returncode == 1
+    document = json.loads((tmp_path / "out").read_text())
+    assert (document["command"]["started"], document["findings"][0]["rule"]) == (False, "driver-too-old")
+
+
+def test_a_command_that_is_well_leaves_the_checks_document(tmp_path: Path) -> None:
+    code, _, text = run(tmp_path, "true")
+    assert code == 0 and "command" not in json.loads(text)
+
+
+def test_what_a_rule_has_named_is_not_said_twice(tmp_path: Path) -> None:
+    words = "The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
+    _, said_so, text = run(tmp_path, "sh", "-c", f"echo '{words}'; exit 1")
+    assert "launch-port-in-use" in said_so
+    assert json.loads(text)["command"]["why"] == []
+
+
+def test_a_crash_without_a_word_says_how_to_find_it(tmp_path: Path) -> None:
+    code, said_so, text = run(tmp_path, sys.executable, "-c", "import os; os.abort()")
+    assert code == 134 and "SIGABRT" in said_so
+    assert any("PYTHONFAULTHANDLER=1" in line for line in json.loads(text)["command"]["why"])
+
+
+def test_a_companion_is_installed_in_the_version_that_fits() -> None:
+    snapshot = edit(edit(base(rules_folder(), "rtx4090"), "torch.version", "2.9.0+cu126"), "torch.cuda", "12.6")
+    [cause] = causes(1, "ModuleNotFoundError: No module named 'torchaudio'\n", ("python",), SILENT, snapshot, BY)
+    assert "torchaudio==2.9.0" in cause.lines[1] and "/cu126" in cause.lines[1]
