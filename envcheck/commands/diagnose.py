@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.commands.configuration import rule_session
@@ -106,6 +106,7 @@ class Given:
     found: list[tuple[str, Found]] = field(default_factory=list)
     kinds: dict[str, dict[str, None]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    proposed: set[str] = field(default_factory=set)  # files that speak of messages without having met them
     filled: set[str] = field(default_factory=set)  # files with more than blanks in them
     _scanner: Scanner | None = None
 
@@ -141,6 +142,7 @@ class Given:
     def take_text(self, text: str, name: str) -> None:
         """One clean piece of text."""
         from envcheck.read.identify import log_kinds, read_text
+        from envcheck.symptoms.course import outlived, proposed
 
         if not text.isspace() and text:
             self.filled.add(name)
@@ -149,7 +151,9 @@ class Given:
         self.kinds.setdefault(name, {}).update(
             dict.fromkeys([*(one.kind for one in found if one.kind not in IN_PASSING), *log_kinds(text)])
         )
-        self.scanner.scan(text, name)
+        self.scanner.scan(outlived(text), name)
+        if proposed(text):
+            self.proposed.add(name)
 
     def take_facts(self, name: str) -> None:
         """A snapshot (it has `schema`) or observations. UsageError for what is neither TOML nor JSON."""
@@ -217,7 +221,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
         live_requested=False,
         tool=tool,
         index_base=index_base,
-        choose=lambda found: first_causes(doubted(found, snapshot.symptoms)),
+        choose=lambda found: first_causes(doubted(found, snapshot.symptoms, texts.proposed)),
     )
     read = Read(
         {name: tuple(kinds) for name, kinds in texts.kinds.items()},
@@ -238,21 +242,33 @@ def _with_symptoms(snapshot: Snapshot, found: SymptomsFacts | Missing) -> Snapsh
     return replace(snapshot, symptoms=SymptomsFacts((*own, *new)))
 
 
-def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing) -> tuple[Finding, ...]:
-    """The findings, guesses where they rest on nothing but messages that somebody quotes; those come after what is certain."""
-    from envcheck.engine.rule import Confidence
+def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing, proposed: Collection[str] = ()) -> tuple[Finding, ...]:
+    """The findings, less sure where they rest on nothing but messages that somebody quotes, and warnings where they rest on a program's
+    warnings; a message that a text only speaks of (`proposed`, by file) is no more than a note. What is certain comes first."""
+    from envcheck.engine.rule import Confidence, Severity
+    from envcheck.symptoms.course import at_warning_level
 
     matches = () if isinstance(symptoms, Missing) else symptoms.matches
     quotations = {(one.source, one.text) for one in matches if one.quoted}
-    if not quotations:
-        return tuple(found)
-    rows = [
-        replace(one, confidence=Confidence.LIKELY)
-        if one.evidence and all((each.source, each.text) in quotations for each in one.evidence)
-        else one
-        for one in found
-    ]
-    return tuple(sorted(rows, key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)))
+    lines = {(one.source, one.text) for one in matches}
+
+    def weighed(one: Finding) -> Finding:
+        seen = [(each.source, each.text) for each in one.evidence]
+        if not seen or not all(each in lines for each in seen):
+            return one
+        if all(source in proposed for source, _ in seen):
+            return replace(one, confidence=Confidence.LIKELY, severity=Severity.INFO)
+        if all(at_warning_level(text) for _, text in seen):
+            severity = one.severity if one.severity is Severity.INFO else Severity.WARNING
+            return replace(one, confidence=Confidence.LIKELY, severity=severity)
+        return replace(one, confidence=Confidence.LIKELY) if all(each in quotations for each in seen) else one
+
+    rows = [weighed(one) for one in found]
+    return (
+        tuple(rows)
+        if rows == list(found)
+        else tuple(sorted(rows, key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)))
+    )
 
 
 def first_causes(found: Sequence[Finding]) -> tuple[Finding, ...]:

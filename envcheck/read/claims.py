@@ -70,7 +70,7 @@ _KEYS = {
 def _torch(text: str) -> Iterator[tuple[str, object]]:
     version = version_in(text.strip("'\"` "))
     if version and re.match(r"[01234]\.\d", version):
-        yield "torch.version", version
+        yield "torch.version", version.partition("+")[0] if version.lower().endswith("+cuda") else version
 
 
 def _python(text: str) -> Iterator[tuple[str, object]]:
@@ -296,7 +296,7 @@ def _key(text: str) -> str:
 
 
 _HINTS = re.compile(
-    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|RTX|GTX|Radeon|Python|python|river|OS|Operating|ystem|系统|驱动|Device|[AHVBPK]\d{2,3}\b"
+    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|Operating|ystem|系统|驱动|Device|[AHVBPK]\d{2,3}\b"
 )
 
 

@@ -27,7 +27,8 @@ _STRAY = re.compile(
 )
 # What conda is about to do: "pytorch  pytorch/win-64::pytorch-1.10.0-py3.6_cpu_0", "pytorch  1.9.0-cpu_py38 --> 1.9.0-cuda112py38"
 _PLANNED = re.compile(
-    rf"({_NAME})\s{{1,80}}(?:[^\n]{{1,160}}--> )?(\S{{1,60}})/(?:noarch|(?:linux|win|osx)-\w{{1,8}})::({_NAME})-({_VERSION})-([\w.]{{1,60}})\s*$"
+    rf"({_NAME})\s{{1,80}}(?:[^\n]{{1,160}}--> )?(\S{{1,60}})/(?:noarch|(?:linux|win|osx)-\w{{1,8}})"
+    rf"::({_NAME})-({_VERSION})-([\w.]{{1,60}})\s*$"
 )
 _LEAVES = re.compile(r"The following packages will be (?:REMOVED|DOWNGRADED|SUPERSEDED)")
 _BUILD_CUDA = re.compile(r"(?:^|_)cuda_?(\d{2})\.?(\d)")  # py3.12_cuda12.4_cudnn9.1.0_0, cuda126_mkl_py312h…

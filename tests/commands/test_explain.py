@@ -54,6 +54,7 @@ note = "Old ABI."
 kind = "torch"
 [[example]]
 name = "an old thing"
+base = "blank"
 expect = "hit"
 [[example]]
 expect = "ok"
