@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from envcheck.checks import launch_sums
 from envcheck.checks.hardware import node_count, number
 from envcheck.checks.text import Matches, holding, quoted, said, surplus, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts
+from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, NetworkFacts, PackagesFacts, SymptomsFacts
 
 
 def _loopback(address: str) -> bool:
@@ -33,7 +34,10 @@ def launch_port_in_use(launcher: LauncherFacts, network: NetworkFacts, symptoms:
         if "Ping failed" in text:
             return Hit(values, quoted(matches), variant="foreign")
         twice = "--local_rank" in text or "--local-rank" in text
-        return Hit(values, quoted(matches), variant="self" if twice else None if owner else "said")
+        if own := launch_sums.launcher_in_tasks(launcher, "mpirun", matches) or launch_sums.port_of_own(launcher, port, matches):
+            return own
+        fixes = () if twice else launch_sums.other_port(launch_sums.started_last(launcher), port)
+        return Hit(values, quoted(matches), fixes, variant="self" if twice else None if owner else "said")
     # Within a torchrun worker the agent's own store listens there; on other nodes than the master's the port does not matter.
     worker = any(name.startswith("TORCHELASTIC_") for name in launcher.variables)
     if owner is None or worker or not _here(launcher, network) or (launcher.rank or 0) > 0:
@@ -164,16 +168,19 @@ def launch_local_rank_argument(symptoms: SymptomsFacts) -> Answer:
 
 
 @check(needs=("symptoms",))
-def launch_fork_after_cuda(symptoms: SymptomsFacts) -> Answer:
+def launch_fork_after_cuda(launcher: LauncherFacts, packages: PackagesFacts, symptoms: SymptomsFacts) -> Answer:
     """A process was forked after CUDA had been initialised in its parent."""
     matches = said(symptoms, "launch-fork-after-cuda")
     if not matches:
         return None
     if notebook := tuple(match for match in matches if match.symptom == "notebook-after-cuda"):
         return Hit({}, quoted(notebook), variant="notebook")
+    if any(one.launcher == "vllm" for one in launcher.commands) or any(one.name == "vllm" for one in packages.distributions):
+        return Hit({}, quoted(matches), variant="vllm")
     if not holding(matches, "forked subprocess"):  # error 3 alone: what a forked child meets, and hardly anything else
         return Hit({}, quoted(matches), variant="three", confidence=Confidence.LIKELY)
-    return Hit({}, quoted(matches))
+    spawned = launcher.start_method == "spawn"  # and it did not help
+    return Hit({}, quoted(matches), variant="set" if spawned else None)
 
 
 # What DistributedDataParallel's words speak of, and the message for it; the first one counts.

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envcheck.checks.hardware import number, nvidia
-from envcheck.checks.text import Matches, quoted, value
+from envcheck.checks.text import Matches, mentioning, quoted, value
 from envcheck.engine.intents import Manual
 from envcheck.engine.rule import Confidence, Evidence, Hit
 from envcheck.facts.launch_flags import IN_CODE, RANK_LAUNCHERS, find, names, plain, replaced, spelled, without, written
-from envcheck.facts.snapshot import GpusFacts, LaunchCommand, LauncherFacts, VisibilityFacts
+from envcheck.facts.snapshot import GpusFacts, LaunchCommand, LauncherFacts, SymptomsFacts, VisibilityFacts
 
 TASKS = ("srun", "mpirun")  # what is inside of them is started once a task
 DEFAULT_PORT = "29500"
+STARTED = "started"  # the source of a command as evidence
 _RANK_OF = {  # launcher → what it sets, for RANK, WORLD_SIZE and LOCAL_RANK
     "srun": "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID",
     "mpirun": "RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK",
@@ -30,7 +31,7 @@ def shown(one: LaunchCommand) -> str:
 
 
 def seen(*commands: LaunchCommand | None) -> tuple[Evidence, ...]:
-    return tuple(Evidence("started", shown(one)) for one in commands if one is not None and one.words)
+    return tuple(Evidence(STARTED, shown(one)) for one in commands if one is not None and one.words)
 
 
 def line(one: LaunchCommand, words: Sequence[str] | None) -> str | None:
@@ -246,6 +247,18 @@ def only_first_node(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     values: dict[str, object] = {"nodes": job.nodes, "inner": one.launcher}
     fixes = todo("Start the launcher with srun, one task on each node.", fixed)
     return Hit(values, (*seen(job, one), *quoted(matches)), fixes, variant="first_node", confidence=Confidence.LIKELY)
+
+
+_OF_RANKS = ("launch-port-in-use", "launch-env-conflict", "launch-world-size", "launch-unreachable", "launch-slurm", "nccl-duplicate-gpu")
+_WAITED = ("launch-world-size", "launch-unreachable", "launch-env-conflict", "launch-slurm")
+
+
+def slurm_sums(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
+    """What Slurm's part of the commands makes of a failure."""
+    failed, waited = (tuple(one for one in symptoms.matches if one.rule in rules) for rules in (_OF_RANKS, _WAITED))
+    beyond = mentioning(symptoms, "invalid device ordinal", "Invalid device id", "But your machine only has: [")
+    started = launcher_in_tasks(launcher, "srun", failed) if failed else None
+    return started or gpus_bound_to_tasks(launcher, beyond) or only_first_node(launcher, waited)
 
 
 # ------------------------------------------------------------------ ports

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envcheck.checks import launch_sums
 from envcheck.checks.hardware import number
 from envcheck.checks.text import Matches, alone, holding, mentioning, quoted, said, surplus, value
 from envcheck.engine.intents import SetEnv
@@ -24,7 +25,7 @@ def launch_env_incomplete(launcher: LauncherFacts, symptoms: SymptomsFacts) -> A
     have = [name for name in _ENV if seen.get(name)]
     lacking = [name for name in _ENV if name not in have]
     if matches:
-        return _variable_said(matches, have)
+        return _variable_said(launcher, matches, have)
     if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
         return None  # an address alone is what a batch script exports before it starts the ranks
     if _native(launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
@@ -32,12 +33,14 @@ def launch_env_incomplete(launcher: LauncherFacts, symptoms: SymptomsFacts) -> A
     return Hit({"set": have, "lacking": lacking}, tuple(Evidence("environment", f"{name}={seen[name]}") for name in have))
 
 
-def _variable_said(matches: Matches, have: list[str]) -> Hit:
+def _variable_said(launcher: LauncherFacts, matches: Matches, have: list[str]) -> Hit:
     name = value(matches, "variable") or "RANK"
     if asked := value(matches, "what"):
         return Hit({"what": asked.lower()}, quoted(matches), variant="argument")
     if not holding(matches, name) and holding(matches, "mpi4py"):  # DeepSpeed asks MPI where the environment has no ranks
         return Hit({}, quoted(matches), variant="mpi")
+    if name in (*_ENV, "LOCAL_RANK") and (started := launch_sums.without_ranks(launcher, matches)):
+        return started
     variant = "slurm" if name.startswith("SLURM_") else "said"
     return Hit({"variable": name, "set": have or "none of them"}, quoted(matches), variant=variant, severity=Severity.ERROR)
 
@@ -67,6 +70,9 @@ def launch_env_conflict(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Ans
         return Hit({"problem": wrong}, quoted(matches))
     if two := _two_launchers(launcher):
         return Hit(two, quoted(matches), variant="two", confidence=Confidence.LIKELY)
+    waited = matches or said(symptoms, "launch-world-size") or said(symptoms, "launch-unreachable")
+    if same := waited and launch_sums.same_node_rank(launcher, waited):
+        return same
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
     guess = all(match.symptom == "clients-joined" for match in matches)
     if not matches or (guess and surplus(matches)):
@@ -120,6 +126,8 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
     size, joined = number(value(matches, "world_size")) or launcher.world_size, number(value(matches, "joined"))
     started = launcher.ranks_started if joined is None else joined
     if size and started is not None and started > size and surplus(matches):
+        if stale := launch_sums.stale_file(launcher, size, started, matches):
+            return stale
         too_many: dict[str, object] = {"size": size, "started": started}
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     if size and started is not None and started < size:
@@ -156,7 +164,8 @@ def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
 @check(needs=("launcher",))
 def launch_slurm(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Answer:
     """torchrun in every task of a node, a launcher that runs on the first node only, or GPUs bound to tasks that count them all."""
-    return _gpus_bound_to_tasks(launcher, visibility, symptoms) or _agents_in_tasks(launcher, symptoms) or _slurm_said(launcher, symptoms)
+    by_facts = _gpus_bound_to_tasks(launcher, visibility, symptoms) or _agents_in_tasks(launcher, symptoms)
+    return by_facts or launch_sums.slurm_sums(launcher, symptoms) or _slurm_said(launcher, symptoms)
 
 
 def _gpus_bound_to_tasks(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Hit | None:
@@ -188,7 +197,8 @@ def _slurm_said(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
         return None
     if differ := holding(own, "slurm tasks", "configured in SLURM", "in your SLURM"):
         works = len(holding(differ, "slurm tasks")) == len(differ)  # that Lightning starts the processes itself
-        return Hit({}, quoted(differ), variant="tasks", severity=Severity.WARNING if works else None)
+        severity = Severity.WARNING if works else None
+        return Hit({}, quoted(differ), launch_sums.slurm_tasks_fix(launcher), variant="tasks", severity=severity)
     if reason := value(own, "reason"):
         waits = "temporarily disabled" in own[0].text or "setting nnodes" in own[0].text
         return Hit({"reason": reason.strip(" ()")}, quoted(own), variant="request", severity=Severity.WARNING if waits else None)

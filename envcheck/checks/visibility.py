@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
+from envcheck.checks.launch_sums import ranks_beyond_gpus
 from envcheck.checks.text import alone, mentioning, quoted, said
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -17,6 +18,7 @@ from envcheck.facts.snapshot import (
     DevicesFacts,
     Gpu,
     GpusFacts,
+    LauncherFacts,
     Missing,
     SymptomsFacts,
     SystemFacts,
@@ -144,6 +146,7 @@ def _hidden_from_rocm(visibility: VisibilityFacts, asked: bool) -> Hit | None:
 def visible_devices_out_of_range(
     system: SystemFacts,
     gpus: GpusFacts,
+    launcher: LauncherFacts,
     visibility: VisibilityFacts,
     torch: TorchFacts,
     devices: DevicesFacts,
@@ -156,7 +159,8 @@ def visible_devices_out_of_range(
     beyond = tuple(match for match in mentioning(symptoms, *_BEYOND) if "only has: []" not in match.text)
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
-        return Hit({"value": "unset" if raw is None else raw}, quoted(beyond), variant="ordinal")
+        started = ranks_beyond_gpus(launcher, visibility, gpus, beyond)
+        return started or Hit({"value": "unset" if raw is None else raw}, quoted(beyond), variant="ordinal")
     if raw is None or works(devices) or _without_gpu(system, torch, absent):
         return None
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
