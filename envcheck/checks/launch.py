@@ -37,7 +37,8 @@ def launch_port_in_use(launcher: LauncherFacts, network: NetworkFacts, symptoms:
         if own := launch_sums.launcher_in_tasks(launcher, "mpirun", matches) or launch_sums.port_of_own(launcher, port, matches):
             return own
         fixes = () if twice else launch_sums.other_port(launch_sums.started_last(launcher), port)
-        return Hit(values, quoted(matches), fixes, variant="self" if twice else None if owner else "said")
+        windows = any(match.variant == "windows" for match in matches)
+        return Hit(values, quoted(matches), fixes, variant="self" if twice else "windows" if windows else None if owner else "said")
     # Within a torchrun worker the agent's own store listens there; on other nodes than the master's the port does not matter.
     worker = any(name.startswith("TORCHELASTIC_") for name in launcher.variables)
     if owner is None or worker or not _here(launcher, network) or (launcher.rank or 0) > 0:

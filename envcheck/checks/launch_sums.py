@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from envcheck.checks.hardware import number, nvidia
 from envcheck.checks.text import Matches, mentioning, quoted, value
 from envcheck.engine.intents import Manual
-from envcheck.engine.rule import Confidence, Evidence, Hit
-from envcheck.facts.launch_flags import IN_CODE, RANK_LAUNCHERS, find, names, plain, replaced, spelled, without, written
+from envcheck.engine.rule import Confidence, Evidence, Hit, Severity
+from envcheck.facts.launch_flags import IN_CODE, RANK_LAUNCHERS, find, names, own, replaced, spelled, without, written
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import GpusFacts, LaunchCommand, LauncherFacts, SymptomsFacts, VisibilityFacts
 
 TASKS = ("srun", "mpirun")  # what is inside of them is started once a task
@@ -42,6 +43,23 @@ def line(one: LaunchCommand, words: Sequence[str] | None) -> str | None:
         return text
     assigned = written((chosen,))
     return f"CUDA_VISIBLE_DEVICES={assigned} {text}" if assigned else text
+
+
+def own_words(one: LaunchCommand) -> tuple[str, ...]:
+    """The launcher's words, without the program and what is handed to it."""
+    return one.words[: own(one.words, one.launcher, one.program)]
+
+
+def told(one: LaunchCommand, what: str) -> tuple[int, str, str] | None:
+    """Where a launcher is told this: `launch_flags.find`."""
+    return find(own_words(one), names(one.launcher, what))
+
+
+def changed(one: LaunchCommand, what: str, value: object) -> tuple[str, ...] | None:
+    """All words with another value for this; None where the launcher is not told it."""
+    mine = own_words(one)
+    words = replaced(mine, names(one.launcher, what), value)
+    return None if words is None else (*words, *one.words[len(mine) :])
 
 
 def todo(text: str, *lines: str | None) -> tuple[Manual, ...]:
@@ -95,20 +113,14 @@ def _called(one: LaunchCommand) -> str:
 
 def _fewer(one: LaunchCommand, count: int | None) -> tuple[Manual, ...]:
     """The command with as many ranks as GPUs."""
-    flags = names(one.launcher, "each") or names(one.launcher, "tasks")
-    if one.launcher == "accelerate":
-        flags = names("accelerate", "tasks")
-    in_code = one.launcher in IN_CODE or "=" in one.words[0]
-    many = "a process" if count == 1 else f"{count} processes"
+    what = "tasks" if one.launcher == "accelerate" else "each"
     if count is None:
-        each = "gpu" if one.launcher in RANK_LAUNCHERS[:3] else None
-        words = replaced(one.words, flags, each) if each else None
-        text = "Start no more processes on a node than it has GPUs; nvidia-smi -L counts them."
-        return todo(text, "nvidia-smi -L", line(one, words))
-    target = count * (one.nodes or 1) if one.launcher == "accelerate" else count
-    words = replaced(one.words, flags, target)
-    text = f"Start {many} on a node, one for each GPU that is visible, or let more GPUs be visible."
-    if in_code and words:
+        words = changed(one, what, "gpu") if one.launcher in RANK_LAUNCHERS[:3] else None
+        return todo("Start no more processes on a node than it has GPUs; nvidia-smi -L counts them.", "nvidia-smi -L", line(one, words))
+    words = changed(one, what, count * (one.nodes or 1) if what == "tasks" else count)
+    many = "one process" if count == 1 else f"{count} processes"
+    text = f"Start {many} on a node, as many as there are visible GPUs, or let more GPUs be visible."
+    if words and (one.launcher in IN_CODE or one.program is None):
         return todo(f"{text} In the code: {', '.join(words)}.")
     return todo(text, line(one, words))
 
@@ -136,17 +148,24 @@ def _asked(launcher: LauncherFacts) -> LaunchCommand | None:
 def tasks_of_a_node(launcher: LauncherFacts, outer: LaunchCommand) -> int | None:
     """How many tasks a node gets, as srun and mpirun count them; what srun is not told comes from the job."""
     job = _asked(launcher) if outer.launcher == "srun" else None
-    told = [one for one in (outer, job) if one is not None]
-    each, tasks, nodes = (next((got for one in told if (got := getattr(one, name)) is not None), None) for name in ("each", "tasks", "nodes"))
+    asked = [one for one in (outer, job) if one is not None]
+    each = next((one.each for one in asked if one.each is not None), None)
+    tasks = next((one.tasks for one in asked if one.tasks is not None), None)
+    nodes = next((one.nodes for one in asked if one.nodes is not None), None)
     if outer.tasks is not None and outer.each is None and outer.nodes is not None:
         each = None  # its own -n and -N come before the job's --ntasks-per-node
     if each is not None:
         return each if tasks is None else min(each, tasks)
     if tasks is None:
         return None
-    if nodes is None and outer.launcher == "mpirun" and find(outer.words, ("H", "host", "hostfile", "machinefile", "f", "hosts")):
+    if nodes is None and _over_hosts(outer):
         return None  # over hosts that the command does not count
     return -(-tasks // (nodes or 1))
+
+
+def _over_hosts(outer: LaunchCommand) -> bool:
+    """Whether mpirun is given hosts, of which the command does not say how many tasks each gets."""
+    return outer.launcher == "mpirun" and find(own_words(outer), ("H", "host", "hosts", "hostfile", "machinefile", "f")) is not None
 
 
 def launcher_in_tasks(launcher: LauncherFacts, outer_kind: str, matches: Matches) -> Hit | None:
@@ -158,7 +177,7 @@ def launcher_in_tasks(launcher: LauncherFacts, outer_kind: str, matches: Matches
         tasks = tasks_of_a_node(launcher, outer)
         if tasks is None or tasks < 2:
             continue
-        values: dict[str, object] = {"tasks": tasks, "inner": one.launcher, "outer": outer.words[0], "each": one.each or "all"}
+        values: dict[str, object] = {"tasks": tasks, "inner": one.launcher, "outer": outer.words[0], "each": one.each or "one a GPU"}
         evidence = (*seen(_asked(launcher), outer, None if one.words == outer.words[-len(one.words) :] else one), *quoted(matches))
         return Hit(values, evidence, _one_task(launcher, outer, one), variant="started")
     return None
@@ -168,42 +187,42 @@ def _one_task(launcher: LauncherFacts, outer: LaunchCommand, one: LaunchCommand)
     """srun with one task a node; mpirun is not needed on one node."""
     if outer.launcher == "mpirun":
         text = f"Start {one.launcher} without mpirun: it starts the processes of its node itself. On several nodes, one task a node."
-        hosts = find(outer.words, ("H", "host", "hostfile", "machinefile"))
-        return todo(text, None if hosts else line(one, one.words))
-    words, job = outer.words, _asked(launcher)
+        return todo(text, None if _over_hosts(outer) else line(one, one.words))
+    job = _asked(launcher)
     nodes = outer.nodes or (job.nodes if job else None) or 1
-    if find(words, names("srun", "tasks")):
-        words = replaced(words, names("srun", "tasks"), nodes) or words
-    elif job is not None and job.tasks is not None:
-        words = (words[0], f"--ntasks={nodes}", *words[1:])
-    if find(words, names("srun", "each")):
-        words = replaced(words, names("srun", "each"), 1) or words
-    else:
-        words = (words[0], "--ntasks-per-node=1", *words[1:])
+    fixed = replace(outer, words=changed(outer, "tasks", nodes) or outer.words)
+    if fixed.words == outer.words and job is not None and job.tasks is not None:
+        fixed = replace(outer, words=(outer.words[0], f"--ntasks={nodes}", *outer.words[1:]))
+    words = changed(fixed, "each", 1) or (fixed.words[0], "--ntasks-per-node=1", *fixed.words[1:])
     text = f"Give each node one task, in which {one.launcher} starts the processes; the GPUs by node (--gres=gpu:N), not by task."
-    if job is not None and find(job.words, names("sbatch", "each")):
+    if job is not None and told(job, "each"):
         text += " The job's own line is then #SBATCH --ntasks-per-node=1, with --cpus-per-task for all of its processes."
     return todo(text, line(outer, words))
 
 
 def gpus_bound_to_tasks(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     """Slurm shows each task its own GPUs alone, and the program numbers all GPUs of the node."""
-    told = [one for one in launcher.commands if one.launcher in ("srun", "sbatch", "salloc")]
-    one = next((one for one in told if one.gpus_per_task is not None), None)
+    slurm = [one for one in launcher.commands if one.launcher in ("srun", "sbatch", "salloc")]
+    one = next((one for one in slurm if one.gpus_per_task is not None), None)
     if one is None or one.gpus_per_task is None or not matches:
         return None
-    outer = next((other for other in told if other.launcher == "srun"), one)
-    tasks = tasks_of_a_node(launcher, outer if outer.launcher == "srun" else one) or one.tasks
-    total = tasks * one.gpus_per_task if tasks else None
-    values: dict[str, object] = {"each": one.gpus_per_task, "tasks": tasks or "the"}
-    flags = names("srun", "gpus_per_task")
-    words = without(one.words, flags) if total else None
-    text = "Hand out the GPUs by node, so that every task sees all of them (--gpus-per-node or --gres=gpu:N, or --gpu-bind=none beside it); or let the program use one device in each task (devices=1, cuda:0)."
-    if words and total and one.launcher == "sbatch" and one.words[:1] != ("sbatch",):
-        lines = tuple(f"#SBATCH {word}" for word in (*_joined(words), f"--gpus-per-node={total}"))
-        return Hit(values, (*seen(one), *quoted(matches)), todo(text, *lines), variant="bound_said")
-    corrected = (words[0], f"--gpus-per-node={total}", *words[1:]) if words else None
-    return Hit(values, (*seen(one), *quoted(matches)), todo(text, line(one, corrected)), variant="bound_said")
+    tasks = tasks_of_a_node(launcher, next((other for other in slurm if other.launcher == "srun"), one)) or one.tasks
+    values: dict[str, object] = {"each": one.gpus_per_task}
+    lines = _by_node(one, tasks * one.gpus_per_task) if tasks else ()
+    text = (
+        "Hand out the GPUs by node, so that every task sees all of them (--gpus-per-node or --gres=gpu:N, or --gpu-bind=none beside it); "
+        "or let the program use one device in each task (devices=1, cuda:0)."
+    )
+    return Hit(values, (*seen(one), *quoted(matches)), todo(text, *lines), variant="bound_said")
+
+
+def _by_node(one: LaunchCommand, gpus: int) -> tuple[str | None, ...]:
+    """The same request with the GPUs of a node instead of a task's."""
+    mine = own_words(one)
+    kept = without(mine, names(one.launcher, "gpus_per_task"))
+    if one.words[0] != one.launcher:  # lines of a job script
+        return tuple(f"#SBATCH {text}" for text in (*_joined(kept), f"--gpus-per-node={gpus}"))
+    return (line(one, (kept[0], f"--gpus-per-node={gpus}", *kept[1:], *one.words[len(mine) :])),)
 
 
 def _joined(words: Sequence[str]) -> list[str]:
@@ -266,7 +285,9 @@ def slurm_sums(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
 
 def port_of_own(launcher: LauncherFacts, port: str | None, matches: Matches) -> Hit | None:
     """Two launchers of one text that run side by side on one port."""
-    rows = [one for one in launcher.commands if one.launcher in RANK_LAUNCHERS and _above(launcher, one) is None and not (one.nodes or 1) > 1]
+    rows = [
+        one for one in launcher.commands if one.launcher in RANK_LAUNCHERS and _above(launcher, one) is None and not (one.nodes or 1) > 1
+    ]
     for first, second in zip(rows, rows[1:], strict=False):
         if (first.port or DEFAULT_PORT) == (second.port or DEFAULT_PORT) and (first.beside or _other_gpus(first, second)):
             taken = first.port or DEFAULT_PORT
@@ -289,10 +310,10 @@ def other_port(one: LaunchCommand | None, port: str | None) -> tuple[Manual, ...
     taken, flags = number(one.port or port or DEFAULT_PORT), names(one.launcher, "port")
     if not taken or not flags or taken >= (1 << 16) - 1:
         return ()
-    words = replaced(one.words, flags, taken + 1)
+    words = changed(one, "port", taken + 1)
     if words is None:
         head = _flags_begin(one)
-        words = (*one.words[:head], *spelled(one.words[head:], flags[0], taken + 1), *one.words[head:])
+        words = (*one.words[:head], *spelled(own_words(one)[head:], flags[0], taken + 1), *one.words[head:])
     return todo("Give it a port that nobody uses.", line(one, words))
 
 
@@ -323,8 +344,11 @@ def without_ranks(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     if spawn is None:
         return None
     values = {"variable": value(matches, "variable") or "RANK"}
-    text = f"Give init_process_group what the child is given: init_method=\"tcp://127.0.0.1:29500\", rank=rank, world_size={spawn.each or 'nprocs'}; or set the four variables in the child, or start the script with torchrun instead of spawn."
-    return Hit(values, (*seen(spawn), *quoted(matches)), todo(text), variant="spawn")
+    text = (
+        'Give init_process_group what the child is given: init_method="tcp://127.0.0.1:29500", rank=rank, '
+        f"world_size={spawn.each or 'nprocs'}; or start the script with torchrun instead of spawn."
+    )
+    return Hit(values, (*seen(spawn), *quoted(matches)), todo(text), variant="spawn", severity=Severity.ERROR)
 
 
 def _started_alone(one: LaunchCommand, matches: Matches) -> Hit:
@@ -332,14 +356,13 @@ def _started_alone(one: LaunchCommand, matches: Matches) -> Hit:
     each = len(count) if all(entry.strip().isdecimal() for entry in count) else "gpu"
     fixes = todo("Start the script with torchrun, which sets all of them.", line(one, _by_torchrun(one, each)))
     values = {"variable": value(matches, "variable") or "RANK", "program": one.program or "the program"}
-    return Hit(values, (*seen(one), *quoted(matches)), fixes, variant="alone")
+    return Hit(values, (*seen(one), *quoted(matches)), fixes, variant="alone", severity=Severity.ERROR)
 
 
 def _by_torchrun(one: LaunchCommand, each: object) -> tuple[str, ...]:
     """A command of python as one of torchrun: the script and what follows it."""
     module = ("-m",) if "-m" in one.words else ()
-    at = next((at for at, word in enumerate(one.words) if plain(word) == one.program), 1)
-    return ("torchrun", "--standalone", f"--nproc-per-node={each}", *module, *one.words[at:])
+    return ("torchrun", "--standalone", f"--nproc-per-node={each}", *module, *one.words[len(own_words(one)) :])
 
 
 def _started_by(outer: LaunchCommand, one: LaunchCommand, matches: Matches) -> Hit:
@@ -348,10 +371,28 @@ def _started_by(outer: LaunchCommand, one: LaunchCommand, matches: Matches) -> H
     inside = outer.words[len(head) :] == one.words and command is not None and "'" not in command
     start = written(head) if inside else None
     mapped = f"{start} bash -c '{_RANK_OF[outer.launcher]} {command}'" if start else None
-    several = (outer.nodes or 1) > 1 or bool(find(outer.words, ("H", "host", "hosts", "hostfile", "machinefile")))
+    several = (outer.nodes or 1) > 1 or _over_hosts(outer)
     alone = line(one, _by_torchrun(one, outer.tasks)) if outer.tasks and not several else None
-    text = f"Let torchrun start the ranks, or hand {outer.words[0]}'s own numbers on, with MASTER_ADDR (the first node) and MASTER_PORT exported before."
-    return Hit(values, (*seen(outer), *quoted(matches)), todo(text, alone, mapped), variant=outer.launcher)
+    text = (
+        f"Let torchrun start the ranks, or hand {outer.words[0]}'s own numbers on, with MASTER_ADDR (the first node) and MASTER_PORT "
+        "exported before."
+    )
+    return Hit(values, (*seen(outer), *quoted(matches)), todo(text, alone, mapped), variant=outer.launcher, severity=Severity.ERROR)
+
+
+def by_mpirun(launcher: LauncherFacts, size: str) -> tuple[Manual, ...]:
+    """The program with as many ranks as it was built for."""
+    mine = next((one for one in reversed(launcher.commands) if one.launcher in ("python", "mpirun")), None)
+    if mine is None or not size.isdecimal():
+        return ()
+    outer = _above(launcher, mine)
+    words = ("mpirun", "-n", size, *mine.words) if outer is None else changed(outer, "tasks", size)
+    return todo(f"Start {size} processes.", line(mine, words))
+
+
+def beside_libuv(launcher: LauncherFacts) -> bool:
+    """Whether a launcher makes a store of its own before the program does, one that USE_LIBUV does not reach."""
+    return any(one.launcher in (*RANK_LAUNCHERS[:4], "fabric") for one in launcher.commands)
 
 
 # ------------------------------------------------------------------ files and nodes
@@ -365,7 +406,7 @@ def stale_file(launcher: LauncherFacts, size: int | None, started: int | None, m
         return None
     name = written((path,))
     values: dict[str, object] = {"size": size, "started": started, "file": path}
-    text = f"Remove {path} before each start, or give each run a file of its own (the job's number in its name), on a disk that all ranks share."
+    text = f"Remove {path} before each start, or give each run a file of its own (with the job's number in its name) that all ranks share."
     fixes = todo(text, f"rm -f {name}" if name and not path.startswith("-") else None)
     return Hit(values, quoted(matches), fixes, variant="file")
 
@@ -378,20 +419,17 @@ def same_node_rank(launcher: LauncherFacts, matches: Matches) -> Hit | None:
             if first.node_rank == second.node_rank and _same_job(first, second):
                 used = {one.node_rank for one in rows}
                 free = next(rank for rank in range(len(rows) + 1) if rank not in used)
-                flags = names(second.launcher, "node_rank")
-                found = find(second.words, flags)
-                values: dict[str, object] = {"rank": first.node_rank, "nodes": first.nodes, "flag": _name(second, flags), "free": free}
-                words = replaced(second.words, flags, free) if found else None
-                fixes = todo(f"Give each node its own number, from 0 to {(first.nodes or 2) - 1}. On the second node:", line(second, words))
+                values: dict[str, object] = {"rank": first.node_rank, "nodes": first.nodes, "flag": _node_flag(second)}
+                text = f"Give each node its own number, from 0 to {(first.nodes or 2) - 1}. On the second node:"
+                fixes = todo(text, line(second, changed(second, "node_rank", free)))
                 return Hit(values, (*seen(first, second), *quoted(matches)), fixes, variant="node_rank", confidence=Confidence.LIKELY)
     return None
 
 
-def _name(one: LaunchCommand, flags: Sequence[str]) -> str:
-    found = find(one.words, flags)
-    if found is None:
-        return f"--{flags[0]}"
-    return found[1].rstrip("=") or one.words[found[0] - 1]
+def _node_flag(one: LaunchCommand) -> str:
+    """How the user wrote it: "--node_rank", "--machine-rank"."""
+    found = told(one, "node_rank")
+    return "--node-rank" if found is None else found[1].rstrip("=") or one.words[found[0] - 1]
 
 
 def _same_job(first: LaunchCommand, second: LaunchCommand) -> bool:

@@ -122,7 +122,7 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
     if fitting := tuple(match for match in matches if match.symptom == "ranks-do-not-fit"):
-        return _ranks_do_not_fit(fitting)
+        return _ranks_do_not_fit(launcher, fitting)
     size, joined = number(value(matches, "world_size")) or launcher.world_size, number(value(matches, "joined"))
     started = launcher.ranks_started if joined is None else joined
     if size and started is not None and started > size and surplus(matches):
@@ -141,10 +141,12 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
     return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(launcher)
 
 
-def _ranks_do_not_fit(matches: Matches) -> Hit:
+def _ranks_do_not_fit(launcher: LauncherFacts, matches: Matches) -> Hit:
     if holding(matches, "hostfile"):
         return Hit({"host": value(matches, "host") or "the nodes that it was asked for"}, quoted(matches), variant="hosts")
     values = {"started": value(matches, "started") or "started"}
+    if size := value(matches, "size"):
+        return Hit(values | {"size": size}, quoted(matches), launch_sums.by_mpirun(launcher, size), variant="built")
     if len(holding(matches, "gradient_acc_step")) == len(matches):  # a library may have counted before the group was there
         return Hit(values, quoted(matches), variant="fit", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     return Hit(values, quoted(matches), variant="fit")

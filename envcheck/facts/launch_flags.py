@@ -68,13 +68,20 @@ def plain(word: str) -> str:
         return word.strip("\"'")
 
 
+def own(words: Sequence[str], launcher: str, program: str | None) -> int:
+    """How many of the words are the launcher's own; those of the program follow. vLLM's flags stand behind its model."""
+    if launcher == "vllm" or program is None:
+        return len(words)
+    return next((at for at, word in enumerate(words) if at and plain(word) == program), len(words))
+
+
 def _flag(word: str) -> str:
     """ "--nproc_per_node=4" → "nproc-per-node"; "-n" → "n". Of one letter the case counts, as in -n and -N."""
     return word.partition("=")[0].lstrip("-").replace("_", "-")
 
 
 def find(words: Sequence[str], wanted: Sequence[str]) -> tuple[int, str, str] | None:
-    """The first word that gives a value to one of these flags: its place, what stands before the value ("" = in the word before), the value."""
+    """The first word that gives a value to one of these flags: its place, what stands before the value in it, the value."""
     for at, word in enumerate(words):
         name, joined, value = word.partition("=")
         if _flag(word) in wanted and (joined or word.startswith("-")):
@@ -107,9 +114,12 @@ def without(words: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def spelled(words: Sequence[str], name: str, value: object) -> tuple[str, ...]:
-    """A flag as the other long ones among the words are spelled: with "_" or "-", with "=" or a blank before the value."""
+    """A flag as the other long ones among the words are spelled: with "=" or a blank before the value, with "-" where they have it.
+
+    "_" is read by every release; DeepSpeed and older ones read nothing else.
+    """
     long = [word for word in words if word.startswith("--")]
-    if any("_" in _bare(word) for word in long):
+    if not any("-" in _bare(word)[2:] for word in long):
         name = name.replace("-", "_")
     joined = any("=" in word for word in long) or not long
     return (f"--{name}={value}",) if joined else (f"--{name}", str(value))

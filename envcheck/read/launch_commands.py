@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envcheck.facts.launch_flags import find, names, plain
+from envcheck.facts.launch_flags import find, names, own, plain
 from envcheck.facts.record import mutable, record, replace
 from envcheck.facts.secrets import mask_assignments, mask_secrets
 from envcheck.facts.snapshot import LaunchCommand
@@ -37,26 +37,37 @@ _MODULES = {
 }
 _KINDS = {"mpiexec": "mpirun", "accelerate launch": "accelerate", "vllm serve": "vllm", "ray start": "ray"}
 # Flags that take no value, by which the script behind them is told from a value.
-_ALONE = frozenset(
-    "standalone use-env no-python run-path multi-gpu use-deepspeed use-fsdp cpu debug quiet exclusive pty label unbuffered overlap oversubscribe "
-    "allow-run-as-root tag-output report-bindings use-hwthread-cpus no-kill wait-all-nodes module force-multi no-local-rank "
-    "l u m v K O I B E s S head block same-network dynamo-use-fullgraph no-bind kill-on-bad-exit".split()
-)
+_ALONE = frozenset({
+    "standalone", "use-env", "no-python", "run-path", "module", "no-local-rank", "multi-gpu", "use-deepspeed", "use-fsdp", "cpu",
+    "debug", "quiet", "exclusive", "pty", "label", "unbuffered", "overlap", "oversubscribe", "allow-run-as-root", "tag-output",
+    "report-bindings", "use-hwthread-cpus", "no-kill", "wait-all-nodes", "force-multi", "head", "block", "same-network", "no-bind",
+    "kill-on-bad-exit", "l", "u", "m", "v", "K", "O", "I", "B", "E", "s", "S",
+})  # fmt: skip
 _TWO_VALUES = frozenset({"mca", "gmca"})
 _SCRIPT = re.compile(r"[^\s=]{1,200}\.(?:py|sh|bash|slurm|sbatch|sub)$")
 _TOOLS = re.compile(r"(?:.*/)?(?:setup|collect_env|get-pip|manage|convert\w*|download\w*)\.py$")  # they train nothing
-_RUNNERS = frozenset("python python3 bash sh env singularity apptainer numactl nsys ./run conda uv".split())
+_RUNNERS = frozenset({"python", "python3", "bash", "sh", "env", "singularity", "apptainer", "numactl", "nsys", "conda", "uv"})
 # Words in front of a command that is not one that was started.
 _ADVICE = re.compile(
-    r"(?i)\b(?:usage|hint|use|using|try|should|could|instead|e\.g|example|like so|recommend(?:ed)?|prefer|docs?|prepend|deprecated"
-    r"|works?|worked|fine|is there|how (?:do|can|to)|or|whether|if you|must|please|solved|fix(?:ed)?)\b"
+    r"(?i)(?<!\bI )(?<!\bwe )\buse\b"
+    r"|\b(?:usage|hint|try|should|could|instead|e\.g|example|like so|recommend(?:ed)?|prefer|docs?|prepend|deprecated"
+    r"|works|worked|fine|is there|how (?:do|can|to)|or|whether|if you|must|please|solved|fix(?:ed)?)\b"
 )
-_PROMPT = re.compile(r"(?:[-*>|]\s{1,4}|\d{1,2}[.)]\s{1,4})?(?:\([\w.-]{1,40}\)\s{0,4})?(?:[^\s$#>%]{0,80}(?: [^\s$#>%]{1,80})?\s?[$#>%]{1,4}\s{0,4})?!?\s{0,4}$")
-_ASSIGNMENTS = re.compile(r"(?:(?<=\s)|^|(?<=[`!$>(]))(?:export |env |nohup |time |sudo |exec |CMD )*(?P<all>(?:[A-Za-z_]\w{0,60}=(?:\"[^\"\s]{0,200}\"|'[^'\s]{0,200}'|[^\s\"'`]{0,200}) ){0,12})$")
-_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,60})=(\"[^\"\s]{0,200}\"|'[^'\s]{0,200}'|[^\s\"'`]{0,200}) ")
+_QUESTION = re.compile(r"(?i)(?:^|[.!?] )\W{0,3}(?:is|does|do|can|would|will|which|what)\b[^.]{0,300}$")
+# "(env) me@box:~/x$ ", "- ", "2. ", "!"
+_PROMPT = re.compile(
+    r"(?:[-*>|]\s{1,4}|\d{1,2}[.)]\s{1,4})?(?:\([\w.-]{1,40}\)\s{0,4})?"
+    r"(?:[^\s$#>%]{0,80}(?: [^\s$#>%]{1,80})?\s?[$#>%]{1,4}\s{0,4})?!?\s{0,4}$"
+)
+_VALUE = r"(?:\"[^\"\s]{0,200}\"|'[^'\s]{0,200}'|[^\s\"'`]{0,200})"
+_ASSIGNMENTS = re.compile(
+    r"(?:(?<=\s)|^|(?<=[`!$>(]))(?:(?:export|env|nohup|time|sudo|exec|CMD) ){0,4}(?P<all>(?:[A-Za-z_]\w{0,60}=" + _VALUE + r" ){0,12})$"
+)
+_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,60})=(" + _VALUE + ") ")
 # export NAME=value, $env:NAME = "value", set NAME=value, os.environ["NAME"] = "value", %env NAME=value
 _EXPORT = re.compile(
-    r"\s{0,20}(?:[$#>%!]\s{1,4})?(?:(?:export |set |%env |\$env:)(?P<name>[A-Za-z_]\w{0,60})\s?=\s?(?P<value>\"[^\"]{0,200}\"|'[^']{0,200}'|[^\s\"';&]{0,200})"
+    r"\s{0,20}(?:[$#>%!]\s{1,4})?(?:(?:export |set |%env |\$env:)(?P<name>[A-Za-z_]\w{0,60})\s?=\s?"
+    r"(?P<value>\"[^\"]{0,200}\"|'[^']{0,200}'|[^\s\"';&]{0,200})"
     r"|os\.environ\[[\"'](?P<key>\w{1,60})[\"']\]\s?=\s?(?P<text>\"[^\"]{0,200}\"|'[^']{0,200}'))"
 )
 
@@ -170,24 +181,34 @@ def value_of(words: list[str], launcher: str, what: str) -> int | None:
     return _number(value)
 
 
-def build(launcher: str, words: list[str], program: str | None = None, **more: object) -> LaunchCommand:
+def build(launcher: str, words: list[str], program: str | None = None) -> LaunchCommand:
     """A command with the numbers that its words hold."""
-    read = {what: value_of(words, launcher, what) for what in ("each", "tasks", "nodes", "node_rank", "gpus", "gpus_per_task")}
-    port = find(words, names(launcher, "port"))
-    made = LaunchCommand(launcher, tuple(words), program=program, port=port[2] if port else None, **read)
-    made = replace(made, **more)
-    if launcher == "accelerate" and made.tasks is not None and find(words, ("config-file",)) is None:
-        nodes = made.nodes or 1
-        made = replace(made, each=made.tasks // nodes if made.tasks % nodes == 0 else None)
-    if launcher == "vllm" and made.each is None:
-        made = replace(made, each=1)
-    if launcher == "deepspeed" and (include := find(words, ("i", "include"))) and (slots := re.fullmatch(r"localhost:([\d,]{1,60})", include[2])):
-        made = replace(made, each=len(slots[1].strip(",").split(",")))
-    return made
+    mine = words[: own(words, launcher, program)]
+    each, tasks, nodes = (value_of(mine, launcher, what) for what in ("each", "tasks", "nodes"))
+    port = find(mine, names(launcher, "port"))
+    if launcher == "accelerate" and tasks is not None and find(mine, ("config-file",)) is None:
+        each = tasks // (nodes or 1) if tasks % (nodes or 1) == 0 else None
+    elif launcher == "vllm" and each is None:
+        each = 1
+    elif launcher == "deepspeed" and (include := find(mine, ("i", "include"))):
+        slots = re.fullmatch(r"localhost:([\d,]{1,60})", include[2])
+        each = len(slots[1].strip(",").split(",")) if slots else each
+    return LaunchCommand(
+        launcher,
+        tuple(words),
+        each=each,
+        tasks=tasks,
+        nodes=nodes,
+        node_rank=value_of(mine, launcher, "node_rank"),
+        gpus=value_of(mine, launcher, "gpus"),
+        gpus_per_task=value_of(mine, launcher, "gpus_per_task"),
+        port=port[2] if port else None,
+        program=program,
+    )
 
 
 @mutable
-class Commands:
+class Started:
     """The commands of a text, in order."""
 
     rows: list[LaunchCommand]
@@ -197,9 +218,9 @@ class Commands:
     near: list[str]  # of each row: what stands above it and in front of it
 
 
-def read_commands(text: str) -> Commands:
+def read_commands(text: str) -> Started:
     """All commands of a text that start processes."""
-    seen = Commands([], [], {}, [], [])
+    seen = Started([], [], {}, [], [])
     for line in logical_lines(text):
         if len(line.text) > 6000 or len(seen.rows) >= MOST:
             continue
@@ -213,12 +234,13 @@ def read_commands(text: str) -> Commands:
     return seen
 
 
-def _of_line(seen: Commands, line: Line) -> None:
-    outer, until = None, 0  # the command whose words go on up to here
+def _of_line(seen: Started, line: Line) -> None:
+    outer: int | None = None
+    until = 0  # the command whose words go on up to here
     for match in _START.finditer(line.text):
         before = line.text[: match.start()]
         inner = outer if match.start() < until else None
-        if inner is None and _ADVICE.search(before.partition("#")[2] or before):
+        if inner is None and _only_spoken_of(before.partition("#")[2] or before):
             continue
         made = _command(seen, line.text, match, before, inner)
         if made is None:
@@ -232,7 +254,12 @@ def _of_line(seen: Commands, line: Line) -> None:
         outer, until = len(seen.rows) - 1, match.start() + length
 
 
-def _command(seen: Commands, text: str, match: re.Match[str], before: str, inner: int | None) -> tuple[LaunchCommand, int] | None:
+def _only_spoken_of(before: str) -> bool:
+    """Whether the words in front of a command ask about it, or advise it. A prompt is no words: its folder may be ~/docs."""
+    return not _PROMPT.match(before) and bool(_ADVICE.search(before) or _QUESTION.search(before))
+
+
+def _command(seen: Started, text: str, match: re.Match[str], before: str, inner: int | None) -> tuple[LaunchCommand, int] | None:
     rest, name = text[match.start("name") :], match["name"]
     if before.count("`") % 2 and "`" in rest:
         rest = rest[: rest.index("`")]
@@ -248,12 +275,12 @@ def _command(seen: Commands, text: str, match: re.Match[str], before: str, inner
     if not _begins(words[first] if first < len(words) else "", launcher):
         return None
     assigned = _ASSIGNMENTS.search(before)
-    own = dict(_ASSIGNED.findall(assigned["all"])) if assigned else {}
+    given = dict(_ASSIGNED.findall(assigned["all"])) if assigned else {}
     words = _without_prose(words, at, before[: assigned.start()] if assigned else before) if inner is None else words
     hidden = [mask_assignments(mask_secrets(word)) for word in words]
-    variables = {**seen.exported, **{key: plain(value) for key, value in own.items()}}
+    variables = {**seen.exported, **{key: plain(value) for key, value in given.items()}}
     variables = {key: mask_secrets(value) for key, value in variables.items() if value and "$" not in value}
-    return build(launcher, hidden, program, variables=variables, inside=inner, beside=stop == "&"), len(rest)
+    return replace(build(launcher, hidden, program), variables=variables, inside=inner, beside=stop == "&"), len(rest)
 
 
 def _launcher(words: list[str], first: int, name: str) -> tuple[str | None, int]:
@@ -292,7 +319,7 @@ def _without_prose(words: list[str], program: int | None, before: str) -> list[s
     return words
 
 
-def _put_inside(seen: Commands) -> None:
+def _put_inside(seen: Started) -> None:
     """A command of a script that another one runs: the script's name stands in front of it or in the lines above it."""
     scripts = [(index, one.program.rpartition("/")[2]) for index, one in enumerate(seen.rows) if one.program and _SCRIPT.match(one.program)]
     scripts += [(index, name) for index, one in enumerate(seen.rows) if one.launcher in ("srun", "mpirun") for name in _scripts_of(one)]
