@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envcheck.checks.hardware import number, nvidia
-from envcheck.checks.text import Matches, mentioning, quoted, value
+from envcheck.checks.text import Matches, of_variant, quoted, said, value
 from envcheck.engine.intents import Manual
 from envcheck.engine.rule import Confidence, Evidence, Hit, Severity
 from envcheck.facts.launch_flags import IN_CODE, RANK_LAUNCHERS, find, names, own, replaced, spelled, without, written
@@ -275,12 +275,17 @@ _WAITED = ("launch-world-size", "launch-unreachable", "launch-env-conflict", "la
 def slurm_sums(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
     """What Slurm's part of the commands makes of a failure."""
     failed, waited = (tuple(one for one in symptoms.matches if one.rule in rules) for rules in (_OF_RANKS, _WAITED))
-    beyond = mentioning(symptoms, "invalid device ordinal", "Invalid device id", "But your machine only has: [")
+    beyond = of_variant(said(symptoms, "visible-devices-out-of-range"), "ordinal")
     started = launcher_in_tasks(launcher, "srun", failed) if failed else None
     return started or gpus_bound_to_tasks(launcher, beyond) or only_first_node(launcher, waited)
 
 
 # ------------------------------------------------------------------ ports
+
+
+def port_taken_by_own(launcher: LauncherFacts, port: str | None, matches: Matches) -> Hit | None:
+    """Whether the job itself takes the port twice. Of srun launch-slurm speaks."""
+    return launcher_in_tasks(launcher, "mpirun", matches) or port_of_own(launcher, port, matches)
 
 
 def port_of_own(launcher: LauncherFacts, port: str | None, matches: Matches) -> Hit | None:
@@ -294,7 +299,7 @@ def port_of_own(launcher: LauncherFacts, port: str | None, matches: Matches) -> 
             if port not in (None, taken):
                 continue
             values: dict[str, object] = {"port": taken, "number": taken}
-            return Hit(values, (*seen(first, second), *quoted(matches)), other_port(second, taken), variant="beside")
+            return Hit(values, (*seen(first, second), *quoted(matches)), _with_port(second, taken), variant="beside")
     return None
 
 
@@ -303,10 +308,13 @@ def _other_gpus(first: LaunchCommand, second: LaunchCommand) -> bool:
     return "" not in mine | theirs and not mine & theirs
 
 
-def other_port(one: LaunchCommand | None, port: str | None) -> tuple[Manual, ...]:
+def other_port(launcher: LauncherFacts, port: str | None) -> tuple[Manual, ...]:
     """The user's own command with the next port."""
-    if one is None or one.launcher not in RANK_LAUNCHERS or one.inside is not None:
-        return ()
+    one = next((one for one in reversed(launcher.commands) if one.launcher in RANK_LAUNCHERS), None)
+    return () if one is None or one.inside is not None else _with_port(one, port)
+
+
+def _with_port(one: LaunchCommand, port: str | None) -> tuple[Manual, ...]:
     taken, flags = number(one.port or port or DEFAULT_PORT), names(one.launcher, "port")
     if not taken or not flags or taken >= (1 << 16) - 1:
         return ()
@@ -322,10 +330,6 @@ def _flags_begin(one: LaunchCommand) -> int:
     if "-m" in one.words[:3]:
         return one.words.index("-m") + 2
     return 2 if one.words[1:2] in (("launch",), ("run",)) else 1
-
-
-def started_last(launcher: LauncherFacts) -> LaunchCommand | None:
-    return next((one for one in reversed(launcher.commands) if one.launcher in RANK_LAUNCHERS), None)
 
 
 # ------------------------------------------------------------------ ranks that nobody counts

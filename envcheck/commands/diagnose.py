@@ -12,13 +12,12 @@ from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
-from envcheck.facts.snapshot import Missing, Snapshot, SymptomsFacts
+from envcheck.facts.snapshot import Distribution, Missing, Snapshot, SymptomsFacts
 from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
 
 if TYPE_CHECKING:
     from envcheck.engine.judge import Finding
-    from envcheck.read.claims import Claim
-    from envcheck.read.found import Found
+    from envcheck.read.found import Claim, Found
     from envcheck.read.merge import Merged, Source
     from envcheck.report.report import Report
     from envcheck.report.session import RuleSession
@@ -38,14 +37,14 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
     )
-    parser.add_argument("--fix-suggest", action="store_true", help="print every command that would mend a finding, for pip, uv and conda")
+    parser.add_argument("--fix-suggest", action="store_true", help="print every command that would fix a finding, for pip, uv and conda")
     parser.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first")
     parser.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument("--json", action="store_true", help="the same as --format json")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the report there instead of to stdout")
-    parser.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules")
-    parser.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="not these rules")
+    parser.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules (a,b or repeated)")
+    parser.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="without these rules (a,b or repeated)")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -291,7 +290,9 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
     if loud:
         likely = [one for one in loud if one.confidence is Confidence.LIKELY]
         if not likely:
-            if not _trouble(read, texts):
+            messages = {(one.source, one.text) for one in read.symptoms.matches}
+            pasted = any((each.source, each.text) in messages for one in loud for each in one.evidence)
+            if not pasted and not _trouble(read, texts):
                 return replace(report, verdict="pass", exit_code=0, because=())
             reason = f"{loud[0].rule} is certain, but need not be why the program failed"
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
@@ -368,7 +369,11 @@ def _claim(name: str, claim: Claim) -> dict[str, Any]:
     """As JSON: what was said in passing, and whom it was taken to be about."""
     from envcheck.facts.printable import one_line
 
-    value = " × ".join(str(part) for part in reversed(claim.value)) if isinstance(claim.value, tuple) else claim.value
+    value = claim.value
+    if isinstance(value, tuple):  # a product and how many of it
+        value = f"{value[1]} × {value[0]}"
+    elif isinstance(value, Distribution):
+        value = value.version
     where = {"file": one_line(name), "line": claim.number, "text": one_line(claim.line)}
     return {"subject": claim.subject, "value": value, "role": claim.role.value, **where}
 

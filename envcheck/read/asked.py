@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.record import replace
-from envcheck.read.claims import Claim, Role
-from envcheck.read.found import LINE_LIMIT, Found, Notes
+from envcheck.read.found import LINE_LIMIT, Claim, Found, Notes, Role
 
 _INSTALL = re.compile(
     r"\b(?:(?:python\S{0,6} -m )?pip3?|uv pip|conda|mamba|micromamba) install (?P<rest>[^`\n;|&\"]{3,400})", re.IGNORECASE

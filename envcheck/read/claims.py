@@ -11,34 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
 
-from envcheck.facts.record import mutable, record
-from envcheck.facts.snapshot import Gpu
-from envcheck.read.found import LINE_LIMIT, Fact, Found
-from envcheck.read.values import cuda_version, gpu_vendor, operating_system, version_in
-
-
-class Role(Enum):
-    """Who or what a claim is about."""
-
-    HAS = "has"  # this machine, now
-    BUILT_FOR = "built for"  # something was built for, trained with or needs it
-    ASKED = "asked for"  # a command or program asks for it
-    ELSEWHERE = "elsewhere"  # another machine or environment, an earlier state, what was tried
-
-
-@record
-class Claim:
-    """One statement: `subject` is the dotted path of a fact."""
-
-    subject: str
-    value: object
-    role: Role
-    printed: bool  # by a program, or as a value beside its name; not in a sentence
-    line: str
-    number: int
-
+from envcheck.facts.record import mutable
+from envcheck.facts.snapshot import Distribution, Gpu
+from envcheck.read.collect_env import normal
+from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role
+from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
 
 _LONGEST = 2000  # characters of a line that is read
 
@@ -65,6 +43,15 @@ _KEYS = {
     "torch.cuda.device_count()": "count",
     "torch.version.cuda": "torch_cuda", "torch cuda version": "torch_cuda", "pytorch cuda version": "torch_cuda",
 }  # fmt: skip
+
+
+# Packages that people list by name and version
+_PACKAGES = (
+    "torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "triton", "numpy", "xformers", "flash-attn", "flash_attn", "vllm",
+    "bitsandbytes", "deepspeed", "transformers", "accelerate", "pytorch-lightning", "lightning", "torch-scatter", "torch-sparse",
+    "torch_scatter", "torch_sparse", "mmcv", "mmcv-full", "apex", "transformer-engine", "auto-gptq", "ctranslate2", "onnxruntime-gpu",
+)  # fmt: skip
+_KEYS |= {name: f"package.{normal(name)}" for name in _PACKAGES}
 
 
 def _torch(text: str) -> Iterator[tuple[str, object]]:
@@ -134,6 +121,15 @@ _VALUES: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
     "torch": _torch, "python": _python, "os": _os, "driver": _driver, "gpu": _gpu, "available": _available, "count": _count,
     "torch_cuda": _torch_cuda,
 }  # fmt: skip
+
+
+def _values(what: str, text: str) -> Iterator[tuple[str, object]]:
+    """The facts of a value beside its name."""
+    if not what.startswith("package."):
+        yield from _VALUES[what](text)
+    elif version := stated_version(text.strip("'\"` =")):
+        yield what, Distribution(what.removeprefix("package."), version)
+
 
 # ---- an expression, and what it gave: on the next line, or in words
 
@@ -235,7 +231,7 @@ class _Reader:
                 asked = None
                 continue
             if heading and not line.startswith("#"):
-                self.say(_VALUES[heading](line))
+                self.say(_values(heading, line))
             title = _HEADING.fullmatch(line.rstrip())
             heading = _KEYS.get(_key(title[1]), "") if title else ""
             if expression := _EXPRESSION.search(line):
@@ -256,7 +252,7 @@ class _Reader:
         what = _KEYS.get(re.sub(r"^gpu ?\d{1,2}$", "gpu", _key(match["key"]))) if match else None
         if not match or what is None:
             return False
-        return self.say(_VALUES[what](match["value"].rstrip(" |*`")))
+        return self.say(_values(what, match["value"].rstrip(" |*`")))
 
     def _mentions(self) -> None:
         line = self.line
@@ -315,7 +311,7 @@ _PLATFORMS = tuple(
             r"\bWindows (?:10|11|Server)\b|\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
         ),
         "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d",),
-        "linux": (r"(?<![\w.])/(?:home|root)/\w|\.so\b|/lib/python\d|\b(?:linux-64::|manylinux)",),
+        "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),
     }.items()
 )
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
 
 from envcheck.facts.record import field, mutable, record
 from envcheck.facts.snapshot import TextEvidence
-
-if TYPE_CHECKING:
-    from envcheck.read.claims import Claim
 
 LINE_LIMIT = 400  # characters of a line that are kept as evidence
 
@@ -22,6 +19,27 @@ class Fact:
     value: object
     line: str
     number: int = 0  # of the line in its text, from 1; 0 = not from a line
+
+
+class Role(Enum):
+    """Who or what a claim is about."""
+
+    HAS = "has"  # this machine, now
+    BUILT_FOR = "built for"  # something was built for, trained with or needs it
+    ASKED = "asked for"  # a command or program asks for it
+    ELSEWHERE = "elsewhere"  # another machine or environment, an earlier state, what was tried
+
+
+@record
+class Claim:
+    """One statement: `subject` is the dotted path of a fact."""
+
+    subject: str
+    value: object
+    role: Role
+    printed: bool  # by a program, or as a value beside its name; not in a sentence
+    line: str
+    number: int
 
 
 @record

@@ -16,7 +16,7 @@ from envcheck.read.variables import place
 from envcheck.tables.versions import build_tag
 
 if TYPE_CHECKING:
-    from envcheck.read.claims import Claim
+    from envcheck.read.found import Claim
     from envcheck.tables.compat import Tables
 
 NOT_STATED = Missing(Why.SKIPPED, "not stated")
@@ -157,6 +157,8 @@ def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str
             stated *= several
         if stated:
             values.setdefault(section, {})["names"] = stated
+    if boards := values.get("rocm", {}).get("names"):
+        values["rocm"].setdefault("gfx", tuple(gfx for name in boards if (gfx := tables.gfx(name))))
 
 
 def _with_capability(gpu: Gpu, tables: Tables) -> Gpu:

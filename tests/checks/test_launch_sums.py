@@ -128,7 +128,7 @@ def test_the_fix_is_the_users_command(text: str, rule: str, fix: str) -> None:
         "srun -n 8 torchrun --nproc_per_node=8 t.py",
         "mpirun -np 8 python t.py\nstep 1 loss 2.0\nstep 2 loss 1.9",
         "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nsrun torchrun --nnodes=2 --nproc_per_node=8 t.py",
-        "kind: Pod\nspec:\n  containers:\n  - command: [torchrun, --nproc_per_node=8, t.py]\n    resources: {limits: {nvidia.com/gpu: 2}}\n",
+        "kind: Pod\nspec:\n  containers:\n  - command: [torchrun, --nproc_per_node=8, t.py]\n    resources: {limits: {nvidia.com/gpu: 2}}",
     ],
 )
 def test_commands_alone_prove_nothing(text: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from envcheck.facts.snapshot import Gpu
 from envcheck.read.asked import read_asked
-from envcheck.read.claims import Role, read_claims, read_prose, settled
+from envcheck.read.claims import read_claims, read_prose, settled
+from envcheck.read.found import Role
 
 # text → the facts that it amounts to (GPUs by their names)
 FACTS: dict[str, dict[str, Any]] = {
