@@ -415,6 +415,26 @@ def stale_file(launcher: LauncherFacts, size: int | None, started: int | None, m
     return Hit(values, quoted(matches), fixes, variant="file")
 
 
+def nodes_missing(launcher: LauncherFacts, size: int | None, joined: int | None, matches: Matches) -> Hit | None:
+    """Whole nodes that did not come: the store counts the launchers of the nodes, or their ranks."""
+    one = next((one for one in reversed(launcher.commands) if one.launcher in RANK_LAUNCHERS and (one.nodes or 0) > 1), None)
+    if one is None or one.nodes is None or not size or joined is None or joined >= size or _above(launcher, one):
+        return None
+    each = 1 if size == one.nodes else one.each
+    if each is None or each * one.nodes != size or joined % each:
+        return None
+    came = joined // each
+    mine = one.node_rank or 0
+    others = [rank for rank in range(one.nodes) if rank != mine] if told(one, "node_rank") else []
+    lines = [line(one, changed(one, "node_rank", rank)) for rank in others[:3]] or [line(one, one.words)]
+    values: dict[str, object] = {"nodes": one.nodes, "came": came, "each": each}
+    text = (
+        "Start the launcher on the other nodes too, within the time-out, with the same numbers, address and port, and see that they reach "
+        "that port."
+    )
+    return Hit(values, (*seen(one), *quoted(matches)), todo(text, *lines), variant="nodes")
+
+
 def same_node_rank(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     """The commands of two nodes with the same rank of the node."""
     rows = [one for one in launcher.commands if one.launcher in RANK_LAUNCHERS and (one.nodes or 0) > 1 and one.node_rank is not None]

@@ -74,7 +74,8 @@ def launch_env_conflict(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Ans
         return same
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
     guess = all(match.symptom == "clients-joined" for match in matches)
-    if not matches or (guess and surplus(matches)):
+    counts = number(value(matches, "world_size")), number(value(matches, "joined"))
+    if not matches or (guess and (surplus(matches) or launch_sums.nodes_missing(launcher, *counts, matches))):
         return None
     return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY if guess else None)
 
@@ -122,8 +123,8 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
         return Hit({"slots": slots}, quoted(matches), variant="slots")
     if built := of_variant(matches, "built"):
         wanted = value(built, "size") or ""
-        values = {"size": wanted, "started": value(built, "started")}
-        return Hit(values, quoted(built), launch_sums.by_mpirun(launcher, wanted), "built")
+        engine = {"size": wanted, "started": value(built, "started")}
+        return Hit(engine, quoted(built), launch_sums.by_mpirun(launcher, wanted), "built")
     if fitting := of_variant(matches, "fit", "hosts"):
         return _ranks_do_not_fit(fitting)
     size, joined = number(value(matches, "world_size")) or launcher.world_size, number(value(matches, "joined"))
@@ -133,6 +134,8 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
             return stale
         too_many: dict[str, object] = {"size": size, "started": started}
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    if missing := launch_sums.nodes_missing(launcher, size, started, matches):
+        return missing
     if size and started is not None and started < size:
         # Older torch says every ten seconds that it waits, also where the others come at last: a doubt.
         return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches), confidence=doubt(matches))

@@ -31,8 +31,11 @@ _INIT_METHOD = re.compile(
     r"""(?i)\b(?:init[_-]method|dist[_-]url)["']?(?:\s?[=:]\s?| )["'](?P<quoted>[^"'\s]{3,300})["']"""
     r"""|\b(?:init[_-]method|dist[_-]url)[= ](?P<bare>(?:env|file|tcp)://[^\s"'`,;)]{0,300})"""
 )
-# "| distributed init (rank 0): env://", "Distributed init: rank 0/2 - out/dist_init"
-_INIT_PRINTED = re.compile(r"(?i)\bdistributed init[^\n]{0,20}?\brank \d{1,5}(?:/\d{1,5})?\)?\s?[:-]\s?(?P<where>[\w./:~-]{3,300})")
+# "| distributed init (rank 0): env://", "Distributed init: rank 0/2 - out/dist_init", "File already exists: out/dist_init"
+_INIT_PRINTED = re.compile(
+    r"(?i)\bdistributed init[^\n]{0,20}?\brank \d{1,5}(?:/\d{1,5})?\)?\s?[:-]\s?(?P<where>[\w./:~-]{3,300})"
+    r"|\bfile already exists: (?P<left>[\w./~-]{0,300}(?:dist|init|sync|rdzv|rendezvous)[\w.-]{0,60})"
+)
 _START_METHOD = re.compile(r"""\bset_start_method\(\s?["'](?P<method>spawn|fork|forkserver)["']""")
 _POD = re.compile(
     r"(?im)^\s{0,12}(?:- )?nvidia\.com/gpu|\b(?:in|inside|on|within|with)(?: an?| the| my| our)? (?:kubernetes|k8s|EKS|GKE|AKS|openshift)\b"

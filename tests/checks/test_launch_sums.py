@@ -166,6 +166,25 @@ def test_a_file_of_an_earlier_run() -> None:
     assert named == "launch-world-size" and "rm -f" not in said
 
 
+@pytest.mark.parametrize(
+    ("command", "counted", "fix"),
+    [
+        (
+            "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_endpoint=n1:29500 t.py",
+            "1/2",
+            "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_endpoint=n1:29500 t.py",
+        ),
+        ("torchrun --nnodes 2 --node_rank 0 --nproc_per_node 8 t.py", "8/16", "torchrun --nnodes 2 --node_rank 1 --nproc_per_node 8 t.py"),
+    ],
+)
+def test_a_node_that_did_not_come(command: str, counted: str, fix: str) -> None:
+    named, said = first(diagnosed(f"{command}{LATE.replace('1/2', counted)}"))
+    assert named == "launch-world-size"
+    assert fix in said
+    named, said = first(diagnosed(f"{command}{LATE.replace('1/2', '3/16')}"))
+    assert "on the other nodes" not in said  # no whole node
+
+
 def test_windows_and_libuv() -> None:
     error = "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"
     assert "WSL2" in first(diagnosed(f"OS: Windows 11\ntorchrun --nproc_per_node 2 t.py\n{error}"))[1]

@@ -151,6 +151,7 @@ def test_pods() -> None:
         ("init_process_group('nccl', init_method='file:///s/x', rank=0)", "launcher.init_method", "file:///s/x"),
         ("python main.py --dist-url tcp://127.0.0.1:9000 --rank 0", "launcher.init_method", "tcp://127.0.0.1:9000"),
         ("| distributed init (rank 3): file:///nfs/sync", "launcher.init_method", "file:///nfs/sync"),
+        ("File already exists: /ckpt/.dist_init", "launcher.init_method", "/ckpt/.dist_init"),
         ("torch.multiprocessing.set_start_method('spawn')", "launcher.start_method", "spawn"),
     ],
 )
