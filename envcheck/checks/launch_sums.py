@@ -62,6 +62,15 @@ def changed(one: LaunchCommand, what: str, value: object) -> tuple[str, ...] | N
     return None if words is None else (*words, *one.words[len(mine) :])
 
 
+def with_flag(one: LaunchCommand, what: str, value: object) -> tuple[str, ...] | None:
+    """The same, and where the launcher is not told it, with the flag in front of its others."""
+    words, flags = changed(one, what, value), names(one.launcher, what)
+    if words is not None or not flags or one.launcher in IN_CODE:
+        return words
+    head = _flags_begin(one)
+    return (*one.words[:head], *spelled(own_words(one)[head:], flags[0], value), *one.words[head:])
+
+
 def todo(text: str, *lines: str | None) -> tuple[Manual, ...]:
     return (Manual(text, commands=tuple(one for one in lines if one)),)
 
@@ -104,7 +113,7 @@ def ranks_beyond_gpus(launcher: LauncherFacts, visibility: VisibilityFacts, gpus
     one = unknown[0]
     values = {"started": one.each, "launcher": _called(one)}
     fixes = _fewer(one, None)
-    return Hit(values, (*seen(one), *quoted(matches)), fixes, variant="ranks_or_number", confidence=Confidence.LIKELY)
+    return Hit(values, (*seen(one), *quoted(matches)), fixes, variant="ranks_or_number")
 
 
 def _called(one: LaunchCommand) -> str:
@@ -117,7 +126,7 @@ def _fewer(one: LaunchCommand, count: int | None) -> tuple[Manual, ...]:
     if count is None:
         words = changed(one, what, "gpu") if one.launcher in RANK_LAUNCHERS[:3] else None
         return todo("Start no more processes on a node than it has GPUs; nvidia-smi -L counts them.", "nvidia-smi -L", line(one, words))
-    words = changed(one, what, count * (one.nodes or 1) if what == "tasks" else count)
+    words = with_flag(one, what, count * (one.nodes or 1) if what == "tasks" else count)
     many = "one process" if count == 1 else f"{count} processes"
     text = f"Start {many} on a node, as many as there are visible GPUs, or let more GPUs be visible."
     if words and (one.launcher in IN_CODE or one.program is None):
@@ -315,14 +324,9 @@ def other_port(launcher: LauncherFacts, port: str | None) -> tuple[Manual, ...]:
 
 
 def _with_port(one: LaunchCommand, port: str | None) -> tuple[Manual, ...]:
-    taken, flags = number(one.port or port or DEFAULT_PORT), names(one.launcher, "port")
-    if not taken or not flags or taken >= (1 << 16) - 1:
-        return ()
-    words = changed(one, "port", taken + 1)
-    if words is None:
-        head = _flags_begin(one)
-        words = (*one.words[:head], *spelled(own_words(one)[head:], flags[0], taken + 1), *one.words[head:])
-    return todo("Give it a port that nobody uses.", line(one, words))
+    taken = number(port) or number(one.port or DEFAULT_PORT)
+    words = with_flag(one, "port", taken + 1) if taken and taken < (1 << 16) - 1 else None
+    return todo("Give it a port that nobody uses.", line(one, words)) if words else ()
 
 
 def _flags_begin(one: LaunchCommand) -> int:

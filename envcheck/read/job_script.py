@@ -53,7 +53,7 @@ def read_started(text: str) -> Found | None:
     rows = [*_batch(text, seen), *seen.rows]
     shift = len(rows) - len(seen.rows)
     rows = [replace(one, inside=one.inside + shift) if one.inside is not None else one for one in rows]
-    rows += _in_code(text, seen)
+    rows = [*(_configured(text, one) for one in rows), *_in_code(text, seen)]
     pods = _pods(text)
     if pods:
         rows = [*rows, pods]
@@ -126,7 +126,21 @@ def _in_code(text: str, seen: Started) -> list[LaunchCommand]:
         found += [("trainer", words) for words in given if words]
     if match := _TENSOR_PARALLEL.search(text):
         found += [("vllm", [f"tensor_parallel_size={match['value']}"])]
-    return [replace(build(launcher, words), variables=dict(seen.exported)) for launcher, words in found[:4]]
+    starts = [one for one in seen.rows if one.launcher == "python" and one.inside is None]
+    variables = dict(starts[0].variables if len(starts) == 1 else seen.exported)
+    return [replace(build(launcher, words), variables=variables) for launcher, words in found[:4]]
+
+
+_CONFIGURED = re.compile(r"(?m)^\s{0,8}(?P<name>num_processes|num_machines): (?P<value>\d{1,5})\s{0,4}$")
+
+
+def _configured(text: str, one: LaunchCommand) -> LaunchCommand:
+    """accelerate with what its configuration says, where the text shows that too."""
+    if one.launcher != "accelerate" or one.tasks is not None or "num_processes: " not in text:
+        return one
+    given = {match["name"]: int(match["value"]) for match in _CONFIGURED.finditer(text)}
+    tasks, nodes = given.get("num_processes"), one.nodes or given.get("num_machines")
+    return replace(one, tasks=tasks, nodes=nodes, each=tasks // (nodes or 1) if tasks is not None else None)
 
 
 def _pods(text: str) -> LaunchCommand | None:

@@ -205,3 +205,14 @@ PARTS = ["torchrun ", "srun ", "mpirun ", "-n", "8 ", "--nproc_per_node", "=", "
 @given(st.lists(st.sampled_from(PARTS), max_size=30).map("".join))
 def test_no_text_makes_it_raise(text: str) -> None:
     assert isinstance(read_started(text), Found | None)
+
+
+def test_accelerate_with_its_configuration() -> None:
+    text = "accelerate launch --config_file c.yaml t.py\n\nc.yaml:\nnum_machines: 2\nnum_processes: 8\n"
+    command = one(text)
+    assert (command.tasks, command.nodes, command.each) == (8, 2, 4)
+
+
+def test_calls_in_code_see_what_their_script_sees() -> None:
+    python, trainer = commands("CUDA_VISIBLE_DEVICES=2 python fit.py\nTrainer(gpus=2)")
+    assert (python.program, trainer.variables) == ("fit.py", {"CUDA_VISIBLE_DEVICES": "2"})
