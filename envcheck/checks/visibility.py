@@ -132,6 +132,7 @@ def visible_devices_out_of_range(
     container: ContainerFacts,
     symptoms: SymptomsFacts,
     absent: frozenset[str],
+    missing: Mapping[str, Missing],
 ) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     raw, (found, chosen) = visibility.cuda_visible_devices, _read(visibility, gpus)
@@ -139,7 +140,8 @@ def visible_devices_out_of_range(
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
         started = ranks_beyond_gpus(launcher, visibility, gpus, beyond)
-        return started or Hit({"value": "unset" if raw is None else raw}, quoted(beyond), variant="ordinal")
+        unset = "not stated" if "visibility" in missing else "unset"
+        return started or Hit({"value": unset if raw is None else raw}, quoted(beyond), variant="ordinal")
     if raw is None or works(devices) or _without_gpu(system, torch, absent):
         return None
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
