@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, driver_os, fails, nvidia_on_bus, wants_cuda, works
-from envcheck.checks.hardware import capability, closed, gpu_nodes, heard, place, troubles
+from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
 from envcheck.checks.text import Matches, distinct, of_programs, of_variant, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -20,6 +20,7 @@ from envcheck.facts.snapshot import (
     GpusFacts,
     LauncherFacts,
     PythonFacts,
+    RocmFacts,
     SymptomsFacts,
     SystemFacts,
     ToolkitFacts,
@@ -56,11 +57,14 @@ def driver_missing(
     torch: TorchFacts,
     devices: DevicesFacts,
     container: ContainerFacts,
+    rocm: RocmFacts,
     symptoms: SymptomsFacts,
     absent: frozenset[str],
 ) -> Answer:
     """A GPU on the bus and no driver, or a driver without the library that CUDA programs load."""
     matches, cards = said(symptoms, "driver-missing"), nvidia_on_bus(system)
+    if discrete_amd(rocm) and not (cards or gpus.devices or driver.version):
+        return None  # no driver of NVIDIA's is missing there
     matches = matches if cards else of_programs(matches)
     if works(devices) or driver_answers(cuda_driver) or contained(container) or system.wsl or system.jetson:
         return None
@@ -172,6 +176,7 @@ class _Demand:
     offered: str | None  # newest CUDA that the driver serves
     suffices: bool | None = None  # as the table says
     stated: bool = False  # torch itself gave the number of `offered`
+    floors: str = ""  # the drivers for newer CUDAs than `offered`, in words, where the build's CUDA is not known
 
     @property
     def below(self) -> bool:
@@ -179,7 +184,7 @@ class _Demand:
 
     @property
     def values(self) -> dict[str, object]:
-        target = f"{self.minimum} or newer" if self.minimum else "the newest branch that supports this GPU"
+        target = f"{self.minimum} or newer" if self.minimum else self.floors or "the newest branch that supports this GPU"
         least = self.minimum or (f"one that offers CUDA {self.cuda}" if self.cuda else "one for the CUDA of your torch build")
         known = {"driver": self.driver, "torch": self.torch, "cuda": self.cuda, "offered": self.offered}
         return {**known, "minimum": least, "target": target}
@@ -239,7 +244,15 @@ def _demand(
     offered = offered or (tables.driver_cuda(driver.version, os) if driver.version else None)
     floor = tables.driver_floor(torch.cuda, os) if torch.cuda else None
     suffices = tables.driver_suffices(driver.version, torch.cuda, os) if driver.version and torch.cuda else None
-    return _Demand(driver.version, torch.version, torch.cuda, floor, offered, suffices, stated > 0)
+    floors = "" if torch.cuda else _floors(offered, os, tables)
+    return _Demand(driver.version, torch.version, torch.cuda, floor, offered, suffices, stated > 0, floors)
+
+
+def _floors(offered: str | None, os: str, tables: Tables) -> str:
+    """The lowest drivers for the CUDAs that torch was built for since `offered`."""
+    known = ((cuda, tables.driver_floor(cuda, os)) for cuda in ("10.2", "11.8", "12.0", "13.0") if offered and cuda_below(offered, cuda))
+    rows = [f"{floor} or newer for a torch built for CUDA {cuda if cuda < '11' else cuda[:2]}" for cuda, floor in known if floor]
+    return ", ".join(rows)
 
 
 def _usual_demand(demand: _Demand, torch: TorchFacts, system: SystemFacts, tables: Tables) -> _Demand | None:

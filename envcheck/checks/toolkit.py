@@ -10,11 +10,12 @@ from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import Matches, of_variant, quoted, said, value
-from envcheck.engine.intents import Manual, SetEnv
+from envcheck.engine.intents import Install, Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts import snapshot as facts
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import SymptomsFacts, TorchFacts
-from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, release
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -245,7 +246,30 @@ def extension_abi_mismatch(packages: facts.PackagesFacts, torch: TorchFacts, sym
     if wrong := [line for name in _PYG_NAMES if (line := _built_for_another(name, packages.version(name), torch))]:
         evidence = (*(Evidence("installed distributions", one) for one in wrong), *quoted(matches))
         return Hit(values | {"wrong": "; ".join(wrong)}, evidence, severity=None if matches else Severity.WARNING)
-    return _abi_said(values, matches) if matches else None
+    if not matches:
+        return None
+    said_ = _abi_said(values, matches)
+    return replace(said_, fixes=_again(str(said_.values["library"]), torch, said_.values.get("cuda")))
+
+
+_PYG_OF_FILE = {name.replace("-", "_"): name for name in _PYG_NAMES}
+_IN_PACKAGES = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z0-9][A-Za-z0-9_]{1,60})[/\\.]")
+
+
+def _again(library: str, torch: TorchFacts, cuda: object) -> tuple[Intent, ...]:
+    """The package that a file or module belongs to, installed anew for this torch: from PyG's own index, or compiled here."""
+    found = _IN_PACKAGES.search(library)
+    module = found[1] if found else library
+    if module in _PYG_OF_FILE:
+        known, tag = release(torch.version), str(cuda or torch.cuda or "").replace(".", "")
+        index = f"https://data.pyg.org/whl/torch-{known}+{f'cu{tag}' if tag else 'cpu'}.html" if known and (tag or torch.cpu_build) else ""
+        note = "the wheel for this torch and CUDA" if index else "compiled here; its wheels by torch and CUDA: https://data.pyg.org/whl/"
+        flags = ("--find-links", index) if index else ("--no-build-isolation", "--no-cache-dir")
+        return (Install((_PYG_OF_FILE[module],), reinstall=True, note=note, flags=flags),)
+    flags = ("--no-build-isolation", "--no-cache-dir")
+    note = "compiled here, against the torch that is installed"
+    own = found and re.fullmatch(r"[a-z0-9_]+", module) and not module.startswith("torch")
+    return (Install((module.replace("_", "-"),), reinstall=True, note=note, flags=flags),) if own else ()
 
 
 def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str | None:

@@ -9,7 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import Matches, of_variant, quoted, said, value
-from envcheck.engine.intents import TorchBuild
+from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
 from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
@@ -82,6 +82,8 @@ def torch_cpu_build(
     system: SystemFacts,
     toolkit: facts.ToolkitFacts,
     symptoms: SymptomsFacts,
+    asked: facts.AskedFacts,
+    packages: facts.PackagesFacts,
     tables: Tables,
     absent: frozenset[str],
     missing: Mapping[str, facts.Missing],
@@ -97,21 +99,29 @@ def torch_cpu_build(
         return _cpu_said(torch, matches, system)
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
     evidence = (Evidence("torch", f"version {values['version']}, CUDA none"), *quoted(matches))
-    jetson = system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
     if cards or answer.driver_answers(cuda_driver):
         if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], tables):
             return None
+        jetson = system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
         values["gpu"] = named(cards) or "an NVIDIA GPU"
         return Hit(values, evidence, () if jetson else (TorchBuild(),), "jetson" if jetson else None)
     if amd := discrete_amd(rocm):
         return Hit(values | {"kind": "ROCm", "gpu": amd}, evidence, (TorchBuild(),), "amd")
     if intel := discrete_intel(xpu):
         return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), "intel", Severity.WARNING)
-    if matches:
-        return _cpu_said(torch, matches, system)
+    if matches or asked.cuda:
+        return _cpu_said(torch, matches, system) or _asked_for(values, evidence, asked, packages)
     if sign := _sign_of_a_gpu(driver, rocm, toolkit, missing):
         return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
     return not_read("gpus", missing)
+
+
+def _asked_for(values: dict[str, object], evidence: tuple[Evidence, ...], asked: facts.AskedFacts, packages: facts.PackagesFacts) -> Hit:
+    """CUDA was asked for; there need not be a GPU in sight."""
+    fixes: tuple[Intent, ...] = (TorchBuild(),)
+    if packages.version("cpuonly"):
+        fixes = (Manual("Remove cpuonly, which holds conda to builds for the CPU.", commands=("conda remove cpuonly",)), *fixes)
+    return Hit(values, (*evidence, Evidence("asked for", asked.cuda or "CUDA")), fixes, "asked")
 
 
 def not_read(name: str, missing: Mapping[str, facts.Missing]) -> Unknown | None:
@@ -124,7 +134,7 @@ def _sign_of_a_gpu(
     driver: facts.DriverFacts, rocm: facts.RocmFacts, toolkit: facts.ToolkitFacts, missing: Mapping[str, facts.Missing]
 ) -> str | None:
     """In a report that lists no GPU: a driver or a toolkit is a sign of one, not a proof."""
-    if "gpus" not in missing or missing["gpus"].why is not facts.Why.SKIPPED:
+    if not _unlisted(missing):
         return None
     if driver.version:
         return f"NVIDIA driver {driver.version}"
@@ -162,6 +172,7 @@ def torch_cuda_unavailable(
     devices: DevicesFacts,
     gpus: facts.GpusFacts,
     cuda_driver: facts.CudaDriverFacts,
+    driver: facts.DriverFacts,
     rocm: facts.RocmFacts,
     visibility: facts.VisibilityFacts,
     symptoms: SymptomsFacts,
@@ -181,15 +192,20 @@ def torch_cuda_unavailable(
         return _unavailable(torch, matches, cards or _UNNAMED, None, Confidence.LIKELY) if matches else None
     if devices.available is None or (visibility.selected == () and not matches):
         return None  # hidden on purpose or by mistake: the visibility rules say which
-    if torch.cuda and (cards or answer.driver_answers(cuda_driver)):
+    if torch.cuda and (cards or answer.driver_answers(cuda_driver) or (driver.version and _unlisted(missing))):
         return _unavailable(torch, matches, cards or "an NVIDIA GPU", error, None)
     if torch.hip and (rocm.names or rocm.gfx):
         return _unavailable(torch, matches, ", ".join(rocm.names or rocm.gfx), error, None)
     if (matches or error) and "gpus" not in absent:
         return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY)
-    if "gpus" in missing and missing["gpus"].why is facts.Why.SKIPPED:
+    if _unlisted(missing):
         return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
+
+
+def _unlisted(missing: Mapping[str, facts.Missing]) -> bool:
+    """Whether nobody says which GPUs there are: a text that tells of the driver alone."""
+    return "gpus" in missing and missing["gpus"].why is facts.Why.SKIPPED
 
 
 _UNNAMED = "a GPU of unknown name"
@@ -269,7 +285,21 @@ def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, t
         return Hit({"index": index, "newest": newest}, quoted(matches), (TorchBuild(),), "index")
     wanted = value(matches, "requirement") or "torch"
     values = {"requirement": wanted, "python": python.version, "platform": platform or "this platform"}
-    return Hit(values, quoted(matches), (TorchBuild(),), None if python.version else "plain")
+    fixes = (*_other_python(str(wanted), python, platform, tables), TorchBuild())
+    return Hit(values, quoted(matches), fixes, None if python.version else "plain")
+
+
+def _other_python(wanted: str, python: PythonFacts, platform: str | None, tables: Tables) -> tuple[Intent, ...]:
+    """An environment with a Python that the wanted release has wheels for, where this one is another or not known."""
+    number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
+    row = tables.release(number[1]) if number else None
+    served = row.pythons.get(platform or "linux-x86_64", ()) if row else ()
+    plain = [one for one in served if not one.endswith("t")]
+    if not number or not plain or _tag(python) in served:
+        return ()
+    oldest, newest = plain[0], plain[-1]
+    text = f"torch {number[1]} has wheels for Python {oldest} to {newest} only: make an environment with one of these."
+    return (Manual(text, commands=(f"conda create -n torch-env python={newest}", f"uv venv -p {newest}")),)
 
 
 @check(needs=("system",))

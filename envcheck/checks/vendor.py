@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import discrete_amd, discrete_intel
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
@@ -66,7 +66,7 @@ def rocm_gfx_unsupported(
 ) -> Answer:
     """The ROCm build has no code for this gfx target."""
     matches = said(symptoms, "rocm-gfx-unsupported")
-    if any(one.kernel == "ok" for one in devices.devices):
+    if any(one.kernel == "ok" for one in devices.devices) or (of_symptom(symptoms, "torch-no-driver") and not torch.hip):
         return None
     override = overridden(rocm.gfx_override)
     targets = (override,) if override else rocm.gfx
@@ -77,13 +77,23 @@ def rocm_gfx_unsupported(
         alike = ("no-kernel-image", "invalid-device-function")
         matches += tuple(match for match in said(symptoms, "gpu-too-new-for-torch") if match.symptom in alike)
     if missing and len(missing) == len(targets) and (torch.hip or matches or torch == TorchFacts()):
-        relative = sibling(missing[0])
-        note = "runs code for a similar GPU; AMD does not support this; set it before Python starts"
-        usable = relative and overridden(relative) in archs and rocm.gfx_override is None
-        fixes = (SetEnv("HSA_OVERRIDE_GFX_VERSION", relative, note),) if usable else ()
+        fixes = _as_sibling(missing[0], archs, rocm)
         confidence = None if matches or (torch.hip and torch.arch_list) else Confidence.LIKELY
-        return Hit(values, quoted(matches), fixes, variant=None if usable else "none", confidence=confidence)
-    return Hit(values, quoted(matches), variant="text") if matches and not works(devices) else None
+        return Hit(values, quoted(matches), fixes, variant=None if fixes else "none", confidence=confidence)
+    if matches and targets and not archs:  # which build it is, the tables do not know
+        fixes, everywhere = _as_sibling(targets[0], (), rocm), _every_target(tables)
+        values |= {"archs": " ".join(sorted(everywhere)), "source": "any published ROCm build"}
+        return Hit(values, quoted(matches), fixes, "text" if fixes or targets[0] in everywhere else "none")
+    return Hit(values, quoted(matches), variant="text") if matches else None
+
+
+def _as_sibling(gfx: str, archs: tuple[str, ...], rocm: RocmFacts) -> tuple[SetEnv, ...]:
+    """The override under which the card runs the code of its relative, if the build has that (`archs`, where they are known)."""
+    relative = sibling(gfx)
+    if relative is None or rocm.gfx_override is not None or (archs and overridden(relative) not in archs):
+        return ()
+    note = "runs code for a similar GPU; AMD does not support this; set it before Python starts"
+    return (SetEnv("HSA_OVERRIDE_GFX_VERSION", relative, note),)
 
 
 def _rocm_archs(torch: TorchFacts, system: SystemFacts, tables: Tables) -> tuple[tuple[str, ...], str]:
@@ -121,6 +131,9 @@ def rocm_build_mismatch(
         return None
     if library := value(matches, "library"):
         return Hit({"library": library}, quoted(matches), (TorchBuild(),), variant="library")
+    # CUDA's torch looked for NVIDIA's driver on a machine of which only a Radeon is known
+    if (asked := of_symptom(symptoms, "torch-no-driver")) and discrete_amd(rocm) and not gpus.devices and not torch.hip:
+        return Hit({"gpu": discrete_amd(rocm)}, quoted(asked), (), "driver")
     if rocm == RocmFacts():
         return _on_nvidia(gpus, torch, matches) or (_on_intel(xpu, torch, matches) if fails(devices) and not gpus.devices else None)
     return _on_amd(system, rocm, torch, matches, _every_target(tables)) if not gpus.devices else None

@@ -171,7 +171,7 @@ def nearest(found: BuildSearch, profile: Profile) -> Choice | None:
 def undemanding(found: BuildSearch, profile: Profile, tables: Tables) -> Choice | None:
     """Where nobody knows the driver: the newest build that asks for an older one than the best build does."""
     best = found.best
-    if best is None or profile.accelerator != "cuda" or profile.driver or profile.jetson:
+    if best is None or profile.accelerator != "cuda" or profile.driver or profile.driver_cuda or profile.jetson:
         return None
     needed = driver_needed(best.build, profile, tables)
     easier = [

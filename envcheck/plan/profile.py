@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from envcheck.facts.record import field, record, replace
 from envcheck.facts.snapshot import (
+    AskedFacts,
     CudaDriverFacts,
     DriverFacts,
     Gpu,
@@ -18,6 +19,7 @@ from envcheck.facts.snapshot import (
     PythonFacts,
     RocmFacts,
     Snapshot,
+    SymptomsFacts,
     SystemFacts,
     ToolkitFacts,
     TorchFacts,
@@ -251,7 +253,19 @@ def _accelerator(
         return "xpu"
     if system.os == "darwin" and machine == "arm64":
         return "mps"
-    return "cpu"
+    unknown = isinstance(snapshot.gpus, Missing) and snapshot.gpus.why is not Why.ABSENT
+    return "cuda" if unknown and _speaks_of_cuda(snapshot) else "cpu"
+
+
+# Rules whose messages come from programs that were to run on an NVIDIA GPU.
+_OF_CUDA = ("torch-cpu-build", "gpu-too-new-for-torch", "gpu-too-old-for-torch", "driver-too-old")
+
+
+def _speaks_of_cuda(snapshot: Snapshot) -> bool:
+    """In a text that lists no GPU: a command or program asks for CUDA, or says what it met there."""
+    asked = isinstance(snapshot.asked, AskedFacts) and snapshot.asked.cuda
+    matches = snapshot.symptoms.matches if isinstance(snapshot.symptoms, SymptomsFacts) else ()
+    return bool(asked) or any(match.rule in _OF_CUDA for match in matches)
 
 
 def _variant(torch: TorchFacts, metadata: str | None) -> str | None:

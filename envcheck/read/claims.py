@@ -90,7 +90,7 @@ _AFTER_NAME = re.compile(r"\s:\s|[(,;]|\s\d{1,3}\s?G(?:i?B)?\b|\s[x×*]\s?\d{1,2
 
 
 def _gpu(text: str) -> Iterator[tuple[str, object]]:
-    text = text.strip("`'\"* ")
+    text = re.sub(r"\s?\((?:TM|R|tm|r)\)", "", text.strip("`'\"* "))
     start = _BEFORE_NAME.match(text)
     name = _AFTER_NAME.split(text[start.end() if start else 0 :], maxsplit=1)[0].strip()
     if not name or len(name) > 60 or not re.search(r"\d", name) or gpu_vendor(name) is None or re.match(r"(?:cpu|https?)\b", name.lower()):
@@ -316,6 +316,20 @@ _PLATFORMS = tuple(
 )
 
 
+_IN_KUBERNETES = re.compile(
+    r"\b(?:in|inside|within|on) (?:a |an |the |my |our )?(?:kubernetes|k8s)\b|\b(?:in|inside|within) (?:a |the |my |our )?pod\b"
+    r"|\bkubectl (?:logs|exec|get|describe)\b|^\[pod/|^\s{0,8}kind: (?:Pod|Job|PyTorchJob|Deployment|StatefulSet)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def _surroundings(text: str) -> Iterator[Claim]:
+    if match := _IN_KUBERNETES.search(text):
+        start = text.rfind("\n", 0, match.start()) + 1
+        line, number = text[start:].partition("\n")[0].strip()[:LINE_LIMIT], text.count("\n", 0, start) + 1
+        yield Claim("container.kubernetes", True, Role.HAS, False, line, number)
+
+
 def _platform(text: str) -> Iterator[Claim]:
     """Where the paths and words of one platform alone occur. Windows and Linux together may be a cluster and a laptop, or two people."""
     found = {name: match for name, pattern in _PLATFORMS if (match := pattern.search(text))}
@@ -334,7 +348,7 @@ def read_claims(text: str) -> tuple[Claim, ...]:
     reader = _Reader([])
     if _HINTS.search(text):
         reader.read(text.split("\n"))
-    return (*reader.claims, *_platform(text))
+    return (*reader.claims, *_platform(text), *_surroundings(text))
 
 
 def settled(claims: Sequence[Claim]) -> tuple[tuple[Fact, ...], tuple[str, ...]]:
