@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from envcheck.checks import launch_sums
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.text import Matches, agreed, foremost, of_symptom, of_variant, quoted, said, surplus, value
+from envcheck.checks.text import Matches, agreed, doubt, foremost, of_symptom, of_variant, quoted, said, surplus, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts
+from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, NetworkFacts, PackagesFacts, SymptomsFacts
 
 
 def _loopback(address: str) -> bool:
@@ -28,7 +29,11 @@ def launch_port_in_use(launcher: LauncherFacts, network: NetworkFacts, symptoms:
     values: dict[str, object] = {"port": port or "that of the rendezvous", "number": port, "owner": owner or "another process"}
     if matches:
         by_hand = "self" if of_symptom(symptoms, "local-rank-on-command-line") else None if owner else "said"
-        return Hit(values, quoted(matches), variant=foremost(matches, "foreign") or agreed(matches) or by_hand)
+        variant = foremost(matches, "foreign", "windows") or agreed(matches) or by_hand
+        if variant == "said" and (own := launch_sums.port_taken_by_own(launcher, port, matches)):
+            return own
+        fixes = launch_sums.other_port(launcher, port) if variant in ("said", None) else ()
+        return Hit(values, quoted(matches), fixes, variant=variant)
     # Within a torchrun worker the agent's own store listens there; on other nodes than the master's the port does not matter.
     worker = any(name.startswith("TORCHELASTIC_") for name in launcher.variables)
     if owner is None or worker or not _here(launcher, network) or (launcher.rank or 0) > 0:
@@ -111,6 +116,19 @@ def launch_master_port(launcher: LauncherFacts) -> Answer:
     # without ranks it may be meant for a launcher that takes its port from elsewhere
     severity = None if ranks else Severity.WARNING
     return Hit({"value": repr(raw), "world": world}, (Evidence("environment", f"MASTER_PORT={raw}"),), variant=variant, severity=severity)
+
+
+@check(needs=("symptoms",))
+def launch_fork_after_cuda(launcher: LauncherFacts, packages: PackagesFacts, symptoms: SymptomsFacts) -> Answer:
+    """A process was forked after CUDA had been initialised in its parent."""
+    matches = said(symptoms, "launch-fork-after-cuda")
+    if not matches:
+        return None
+    variant = foremost(matches, "notebook") or agreed(matches)
+    if variant is None:
+        vllm = any(one.launcher == "vllm" for one in launcher.commands) or any(one.name == "vllm" for one in packages.distributions)
+        variant = "vllm" if vllm else "set" if launcher.start_method == "spawn" else None
+    return Hit({}, quoted(matches), variant=variant, confidence=doubt(matches))
 
 
 SLOW_SECONDS = 1.0  # a sound resolver needs milliseconds

@@ -102,7 +102,8 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, 
     roomy = total is not None and total >= 8 * _GIB  # a mapped file that shrank gives SIGBUS too
     if total is not None and free is not None and free >= 8 * _GIB:
         return None
-    variant, confidence = "reached" if total is None else variant, Confidence.LIKELY if roomy else None
+    reached = "pod" if variant == "kubernetes" else "reached"
+    variant, confidence = reached if total is None else variant, Confidence.LIKELY if roomy else None
     return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR, confidence=confidence)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from envcheck.checks.answer import driver_answers
 from envcheck.checks.hardware import import_failed, nvidia, opened
 from envcheck.checks.ladder import BAD, CONTROL, bisect_transports, explains
+from envcheck.checks.launch_sums import beside_libuv
 from envcheck.checks.origin import origin
 from envcheck.checks.text import quoted, said, value
 from envcheck.checks.torch_build import not_read
@@ -243,6 +244,7 @@ def distributed_unavailable(
     torch: facts.TorchFacts,
     system: facts.SystemFacts,
     gpus: facts.GpusFacts,
+    launcher: facts.LauncherFacts,
     symptoms: facts.SymptomsFacts,
     missing: Mapping[str, facts.Missing],
 ) -> Answer:
@@ -250,6 +252,8 @@ def distributed_unavailable(
     matches = said(symptoms, "distributed-unavailable")
     severity = Severity.ERROR if matches else None
     values = {"version": torch.version or "this torch", "count": len(nvidia(gpus))}
+    if value(matches, "part") == "libuv" and beside_libuv(launcher):
+        return Hit(values, quoted(matches), variant="libuv_launcher", severity=severity)
     if value(matches, "part") == "libuv":
         older = SetEnv("USE_LIBUV", "0", "TCPStore then uses its older server")
         return Hit(values, quoted(matches), (older,), variant="libuv", severity=severity)

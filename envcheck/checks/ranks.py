@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envcheck.checks import launch_sums
 from envcheck.checks.hardware import number
 from envcheck.checks.text import Matches, agreed, alone, doubt, foremost, of_symptom, of_variant, quoted, said, surplus, value
 from envcheck.engine.intents import SetEnv
@@ -24,7 +25,7 @@ def launch_env_incomplete(launcher: LauncherFacts, symptoms: SymptomsFacts) -> A
     have = [name for name in _ENV if seen.get(name)]
     lacking = [name for name in _ENV if name not in have]
     if matches:
-        return _variable_said(matches, have)
+        return _variable_said(launcher, matches, have)
     if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
         return None  # an address alone is what a batch script exports before it starts the ranks
     if _native(launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
@@ -32,10 +33,12 @@ def launch_env_incomplete(launcher: LauncherFacts, symptoms: SymptomsFacts) -> A
     return Hit({"set": have, "lacking": lacking}, tuple(Evidence("environment", f"{name}={seen[name]}") for name in have))
 
 
-def _variable_said(matches: Matches, have: list[str]) -> Hit:
+def _variable_said(launcher: LauncherFacts, matches: Matches, have: list[str]) -> Hit:
     name, asked = value(matches, "variable") or "RANK", value(matches, "what") or ""
     # DeepSpeed asks MPI where the environment has no ranks: that counts where no line names a variable
     variant = foremost(matches, "argument") or agreed(matches)
+    if not variant and name in (*_ENV, "LOCAL_RANK") and (started := launch_sums.without_ranks(launcher, matches)):
+        return started
     severity = None if variant else Severity.ERROR
     values = {"variable": name, "what": asked.lower(), "set": have or "none of them"}
     return Hit(values, quoted(matches), (), variant or ("slurm" if name.startswith("SLURM_") else "said"), severity)
@@ -66,9 +69,13 @@ def launch_env_conflict(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Ans
         return Hit({"problem": wrong}, quoted(matches))
     if two := _two_launchers(launcher):
         return Hit(two, quoted(matches), variant="two", confidence=Confidence.LIKELY)
+    waited = matches or said(symptoms, "launch-world-size") or said(symptoms, "launch-unreachable")
+    if same := waited and launch_sums.same_node_rank(launcher, waited):
+        return same
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
     guess = all(match.symptom == "clients-joined" for match in matches)
-    if not matches or (guess and surplus(matches)):
+    counts = number(value(matches, "world_size")), number(value(matches, "joined"))
+    if not matches or (guess and (surplus(matches) or launch_sums.nodes_missing(launcher, *counts, matches))):
         return None
     return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY if guess else None)
 
@@ -114,13 +121,21 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
     matches = said(symptoms, "launch-world-size")
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
+    if built := of_variant(matches, "built"):
+        wanted = value(built, "size") or ""
+        engine = {"size": wanted, "started": value(built, "started")}
+        return Hit(engine, quoted(built), launch_sums.by_mpirun(launcher, wanted), "built")
     if fitting := of_variant(matches, "fit", "hosts"):
         return _ranks_do_not_fit(fitting)
     size, joined = number(value(matches, "world_size")) or launcher.world_size, number(value(matches, "joined"))
     started = launcher.ranks_started if joined is None else joined
     if size and started is not None and started > size and surplus(matches):
+        if stale := launch_sums.stale_file(launcher, size, started, matches):
+            return stale
         too_many: dict[str, object] = {"size": size, "started": started}
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+    if missing := launch_sums.nodes_missing(launcher, size, started, matches):
+        return missing
     if size and started is not None and started < size:
         # Older torch says every ten seconds that it waits, also where the others come at last: a doubt.
         return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches), confidence=doubt(matches))
@@ -135,7 +150,6 @@ def _ranks_do_not_fit(matches: Matches) -> Hit:
         "host": value(matches, "host") or "the nodes that it was asked for",
         "started": value(matches, "started") or "started",
     }
-    values["wanted"] = value(matches, "wanted")
     guess = doubt(matches)  # a library may have counted before the group was there
     return Hit(values, quoted(matches), (), foremost(matches, "hosts", "fit"), Severity.WARNING if guess else None, guess)
 
@@ -154,7 +168,8 @@ def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
 @check(needs=("launcher",))
 def launch_slurm(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Answer:
     """torchrun in every task of a node, a launcher that runs on the first node only, or GPUs bound to tasks that count them all."""
-    return _gpus_bound_to_tasks(launcher, visibility, symptoms) or _agents_in_tasks(launcher, symptoms) or _slurm_said(launcher, symptoms)
+    by_facts = _gpus_bound_to_tasks(launcher, visibility, symptoms) or _agents_in_tasks(launcher, symptoms)
+    return by_facts or launch_sums.slurm_sums(launcher, symptoms) or _slurm_said(launcher, symptoms)
 
 
 def _gpus_bound_to_tasks(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Hit | None:
@@ -187,7 +202,9 @@ def _slurm_said(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
     if variant := foremost(own, "tasks", "request") or agreed(own):
         told = of_variant(own, variant)
         works = doubt(told)  # Lightning starts the processes itself, a step waits for its turn
-        return Hit({"reason": (value(told, "reason") or "").strip(" ()")}, quoted(told), (), variant, Severity.WARNING if works else None)
+        fixes = launch_sums.slurm_tasks_fix(launcher) if variant == "tasks" else ()
+        values = {"reason": (value(told, "reason") or "").strip(" ()")}
+        return Hit(values, quoted(told), fixes, variant, Severity.WARNING if works else None)
     slots = None if own else value(matches, "slots")
     return Hit({"slots": slots}, quoted(matches), variant="slots" if slots else "said", confidence=Confidence.LIKELY)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
+from envcheck.checks.launch_sums import ranks_beyond_gpus
 from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -17,6 +18,7 @@ from envcheck.facts.snapshot import (
     DevicesFacts,
     Gpu,
     GpusFacts,
+    LauncherFacts,
     Missing,
     SymptomsFacts,
     SystemFacts,
@@ -123,19 +125,23 @@ def _rocm_variables(visibility: VisibilityFacts) -> tuple[tuple[str, str | None]
 def visible_devices_out_of_range(
     system: SystemFacts,
     gpus: GpusFacts,
+    launcher: LauncherFacts,
     visibility: VisibilityFacts,
     torch: TorchFacts,
     devices: DevicesFacts,
     container: ContainerFacts,
     symptoms: SymptomsFacts,
     absent: frozenset[str],
+    missing: Mapping[str, Missing],
 ) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     raw, (found, chosen) = visibility.cuda_visible_devices, _read(visibility, gpus)
     beyond = of_variant(said(symptoms, "visible-devices-out-of-range"), "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
-        return Hit({"value": "unset" if raw is None else raw}, quoted(beyond), variant="ordinal")
+        started = ranks_beyond_gpus(launcher, visibility, gpus, beyond)
+        unset = "not stated" if "visibility" in missing else "unset"
+        return started or Hit({"value": unset if raw is None else raw}, quoted(beyond), variant="ordinal")
     if raw is None or works(devices) or _without_gpu(system, torch, absent):
         return None
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from envcheck.facts.codec import decode_snapshot, edit
+from envcheck.facts.codec import decode_snapshot, edit, encode
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Snapshot, SymptomsFacts, TorchFacts
 from envcheck.read.clean import clean
@@ -34,7 +34,19 @@ def example_snapshot(folder: Folder, example: Mapping[str, Any]) -> Snapshot:
     texts = {"log": log} if isinstance(log, str) else log
     if failure:
         texts = {"import torch": f"{failure.type}: {failure.text}\n{failure.stderr}", **texts}
+    for text in texts.values():
+        snapshot = _started(snapshot, text)
     return replace(snapshot, symptoms=_shown(_messages(os.fspath(folder)), texts, example.get("stated", "")))
+
+
+_OF_A_LOG = ("launcher.commands", "launcher.init_method", "launcher.start_method", "container.kubernetes")
+
+
+def _started(snapshot: Snapshot, text: str) -> Snapshot:
+    """With what the text says was started; of the machine itself an example speaks in `set`."""
+    for fact in (fact for found in read_text(clean(text)) for fact in found.facts if fact.path in _OF_A_LOG):
+        snapshot = edit(snapshot, fact.path, encode(fact.value))
+    return snapshot
 
 
 @lru_cache(maxsize=1)

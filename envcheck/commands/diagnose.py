@@ -298,6 +298,7 @@ def _with_symptoms(snapshot: Snapshot, found: SymptomsFacts | Missing) -> Snapsh
 def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing, proposed: Collection[str] = ()) -> tuple[Finding, ...]:
     """The findings, less sure where they rest on nothing but messages that somebody quotes, and warnings where they rest on a program's
     warnings; a message that a text only speaks of (`proposed`, by file) is no more than a note. What is certain comes first."""
+    from envcheck.checks.launch_sums import STARTED
     from envcheck.engine.rule import Confidence, Severity
     from envcheck.symptoms.course import at_warning_level
 
@@ -306,7 +307,7 @@ def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing, propose
     lines = {(one.source, one.text) for one in matches}
 
     def weighed(one: Finding) -> Finding:
-        seen = [(each.source, each.text) for each in one.evidence]
+        seen = [(each.source, each.text) for each in one.evidence if each.source != STARTED]  # a command by itself proves nothing
         if not seen or not all(each in lines for each in seen):
             return one
         if all(source in proposed for source, _ in seen):

@@ -371,6 +371,28 @@ class RankReading:
 
 
 @record
+class LaunchCommand:
+    """A command that starts processes, the lines that ask a scheduler for them, or a call in code, as a text gives it.
+
+    None: the text does not say, or leaves it to a variable.
+    """
+
+    launcher: str  # "torchrun", "accelerate", "deepspeed", "srun", "mpirun", "sbatch", "python", …: facts/launch_flags.py
+    words: tuple[str, ...] = ()  # as they are written, without the assignments in front; of a call in code "nprocs=4"
+    variables: dict[str, str] = field(default_factory=dict)  # set in front of it, or exported before
+    each: int | None = None  # processes that it starts on a node
+    tasks: int | None = None  # that it starts in all
+    nodes: int | None = None
+    node_rank: int | None = None
+    gpus: int | None = None  # that each node, or each pod, gets
+    gpus_per_task: int | None = None
+    port: str | None = None
+    program: str | None = None  # the script, or the module of -m
+    inside: int | None = None  # which of the commands starts this one in each of its tasks
+    beside: bool = False  # "&" stands behind it: it runs beside the next one
+
+
+@record
 class LauncherFacts:
     """Rank variables and the scheduler. Missing(ABSENT) if none is set."""
 
@@ -389,6 +411,9 @@ class LauncherFacts:
     readings: tuple[RankReading, ...] = ()  # every launcher that left a trace; the one that counts first
     ranks_started: int | None = None  # of the whole job, where something counted them
     rank_claims: tuple[str, ...] = ()  # "pid 812 (python train.py)": all that have this rank on this host, if there are several
+    commands: tuple[LaunchCommand, ...] = ()  # what a text says was started, in its order
+    init_method: str | None = None  # "env://", "file:///tmp/x": how a text says that the ranks meet
+    start_method: str | None = None  # of multiprocessing, as a text says: "spawn"
 
 
 @record

@@ -17,6 +17,7 @@ def traits(snapshot: Snapshot) -> frozenset[str]:
         found |= {"container" if container.runtime or container.kubernetes else None, "kubernetes" if container.kubernetes else None}
     if isinstance(launcher, LauncherFacts):
         slurm = launcher.scheduler == "slurm" or any(name.startswith("SLURM_") for name in launcher.variables)
+        slurm = slurm or any(one.launcher in ("srun", "sbatch", "salloc") for one in launcher.commands)
         found.add("slurm" if slurm else None)
     conda = isinstance(snapshot.python, PythonFacts) and snapshot.python.environment == "conda"
     found.add("conda" if conda or (isinstance(snapshot.torch, TorchFacts) and snapshot.torch.conda) else None)

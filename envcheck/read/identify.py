@@ -263,7 +263,23 @@ def _asked(text: str) -> Found | None:
     return read_asked(text)
 
 
+_STARTED_HINTS = (
+    "torchrun ", "deepspeed ", "accelerate launch", "mpirun ", "mpiexec ", "srun ", "salloc ", "sbatch ", "horovodrun ", "vllm serve",
+    "fabric run", "lightning run", "ray start", ".distributed.launch", ".distributed.run", "python ", "python3 ", "#SBATCH",
+    "nvidia.com/gpu", "nprocs", "num_processes", "Trainer(", "tensor_parallel_size", "init_method", "dist-url", "dist_url",
+    "istributed init", "already exists", "start_method", "--gpus-per-task", "--ntasks", "ubernetes", "kubectl", "k8s",
+)  # fmt: skip
+
+
+def _started(text: str) -> Found | None:
+    if not any(hint in text for hint in _STARTED_HINTS):
+        return None
+    from envcheck.read.job_script import read_started
+
+    return read_started(text)
+
+
 # A reader's module is loaded when its text is met: most inputs hold one or two kinds.
 _READERS: tuple[Callable[[str], Found | None], ...] = (
-    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages, _shell, _claims, _asked,
+    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages, _shell, _claims, _asked, _started,
 )  # fmt: skip

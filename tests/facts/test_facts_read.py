@@ -40,7 +40,6 @@ SHOWN = {
     "mpi": "asked for by its name: checks/meta.py",
     "mtu": "of an interface; no value is wrong by itself",
     "ninja": "null",
-    "node_rank": "the launcher's word for this machine",
     "nvidia_runtime": "whether NVIDIA's container toolkit had a hand in it",
     "openmp": "how torch was built",
     "peermem": "GPUDirect RDMA by nvidia_peermem; newer kernels do without, so its absence is no finding",
