@@ -58,6 +58,9 @@ def launch_unreachable(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answ
     if symptom == {"ray-head-unreachable"}:
         head = value(matches, "address")
         return Hit({"address": head or "the address that it was given", "head": head}, quoted(matches), variant="ray")
+    if symptom == {"nccl-connect-failed"}:  # what NCCL connects to are its ranks, each at an address of its own
+        peer = value(matches, "other") or value(matches, "peer") or value(matches, "third")
+        return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
     if nameless := tuple(match for match in matches if match.symptom == "name-not-resolved"):
         name = value(nameless, "address")
         return Hit({"address": repr(name) if name else "of the master"}, quoted(matches), variant="unresolved")

@@ -12,7 +12,7 @@ from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
-from envcheck.facts.snapshot import Missing, Snapshot, SymptomsFacts
+from envcheck.facts.snapshot import WARNED, Missing, Snapshot, SymptomsFacts, TextEvidence
 from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
         live_requested=False,
         tool=tool,
         index_base=index_base,
-        choose=lambda found: first_causes(doubted(found, snapshot.symptoms)),
+        choose=lambda found: first_causes(doubted(known_first(found, snapshot.symptoms), snapshot.symptoms)),
     )
     read = Read(
         {name: tuple(kinds) for name, kinds in texts.kinds.items()},
@@ -247,6 +247,20 @@ def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing) -> tupl
         for one in found
     ]
     return tuple(sorted(rows, key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)))
+
+
+def known_first(found: Sequence[Finding], symptoms: SymptomsFacts | Missing) -> tuple[Finding, ...]:
+    """The findings; a warning that only its source file places is no cause beside one that a rule knows."""
+    from envcheck.engine.rule import Severity
+
+    placed = {(one.source, one.text) for one in _placed(symptoms)}
+    known = [one for one in found if not one.evidence or any((each.source, each.text) not in placed for each in one.evidence)]
+    return tuple(known if any(one.severity is not Severity.INFO for one in known) else found)
+
+
+def _placed(symptoms: SymptomsFacts | Missing) -> tuple[TextEvidence, ...]:
+    matches = () if isinstance(symptoms, Missing) else symptoms.matches
+    return tuple(one for one in matches if one.variant == WARNED or one.rule == "nccl-warning")
 
 
 def first_causes(found: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -298,7 +312,7 @@ def _says_something(read: Read, texts: Given) -> bool:
 
 def _ask(read: Read) -> str:
     """The one command that would decide."""
-    if read.symptoms.victims:
+    if read.symptoms.victims and not _placed(SymptomsFacts(read.symptoms.matches)):  # its advice is to look for such a warning
         return f"to decide, run: {read.symptoms.victims[0].advice}"
     kinds = {kind for kinds in read.files.values() for kind in kinds}
     if "collect_env" not in kinds:
