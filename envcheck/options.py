@@ -87,7 +87,7 @@ usage: envcheck [check] [flags]            probe this machine and the target int
        envcheck compare A.json B.json      what changed, and which rules it flips
        envcheck diagnose [FILE…|-]         the cause behind a report, a log or a traceback of any machine
        envcheck plan ['torch==2.9.*' …]    what to install here, or on a machine that is not here
-       envcheck explain RULE               what a rule is about
+       envcheck explain RULE|WORDS         what a rule is about; which rules are about some words
        envcheck rules [--json]             the catalogue
        envcheck run -- CMD…                check, run CMD, and if it fails say why
 
@@ -125,7 +125,7 @@ def _parser(command: str) -> Parser:
             parser.add_argument("after", metavar="B.json")
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
         case "explain":
-            parser.add_argument("rule", metavar="RULE")
+            parser.add_argument("rule", metavar="RULE|WORDS", nargs="+", help="a rule's id, or words: then the pages that are about them")
         case "rules":
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
@@ -140,7 +140,7 @@ DESCRIPTIONS = {
     "compare": "Says what differs between two recorded snapshots and which rules change their verdict.",
     "diagnose": "Names the cause behind other machines' reports, logs and tracebacks.",
     "plan": "Finds a torch build for a machine and prints the commands that install it.",
-    "explain": "Prints what a rule is about.",
+    "explain": "Prints what a rule is about, or which rules are about some words.",
     "rules": "Lists all rules.",
 }
 

@@ -104,6 +104,7 @@ class Given:
     kinds: dict[str, dict[str, None]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     filled: set[str] = field(default_factory=set)  # files with more than blanks in them
+    excerpt: str = ""  # the beginning and the end of all texts
     _scanner: Scanner | None = None
 
     @property
@@ -141,6 +142,7 @@ class Given:
 
         if not text.isspace() and text:
             self.filled.add(name)
+            self.excerpt = _excerpt(self.excerpt, text)
         found = read_text(text)
         self.found += [(name, one) for one in found]
         self.kinds.setdefault(name, {}).update(dict.fromkeys([*(one.kind for one in found), *log_kinds(text)]))
@@ -165,6 +167,14 @@ class Given:
         from envcheck.read.merge import merge
 
         return merge(self.found, self.scanner.finish().matches, self.by.tables)
+
+
+EXCERPT = 1 << 15  # characters at either end
+
+
+def _excerpt(before: str, text: str) -> str:
+    whole = f"{before}\n{text if len(text) <= 2 * EXCERPT else text[:EXCERPT] + text[-EXCERPT:]}"
+    return whole if len(whole) <= 2 * EXCERPT else whole[:EXCERPT] + whole[-EXCERPT:]
 
 
 def _load(name: str) -> Mapping[str, Any]:
@@ -288,8 +298,11 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
     if _trouble(read, texts) or not _says_something(read, texts):
+        from envcheck.commands.nearest import nearest_to_text
+
         shown = "it shows only consequences of a cause" if read.symptoms.victims else "it shows no cause that envcheck knows"
-        return replace(report, verdict="inconclusive", exit_code=3, because=(shown, _ask(read)))
+        nearest = nearest_to_text(texts.excerpt, texts.by)
+        return replace(report, verdict="inconclusive", exit_code=3, because=(shown, _ask(read)), nearest=nearest)
     return replace(report, verdict="pass", exit_code=0, because=())
 
 

@@ -71,6 +71,15 @@ class SeverityChange:
 
 
 @record
+class Nearest:
+    """A page that may be worth reading where no rule recognised anything: a pointer, not a finding."""
+
+    rule: str
+    title: str
+    words: tuple[str, ...]  # that it shares with the text
+
+
+@record
 class Report:
     """Everything that any renderer shows."""
 
@@ -89,6 +98,7 @@ class Report:
     configuration: Configuration = Configuration()
     ignored: tuple[Ignored, ...] = ()  # whatever their outcome
     severity_changes: tuple[SeverityChange, ...] = ()
+    nearest: tuple[Nearest, ...] = ()
     name: str = "envcheck"
     version: str = __version__
 
