@@ -19,13 +19,16 @@ class RulesAsJson(BuildHookInterface):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
+        from envcheck.symptoms.scan import with_anchors
         from envcheck.tables.toml import as_json, json_name
 
         rules = Path(self.root, "rules")
         self.made = tempfile.TemporaryDirectory()
         for number, path in enumerate(sorted(rules.rglob("*.toml"))):
             made = Path(self.made.name, str(number))
-            made.write_text(as_json(path.read_text(encoding="utf-8")), encoding="utf-8")
+            text = path.read_text(encoding="utf-8")
+            shipped = as_json(text, with_anchors) if path.parent.name == "symptoms" else as_json(text)
+            made.write_text(shipped, encoding="utf-8")
             build_data["force_include"][str(made)] = f"envcheck/_rules/{json_name(path.relative_to(rules).as_posix())}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

@@ -82,17 +82,26 @@ def _main_help() -> NoReturn:
 
 
 MAIN_HELP = """\
-usage: envcheck [check] [flags]            probe this machine and the target interpreter, run two ranks, judge, report
-       envcheck record [-o FILE]           the snapshot alone, as JSON
-       envcheck compare A.json B.json      what changed, and which rules it flips
-       envcheck diagnose [FILE…|-]         the cause behind a report, a log or a traceback of any machine
-       envcheck plan ['torch==2.9.*' …]    what to install here, or on a machine that is not here
-       envcheck explain RULE|WORDS         what a rule is about; which rules are about some words
-       envcheck rules [--json]             the catalogue
-       envcheck run -- CMD…                check, run CMD, and if it fails say why
+Will this PyTorch environment train, and if not, what do I run?
 
-`envcheck COMMAND --help` lists the flags of one command.
-exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 130 interrupted, 70 a bug of envcheck"""
+usage: envcheck [check] [flags]          look at this machine and a Python
+                                         environment, train a step in two
+                                         processes, report what is wrong
+       envcheck diagnose [FILE…|-]       the cause behind a log, a traceback or
+                                         a report of any machine
+       envcheck run -- CMD…              check, run CMD; if it fails, say why
+       envcheck plan ['torch==2.9.*' …]  what to install here, or on a machine
+                                         that is not here
+       envcheck explain RULE             what a finding means and what to do
+       envcheck rules [--json]           all rules
+       envcheck record [-o FILE]         what envcheck sees here, as JSON
+       envcheck compare A.json B.json    what differs between two such files
+
+often used: --fix-suggest (every command that helps), --python PATH (another
+environment), --live full (a longer check), --json; `envcheck COMMAND --help`
+lists all flags of a command, `envcheck check --help` those of the first.
+exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 130 interrupted,
+70 a bug of envcheck"""
 
 
 def _parser(command: str) -> Parser:
@@ -108,7 +117,7 @@ def _parser(command: str) -> Parser:
             parser.add_argument(
                 "--host",
                 metavar="FILE",
-                help="also write what this machine answered to each question of the probes, from which a test can play the machine: files,"
+                help="also write what this machine answered to each question of envcheck, so that a test can replay it: files,"
                 " programs' output and variables as they are. It holds names of hosts, users and folders, and addresses; passwords and"
                 " tokens are masked",
             )
@@ -134,13 +143,13 @@ def _parser(command: str) -> Parser:
 
 DESCRIPTIONS = {
     "check": "Tells whether this environment will train, and if not, what to run.",
-    "run": "Checks the environment, runs a command, and if it fails diagnoses its output against the snapshot. The command's exit code"
-    " is kept. -o FILE holds the report of the check and, if the command fails, that of the diagnosis in its place.",
-    "record": "Writes the snapshot of this machine and interpreter as JSON; `envcheck --facts FILE` judges it anywhere.",
+    "run": "Checks the environment, runs a command, and if that fails looks for the cause in its output and in the facts of this"
+    " machine. The command's exit code is kept. -o FILE holds the report of the check or, if the command fails, of the diagnosis.",
+    "record": "Writes the facts of this machine and interpreter as JSON (a snapshot); `envcheck --facts FILE` judges them anywhere.",
     "compare": "Says what differs between two recorded snapshots and which rules change their verdict.",
     "diagnose": "Names the cause behind other machines' reports, logs and tracebacks.",
     "plan": "Finds a torch build for a machine and prints the commands that install it.",
-    "explain": "Prints what a rule is about, or which rules are about some words.",
+    "explain": "Prints what a rule reports, what that means and what to do; or lists the rules that are about some words.",
     "rules": "Lists all rules.",
 }
 
@@ -150,17 +159,17 @@ def _target_flags(parser: Parser) -> None:
     target.add_argument("--python", metavar="PATH", help="the interpreter under test: a file, a command or a virtual environment")
     target.add_argument("--static", action="store_true", help="metadata only: torch is not imported")
     target.add_argument("--live", choices=("quick", "full", "off"), default="quick", help="how much the live check does (default: quick)")
-    target.add_argument("--nproc", metavar="N", default=None, help="ranks of the live check; `all` is one a visible GPU (default: 2)")
+    target.add_argument(
+        "--nproc", metavar="N", default=None, help="processes (ranks) of the live check; `all`: one for each visible GPU (default: 2)"
+    )
     target.add_argument(
         "--backend",
         default="auto",
         choices=("auto", "gloo", "nccl", "xccl", "mpi", "ucc"),
         help="process group backend; fail if it is not available (default: auto)",
     )
-    target.add_argument(
-        "--start-method", default="auto", choices=("auto", "fork", "spawn"), help="how the ranks are started (default: auto)"
-    )
-    target.add_argument("--timeout", metavar="S", type=float, default=180.0, help="hard ceiling of the whole run in seconds (default: 180)")
+    target.add_argument("--start-method", default="auto", choices=("auto", "fork", "spawn"), help="how to start the ranks (default: auto)")
+    target.add_argument("--timeout", metavar="S", type=float, default=180.0, help="time limit of the whole run in seconds (default: 180)")
 
 
 def _facts_flags(parser: Parser) -> None:
@@ -168,9 +177,13 @@ def _facts_flags(parser: Parser) -> None:
     facts.add_argument("--facts", metavar="FILE", help="judge a recorded snapshot instead of this machine")
     facts.add_argument("--assume", metavar="FACT=VALUE", action="append", default=[], help="judge as if, e.g. driver.version=580.95.05")
     facts.add_argument(
-        "--expect", metavar="'A>=B'", action="append", default=[], help="fail unless, e.g. 'gpus>=8' 'driver>=580' 'torch~=2.14'"
+        "--expect",
+        metavar="'A>=B'",
+        action="append",
+        default=[],
+        help="fail unless it holds, e.g. 'gpus>=8' or 'torch~=2.14'; repeat it for more",
     )
-    facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and the agent's lines there")
+    facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and logs there")
 
 
 def _report_flags(parser: Parser) -> None:
@@ -185,8 +198,8 @@ def _report_flags(parser: Parser) -> None:
     report.add_argument("-o", "--output", metavar="FILE", help="write the report there instead of to stdout")
     report.add_argument("--fail-on", choices=("error", "warning", "never"), default="error", help="what exits 1 (default: error)")
     report.add_argument("--strict", action="store_true", help="a warning, or a rule that could not decide, is not a pass")
-    report.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules")
-    report.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="not these rules")
+    report.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules (a,b or repeated)")
+    report.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="without these rules (a,b or repeated)")
     report.add_argument("--version", action="version", version=_version())
 
 

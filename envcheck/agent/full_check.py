@@ -106,7 +106,7 @@ class JobPlanner:
         self.batch("solo", "none", "cpu", 1, alone, alone=True)
         group = list(MULTI_PROCESS)
         if not quick_check.has(self.dist, "gloo") or self.control != "pass":
-            why = "the control arm did not pass" if quick_check.has(self.dist, "gloo") else "gloo is not in this build"
+            why = "gloo over loopback did not pass" if quick_check.has(self.dist, "gloo") else "gloo is not in this build"
             self.without(why, group, self.ranks)
         else:
             on_gpu = cuda and len(self.places) >= 2 and quick_check.has(self.dist, "nccl")
@@ -160,7 +160,7 @@ class JobPlanner:
         elif self.control == "pass":
             self.batch("wire", "gloo", "cpu", self.ranks, ["wire"])
         else:
-            self.skip("wire", "the control arm did not pass", self.ranks, "wire", "inconclusive")
+            self.skip("wire", "gloo over loopback did not pass", self.ranks, "wire", "inconclusive")
 
     def batch(self, name: str, backend: str, device: str, world: int, tasks: Sequence[str], alone: bool = False) -> None:
         arm = quick_check.make_arm(

@@ -67,9 +67,9 @@ def run_arms(plan: Plan, dist: Any, asked: Any) -> Tuple[List[str], str]:
     if has(dist, "gloo"):
         control, hangs = gloo_arms(plan, ranks)
         if hangs:  # each further arm would cost its whole deadline and say the same
-            return ["no other backend was tried: the control arm hangs with either store"], control
+            return ["no other backend was tried: gloo over loopback hangs with either store"], control
     else:
-        skipped.append("gloo is not in this build: there is no control arm")
+        skipped.append("gloo is not in this build, so there is no reference test")
     if wanted not in ("auto", "gloo"):
         if not has(dist, wanted):
             skipped.append("%s is not in this build" % wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import ModuleType
 
 from envcheck.engine.rule import Check, RuleTexts
 from envcheck.tables.folders import rules_folder
@@ -44,10 +45,15 @@ def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
     modules = (
         driver, driver_tools, libcuda, container, visibility, gpu, gpu_count, gpu_health, vendor, limits,
         torch_build, torch_import, torch_libraries, numpy_abi, torch_files, requirements, packages,
-        companions, toolkit, ranks, launch, python_mismatch, comm, warned, live, meta,
+        companions, toolkit, ranks, launch, python_mismatch, comm, warned, live,
     )  # fmt: skip
-    checks = [warned.or_warned(check) for module in modules for check in module.CHECKS]
-    known = {check.id for check in checks}
+    checks, last = [warned.or_warned(check) for module in modules for check in _own(module)], _own(meta)
+    known = {check.id for check in (*checks, *last)}
     rules = RuleTexts((rules_folder(),)).ids if rules is None else rules
     messages = [passed_on.passed_on(rule) for rule in rules if rule not in known]
-    return (*checks[: -len(meta.CHECKS)], *messages, *meta.CHECKS)
+    return (*checks, *messages, *last)
+
+
+def _own(module: ModuleType) -> list[Check]:
+    """The checks of a module in their order, without those that it imports."""
+    return [one for one in vars(module).values() if isinstance(one, Check) and one.function.__module__ == module.__name__]

@@ -8,7 +8,7 @@ from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
 from envcheck.checks.queue_pair import queue_pair_refused
-from envcheck.checks.text import Matches, holding, quoted, said, value
+from envcheck.checks.text import Matches, agreed, doubt, foremost, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
@@ -43,19 +43,13 @@ def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
     return real[0] if len(real) == 1 else None
 
 
-# ncclSocketInit: "connecting to address  with family 59936 is neither AF_INET(2) nor AF_INET6(10)": the address was never set.
-# Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer speaks another NCCL's bootstrap.
-def _family(symptoms: SymptomsFacts) -> Matches:
-    both = (*said(symptoms, "nccl-interface"), *said(symptoms, "nccl-version-drift"))
-    return tuple(match for match in both if "is neither AF_INET" in match.text)
-
-
 @check(needs=("network",))
 def nccl_interface(network: NetworkFacts, launcher: facts.LauncherFacts, live: LiveFacts, symptoms: SymptomsFacts) -> Answer:
     """NCCL_SOCKET_IFNAME selects no interface, or NCCL took one that the peers cannot reach."""
-    family = _family(symptoms)
-    matches = tuple(match for match in said(symptoms, "nccl-interface") if match not in family)
-    spec = network.variables.get("NCCL_SOCKET_IFNAME") or value((*matches, *family), "interface")
+    told = said(symptoms, "nccl-interface")
+    # "family": the address was never set. Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer is another NCCL.
+    family, matches = of_variant(told, "family"), tuple(match for match in told if match.variant != "family")
+    spec = network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
     selects = None if nccl_proved(live) else _selected_interface(spec, network.interfaces, _several_nodes(launcher), matches)
     return selects or _interface_that_passes(live, spec, matches) or _interface_said(spec, family, matches)
 
@@ -82,25 +76,18 @@ def _interface_that_passes(live: LiveFacts, spec: str | None, matches: Matches) 
     found = _passed_without(live, "interface")
     if found is None:
         return None
-    arm, evidence = found
-    interface = arm.removeprefix(SOCKET)
-    note = "over sockets it passed with this one; the other transports had been switched off too"
-    values = {"interface": interface, "spec": spec or "not set"}
-    return Hit(values, (*evidence, *quoted(matches)), (SetEnv("NCCL_SOCKET_IFNAME", f"={interface}", note),), "ladder")
+    values = {"interface": found[0].removeprefix(SOCKET), "spec": spec or "not set"}
+    return Hit(values, (*found[1], *quoted(matches)), variant="ladder")
 
 
 def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit | None:
-    unset = SetEnv("NCCL_SOCKET_IFNAME", None, "or name an interface that exists on every node")
     if family and spec:
-        return Hit({"spec": spec}, quoted(family), (unset,), "family")
+        return Hit({"spec": spec}, quoted(family), variant="family")
     if not matches:
         return None
-    # "refused" and "abort" come from a machine that answers: the address may be another's, or the rank there has ended.
-    answered = all(re.search(r"Connection refused|connection abort", match.text) for match in matches)
-    sure = _LIKELY if answered else None
-    if spec:
-        return Hit({"spec": spec}, quoted(matches), (unset,), "said", confidence=sure)
-    return Hit({}, quoted(matches), variant="unset", confidence=sure)
+    # These come from a machine that answers: the address may be another's, or the rank there has ended.
+    answered = all(match.values.get("reason") in ("Connection refused", "Software caused connection abort") for match in matches)
+    return Hit({"spec": spec}, quoted(matches), variant="said" if spec else "unset", confidence=_LIKELY if answered else None)
 
 
 @check(needs=("network",))
@@ -130,12 +117,10 @@ def gloo_interface(network: NetworkFacts, launcher: facts.LauncherFacts, live: L
 
 
 def _gloo_said(values: dict[str, object], matches: Matches, fixes: tuple[SetEnv, ...], several: bool) -> Hit:
-    if not several and len(holding(matches, "Using the loopback address")) == len(matches):  # on one machine loopback serves
+    if not several and agreed(matches) == "loopback":  # on one machine loopback serves
         return Hit(values, quoted(matches), fixes, "loopback", _WARNING, _LIKELY)
-    if nowhere := holding(matches, "can't be empty", "unsupported gloo device", "Unable to find address", "Unable to find interface"):
-        given = value(nowhere, "interface")
-        return Hit(values | {"given": f"{given} " if given else ""}, quoted(matches), fixes, "nowhere")
-    return Hit(values, quoted(matches), fixes, "said")
+    given = value(matches, "interface")
+    return Hit(values | {"given": f"{given} " if given else ""}, quoted(matches), fixes, foremost(matches, "nowhere") or "said")
 
 
 def _gloo_proved(live: LiveFacts) -> bool:
@@ -154,38 +139,25 @@ def nccl_infiniband(
         wanted = [one.strip().partition(":")[0] for one in spec.removeprefix("=").split(",") if one.strip()]
         exact = spec.startswith("=")
         if not any(one == name if exact else one.startswith(name) for one in devices for name in wanted):
-            fix = SetEnv("NCCL_IB_HCA", None, "NCCL then takes every active port")
-            return Hit({"spec": spec, "there": devices}, quoted(matches), (fix,), "hca")
+            return Hit({"spec": spec, "there": devices}, quoted(matches), variant="hca")
     if matches:
         return _infiniband_said(matches, network, limits, container)
-    if found := _passed_without(live, "ib"):
-        cost = "a workaround: traffic between nodes goes over sockets, at a fraction of the speed of InfiniBand"
-        off = (SetEnv("NCCL_IB_DISABLE", "1", cost), SetEnv("NCCL_NET", "Socket", "this also bypasses a network plugin, if there is one"))
-        return Hit({"arm": found[0]}, found[1], off, "ladder")
-    return None
-
-
-# What NCCL's lines speak of, and the message for it; the first one counts.
-_INFINIBAND = (
-    (re.compile(r"reg_mr|create_cq|create_qp|Cannot allocate memory|max locked memory"), "memlock"),
-    (re.compile(r"error 12|RETRY_EXC|GID|gid"), "gid"),
-    (re.compile(r"open_device|Unable to open|No device found|No such device|modify_qp"), "device"),
-)
+    found = _passed_without(live, "ib")
+    return Hit({"arm": found[0]}, found[1], variant="ladder") if found else None
 
 
 def _infiniband_said(matches: Matches, network: NetworkFacts, limits: facts.LimitsFacts, container: facts.ContainerFacts) -> Hit:
     if refused := queue_pair_refused(matches):
         return refused
-    if all(match.symptom == "nccl-ofi-complains" for match in matches):  # NCCL may go on with another protocol of the plugin, or without
+    if agreed(matches) == "plugin":  # NCCL may go on with another protocol of the plugin, or without
         return Hit({}, quoted(matches), (), "plugin", _WARNING, _LIKELY)
-    if missing := tuple(match for match in matches if match.symptom == "nccl-net-missing"):
+    if missing := of_variant(matches, "net"):
         name = value(missing, "network") or network.variables.get("NCCL_NET") or "that it was told to use"
-        return Hit({"network": name}, quoted(missing), (SetEnv("NCCL_NET", None, "NCCL then chooses"),), "net")
+        return Hit({"network": name}, quoted(missing), variant="net")
     locked = limits.memlock_soft_bytes if limits.memlock_read else None
     values = {"locked": "not known" if locked is None else f"{locked // 1024} KiB"}
     values["inside"] = "in this container " if container.runtime or container.kubernetes else ""
-    text = " ".join(match.text for match in matches)
-    return Hit(values, quoted(matches), variant=next((variant for words, variant in _INFINIBAND if words.search(text)), None))
+    return Hit(values, quoted(matches), variant=foremost(matches, "memlock", "gid", "device"))
 
 
 def _passed_without(live: LiveFacts, culprit: str) -> tuple[str, tuple[Evidence, ...]] | None:
@@ -200,7 +172,7 @@ def _tried(found: Bisection) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
 
 
-_NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround: transfers then go through host memory and are slower; not for NVLink machines")
+_NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround; transfers then go through host memory and are slower; not for NVLink machines")
 
 
 @check(needs=("gpus", "system"))
@@ -216,20 +188,12 @@ def nccl_p2p_blocked(
     matches = said(symptoms, "nccl-p2p-blocked")
     if found := _passed_without(live, "p2p"):
         return Hit({"arm": found[0]}, (*found[1], *quoted(matches)), (_NO_P2P,))
-    if matches:
-        return _p2p_said(matches)
-    return None if nccl_proved(live, 2) else _p2p_at_risk(gpus, rocm, driver, system)
-
-
-def _p2p_said(matches: Matches) -> Hit:
-    if refused := holding(matches, "broadband via P2P or IB"):
-        fixes = (_NO_P2P, SetEnv("NCCL_IB_DISABLE", "1", "Accelerate asks for both"))
-        return Hit({"series": value(refused, "series") or "4000"}, quoted(refused), fixes, "accelerate")
-    if peers := holding(matches, "peer mapping resources exhausted", "TooManyPeers", "TOO_MANY_PEERS"):
-        return Hit({}, quoted(peers), (_NO_P2P,), "peers")
-    if len(holding(matches, 'Missing "iommu=pt"')) == len(matches):  # it looks at the command line only
-        return Hit({}, quoted(matches), (_NO_P2P,), "passthrough", _WARNING, _LIKELY)
-    return Hit({}, quoted(matches), (_NO_P2P,), "said")
+    if not matches:
+        return None if nccl_proved(live, 2) else _p2p_at_risk(gpus, rocm, driver, system)
+    variant = foremost(matches, "accelerate", "peers") or agreed(matches) or "said"
+    guess = doubt(matches)  # RCCL looks at the command line only
+    told = quoted(of_variant(matches, variant) or matches)
+    return Hit({"series": value(matches, "series") or "4000"}, told, (_NO_P2P,), variant, _WARNING if guess else None, guess)
 
 
 def _p2p_at_risk(gpus: facts.GpusFacts, rocm: facts.RocmFacts, driver: facts.DriverFacts, system: facts.SystemFacts) -> Hit | None:
@@ -279,30 +243,19 @@ def nccl_shm_small(
 ) -> Answer:
     """NCCL cannot make its segments in /dev/shm (about 10 MB a pair of ranks)."""
     told = said(symptoms, "nccl-shm-small")
-    matches = tuple(match for match in told if match.symptom != "nccl-system-error")
+    matches = tuple(match for match in told if match.variant != "guess")
     size = "of unknown size" if limits.shm_bytes is None else in_units(limits.shm_bytes)
     if found := _passed_without(live, "shm"):
-        cost = "a workaround: without shared memory data between GPUs goes through the network stack of this machine, which is slow"
-        fixes = (SetEnv("NCCL_SHM_DISABLE", "1", cost), SetEnv("NCCL_P2P_DISABLE", "1", "the trial that passed had this set too"))
-        return Hit({"size": size, "arm": found[0]}, (*found[1], *quoted(matches)), fixes, "ladder")
+        return Hit({"size": size, "arm": found[0]}, (*found[1], *quoted(matches)), variant="ladder")
     if matches:
-        return _shm_said(size, matches)
+        needed = in_units(number(value(matches, "size")) or _SEGMENT_BYTES)
+        values = {"size": size, "needed": needed, "error": value(matches, "error") or "an error"}
+        return Hit(values, quoted(matches), variant=agreed(matches))
     # A system call of NCCL failed in a container, on one machine: what containers lack for that is shared memory.
     alone = told and not any(said(symptoms, other) for other in _OTHER_SYSTEM_ERRORS)
     if alone and len(nvidia(gpus)) > 1 and not _several_nodes(launcher) and (limits.shm_bytes or 0) <= 1 << 30:
         return Hit({"size": size}, quoted(told), (), "guess", _WARNING, _LIKELY)
     return None
-
-
-def _shm_said(size: str, matches: Matches) -> Hit:
-    symptoms = {match.symptom for match in matches}
-    if symptoms == {"nccl-cumem-host"}:
-        host = SetEnv("NCCL_CUMEM_HOST_ENABLE", "0", "NCCL then uses /dev/shm, as it does by itself from 2.26.5 on")
-        return Hit({"error": value(matches, "error") or "an error"}, quoted(matches), (host,), "cumem")
-    if symptoms == {"nccl-shm-removed"}:
-        return Hit({}, quoted(matches), variant="removed")
-    values = {"size": size, "needed": in_units(number(value(matches, "size")) or _SEGMENT_BYTES)}
-    return Hit(values, quoted(matches), variant="attach" if all("attaching" in match.text for match in matches) else None)
 
 
 @check(needs=("launcher",))
@@ -319,7 +272,7 @@ def nccl_duplicate_gpu(
     local = next((one.local_world_size for one in launcher.readings if one.launcher == "torchrun" and one.complete), None)
     more = bool(local and count and local > count)
     values: dict[str, object] = {"local": local, "count": count, "ranks": value(matches, "ranks") or "two ranks"}
-    if counted := tuple(match for match in matches if match.symptom.startswith("more-ranks-than-gpus")):
+    if counted := of_variant(matches, "more"):
         values |= {"local": value(counted, "local") or "more", "count": value(counted, "gpus") or "fewer"}
         # with several nodes the framework may have counted the ranks of all of them
         return Hit(values, quoted(counted), (), "more", _WARNING if _several_nodes(launcher) else None)
@@ -334,26 +287,14 @@ def nccl_duplicate_gpu(
 @check(needs=("torch",))
 def nccl_version_drift(torch: facts.TorchFacts, network: NetworkFacts, symptoms: SymptomsFacts) -> Answer:
     """Ranks of one job load different NCCL versions, or one process loads two."""
-    family = _family(symptoms)
-    if matches := tuple(match for match in said(symptoms, "nccl-version-drift") if match not in family):
+    told = said(symptoms, "nccl-version-drift")
+    if matches := tuple(match for match in told if match.variant != "family"):
         return Hit({}, quoted(matches))
-    if family and not network.variables.get("NCCL_SOCKET_IFNAME") and not value(family, "interface"):
-        return Hit({}, quoted(family), variant="family", confidence=_LIKELY)
+    if told and not network.variables.get("NCCL_SOCKET_IFNAME"):
+        return Hit({}, quoted(told), variant="family", confidence=_LIKELY)
     copies = sorted({one for one in torch.libraries if re.search(r"/libnccl\.so", one)})
     evidence = tuple(Evidence("libraries loaded", one) for one in copies[:4])
     return Hit({"copies": copies}, evidence, (), "copies", _WARNING, _LIKELY) if len(copies) > 1 else None
-
-
-@check(needs=("network",))
-def flight_recorder_unreliable(network: NetworkFacts) -> Answer:
-    """The recorder is on, and the way in which NCCL errors are handled may end the process before it dumps."""
-    seen = network.variables
-    on = [name for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if seen.get(name, "0") not in ("", "0")]
-    mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
-    if not on or mode is None or seen[mode] not in ("0", "1", "2"):
-        return None
-    fix = SetEnv(mode, "3", "the default of torch: the process is left as it is until the dump is written")
-    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, (Evidence("environment", f"{mode}={seen[mode]}"),), (fix,))
 
 
 @check(needs=("live",))
@@ -384,12 +325,24 @@ def nccl_diagnostics_failed(live: LiveFacts) -> Answer:
     return Unknown(f"NCCL's diagnostics could not be completed: {found.troubles[0]}") if found.troubles else None
 
 
+@check(needs=("network",))
+def flight_recorder_unreliable(network: NetworkFacts) -> Answer:
+    """The recorder is on, and the way in which NCCL errors are handled may end the process before it dumps."""
+    seen = network.variables
+    on = [name for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if seen.get(name, "0") not in ("", "0")]
+    mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
+    if not on or mode is None or seen[mode] not in ("0", "1", "2"):
+        return None
+    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, (Evidence("environment", f"{mode}={seen[mode]}"),))
+
+
 # Variable → what it costs when it is set, or set to 0
 _LEFTOVERS = {
     "NCCL_P2P_DISABLE": "GPUs do not copy to each other directly",
     "NCCL_SHM_DISABLE": "ranks of one machine do not share memory",
     "NCCL_IB_DISABLE": "InfiniBand and RoCE are not used",
     "NCCL_NVLS_DISABLE": "NVLink SHARP is not used",
+    "CUDA_LAUNCH_BLOCKING": "the program waits for every kernel",
 }
 _OFF_AT_ZERO = {
     "NCCL_NVLS_ENABLE": "NVLink SHARP is not used",
@@ -404,8 +357,6 @@ def nccl_debug_leftover(network: NetworkFacts, python: facts.PythonFacts, gpus: 
     seen = {**network.nccl_conf, **network.variables, "CUDA_LAUNCH_BLOCKING": python.variables.get("CUDA_LAUNCH_BLOCKING", "")}
     found = {name: cost for name, cost in _LEFTOVERS.items() if seen.get(name, "0") not in ("0", "")}
     found |= {name: cost for name, cost in _OFF_AT_ZERO.items() if seen.get(name) in ("0", "LOC")}
-    if seen["CUDA_LAUNCH_BLOCKING"] not in ("", "0"):
-        found["CUDA_LAUNCH_BLOCKING"] = "the program waits for every kernel"
     if seen.get("NCCL_DEBUG", "").upper() == "TRACE":
         found["NCCL_DEBUG"] = "every call is logged"
     if not found:
@@ -418,18 +369,3 @@ def nccl_debug_leftover(network: NetworkFacts, python: facts.PythonFacts, gpus: 
     listed = "; ".join(f"{name}={seen[name]} ({cost})" for name, cost in found.items())
     severity = _WARNING if any(costly.get(name) for name in found) else None
     return Hit({"listed": listed, "names": list(found)}, evidence, tuple(SetEnv(name, None) for name in set_here), severity=severity)
-
-
-CHECKS = (
-    nccl_interface,
-    gloo_interface,
-    nccl_infiniband,
-    nccl_p2p_blocked,
-    nccl_shm_small,
-    nccl_duplicate_gpu,
-    nccl_version_drift,
-    nccl_no_transport,
-    nccl_diagnostics_failed,
-    flight_recorder_unreliable,
-    nccl_debug_leftover,
-)

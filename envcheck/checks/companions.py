@@ -186,6 +186,3 @@ def _trio(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[s
     other = _takes_triton(torch) and meets(packages.version("triton"), wanted.get("triton", "")) is False
     triton = (f"triton{wanted['triton']}",) if other else ()
     return (*names, *triton)
-
-
-CHECKS = (torch_companion_mismatch,)

@@ -7,7 +7,7 @@ import re
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
-from envcheck.checks.text import alone, holding, mentioning, of_programs, quoted, said, value
+from envcheck.checks.text import Matches, agreed, alone, foremost, of_programs, of_symptom, of_variant, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
 from envcheck.facts.nvml_codes import BLOCKED, NO_LIBRARY, NOT_LOADED, SMI_OTHER, UNKNOWN
@@ -20,7 +20,6 @@ from envcheck.facts.snapshot import (
     RocmFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     ToolStatus,
     TorchFacts,
     VisibilityFacts,
@@ -41,30 +40,17 @@ def _lacks_compute(container: ContainerFacts) -> bool:
     return bool(asked) and not asked & {"compute", "all"}
 
 
-# What a container tool says when it cannot give a container its GPUs: variant, what the message calls the container, phrases.
-_TOOL_SAYS = (
-    ("toolkit", "docker", ("could not select device driver", "invalid runtime name", "unresolvable CDI devices")),
-    ("runtime", "container", ("no runtime for", "RuntimeHandler", "Command not found: nvidia-container-cli")),
-    ("brought", "container", (": file exists",)),
-    ("podman", "podman", ("Error: stat nvidia.com/gpu",)),
-    ("host", "apptainer", ("Could not find any nv",)),
-    ("cdi", "container", ("CDI host device",)),
-    ("scheduling", "pod", ("Insufficient nvidia.com/gpu",)),
-)
-
-
-def _by_tool(own: tuple[TextEvidence, ...], outside: bool, wanted: bool) -> Hit | None:
+def _by_tool(own: Matches, outside: bool, wanted: bool) -> Hit | None:
     """What the tool that starts containers said."""
-    for variant, runtime, phrases in _TOOL_SAYS:
-        lines = holding(own, *phrases)
-        if not lines or (variant == "host" and not (outside and len(lines) == len(own))):
-            continue
-        values = {"runtime": runtime, "library": value(lines, "library"), "device": value(lines, "device")}
-        if variant == "host":  # said with --nv on every host without a driver, and no complaint where the work is for the CPU
-            severity = Severity.ERROR if wanted else Severity.WARNING
-            return Hit(values, quoted(lines), variant=variant, severity=severity, confidence=Confidence.LIKELY)
-        return Hit(values, quoted(own if variant == "scheduling" else lines), variant=variant)
-    return None
+    variant = foremost(own, "toolkit", "runtime", "brought", "podman", "cdi", "scheduling")
+    if variant:
+        lines = of_variant(own, variant)
+        return Hit({"library": value(lines, "library"), "device": value(lines, "device")}, quoted(lines), variant=variant)
+    if agreed(own) != "host" or not outside:
+        return None
+    # said with --nv on every host without a driver, and no complaint where the work is for the CPU
+    severity = Severity.ERROR if wanted else Severity.WARNING
+    return Hit({}, quoted(own), variant="host", severity=severity, confidence=Confidence.LIKELY)
 
 
 @check(needs=("driver",))
@@ -99,7 +85,7 @@ def container_without_gpu(
     if own or (there and wants_cuda(torch, absent) is not False):
         return Hit(values, evidence, variant=_starter(container) if there else "text")
     hidden = visibility.cuda_visible_devices is not None or (rocm != RocmFacts() and not gpus.devices)  # or the GPU is AMD's
-    if hidden or not _complaints(driver, every):
+    if hidden or not _complains(driver, every):
         return None
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
 
@@ -114,13 +100,13 @@ def _starter(container: ContainerFacts) -> str | None:
     return "apptainer" if container.runtime in ("apptainer", "singularity") else "kubernetes" if container.kubernetes else None
 
 
-def _complaints(driver: DriverFacts, matches: tuple[TextEvidence, ...]) -> tuple[TextEvidence, ...]:
-    """Lines that fit other causes too, where nothing of a driver was seen from inside."""
+def _complains(driver: DriverFacts, matches: Matches) -> bool:
+    """Words of a program that fit other causes too, where nothing of a driver was seen from inside."""
     # a version that only a person or a report names is the host's: it says nothing of this container
     if driver.module_loaded is not None or driver.smi.status is ToolStatus.OK:
-        return ()
-    numbers = holding(matches, "insufficient", "cudaErrorInsufficientDriver") if driver.version else ()  # a matter of numbers then
-    return tuple(match for match in of_programs(matches) if match not in numbers)
+        return False
+    numbers = "cuda-35" if driver.version else ""  # a driver that is too old is a matter of numbers then
+    return any(match.symptom != numbers for match in of_programs(matches))
 
 
 _TERM = re.compile(r"(cuda|driver)\s*(>=|<=|>|<|=)\s*(\d{1,4}(?:\.\d{1,4})?)")
@@ -157,20 +143,14 @@ def container_cuda_requirement(
     matches = said(symptoms, "container-cuda-requirement")
     if works(devices) or driver_answers(cuda_driver):
         return None
-    version, offers, wanted = driver.version, driver.cuda, matches[0].text if matches else container.cuda_requirement or ""
+    version, offers, wanted = driver.version, driver.cuda, value(matches, "condition") or container.cuda_requirement or ""
     found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", wanted)
     need = found[1] if found else None
     if matches:
         values = {"need": need or "a newer CUDA", "driver": version or "of the host", "offers": offers or "less"}
         met = need and offers and not _compare(offers, "<", need)
         return None if met else Hit(values, quoted(matches), variant=None if offers else "text")
-    if (
-        not need
-        or not offers
-        or not fails(devices)
-        or not cuda_below(offers, need)
-        or requirement_met(wanted, offers, version) is not False
-    ):
+    if not (need and offers and fails(devices) and cuda_below(offers, need)) or requirement_met(wanted, offers, version) is not False:
         return None
     return Hit({"need": need, "driver": version, "offers": offers}, (Evidence("NVIDIA_REQUIRE_CUDA", wanted),))
 
@@ -205,14 +185,6 @@ def container_lost_gpu(
     return Hit(values, (*smi_evidence(driver), *quoted(matches)), variant=variant, confidence=guess)
 
 
-_NO_LIBCUDA = (
-    "libcuda.so: cannot open shared object file",
-    "Failed to dlopen libcuda.so",
-    "libcuda.so cannot found",
-    "cannot find -lcuda",
-)
-
-
 @check(needs=("system",))
 def wsl_driver(
     system: SystemFacts,
@@ -232,9 +204,9 @@ def wsl_driver(
     if system.wsl is None:
         return None
     values: dict[str, object] = {"kernel": system.kernel, "library": cuda_driver.library_path}
-    if amd := holding(matches, "hsa_init Failed"):
+    if amd := of_variant(matches, "amd"):
         return None if works(devices) else Hit(values, quoted(amd), variant="amd")
-    if hidden := mentioning(symptoms, *_NO_LIBCUDA):
+    if hidden := of_symptom(symptoms, "libcuda-plain-name", "triton-libcuda", "triton-ld-lcuda"):
         return Hit(values, quoted(hidden), variant="path")
     if works(devices) or driver_answers(cuda_driver) or wants_cuda(torch, absent) is False:
         return None
@@ -256,6 +228,3 @@ def wsl_driver(
 def _foreign(library: str, container: ContainerFacts) -> bool:
     """A libcuda that is not the one that Windows maps into WSL."""
     return library != "" and not library.startswith(WSL_LIBRARIES) and "/drivers/" not in library and not contained(container)
-
-
-CHECKS = (container_without_gpu, container_cuda_requirement, container_lost_gpu, wsl_driver)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, driver_os, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import capability, closed, gpu_nodes, heard, place, troubles
-from envcheck.checks.text import distinct, holding, of_programs, quoted, said, value
+from envcheck.checks.text import Matches, distinct, of_programs, of_variant, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
@@ -22,7 +22,6 @@ from envcheck.facts.snapshot import (
     PythonFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     ToolkitFacts,
     ToolStatus,
     TorchFacts,
@@ -33,7 +32,6 @@ from envcheck.tables.compat import Tables
 from envcheck.tables.versions import minor, tag_named
 
 _NO_TOOL = (ToolStatus.ABSENT, ToolStatus.SKIPPED)
-_Matches = tuple[TextEvidence, ...]
 
 
 def smi_failed(driver: DriverFacts, *codes: int) -> bool:
@@ -75,17 +73,18 @@ def driver_missing(
         hit = _no_libcuda(driver, matches, no_libcuda and (fails(devices) or bool(matches)), bool(names))
         hit = hit or _no_nvml(driver, gpus, matches)
     elif hit is None and matches:
-        sure = holding(matches, *_NO_LIBCUDA)
-        part = "NVIDIA driver that CUDA can load"
-        hit = Hit({"part": part}, quoted(matches), variant="text", confidence=None if sure else Confidence.LIKELY)
+        values = {"part": "NVIDIA driver that CUDA can load"}
+        hit = Hit(values, quoted(matches), variant="text", confidence=None if _misses_libcuda(matches) else Confidence.LIKELY)
     severity = Severity.WARNING if wants_cuda(torch, absent) is False else Severity.ERROR
     return hit and replace(hit, values={"gpu": names[0] if names else None, **hit.values}, severity=severity)
 
 
-_NO_LIBCUDA = ("Found no NVIDIA driver", "libcuda.so.1")
+def _misses_libcuda(matches: Matches) -> bool:
+    """Torch, or the loader, says that there is no libcuda."""
+    return any(match.symptom in ("torch-no-driver", "libcuda-not-found") for match in matches)
 
 
-def _no_driver(driver: DriverFacts, system: SystemFacts, matches: _Matches, absent: frozenset[str]) -> Hit | None:
+def _no_driver(driver: DriverFacts, system: SystemFacts, matches: Matches, absent: frozenset[str]) -> Hit | None:
     """No file and no process of an NVIDIA driver was found."""
     library = driver.nvml.status in _NO_TOOL or driver.nvml.code == NO_LIBRARY
     found = driver.version or driver.library_version or driver.module_loaded or driver.smi.status not in _NO_TOOL or not library
@@ -96,9 +95,9 @@ def _no_driver(driver: DriverFacts, system: SystemFacts, matches: _Matches, abse
     return Hit({"part": "NVIDIA driver"}, quoted(matches), variant="nouveau" if nouveau else None)
 
 
-def _no_libcuda(driver: DriverFacts, matches: _Matches, missed: bool, named: bool) -> Hit | None:
+def _no_libcuda(driver: DriverFacts, matches: Matches, missed: bool, named: bool) -> Hit | None:
     """The kernel driver is there without the library that CUDA programs load."""
-    plain = holding(matches, *_NO_LIBCUDA)
+    plain = _misses_libcuda(matches)
     # NVML takes its CUDA version out of libcuda: where it has one, the library is there, if not for this process.
     # https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html (NVML_ERROR_LIBRARY_NOT_FOUND)
     elsewhere = any(one.cuda for one in driver.readings) and not plain and driver.cuda_state != "N/A"
@@ -110,8 +109,11 @@ def _no_libcuda(driver: DriverFacts, matches: _Matches, missed: bool, named: boo
     return Hit(values, quoted(matches), variant="library")
 
 
-def _no_nvml(driver: DriverFacts, gpus: GpusFacts, matches: _Matches) -> Hit | None:
-    management = holding(of_programs(matches), "libnvidia-ml", "NVML Shared Library")
+_NO_NVML = ("smi-no-nvml", "nvml-shared-library-not-found", "libnvidia-ml-not-found")
+
+
+def _no_nvml(driver: DriverFacts, gpus: GpusFacts, matches: Matches) -> Hit | None:
+    management = tuple(match for match in of_programs(matches) if match.symptom in _NO_NVML)
     if not management or counted(gpus) or driver.smi.status is ToolStatus.OK:
         return None
     values = {"part": "management library (libnvidia-ml.so.1)", "driver": driver.version}
@@ -120,20 +122,22 @@ def _no_nvml(driver: DriverFacts, gpus: GpusFacts, matches: _Matches) -> Hit | N
 
 def _torch_reached_libcuda(devices: DevicesFacts) -> bool:
     """A code of CUDA, or the driver's version in "too old (found version 12020)", comes out of libcuda: it was loaded."""
-    return devices.error_code is not None or any((fails_at_version(text) or 0) > 0 for text in (*devices.warnings, devices.error or ""))
+    return devices.error_code is not None or any(_found_version(text) for text in (*devices.warnings, devices.error or ""))
 
 
-def fails_at_version(text: str) -> int | None:
-    """The number in "driver on your system is too old (found version 11040)" or NCCL's "Insufficient driver: 11040 < 12000"."""
-    found = re.search(r"(?:found version|Insufficient driver:) (\d{4,6})", text)
-    return int(found[1]) if found else None
+def _found_version(error: str, matches: Matches = ()) -> int:
+    """CUDA of the driver as a message states it, "driver on your system is too old (found version 11040)", else 0."""
+    told = value(matches, "found") or ""
+    if 4 <= len(told) <= 6:
+        return int(told)
+    found = re.search(r"found version (\d{4,6})", error)
+    return int(found[1]) if found else 0
 
 
 @check(needs=("driver",))
 def driver_not_loaded(
     system: SystemFacts,
     driver: DriverFacts,
-    gpus: GpusFacts,
     cuda_driver: CudaDriverFacts,
     torch: TorchFacts,
     devices: DevicesFacts,
@@ -153,12 +157,8 @@ def driver_not_loaded(
     if driver != DriverFacts() and wants_cuda(torch, absent) is False and not cards and not of_programs(matches):
         # a login or build node: the tools are there for those who compile, and nothing here would use a GPU
         return Hit(values, evidence, variant="tools", severity=Severity.INFO if "gpus" in absent else Severity.WARNING)
-    nouveau = driver.nouveau or any(card.driver == "nouveau" for card in cards) or holding(matches, "Nouveau kernel driver is")
-    held = "held" if holding(matches, "probe routine was not called") else None
-    return Hit(values, evidence, variant="nouveau" if nouveau else held)
-
-
-_PTX = ("unsupported toolchain", "not supported in the installed CUDA driver", "Loader version is insufficient", "Unsupported .version")
+    nouveau = driver.nouveau or any(card.driver == "nouveau" for card in cards) or of_variant(matches, "nouveau")
+    return Hit(values, evidence, variant="nouveau" if nouveau else "held" if of_variant(matches, "held") else None)
 
 
 @record
@@ -184,7 +184,7 @@ class _Demand:
         known = {"driver": self.driver, "torch": self.torch, "cuda": self.cuda, "offered": self.offered}
         return {**known, "minimum": least, "target": target}
 
-    def hit(self, matches: _Matches, variant: str | None, guess: bool = False, fixes: tuple[TorchBuild, ...] = (TorchBuild(),)) -> Hit:
+    def hit(self, matches: Matches, variant: str | None, guess: bool = False, fixes: tuple[TorchBuild, ...] = (TorchBuild(),)) -> Hit:
         return Hit(self.values, quoted(matches), fixes, variant=variant, confidence=Confidence.LIKELY if guess else None)
 
 
@@ -203,15 +203,14 @@ def driver_too_old(
 ) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
     every = said(symptoms, "driver-too-old")
-    refused = holding(every, "error: operation not supported", "cudaErrorNotSupported")  # has other causes, on a vGPU above all
-    beyond = holding(every, *_PTX)
+    refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
+    beyond = of_variant(every, "minor")
     matches = tuple(match for match in every if match not in beyond and match not in refused)
     if works(devices) and not beyond:
         return None
     if refused and _large_parameters(driver, torch, toolkit, tables):
         beyond += refused
-    text = " ".join([*(one.text for one in matches), devices.error or ""])
-    demand = _demand(system, driver, cuda_driver, torch, text, tables)
+    demand = _demand(system, driver, cuda_driver, torch, _found_version(devices.error or "", matches), tables)
     conda = python.has_conda_meta or python.environment == "conda"
     if demand.cuda is None and driver.version and fails(devices) and not conda:
         usual = _usual_demand(demand, torch, system, tables)
@@ -232,14 +231,15 @@ def driver_too_old(
 
 
 def _demand(
-    system: SystemFacts, driver: DriverFacts, cuda_driver: CudaDriverFacts, torch: TorchFacts, text: str, tables: Tables
+    system: SystemFacts, driver: DriverFacts, cuda_driver: CudaDriverFacts, torch: TorchFacts, stated: int, tables: Tables
 ) -> _Demand:
-    os, number = driver_os(system), fails_at_version(text)  # 12020 is 12.2
-    offered = f"{number // 1000}.{number % 1000 // 10}" if number else cuda_driver.driver_version or driver.cuda
+    """`stated`: CUDA of the driver as a message has it (12020 is 12.2), or 0."""
+    os = driver_os(system)
+    offered = f"{stated // 1000}.{stated % 1000 // 10}" if stated else cuda_driver.driver_version or driver.cuda
     offered = offered or (tables.driver_cuda(driver.version, os) if driver.version else None)
     floor = tables.driver_floor(torch.cuda, os) if torch.cuda else None
     suffices = tables.driver_suffices(driver.version, torch.cuda, os) if driver.version and torch.cuda else None
-    return _Demand(driver.version, torch.version, torch.cuda, floor, offered, suffices, number is not None)
+    return _Demand(driver.version, torch.version, torch.cuda, floor, offered, suffices, stated > 0)
 
 
 def _usual_demand(demand: _Demand, torch: TorchFacts, system: SystemFacts, tables: Tables) -> _Demand | None:
@@ -264,20 +264,20 @@ def _large_parameters(driver: DriverFacts, torch: TorchFacts, toolkit: ToolkitFa
     return bool(branch and 525 <= branch < 530) and any(one and one.startswith("12.") and not _older(one, "12.1") for one in compiled)
 
 
-def _as_stated(demand: _Demand, matches: _Matches) -> Hit | None:
+def _as_stated(demand: _Demand, matches: Matches) -> Hit | None:
     """Torch's own words, where nothing is known that could be set against them."""
-    sure = demand.stated or holding(matches, "too old")
+    sure = demand.stated or of_variant(matches, "too_old")
     return demand.hit(matches, "too_old" if sure else "text", guess=not sure) if matches else None
 
 
-def _by_torch(demand: _Demand, matches: _Matches) -> Hit:
+def _by_torch(demand: _Demand, matches: Matches) -> Hit:
     """Torch read a version that is too low; with a kernel driver that is new enough, an older libcuda was loaded."""
     if demand.suffices:
         return demand.hit(matches, "libcuda", guess=True, fixes=())
     return demand.hit(matches, None if demand.driver and demand.minimum and demand.suffices is False else "offered")
 
 
-def _by_numbers(demand: _Demand, matches: _Matches, asked: bool, gpu: str | None, os: str, tables: Tables) -> Hit | None:
+def _by_numbers(demand: _Demand, matches: Matches, asked: bool, gpu: str | None, os: str, tables: Tables) -> Hit | None:
     if demand.driver and demand.cuda and demand.minimum and demand.suffices is not None:
         if demand.suffices:
             return None
@@ -392,14 +392,13 @@ def driver_needs_open_module(
         return None
     matches = said(symptoms, "driver-needs-open-module")
     log = tuple(line for line in driver.kernel_messages if "open" in line.lower())
-    lines = [one.text for one in matches] + list(log)
     evidence = (*quoted(matches), *(Evidence("kernel log", line) for line in log[:2]))
-    if any("not supported by open" in line or "include the required GPU" in line for line in lines):
+    if of_variant(matches, "proprietary") or any("not supported by open" in line or "include the required GPU" in line for line in log):
         row = tables.gpu(tables.compute_capability_of_pci(value(matches, "device") or "") or "")
         if counted(gpus) or (row and row.open_module != "impossible"):
             return None  # one card beside others that work; or it has that processor, and the driver could not read what chip it is
         return _wrong_module(driver, "this GPU", "open", evidence)
-    if matches or any("requires use of the NVIDIA open kernel modules" in line for line in lines):
+    if matches or any("requires use of the NVIDIA open kernel modules" in line for line in log):
         return _wrong_module(driver, "this GPU", "proprietary", evidence)
     wrong = {"proprietary": "required", "open": "impossible"}.get(driver.flavour or "")
     for name, cc in _cards(gpus, system, tables):
@@ -447,11 +446,9 @@ def driver_no_devices(
     return Hit(values, evidence, variant=variant, severity=severity)
 
 
-def _refusal(matches: _Matches) -> str | None:
+def _refusal(matches: Matches) -> str | None:
     """What the kernel module says against the card."""
-    if holding(matches, "PCI I/O region", "re-allocate BAR"):
-        return "bar"
-    return "refused" if holding(matches, "is not supported by the") else "firmware" if holding(matches, "/gsp", "for nvidia/") else None
+    return next((case for case in ("bar", "refused", "firmware") if of_variant(matches, case)), None)
 
 
 CHECKS = (

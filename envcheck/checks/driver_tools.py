@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, fails, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
-from envcheck.checks.text import distinct, holding, quoted, said, value
-from envcheck.engine.intents import SetEnv
+from envcheck.checks.text import Matches, distinct, foremost, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
-from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     ContainerFacts,
     CudaDriverFacts,
@@ -23,7 +19,6 @@ from envcheck.facts.snapshot import (
     GpusFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     ToolAnswer,
     ToolStatus,
 )
@@ -57,15 +52,9 @@ def nvidia_smi_unreadable(driver: DriverFacts, system: SystemFacts) -> Answer:
     smi = driver.smi
     values = {"path": smi.path or "nvidia-smi", "signal": smi.signal, "code": smi.code}
     evidence = (Evidence(smi.path or "nvidia-smi", smi.message),) if smi.message else ()
-    match smi.status:
-        case ToolStatus.CRASHED:
-            return Hit(values, evidence, variant="wsl" if system.wsl else "crashed")
-        case ToolStatus.UNREADABLE:
-            return Hit(values, evidence)
-        case ToolStatus.FAILED if smi.code not in _NAMED and "unknown error" not in smi.message.lower():
-            return Hit(values, evidence, variant="failed")
-        case _:
-            return None
+    variants = {ToolStatus.CRASHED: "wsl" if system.wsl else "crashed", ToolStatus.UNREADABLE: None, ToolStatus.FAILED: "failed"}
+    named = smi.status is ToolStatus.FAILED and (smi.code in _NAMED or "unknown error" in smi.message.lower())
+    return Hit(values, evidence, variant=variants[smi.status]) if smi.status in variants and not named else None
 
 
 @check(needs=("driver",))
@@ -84,7 +73,6 @@ def nvml_crashed(driver: DriverFacts, devices: DevicesFacts) -> Answer:
 def gpu_lost(driver: DriverFacts, gpus: GpusFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
     """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost". What another NVML error means is not known."""
     matches = said(symptoms, "gpu-lost")
-    matches = tuple(match for match in matches if match not in holding(matches, "RmInitAdapter"))  # it never came up
     rows = [one for one in troubles(gpus) if one.code == LOST]
     words = () if rows else gpus.lost  # of a report, or of an older recording
     if not (rows or words or smi_failed(driver, LOST) or matches):
@@ -119,10 +107,11 @@ def fabric_not_ready(
 ) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
     every, nvswitch = said(symptoms, "fabric-not-ready"), [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
-    if every and all(match.symptom in _MULTICAST for match in every):  # on a machine whose CUDA runs
+    matches = tuple(match for match in every if match.variant not in _MULTICAST)
+    if every and not matches:  # on a machine whose CUDA runs
         return _multicast(every)
-    needless = (*_MULTICAST, "fabric-manager-failed") if nvswitch and set(nvswitch) == {False} else _MULTICAST
-    matches = tuple(match for match in every if match.symptom not in needless)
+    if set(nvswitch) == {False}:  # the manager has nothing to do there
+        matches = tuple(match for match in matches if match.symptom != "fabric-manager-failed")
     if works(devices) or driver_answers(cuda_driver):
         return None
     code = cuda_code(devices, cuda_driver)
@@ -132,31 +121,29 @@ def fabric_not_ready(
     if code not in (cuda_codes.SYSTEM_NOT_READY, cuda_codes.FABRIC_NOT_READY) and not (matches or asked or down):
         return None
     guest = contained(container) or system.virtualization not in (None, "none")
-    variant = "version" if any("match" in one.text for one in matches) else "guest" if guest else None
-    hit = _waiting_for(waiting, driver, (*code_evidence(devices, cuda_driver), *quoted(matches)), value(matches, "manager"))
-    return replace(hit, variant=variant, confidence=None if code or matches or waiting else Confidence.LIKELY)
+    variant = foremost(matches, "version") or ("guest" if guest else None)
+    evidence = (*_states(waiting), *code_evidence(devices, cuda_driver), *quoted(matches))
+    sure = code or matches or waiting
+    return Hit(_fabric(waiting, driver, value(matches, "manager")), evidence, (), variant, confidence=None if sure else Confidence.LIKELY)
 
 
-def _waiting_for(waiting: list[Gpu], driver: DriverFacts, said_so: tuple[Evidence, ...], found: str | None) -> Hit:
+def _states(waiting: list[Gpu]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting)
+
+
+def _fabric(waiting: list[Gpu], driver: DriverFacts, manager: str | None) -> dict[str, object]:
     states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
-    evidence = [Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting]
-    values = {"state": ", ".join(states) or None, "manager": driver.fabric_manager or "not known", "driver": driver.version}
-    return Hit(values | {"found": found}, (*evidence, *said_so))
+    known = {"manager": driver.fabric_manager or "not known", "driver": driver.version, "found": manager}
+    return {**known, "state": ", ".join(states) or None}
 
 
-_MULTICAST = ("nccl-nvls", "nccl-imex")
+_MULTICAST = ("nvls", "imex")  # NVLink SHARP and multi-node NVLink, of which NCCL speaks
 
 
-def _multicast(matches: tuple[TextEvidence, ...]) -> Hit:
-    """NCCL's words on NVLink SHARP or multi-node NVLink."""
-    if matches[0].symptom == "nccl-nvls":
-        variant, off = "nvls", SetEnv("NCCL_NVLS_ENABLE", "0", "NVLink stays in use without it, a little slower")
-    else:
-        variant, off = "imex", SetEnv("NCCL_MNNVL_ENABLE", "0", "nodes then talk over the network")
-    # without a word of the fabric the refusal may be the container's: multicast needs /dev/nvidia-caps
-    sure = re.search(r"401|NVLink SHARP|MNNVL", " ".join(match.text for match in matches))
-    severity = None if sure else Severity.WARNING
-    return Hit({}, quoted(matches), (off,), variant=variant, severity=severity, confidence=Confidence.LIKELY)
+def _multicast(matches: Matches) -> Hit:
+    """A refusal. With another code than 401 it may be the container's: multicast needs /dev/nvidia-caps."""
+    severity = None if any(match.values.get("code", "401") == "401" for match in matches) else Severity.WARNING
+    return Hit({}, quoted(matches), (), matches[0].variant, severity, Confidence.LIKELY)
 
 
 def _on_nvswitch(gpu: Gpu, tables: Tables) -> bool | None:
@@ -168,6 +155,3 @@ def _on_nvswitch(gpu: Gpu, tables: Tables) -> bool | None:
 def _waits(gpu: Gpu) -> bool:
     failed = gpu.fabric_status not in (None, "", "N/A", "Success", "[N/A]", "Not Supported")
     return failed or gpu.fabric_state in ("Not Started", "In Progress")
-
-
-CHECKS = (nvidia_smi_unresponsive, nvidia_smi_unreadable, nvml_unresponsive, nvml_crashed, gpu_lost, fabric_not_ready)

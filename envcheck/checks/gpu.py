@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
 from envcheck.checks.hardware import capability, is_mig, numbers
-from envcheck.checks.text import holding, mentioning, quoted, said, value
+from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
@@ -18,7 +18,6 @@ from envcheck.facts.snapshot import (
     GpusFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     TorchFacts,
     VisibilityFacts,
 )
@@ -50,19 +49,13 @@ class Code:
 
 
 def _text_card(symptoms: SymptomsFacts) -> _Card | None:
-    """torch's warning: "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with …", "… of cuda capability 6.1."."""
+    """The card that torch's warning names, "with CUDA capability sm_120" or "of cuda capability 6.1"."""
     for match in symptoms.matches:
-        found = re.search(r"(\w[\w ]{0,60}?) with CUDA capability sm_(\d{1,2})(\d)", match.text)
-        found = found or re.search(r"Found GPU\d+ (\w[\w ]{0,60}?) which is of cuda capability (\d{1,2})\.(\d)", match.text)
-        if found:
-            return _Card(found[1].strip(), f"{found[2]}.{found[3]}", None, None)
+        name, sm = match.values.get("gpu"), match.values.get("sm", "")
+        capability = f"{sm[:-1]}.{sm[-1]}" if sm.isdecimal() else match.values.get("cc")
+        if name and capability:
+            return _Card(name, capability, None, None)
     return None
-
-
-def _text_archs(symptoms: SymptomsFacts) -> tuple[str, ...] | None:
-    """ "The current PyTorch install supports CUDA capabilities sm_50 sm_60 … compute_120."."""
-    lists = (match.text.partition("supports CUDA capabilities")[2] for match in symptoms.matches)
-    return next((tuple(re.findall(r"(?:sm|compute)_\d{2,3}[af]?", text)) or None for text in lists if text), None)
 
 
 def _cards(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables) -> list[_Card]:
@@ -78,9 +71,10 @@ def _cards(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, 
 
 def code_of_build(torch: TorchFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables) -> Code:
     """torch's own list, the list in torch's warning, or the table's for this release, variant and platform."""
-    stated = _text_archs(symptoms)
-    if torch.arch_list or stated:
-        return Code(torch.arch_list or stated, "torch.cuda.get_arch_list()" if torch.arch_list else "torch's warning", True, torch.cuda)
+    if torch.arch_list:
+        return Code(torch.arch_list, "torch.cuda.get_arch_list()", True, torch.cuda)
+    if stated := value(symptoms.matches, "archs"):
+        return Code(tuple(re.findall(r"(?:sm|compute)_\d{2,3}[a-z]?", stated)), "torch's warning", True, torch.cuda)
     # "1.11.0" without a CUDA version may be any build of that release: conda's carry no local part
     if torch.version and (torch.cuda or "+" in torch.version) and not torch.conda:
         variant = variant_of_cuda(torch.cuda) if torch.cuda and "+" not in torch.version else None
@@ -141,17 +135,17 @@ def cubins(archs: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _judge(rule: str, wanted: tuple[str, ...], cards: list[_Card], build: Code, symptoms: SymptomsFacts, tables: Tables) -> Hit | None:
-    lines = mentioning(symptoms, NO_KERNEL, "not compatible with the current PyTorch", "no longer supports this GPU")
+    lines = of_symptom(symptoms, "no-kernel-image", "sm-not-compatible-new", "sm-not-compatible-old", "torch-gpu-too-old")
     found = [(card, _verdict(card, build, tables, bool(lines) or NO_KERNEL in card.error)) for card in cards]
     bad = [(card, verdict) for card, verdict in found if verdict is not None and verdict[0] in wanted]
     return _without_code(bad, cards, build, lines, tables) if bad else _as_said(wanted, cards, build, said(symptoms, rule))
 
 
-def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: tuple[TextEvidence, ...]) -> Hit | None:
+def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches) -> Hit | None:
     """The text alone decides only where no fact can be set against it."""
     values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
     running = any(card.kernel == "ok" for card in cards)
-    too_old = tuple(match for match in matches if "no longer supports" in match.text or "too old" in match.text)
+    too_old = tuple(match for match in matches if match.symptom == "torch-gpu-too-old")
     if "old" in wanted and too_old and not running and all(_pair(card.cc) < (5, 0) for card in cards):
         return Hit(values, quoted(too_old), variant="text")
     if matches and not (build.archs and cards) and not running and _age_fits(wanted, cards):
@@ -159,9 +153,7 @@ def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: 
     return None
 
 
-def _without_code(
-    bad: list[tuple[_Card, tuple[str, bool]]], cards: list[_Card], build: Code, lines: tuple[TextEvidence, ...], tables: Tables
-) -> Hit:
+def _without_code(bad: list[tuple[_Card, tuple[str, bool]]], cards: list[_Card], build: Code, lines: Matches, tables: Tables) -> Hit:
     card, (kind, _) = bad[0]
     row = tables.gpu(card.cc)
     values = {
@@ -257,12 +249,10 @@ def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts, symptoms: SymptomsFac
             return Hit(values, quoted(matches))
         if free < total // 2:
             return Hit(values, quoted(matches), variant="half", severity=Severity.INFO)
-    if held := tuple(match for match in matches if match.symptom == "memory-held-at-start"):
+    if held := of_variant(matches, "start"):
         return Hit({}, quoted(held), variant="start", confidence=Confidence.LIKELY)
     if matches:
-        return Hit(
-            {"pid": value(matches, "pid") or "another", "memory": value(matches, "memory") or "memory"}, quoted(matches), variant="text"
-        )
+        return Hit({"pid": value(matches, "pid"), "memory": value(matches, "memory")}, quoted(matches), variant="text")
     return None
 
 
@@ -305,11 +295,11 @@ def gpu_mig(
     values: dict[str, object] = {"instances": instances, "numbers": numbers(partitioned)}
     values["gpus"] = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]
     values["instance"] = next((name for gpu in partitioned for name in gpu.mig_devices if name.startswith("MIG-")), None)
-    refused = matches + mentioning(symptoms, "invalid device ordinal", "device >= 0 && device < num_gpus", "busy or unavailable")
+    refused = matches + of_symptom(symptoms, "invalid-device-ordinal", "cuda-46")
     if refused:
         return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)
     empty = [gpu for gpu in partitioned if gpu.mig and not gpu.mig_devices]
-    unusable = fails(devices) or cuda_code(devices, cuda_driver) == NO_DEVICE or bool(mentioning(symptoms, "No CUDA GPUs are available"))
+    unusable = fails(devices) or cuda_code(devices, cuda_driver) == NO_DEVICE or bool(of_symptom(symptoms, "no-cuda-gpus"))
     if empty and len(empty) == len(gpus.devices) and unusable and not driver_answers(cuda_driver):
         return Hit(values, variant="empty", severity=Severity.ERROR)
     if instances > 1 and not (visibility.cuda_visible_devices or "").startswith("MIG-"):
@@ -317,9 +307,9 @@ def gpu_mig(
     return Hit(values, severity=Severity.INFO)
 
 
-def _mig_said(gpus: GpusFacts, matches: tuple[TextEvidence, ...]) -> Hit | None:
+def _mig_said(gpus: GpusFacts, matches: Matches) -> Hit | None:
     """What the text alone says, where no GPU is known to be partitioned."""
-    if holding(matches, "no MIG devices were found"):
+    if of_variant(matches, "empty"):
         return Hit({"gpus": "a GPU", "instances": 0}, quoted(matches), variant="empty", severity=Severity.ERROR)
     if matches and not (gpus.devices and all(gpu.mig is False for gpu in gpus.devices)):  # the text fits other things too
         return Hit({"gpus": "a GPU"}, quoted(matches), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)

@@ -73,6 +73,3 @@ def gpu_count_differs(
         return None
     here = (cuda_driver.device_count or 0) >= expected
     return Hit(values | {"expected": expected, "listing": listing}, tuple(evidence), variant="python" if here else None)
-
-
-CHECKS = (gpu_count_differs,)

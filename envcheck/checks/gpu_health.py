@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from envcheck.checks.answer import code_evidence, cuda_code, works
 from envcheck.checks.hardware import heard, numbers, nvidia, place, troubles, which
-from envcheck.checks.text import distinct, holding, quoted, said, value
+from envcheck.checks.text import Matches, distinct, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts import cuda_codes as cuda_error
 from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, SMI_IRQ, UNKNOWN
@@ -21,7 +21,6 @@ from envcheck.facts.snapshot import (
     GpuTrouble,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     ToolStatus,
     Xid,
 )
@@ -95,32 +94,24 @@ def gpu_row_remap(driver: DriverFacts, gpus: GpusFacts, symptoms: SymptomsFacts)
     """Memory rows wait to be replaced, or could not be."""
     matches = said(symptoms, "gpu-row-remap")
     failed = [gpu for gpu in gpus.devices if gpu.remap_failed]
-    if failed or holding(matches, "Failure", ": 64,"):
+    if failed or matches:
         return Hit({"gpus": _named(failed) or "a GPU"}, quoted(matches), variant="failed", severity=Severity.ERROR)
     pending = [gpu for gpu in gpus.devices if gpu.remap_pending or gpu.retired_pages_pending]
-    if pending or matches:
-        return Hit({"gpus": _named(pending) or "a GPU", "numbers": numbers(pending)}, quoted(matches))
+    if pending:
+        return Hit({"gpus": _named(pending), "numbers": numbers(pending)})
     marked = [xid for xid in driver.xids if xid.code == MARKED]
     if marked and not any(gpu.remap_pending is False for gpu in gpus.devices):  # else the reset has been done
         return Hit(*_logged(marked, gpus))
     return None
 
 
-def _xids(driver: DriverFacts, matches: tuple[TextEvidence, ...]) -> Iterator[Xid]:
-    """Those of this kernel's log, and those in a text."""
-    yield from driver.xids
-    for match in matches:
-        found = re.search(r"Xid[^:]{0,8}\((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,3})", match.text)
-        number = found[2] if found else match.values.get("xid") or match.values.get("code") or ""
-        if number.isdecimal():
-            yield Xid(int(number), found[1] if found else value(matches, "bus_id"), match.text)
-
-
 @check(needs=("driver",))
 def gpu_xid(driver: DriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
     """Xids in the kernel log that take a GPU out of service; those of faulty programs (13, 31, 43, 45) are no finding."""
     matches = said(symptoms, "gpu-xid")
-    rows = [(xid, tables.xid(xid.code)) for xid in _xids(driver, matches)]
+    told = [(match.values, match.text) for match in matches if "xid" in match.values]
+    xids = (*driver.xids, *(Xid(int(values["xid"]), values["bus_id"].removeprefix("PCI:"), text) for values, text in told))
+    rows = [(xid, tables.xid(xid.code)) for xid in xids]
     grave = [(xid, row) for xid, row in rows if row and _grave(row, xid.text)]
     if not grave and matches and not rows:
         return Hit({"xids": "an Xid", "gpu": "a GPU", "action": "see its entry", "text": matches[0].text}, quoted(matches))
@@ -263,8 +254,8 @@ def _of_gpus(gpus: GpusFacts, devices: DevicesFacts) -> Hit | None:
     return None
 
 
-def _of_cuda(matches: tuple[TextEvidence, ...], devices: DevicesFacts, cuda_driver: CudaDriverFacts) -> Hit | None:
-    if matches and len(holding(matches, "RmInitAdapter")) == len(matches):
+def _of_cuda(matches: Matches, devices: DevicesFacts, cuda_driver: CudaDriverFacts) -> Hit | None:
+    if {match.variant for match in matches} == {"init"}:
         return Hit(variant="init", confidence=Confidence.LIKELY)
     fatal = cuda_code(devices, cuda_driver) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
     return Hit({}, code_evidence(devices, cuda_driver)) if matches or fatal else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.text import Matches, holding, quoted, said, surplus, value
+from envcheck.checks.text import Matches, agreed, foremost, of_symptom, of_variant, quoted, said, surplus, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts
 
@@ -27,13 +27,8 @@ def launch_port_in_use(launcher: LauncherFacts, network: NetworkFacts, symptoms:
     port = value(matches, "port") or launcher.master_port
     values: dict[str, object] = {"port": port or "that of the rendezvous", "number": port, "owner": owner or "another process"}
     if matches:
-        text = " ".join(match.text for match in matches)
-        if all(match.symptom == "port-not-permitted" for match in matches):
-            return Hit(values, quoted(matches), variant="permission")
-        if "Ping failed" in text:
-            return Hit(values, quoted(matches), variant="foreign")
-        twice = "--local_rank" in text or "--local-rank" in text
-        return Hit(values, quoted(matches), variant="self" if twice else None if owner else "said")
+        by_hand = "self" if of_symptom(symptoms, "local-rank-on-command-line") else None if owner else "said"
+        return Hit(values, quoted(matches), variant=foremost(matches, "foreign") or agreed(matches) or by_hand)
     # Within a torchrun worker the agent's own store listens there; on other nodes than the master's the port does not matter.
     worker = any(name.startswith("TORCHELASTIC_") for name in launcher.variables)
     if owner is None or worker or not _here(launcher, network) or (launcher.rank or 0) > 0:
@@ -51,20 +46,15 @@ def launch_unreachable(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answ
         return Hit(values, (Evidence("name resolution", f"{address}: {values['error']}"), *quoted(matches)), variant="name")
     if not matches or surplus(matches):
         return None
-    symptom = {match.symptom for match in matches}
-    if symptom <= {"ssh-failed", "ssh-of-a-launcher"}:
-        host = value(matches, "host")
-        return Hit({"host": host or "another node", "login": host}, quoted(matches), variant="ssh")
-    if symptom == {"ray-head-unreachable"}:
-        head = value(matches, "address")
-        return Hit({"address": head or "the address that it was given", "head": head}, quoted(matches), variant="ray")
-    if symptom == {"nccl-connect-failed"}:  # what NCCL connects to are its ranks, each at an address of its own
+    if all(match.symptom == "nccl-connect-failed" for match in matches):  # NCCL connects to its ranks, each at an address of its own
         peer = value(matches, "other") or value(matches, "peer") or value(matches, "third")
         return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
-    if nameless := tuple(match for match in matches if match.symptom == "name-not-resolved"):
-        name = value(nameless, "address")
-        return Hit({"address": repr(name) if name else "of the master"}, quoted(matches), variant="unresolved")
-    return Hit({"address": value(matches, "address") or address or "the master"}, quoted(matches))
+    variant = foremost(matches, "unresolved") or agreed(matches) or ""
+    told = of_variant(matches, variant) if variant else matches
+    host, named = value(told, "host"), value(told, "address")
+    unnamed = {"ray": "the address that it was given", "unresolved": "of the master"}.get(variant, address or "the master")
+    shown = repr(named) if named and variant == "unresolved" else named or unnamed
+    return Hit({"address": shown, "host": host or "another node", "login": host, "head": named}, quoted(matches), variant=variant or None)
 
 
 @check(needs=("launcher",))
@@ -92,17 +82,12 @@ def _address_of_one_machine(launcher: LauncherFacts, matches: Matches) -> Hit | 
 
 
 def _address_said(launcher: LauncherFacts, matches: Matches) -> Hit:
-    if malformed := tuple(match for match in matches if match.symptom == "endpoint-malformed"):
-        return Hit({"address": repr(value(malformed, "address") or "what was given")}, quoted(malformed), variant="malformed")
-    if empty := tuple(match for match in matches if match.symptom == "master-address-empty"):
-        host = value(empty, "host")
-        return Hit({"host": host or "its first host", "login": host}, quoted(empty), variant="empty")
-    if shared := tuple(match for match in matches if match.symptom == "nodes-of-one-address"):
-        return Hit({"address": value(shared, "address") or "one address"}, quoted(shared), variant="shared")
-    foreign = all(match.symptom == "address-not-local" for match in matches)
-    named = value(matches, "address") or launcher.master_addr or ("an address" if foreign else "this machine itself")
-    values = {"address": named, "nodes": node_count(launcher) or "several"}
-    return Hit(values, quoted(matches), variant="foreign" if foreign else "said")
+    variant = foremost(matches, "malformed", "empty", "shared") or agreed(matches) or "said"
+    told = of_variant(matches, variant) or matches
+    host, named = value(told, "host"), value(told, "address") or (launcher.master_addr if variant in ("foreign", "said") else None)
+    address = named or {"malformed": "what was given", "shared": "one address", "foreign": "an address"}.get(variant, "this machine itself")
+    values = {"address": repr(address) if variant == "malformed" else address, "nodes": node_count(launcher) or "several"}
+    return Hit(values | {"host": host or "its first host", "login": host}, quoted(told), variant=variant)
 
 
 def _port(text: str) -> int | None:
@@ -152,54 +137,3 @@ def name_resolution_slow(network: NetworkFacts, live: LiveFacts) -> Answer:
     evidence = tuple(Evidence("name resolution", f"{one}: {took:.1f} s") for one, took in slow)
     values: dict[str, object] = {"what": what, "seconds": f"{seconds:.1f}"}
     return Hit(values, evidence, variant="hang", severity=Severity.ERROR) if _waits_for_names(live) else Hit(values, evidence)
-
-
-@check(needs=("symptoms",))
-def launch_local_rank_argument(symptoms: SymptomsFacts) -> Answer:
-    """torch.distributed.launch passes an argument that the script does not know."""
-    matches = said(symptoms, "launch-local-rank-argument")
-    if not matches:
-        return None
-    if all(match.symptom == "local-rank-in-usage" for match in matches):  # argparse prints its usage above what it objects to
-        return Hit({}, quoted(matches), confidence=Confidence.LIKELY)
-    text = " ".join(match.text for match in matches)
-    return Hit({}, quoted(matches), variant="underscore" if "--local_rank" in text and "--local-rank" not in text else None)
-
-
-@check(needs=("symptoms",))
-def launch_fork_after_cuda(symptoms: SymptomsFacts) -> Answer:
-    """A process was forked after CUDA had been initialised in its parent."""
-    matches = said(symptoms, "launch-fork-after-cuda")
-    if not matches:
-        return None
-    if notebook := tuple(match for match in matches if match.symptom == "notebook-after-cuda"):
-        return Hit({}, quoted(notebook), variant="notebook")
-    if not holding(matches, "forked subprocess"):  # error 3 alone: what a forked child meets, and hardly anything else
-        return Hit({}, quoted(matches), variant="three", confidence=Confidence.LIKELY)
-    return Hit({}, quoted(matches))
-
-
-# What DistributedDataParallel's words speak of, and the message for it; the first one counts.
-_DDP = (("device_ids", "device"), ("ollective", "collectives"), ("finished reduction", "unused"), ("unused", "unused"))
-
-
-@check(needs=("symptoms",))
-def ddp_usage(symptoms: SymptomsFacts) -> Answer:
-    """The program uses DistributedDataParallel in a way that it refuses. The environment is in order."""
-    matches = said(symptoms, "ddp-usage")
-    if not matches:
-        return None
-    text = " ".join(match.text for match in matches)
-    return Hit({}, quoted(matches), variant=next((variant for words, variant in _DDP if words in text), None))
-
-
-CHECKS = (
-    launch_port_in_use,
-    launch_unreachable,
-    launch_master_address,
-    launch_master_port,
-    name_resolution_slow,
-    launch_local_rank_argument,
-    launch_fork_after_cuda,
-    ddp_usage,
-)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, driver_os, fails, no_gpu, works
 from envcheck.checks.driver import smi_evidence, smi_failed
-from envcheck.checks.text import alone, holding, of_programs, quoted, said, value
+from envcheck.checks.text import Matches, alone, of_programs, of_symptom, of_variant, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import cuda_codes as cuda
 from envcheck.facts.nvml_codes import MISMATCH
@@ -21,14 +21,11 @@ from envcheck.facts.snapshot import (
     PythonFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     Why,
 )
 
 # Errors that speak of something else than a missing or stale device of unified memory.
 _OTHER_CAUSES = (cuda.NO_DEVICE, cuda.INVALID_DEVICE, cuda.SYSTEM_NOT_READY, cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED)
-_803 = ("unsupported display driver", "SystemDriverMismatch", "SYSTEM_DRIVER_MISMATCH")
-_804 = ("forward compatibility was attempted", "CompatNotSupportedOnDevice", "COMPAT_NOT_SUPPORTED_ON_DEVICE")
 
 
 def versions_differ(driver: DriverFacts) -> bool:
@@ -65,14 +62,13 @@ def driver_library_mismatch(
     evidence = (*smi_evidence(driver), *code_evidence(devices, cuda_driver), *quoted(matches))
     stated = smi_failed(driver, MISMATCH) or differ
     # torch's allocator could not start NVML: most often for this reason, which it does not say
-    guess = not stated and bool(matches) and len(holding(matches, "INTERNAL ASSERT")) == len(matches)
+    guess = not stated and {match.variant for match in matches} == {"assert"}
     if smi_failed(driver, MISMATCH) or matches or (differ and not working):
         known = None if values["module"] and values["library"] else "versions_unknown"
         variant = "assert" if guess else "container" if contained(container) else known
         severity = Severity.WARNING if working else None
         return Hit(values, evidence, variant=variant, severity=severity, confidence=Confidence.LIKELY if guess else None)
-    rules = ("driver-library-mismatch", "cuda-compat-shadows-driver", "cuda-compat-unsupported-gpu")
-    lines = tuple(match for rule in rules for match in holding(said(symptoms, rule), *_803, *_804))
+    lines = of_symptom(symptoms, "cuda-803", "cuda-804")
     compat_error = cuda_code(devices, cuda_driver) in (cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED) or bool(lines)
     if compat_error and not (working or contained(container) or _compat_loaded(cuda_driver) or system.wsl):
         return Hit(values, (*evidence, *quoted(lines[:1])), variant="code", confidence=Confidence.LIKELY)
@@ -81,7 +77,7 @@ def driver_library_mismatch(
 
 def _compat_answer(
     error: int,
-    matches: tuple[TextEvidence, ...],
+    matches: Matches,
     driver: DriverFacts,
     gpus: GpusFacts,
     cuda_driver: CudaDriverFacts,
@@ -114,7 +110,6 @@ def cuda_compat_shadows_driver(
 ) -> Answer:
     """CUDA 803: an older cuda-compat is loaded in place of the driver's own library."""
     matches = said(symptoms, "cuda-compat-shadows-driver")
-    matches = tuple(match for match in matches if match not in holding(matches, *_804))
     return _compat_answer(cuda.SYSTEM_DRIVER_MISMATCH, matches, driver, gpus, cuda_driver, devices, container, absent)
 
 
@@ -152,13 +147,13 @@ def nvidia_uvm_missing(
     code, nodes, inside = cuda_code(devices, cuda_driver), driver.device_nodes, contained(container)
     evidence = (*code_evidence(devices, cuda_driver), *quoted(matches))
     gone = nodes is not None and "nvidia-uvm" not in nodes and (bool(nodes) or inside)
-    if gone or holding(matches, "/dev/nvidia-uvm: false", "Module nvidia-uvm not found", "Module nvidia_uvm not found"):
+    if gone or of_variant(matches, "gone"):
         uvm = code not in _OTHER_CAUSES and (fails(devices) or code in (cuda.NOT_INITIALIZED, cuda.UNKNOWN) or matches)
         values = {"nodes": ", ".join(nodes or ()) or "none"}
         return Hit(values, evidence, variant="container" if inside else None) if uvm else None
     woken = system.suspends and fails(devices) and code == cuda.LAUNCH_FAILURE
     if code == cuda.UNKNOWN or matches or woken:
-        variant = "suspended" if system.suspends or holding(matches, "unspecified launch failure") else "stale"
+        variant = "suspended" if system.suspends or of_variant(matches, "suspended") else "stale"
         return Hit({"nodes": ", ".join(nodes or ()) or None}, evidence, variant=variant, confidence=Confidence.LIKELY)
     return None
 
@@ -178,7 +173,7 @@ def libcuda_stub(
         return None
     path = python.variables.get("LD_LIBRARY_PATH")
     evidence = (*code_evidence(devices, cuda_driver), *quoted(matches), *((Evidence("LD_LIBRARY_PATH", path),) if path else ()))
-    only_nvml = bool(matches) and len(holding(matches, "libnvidia-ml.so")) == len(matches) and not stub
+    only_nvml = {match.variant for match in matches} == {"nvml"} and not stub
     severity = Severity.INFO if no_gpu(system, absent) and not of_programs(matches) else None
     values = {"library": cuda_driver.library_path or "a libcuda.so.1 in a toolkit's stubs folder"}
     return Hit(values, evidence, variant="nvml" if only_nvml else None, severity=severity)

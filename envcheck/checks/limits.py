@@ -7,7 +7,7 @@ import re
 from envcheck.checks.answer import contained
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
-from envcheck.checks.text import holding, mentioning, quoted, said, value
+from envcheck.checks.text import Matches, agreed, doubt, foremost, of_variant, quoted, said, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
     ContainerFacts,
@@ -19,7 +19,6 @@ from envcheck.facts.snapshot import (
     NetworkFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
 )
 
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -54,14 +53,14 @@ def open_files_low(limits: LimitsFacts, gpus: GpusFacts, system: SystemFacts, la
 def processes_low(limits: LimitsFacts, symptoms: SymptomsFacts) -> Answer:
     """A process or a thread could not be started: the kernel's limit of this user, or that of the container."""
     matches = said(symptoms, "processes-low")
-    variant = "clone3" if value(matches, "refused") else None
-    return Hit({"soft": limits.processes_soft}, quoted(matches), variant=variant) if matches else None
+    return Hit({"soft": limits.processes_soft}, quoted(matches), variant=foremost(matches, "clone3")) if matches else None
 
 
 @check(needs=("limits", "network"))
 def memlock_low(limits: LimitsFacts, network: NetworkFacts, container: ContainerFacts, symptoms: SymptomsFacts) -> Answer:
     """Locked memory is limited where RDMA has to register buffers. Without an InfiniBand or RoCE port it does not matter."""
-    matches = holding(said(symptoms, "memlock-low"), "allocate memory", "locked memory", "memlock", "ulimit -l", "RLIMIT_MEMLOCK")
+    # a verbs call that failed without a word of memory has other causes too
+    matches = tuple(match for match in of_variant(said(symptoms, "memlock-low"), "memlock") if match.confidence != "likely")
     soft = limits.memlock_soft_bytes if limits.memlock_read else None
     if limits.memlock_read and soft is None:  # unlimited
         return None
@@ -93,12 +92,12 @@ def shm_small(limits: LimitsFacts, container: ContainerFacts, symptoms: Symptoms
     return Hit(values, variant="full") if free is not None and free < DOCKER_SHM else None
 
 
-def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: tuple[TextEvidence, ...], variant: str | None) -> Hit | None:
+def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, variant: str | None) -> Hit | None:
     total, free = limits.shm_bytes, limits.shm_free_bytes
-    if all(match.symptom == "ray-shm" for match in matches):
+    if agreed(matches) == "ray":
         count, gigabytes = value(matches, "bytes"), value(matches, "gigabytes")
         found = int(count) if count else int(float(gigabytes) * 1e9) if gigabytes else free
-        severity = Severity.ERROR if holding(matches, "exceeds /dev/shm size") else None
+        severity = Severity.ERROR if any(match.symptom == "ray-shm-refused" for match in matches) else None
         return Hit(values | {"free": _size(found)}, quoted(matches), variant="ray", severity=severity)
     roomy = total is not None and total >= 8 * _GIB  # a mapped file that shrank gives SIGBUS too
     if total is not None and free is not None and free >= 8 * _GIB:
@@ -107,20 +106,13 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: tuple[Tex
     return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR, confidence=confidence)
 
 
-# Somebody asked for memory and did not get it; nothing was killed.
-_REFUSED = ("DefaultCPUAllocator", "alloc_cpu.cpp", "WinError 1455", "paging file is too small", "Errno 12]", "MemoryError", "bad_alloc")
-
-
 @check(needs=("system",))
 def host_memory_low(system: SystemFacts, live: LiveFacts, symptoms: SymptomsFacts) -> Answer:
     """Little memory is left, or the kernel killed a process (SIGKILL without a traceback)."""
     matches, available, limit = said(symptoms, "host-memory-low"), system.memory_available_bytes, system.memory_limit_bytes
     values = {"available": _size(available), "limit": "none" if limit is None else size(limit)}
-    if matches and len(holding(matches, *_REFUSED)) == len(matches):
-        return Hit(values, quoted(matches), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if matches:
-        sure = mentioning(symptoms, "Out of memory: Kill", "oom-kill", "Memory cgroup out of memory", "OOMKilled")
-        return Hit(values, quoted(matches), variant="killed", severity=Severity.ERROR, confidence=None if sure else Confidence.LIKELY)
+        return Hit(values, quoted(matches), (), agreed(matches) or "killed", Severity.ERROR, doubt(matches))
     killed = live.status is not LiveStatus.PASS and any(rank.signal == "SIGKILL" for rank in live.ranks)
     if killed and available is not None and available < 2 * _GIB:
         return Hit(values, variant="killed", severity=Severity.ERROR, confidence=Confidence.LIKELY)
@@ -144,6 +136,3 @@ def cache_lock_broken(limits: LimitsFacts, launcher: LauncherFacts) -> Answer:
     kind, error = worst.filesystem or "file system", worst.error or "no error"
     values = {"variable": worst.variable, "path": worst.path, "filesystem": kind, "error": error}
     return Hit(values, evidence, variant=worst.lock if bad else "local")
-
-
-CHECKS = (open_files_low, processes_low, memlock_low, shm_small, host_memory_low, cache_lock_broken)

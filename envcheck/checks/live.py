@@ -292,15 +292,3 @@ def gpu_kernel_failed(devices: facts.DevicesFacts, cuda_driver: facts.CudaDriver
         "of": len(devices.devices),
     }
     return Hit(values, evidence, variant="wrong" if wrong else None)
-
-
-CHECKS = (
-    torch_dynamo_broken,
-    live_wrong_result,
-    live_hang,
-    live_failed,
-    live_inconclusive,
-    wire_slow,
-    distributed_unavailable,
-    gpu_kernel_failed,
-)

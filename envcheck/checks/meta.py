@@ -82,6 +82,3 @@ def backend_unavailable(
 def _lacks_devices(name: str, torch: TorchFacts) -> bool:
     """A build for the CPU, of which the backend for GPUs is no part."""
     return torch.cpu_build is True and ((name == "nccl" and not torch.cuda and not torch.hip) or (name == "xccl" and not torch.xpu))
-
-
-CHECKS = (tables_old, expectation_failed, backend_unavailable)

@@ -5,14 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envcheck.checks.origin import missing_module
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import PackagesFacts, PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
-from envcheck.tables.versions import major, minor, older, release
+from envcheck.tables.versions import UNKNOWN, major, minor, older, release
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
+
+
+# NumPy's C API: the first release with each version. A module refuses every NumPy below the one that it was compiled against.
+# https://github.com/numpy/numpy/blob/main/numpy/_core/meson.build (until 1.25 numpy/core/setup_common.py)
+_FIRST_WITH_API = {0xD: "1.16", 0xE: "1.20", 0xF: "1.22", 0x10: "1.23", 0x11: "1.25", 0x12: "2.0", 0x13: "2.1", 0x14: "2.3"}
+
+
+def _for_api(matches: Matches, built_for_1: bool | None) -> str | None:
+    """The NumPy that a module asks for which was compiled against a newer C API than it finds: "numpy>=1.23,<2"."""
+    built = value(matches, "built")
+    first = _FIRST_WITH_API.get(int(built, 16)) if built and built.startswith("0x") and len(built) < 12 else None
+    if first is None:
+        return None
+    return f"numpy>={first}" if first.startswith("2") and not built_for_1 else f"numpy>={first},<2"
 
 
 def _numpy1_only(torch: TorchFacts, python: PythonFacts, system: SystemFacts, tables: Tables) -> bool | None:
@@ -41,7 +55,7 @@ def numpy_abi(
     matches = said(symptoms, "numpy-abi")
     warned = [one for one in torch.import_warnings if "_ARRAY_API" in one or "Failed to initialize NumPy" in one]
     numpy, built_for_1 = packages.version("numpy") or value(matches, "numpy"), _numpy1_only(torch, python, system, tables)
-    values = {"numpy": numpy, "version": torch.version or "torch"}
+    values = {"numpy": numpy, "version": torch.version or UNKNOWN}
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
     text, milder = " ".join([*(match.text for match in matches), *warned]), None if matches else Severity.WARNING
     listed = bool(packages.version("torch"))  # the list is of this environment
@@ -53,6 +67,8 @@ def numpy_abi(
     if new or "NumPy 1.x" in text or "_ARRAY_API" in text:
         variant = "text" if not numpy else "module" if new and built_for_1 is False else None
         return Hit(values, evidence, (Install(("numpy<2",)),), variant, milder)
+    if wanted := _for_api(matches, built_for_1):
+        return Hit(values, evidence, (Install((wanted,)),), "old" if numpy else "either", milder)
     if numpy:
         newest = (Install(("numpy",), note="the newest that torch and the Python allow"),)
         # API version 0xe came with NumPy 1.20: what is built against it or a later one refuses 1.19 (numpy/core/setup_common.py)
@@ -72,6 +88,3 @@ def _without_numpy(
         return Hit(values, evidence, (Install((f"numpy=={rest}",), reinstall=True),), "gone", None if needed else Severity.WARNING)
     fixes = (Install(("numpy<2" if built_for_1 else "numpy",)),)
     return Hit(values, evidence, fixes, "absent", None if needed else Severity.INFO)
-
-
-CHECKS = (numpy_abi,)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from envcheck.checks.hardware import import_failed, imported, nvidia
 from envcheck.checks.libraries import Provider, pinned
 from envcheck.checks.text import Matches, quoted, said, value
-from envcheck.engine.intents import Install, Intent
+from envcheck.engine.intents import UPGRADE, Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import DevicesFacts, Distribution, GpusFacts, PackagesFacts, SymptomsFacts, SystemFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
@@ -98,9 +98,11 @@ def bitsandbytes_broken(torch: TorchFacts, packages: PackagesFacts, system: Syst
     matches = said(symptoms, "bitsandbytes-broken")
     there = packages.version("bitsandbytes") or value(matches, "version")
     values: dict[str, object] = {"installed": there or UNKNOWN, "cuda": torch.cuda}
-    newest = (Install(("bitsandbytes",), note="the newest release"),)
+    newest = (Install(("bitsandbytes",), note="the newest release", flags=UPGRADE),)
     if forced := value(matches, "override"):
         return Hit(values | {"override": forced}, quoted(matches), newest, "override")
+    if system.os == "windows" and matches and there is None:
+        newest = (Install(("bitsandbytes>=0.43.0",), note="the first releases for Windows had no CUDA library"),)
     if system.os == "windows" and older(there, "0.43.0"):
         return Hit(values | {"first": "0.43.0"}, quoted(matches), (Install(("bitsandbytes>=0.43.0",)),), "windows")
     if error := value(matches, "error"):
@@ -133,17 +135,16 @@ def flash_attn_mismatch(torch: TorchFacts, packages: PackagesFacts, gpus: GpusFa
     """flash-attn built for another torch, CUDA major or C++ ABI, or a GPU that it does not serve."""
     matches, there = said(symptoms, "flash-attn-mismatch"), packages.version("flash-attn")
     severity = None if matches else Severity.WARNING
-    again: tuple[Intent, ...] = ()
-    if there and release(there):
-        # pip would take the wheel that it built for the other torch from its cache
-        flags = ("--no-build-isolation", "--no-cache-dir")
-        again = (Install((f"flash-attn=={release(there)}",), ("flash-attn",), True, "built for the torch that is installed", flags),)
+    # pip would take the wheel that it built for the other torch from its cache
+    flags = ("--no-build-isolation", "--no-cache-dir")
+    wanted = f"flash-attn=={release(there)}" if release(there) else "flash-attn"
+    again = (Install((wanted,), ("flash-attn",), True, "built for the torch that is installed", flags),)
     values: dict[str, object] = {"installed": there or UNKNOWN, "version": torch.version or UNKNOWN}
     if wrong := _flash_built_for(there, torch):
         return Hit(values | {"wrong": wrong, "cuda": torch.cuda}, quoted(matches), again, severity=severity)
     low, ampere = _all_below(gpus, 8), any("Ampere" in match.text for match in matches)
     if ampere or (low and (major(there) or 0) >= 2):
-        return Hit(values | {"gpu": low or "this GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)
+        return Hit(values | {"gpu": low or "This GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)
     return Hit(values, quoted(matches), again, "said") if matches else None
 
 
@@ -186,20 +187,37 @@ def xformers_mismatch(torch: TorchFacts, packages: PackagesFacts, symptoms: Symp
     values: dict[str, object] = {"installed": there, "version": torch.version}
     asks = _asks("xformers", packages, tables)
     if asks and meets(torch.version, asks) is False:
-        rows = [row for row in tables.third_party("xformers") if row.torch and meets(torch.version, row.torch)]
-        fits = next(reversed([version for row in rows for version in row.versions]), None)
-        fixes = (Install((f"xformers=={fits}",), note="from the index of torch's CUDA, if that is not PyPI's"),) if fits else ()
-        return Hit(values | {"asks": asks, "fits": fits or "none"}, quoted(matches), fixes, None if fits else "none")
+        fits = _xformers_for(torch.version, tables)
+        return Hit(
+            values | {"asks": asks, "fits": fits or "none"}, quoted(matches), _xformers(fits, torch.version), None if fits else "none"
+        )
     built = next((row.built_for for row in packages.distributions if row.name == "xformers"), None)
     cuda = cuda_of_build(built)
     # Its library links CUDA's runtime by major version (libcudart.so.12), and libtorch_cuda.so.
     if cuda and (torch.cuda or torch.cpu_build) and major(cuda) != major(torch.cuda):
         values |= {"built": built, "cuda": f"CUDA {torch.cuda}" if torch.cuda else "the CPU"}
-        return Hit(values, quoted(matches), variant="cuda")
+        return Hit(values, quoted(matches), _xformers(there, torch.version, again=True), "cuda")
     if not matches:
         return None
-    have = torch.version or value(matches, "have") or UNKNOWN
-    return Hit({"built": value(matches, "built") or "another torch", "version": have}, quoted(matches), variant="said")
+    have = value(matches, "have") or torch.version  # a list of packages may be of another environment
+    fixes = _xformers(_xformers_for(have, tables), have, again=True)
+    return Hit({"built": value(matches, "built") or "another torch", "version": have or UNKNOWN}, quoted(matches), fixes, "said")
+
+
+def _xformers_for(torch: str | None, tables: Tables) -> str | None:
+    """The newest xformers that asks for this torch."""
+    rows = [row for row in tables.third_party("xformers") if row.torch and meets(torch, row.torch)]
+    return next(reversed([version for row in rows for version in row.versions]), None)
+
+
+def _xformers(version: str | None, torch: str | None, again: bool = False) -> tuple[Intent, ...]:
+    """xformers beside the torch that is there: by its version, else the newest one, with the torch that it asks for."""
+    index = "from the index of torch's CUDA, if that is not PyPI's"
+    if version:
+        return (Install((f"xformers=={version}",), reinstall=again, note=index),)
+    if torch:
+        return ()
+    return (Install(("xformers", "torch", "torchvision"), note="all three in one command: xformers names its torch", flags=UPGRADE),)
 
 
 @check(needs=("packages",))
@@ -228,14 +246,3 @@ def _vllm_built_for(
     if tables.linked_cuda_major("vllm", there) == 13 and not cuda_of_build(there) and major(torch.cuda) == 12:
         return Hit(values | {"cuda": torch.cuda}, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)
     return None
-
-
-CHECKS = (
-    torch_duplicated,
-    nvidia_packages_overwritten,
-    bitsandbytes_broken,
-    pynvml_deprecated,
-    flash_attn_mismatch,
-    xformers_mismatch,
-    vllm_pin,
-)

@@ -63,6 +63,3 @@ def _arms(live: LiveFacts, words: str) -> tuple[Evidence, ...]:
     bad = [arm for arm in live.arms if arm.status in (LiveStatus.FAIL, LiveStatus.HANG)]
     met = [arm for arm in bad if words in arm.reason or any(words in rank.error for rank in arm.ranks)]
     return tuple(Evidence(arm.name, (arm.reason.splitlines() or [""])[0]) for arm in met)
-
-
-CHECKS = (torch_python_mismatch,)

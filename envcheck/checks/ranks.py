@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envcheck.checks.hardware import number
-from envcheck.checks.text import Matches, alone, holding, mentioning, quoted, said, surplus, value
+from envcheck.checks.text import Matches, agreed, alone, doubt, foremost, of_symptom, of_variant, quoted, said, surplus, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, RankReading, SymptomsFacts, VisibilityFacts
@@ -33,13 +33,12 @@ def launch_env_incomplete(launcher: LauncherFacts, symptoms: SymptomsFacts) -> A
 
 
 def _variable_said(matches: Matches, have: list[str]) -> Hit:
-    name = value(matches, "variable") or "RANK"
-    if asked := value(matches, "what"):
-        return Hit({"what": asked.lower()}, quoted(matches), variant="argument")
-    if not holding(matches, name) and holding(matches, "mpi4py"):  # DeepSpeed asks MPI where the environment has no ranks
-        return Hit({}, quoted(matches), variant="mpi")
-    variant = "slurm" if name.startswith("SLURM_") else "said"
-    return Hit({"variable": name, "set": have or "none of them"}, quoted(matches), variant=variant, severity=Severity.ERROR)
+    name, asked = value(matches, "variable") or "RANK", value(matches, "what") or ""
+    # DeepSpeed asks MPI where the environment has no ranks: that counts where no line names a variable
+    variant = foremost(matches, "argument") or agreed(matches)
+    severity = None if variant else Severity.ERROR
+    values = {"variable": name, "what": asked.lower(), "set": have or "none of them"}
+    return Hit(values, quoted(matches), (), variant or ("slurm" if name.startswith("SLURM_") else "said"), severity)
 
 
 def _pairs(facts: LauncherFacts) -> str | None:
@@ -115,7 +114,7 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
     matches = said(symptoms, "launch-world-size")
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
-    if fitting := tuple(match for match in matches if match.symptom == "ranks-do-not-fit"):
+    if fitting := of_variant(matches, "fit", "hosts"):
         return _ranks_do_not_fit(fitting)
     size, joined = number(value(matches, "world_size")) or launcher.world_size, number(value(matches, "joined"))
     started = launcher.ranks_started if joined is None else joined
@@ -123,23 +122,18 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
         too_many: dict[str, object] = {"size": size, "started": started}
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     if size and started is not None and started < size:
-        # Older torch says so every ten seconds, also where the others come at last.
-        waits = bool(matches) and len(holding(matches, "Waiting in store based barrier")) == len(matches)
-        absent = {"size": size, "started": started, "absent": size - started}
-        return Hit(absent, quoted(matches), confidence=Confidence.LIKELY if waits else None)
-    values: dict[str, object] = {"size": size or "the announced number of"}
+        # Older torch says every ten seconds that it waits, also where the others come at last: a doubt.
+        return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches), confidence=doubt(matches))
+    values: dict[str, object] = {"size": size or "announced"}
     if rank := value(matches, "rank"):
         return Hit(values | {"rank": rank}, quoted(matches), variant="rank", confidence=Confidence.LIKELY)
     return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(launcher)
 
 
 def _ranks_do_not_fit(matches: Matches) -> Hit:
-    if holding(matches, "hostfile"):
-        return Hit({"host": value(matches, "host") or "the nodes that it was asked for"}, quoted(matches), variant="hosts")
-    values = {"started": value(matches, "started") or "started"}
-    if len(holding(matches, "gradient_acc_step")) == len(matches):  # a library may have counted before the group was there
-        return Hit(values, quoted(matches), variant="fit", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    return Hit(values, quoted(matches), variant="fit")
+    values = {"host": value(matches, "host") or "the nodes that it was asked for", "started": value(matches, "started") or "started"}
+    guess = doubt(matches)  # a library may have counted before the group was there
+    return Hit(values, quoted(matches), (), foremost(matches, "hosts", "fit"), Severity.WARNING if guess else None, guess)
 
 
 def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
@@ -161,7 +155,7 @@ def launch_slurm(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms:
 
 def _gpus_bound_to_tasks(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Hit | None:
     local, mine = number(launcher.variables.get("SLURM_LOCALID")), visibility.cuda_visible_devices
-    beyond = mentioning(symptoms, "invalid device ordinal", "Invalid device id")
+    beyond = of_symptom(symptoms, "invalid-device-ordinal")
     if not beyond or local is None or not mine or len(mine.split(",")) > local:
         return None
     evidence = (Evidence("environment", f"SLURM_LOCALID={local}, CUDA_VISIBLE_DEVICES={mine}"), *quoted(beyond))
@@ -186,14 +180,10 @@ def _slurm_said(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
     own = alone(symptoms, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
     if not (own or (matches and under)) or launcher.scheduler not in (None, "slurm"):
         return None
-    if differ := holding(own, "slurm tasks", "configured in SLURM", "in your SLURM"):
-        works = len(holding(differ, "slurm tasks")) == len(differ)  # that Lightning starts the processes itself
-        return Hit({}, quoted(differ), variant="tasks", severity=Severity.WARNING if works else None)
-    if reason := value(own, "reason"):
-        waits = "temporarily disabled" in own[0].text or "setting nnodes" in own[0].text
-        return Hit({"reason": reason.strip(" ()")}, quoted(own), variant="request", severity=Severity.WARNING if waits else None)
-    if own and all(match.symptom == "slurm-pmi" for match in own):
-        return Hit({}, quoted(own), variant="pmi")
+    if variant := foremost(own, "tasks", "request") or agreed(own):
+        told = of_variant(own, variant)
+        works = doubt(told)  # Lightning starts the processes itself, a step waits for its turn
+        return Hit({"reason": (value(told, "reason") or "").strip(" ()")}, quoted(told), (), variant, Severity.WARNING if works else None)
     slots = None if own else value(matches, "slots")
     return Hit({"slots": slots}, quoted(matches), variant="slots" if slots else "said", confidence=Confidence.LIKELY)
 
@@ -213,13 +203,3 @@ def launch_variables_leaked(launcher: LauncherFacts) -> Answer:
         return None
     evidence = tuple(Evidence("environment", f"{name}={seen[name]}") for name in leaked[:6])
     return Hit({"names": leaked}, evidence, tuple(SetEnv(name, None) for name in leaked[:8]))
-
-
-CHECKS = (
-    launch_env_incomplete,
-    launch_env_conflict,
-    launch_rank_duplicate,
-    launch_world_size,
-    launch_slurm,
-    launch_variables_leaked,
-)

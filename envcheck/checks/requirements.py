@@ -142,6 +142,3 @@ def torch_pin_unmet(torch: TorchFacts, packages: PackagesFacts, python: PythonFa
     if torch.import_status is ImportStatus.CRASHED or (_SYMBOL.search(text) and not set_there):
         return Hit(values, evidence, fixes, "perhaps", confidence=Confidence.LIKELY)
     return Hit(values, evidence, fixes, "beside", Severity.WARNING)
-
-
-CHECKS = (torch_requirement_missing, torch_pin_unmet)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from envcheck.engine.rule import Evidence
+from envcheck.engine.rule import Confidence, Evidence
 from envcheck.facts.snapshot import SymptomsFacts, TextEvidence
 
 Matches: TypeAlias = tuple[TextEvidence, ...]  # what known error texts were recognised in
@@ -41,22 +41,36 @@ def value(matches: Matches, name: str) -> str | None:
     return next((match.values[name] for match in matches if match.values.get(name)), None)
 
 
-def mentioning(symptoms: SymptomsFacts, *phrases: str) -> Matches:
-    """Matched lines that hold one of these texts, whatever rule their symptom names; compares without case."""
-    wanted = tuple(phrase.lower() for phrase in phrases)
-    return tuple(match for match in symptoms.matches if any(phrase in match.text.lower() for phrase in wanted))
-
-
 def alone(symptoms: SymptomsFacts, rule_id: str) -> Matches:
     """Of `said`, the lines whose symptom names this rule only; the others leave the cause to the facts."""
     shared = {match.symptom or match.text for match in symptoms.matches if match.rule != rule_id}
     return tuple(match for match in said(symptoms, rule_id) if (match.symptom or match.text) not in shared)
 
 
-def holding(matches: Matches, *phrases: str) -> Matches:
-    """Of these lines, those with one of the texts; compares without case."""
-    wanted = tuple(phrase.lower() for phrase in phrases)
-    return tuple(match for match in matches if any(phrase in match.text.lower() for phrase in wanted))
+def of_variant(matches: Matches, *variants: str) -> Matches:
+    """Of these lines, those whose row names one of these variants."""
+    return tuple(match for match in matches if match.variant in variants)
+
+
+def of_symptom(symptoms: SymptomsFacts, *ids: str) -> Matches:
+    """The matched lines of these symptoms, whatever rule they name."""
+    return tuple(match for match in symptoms.matches if match.symptom in ids)
+
+
+def agreed(matches: Matches) -> str | None:
+    """The variant that the rows of all these lines name."""
+    variants = {match.variant for match in matches}
+    return variants.pop() or None if len(variants) == 1 else None
+
+
+def foremost(matches: Matches, *variants: str) -> str | None:
+    """The first of these variants that a row of these lines names."""
+    return next((variant for variant in variants if of_variant(matches, variant)), None)
+
+
+def doubt(matches: Matches) -> Confidence | None:
+    """Likely where no row of these lines proves anything by itself."""
+    return Confidence.LIKELY if matches and all(match.confidence == "likely" for match in matches) else None
 
 
 def of_programs(matches: Matches) -> Matches:

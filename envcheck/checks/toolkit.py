@@ -9,7 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import Matches, quoted, said, value
+from envcheck.checks.text import Matches, of_variant, quoted, said, value
 from envcheck.engine.intents import Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts import snapshot as facts
@@ -85,10 +85,6 @@ def nvcc_major_mismatch(
     return Hit({"nvcc": nvcc, "cuda": cuda}, evidence, severity=Severity.WARNING if lead else None)
 
 
-# What a build complained of, where it is not a compiler that is too new.
-_LACKING = {"ninja-missing": "ninja", "msvc-missing": "missing", "no-cplusplus": "missing"}
-
-
 @check(needs=("toolkit",))
 def nvcc_host_compiler(toolkit: facts.ToolkitFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
     """gcc newer than nvcc accepts."""
@@ -96,7 +92,7 @@ def nvcc_host_compiler(toolkit: facts.ToolkitFacts, symptoms: SymptomsFacts, tab
     gcc = value(matches, "compiler_version") or toolkit.gcc
     row = tables.host_compiler(nvcc) if nvcc else None
     limit = value(matches, "limit") or (row.max_gcc if row else None)
-    values = {"nvcc": nvcc or "of this toolkit", "gcc": gcc or "the host compiler", "limit": limit or "its limit"}
+    values: dict[str, object] = {"nvcc": nvcc or "of this toolkit", "gcc": gcc or "the host compiler", "limit": limit or "its limit"}
     severity = Severity.ERROR if matches else None
     if row and row.max_gcc is not None and gcc and (major(gcc) or 0) > row.max_gcc:
         newest = row.max_gcc
@@ -105,11 +101,10 @@ def nvcc_host_compiler(toolkit: facts.ToolkitFacts, symptoms: SymptomsFacts, tab
         return Hit(values, quoted(matches), (fix,), severity=severity)
     if not matches:
         return None
-    standard = value(matches, "standard") or value(matches, "other") or value(matches, "flag")
-    if standard and not limit:
-        return Hit(values | {"standard": standard}, quoted(matches), variant="standard", severity=severity)
-    lacking = {_LACKING.get(match.symptom, "said") for match in matches}
-    return Hit(values, quoted(matches), variant=lacking.pop() if len(lacking) == 1 else "said", severity=severity)
+    told = {match.variant for match in matches}
+    if "standard" in told and not limit:
+        return Hit(values | {"standard": value(matches, "standard")}, quoted(matches), variant="standard", severity=severity)
+    return Hit(values, quoted(matches), variant=next((case for case in ("ninja", "missing") if told == {case}), "said"), severity=severity)
 
 
 @check(needs=("packages", "toolkit"))
@@ -124,7 +119,7 @@ def triton_toolchain(
 ) -> Answer:
     """What Triton needs at run time to build its launcher: a C compiler, Python.h, libcuda to link, a ptxas for the GPU."""
     matches, series = said(symptoms, "triton-toolchain"), minor(python.version)
-    values = {"python": f"{series[0]}.{series[1]}" if series else "3", "target": "this GPU"}
+    values: dict[str, object] = {"python": f"{series[0]}.{series[1]}" if series else "3"}
     if matches:
         return _triton_said(values, matches)
     if not packages.version("triton") or system.os != "linux" or not (torch.cuda or torch.hip):
@@ -134,29 +129,16 @@ def triton_toolchain(
     return Hit(values, variant="headers") if python.include_python_h is False else None
 
 
-def _triton_said(values: dict[str, str], matches: Matches) -> Hit:
-    text = " ".join(match.text for match in matches)
-    if target := re.search(r"sm_(\d{2,3}[af]?)", text):
-        values |= {"target": target[0]}
-    values |= {"cuda": value(matches, "cuda") or "of the ptxas found"}
-    if refused := value(matches, "refused"):
-        return Hit(values | {"refused": refused}, quoted(matches), (), "refused", Severity.ERROR, Confidence.LIKELY)
-    kind = value(matches, "kind") or next((kind for words, kind in _TRITON if words in text), None)
-    if kind == "backend":
-        values |= {"gpu": value(matches, "gpu") or "The GPU", "needs": value(matches, "needs") or "7.0"}
-    return Hit(values, quoted(matches), variant="gpu" if kind == "backend" else kind, severity=Severity.ERROR)
+def _triton_said(values: dict[str, object], matches: Matches) -> Hit:
+    values |= {"target": value(matches, "arch") or "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
+    values |= {name: value(matches, name) for name in ("gpu", "needs", "refused")}
+    told = {_TRITON.get(match.symptom, match.variant) for match in matches}
+    kind = next((one for one in ("refused", "headers", "old", "gpu", "libcuda", "ptxas", "compiler") if one in told), None)
+    return Hit(values, quoted(matches), (), kind, Severity.ERROR, Confidence.LIKELY if kind == "refused" else None)
 
 
-# Which of Triton's needs an error text is about; the first one counts.
-_TRITON = (
-    ("Python.h", "headers"),
-    ("Triton only support CUDA", "old"),
-    ("lcuda", "libcuda"),
-    ("libcuda", "libcuda"),
-    ("ptxas", "ptxas"),
-    ("ompiler", "compiler"),
-    ("gcc", "compiler"),
-)
+# Rows of other rules, which say something else of Triton.
+_TRITON = {"libcuda-plain-name": "libcuda", "no-gcc": "compiler"}
 
 
 def covers(target: str, capability: str) -> bool | None:
@@ -198,7 +180,7 @@ def extension_arch_mismatch(
         return left_out
     if matches:
         target = value(matches, "arch")
-        if all(match.symptom == "no-gpu-to-build-for" for match in matches):
+        if {match.variant for match in matches} == {"no_gpu"}:
             return Hit({}, quoted(matches), variant="no_gpu")
         return Hit({"arch": target or "this GPU"}, quoted(matches), variant="nvcc" if target else "said")
     if any(NO_KERNEL in (one.kernel_error or "") for one in devices.devices):
@@ -236,7 +218,7 @@ def _torch_is_fine(
     """ "no kernel image" although torch's own kernels run here: then it is the extension that lacks them."""
     from envcheck.tables.compat import runs_on
 
-    blamed = (*said(symptoms, "gpu-too-new-for-torch"), *said(symptoms, "gpu-too-old-for-torch"))
+    blamed = tuple(match for match in said(symptoms, "gpu-too-new-for-torch") if match.symptom == "no-kernel-image")
     if not blamed:
         return None
     cards, code = [gpu for gpu in nvidia(gpus) if gpu.compute_capability], code_of_build(torch, system, symptoms, tables)
@@ -279,14 +261,11 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
 def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
-    if unbuilt := value(matches, "unbuilt"):
-        return Hit(values | {"library": unbuilt}, quoted(matches), variant="unbuilt", confidence=Confidence.LIKELY)
-    if module := value(matches, "module"):
-        return Hit(values | {"library": module}, quoted(matches), variant="dll", confidence=Confidence.LIKELY)
-    if any(match.symptom == "deepspeed-operators-of-another-torch" for match in matches):
-        return Hit(values | {"library": "DeepSpeed"}, quoted(matches), variant="declared")
-    if other := value(matches, "built"):
-        return Hit(values | {"built": other, "cuda": value(matches, "torch_cuda") or values["cuda"]}, quoted(matches), variant="other_cuda")
+    if telling := of_variant(matches, "unbuilt", "dll", "declared", "other_cuda"):
+        values |= {"built": value(telling, "built"), "cuda": value(telling, "torch_cuda") or values["cuda"]}
+        values["library"] = value(telling, "library")
+        confidence = Confidence.LIKELY if telling[0].confidence else None
+        return Hit(values, quoted(matches), variant=telling[0].variant, confidence=confidence)
     # Mangled names of std::string arguments: "Ss" of the old C++ ABI, "__cxx11" of the new one.
     abi = "old" if symbol.endswith("Ss") or "Ss_" in symbol else "new" if "__cxx11" in symbol else "said"
     return Hit(values, quoted(matches), variant=abi)
@@ -312,14 +291,3 @@ def cuda_versions_differ(
     beyond = newer_than_driver and major(offers) != major(torch.cuda)
     variant = "forward" if beyond else "compatible" if newer_than_driver else None
     return Hit({"numbers": ", ".join(one for one in numbers if one)}, variant=variant)
-
-
-CHECKS = (
-    cuda_home_missing,
-    nvcc_major_mismatch,
-    nvcc_host_compiler,
-    triton_toolchain,
-    extension_arch_mismatch,
-    extension_abi_mismatch,
-    cuda_versions_differ,
-)

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
-from envcheck.checks.hardware import discrete_amd, discrete_intel, import_text, imported, named, nvidia
+from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import Matches, alone, holding, quoted, said, value
+from envcheck.checks.text import Matches, of_variant, quoted, said, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
 from envcheck.facts import snapshot as facts
@@ -92,7 +92,7 @@ def torch_cpu_build(
         return None
     if not _is_cpu_build(torch):
         usual = cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables)
-        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, symptoms)
+        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, matches)
     if system.os == "darwin":
         return _cpu_said(torch, matches, system)
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
@@ -133,15 +133,12 @@ def _sign_of_a_gpu(
     return f"CUDA toolkit {toolkit.nvccs[0].version or toolkit.nvccs[0].path}" if toolkit.nvccs else None
 
 
-def _build_not_stated(
-    torch: TorchFacts, cards: tuple[facts.Gpu, ...], works: bool, system: SystemFacts, symptoms: SymptomsFacts
-) -> Hit | None:
+def _build_not_stated(torch: TorchFacts, cards: tuple[facts.Gpu, ...], works: bool, system: SystemFacts, matches: Matches) -> Hit | None:
     """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
-    matches, values = said(symptoms, "torch-cpu-build"), {"version": torch.version, "kind": "CUDA"}
+    values = {"version": torch.version, "kind": "CUDA"}
     if torch.cuda or torch.hip or torch.xpu or local(torch.version):
-        if holding(alone(symptoms, "torch-cpu-build"), "not compiled with CUDA") and not works:
-            return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY)
-        return None
+        other = of_variant(matches, "other") and not works
+        return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY) if other else None
     if matches:
         return _cpu_said(torch, matches, system)
     return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY) if cards else None
@@ -220,7 +217,6 @@ def _platform(system: SystemFacts) -> str | None:
 @check(needs=("python",))
 def python_unsupported(
     python: PythonFacts,
-    torch: TorchFacts,
     system: SystemFacts,
     symptoms: SymptomsFacts,
     tables: Tables,
@@ -264,7 +260,7 @@ def no_matching_wheel(python: PythonFacts, system: SystemFacts, symptoms: Sympto
 
 
 def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
-    if value(matches, "virtual"):
+    if of_variant(matches, "conda"):
         return Hit({}, quoted(matches), variant="conda")
     index, builds = value(matches, "index"), tables.builds()
     if index and re.fullmatch(r"cu\d{2,3}", index) and index not in {build.variant for build in builds}:
@@ -276,16 +272,11 @@ def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, t
     return Hit(values, quoted(matches), (TorchBuild(),), None if python.version else "plain")
 
 
-# "/lib64/libm.so.6: version `GLIBC_2.29' not found (required by /env/lib/python3.10/site-packages/libpyg.so)"
-_GLIBC = re.compile(r"GLIBC_(\d{1,3}\.\d{1,3})' not found(?: \(required by ([^)]{1,400})\))?")
-
-
 @check(needs=("system",))
 def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
     """A library asks for a newer C library than the system has."""
-    matches, text = said(symptoms, "glibc-too-old"), import_text(torch)
-    if matches or _GLIBC.search(text):
-        return _glibc_said(system, torch, matches, text)
+    if matches := said(symptoms, "glibc-too-old"):
+        return _glibc_said(system, torch, matches)
     row = tables.release(torch.version) if torch.version and not torch.conda and not imported(torch, devices) else None
     floor = row.glibc.get(system.machine) if row and system.machine else None
     if not floor or older(system.glibc, floor) is not True:
@@ -295,15 +286,14 @@ def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts,
     return Hit(values, (), (TorchBuild(),), "table", confidence=confidence)
 
 
-def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches, text: str) -> Answer:
-    found = next((one for words in (text, *(match.text for match in matches)) if (one := _GLIBC.search(words))), None)
-    needed = found[1] if found else value(matches, "needed")
-    by = (found and found[2]) or value(matches, "required_by") or ""
+def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches) -> Answer:
+    needed, by = value(matches, "needed"), value(matches, "required_by") or ""
     if needed and older(system.glibc, needed) is False:
         return Unknown(f"GLIBC_{needed} is reported missing, but the system has {system.glibc}: another machine or another C library")
-    evidence = (Evidence("import torch", text),) if _GLIBC.search(text) else quoted(matches)
     values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library", "version": torch.version}
-    return Hit(values, evidence, variant="companion") if by and "/torch/" not in by else Hit(values, evidence, (TorchBuild(),))
+    if by and "/torch/" not in by:
+        return Hit(values, quoted(matches), variant="companion")
+    return Hit(values, quoted(matches), (TorchBuild(),))
 
 
 @check(needs=("system",))

@@ -95,6 +95,3 @@ def _fixes(
     others = tuple(f"{name}=={packages.version(name)}" for name in names if name != "torch" and packages.version(name))
     first = again(torch, system, tables) if "torch" in names else ()
     return (*first, Install(others, reinstall=True)) if others else first
-
-
-CHECKS = (torch_files_damaged,)

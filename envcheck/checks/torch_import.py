@@ -233,11 +233,3 @@ def _untried(hiding: tuple[str, ...], python: PythonFacts) -> tuple[str, ...]:
     """Without files of PYTHONPATH that torch's import has just taken, and worked with."""
     folders = (python.pythonpath or "").split(":")
     return tuple(one for one in hiding if not (_REQUIRED.search(one) and one.rpartition("/")[0] in folders))
-
-
-CHECKS = (
-    torch_import_broken,
-    torch_import_crashed,
-    torch_import_hangs,
-    torch_shadowed,
-)

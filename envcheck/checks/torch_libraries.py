@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks.companions import codec_fits
-from envcheck.checks.hardware import import_failed, import_text, imported, nccl_proved
+from envcheck.checks.hardware import import_failed, imported, nccl_proved
 from envcheck.checks.libraries import Provider, pinned, provider
-from envcheck.checks.origin import last_line
+from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
-from envcheck.checks.text import Matches, quoted, said, value
+from envcheck.checks.text import Matches, of_variant, quoted, said, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -31,49 +31,8 @@ if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
 
 
-# What a failed import says: "libcudnn.so.9: cannot open shared object file: No such file or directory"
-_CANNOT_OPEN = re.compile(r"(lib[\w.+-]{1,80}\.so(?:\.\d+){0,4}): cannot open shared object file")
-# "/venv/…/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommWindowRegister"
-_UNDEFINED = re.compile(r"(?:/|\b)(lib[\w.+-]{1,80}\.so[\d.]{0,12}): undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}))?")
-
-
-# What the loader says of a file that it found and does not take (glibc elf/dl-load.c, dl-reloc.c; dyld), and the message for it.
-_REFUSED = re.compile(
-    r"(?:([^\s'\"(:]{1,240}\.so[.\d]{0,14}): |dlopen: |'([^'\n]{1,240}\.(?:so|dylib))' \()(cannot allocate memory in static TLS block|"
-    r"cannot load any more object with static TLS|cannot enable executable stack|file too short|invalid ELF header|wrong ELF class|"
-    r"ELF load command \S{1,20} not|failed to map segment|only ET_DYN and ET_EXEC|object file has no|mach-o file, but is an incompatible|"
-    r"mach-o, but wrong architecture|fat file, but missing)"
-)
-_REFUSALS = (
-    ("static TLS", "tls"),
-    ("executable stack", "stack"),
-    ("architecture", "machine"),
-    ("mach-o", "machine"),
-    ("fat file", "machine"),
-    ("ELF class", "machine"),
-    ("ELF load command", "pages"),
-    ("map segment", "mapping"),
-    ("", "cut"),
-)
-
-
-def _refused(torch: TorchFacts, matches: Matches) -> tuple[str | None, str] | None:
-    """A library that is there and is not taken, and why: the name of a message."""
-    if found := _REFUSED.search(import_text(torch)):
-        library, reason = found[1] or found[2], found[3]
-    elif matches := tuple(one for one in matches if one.values.get("reason")):
-        library, reason = value(matches, "library"), value(matches, "reason") or ""
-    else:
-        return None
-    return library, next(variant for part, variant in _REFUSALS if part in reason)
-
-
-def _missing_name(torch: TorchFacts, matches: Matches) -> str | None:
-    """The library that the loader did not find."""
-    if found := _CANNOT_OPEN.search(import_text(torch)):
-        return found[1]
-    quoting = (one[1] for match in matches if (one := _CANNOT_OPEN.search(match.text)))
-    return value(matches, "library") or next(quoting, None)
+# Why the loader does not take a file that it found: the message for it.
+_REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
 
 
 @check(needs=("torch",))
@@ -87,18 +46,18 @@ def missing_library(
     tables: Tables,
 ) -> Answer:
     """A shared library that torch, or a package beside it, cannot open; names the distribution that provides it."""
-    matches, raised = said(symptoms, "missing-library"), last_line(import_text(torch)) if import_failed(torch) else None
-    evidence = (*((Evidence("import torch", raised),) if raised is not None else ()), *quoted(matches))
-    if refused := _refused(torch, matches):
-        return Hit({"library": refused[0] or "a library", "file": refused[0], "version": UNKNOWN}, evidence, variant=refused[1])
-    library = _missing_name(torch, matches)
-    codec = any(match.symptom.startswith("torchcodec-") for match in matches)
-    if library is None and codec and _lacks_ffmpeg(torch, packages, matches, tables):
-        return Hit({"library": "FFmpeg's libraries"}, quoted(matches), variant="ffmpeg", confidence=Confidence.LIKELY)
-    if matches and all(match.symptom.startswith("torchcodec-") for match in matches):
-        return None  # the companion's rule says that either may be the reason
+    matches = said(symptoms, "missing-library")
+    evidence, library = quoted(matches), value(matches, "library")
+    if refused := of_variant(matches, *_REFUSALS):
+        file = value(refused, "library")
+        return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=refused[0].variant)
+    codec = [match.symptom.startswith("torchcodec-") for match in matches]
+    if library is None and any(codec) and _lacks_ffmpeg(torch, packages, matches, tables):
+        return Hit({"library": "FFmpeg's libraries"}, evidence, variant="ffmpeg", confidence=Confidence.LIKELY)
+    if all(codec):
+        return None  # no message, or the companion's rule says that either may be the reason
     if library is None:
-        return Hit({"library": value(matches, "component") or "a shared library"}, quoted(matches), variant="plain") if matches else None
+        return Hit({"library": value(matches, "component") or "a shared library"}, evidence, variant="plain")
     stem = library.partition(".so")[0]
     if stem in ("libcuda", "libnvidia-ml") or stem.startswith(("libtorch", "libc10", "libshm", "libcaffe2")):
         return None  # the driver's libraries, and torch's own missed by a companion: other rules
@@ -176,8 +135,6 @@ def _loader_variable(python: PythonFacts) -> str | None:
 
 # Libraries that CUDA, cuDNN and NCCL wheels bring, as files.
 _CUDA_FILES = re.compile(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink|nvrtc|cusparse|cusolver|cufft|curand)\.so")
-_OF_CUDA = re.compile(r"_*(?:nvJitLink|cublas|cusparse|cudnn|cusolver)")
-_CXX = re.compile(r"GLIBCXX|CXXABI|_Z(?:NK?|T[IVS]N?)?St")  # symbols of the C++ library
 
 
 @check(needs=("torch", "python"))
@@ -185,14 +142,14 @@ def library_path_shadows(
     torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, devices: DevicesFacts, symptoms: SymptomsFacts
 ) -> Answer:
     """LD_LIBRARY_PATH or LD_PRELOAD puts a foreign CUDA library before the one that torch was built with."""
-    matches, symbol = said(symptoms, "library-path-shadows"), _UNDEFINED.search(import_text(torch))
+    matches = said(symptoms, "library-path-shadows")
     name = _loader_variable(python) or "LD_LIBRARY_PATH"
     foreign = _foreign(torch, python, packages)
     values: dict[str, object] = {"name": name, "path": python.variables.get(name) or "not known", "loaded": foreign}
-    if matches and all(_CXX.match(match.values.get("symbol", "")) for match in matches):
+    if {match.variant for match in matches} == {"cxx"}:
         return _cxx_library(values, matches, python)
-    if symbol and import_failed(torch) and (matches or _OF_CUDA.match(symbol[2])):
-        return _undefined_symbol(values, symbol, torch, python, packages, matches)
+    if own := tuple(match for match in matches if match.source == IMPORT and "symbol" in match.values and match.variant != "cxx"):
+        return _undefined_symbol(values, own, torch, python, packages, matches)
     if matches:
         return _library_said(values, matches, python)
     works = imported(torch, devices) and not import_failed(torch)
@@ -221,21 +178,21 @@ def _cxx_library(values: dict[str, object], matches: Matches, python: PythonFact
 
 
 def _undefined_symbol(
-    values: dict[str, object], symbol: re.Match[str], torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, matches: Matches
+    values: dict[str, object], own: Matches, torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, matches: Matches
 ) -> Hit | None:
     """What the failed import did not find in a library."""
-    values |= {"symbol": symbol[2], "library": symbol[1], "of": (symbol[3] or "libnv").partition(".")[0]}
-    evidence = Evidence("import torch", last_line(import_text(torch)))
+    library = (value(own, "asker") or value(own, "library") or "a library").rpartition("/")[2]
+    values |= {"symbol": value(own, "symbol"), "library": library, "of": value(own, "of") or "libnv"}
     name = _loader_variable(python)
     if name or python.executable is None:  # then what is set is not known
-        if _OF_CUDA.match(symbol[2]):
+        if any(match.symptom in ("nvjitlink-symbol", "cuda-symbol-version") for match in own):
             sure = None if name else Confidence.LIKELY
-            return Hit(values, (evidence, *quoted(matches)), _unset(str(values["name"])), confidence=sure)
+            return Hit(values, quoted(matches), _unset(str(values["name"])), confidence=sure)
         return _library_said(values, matches, python)
     # Nothing is set: another copy that the system's linker knows is left, and that only if the packages are what torch asks for.
     if wrong_versions(packages) or blamed(torch, packages) or packages.overwritten:
         return None
-    return Hit(values, (evidence,), variant="unset", confidence=Confidence.LIKELY)
+    return Hit(values, quoted(own), variant="unset", confidence=Confidence.LIKELY)
 
 
 def _foreign(torch: TorchFacts, python: PythonFacts, packages: PackagesFacts) -> tuple[str, ...]:
@@ -259,25 +216,24 @@ def nccl_package_mismatch(
     tables: Tables,
 ) -> Answer:
     """An NCCL that torch was not built with: two packages in one place, or a foreign libnccl.so.2."""
-    matches, found = said(symptoms, "nccl-package-mismatch"), _UNDEFINED.search(import_text(torch))
-    missed = found[2] if found and import_failed(torch) and found[2].startswith(("nccl", "pnccl")) else None
+    matches = said(symptoms, "nccl-package-mismatch")
     rows = tuple(row for row in packages.distributions if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
     two = len({row.name for row in rows}) > 1
     drifted = torch.nccl and torch.nccl_loaded and older(torch.nccl_loaded, torch.nccl) and not nccl_proved(live, 2)
-    if not (missed or matches or two or drifted):
+    if not (matches or two or drifted):
         return None  # nothing to look up in the tables
-    values: dict[str, object] = {"version": torch.version or "torch", "built": torch.nccl, "loaded": torch.nccl_loaded}
-    values |= {"symbol": missed or value(matches, "symbol") or "an NCCL function"}
+    values: dict[str, object] = {"version": torch.version or UNKNOWN, "built": torch.nccl, "loaded": torch.nccl_loaded}
+    values |= {"symbol": value(matches, "symbol") or "an NCCL function"}
     if compiled := tuple(match for match in matches if match.symptom == "nccl-older-than-program"):
         versions = {"built": value(compiled, "built"), "loaded": value(compiled, "loaded")}
         return Hit(values | versions, quoted(compiled), variant="program")
     right = Provider(f"nvidia-nccl-cu{_cuda_major(torch, system, tables) or 13}")
     values |= {"requirement": _requirement(right, torch, system, tables), "packages": [f"{row.name} {row.version}" for row in rows]}
-    evidence = (*((Evidence("import torch", last_line(import_text(torch))),) if missed else ()), *quoted(matches))
+    evidence = quoted(matches)
     if two:
-        return _two_nccls(values, evidence, rows, bool(missed or matches), nccl_proved(live) or imported(torch, devices))
+        return _two_nccls(values, evidence, rows, bool(matches), nccl_proved(live) or imported(torch, devices))
     install = Install((str(values["requirement"]),), reinstall=True)
-    if missed or matches:
+    if matches:
         name = _loader_variable(python)
         fixes = (*_unset(name, "for this run"), *((install,) if packages.distributions else ()))
         return Hit(values, evidence, fixes, "path" if name else None)
@@ -325,16 +281,8 @@ def cudnn_mismatch(torch: TorchFacts, python: PythonFacts, system: SystemFacts, 
     if cuda and not torch.conda and (major(built) or 9) >= 8 and (minor(torch.version) or (0, 0)) >= (1, 13):
         found = Provider(f"nvidia-cudnn-cu{cuda}")
         fixes = (*fixes, Install((_requirement(found, torch, system, tables),), reinstall=True))
-    values = {"version": torch.version or "torch", "built": built, "loaded": loaded, "name": name, "path": path}
+    values = {"version": torch.version or UNKNOWN, "built": built, "loaded": loaded, "name": name, "path": path}
     if not wrong and mine and other:
         return Hit(values, quoted(matches), fixes, "newer", Severity.WARNING, Confidence.LIKELY)
     known = built and loaded
     return Hit(values, quoted(matches), fixes, "plain" if not known else "path" if path else None)
-
-
-CHECKS = (
-    missing_library,
-    library_path_shadows,
-    nccl_package_mismatch,
-    cudnn_mismatch,
-)

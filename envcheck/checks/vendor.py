@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.answer import contained, fails, works
-from envcheck.checks.hardware import discrete_intel
-from envcheck.checks.text import holding, mentioning, quoted, said, value
+from envcheck.checks.hardware import discrete_amd, discrete_intel
+from envcheck.checks.text import Matches, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
@@ -19,7 +19,6 @@ from envcheck.facts.snapshot import (
     RocmFacts,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     TorchFacts,
     XpuFacts,
 )
@@ -39,18 +38,15 @@ def rocm_permission(
     if works(devices) or system.wsl:
         return None
     groups = ", ".join(rocm.groups) or "unknown"
-    absent = holding(matches, "No such file", "module is NOT loaded") or (rocm.kfd is False and inside and (torch.hip or matches))
+    absent = of_variant(matches, "absent") or (rocm.kfd is False and inside and (torch.hip or matches))
     closed = _KFD if rocm.kfd_access is False and rocm.kfd is not False else "/dev/dri/renderD*" if rocm.render_access is False else None
-    if matches and not closed and len(holding(matches, "No HIP GPUs")) == len(matches) and not absent:
-        return Hit({"node": _KFD, "groups": groups}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
     if absent:
         return Hit({"node": _KFD, "groups": groups}, quoted(matches), variant="absent")
+    if not closed and {match.variant for match in matches} == {"text"}:
+        return Hit({"node": _KFD, "groups": groups}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
     if matches or (closed and (torch.hip or fails(devices)) and (rocm.gfx or rocm.names)):
         return Hit({"node": closed or _KFD, "groups": groups}, quoted(matches), variant="container" if inside else None)
     return None
-
-
-_NO_CODE = ("no kernel image is available", "kernel image is invalid", "invalid device function")
 
 
 def overridden(version: str | None) -> str | None:
@@ -78,7 +74,8 @@ def rocm_gfx_unsupported(
     missing = [one for one in targets if archs and one not in archs]
     values: dict[str, object] = {"gfx": ", ".join(missing or rocm.gfx) or "this GPU", "archs": " ".join(archs), "source": source}
     if torch.hip:  # torch's own texts say CUDA in a build for ROCm too
-        matches += tuple(match for match in mentioning(symptoms, *_NO_CODE) if match not in matches)
+        alike = ("no-kernel-image", "invalid-device-function")
+        matches += tuple(match for match in said(symptoms, "gpu-too-new-for-torch") if match.symptom in alike)
     if missing and len(missing) == len(targets) and (torch.hip or matches or torch == TorchFacts()):
         relative = sibling(missing[0])
         note = "runs code for a similar GPU; AMD does not support this; set it before Python starts"
@@ -107,10 +104,6 @@ def _every_target(tables: Tables) -> set[str]:
     return {arch for build in tables.builds() if build.variant.startswith("rocm") for arch in build.archs or ()}
 
 
-def _names_with(rocm: RocmFacts, *marks: str) -> list[str]:
-    return [name for name in rocm.names if any(mark in f" {name.lower()} " for mark in marks)]
-
-
 @check(needs=("torch",))
 def rocm_build_mismatch(
     system: SystemFacts,
@@ -133,14 +126,14 @@ def rocm_build_mismatch(
     return _on_amd(system, rocm, torch, matches, _every_target(tables)) if not gpus.devices else None
 
 
-def _on_nvidia(gpus: GpusFacts, torch: TorchFacts, matches: tuple[TextEvidence, ...]) -> Hit | None:
+def _on_nvidia(gpus: GpusFacts, torch: TorchFacts, matches: Matches) -> Hit | None:
     if torch.hip is None or not gpus.devices:
         return None
     values = {"gpu": gpus.devices[0].name or "an NVIDIA GPU", "torch": torch.version, "hip": torch.hip}
     return Hit(values, quoted(matches), (TorchBuild(),), variant="nvidia")
 
 
-def _on_intel(xpu: XpuFacts, torch: TorchFacts, matches: tuple[TextEvidence, ...]) -> Hit | None:
+def _on_intel(xpu: XpuFacts, torch: TorchFacts, matches: Matches) -> Hit | None:
     built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else None
     cards = discrete_intel(xpu)
     if not cards or not built:
@@ -150,12 +143,12 @@ def _on_intel(xpu: XpuFacts, torch: TorchFacts, matches: tuple[TextEvidence, ...
     return Hit(values, quoted(matches), (TorchBuild(),), variant="intel", severity=severity, confidence=confidence)
 
 
-def _on_amd(system: SystemFacts, rocm: RocmFacts, torch: TorchFacts, matches: tuple[TextEvidence, ...], every: set[str]) -> Hit | None:
+def _on_amd(system: SystemFacts, rocm: RocmFacts, torch: TorchFacts, matches: Matches, every: set[str]) -> Hit | None:
     values: dict[str, object] = {"torch": torch.version, "gfx": ", ".join(rocm.gfx) or "unknown"}
-    if torch.cpu_build and (cards := _names_with(rocm, "instinct", " rx ")):
+    supported, cards = [gfx for gfx in rocm.gfx if gfx in every], discrete_amd(rocm)
+    if torch.cpu_build and cards:
         values["gpu"] = ", ".join(cards)
         return Hit(values, quoted(matches), (TorchBuild(),), variant="cpu", severity=Severity.WARNING)
-    supported, cards = [gfx for gfx in rocm.gfx if gfx in every], _names_with(rocm, "instinct", " rx ", "radeon pro w", "radeon vii")
     if torch.hip or not torch.cuda or (not supported and (rocm.gfx or not cards)):
         return None
     values |= {"cuda": torch.cuda, "gfx": ", ".join(supported) or "unknown", "gpu": ", ".join(cards or rocm.names) or supported[0]}
@@ -204,7 +197,6 @@ def xpu_driver(
 ) -> Answer:
     """An XPU build that finds no Intel GPU: kernel driver, Level Zero, compute runtime, or access to the render nodes."""
     matches = said(symptoms, "xpu-driver")
-    matches = tuple(match for match in matches if match not in holding(matches, "not compiled with XPU"))
     known = torch != TorchFacts()
     if known and (not (torch.xpu or "+xpu" in (torch.version or "")) or backends.xpu or (works(devices) and not matches)):
         return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
-from envcheck.checks.text import alone, mentioning, quoted, said
+from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts import cuda_codes
@@ -20,25 +20,12 @@ from envcheck.facts.snapshot import (
     Missing,
     SymptomsFacts,
     SystemFacts,
-    TextEvidence,
     TorchFacts,
     VisibilityFacts,
 )
 
 NAME = "CUDA_VISIBLE_DEVICES"
-_NO_GPUS = (
-    "No CUDA GPUs are available",
-    "no CUDA-capable device is detected",
-    "But your machine only has: []",
-    "No supported gpu backend found",
-    "`CUDAAccelerator` can not run",
-    "is only supported with GPUs, no GPUs found",
-    "there are no visible CUDA devices",
-    "no GPU resources available",
-)
 _SHOWS = "unset shows every GPU; set to nothing shows none"
-_ASKED = ("but this machine only has", "exceeds available GPUs in", "less than the number of accelerators available")
-_BEYOND = ("invalid device ordinal", "Invalid device id", "But your machine only has: [", "specified on host '", *_ASKED)
 
 
 def _range(gpus: tuple[Gpu, ...]) -> str:
@@ -59,13 +46,21 @@ def _values(visibility: VisibilityFacts, gpus: tuple[Gpu, ...], chosen: Selectio
 
 
 def _evidence(visibility: VisibilityFacts, gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:
-    found = [Evidence(NAME, repr(visibility.cuda_visible_devices))]
-    return (*found, Evidence("GPUs", ", ".join(f"{gpu.index}: {gpu.name or gpu.uuid}" for gpu in gpus[:8]))) if gpus else tuple(found)
+    return (Evidence(NAME, repr(visibility.cuda_visible_devices)), *_listed(gpus))
+
+
+def _listed(gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:
+    return (Evidence("GPUs", ", ".join(f"{gpu.index}: {gpu.name or gpu.uuid}" for gpu in gpus[:8])),) if gpus else ()
+
+
+def _found_none(symptoms: SymptomsFacts) -> Matches:
+    """What programs said that asked for a GPU and found none."""
+    return of_symptom(symptoms, "no-cuda-gpus", "framework-sees-no-gpu")
 
 
 def _blind(devices: DevicesFacts, symptoms: SymptomsFacts) -> bool:
     """A program found no device, and no other error is on record."""
-    found_none = fails(devices) or bool(mentioning(symptoms, *_NO_GPUS))
+    found_none = fails(devices) or bool(_found_none(symptoms))
     return found_none and devices.error_code in (None, cuda_codes.NO_DEVICE, cuda_codes.INVALID_DEVICE)
 
 
@@ -78,13 +73,9 @@ def _read(visibility: VisibilityFacts, gpus: GpusFacts) -> tuple[tuple[Gpu, ...]
     return gpus.devices, read_visible(visibility.cuda_visible_devices, gpus.devices, visibility.cuda_device_order)
 
 
-def _unset(note: str) -> tuple[SetEnv, ...]:
-    return (SetEnv(NAME, None, note),)
-
-
 def _first_ones(gpus: tuple[Gpu, ...]) -> tuple[SetEnv, ...]:
     if not gpus:
-        return _unset("then every GPU is visible")
+        return (SetEnv(NAME, None, "then every GPU is visible"),)
     return (SetEnv(NAME, ",".join(str(number) for number in range(len(gpus))), "or unset it: every GPU is visible then"),)
 
 
@@ -101,43 +92,31 @@ def visible_devices_empty(
     """Set to nothing, to -1 or to NoDevFiles: every GPU is hidden, on purpose or by a launcher."""
     if works(devices) or devices.devices:
         return None
-    asked = mentioning(symptoms, *_NO_GPUS)
-    if fails(devices) and torch.hip:
-        return _hidden_from_rocm(visibility, bool(asked))
-    if visibility.cuda_visible_devices is None or _without_gpu(system, torch, absent):
+    rocm = fails(devices) and bool(torch.hip)
+    if not rocm and _without_gpu(system, torch, absent):
         return None
-    found, chosen = _read(visibility, gpus)
-    if chosen.problem not in (Problem.EMPTY, Problem.HIDDEN):
+    variables = _rocm_variables(visibility) if rocm else ((NAME, visibility.cuda_visible_devices),)
+    problems = ((name, raw, read_visible(raw, gpus.devices, visibility.cuda_device_order).problem) for name, raw in variables)
+    name, raw, problem = next((one for one in problems if one[2] in (Problem.EMPTY, Problem.HIDDEN)), (NAME, None, None))
+    if problem is None:
         return None
-    known = bool(found) or bool(nvidia_on_bus(system)) or _blind(devices, symptoms)
-    values = _values(visibility, found, chosen) | {"name": NAME}
-    evidence, confidence = (*_evidence(visibility, found), *quoted(asked)), None if known else Confidence.LIKELY
-    if chosen.stopped_at == "NoDevFiles":
-        return Hit(values, evidence, variant="scheduler", confidence=confidence)
-    variant, severity = _intention(chosen.problem is Problem.HIDDEN, bool(asked))
-    return Hit(values, evidence, _unset(_SHOWS), variant=variant, severity=severity, confidence=confidence)
+    asked = _found_none(symptoms)
+    known = rocm or gpus.devices or nvidia_on_bus(system) or _blind(devices, symptoms)
+    confidence = None if known else Confidence.LIKELY
+    evidence = (Evidence(name, repr(raw)), *_listed(gpus.devices), *quoted(asked))
+    if (raw or "").strip() == "NoDevFiles":
+        return Hit({"name": name, "value": raw}, evidence, variant="scheduler", confidence=confidence)
+    variant, severity = None, None
+    if problem is Problem.HIDDEN:  # who writes -1 means the CPU, unless a program asked for a GPU all the same
+        variant, severity = ("asked", None) if asked else ("hidden", Severity.WARNING)
+    return Hit({"name": name, "value": raw}, evidence, (SetEnv(name, None, _SHOWS),), variant, severity, confidence)
 
 
-def _intention(deliberate: bool, asked: bool) -> tuple[str | None, Severity | None]:
-    """Who writes -1 means the CPU: what follows from it works as meant, unless a program asked for a GPU all the same."""
-    if not deliberate:
-        return None, None
-    return ("asked", None) if asked else ("hidden", Severity.WARNING)
-
-
-def _hidden_from_rocm(visibility: VisibilityFacts, asked: bool) -> Hit | None:
+def _rocm_variables(visibility: VisibilityFacts) -> tuple[tuple[str, str | None], ...]:
     """HIP reads CUDA_VISIBLE_DEVICES where its own variable is not set; ROCr's own applies before either."""
     own = visibility.hip_visible_devices
     first = (NAME, visibility.cuda_visible_devices) if own is None else ("HIP_VISIBLE_DEVICES", own)
-    for name, raw in (first, ("ROCR_VISIBLE_DEVICES", visibility.rocr_visible_devices)):
-        problem = Problem.NONE if raw is None else read_visible(raw, ()).problem
-        if problem in (Problem.EMPTY, Problem.HIDDEN):
-            if (raw or "").strip() == "NoDevFiles":
-                return Hit({"name": name, "value": raw}, (Evidence(name, repr(raw)),), variant="scheduler")
-            variant, severity = _intention(problem is Problem.HIDDEN, asked)
-            fix = SetEnv(name, None, _SHOWS)
-            return Hit({"name": name, "value": raw}, (Evidence(name, repr(raw)),), (fix,), variant=variant, severity=severity)
-    return None
+    return first, ("ROCR_VISIBLE_DEVICES", visibility.rocr_visible_devices)
 
 
 @check(needs=("visibility",))
@@ -153,7 +132,7 @@ def visible_devices_out_of_range(
 ) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     raw, (found, chosen) = visibility.cuda_visible_devices, _read(visibility, gpus)
-    beyond = tuple(match for match in mentioning(symptoms, *_BEYOND) if "only has: []" not in match.text)
+    beyond = of_variant(said(symptoms, "visible-devices-out-of-range"), "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
         return Hit({"value": "unset" if raw is None else raw}, quoted(beyond), variant="ordinal")
@@ -164,9 +143,8 @@ def visible_devices_out_of_range(
         return Hit(values, evidence, _first_ones(found), variant="container" if contained(container) else None)
     first = raw.split(",")[0].strip().lstrip("+")
     if not found and first.isdecimal() and int(first) > 0 and _blind(devices, symptoms):
-        evidence += quoted(mentioning(symptoms, *_NO_GPUS))
-        fixes = _unset("then every GPU is visible")
-        return Hit(values | {"entry": first}, evidence, fixes, variant="guess", confidence=Confidence.LIKELY)
+        evidence += quoted(_found_none(symptoms))
+        return Hit(values | {"entry": first}, evidence, _first_ones(()), variant="guess", confidence=Confidence.LIKELY)
     return None
 
 
@@ -176,14 +154,15 @@ def visible_devices_truncated(gpus: GpusFacts, visibility: VisibilityFacts) -> A
     found, chosen = _read(visibility, gpus)
     if chosen.problem is not Problem.TRUNCATED:
         return None
-    mig = chosen.lost[:1] != () and (visibility.cuda_visible_devices or "").startswith("MIG-")
     # "0,1,-1" says where the list ends; with GPUs after it, "-1" was hardly meant to hide them
     deliberate = (chosen.stopped_at or "").strip().startswith("-") and len(chosen.lost) == 1
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
     if deliberate:
         return Hit(values, evidence, severity=Severity.INFO)
     first = (visibility.cuda_visible_devices or "").split(",")[0]
-    return Hit(values | {"instance": first}, evidence, variant="mig") if mig else Hit(values, evidence, _first_ones(found))
+    if chosen.lost and first.startswith("MIG-"):
+        return Hit(values | {"instance": first}, evidence, variant="mig")
+    return Hit(values, evidence, _first_ones(found))
 
 
 @check(needs=("visibility",))
@@ -195,7 +174,8 @@ def visible_devices_duplicate(gpus: GpusFacts, visibility: VisibilityFacts, devi
     entries = [entry.strip() for entry in (visibility.cuda_visible_devices or "").split(",")]
     once = SetEnv(NAME, ",".join(dict.fromkeys(entries)), "each GPU once")
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
-    return Hit(values, evidence, (once,), "works", Severity.WARNING) if works(devices) else Hit(values, evidence, (once,))
+    variant, severity = ("works", Severity.WARNING) if works(devices) else (None, None)
+    return Hit(values, evidence, (once,), variant, severity)
 
 
 @check(needs=("visibility",))
@@ -209,15 +189,12 @@ def visible_devices_unreadable(
     absent: frozenset[str],
 ) -> Answer:
     """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
-    matches, raw = alone(symptoms, "visible-devices-unreadable"), visibility.cuda_visible_devices
-    names = [match for match in matches + mentioning(symptoms, "invalid literal for int()") if _is_device_name(match)]
-    if names:
-        entry = names[0].text.partition("base 10:")[2].strip(" '\"") or "a UUID"
+    raw = visibility.cuda_visible_devices
+    if names := of_variant(said(symptoms, "visible-devices-unreadable"), "program"):
+        entry = value(names, "entry") or "a UUID"
         number = _number_of(entry, gpus.devices, visibility)
-        return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(tuple(names)), variant="program")
-    if raw is None:
-        return Hit({"value": None, "entry": None}, quoted(matches), variant="text") if matches else None
-    if works(devices) or _without_gpu(system, torch, absent):
+        return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(names), variant="program")
+    if raw is None or works(devices) or _without_gpu(system, torch, absent):
         return None
     found, chosen = _read(visibility, gpus)
     if chosen.problem is not Problem.UNREADABLE:
@@ -225,7 +202,7 @@ def visible_devices_unreadable(
     values = _values(visibility, found, chosen) | {"entry": chosen.stopped_at or "an empty entry"}
     variant = "quotes" if {'"', "'"} & set(chosen.stopped_at or "") else None
     confidence = None if found or _blind(devices, symptoms) else Confidence.LIKELY
-    return Hit(values, (*_evidence(visibility, found), *quoted(matches)), _first_ones(found), variant=variant, confidence=confidence)
+    return Hit(values, _evidence(visibility, found), _first_ones(found), variant=variant, confidence=confidence)
 
 
 def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -> str | None:
@@ -233,10 +210,6 @@ def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -
     chosen = read_visible(entry, gpus)
     alike = visibility.cuda_device_order == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) == 1
     return str(chosen.indices[0]) if alike and gpus and chosen.indices and entry.startswith("GPU-") else None
-
-
-def _is_device_name(match: TextEvidence) -> bool:
-    return "invalid literal for int()" in match.text and ("'GPU-" in match.text or "'MIG-" in match.text)
 
 
 @check(needs=("gpus", "visibility"))
@@ -275,7 +248,7 @@ def visible_devices_too_late(
 ) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
     matches, raw = said(symptoms, "visible-devices-too-late"), visibility.cuda_visible_devices
-    unknown = cuda_code(devices, cuda_driver) == cuda_codes.UNKNOWN or any("CUDA unknown error" in match.text for match in matches)
+    unknown = cuda_code(devices, cuda_driver) == cuda_codes.UNKNOWN or bool(of_symptom(symptoms, "cuda-999"))
     if matches and not unknown:
         return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
     found, chosen = _read(visibility, gpus)
@@ -285,14 +258,3 @@ def visible_devices_too_late(
     if chosen.count is None or devices.count is None or devices.count <= chosen.count:
         return None
     return Hit({"value": raw, "seen": devices.count, "kept": chosen.count}, _evidence(visibility, found))
-
-
-CHECKS = (
-    visible_devices_empty,
-    visible_devices_out_of_range,
-    visible_devices_truncated,
-    visible_devices_duplicate,
-    visible_devices_unreadable,
-    visible_devices_order,
-    visible_devices_too_late,
-)

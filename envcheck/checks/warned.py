@@ -39,6 +39,3 @@ def nccl_warning(symptoms: SymptomsFacts, live: LiveFacts) -> Answer:
     """A warning of NCCL that no other rule is about."""
     matches = said(symptoms, "nccl-warning")
     return _placed(matches, matches[0].variant or None) if matches and not _proved(live) else None
-
-
-CHECKS = (nccl_warning,)

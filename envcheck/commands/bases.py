@@ -9,7 +9,7 @@ from typing import Any
 
 from envcheck.facts.codec import decode_snapshot, edit
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import Snapshot, SymptomsFacts
+from envcheck.facts.snapshot import Snapshot, SymptomsFacts, TorchFacts
 from envcheck.read.clean import clean
 from envcheck.read.identify import read_text
 from envcheck.symptoms.scan import Scanner, SymptomTable
@@ -23,14 +23,17 @@ def base(folder: Folder, name: str) -> Snapshot:
 
 
 def example_snapshot(folder: Folder, example: Mapping[str, Any]) -> Snapshot:
-    """The snapshot of one `[[example]]`: its base with its `set` applied in order, and what its `log` and `stated` show."""
+    """The snapshot of one `[[example]]`: its base with its `set` applied in order, and what its `log`, `stated` and failed import show."""
     snapshot = base(folder, example["base"])
     for path, value in example.get("set", {}).items():
         snapshot = edit(snapshot, path, value)
-    if "log" not in example and "stated" not in example:
+    failure = snapshot.torch.import_failure if isinstance(snapshot.torch, TorchFacts) else None
+    if failure is None and "log" not in example and "stated" not in example:
         return snapshot
     log = example.get("log", {})
     texts = {"log": log} if isinstance(log, str) else log
+    if failure:
+        texts = {"import torch": f"{failure.type}: {failure.text}\n{failure.stderr}", **texts}
     return replace(snapshot, symptoms=_shown(_messages(os.fspath(folder)), texts, example.get("stated", "")))
 
 

@@ -164,7 +164,7 @@ def _get_ready(by: RuleSession, args: argparse.Namespace) -> None:
         return
     import envcheck.plan.fixer
 
-    _ = by.symptoms.index, by.symptoms.vocabulary
+    _ = by.symptoms.index
     if getattr(args, "format", "") == "text":
         import envcheck.commands.terminal  # noqa: F401
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
-from envcheck.facts.snapshot import WARNED, Missing, Snapshot, SymptomsFacts, TextEvidence
+from envcheck.facts.snapshot import WARNED, Distribution, Missing, Snapshot, SymptomsFacts, TextEvidence
 from envcheck.read.clean import HEAD_BYTES, clean, pieces, what_binary
 
 if TYPE_CHECKING:
     from envcheck.engine.judge import Finding
-    from envcheck.read.found import Found
+    from envcheck.read.found import Claim, Found
     from envcheck.read.merge import Merged, Source
     from envcheck.report.report import Report
     from envcheck.report.session import RuleSession
     from envcheck.symptoms.scan import Scanner, Symptoms
 
+IN_PASSING = ("statements", "demands")  # read in every text: they say nothing of what kind it is
 LOUD = 4  # findings at error or warning that are shown: a list of guesses names nothing
 FACTS_BYTES = 4 << 20
 FORMATS = ("text", "json", "markdown", "junit", "github", "html")
@@ -36,14 +37,14 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
     )
-    parser.add_argument("--fix-suggest", action="store_true", help="print every command that would mend a finding, for pip, uv and conda")
+    parser.add_argument("--fix-suggest", action="store_true", help="print every command that would fix a finding, for pip, uv and conda")
     parser.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first")
     parser.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument("--json", action="store_true", help="the same as --format json")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the report there instead of to stdout")
-    parser.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules")
-    parser.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="not these rules")
+    parser.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules (a,b or repeated)")
+    parser.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="without these rules (a,b or repeated)")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -92,6 +93,7 @@ class Read:
     symptoms: Symptoms
     other: tuple[str, ...]
     conflicts: tuple[str, ...]
+    claims: tuple[tuple[str, Claim], ...]
 
 
 @mutable
@@ -103,6 +105,7 @@ class Given:
     found: list[tuple[str, Found]] = field(default_factory=list)
     kinds: dict[str, dict[str, None]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    proposed: set[str] = field(default_factory=set)  # files that speak of messages without having met them
     filled: set[str] = field(default_factory=set)  # files with more than blanks in them
     excerpt: str = ""  # the beginning and the end of all texts
     _scanner: Scanner | None = None
@@ -139,14 +142,19 @@ class Given:
     def take_text(self, text: str, name: str) -> None:
         """One clean piece of text."""
         from envcheck.read.identify import log_kinds, read_text
+        from envcheck.symptoms.course import outlived, proposed
 
         if not text.isspace() and text:
             self.filled.add(name)
             self.excerpt = _excerpt(self.excerpt, text)
         found = read_text(text)
         self.found += [(name, one) for one in found]
-        self.kinds.setdefault(name, {}).update(dict.fromkeys([*(one.kind for one in found), *log_kinds(text)]))
-        self.scanner.scan(text, name)
+        self.kinds.setdefault(name, {}).update(
+            dict.fromkeys([*(one.kind for one in found if one.kind not in IN_PASSING), *log_kinds(text)])
+        )
+        self.scanner.scan(outlived(text), name)
+        if proposed(text):
+            self.proposed.add(name)
 
     def take_facts(self, name: str) -> None:
         """A snapshot (it has `schema`) or observations. UsageError for what is neither TOML nor JSON."""
@@ -222,7 +230,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
         live_requested=False,
         tool=tool,
         index_base=index_base,
-        choose=lambda found: first_causes(doubted(known_first(found, snapshot.symptoms), snapshot.symptoms)),
+        choose=lambda found: first_causes(doubted(known_first(found, snapshot.symptoms), snapshot.symptoms, texts.proposed)),
     )
     read = Read(
         {name: tuple(kinds) for name, kinds in texts.kinds.items()},
@@ -231,6 +239,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
         symptoms,
         tuple(one.text for one in merged.other),
         merged.conflicts,
+        merged.claims,
     )
     return _decided(report, read, texts), read
 
@@ -242,21 +251,33 @@ def _with_symptoms(snapshot: Snapshot, found: SymptomsFacts | Missing) -> Snapsh
     return replace(snapshot, symptoms=SymptomsFacts((*own, *new)))
 
 
-def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing) -> tuple[Finding, ...]:
-    """The findings, guesses where they rest on nothing but messages that somebody quotes; those come after what is certain."""
-    from envcheck.engine.rule import Confidence
+def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing, proposed: Collection[str] = ()) -> tuple[Finding, ...]:
+    """The findings, less sure where they rest on nothing but messages that somebody quotes, and warnings where they rest on a program's
+    warnings; a message that a text only speaks of (`proposed`, by file) is no more than a note. What is certain comes first."""
+    from envcheck.engine.rule import Confidence, Severity
+    from envcheck.symptoms.course import at_warning_level
 
     matches = () if isinstance(symptoms, Missing) else symptoms.matches
     quotations = {(one.source, one.text) for one in matches if one.quoted}
-    if not quotations:
-        return tuple(found)
-    rows = [
-        replace(one, confidence=Confidence.LIKELY)
-        if one.evidence and all((each.source, each.text) in quotations for each in one.evidence)
-        else one
-        for one in found
-    ]
-    return tuple(sorted(rows, key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)))
+    lines = {(one.source, one.text) for one in matches}
+
+    def weighed(one: Finding) -> Finding:
+        seen = [(each.source, each.text) for each in one.evidence]
+        if not seen or not all(each in lines for each in seen):
+            return one
+        if all(source in proposed for source, _ in seen):
+            return replace(one, confidence=Confidence.LIKELY, severity=Severity.INFO)
+        if all(at_warning_level(text) for _, text in seen):
+            severity = one.severity if one.severity is Severity.INFO else Severity.WARNING
+            return replace(one, confidence=Confidence.LIKELY, severity=severity)
+        return replace(one, confidence=Confidence.LIKELY) if all(each in quotations for each in seen) else one
+
+    rows = [weighed(one) for one in found]
+    return (
+        tuple(rows)
+        if rows == list(found)
+        else tuple(sorted(rows, key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)))
+    )
 
 
 def known_first(found: Sequence[Finding], symptoms: SymptomsFacts | Missing) -> tuple[Finding, ...]:
@@ -292,7 +313,9 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
     if loud:
         likely = [one for one in loud if one.confidence is Confidence.LIKELY]
         if not likely:
-            if not _trouble(read, texts):
+            messages = {(one.source, one.text) for one in read.symptoms.matches}
+            pasted = any((each.source, each.text) in messages for one in loud for each in one.evidence)
+            if not pasted and not _trouble(read, texts):
                 return replace(report, verdict="pass", exit_code=0, because=())
             reason = f"{loud[0].rule} is certain, but need not be why the program failed"
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
@@ -368,6 +391,19 @@ def _read_lines(read: Read) -> list[str]:
     return lines
 
 
+def _claim(name: str, claim: Claim) -> dict[str, Any]:
+    """As JSON: what was said in passing, and whom it was taken to be about."""
+    from envcheck.facts.printable import one_line
+
+    value = claim.value
+    if isinstance(value, tuple):  # a product and how many of it
+        value = f"{value[1]} × {value[0]}"
+    elif isinstance(value, Distribution):
+        value = value.version
+    where = {"file": one_line(name), "line": claim.number, "text": one_line(claim.line)}
+    return {"subject": claim.subject, "value": value, "role": claim.role.value, **where}
+
+
 def _json(report: Report, read: Read) -> str:
     import json
 
@@ -387,5 +423,6 @@ def _json(report: Report, read: Read) -> str:
         "harmless": noted(read.symptoms.harmless),
         "victims": noted(read.symptoms.victims),
         "conflicts": [one_line(one) for one in read.conflicts],
+        "claims": [_claim(name, one) for name, one in read.claims],
     }
     return json.dumps({**document(report), "read": extra}, indent=2, ensure_ascii=True) + "\n"

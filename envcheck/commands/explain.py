@@ -99,6 +99,8 @@ def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:
         "title": row.title,
         "message": row.messages[""],
         "why": row.why.strip(),
+        "confirm": row.confirm,
+        "notes": list(row.notes),
         "needs": [name for name in needs if name in SECTIONS],
         "explains": list(row.explains),
         "layer": row.layer,

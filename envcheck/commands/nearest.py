@@ -49,7 +49,9 @@ def words_of(text: str) -> Iterator[tuple[str, str]]:
 
 
 @record
-class _Page:
+class WordCount:
+    """The words of one page, and how many."""
+
     rule: str
     words: Counter[str]
     length: int
@@ -59,7 +61,7 @@ class _Page:
 class Index:
     """The words of every page."""
 
-    pages: tuple[_Page, ...]
+    pages: tuple[WordCount, ...]
 
     @cached_property
     def _rarity(self) -> Mapping[str, float]:
@@ -95,11 +97,11 @@ def index_of(by: RuleSession) -> Index:
     return Index(tuple(_page(by.texts.read(rule), rows.get(rule, [])) for rule in by.texts.ids))
 
 
-def _page(text: RuleText, rows: list[Message]) -> _Page:
-    written = [f"{text.id} {text.title}"] * _NAME + [*text.messages.values(), text.why, *_strings(text.fixes)]
+def _page(text: RuleText, rows: list[Message]) -> WordCount:
+    written = [f"{text.id} {text.title}"] * _NAME + [*text.messages.values(), text.why, text.confirm, *text.notes, *_strings(text.fixes)]
     printed = [row.sample or " ".join(part if isinstance(part, str) else " ".join(part.choices) for part in row.parts) for row in rows]
     words = Counter(word for word, _ in words_of(" ".join([_HOLE.sub(" ", one) for one in written] + printed)))
-    return _Page(text.id, words, sum(words.values()))
+    return WordCount(text.id, words, sum(words.values()))
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
 
 WIDTH = 80
+_COMMAND = re.compile(r"`[^`]+`")
 _CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it says what may be, and never fails a run alone"}
-_ANY_GPU = re.compile(r"(?:\bis |\()\{gpus?\b")  # "The GPU is {gpu}", "the GPU ({gpu})": plainly an example's
+_NOT_ITS_NAME = re.compile(r"\(\{gpus?\b")  # "({gpus} on the PCI bus)" is a number, "({gpu})" an address
+# Placeholder → what a page says for the hardware of the example, which a reader could take for that of this machine.
+_ANY = {"gpu": "a GPU", "gpus": "a GPU", "cpu": "this CPU", "chip": "a Mac", "models": "one model, another model", "smi": "another GPU"}
 _GENERAL = {
     "GPU {devices}": "a GPU", "{name} hides": "A variable hides", "{part}": "driver", "{needed} NVIDIA": "other NVIDIA", "{kind}": "GPU",
 }  # fmt: skip
@@ -41,21 +44,22 @@ def page(text: RuleText, by: RuleSession) -> str:
     about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
     cases = tuple(_examples(text, by))
     head = [text.id, _wrap(general_title(text.title)), _wrap(about), *_wanted(text, by)]
-    meaning, _, background = text.why.strip().partition("\n\n")
-    blocks = ["\n".join(head), _paragraphs(meaning), _said(cases, by)]
-    if background:
-        blocks.append("Background\n\n" + _paragraphs(background))
+    blocks = ["\n".join(head), _paragraphs(text.why), _said(cases, by)]
+    if text.confirm:
+        blocks.append(_wrap(f"To confirm: {text.confirm}"))
+    blocks += _listed("More", text.notes, "  - ")
     blocks += _listed("Leads to", text.explains)
     return "\n\n".join([*blocks, *_listed("Sources", text.docs)]) + "\n"
 
 
 def general_title(title: str) -> str:
     """A title without the facts of a case: "… has no code for the GPU", not "(compute capability 12.0)"."""
+    opening = title.startswith("{")
     title = re.sub(r" \([^()]*\)", lambda found: "" if "{" in found[0] else found[0], title)
     title = re.sub(r": \{\w{1,40}\}$| in the stage \{stage\}", "", title)
     for name, word in _GENERAL.items():
         title = title.replace(name, word)
-    return re.sub(r"\{\w{1,40}\}", "…", title[:1].upper() + title[1:])
+    return re.sub(r"\{\w{1,40}\}", "…", title[:1].upper() + title[1:] if opening else title)
 
 
 def _wanted(text: RuleText, by: RuleSession) -> list[str]:
@@ -78,12 +82,14 @@ def _paragraph(text: str) -> str:
 
 
 def _wrap(text: str, first: str = "", rest: str = "") -> str:
-    text = " ".join(text.split())
-    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+    """A paragraph in lines. A command in backticks stays on one, to be copied as it is."""
+    text = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), " ".join(text.split()))
+    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
-def _listed(heading: str, rows: Sequence[str]) -> list[str]:
-    return [heading + "\n" + "\n".join(_wrap(row, "  ", "    ") for row in rows)] if rows else []
+def _listed(heading: str, rows: Sequence[str], mark: str = "  ") -> list[str]:
+    return [heading + "\n" + "\n".join(_wrap(row, mark, "    ") for row in rows)] if rows else []
 
 
 @record
@@ -131,17 +137,18 @@ def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:
         if found and not variant and variant not in found:
             continue  # a rule that always chooses one of its variants
         hit, example_machine = found.get(variant, (_unfilled(text, variant), None))
-        hit = _any_gpu(hit, text.messages[variant])
+        hit = _any_hardware(hit, text.messages[variant])
         [finding] = findings([Verdict(text.id, Outcome.HIT, hit=hit)], by.texts)
         yield _Case(finding, example_machine)
 
 
-def _any_gpu(hit: Hit, message: str) -> Hit:
-    """The hit with "a GPU" for the GPU of the example, which a reader could take for that of this machine."""
-    if _ANY_GPU.search(message):
+def _any_hardware(hit: Hit, message: str) -> Hit:
+    """The hit with "a GPU" for the GPU of the example."""
+    if _NOT_ITS_NAME.search(message):
         return hit
-    word = "A GPU" if re.match(r"\{gpus?\}", message) else "a GPU"
-    words = {"gpu": word, "gpus": word, **({"devices": "N"} if "GPU {devices}" in message else {})}
+    words = {**_ANY, **({"devices": "N"} if "GPU {devices}" in message else {}), **({"cuda": "one GPU"} if "{smi}" in message else {})}
+    if first := re.match(r"\{(\w{1,40})\}", message):
+        words = {name: word[0].upper() + word[1:] if name == first[1] else word for name, word in words.items()}
     return replace(hit, values={**hit.values, **{name: words[name] for name in words if name in hit.values}})
 
 

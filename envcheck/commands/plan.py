@@ -48,7 +48,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     add("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl")
     add("--files", action="store_true", help="also as requirements.txt, Dockerfile and pyproject.toml lines")
     add("--static", action="store_true", help="do not import the torch that is there")
-    add("--timeout", metavar="S", type=float, default=120.0, help="ceiling of the look at this machine in seconds (default: 120)")
+    add("--timeout", metavar="S", type=float, default=120.0, help="time limit of the look at this machine in seconds (default: 120)")
     add("--json", action="store_true", help="JSON instead of text")
     add("-o", "--output", metavar="FILE", help="write there instead of to stdout")
 

@@ -28,6 +28,9 @@ class Install:
     flags: tuple[str, ...] = ()  # for the installer, as pip and uv both know them
 
 
+UPGRADE = ("--upgrade",)  # for what is there and too old, where no number says which release is needed
+
+
 @record
 class SetEnv:
     """A variable for the user's shell; value None means unset."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from string import Formatter
 from typing import TYPE_CHECKING, Any
@@ -77,8 +77,9 @@ def _judge(one: Check, given: Mapping[str, Any], missing: Mapping[str, Missing])
     return Verdict(one.id, Outcome.OK)
 
 
-def findings(verdicts: Iterable[Verdict], texts: RuleTexts) -> tuple[Finding, ...]:
-    """Hits as findings, cause first; a hit that another hit explains moves into its `consequences`.
+def findings(verdicts: Iterable[Verdict], texts: RuleTexts, traits: Collection[str] | None = None) -> tuple[Finding, ...]:
+    """Hits as findings, cause first; a hit that another hit explains moves into its `consequences`. `traits` are those of the machine
+    (facts/traits.py): fixes for other machines are left out; None keeps all of them.
 
     A weaker cause (a note, a guess) does not swallow a stronger consequence: what is certain stays on its own, behind the cause.
     """
@@ -87,7 +88,7 @@ def findings(verdicts: Iterable[Verdict], texts: RuleTexts) -> tuple[Finding, ..
     related = _explained([text for text, _ in rows])
     explained = {cause: tuple(one for one in ids if strength[cause] <= strength[one]) for cause, ids in related.items()}
     folded = {one for ids in explained.values() for one in ids}
-    made = [(text, _finding(text, hit, explained)) for text, hit in rows if text.id not in folded]
+    made = [(text, _finding(text, hit, explained, traits)) for text, hit in rows if text.id not in folded]
     place = {text.id: min([strength[text.id], *(strength[one] for one in related[text.id])]) for text, _ in made}
     made.sort(key=lambda row: (place[row[0].id], row[0].rank, row[0].id))
     return tuple(finding for _, finding in made)
@@ -114,9 +115,10 @@ def _explained(hit: Sequence[RuleText]) -> dict[str, tuple[str, ...]]:
     return result
 
 
-def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]]) -> Finding:
+def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]], traits: Collection[str] | None) -> Finding:
     values = {key: _shown(value) for key, value in hit.values.items()}
-    static = tuple(_intent(fix, values, hit.values) for fix in text.fixes if fix.get("when") in (None, hit.variant or "default"))
+    mine = [fix for fix in text.fixes if fix.get("when") in (None, hit.variant or "default") and _is_for(fix, traits)]
+    static = tuple(_intent(fix, values, hit.values) for fix in mine)
     return Finding(
         text.id,
         text.family,
@@ -130,6 +132,14 @@ def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]])
         explained.get(text.id, ()),
         text.layer,
     )
+
+
+def _is_for(fix: Mapping[str, Any], traits: Collection[str] | None) -> bool:
+    """Whether a fix is for a machine with these traits: one of `on`, none of `not_on`."""
+    if traits is None:
+        return True
+    on, not_on = fix.get("on", ()), fix.get("not_on", ())
+    return (not on or any(trait in traits for trait in on)) and not any(trait in traits for trait in not_on)
 
 
 def _shown(value: object) -> str:

@@ -117,6 +117,8 @@ class RuleText:
     layer: str | None = None  # one of LAYERS
     decides: tuple[str, ...] = ()  # of DECISIONS
     about: str | None = None  # one of SUBJECTS
+    confirm: str = ""  # the command that shows it, and what it must print
+    notes: tuple[str, ...] = ()  # other causes, versions and messages, one each
 
 
 FAMILY_RANK = {
@@ -175,4 +177,6 @@ class RuleTexts:
             data.get("layer"),
             tuple(data.get("decides", ())),
             data.get("about"),
+            data.get("confirm", ""),
+            tuple(data.get("notes", ())),
         )

@@ -18,6 +18,8 @@ RECORDED = (
     "rocm", "xpu", "mps", "python", "packages", "torch", "backends", "devices",
 )  # fmt: skip
 
+OF_TEXTS = ("asked",)  # sections that only a text fills; left out where there is none
+
 
 def load_snapshot(path: str) -> Snapshot:
     """The facts of a report or recording (`--facts FILE`). Raises UsageError with one line that says what is wrong with the file."""
@@ -59,7 +61,7 @@ def parse_snapshot(text: str, name: str) -> Snapshot:
     facts, live = value.get("facts"), value.get("live")
     if not isinstance(facts, dict):
         raise UsageError(f"--facts {name}: it has no `facts`")
-    sections = {key: facts[key] for key in RECORDED if key in facts}
+    sections = {key: facts[key] for key in (*RECORDED, *OF_TEXTS) if key in facts}
     if live is not None:
         sections["live"] = live
     if value.get("symptoms") is not None:

@@ -776,6 +776,16 @@ class ExpectationsFacts:
     backend: str | None = None  # the process group backend that `--backend` named
 
 
+@record
+class AskedFacts:
+    """What commands and programs in a text ask for. Missing(SKIPPED) where there is no text; a run here asks nobody."""
+
+    cuda: str | None = None  # the line that asks for CUDA: a requirement, an index of wheels, a device of a program
+    device: int | None = None  # the CUDA device that a program asks for
+    requirements: tuple[str, ...] = ()  # of torch and its companions, as they were given to pip or conda
+    commands: tuple[str, ...] = ()  # of pip and conda; they may have been carried out
+
+
 _NOT_READ = Missing(Why.SKIPPED, "not read")
 
 
@@ -804,6 +814,7 @@ class Snapshot:
     live: LiveFacts | Missing = _NOT_READ
     symptoms: SymptomsFacts | Missing = _NOT_READ
     expectations: ExpectationsFacts | Missing = _NOT_READ
+    asked: AskedFacts | Missing = _NOT_READ
 
     @property
     def absent(self) -> frozenset[str]:

@@ -168,6 +168,20 @@ def nearest(found: BuildSearch, profile: Profile) -> Choice | None:
     return min((choice for choice in above if minor(choice.build.version) == series), key=lambda choice: choice.key(profile))
 
 
+def undemanding(found: BuildSearch, profile: Profile, tables: Tables) -> Choice | None:
+    """Where nobody knows the driver: the newest build that asks for an older one than the best build does."""
+    best = found.best
+    if best is None or profile.accelerator != "cuda" or profile.driver or profile.jetson:
+        return None
+    needed = driver_needed(best.build, profile, tables)
+    easier = [
+        choice
+        for choice in found.fits
+        if needed and choice.build.seen and (own := driver_needed(choice.build, profile, tables)) and version(own) < version(needed)
+    ]
+    return min(easier, key=lambda choice: (*_newest_first(choice.build.version), choice.key(profile)), default=None)
+
+
 def with_driver(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish) -> Choice | None:
     """The installed (or wished, or newest) build, if a newer driver is all it lacks and these GPUs have one."""
     blocked = [row for row in found.rejected if row.obstacle.key == "driver" and row.obstacle.needed and not row.build.undocumented]

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
-from envcheck.facts.record import field, record
+from envcheck.engine.intents import UPGRADE, Install, Intent, Manual, SetEnv, TorchBuild
+from envcheck.facts.record import field, record, replace
+from envcheck.facts.snapshot import SystemFacts
 from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, catalogue
 from envcheck.plan.companions import Companions, Move, has_variant
@@ -27,6 +28,7 @@ class Fixer:
     """Turns intents into fixes for one machine; a search is done once for all findings of a run."""
 
     planner: Planner
+    supposed: str = ""  # the platform, where the snapshot does not say it
     _searches: dict[str | None, PlanReport] = field(default_factory=dict)
 
     def fixes(self, intents: Sequence[Intent]) -> tuple[Fix, ...]:
@@ -62,7 +64,7 @@ class Fixer:
         report = self.report(wanted)
         if report.ways:
             ways = [way for way in report.ways if way.commands != Commands() or way.who == "admin" or way.changes]
-            return tuple(_of_way(way) for way in ways)
+            return tuple(self._of_way(way) for way in ways)
         if not report.excluded:
             return ()
         say = texts(self.planner.tables).say
@@ -70,6 +72,15 @@ class Fixer:
             return (Fix(say("fix.no-build"), text=say("note.jetson", l4t=jetson)),)
         why = "; ".join(f"{row.what}: {row.why}" for row in report.excluded[:3])
         return (Fix(say("fix.no-build"), text=why),)
+
+    def _of_way(self, way: Way) -> Fix:
+        """A way as a fix of a finding."""
+        kind = "manual" if way.who == "admin" else "install"
+        note = way.note
+        if self.supposed and kind == "install":
+            note = " ".join((texts(self.planner.tables).say("note.supposed", platform=self.supposed), note)).strip()
+        proved = way.proved and not self.supposed
+        return Fix(way.title, way.who, kind, way.commands, "; ".join(way.changes), proved, note, way.no_command)  # type: ignore[arg-type]
 
     def _variable(self, name: str, value: str | None, note: str) -> Fix:
         say = texts(self.planner.tables).say
@@ -96,6 +107,8 @@ class Fixer:
         conda, why = self._conda(intent)
         what = ", ".join((*named, *rest)) or ", ".join(intent.remove)
         key = "install.remove" if not intent.requirements else "install.reinstall" if intent.reinstall else "install.title"
+        if intent.flags == UPGRADE:
+            key = "install.upgrade"
         wanted = self.planner.options.tool
         lines = Commands(
             pip if wanted in ("auto", "pip") else (), uv if wanted in ("auto", "uv") else (), conda if wanted in ("auto", "conda") else ()
@@ -170,11 +183,17 @@ def fixer(
 
 @lru_cache(maxsize=2)
 def _fixer(run: _Run) -> Fixer:
-    return Fixer(planner(run.snapshot, run.tables, run.checks, run.texts, run.tool, run.index_base))
+    snapshot, supposed = _with_platform(run.snapshot)
+    return Fixer(planner(snapshot, run.tables, run.checks, run.texts, run.tool, run.index_base), supposed)
 
 
-def _of_way(way: Way) -> Fix:
-    """A way as a fix of a finding."""
-    kind = "manual" if way.who == "admin" else "install"
-    text = "; ".join(way.changes)
-    return Fix(way.title, way.who, kind, way.commands, text, way.proved, way.note, way.no_command)  # type: ignore[arg-type]
+def _with_platform(snapshot: Snapshot) -> tuple[Snapshot, str]:
+    """The snapshot with the platform that most have where a text names none, and its name: wheels are of a platform, and commands under
+    a condition help more than none."""
+    system = snapshot.system if isinstance(snapshot.system, SystemFacts) else SystemFacts()
+    if system.os and system.machine:
+        return snapshot, ""
+    name = system.os or "linux"
+    machine = system.machine or {"darwin": "arm64"}.get(name, "x86_64")
+    supposed = replace(snapshot, system=replace(system, os=name, machine=machine))
+    return supposed, f"{ {'linux': 'Linux', 'windows': 'Windows', 'darwin': 'macOS'}.get(name, name) } on {machine}"

@@ -10,7 +10,7 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, GpusFacts, Snapshot
 from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
-from envcheck.plan.choice import BuildSearch, Choice, excluded, find, named, nearest, with_compat, with_driver, with_hidden
+from envcheck.plan.choice import BuildSearch, Choice, excluded, find, named, nearest, undemanding, with_compat, with_driver, with_hidden
 from envcheck.plan.companions import Move, nearest_known
 from envcheck.plan.conda import CondaAnswer, conda_answer
 from envcheck.plan.install_commands import IndexForm, InstallOptions, Spelled
@@ -82,6 +82,8 @@ class Planner:
         driver = with_driver(found, self.profile, self.tables, wish)
         if driver is not None and self._worth(driver, best, wish):
             result.append(driver)
+        if other := undemanding(found, self.profile, self.tables):
+            result.append(other)
         if compat := with_compat(found, self.profile, self.tables):
             result.append(compat)
         if best is not None and best.kind in ("build", "version"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from envcheck.facts.record import field, mutable, record
 from envcheck.facts.snapshot import TextEvidence
 
@@ -19,6 +21,27 @@ class Fact:
     number: int = 0  # of the line in its text, from 1; 0 = not from a line
 
 
+class Role(Enum):
+    """Who or what a claim is about."""
+
+    HAS = "has"  # this machine, now
+    BUILT_FOR = "built for"  # something was built for, trained with or needs it
+    ASKED = "asked for"  # a command or program asks for it
+    ELSEWHERE = "elsewhere"  # another machine or environment, an earlier state, what was tried
+
+
+@record
+class Claim:
+    """One statement: `subject` is the dotted path of a fact."""
+
+    subject: str
+    value: object
+    role: Role
+    printed: bool  # by a program, or as a value beside its name; not in a sentence
+    line: str
+    number: int
+
+
 @record
 class Found:
     """What one reader recognised."""
@@ -27,6 +50,8 @@ class Found:
     facts: tuple[Fact, ...] = ()
     signs: tuple[TextEvidence, ...] = ()  # what the text shows of a rule and no single message says
     rank: int = 1  # 0 messages in passing, 1 a tool's own report, 2 what a person stated
+    claims: tuple[Claim, ...] = ()  # all that was said, whomever it is about
+    doubts: tuple[str, ...] = ()  # of what this machine has: two claims that disagree
 
 
 @mutable

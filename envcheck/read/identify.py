@@ -221,7 +221,7 @@ def _nccl(text: str) -> Found | None:
 
 def _packages(text: str) -> Found | None:
     listed = "==" in text.replace("====", "") or " @ " in text or "Version: " in text or "torch  " in text
-    if not listed and "# Name" not in text and not ("Package" in text and "Version" in text and "---" in text):
+    if not listed and "::" not in text and "# Name" not in text and not ("Package" in text and "Version" in text and "---" in text):
         return None
     from envcheck.read.packages import read_packages
 
@@ -229,7 +229,7 @@ def _packages(text: str) -> Found | None:
 
 
 def _messages(text: str) -> Found | None:
-    if not any(hint in text for hint in ("apabilit", "found version ", "+cu", "+cpu", "+rocm", "+xpu", "arch_list", "WSL")):
+    if not any(hint in text for hint in ("apabilit", "found version ", "arch_list", "WSL")):
         return None
     from envcheck.read.messages import read_messages
 
@@ -251,7 +251,19 @@ def _shell(text: str) -> Found | None:
     return read_shell(text)
 
 
+def _claims(text: str) -> Found | None:
+    from envcheck.read.claims import read_prose
+
+    return read_prose(text)
+
+
+def _asked(text: str) -> Found | None:
+    from envcheck.read.asked import read_asked
+
+    return read_asked(text)
+
+
 # A reader's module is loaded when its text is met: most inputs hold one or two kinds.
 _READERS: tuple[Callable[[str], Found | None], ...] = (
-    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages, _shell,
+    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages, _shell, _claims, _asked,
 )  # fmt: skip

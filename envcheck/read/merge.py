@@ -16,6 +16,7 @@ from envcheck.read.variables import place
 from envcheck.tables.versions import build_tag
 
 if TYPE_CHECKING:
+    from envcheck.read.found import Claim
     from envcheck.tables.compat import Tables
 
 NOT_STATED = Missing(Why.SKIPPED, "not stated")
@@ -40,6 +41,7 @@ class Merged:
     sources: Mapping[str, Source]  # dotted path → its line
     other: tuple[TextEvidence, ...]  # what was said and is no fact: kept as evidence
     conflicts: tuple[str, ...]  # two texts say different things
+    claims: tuple[tuple[str, Claim], ...] = ()  # by file: what was said in passing, and whom it was taken to be about
 
 
 def merge(found: Sequence[tuple[str, Found]], symptoms: Iterable[TextEvidence], tables: Tables) -> Merged:
@@ -49,9 +51,13 @@ def merge(found: Sequence[tuple[str, Found]], symptoms: Iterable[TextEvidence], 
     conflicts: list[str] = []
     other: list[TextEvidence] = []
     gpu_lists: list[list[Gpu]] = []
+    claims: list[tuple[str, Claim]] = []
     for file, one in rows:
         gpus = [fact.value for fact in one.facts if fact.path.startswith("gpu.") and isinstance(fact.value, Gpu)]
-        gpu_lists += [gpus] if gpus else []
+        if gpus and not (one.claims and gpu_lists):  # a sentence counts where no tool lists the GPUs
+            gpu_lists.append(gpus)
+        conflicts += [f"{doubt} ({file})" for doubt in one.doubts]
+        claims += [(file, claim) for claim in one.claims]
         for fact in one.facts:
             if fact.path.startswith("other."):
                 other.append(TextEvidence(file, fact.line, "", fact.path[6:], {"value": str(fact.value)}))
@@ -63,7 +69,7 @@ def merge(found: Sequence[tuple[str, Found]], symptoms: Iterable[TextEvidence], 
     plain = {path: fact.value for path, (fact, _) in taken.items()}
     snapshot = _build(plain, gpu_lists, (*symptoms, *signs), tables)
     sources = {path: Source(file, fact.number, fact.line) for path, (fact, file) in taken.items()}
-    return Merged(snapshot, sources, tuple(other), tuple(conflicts))
+    return Merged(snapshot, sources, tuple(other), tuple(dict.fromkeys(conflicts)), tuple(claims))
 
 
 def _says_more(old: Fact, new: Fact) -> bool:
@@ -151,6 +157,8 @@ def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str
             stated *= several
         if stated:
             values.setdefault(section, {})["names"] = stated
+    if boards := values.get("rocm", {}).get("names"):
+        values["rocm"].setdefault("gfx", tuple(gfx for name in boards if (gfx := tables.gfx(name))))
 
 
 def _with_capability(gpu: Gpu, tables: Tables) -> Gpu:

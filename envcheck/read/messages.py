@@ -12,7 +12,6 @@ import re
 
 from envcheck.facts.snapshot import Gpu
 from envcheck.read.found import Found, Notes
-from envcheck.read.values import version_in
 from envcheck.tables.versions import major, older, version
 
 _HINTS = (
@@ -41,17 +40,11 @@ _NOT_COMPATIBLE = re.compile(
 _SUPPORTS = re.compile(r"current PyTorch install supports CUDA capabilities ((?:(?:sm|compute)_\d{2,3}[a-z]?[ .]{0,2}){1,24})")
 _ARCH_LIST = re.compile(r"(?:get_arch_list\(\)|arch_list)\W{1,6}\[((?:'(?:sm|compute)_\d{2,3}[a-z]?'(?:, )?){1,24})\]")
 _DRIVER_CUDA = re.compile(r"found version (\d{4,5})\b")
-_VERSION = re.compile(
-    r"(?:^|[\s>])(?:py)?torch(?:[ _.]?version|\.__version__)?\s{0,3}[:=]?=?\s{0,3}['\"]?"
-    r"(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+[\w.]{2,40})\b(?!\S{0,40}\.whl)",
-    re.IGNORECASE,
-)
-_BARE_VERSION = re.compile(r"^['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?$")
 
 
 def read_messages(text: str) -> Found | None:
-    """Compute capabilities, architecture lists, the driver's CUDA and torch's version, where torch prints them."""
-    if not any(hint in text for hint in _HINTS) and "+cu" not in text and "+cpu" not in text:
+    """Compute capabilities, architecture lists and the driver's CUDA, where torch prints them."""
+    if not any(hint in text for hint in _HINTS):
         return None
     notes = Notes("torch messages", rank=0)
     for number, line in enumerate(text.split("\n"), 1):
@@ -86,10 +79,6 @@ def _line(notes: Notes, line: str, number: int) -> None:
             )
     if "arch_list" in line and (match := _ARCH_LIST.search(line)):
         notes.put("torch.arch_list", tuple(re.findall(r"(?:sm|compute)_\d{2,3}[a-z]?", match[1])), line, number)
-    if "+" in line:
-        match = _BARE_VERSION.match(line.strip()) or _VERSION.search(line)
-        if match:
-            notes.put("torch.version", version_in(match[1]), line, number)
 
 
 def _gpu(notes: Notes, gpu: Gpu, line: str, number: int) -> None:

@@ -25,12 +25,18 @@ _STRAY = re.compile(
     rf"((?:py)?torch(?:vision|audio|text|ao)?|pytorch-cuda|cudatoolkit|triton|numpy|nvidia-[a-z0-9-]{{3,40}}|bitsandbytes|xformers|vllm|flash[-_]attn)"
     rf"\s{{2,80}}({_VERSION})(?:\s{{2,80}}(\S{{1,80}}))?(?:\s{{2,80}}(\S{{1,60}}))?\s*$"
 )
+# What conda is about to do: "pytorch  pytorch/win-64::pytorch-1.10.0-py3.6_cpu_0", "pytorch  1.9.0-cpu_py38 --> 1.9.0-cuda112py38"
+_PLANNED = re.compile(
+    rf"({_NAME})\s{{1,80}}(?:[^\n]{{1,160}}--> )?(\S{{1,60}})/(?:noarch|(?:linux|win|osx)-\w{{1,8}})"
+    rf"::({_NAME})-({_VERSION})-([\w.]{{1,60}})\s*$"
+)
+_LEAVES = re.compile(r"The following packages will be (?:REMOVED|DOWNGRADED|SUPERSEDED)")
 _BUILD_CUDA = re.compile(r"(?:^|_)cuda_?(\d{2})\.?(\d)")  # py3.12_cuda12.4_cudnn9.1.0_0, cuda126_mkl_py312h…
 _BUILD_CPU = re.compile(r"(?:^|_)cpu(?:_|$)")  # cpu_generic_py310h…, py3.10_cpu_0
 _HEAD = re.compile(r"\s{0,4}Package\s+Version\b")
 _RULE = re.compile(r"\s{0,4}-{3,}\s+-{3,}")
 
-_SIGNS = ("==", "Package", "# Name", "Version: ", " @ ", "torch  ")  # without one of them there is no such list
+_SIGNS = ("==", "64::", "noarch::", "Package", "# Name", "Version: ", " @ ", "torch  ")  # without one of them there is no such list
 
 
 def read_packages(text: str) -> Found | None:
@@ -51,6 +57,10 @@ def read_packages(text: str) -> Found | None:
             mode = _conda(notes, line, number)
         elif mode == "table":
             mode = _table(notes, line, number)
+        elif planned := _PLANNED.match(line):
+            notes.kind = "conda plan"
+            if mode != "leaves" and planned[1] == planned[3]:
+                _conda(notes, f"{planned[3]} {planned[4]} {planned[5]} {planned[2]}", number)
         elif tagged and (match := _TAGGED.match(line)):
             _put(notes, match[1], match[2], line, number)
         elif line.startswith("Name: "):
@@ -77,6 +87,8 @@ def _heading(notes: Notes, mode: str, raw: str, number: int) -> str:
     if mode == "head" and _RULE.match(raw):
         notes.kind = "pip list"
         return "table"
+    if line.startswith("The following ") and line.endswith(":"):
+        return "leaves" if _LEAVES.match(line) else "comes"
     if line.startswith("# packages in environment at"):
         notes.kind = "conda list"
         notes.put("python.prefix", line.partition(" at ")[2].rstrip(":") or None, line, number)

@@ -12,7 +12,7 @@ from typing import Any
 
 from envcheck.engine.judge import Finding
 from envcheck.facts.codec import encode
-from envcheck.facts.recorded import RECORDED, SCHEMA
+from envcheck.facts.recorded import OF_TEXTS, RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import LiveFacts, Missing, Snapshot
 from envcheck.plan.result import Commands, Fix, PlanReport, Way
@@ -60,7 +60,8 @@ def plan_document(plan: PlanReport) -> dict[str, Any]:
 
 
 def _facts(snapshot: Snapshot) -> dict[str, Any]:
-    facts = {"facts": {name: encode(getattr(snapshot, name)) for name in RECORDED}, "live": _live(snapshot.live)}
+    texts = [name for name in OF_TEXTS if not isinstance(getattr(snapshot, name), Missing)]
+    facts = {"facts": {name: encode(getattr(snapshot, name)) for name in (*RECORDED, *texts)}, "live": _live(snapshot.live)}
     if not isinstance(snapshot.symptoms, Missing):
         facts["symptoms"] = encode(snapshot.symptoms)
     return facts

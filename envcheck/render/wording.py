@@ -78,7 +78,9 @@ def verdict_line(report: Report) -> str:
         isinstance(report.snapshot.torch, Missing) and report.snapshot.torch.why is Why.ABSENT
     ):  # only where the rules that would say so are ignored or left out
         return f"{f'No error found{but}' if found else 'The selected rules found nothing'}; PyTorch is not installed"
-    missing = "the live check did not run" if _imported(report) else "torch was not examined" if unread else "torch was not imported"
+    ran = isinstance(live, LiveFacts) and live.status is not LiveStatus.SKIPPED
+    unproved = f"the live check did not {'decide' if ran else 'run'}"
+    missing = unproved if _imported(report) else "torch was not examined" if unread else "torch was not imported"
     return f"{f'No error found{but}' if found else 'No problem found'}: {subject(report)}; {missing}"
 
 
@@ -194,7 +196,7 @@ def first_paragraph(text: str) -> str:
 
 
 # "…, e.g. NCCL" and "vs. CUDA" do not end a sentence
-_SENTENCE_END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<=[.?!])\s+(?=[A-Z`])")
+_SENTENCE_END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<!\.\.\.)(?<=[.?!])\s+(?=[A-Za-z`\"])")
 
 
 def in_short(text: str, sentences: int = 2) -> str:

@@ -150,10 +150,11 @@ def report_on(
 ) -> Report:
     """Judge a snapshot and turn what was found into a report with commands. `choose` keeps and orders findings."""
     from envcheck.engine.judge import findings
+    from envcheck.facts.traits import traits
     from envcheck.report.report import finish
 
     verdicts = verdicts_of(snapshot, by)
-    plain = findings(verdicts, by.texts)
+    plain = findings(verdicts, by.texts, traits(snapshot))
     found = _with_severities(plain, by)
     reported, plan = _reported(choose(found) if choose else found, snapshot, by, tool, index_base)
     report = finish(

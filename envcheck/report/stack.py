@@ -305,7 +305,8 @@ def _nccl(snapshot: Snapshot) -> Layer:
 def _live(snapshot: Snapshot) -> Layer:
     live = snapshot.live
     if isinstance(live, Missing):
-        return _of_missing("live step", live, live.reason if live.reason.startswith("not run") else f"not run: {live.reason}")
+        known = live.reason.startswith("not run") or (live.why is Why.SKIPPED and live.reason == "not read")
+        return _of_missing("live step", live, live.reason if known else f"not run: {live.reason}")
     match live.status:
         case LiveStatus.PASS:
             parts = sum(bool(arm.part) and arm.status is LiveStatus.PASS for arm in live.arms)

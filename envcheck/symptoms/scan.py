@@ -8,16 +8,16 @@ kinds: a symptom names a rule, a victim says that something else failed first, a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from envcheck.facts.record import field, mutable, record
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.symptoms.normalize import bare, hearsay, one_quote, rewrapped
-from envcheck.symptoms.template import Anchor, Part, anchors, condition_words, expression, parts_of, present, weight
+from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight, words_in
 from envcheck.tables.folders import Folder, toml_files
-from envcheck.tables.toml import load_toml
+from envcheck.tables.toml import JSON, load_toml
 
 WINDOW_BEFORE, WINDOW_AFTER, WINDOW_LINES = 400, 1400, 4  # characters, characters, lines
 BEFORE = (0, 1, 3)  # lines
@@ -44,6 +44,7 @@ class Message:
     variant: str = ""
     confidence: str = ""
     sample: str = ""  # of a row with a regular expression; any other is its own
+    shipped: Sequence[tuple[str, Sequence[str]]] = ()  # its anchors, where a wheel has them
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -51,7 +52,7 @@ class Message:
 
     @cached_property
     def anchors(self) -> tuple[Anchor, ...]:
-        return anchors(self.parts)
+        return tuple(Anchor(piece, tuple(words)) for piece, words in self.shipped) or anchors(self.parts)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -109,35 +110,30 @@ class SymptomTable:
         return tuple(sorted(found, key=lambda row: (row.kind != "harmless", row.fallback)))
 
     @cached_property
-    def index(self) -> Mapping[bytes, Sequence[tuple[int, Anchor]]]:
-        """Rows by the rarest word of each of their anchors; those without a word under b""."""
-        count: dict[bytes, int] = {}
-        all_anchors = [(number, anchor) for number, row in enumerate(self.messages) for anchor in row.anchors]
-        for _, anchor in all_anchors:
-            for word in anchor.words:
-                count[word] = count.get(word, 0) + 1
-        found: dict[bytes, list[tuple[int, Anchor]]] = {}
-        for number, anchor in all_anchors:
-            found.setdefault(min(anchor.words, key=lambda word: (count[word], word), default=b""), []).append((number, anchor))
+    def index(self) -> Mapping[Word, Sequence[tuple[int, Message | str, Anchor]]]:
+        """Conditions and rows, numbered in their order, by the rarest word, or pair, of each of their anchors."""
+        conditions = dict.fromkeys(text for row in self.messages for key in ("needs", "unless") for text in row.data.get(key, ()))
+        entries: list[tuple[Message | str, Anchor]] = [(text, condition_anchor(one_quote(text))) for text in conditions]
+        entries += [(row, anchor) for row in self.messages for anchor in row.anchors]
+        found: dict[Word, list[tuple[int, Message | str, Anchor]]] = {}
+        for number, (row, anchor) in enumerate(entries):
+            found.setdefault(anchor.rarest, []).append((number, row, anchor))
         return found
 
     @cached_property
-    def vocabulary(self) -> frozenset[bytes]:
-        """The words of all rows and conditions."""
-        rows = (anchor.words for row in self.messages for anchor in row.anchors)
-        return frozenset().union(*rows, *self.conditions.values())
+    def rarest(self) -> frozenset[Word]:
+        return frozenset(self.index)
 
-    def possible(self, words: frozenset[bytes]) -> Iterator[tuple[Message, str]]:
-        """The rows that a text with these words can hold, each with a piece of it, in their order."""
-        near = [one for word in (b"", *words) for one in self.index.get(word, ()) if one[1].words <= words]
-        for number, anchor in sorted(near, key=lambda one: one[0]):
-            yield self.messages[number], anchor.piece
-
-    @cached_property
-    def conditions(self) -> Mapping[str, frozenset[bytes]]:
-        """Every text that some row needs or must not meet elsewhere, with the words in it."""
-        texts = dict.fromkeys(text for row in self.messages for key in ("needs", "unless") for text in row.data.get(key, ()))
-        return {text: condition_words(text) for text in texts}
+    def possible(self, text: str) -> Iterator[tuple[Message | str, str]]:
+        """The rows that a text can hold, each with a piece of it, in their order; before them the conditions, texts that a row needs or
+        must not meet elsewhere.
+        """
+        words = words_in(text)
+        near = self.rarest.intersection(words) | self.rarest.intersection(zip(words, words[1:], strict=False))
+        held = frozenset((*words, *zip(words, words[1:], strict=False))) if near else frozenset()
+        entries = [one for word in ("", *near) for one in self.index.get(word, ()) if one[2].needed <= held]
+        for _, row, anchor in sorted(entries, key=lambda one: one[0]):
+            yield row, anchor.piece
 
 
 def _read_folder(folder: Folder) -> Iterator[Message]:
@@ -147,19 +143,32 @@ def _read_folder(folder: Folder) -> Iterator[Message]:
                 yield from _rows(path, kind, data)
 
 
-def _rows(file: str, kind: str, data: Mapping[str, Any]) -> Iterable[Message]:
+def _rows(file: str, kind: str, data: Mapping[str, Any]) -> Sequence[Message]:
     """The rows of one symptom: first those that tell most, and of these the longest."""
     name = data.get("id", "an entry")
     if not data.get("messages"):
         raise ValueError(f"{file}: {name} has no messages")
+    known = {"text", "variant", "confidence", "sample", *(["anchors"] if file.endswith(JSON) else [])}
     made = []
     for one in data["messages"]:
-        row = {"text": one} if isinstance(one, str) else one
-        if unknown := row.keys() - {"text", "variant", "confidence", "sample"}:
+        row: Mapping[str, Any] = {"text": one} if isinstance(one, str) else one
+        if unknown := row.keys() - known:
             raise ValueError(f"{file}: {name}: {', '.join(sorted(unknown))} is no key of a message")
         variant, confidence = row.get("variant", data.get("variant", "")), row.get("confidence", data.get("confidence", ""))
-        made.append(Message(kind, name, row["text"], data, variant, confidence, row.get("sample", "")))
+        made.append(Message(kind, name, row["text"], data, variant, confidence, row.get("sample", ""), row.get("anchors", ())))
+    if all(row.shipped for row in made):  # in their order
+        return made
     return sorted(made, key=lambda row: weight(row.parts), reverse=True)
+
+
+def with_anchors(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a file of symptoms for a wheel: rows in their order and with their anchors, which nobody has to work out again."""
+
+    def shipped(row: Message) -> dict[str, Any]:
+        given = {key: value for key in ("variant", "confidence", "sample") if (value := getattr(row, key))}
+        return {"text": row.text, **given, "anchors": [[anchor.piece, anchor.words] for anchor in row.anchors]}
+
+    return {kind: [{**data, "messages": [*map(shipped, _rows("", kind, data))]} for data in rows] for kind, rows in content.items()}
 
 
 @mutable
@@ -214,13 +223,13 @@ class Scanner:
             self.complains = self.complains or (harmless and error)
 
     def _scan(self, part: _Part, stated: bool, tries: dict[str, int]) -> None:
-        words = present(part.flat, self.table.vocabulary)
-        for condition, needed in self.table.conditions.items():
-            if condition not in self.met and needed <= words and one_quote(condition) in part.flat:
-                self.met.add(condition)
         holds: dict[str, bool] = {}  # many rows share a piece
-        for row, piece in self.table.possible(words):
-            if row.stated is not stated and row.kind == "symptom":
+        for row, piece in self.table.possible(part.flat):
+            if isinstance(row, str):
+                if row not in self.met and piece in part.flat:
+                    self.met.add(row)
+                continue
+            if (row.stated is not stated and row.kind == "symptom") or self._enough(row, tries):
                 continue
             held = holds.get(piece)
             if held is None:
@@ -230,10 +239,13 @@ class Scanner:
             elif part.typed and piece.count(" ") >= 2 and (low := piece.lower()) in part.typed:
                 self._look(row, row.pattern_of_any_case, low, part.typed, part, tries)
 
+    def _enough(self, row: Message, tries: Mapping[str, int]) -> bool:
+        return tries.get(row.text, 0) >= HITS or self.count.get(row.id, 0) >= KEPT
+
     def _look(self, row: Message, pattern: re.Pattern[str], piece: str, flat: str, part: _Part, tries: dict[str, int]) -> None:
         """Try a row where a piece of it stands."""
         at = flat.find(piece, part.first, part.last + len(piece))
-        while at >= 0 and tries.get(row.text, 0) < HITS and self.count.get(row.id, 0) < KEPT:
+        while at >= 0 and not self._enough(row, tries):
             tries[row.text] = tries.get(row.text, 0) + 1
             line, after = _line(part.text, at)
             name = _FALLBACK if row.fallback else row.id  # the first of them places a line
@@ -371,6 +383,6 @@ def _shown(window: str, first: int, after: int, ends: Sequence[int]) -> str:
 SAME = 30  # characters
 
 
-def _one_of(what: str, known: Iterable[str]) -> bool:
+def _one_of(what: str, known: Sequence[str]) -> bool:
     """Whether a row has read this line, or a part of it."""
     return any(what[:SAME] in one or (len(one) > SAME and one.strip("…") in what) for one in known)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TypeAlias
 
 from envcheck.facts.record import record
 
@@ -46,6 +48,7 @@ _QUOTE = r"(?:\\{0,8}'|(?!')(?:(?<![\w./-])|(?![./-]?\w)))"
 # A message begins and ends with whole words.
 _BEGIN, _END = r"(?:(?![^\W_])|(?<![^\W_]))", r"(?:(?<![^\W_])|(?![^\W_]))"
 _QUOTES = "'\"`"
+_QUOTE_MARK = re.compile(f"[{_QUOTES}]")
 
 
 @record
@@ -159,12 +162,29 @@ def _first(parts: tuple[Part, ...]) -> int | None:
     return None
 
 
+Word: TypeAlias = str | tuple[str, str]  # a run of letters, or two that follow each other
+
+
 @record
 class Anchor:
     """What a text must hold where a message can be: one piece as it stands, and these words anywhere."""
 
     piece: str
-    words: frozenset[bytes]
+    words: tuple[str, ...]  # "segment", and two that follow each other: "shared memory"; the one that tells most comes first
+
+    @property
+    def rarest(self) -> Word:
+        """Empty where there is no word at all."""
+        return _word(self.words[0]) if self.words else ""
+
+    @cached_property
+    def needed(self) -> frozenset[Word]:
+        return frozenset(map(_word, self.words))
+
+
+def _word(text: str) -> Word:
+    first, blank, second = text.partition(" ")
+    return (first, second) if blank else first
 
 
 RARE = 9  # characters of a piece that are rare enough
@@ -172,15 +192,16 @@ RARE = 9  # characters of a piece that are rare enough
 
 def anchors(parts: tuple[Part, ...]) -> tuple[Anchor, ...]:
     """One of these occurs in every text with the message. Where its own words are few, those of a hole's choices join them."""
-    best: tuple[Anchor, ...] = (_anchor(parts),)
-    if len(best[0].piece) >= RARE:
-        return best
+    ways, pieces = [parts], [_longest_piece(parts)]
+    if len(pieces[0]) >= RARE:
+        return (Anchor(pieces[0], words_of(parts)),)
     for index, part in enumerate(parts):
         if isinstance(part, Hole) and part.choices:
-            each = tuple(_anchor(_joined((*parts[:index], *_pieces(one), *parts[index + 1 :]))) for one in part.choices)
-            if min(len(one.piece) for one in each) > min(len(one.piece) for one in best):
-                best = each
-    return tuple(dict.fromkeys(best))
+            each = [_joined((*parts[:index], *_pieces(one), *parts[index + 1 :])) for one in part.choices]
+            theirs = [_longest_piece(way) for way in each]
+            if min(map(len, theirs)) > min(map(len, pieces)):
+                ways, pieces = each, theirs
+    return tuple(dict.fromkeys(map(Anchor, pieces, map(words_of, ways))))
 
 
 def _pieces(choice: str) -> Iterator[Part]:
@@ -199,33 +220,56 @@ def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(made)
 
 
-def _anchor(parts: tuple[Part, ...]) -> Anchor:
-    first = _first(parts)
-    # A message is looked for around its piece, and further behind it than before it: what a long hole holds has to come after.
-    last = next((index for index, part in enumerate(parts) if isinstance(part, Hole) and part.type == "line"), len(parts))
-    words = [part[1:] if index == first and _sentence(part) else part for index, part in enumerate(parts[:last]) if isinstance(part, str)]
-    pieces = (" ".join(piece.split()) for one in words for piece in re.split("['\"`]", one))
-    return Anchor(max(pieces, key=len, default=""), words_of(parts))
+def _longest_piece(parts: tuple[Part, ...]) -> str:
+    first, found = _first(parts), ""
+    for index, part in enumerate(parts):
+        if isinstance(part, str):
+            words = part[1:] if index == first and _sentence(part) else part
+            for piece in _QUOTE_MARK.split(words):
+                piece = " ".join(piece.split())
+                found = piece if len(piece) > len(found) else found
+        elif part.type == "line":
+            # A message is looked for around its piece, and further behind it than before it: what a long hole holds has to come after.
+            break
+    return found
 
 
-def words_of(parts: tuple[Part, ...]) -> frozenset[bytes]:
-    """The words that a text with the message holds: runs of letters. Those beside a hole may be a part of a longer one."""
-    joined = "".join(part if isinstance(part, str) else "0" if part.type == "int" else "\x00" for part in parts)
-    joined = re.sub(r"(?<=\w)['\"`](?=\w)", "\x00", joined).lower()
-    return frozenset(match[0].encode() for match in re.finditer(r"[a-z\x00]{2,}", joined) if "\x00" not in match[0])
+def words_of(parts: tuple[Part, ...]) -> tuple[str, ...]:
+    """The words that a text with the message holds, two that follow each other as one: a long log has most words of most messages, but
+    hardly ever in their order. Those beside a hole may be a part of a longer one.
+    """
+    joined = "".join([part if isinstance(part, str) else "0" if part.type == "int" else "\x00" for part in parts])
+    pairs: dict[str, None] = {}
+    alone: dict[str, None] = {}
+    between = _APOSTROPHE.sub("\x00", joined).lower().split("\x00")
+    for number, piece in enumerate(between):
+        runs = _RUN.findall(piece)
+        if number and "a" <= piece[:1] <= "z":
+            del runs[0]
+        if number + 1 < len(between) and "a" <= piece[-1:] <= "z":
+            del runs[-1:]
+        if len(runs) > 1:
+            pairs.update(dict.fromkeys(map(" ".join, zip(runs, runs[1:], strict=False))))
+        elif runs and len(runs[0]) > 1:
+            alone[runs[0]] = None
+    first = max(pairs or alone, key=len, default=None)
+    return tuple(dict.fromkeys((first, *pairs, *alone))) if first else ()
 
 
-def condition_words(text: str) -> frozenset[bytes]:
-    """Those of a text that may begin and end in the middle of a word."""
-    return words_of((Hole("", "any"), text, Hole("", "any")))
+_RUN, _APOSTROPHE = re.compile("[a-z]+"), re.compile(r"(?<=\w)['\"`](?=\w)")
+
+
+def condition_anchor(text: str) -> Anchor:
+    """Of a text that may begin and end in the middle of a word."""
+    return Anchor(text, words_of((Hole("", "any"), text, Hole("", "any"))))
 
 
 _SPACES = bytes.maketrans(bytes(range(256)), bytes(one + 32 if 65 <= one <= 90 else one if 97 <= one <= 122 else 32 for one in range(256)))
 
 
-def present(text: str, vocabulary: frozenset[bytes]) -> frozenset[bytes]:
-    """Those words of a vocabulary that a text holds, in any case."""
-    return vocabulary.intersection(text.encode("utf-8", "replace").translate(_SPACES).split())
+def words_in(text: str) -> list[str]:
+    """The words of a text, in small letters."""
+    return text.encode("utf-8", "replace").translate(_SPACES).decode("ascii").split()
 
 
 def sample_of(parts: tuple[Part, ...]) -> str:

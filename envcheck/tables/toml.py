@@ -7,6 +7,7 @@ wheel has their content as JSON (hatch_build.py). A checkout and a site's folder
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 TOML, JSON = ".toml", ".json"
@@ -46,11 +47,13 @@ def parse_toml(text: str) -> dict[str, Any]:
     return data
 
 
-def as_json(text: str) -> str:
-    """The content of a TOML file for a wheel. TypeError for a value that JSON does not know, other than the date of a table."""
+def as_json(text: str, completed: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> str:
+    """The content of a TOML file for a wheel, with what `completed` adds. TypeError for a value that JSON does not know, other than the
+    date of a table.
+    """
     import json
 
-    values = parse_toml(text)
+    values = completed(parse_toml(text))
     if _DATE in values:
         values[_DATE] = values[_DATE].isoformat()
     return json.dumps(values, ensure_ascii=False, separators=(",", ":"))

@@ -26,7 +26,7 @@ from envcheck.facts.snapshot import (
     Why,
     WireFacts,
 )
-from envcheck.tables.versions import build_tag
+from envcheck.tables.versions import at_least, build_tag
 from envcheck.target.interpreter import of_tool
 from envcheck.target.process import Ended, Target
 
@@ -104,18 +104,22 @@ def _unmet(
 ) -> tuple[Unmet, ...]:
     """Requirements of the torch family that are absent or of another version, by the target's own markers."""
     named = (*watched, *absent)
-    requirements = [(owner, text) for owner, text in requirements if text.lower().replace("_", "-").startswith(named)]
-    if not requirements:
-        return ()  # a CPU build beside nothing: not worth importing packaging for
+    installed: dict[str, str | None] = {}
+    for row in rows:
+        installed.setdefault(row.name, row.version)
+    open_ones = [
+        (owner, text)
+        for owner, text in requirements
+        if text.lower().replace("_", "-").startswith(named) and not _plainly_met(text, absent, installed)
+    ]
+    if not open_ones:
+        return ()  # a CPU build beside nothing: not worth importing packaging's parser for, which costs as much as judging
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name
     from packaging.version import InvalidVersion, Version
 
-    installed: dict[str, str | None] = {}
-    for row in rows:
-        installed.setdefault(row.name, row.version)
     found: list[Unmet] = []
-    for owner, text in requirements:
+    for owner, text in open_ones:
         try:
             wanted = Requirement(text)
         except InvalidRequirement:
@@ -135,6 +139,16 @@ def _unmet(
         except InvalidVersion:
             continue
     return tuple(dict.fromkeys(found))
+
+
+_FLOOR = re.compile(r"([A-Za-z0-9._-]+) ?>= ?(\d[\w.]*)")
+
+
+def _plainly_met(text: str, absent: Sequence[str], installed: Mapping[str, str | None]) -> bool:
+    """Whether a requirement is a floor without a marker, and what is installed reaches it."""
+    floor = _FLOOR.fullmatch(text)
+    name = re.sub(r"[-_.]+", "-", floor[1]).lower() if floor else ""
+    return floor is not None and name not in absent and bool(installed.get(name)) and at_least(installed.get(name), floor[2])
 
 
 def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> TorchFacts | Missing:

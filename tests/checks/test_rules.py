@@ -71,7 +71,8 @@ def test_rule_file(rule: str) -> None:
     assert "hit" in expects and "ok" in expects
     assert text.title and not text.title.endswith(".")
     assert "!" not in text.title + "".join(text.messages.values())
-    assert len(text.why) > 80
+    assert 80 < len(text.why.strip()) <= 450, "what is wrong, why it bites and what it looks like; the rest goes into notes"
+    assert text.confirm.endswith("."), "how a reader sees that it is so"
     assert all(url.startswith("https://") for url in text.docs)
     assert set(text.explains) <= set(CHECKS), "explains a rule that does not exist"
     assert text.layer in (None, *LAYERS)

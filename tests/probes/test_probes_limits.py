@@ -29,7 +29,7 @@ def test_h200() -> None:
     assert (found.memlock_soft_bytes, found.memlock_read) == (None, True)  # unlimited
     assert found.stack_soft_bytes == 8 * MIB and found.processes_soft == 515506
     assert found.shm_bytes == 135148564480
-    assert (found.shm_requested_bytes, found.shm_allocated_bytes, found.shm_error) == (64 * MIB, 64 * MIB, None)
+    assert (found.shm_requested_bytes, found.shm_allocated_bytes, found.shm_error) == (16 * MIB, 16 * MIB, None)
     assert found.tmp_free_bytes == 68000000000
 
 
@@ -46,7 +46,7 @@ def test_no_shm_and_no_size() -> None:
     assert not found.memlock_read
     unlimited = limits.probe(linux({"exists /dev/shm": True, "disk /dev/shm": {"total_bytes": 0, "free_bytes": 0}}))
     assert isinstance(unlimited, LimitsFacts)
-    assert (unlimited.shm_bytes, unlimited.shm_allocated_bytes) == (None, 64 * MIB)
+    assert (unlimited.shm_bytes, unlimited.shm_allocated_bytes) == (None, 16 * MIB)
 
 
 def test_other_systems_have_no_shm() -> None:
@@ -58,11 +58,11 @@ def test_other_systems_have_no_shm() -> None:
 
 def test_the_trial_stays_small() -> None:
     plenty = Disk(1 << 40, 1 << 40)
-    assert limits.trial_bytes(machine("h200-vm"), plenty) == 64 * MIB
+    assert limits.trial_bytes(machine("h200-vm"), plenty) == 16 * MIB
     # an eighth of what the memory group has left, which is a million bytes
     assert limits.trial_bytes(machine("kubernetes-cgroup2"), plenty) == (68719476736 - 68719000000 + 523264) // 8 // 4096 * 4096
     # three quarters of the file system: others may be at work in it
-    assert limits.trial_bytes(machine("h200-vm"), Disk(64 * MIB, 64 * MIB)) == 48 * MIB
+    assert limits.trial_bytes(machine("h200-vm"), Disk(16 * MIB, 16 * MIB)) == 12 * MIB
     tight = linux({"read /proc/meminfo": "MemAvailable: 80000 kB\n"})
     assert limits.trial_bytes(tight, plenty) == 10000 * 1024 // 4096 * 4096
     assert limits.trial_bytes(linux({"read /proc/meminfo": "MemAvailable: 3 kB\n"}), plenty) == 0

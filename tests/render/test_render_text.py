@@ -114,6 +114,17 @@ def test_the_verdict_without_torch_and_without_the_rule_that_would_say_so() -> N
     assert "not installed" not in verdict_line(finish((), (), unread, live_requested=False))
 
 
+@pytest.mark.parametrize(
+    ("live", "said"),
+    [
+        ({"status": "inconclusive", "reason": "no time was left for it"}, "the live check did not decide"),
+        ({"missing": "skipped", "reason": "off"}, "the live check did not run"),
+    ],
+)
+def test_a_live_check_that_ran_is_not_said_to_be_missing(live: dict[str, str], said: str) -> None:
+    assert verdict_line(finish((), (), machine("cpu", {"live": live}), live_requested=False)).endswith(f"; {said}")
+
+
 def test_commands_are_one_line_each() -> None:
     shown = text_renderer.render(driver_old(), options=PageOptions(40))
     [command] = driver_old().findings[0].fixes[0].commands.pip
@@ -138,6 +149,7 @@ def test_command_groups() -> None:
 def test_in_short() -> None:
     why = "One thing, e.g. NCCL 2.30. Another\nthing: torch vs. Triton. A third.\n\nMore."
     assert in_short(why) == "One thing, e.g. NCCL 2.30. Another thing: torch vs. Triton."
+    assert in_short('It says "failed ... now" here. torch goes on. nvidia-smi too.') == 'It says "failed ... now" here. torch goes on.'
     assert in_short("") == "" and in_short("No end") == "No end"
 
 

@@ -12,6 +12,9 @@ from plan_hosts import TEXTS, checks, machine
 from envcheck import plan
 from envcheck.commands.bases import example_snapshot
 from envcheck.engine.judge import judge
+from envcheck.read.claims import read_prose
+from envcheck.read.found import Found
+from envcheck.read.merge import merge
 from envcheck.tables.compat import Tables
 from envcheck.tables.file import TableFile, table_names
 from envcheck.tables.folders import rules_folder
@@ -48,7 +51,7 @@ def kinds(table: TableFile) -> Iterator[Kind]:
 
 @pytest.fixture(scope="module")
 def seen() -> set[Kind]:
-    """What is read while every example of every rule is judged, and every machine of the golden plans planned for."""
+    """What is read while every example of every rule is judged, every machine of the golden plans planned for, and a board named."""
     met: set[Kind] = set()
     made: dict[tuple[int, str], tuple[Told, ...]] = {}
     plain = TableFile.rows
@@ -68,6 +71,7 @@ def seen() -> set[Kind]:
                 judge(example_snapshot(rules_folder(), example), [every[rule]], tables)
         for host in HOSTS:
             plan.search(machine(host), tables, host.get("wish", ()), checks=checks(), texts=TEXTS)
+        merge([("post", read_prose("GPU: AMD Radeon RX 6700 XT") or Found(""))], (), tables)
     return met
 
 

@@ -1,0 +1,23 @@
+"""What kind of machine a snapshot is of, in single words: what is to be done depends on it."""
+
+from __future__ import annotations
+
+from envcheck.facts.snapshot import ContainerFacts, LauncherFacts, PythonFacts, Snapshot, SystemFacts, TorchFacts
+
+TRAITS = ("linux", "windows", "darwin", "wsl", "jetson", "container", "kubernetes", "slurm", "conda")
+
+
+def traits(snapshot: Snapshot) -> frozenset[str]:
+    """Those of TRAITS that are known; a text may leave all of them open."""
+    found: set[str | None] = set()
+    system, container, launcher = snapshot.system, snapshot.container, snapshot.launcher
+    if isinstance(system, SystemFacts):
+        found |= {system.os, "wsl" if system.wsl else None, "jetson" if system.jetson else None}
+    if isinstance(container, ContainerFacts):
+        found |= {"container" if container.runtime or container.kubernetes else None, "kubernetes" if container.kubernetes else None}
+    if isinstance(launcher, LauncherFacts):
+        slurm = launcher.scheduler == "slurm" or any(name.startswith("SLURM_") for name in launcher.variables)
+        found.add("slurm" if slurm else None)
+    conda = isinstance(snapshot.python, PythonFacts) and snapshot.python.environment == "conda"
+    found.add("conda" if conda or (isinstance(snapshot.torch, TorchFacts) and snapshot.torch.conda) else None)
+    return frozenset(one for one in found if one in TRAITS)

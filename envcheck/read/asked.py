@@ -1,0 +1,60 @@
+"""What commands and programs in a text ask for; what is there is another matter.
+
+conda install pytorch cudatoolkit=10.1 -c pytorch        - pytorch-cuda=12.1
+pip install torch==1.13.1+cu117 --index-url …/whl/cu117  model.to("cuda:1")      Invalid CUDA 'device=1' requested
+"""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.facts.record import replace
+from envcheck.read.found import LINE_LIMIT, Claim, Found, Notes, Role
+
+_INSTALL = re.compile(
+    r"\b(?:(?:python\S{0,6} -m )?pip3?|uv pip|conda|mamba|micromamba) install (?P<rest>[^`\n;|&\"]{3,400})", re.IGNORECASE
+)
+_REQUIREMENT = re.compile(r"(?:^|(?<=\s))['\"]?((?:py)?torch(?:vision|audio)?(?:[=<>~!]=?[\w.+*]{1,40})?)(?=['\"]?(?:\s|$))")
+_NO_MATCH = re.compile(r"satisfies the requirement ((?:torch|torchvision|torchaudio)[=<>~!]=?[\w.+]{1,40})")
+_FOR_CUDA = re.compile(
+    r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)\s?[=<>]=?\s?\d|/whl/(?:nightly/)?cu\d{2,3}\b|torch(?:vision|audio)?==\d[\d.]*\+cu\d{2,3}\b"
+)
+# In a program of the user. "cuda if there is one, else cpu" asks for nothing.
+_DEVICE = re.compile(
+    r"(?:\.to\(|device\s?=\s?|torch\.device\(|--device[ =]|map_location\s?=\s?)['\"]?cuda(?::(?P<index>\d{1,2}))?['\")\s]"
+    r"|Invalid CUDA '?device=(?P<asked>\d{1,2})\b|\.cuda\((?P<number>\d{0,2})\)|accelerator\s?=\s?['\"](?:gpu|cuda)['\"]"
+)
+_EITHER = re.compile(r"is_available\(\)|\belse\b")
+_OURS = ("site-packages", "dist-packages")
+_HINTS = ("install ", "satisfies the requirement", "cuda", "CUDA", "accelerator")
+
+
+def read_asked(text: str) -> Found | None:
+    """Facts of the section `asked`; None where nothing is asked for."""
+    if not any(hint in text for hint in _HINTS):
+        return None
+    notes, claims = Notes("demands", rank=0), []
+    commands: list[str] = []
+    requirements: list[str] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > 2000:
+            continue
+        asks: list[tuple[str, object]] = []
+        for install in _INSTALL.finditer(line):
+            commands.append(" ".join(install[0].split()))
+            requirements += _REQUIREMENT.findall(install["rest"])
+        requirements += _NO_MATCH.findall(line)
+        if _FOR_CUDA.search(line):
+            asks.append(("asked.cuda", line.strip()[:LINE_LIMIT]))
+        device = _DEVICE.search(line)
+        if device and not _EITHER.search(line) and not any(folder in line for folder in _OURS):
+            asks.append(("asked.cuda", line.strip()[:LINE_LIMIT]))
+            index = device["index"] or device["asked"] or device["number"]
+            asks += [("asked.device", int(index))] if index else []
+        for subject, value in asks:
+            notes.put(subject, value, line, number)
+            claims.append(Claim(subject, value, Role.ASKED, True, line.strip()[:LINE_LIMIT], number))
+    notes.put("asked.commands", tuple(dict.fromkeys(commands))[:20] or None, "", 0)
+    notes.put("asked.requirements", tuple(dict.fromkeys(requirements))[:20] or None, "", 0)
+    found = notes.found()
+    return replace(found, claims=tuple(claims)) if found else None

@@ -1,0 +1,399 @@
+"""What people and programs say of a machine in passing, each with who is meant: this machine, or something else.
+
+    - **PyTorch Version:** 2.7.1+cu128          >>> torch.cuda.is_available()        Device: cuda:0 NVIDIA GeForce RTX 3080 : native
+    ### GPU                                     False                                Python-3.9.12 torch-1.13.1+cu117 CUDA:0 (…, 24268MiB)
+    2x AMD Radeon Pro WX 5100                   torch.version.cuda gives '10.2'      PyTorch 2.1.2+cu121 (you have 2.1.2+cpu)
+
+Only what this machine has becomes a fact, and only if no other sentence says otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from envcheck.facts.record import mutable
+from envcheck.facts.snapshot import Distribution, Gpu
+from envcheck.read.collect_env import normal
+from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role
+from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
+
+_LONGEST = 2000  # characters of a line that is read
+
+# ---- "key: value", in lists, tables and bold letters, and as a heading with the value below
+
+_KEY_VALUE = re.compile(
+    r"[\s>|*#•·_`-]{0,12}(?P<key>[^\s:：=|*`][^:：=|*`]{0,60}?)[\s*`_]{0,6}(?:[:：=]|\s\|\s)[\s*`_:：]{0,6}(?P<value>[^\s|].{0,300})"
+)
+_HEADING = re.compile(r"#{1,6}\s{1,4}(\S.{0,60}?)\s*#*")
+
+_KEYS = {
+    "os": "os", "operating system": "os", "os version": "os", "system": "os", "platform": "os", "distribution": "os", "操作系统": "os",
+    "系统": "os", "betriebssystem": "os",
+    "python": "python", "python version": "python", "python版本": "python", "python-version": "python",
+    "torch": "torch", "pytorch": "torch", "torch version": "torch", "pytorch version": "torch", "torch.__version__": "torch",
+    "pytorch版本": "torch", "torch版本": "torch", "installed torch": "torch",
+    "driver": "driver", "nvidia driver": "driver", "gpu driver": "driver", "driver version": "driver", "nvidia driver version": "driver",
+    "graphics driver": "driver", "驱动": "driver", "驱动版本": "driver", "显卡驱动": "driver", "treiber": "driver",
+    "gpu": "gpu", "gpus": "gpu", "gpu model": "gpu", "gpu type": "gpu", "gpu name": "gpu", "gpu make": "gpu", "graphics card": "gpu",
+    "graphic card": "gpu", "video card": "gpu", "card": "gpu", "device": "gpu", "device name": "gpu", "name": "gpu", "nvidia gpu": "gpu",
+    "显卡": "gpu", "显卡型号": "gpu", "grafikkarte": "gpu", "torch.cuda.get_device_name(0)": "gpu", "torch.cuda.get_device_name()": "gpu",
+    "torch.cuda.is_available()": "available", "cuda available": "available", "is cuda available": "available",
+    "cuda is available": "available",
+    "torch.cuda.device_count()": "count",
+    "torch.version.cuda": "torch_cuda", "torch cuda version": "torch_cuda", "pytorch cuda version": "torch_cuda",
+}  # fmt: skip
+
+
+# Packages that people list by name and version
+_PACKAGES = (
+    "torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "triton", "numpy", "xformers", "flash-attn", "flash_attn", "vllm",
+    "bitsandbytes", "deepspeed", "transformers", "accelerate", "pytorch-lightning", "lightning", "torch-scatter", "torch-sparse",
+    "torch_scatter", "torch_sparse", "mmcv", "mmcv-full", "apex", "transformer-engine", "auto-gptq", "ctranslate2", "onnxruntime-gpu",
+)  # fmt: skip
+_KEYS |= {name: f"package.{normal(name)}" for name in _PACKAGES}
+
+
+def _torch(text: str) -> Iterator[tuple[str, object]]:
+    version = version_in(text.strip("'\"` "))
+    if version and re.match(r"[01234]\.\d", version):
+        yield "torch.version", version.partition("+")[0] if version.lower().endswith("+cuda") else version
+
+
+def _python(text: str) -> Iterator[tuple[str, object]]:
+    match = re.match(r"(?:Python[ -])?([23]\.\d{1,2}(?:\.\d{1,3})?)(?![\d.])", text.strip("'\"` "))
+    if match:
+        yield "python.version", match[1]
+    if "[MSC v." in text:
+        yield "system.os", "windows"
+
+
+def _os(text: str) -> Iterator[tuple[str, object]]:
+    if text.strip("`'\" ").lower() == "nt":  # os.name of Python
+        yield "system.os", "windows"
+    elif re.match(r"\d\d\.(?:04|10)(?:\.\d)? LTS\b", text):
+        yield from operating_system(f"Ubuntu {text}").items()
+    else:
+        yield from operating_system(text).items()
+
+
+def _driver(text: str) -> Iterator[tuple[str, object]]:
+    match = re.search(r"(?<![\d.])(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?![\d.])", text)
+    if match:
+        yield "driver.version", match[1]
+
+
+_COUNT = re.compile(r"(\d{1,2})\s?[x×*]\s?(?=\D)|[x×*]\s?(\d{1,2})$")
+# What stands around a product's name: "cuda:0 NVIDIA GeForce RTX 3080 : cudaMallocAsync", "RTX 4090 (24GB)", "RTX 3060, 12 GB"
+_BEFORE_NAME = re.compile(r"cuda:\d{1,2}\s{1,4}|\d{1,2}\s?[x×*]\s?")
+_AFTER_NAME = re.compile(r"\s:\s|[(,;]|\s\d{1,3}\s?G(?:i?B)?\b|\s[x×*]\s?\d{1,2}$")
+
+
+def _gpu(text: str) -> Iterator[tuple[str, object]]:
+    text = text.strip("`'\"* ")
+    start = _BEFORE_NAME.match(text)
+    name = _AFTER_NAME.split(text[start.end() if start else 0 :], maxsplit=1)[0].strip()
+    if not name or len(name) > 60 or not re.search(r"\d", name) or gpu_vendor(name) is None or re.match(r"(?:cpu|https?)\b", name.lower()):
+        return
+    count = _COUNT.search(text)
+    number = int(count[1] or count[2]) if count else 1
+    if 0 < number <= 64:
+        yield "gpu", (name, number)
+
+
+def _available(text: str) -> Iterator[tuple[str, object]]:
+    word = re.match(r"[`'\"*]{0,3}(true|false|yes|no)\b", text.strip().lower())
+    if word:
+        yield "devices.available", word[1] in ("true", "yes")
+
+
+def _count(text: str) -> Iterator[tuple[str, object]]:
+    if match := re.match(r"(\d{1,3})\s*$", text.strip("`'\"* ")):
+        yield "devices.count", int(match[1])
+
+
+def _torch_cuda(text: str) -> Iterator[tuple[str, object]]:
+    if version := cuda_version(text.strip("'\"` ")):
+        yield "torch.cuda", version
+
+
+_VALUES: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
+    "torch": _torch, "python": _python, "os": _os, "driver": _driver, "gpu": _gpu, "available": _available, "count": _count,
+    "torch_cuda": _torch_cuda,
+}  # fmt: skip
+
+
+def _values(what: str, text: str) -> Iterator[tuple[str, object]]:
+    """The facts of a value beside its name."""
+    if not what.startswith("package."):
+        yield from _VALUES[what](text)
+    elif version := stated_version(text.strip("'\"` =")):
+        yield what, Distribution(what.removeprefix("package."), version)
+
+
+# ---- an expression, and what it gave: on the next line, or in words
+
+_EXPRESSION = re.compile(
+    r"(torch\.__version__|torch\.version\.cuda|torch\.cuda\.is_available\(\)|torch\.cuda\.device_count\(\)|torch\.cuda\.get_device_name\([^()]{0,60}(?:\(\))?\))"
+)
+_PROMPT = re.compile(r"\s{0,8}(?:>>>|>|In ?\[\d{1,4}\]:|\$|#|❯|`|print\(|python3? -c)\s?")
+_GAVE = re.compile(
+    r"`?\)?`?\s{0,4}(?:(?:returns?|gives?|gave|is|says?|shows?|prints?|outputs?|=|==|->|→|:|：)\s{1,4}|[(:=]\s{0,2})[`'\"*(]{0,3}(\S[^\s`'\"*),;]{0,60})",
+    re.IGNORECASE,
+)
+_OUTPUT = re.compile(r"\s{0,8}(?:Out ?\[\d{1,4}\]:\s?)?[`'\"]{0,3}([^`'\"]{1,100}?)[`'\"]{0,3}\s*$")
+_LATER = 8  # lines: warnings stand between a question and its answer
+
+
+def _asked(expression: str) -> str:
+    return {"torch.__version__": "torch", "torch.version.cuda": "torch_cuda"}.get(
+        expression, "available" if "is_avail" in expression else "count" if "count" in expression else "gpu"
+    )
+
+
+# ---- in a line of a program, or in a sentence
+
+_BANNER = re.compile(
+    r"(?<![\w/.=-])(?:Python-(?P<python>3\.\d{1,2}\.\d{1,2})|torch-(?P<torch>\d\.\d{1,2}\.\d{1,2}(?:\+\w{2,12})?)(?![\w.-]))"
+)
+_BANNER_GPU = re.compile(r"\bCUDA:(\d{1,2}) \(([^(),]{3,60}), \d{3,6}Mi?B\)")
+# What a program found here beside what something was made with: "trained with torch 1.10.0+cu102, yours is 2.0.0+cu118".
+_YOURS = re.compile(
+    r"torch\b[^\n]{0,60}?(?:\(you have |\byours is |\byou have (?:py)?torch )(\d\.\d{1,2}\.\d{1,2}(?:[\w.+]{0,24}\w)?)", re.IGNORECASE
+)
+_VERSION = re.compile(
+    r"(?<![\w/.=<>-])(?:py)?torch(?:[ _.-]?version)?\s{0,3}(?:[:=]|==|is)?\s{0,3}v?['\"]?"
+    r"(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?(?:\.dev\d{8}|a0|rc\d)?(?:\+\w(?:[\w.]{0,38}\w)?)?)(?![\w+]|\.\d|\S{0,40}\.whl)",
+    re.IGNORECASE,
+)
+_PYTHON_SAID = re.compile(r"\bpython(?: version)?(?: is|:)? v?([23]\.\d{1,2}(?:\.\d{1,2})?)(?![\w.]*\d)", re.IGNORECASE)
+_PYTHON_PRINTED = re.compile(r"Python ([23]\.\d{1,2}\.\d{1,2}) [(|]")  # the interpreter's own first line
+_PYTHON_PATH = re.compile(r"[\\/](?:lib[\\/]python|Python)([23])\.?(\d{1,2})[\\/](?:Lib[\\/])?(?:site|dist)-packages")
+_DRIVER_SAID = re.compile(r"\b(?:driver|Treiber)(?: version)?(?: is|:)? v?(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?![\w.]*\d)", re.IGNORECASE)
+_BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?\s*")
+_DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
+_PRODUCT = re.compile(
+    r"(?<![\w-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
+    r"(?:(?:RTX|GTX) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
+    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|RX ?\d{{4}} ?(?:XTX?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![\w-])"
+)
+_SHORT_PRODUCTS = re.compile(_DATACENTER + "$")
+
+_BUILT = re.compile(
+    r"\b(?:train(?:ed)?|built|build|compiled?|made|exported|linked|created)\b[^.]{0,24}\b(?:for|with|against|on|by)\b|\brequires?\b|\bneeds?\b",
+    re.IGNORECASE,
+)
+_AWAY = re.compile(
+    r"\b(?:works?|worked|runs fine|another|other|different|previous(?:ly)?|earlier|before|used to|former(?:ly)?|old|colleague\w*|friend\w*"
+    r"|instead|tried|try|trying|upgrad\w*|downgrad\w*|updat\w*|reinstall\w*|switch\w*|going to|want\w*|would|should|could|can|does|do"
+    r"|is there|will|newer|older|since|until|supports?|compatible|known|latest|newest|released?|seem|not)\b",
+    re.IGNORECASE,
+)
+_AWAY_AFTER = re.compile(
+    r"[\s,)]{0,3}(?:(?:it )?(?:works|worked|runs|ran)\b(?! out)|is fine|is not (?:found|available)|would|instead|or \d|and \d|,? compiled)",
+    re.IGNORECASE,
+)
+_COMMAND = re.compile(
+    r"\s{0,8}(?:[$>#%❯!]\s{0,2}|\([\w.-]{1,40}\)\s\S{0,80}[$>#]\s?)?(?:sudo )?(?:python3? -m )?"
+    r"(?:pip3?|uv|conda|mamba|poetry|docker|git|wget|curl)\b",
+    re.IGNORECASE,
+)
+_ERRORS = ("ERROR", "rror:", "arning:", "from versions", "satisfies", ".whl", "http://", "https://", "==")
+
+
+def _mention(line: str, start: int, end: int) -> Role:
+    """Whom a version or product in a sentence is about, by the words before it in that sentence."""
+    before = re.split(r"(?<=[a-z)])[.;!?]\s", line[:start])[-1][-120:]
+    if _BUILT.search(before):
+        return Role.BUILT_FOR
+    return Role.ELSEWHERE if _AWAY.search(before) or _AWAY_AFTER.match(line[end : end + 40]) else Role.HAS
+
+
+@mutable
+class _Reader:
+    claims: list[Claim]
+    line: str = ""
+    number: int = 0
+
+    def say(self, values: Iterator[tuple[str, object]], role: Role = Role.HAS, printed: bool = True) -> bool:
+        found = [Claim(subject, value, role, printed, self.line.strip()[:LINE_LIMIT], self.number) for subject, value in values]
+        self.claims += found
+        return bool(found)
+
+    def read(self, lines: Sequence[str]) -> None:
+        asked: tuple[str, int] | None = None  # what an expression above asks for, until which line
+        heading = ""
+        for number, line in enumerate(lines, 1):
+            self.line, self.number = line, number
+            if len(line) > _LONGEST or not line.strip():
+                continue
+            if asked and number <= asked[1] and (match := _OUTPUT.fullmatch(line)) and self.say(_VALUES[asked[0]](match[1])):
+                asked = None
+                continue
+            if heading and not line.startswith("#"):
+                self.say(_values(heading, line))
+            title = _HEADING.fullmatch(line.rstrip())
+            heading = _KEYS.get(_key(title[1]), "") if title else ""
+            if expression := _EXPRESSION.search(line):
+                asked = self._expression(expression, asked)
+            elif not title and not self._key_value():
+                self._mentions()
+
+    def _expression(self, match: re.Match[str], asked: tuple[str, int] | None) -> tuple[str, int] | None:
+        what = _asked(match[1])
+        gave = _GAVE.match(self.line, match.end())
+        if gave and self.say(_VALUES[what](gave[1])):
+            return asked
+        rest = self.line[match.end() :].strip(" `)'\";")
+        return (what, self.number + _LATER) if _PROMPT.match(self.line) and not rest else asked
+
+    def _key_value(self) -> bool:
+        match = _KEY_VALUE.match(self.line) if ":" in self.line or "：" in self.line or "=" in self.line or "|" in self.line else None
+        what = _KEYS.get(re.sub(r"^gpu ?\d{1,2}$", "gpu", _key(match["key"]))) if match else None
+        if not match or what is None:
+            return False
+        return self.say(_values(what, match["value"].rstrip(" |*`")))
+
+    def _mentions(self) -> None:
+        line = self.line
+        for match in _BANNER.finditer(line):
+            self.say(_python(match["python"]) if match["python"] else _torch(match["torch"]))
+        for match in _BANNER_GPU.finditer(line):
+            self.say(iter([("gpu", (match[2].strip(), 1))]))
+        if _PYTHON_PRINTED.match(line):
+            self.say(_python(line[7:]))
+        yours = _YOURS.search(line)
+        if yours:
+            self.say(_torch(yours[1]))
+        if bare := _BARE.fullmatch(line):
+            self.say(_torch(bare[1]))
+        if path := _PYTHON_PATH.search(line):
+            self.say(iter([("python.version", f"{path[1]}.{path[2]}")]), printed=False)
+        if _COMMAND.match(line) or any(sign in line for sign in _ERRORS):
+            return
+        for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID)):
+            for match in pattern.finditer(line):
+                role = Role.BUILT_FOR if yours and what == "torch" else _mention(line, match.start(), match.end())
+                self.say(_VALUES[what](match[1]), role, printed=False)
+        for match in _PRODUCT.finditer(line):
+            self._product(match)
+
+    def _product(self, match: re.Match[str]) -> None:
+        start, end = match.span()
+        if _SHORT_PRODUCTS.search(match[1]) and re.search(r"[/_:.]", self.line[max(0, start - 1) : start] + self.line[end : end + 1]):
+            return  # part of a path or of another name
+        before = re.search(r"(\d{1,2})\s?[x×*]?\s?$", self.line[max(0, start - 6) : start])
+        number = int(before[1]) if before and 0 < int(before[1]) <= 16 else 1
+        self.say(iter([("gpu", (match[1].strip(), number))]), _mention(self.line, start, end), printed=False)
+
+
+def _key(text: str) -> str:
+    return " ".join(re.sub(r"\s\(.{0,60}\)$|[*`_]{1,3}$", "", text.strip()).lower().split())
+
+
+_HINTS = re.compile(
+    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|Operating|ystem|系统|驱动|Device|[AHVBPK]\d{2,3}\b"
+)
+
+
+# ---- whose paths they are
+
+_PLATFORMS = tuple(
+    (name, re.compile("|".join(signs), re.MULTILINE))
+    for name, signs in {
+        "wsl": (
+            r"/usr/lib/wsl/|/mnt/[c-z]/|microsoft-standard-WSL",
+            r"\b(?:under|in|on|with|inside|using|through) WSL ?[12]?\b",
+            r"^[^\n]{0,40}\bWSL2?:? (?:Ubuntu|Debian)",
+        ),
+        "windows": (
+            r"(?<![\w/])[A-Z]:\\{1,2}\w|\bWinError \d|\bwin-64::|\[MSC v\.",
+            r"\bWindows (?:10|11|Server)\b|\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
+        ),
+        "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d",),
+        "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),
+    }.items()
+)
+
+
+def _platform(text: str) -> Iterator[Claim]:
+    """Where the paths and words of one platform alone occur. Windows and Linux together may be a cluster and a laptop, or two people."""
+    found = {name: match for name, pattern in _PLATFORMS if (match := pattern.search(text))}
+    own = next((name for name in ("wsl", "windows", "darwin") if name in found), None)
+    if own is None or (own == "windows" and "linux" in found) or (own == "darwin" and len(found) > 1):
+        return
+    start = text.rfind("\n", 0, found[own].start()) + 1
+    line, number = text[start:].partition("\n")[0].strip()[:LINE_LIMIT], text.count("\n", 0, start) + 1
+    yield Claim("system.os", "linux" if own == "wsl" else own, Role.HAS, False, line, number)
+    if own == "wsl":
+        yield Claim("system.wsl", 2, Role.HAS, False, line, number)
+
+
+def read_claims(text: str) -> tuple[Claim, ...]:
+    """All claims of a text, in its order."""
+    reader = _Reader([])
+    if _HINTS.search(text):
+        reader.read(text.split("\n"))
+    return (*reader.claims, *_platform(text))
+
+
+def settled(claims: Sequence[Claim]) -> tuple[tuple[Fact, ...], tuple[str, ...]]:
+    """What this machine has beyond doubt; and where its claims disagree, what is said. Of two that agree the longer one counts;
+    what a program printed comes before a sentence."""
+    facts: list[Fact] = []
+    doubts: list[str] = []
+    for subject in dict.fromkeys(claim.subject for claim in claims):
+        mine = [claim for claim in claims if claim.subject == subject and claim.role is Role.HAS]
+        mine = [claim for claim in mine if claim.printed] or mine
+        if not mine:
+            continue
+        if subject == "gpu":
+            facts += _gpus(mine, doubts)
+            continue
+        best = max(mine, key=lambda claim: len(str(claim.value)))
+        if other := next((claim for claim in mine if not _agree(claim.value, best.value)), None):
+            doubts.append(f"{subject}: {best.value} (line {best.number}), {other.value} (line {other.number})")
+        else:
+            facts.append(Fact(subject, best.value, best.line, best.number))
+    return tuple(facts), tuple(doubts)
+
+
+def _agree(short: object, long: object) -> bool:
+    a, b = str(short).lower(), str(long).lower()
+    return a == b or (b.startswith(a) and b[len(a)] in "+. ")
+
+
+def _gpus(claims: Sequence[Claim], doubts: list[str]) -> Iterator[Fact]:
+    """One product, and how many of it; names of two products in passing say nothing of which one is meant."""
+    named = [(*claim.value, claim) for claim in claims if isinstance(claim.value, tuple)]
+    name, _, claim = max(named, key=lambda row: len(row[0]))
+    other = next((one for one, _, _ in named if not _one_card(one, name)), None)
+    if other:
+        doubts.append(f"gpu: {name}, {other}")
+        return
+    vendor = gpu_vendor(name)
+    count = max(number for _, number, _ in named)
+    if vendor == "amd":
+        yield Fact("rocm.names", (name,) * count, claim.line, claim.number)
+    elif vendor == "intel":
+        yield Fact("xpu.names", (name,) * count, claim.line, claim.number)
+    elif vendor == "nvidia":
+        for index in range(count):
+            yield Fact(f"gpu.{index}", Gpu(index, name), claim.line, claim.number)
+
+
+_MAKERS = re.compile(r"\b(?:nvidia|geforce|amd|radeon|tesla|quadro|intel|graphics|gpu|\(tm\))\b|[^a-z0-9]", re.IGNORECASE)
+
+
+def _one_card(a: str, b: str) -> bool:
+    short, long = sorted((_MAKERS.sub("", a.lower()), _MAKERS.sub("", b.lower())), key=len)
+    return bool(short) and (long.startswith(short) or long.endswith(short))
+
+
+def read_prose(text: str) -> Found | None:
+    """The claims of a text and the facts that they amount to."""
+    claims = read_claims(text)
+    if not claims:
+        return None
+    facts, doubts = settled(claims)
+    return Found("statements", facts, (), 0, claims, doubts)

@@ -1,0 +1,50 @@
+"""What became of a message: a warning that the run outlived, a line at warning level, an error that somebody only proposes to reword.
+
+[W socket.cpp:601] [c10d] The client socket has failed to connect to [node0]:29500 …      outlived: steps follow
+epoch 1 step 100 loss 0.31
+"""
+
+from __future__ import annotations
+
+import re
+
+# glog's level in front of c10d's words: "[W socket.cpp:558]", "[W404 00:15:21.69 ProcessGroupNCCL.cpp:4561]"; [E …] is an error
+_WARNING = re.compile(r"\[W(?:\d{3,4} [\d:.]{8,20})? ?[\w/.-]{3,60}:\d{1,5}\]")
+# Ranks that meet: what is said until they have met is of no account afterwards.
+_MEETING = re.compile(
+    r"socket\.cpp|TCPStore|client socket|server socket|retrieved \(gai error|Waiting (?:in store based barrier|for the store)|retry",
+    re.IGNORECASE,
+)
+_MET = re.compile(
+    r"NCCL INFO [^\n]{0,120}Init COMPLETE|NCCL version \d|store_based_barrier_key:(?:[2-9]|\d{2,})\b"
+    r"|\b(?:epoch|step|iter(?:ation)?|global_step)\b[^\n]{0,60}\bloss\b|\bloss['\"]?\s?[:=]\s?-?\d"
+    r"|\d{1,3}%\|[^\n|]{0,80}\| \d{1,9}/\d{1,9}",
+    re.IGNORECASE,
+)
+# A person's word is about the whole text.
+_GOES_ON = re.compile(r"\b(?:training|the run|everything|it) (?:runs|works|starts|is fine|goes on)\b(?! out)", re.IGNORECASE)
+_PROPOSED = re.compile(
+    r"^\W{0,12}(?:feature request|proposal|enhancement|rfc)\b|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
+    r"|\bfeature request\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PRINTED = re.compile(r"Traceback \(most recent call last\)|^\[?(?:rank\d{1,5}\]?:|[EWI]\d{3,4} \d\d:)|^\S{0,20}\[[EW] ", re.MULTILINE)
+
+
+def outlived(text: str) -> str:
+    """The text without the warnings of ranks that meet, where later lines or the person say that they have met. Lines keep their place."""
+    if "[W" not in text:
+        return text
+    end = len(text) if _GOES_ON.search(text) else max((match.start() for match in _MET.finditer(text)), default=0)
+    kept = ["" if at_warning_level(line) and _MEETING.search(line) else line for line in text[:end].split("\n")]
+    return "\n".join(kept) + text[end:]
+
+
+def at_warning_level(line: str) -> bool:
+    """Whether a line is a warning by the word of the program that printed it."""
+    return bool(_WARNING.search(line))
+
+
+def proposed(text: str) -> bool:
+    """Whether a text speaks of a message without having met it now: a feature request with no print in it."""
+    return bool(_PROPOSED.search(text)) and not _PRINTED.search(text)

@@ -1,0 +1,131 @@
+"""What a text says of a machine in passing, and whom it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envcheck.facts.snapshot import Gpu
+from envcheck.read.asked import read_asked
+from envcheck.read.claims import read_claims, read_prose, settled
+from envcheck.read.found import Role
+
+# text → the facts that it amounts to (GPUs by their names)
+FACTS: dict[str, dict[str, Any]] = {
+    # key and value, of any program and person
+    "- **PyTorch Version:** 2.7.1+cu128": {"torch.version": "2.7.1+cu128"},
+    "| torch version | 2.4.0 |": {"torch.version": "2.4.0"},
+    "> pytorch version: 2.6.0+cu126": {"torch.version": "2.6.0+cu126"},
+    "PyTorch: 1.8.1+Cuda 11.1": {"torch.version": "1.8.1"},
+    "* **Python:** 3.10.11 (main)": {"python.version": "3.10.11"},
+    "- OS: nt": {"system.os": "windows"},
+    "操作系统：Windows 11": {"system.os": "windows", "system.distribution": "Windows 11"},
+    "显卡: RTX 3060": {"gpu.0": "RTX 3060"},
+    "Treiber: 551.86": {"driver.version": "551.86"},
+    "GPU: 2x RTX 4090 24GB": {"gpu.0": "RTX 4090", "gpu.1": "RTX 4090"},
+    "Device: cuda:0 NVIDIA GeForce RTX 3080 : cudaMallocAsync": {"gpu.0": "NVIDIA GeForce RTX 3080"},
+    "GPU 0: NVIDIA A10\nGPU 1: NVIDIA A10": {"gpu.0": "NVIDIA A10"},
+    "### GPU\n\nAMD Radeon RX 6700 XT": {"rocm.names": ("AMD Radeon RX 6700 XT",)},
+    "## Graphics card\nIntel Arc A770": {"xpu.names": ("Intel Arc A770",)},
+    "### Operating System\n\n24.04.3 LTS (Noble Numbat)": {
+        "system.os": "linux", "system.distribution_id": "ubuntu", "system.distribution": "Ubuntu 24.04.3 LTS (Noble Numbat)",
+    },
+    # an expression and what it gave
+    ">>> torch.__version__\n'1.8.1+cu102'": {"torch.version": "1.8.1+cu102"},
+    "In [3]: torch.cuda.is_available()\nOut[3]: True": {"devices.available": True},
+    ">>> torch.cuda.is_available()\n/x/torch/cuda/__init__.py:52: UserWarning: CUDA …\n  return x\nFalse": {"devices.available": False},
+    "torch.cuda.is_available() returns False on every start": {"devices.available": False},
+    "`torch.cuda.is_available()` is still False": {},
+    "print(torch.version.cuda)\n12.1": {"torch.cuda": "12.1"},
+    "[rank3]: torch.cuda.device_count(): 0": {"devices.count": 0},
+    "$ python -c \"import torch; print(torch.cuda.is_available())\"\nFalse": {"devices.available": False},
+    # banners of programs
+    "Detector v8 Python-3.11.6 torch-2.1.0+cpu": {"python.version": "3.11.6", "torch.version": "2.1.0+cpu"},
+    "v7.0 torch-1.13.1+cu117 CUDA:0 (NVIDIA A40, 10240MiB)": {"torch.version": "1.13.1+cu117", "gpu.0": "NVIDIA A40"},
+    "Python 3.11.2 (tags/v3.11.2:878ead1) [MSC v.1934 64 bit (AMD64)]": {"python.version": "3.11.2", "system.os": "windows"},
+    # sentences
+    "I have driver 435.21 and torch 1.7.1 here": {"driver.version": "435.21", "torch.version": "1.7.1"},
+    "My card is an RTX 5070 and I can't get past this": {"gpu.0": "RTX 5070"},
+    "Two nodes with 8x H100 each": {f"gpu.{index}": "H100" for index in range(8)},
+    "in case it matters, my python is 3.10": {"python.version": "3.10"},
+    # of another thing, another time, another machine
+    "Model was trained with torch 1.10.0+cu102, yours is 2.0.0+cu118. Expect surprises": {"torch.version": "2.0.0+cu118"},
+    "    PyTorch 2.1.2+cu121 with CUDA 1201 (you have 2.1.2+cpu)": {"torch.version": "2.1.2+cpu"},
+    "It works with torch 2.1.0 on my colleague's RTX 3090.": {},
+    "I tried torch 2.3.0 as well, no change": {},
+    "Should I upgrade to PyTorch 2.5.1?": {},
+    "Does torch 2.6.0 support the RTX 5090?": {},
+    "ERROR: Could not find a version that satisfies the requirement torch==1.13.1+cu117 (from versions: 2.0.0)": {},
+    "pip install torch==2.4.0 torchvision": {},
+    "https://download.pytorch.org/whl/torch-2.4.0%2Bcu121-cp310-cp310-linux_x86_64.whl": {},
+    # platforms by their paths
+    'File "C:\\Users\\me\\train.py", line 3': {"system.os": "windows"},
+    "I start it under WSL like this": {"system.os": "linux", "system.wsl": 2},
+    'File "/home/me/train.py", line 3, then on the laptop C:\\Users\\me': {},
+    'File "/usr/lib/python3.10/site-packages/x.py", line 3': {"python.version": "3.10"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FACTS)
+def test_facts(text: str) -> None:
+    found = read_prose(text)
+    facts = {fact.path: fact.value.name if isinstance(fact.value, Gpu) else fact.value for fact in (found.facts if found else ())}
+    assert facts == FACTS[text]
+
+
+DOUBTS = {
+    "torch: 2.1.0\nin the other list\ntorch: 2.4.0": "torch.version",
+    "I have an RTX 3090 and an RTX 4090 in this box": "gpu",
+    "torch 2.1.0 here, torch 2.2.0 there": "torch.version",
+}
+
+
+@pytest.mark.parametrize("text", DOUBTS)
+def test_two_claims_that_differ_are_no_fact(text: str) -> None:
+    facts, doubts = settled(read_claims(text))
+    assert not [fact for fact in facts if fact.path.startswith(DOUBTS[text])]
+    assert [doubt.partition(":")[0] for doubt in doubts] == [DOUBTS[text]]
+
+
+def test_what_is_printed_comes_before_what_is_said_and_the_longer_before_the_shorter() -> None:
+    facts, doubts = settled(read_claims("I use torch 2.3 mostly\ntorch.__version__: 2.4.1+cu124\ntorch: 2.4.1\n"))
+    assert [(fact.path, fact.value, fact.number) for fact in facts] == [("torch.version", "2.4.1+cu124", 2)] and not doubts
+
+
+def test_each_claim_keeps_its_role_and_line() -> None:
+    claims = read_claims("extension built for torch 2.1.0\nanother machine has torch 2.2.0\ntorch: 2.3.0\n")
+    assert [(one.value, one.role, one.number) for one in claims] == [
+        ("2.1.0", Role.BUILT_FOR, 1), ("2.2.0", Role.ELSEWHERE, 2), ("2.3.0", Role.HAS, 3),
+    ]  # fmt: skip
+
+
+# text → (whether it asks for CUDA, the device, requirements)
+ASKED: dict[str, tuple[bool, int | None, tuple[str, ...]]] = {
+    "conda install pytorch torchvision cudatoolkit=10.1 -c pytorch": (True, None, ("pytorch", "torchvision")),
+    "  - pytorch-cuda=12.1": (True, None, ()),
+    "pip install torch==1.13.1+cu117 --extra-index-url https://a/whl/cu117": (True, None, ("torch==1.13.1+cu117",)),
+    "pip3 install torch torchaudio --index-url https://a/whl/cpu": (False, None, ("torch", "torchaudio")),
+    "ERROR: … a version that satisfies the requirement torch==1.9.1+cu111 (from versions: 2)": (True, None, ("torch==1.9.1+cu111",)),
+    'model.to("cuda:3")': (True, 3, ()),
+    "ValueError: Invalid CUDA 'device=1' requested. Use 'device=cpu'": (True, 1, ()),
+    "    loss = net.cuda()(x)": (True, None, ()),
+    'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")': (False, None, ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_what_is_asked_for(text: str) -> None:
+    found = read_asked(text)
+    facts = {fact.path.removeprefix("asked."): fact.value for fact in (found.facts if found else ())}
+    assert ("cuda" in facts, facts.get("device"), facts.get("requirements", ())) == ASKED[text]
+    assert all(claim.role is Role.ASKED for claim in (found.claims if found else ()))
+
+
+def test_a_library_that_calls_cuda_asks_for_nothing() -> None:
+    assert read_asked('  File "/x/site-packages/lib/a.py", line 3: model.to("cuda:1")') is None
+
+
+def test_a_long_text_is_read_in_time_that_grows_with_it() -> None:
+    """Nothing is claimed of repeated words, and no pattern reads them twice: tests/read/test_patterns.py looks at each of them."""
+    assert read_claims("torch " * 40_000) == () == read_claims("\n".join(["driver: " * 200] * 50))

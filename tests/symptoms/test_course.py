@@ -1,0 +1,50 @@
+"""What became of a message."""
+
+from __future__ import annotations
+
+import pytest
+
+from envcheck.symptoms.course import at_warning_level, outlived, proposed
+
+WAIT = "[W socket.cpp:601] [c10d] The client socket has failed to connect to [node0]:29500 (errno: 111 - Connection refused)."
+FAILED = "[E socket.cpp:610] [c10d] The client socket has failed to connect to any network address of (node0, 29500)."
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "node0:1:2 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0 nvmlDev 0 busId 1000 - Init COMPLETE",
+        "NCCL version 2.18.6+cuda12.1",
+        "epoch 1 step 100 loss 0.31",
+        "{'loss': 0.31, 'step': 4}",
+        " 12%|███       | 120/1000 [00:03<00:22, 40.1it/s]",
+    ],
+)
+def test_warnings_of_the_meeting_go_once_the_ranks_have_met(sign: str) -> None:
+    assert outlived(f"{WAIT}\n{sign}\nKeyError: 'f1'") == f"\n{sign}\nKeyError: 'f1'"
+
+
+def test_what_comes_after_the_last_sign_stays() -> None:
+    assert outlived(f"loss: 0.3\n{WAIT}") == f"loss: 0.3\n{WAIT}"
+
+
+def test_an_error_stays_and_so_does_a_warning_without_a_sign() -> None:
+    assert outlived(f"{FAILED}\nloss: 0.3") == f"{FAILED}\nloss: 0.3"
+    assert outlived(f"{WAIT}\nRuntimeError: timed out") == f"{WAIT}\nRuntimeError: timed out"
+
+
+def test_a_person_may_say_that_it_runs() -> None:
+    assert outlived(f"Training runs, but this appears:\n{WAIT}") == "Training runs, but this appears:\n"
+    assert WAIT in outlived(f"It runs out of memory. Before that:\n{WAIT}")
+
+
+def test_levels() -> None:
+    assert at_warning_level(WAIT) and at_warning_level("[rank0]:[W404 00:15:21.693690333 ProcessGroupNCCL.cpp:4561] using GPU 0")
+    assert not at_warning_level(FAILED) and not at_warning_level("torch/cuda/__init__.py:52: UserWarning: CUDA initialization")
+
+
+def test_proposals() -> None:
+    assert proposed("Feature request: name the port in `RuntimeError: Address already in use`")
+    assert proposed("### 🚀\nWe see 'Address already in use'. Could the message name the port?")
+    assert not proposed('Could the message be wrong?\nTraceback (most recent call last):\n  File "a.py", line 1')
+    assert not proposed("RuntimeError: Address already in use")
