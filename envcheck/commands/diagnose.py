@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.commands.configuration import rule_session
+from envcheck.commands.inputs import named, wait_for_text
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
@@ -32,7 +33,10 @@ FORMATS = ("text", "json", "markdown", "junit", "github", "html")
 def configure_parser(parser: argparse.ArgumentParser) -> None:
     """The flags of `envcheck diagnose`."""
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="reports, logs, tracebacks, nvidia-smi output; - is stdin (default without --facts)"
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="reports, logs, tracebacks, nvidia-smi output, or a folder of them; - is stdin (default without --facts)",
     )
     parser.add_argument(
         "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
@@ -54,8 +58,10 @@ def execute(args: argparse.Namespace) -> int:
     names = list(args.files) or ([] if args.facts else ["-"])
     for name in args.facts:
         texts.take_facts(name)
-    for name in names:
-        texts.take_file(name)
+    files, left_out = named(names)
+    for name, label in files.items():
+        texts.take_file(name, label)
+    texts.refused.update(left_out)
     report, read = diagnose(texts, tool=args.tool, index_base=args.index_base)
     report = replace(report, configuration=args.configuration)
     put(_rendered(report, read, args), args.output)
@@ -118,14 +124,15 @@ class Given:
             self._scanner = Scanner(self.by.symptoms)
         return self._scanner
 
-    def take_file(self, name: str) -> None:
+    def take_file(self, name: str, label: str = "") -> None:
         """Read a file, or stdin for "-", in pieces. UsageError if it cannot be opened; a binary one is refused with a line."""
         if name == "-":
+            wait_for_text()
             self._take_stream(sys.stdin.buffer, "stdin")
             return
         try:
             with open(name, "rb") as file:
-                self._take_stream(file, os.path.basename(name))
+                self._take_stream(file, label or os.path.basename(name))
         except OSError as error:
             raise UsageError(f"{name}: {error.strerror or error}") from None
 

@@ -44,6 +44,7 @@ def unknown_rule(word: str, known: Iterable[str]) -> UsageError:
 
 def explain(rule_id: str, by: RuleSession) -> str:
     """The page of one rule, or the pages about some words. Raises UsageError where there is neither, naming the nearest rule."""
+    rule_id = rule_id.lower() if rule_id.lower() in by.texts.ids else rule_id
     if rule_id not in by.texts.ids:
         return _about(rule_id, by)
     from envcheck.commands.page import page
