@@ -449,14 +449,3 @@ def driver_no_devices(
 def _refusal(matches: Matches) -> str | None:
     """What the kernel module says against the card."""
     return next((case for case in ("bar", "refused", "firmware") if of_variant(matches, case)), None)
-
-
-CHECKS = (
-    driver_missing,
-    driver_not_loaded,
-    driver_too_old,
-    driver_too_old_for_gpu,
-    driver_dropped_gpu,
-    driver_needs_open_module,
-    driver_no_devices,
-)

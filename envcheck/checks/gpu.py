@@ -314,6 +314,3 @@ def _mig_said(gpus: GpusFacts, matches: Matches) -> Hit | None:
     if matches and not (gpus.devices and all(gpu.mig is False for gpu in gpus.devices)):  # the text fits other things too
         return Hit({"gpus": "a GPU"}, quoted(matches), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     return None
-
-
-CHECKS = (gpu_too_new_for_torch, gpu_too_old_for_torch, gpu_busy, gpu_exclusive_mode, gpu_mig)

@@ -259,6 +259,3 @@ def _of_cuda(matches: Matches, devices: DevicesFacts, cuda_driver: CudaDriverFac
         return Hit(variant="init", confidence=Confidence.LIKELY)
     fatal = cuda_code(devices, cuda_driver) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
     return Hit({}, code_evidence(devices, cuda_driver)) if matches or fatal else None
-
-
-CHECKS = (gpu_ecc_error, gpu_row_remap, gpu_xid, gpu_throttled, gpu_pcie_degraded, gpu_needs_reset, gpu_hardware_fault)

@@ -215,14 +215,3 @@ def _witnesses(missing: Mapping[str, Missing]) -> tuple[Evidence, ...]:
     alone, torch = missing["cuda_driver"], missing.get("devices")
     found = [Evidence((alone.evidence.splitlines() or ["libcuda.so.1"])[0], alone.reason)]
     return (*found, Evidence("torch", torch.reason)) if torch and torch.trouble else tuple(found)
-
-
-CHECKS = (
-    driver_library_mismatch,
-    cuda_compat_shadows_driver,
-    cuda_compat_unsupported_gpu,
-    nvidia_uvm_missing,
-    libcuda_stub,
-    libcuda_crashed,
-    libcuda_unresponsive,
-)

@@ -317,14 +317,3 @@ def cpu_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts, s
     if x86 and not died:
         return Unknown("an illegal instruction is reported, but the CPU has AVX and AVX2: run envcheck on the machine where it happens")
     return Hit(values, evidence, variant="unsure", confidence=Confidence.LIKELY)
-
-
-CHECKS = (
-    torch_missing,
-    torch_cpu_build,
-    torch_cuda_unavailable,
-    python_unsupported,
-    no_matching_wheel,
-    glibc_too_old,
-    cpu_too_old,
-)

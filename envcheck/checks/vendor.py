@@ -213,6 +213,3 @@ def xpu_driver(
     parts = (("Level Zero loader", xpu.level_zero), ("compute runtime", xpu.compute_runtime))
     missing = " and ".join(name for name, found in parts if found is None)
     return Hit(values | {"missing": missing}) if missing else Hit(values, variant="unknown", confidence=Confidence.LIKELY)
-
-
-CHECKS = (rocm_permission, rocm_gfx_unsupported, rocm_build_mismatch, mps_unavailable, xpu_driver)

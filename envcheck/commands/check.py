@@ -158,15 +158,14 @@ def _allow_core_files(limits: tuple[int, int] | None) -> None:
 
 
 def _get_ready(by: RuleSession, args: argparse.Namespace) -> None:
-    """Import and read what judging and writing need, while the agent imports torch."""
+    """Import and read what judging and writing need, while the agent is at work."""
     by.prepare()
-    if args.static:  # its agent imports nothing: what may not be needed would only be waited for
-        return
-    import envcheck.plan.fixer
-
-    _ = by.symptoms.index
     if getattr(args, "format", "") == "text":
-        import envcheck.commands.terminal  # noqa: F401
+        import envcheck.commands.terminal
+    if not args.static:  # torch takes its time; the agent of a static check would be waited for
+        import envcheck.plan.fixer  # noqa: F401
+
+        _ = by.symptoms.index
 
 
 def _watched(run: Callable[[Callable[[str], None] | None], T]) -> T:
