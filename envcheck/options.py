@@ -134,7 +134,7 @@ def _parser(command: str) -> Parser:
             parser.add_argument("after", metavar="B.json")
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
         case "explain":
-            parser.add_argument("rule", metavar="RULE")
+            parser.add_argument("rule", metavar="RULE|WORDS", nargs="+", help="a rule's id, or words: then the pages that are about them")
         case "rules":
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
@@ -149,7 +149,7 @@ DESCRIPTIONS = {
     "compare": "Says what differs between two recorded snapshots and which rules change their verdict.",
     "diagnose": "Names the cause behind other machines' reports, logs and tracebacks.",
     "plan": "Finds a torch build for a machine and prints the commands that install it.",
-    "explain": "Prints what a rule reports, what that means and what to do.",
+    "explain": "Prints what a rule reports, what that means and what to do; or lists the rules that are about some words.",
     "rules": "Lists all rules.",
 }
 

@@ -39,14 +39,15 @@ def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
         torch_libraries,
         vendor,
         visibility,
+        warned,
     )
 
     modules = (
         driver, driver_tools, libcuda, container, visibility, gpu, gpu_count, gpu_health, vendor, limits,
         torch_build, torch_import, torch_libraries, numpy_abi, torch_files, requirements, packages,
-        companions, toolkit, ranks, launch, python_mismatch, comm, live,
+        companions, toolkit, ranks, launch, python_mismatch, comm, warned, live,
     )  # fmt: skip
-    checks, last = [check for module in modules for check in _own(module)], _own(meta)
+    checks, last = [warned.or_warned(check) for module in modules for check in _own(module)], _own(meta)
     known = {check.id for check in (*checks, *last)}
     rules = RuleTexts((rules_folder(),)).ids if rules is None else rules
     messages = [passed_on.passed_on(rule) for rule in rules if rule not in known]

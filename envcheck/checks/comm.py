@@ -7,6 +7,7 @@ import re
 from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
+from envcheck.checks.queue_pair import queue_pair_refused
 from envcheck.checks.text import Matches, agreed, doubt, foremost, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
@@ -146,6 +147,8 @@ def nccl_infiniband(
 
 
 def _infiniband_said(matches: Matches, network: NetworkFacts, limits: facts.LimitsFacts, container: facts.ContainerFacts) -> Hit:
+    if refused := queue_pair_refused(matches):
+        return refused
     if agreed(matches) == "plugin":  # NCCL may go on with another protocol of the plugin, or without
         return Hit({}, quoted(matches), (), "plugin", _WARNING, _LIKELY)
     if missing := of_variant(matches, "net"):

@@ -198,9 +198,11 @@ def wsl_driver(
     absent: frozenset[str],
 ) -> Answer:
     """WSL: version 1, an old kernel, a Linux driver over the mapped one, or its folder out of the loader's sight."""
+    matches = said(symptoms, "wsl-driver")
+    if old := tuple(match for match in matches if match.symptom == "nccl-without-wsl"):  # the row itself asks for WSL
+        return Hit({"path": value(old, "path")}, quoted(old), variant="nccl")
     if system.wsl is None:
         return None
-    matches = said(symptoms, "wsl-driver")
     values: dict[str, object] = {"kernel": system.kernel, "library": cuda_driver.library_path}
     if amd := of_variant(matches, "amd"):
         return None if works(devices) else Hit(values, quoted(amd), variant="amd")

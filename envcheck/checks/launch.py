@@ -51,6 +51,9 @@ def launch_unreachable(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answ
         return Hit(values, (Evidence("name resolution", f"{address}: {values['error']}"), *quoted(matches)), variant="name")
     if not matches or surplus(matches):
         return None
+    if all(match.symptom == "nccl-connect-failed" for match in matches):  # NCCL connects to its ranks, each at an address of its own
+        peer = value(matches, "other") or value(matches, "peer") or value(matches, "third")
+        return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
     variant = foremost(matches, "unresolved") or agreed(matches) or ""
     told = of_variant(matches, variant) if variant else matches
     host, named = value(told, "host"), value(told, "address")

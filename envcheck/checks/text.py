@@ -17,8 +17,13 @@ def said(symptoms: SymptomsFacts, rule_id: str) -> Matches:
 
 
 def quoted(matches: Matches, limit: int = 3) -> tuple[Evidence, ...]:
-    """Matches as the evidence of a hit."""
-    return tuple(Evidence(match.source, match.text) for match in matches[:limit])
+    """Matches as the evidence of a hit, each line once: several rows may know it, and it may have been put together from two."""
+    kept: dict[str, Evidence] = {}
+    for match in matches:
+        words = "".join(match.text.strip("…").split())
+        if len(kept) < limit and not any(words in one or one in words for one in kept):
+            kept[words] = Evidence(match.source, match.text)
+    return tuple(kept.values())
 
 
 def distinct(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:

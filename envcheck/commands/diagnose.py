@@ -9,11 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.commands.configuration import rule_session
+from envcheck.commands.inputs import named, wait_for_text
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.recorded import FACTS_LIMIT_BYTES
-from envcheck.facts.snapshot import Distribution, Missing, Snapshot, SymptomsFacts
+from envcheck.facts.snapshot import WARNED, Distribution, Missing, Snapshot, SymptomsFacts, TextEvidence
 from envcheck.read.clean import GZIP, HEAD_BYTES, PIECE_BYTES, clean, pieces, what_binary
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ FORMATS = ("text", "json", "markdown", "junit", "github", "html")
 def configure_parser(parser: argparse.ArgumentParser) -> None:
     """The flags of `envcheck diagnose`."""
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="reports, logs, tracebacks, nvidia-smi output; - is stdin (default without --facts)"
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="reports, logs, tracebacks, nvidia-smi output, or a folder of them; - is stdin (default without --facts)",
     )
     parser.add_argument(
         "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
@@ -57,8 +61,10 @@ def execute(args: argparse.Namespace) -> int:
     names = list(args.files) or ([] if args.facts else ["-"])
     for name in args.facts:
         texts.take_facts(name)
-    for name in names:
-        texts.take_file(name)
+    files, left_out = named(names)
+    for name, label in files.items():
+        texts.take_file(name, label)
+    texts.refused.update(left_out)
     report, read = diagnose(texts, tool=args.tool, index_base=args.index_base)
     report = replace(report, configuration=args.configuration)
     put(_rendered(report, read, args), args.output)
@@ -112,6 +118,7 @@ class Given:
     proposed: set[str] = field(default_factory=set)  # files that speak of messages without having met them
     filled: set[str] = field(default_factory=set)  # files with more than blanks and our own reports in them
     reports: list[tuple[str, OwnReport]] = field(default_factory=list)
+    excerpt: str = ""  # the beginning and the end of all texts
     _scanner: Scanner | None = None
 
     @property
@@ -122,14 +129,15 @@ class Given:
             self._scanner = Scanner(self.by.symptoms)
         return self._scanner
 
-    def take_file(self, name: str) -> None:
+    def take_file(self, name: str, label: str = "") -> None:
         """Read a file, or stdin for "-", in pieces. UsageError if it cannot be opened; a binary one is refused with a line."""
         if name == "-":
+            wait_for_text()
             self._take_stream(sys.stdin.buffer, "stdin")
             return
         try:
             with open(name, "rb") as file:
-                self._take_stream(file, os.path.basename(name))
+                self._take_stream(file, label or os.path.basename(name))
         except OSError as error:
             raise UsageError(f"{name}: {error.strerror or error}") from None
 
@@ -184,6 +192,7 @@ class Given:
         self._keep(reports, name)
         if not text.isspace() and text:
             self.filled.add(name)
+            self.excerpt = _excerpt(self.excerpt, text)
         found = read_text(text)
         self.found += [(name, one) for one in found]
         self.kinds.setdefault(name, {}).update(
@@ -212,6 +221,14 @@ class Given:
         from envcheck.read.merge import merge
 
         return merge(self.found, self.scanner.finish().matches, self.by.tables)
+
+
+EXCERPT = 1 << 15  # characters at either end
+
+
+def _excerpt(before: str, text: str) -> str:
+    whole = f"{before}\n{text if len(text) <= 2 * EXCERPT else text[:EXCERPT] + text[-EXCERPT:]}"
+    return whole if len(whole) <= 2 * EXCERPT else whole[:EXCERPT] + whole[-EXCERPT:]
 
 
 def _load(name: str) -> Mapping[str, Any]:
@@ -256,7 +273,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
     own = texts.reports
 
     def choose(found: Sequence[Finding]) -> Sequence[Finding]:
-        judged = doubted(found, snapshot.symptoms, texts.proposed)
+        judged = doubted(known_first(found, snapshot.symptoms), snapshot.symptoms, texts.proposed)
         if not own:
             return first_causes(judged)
         from envcheck.report.reported import joined, taken_over
@@ -337,6 +354,20 @@ def _shown_elsewhere(judged: Sequence[Finding], reported: Sequence[Finding], tex
     return tuple(one for one in judged if one.rule in rules or any(each.source in texts.kinds for each in one.evidence))
 
 
+def known_first(found: Sequence[Finding], symptoms: SymptomsFacts | Missing) -> tuple[Finding, ...]:
+    """The findings; a warning that only its source file places is no cause beside one that a rule knows."""
+    from envcheck.engine.rule import Severity
+
+    placed = {(one.source, one.text) for one in _placed(symptoms)}
+    known = [one for one in found if not one.evidence or any((each.source, each.text) not in placed for each in one.evidence)]
+    return tuple(known if any(one.severity is not Severity.INFO for one in known) else found)
+
+
+def _placed(symptoms: SymptomsFacts | Missing) -> tuple[TextEvidence, ...]:
+    matches = () if isinstance(symptoms, Missing) else symptoms.matches
+    return tuple(one for one in matches if one.variant == WARNED or one.rule == "nccl-warning")
+
+
 def first_causes(found: Sequence[Finding], reported: int = 0) -> tuple[Finding, ...]:
     """The first findings at error or warning, and those that only inform; all that stand in a report come first and are kept."""
     from envcheck.engine.rule import Severity
@@ -366,8 +397,11 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
     if _trouble(read, texts) or not _says_something(read, texts):
+        from envcheck.commands.nearest import nearest_to_text
+
         shown = "it shows only consequences of a cause" if read.symptoms.victims else "it shows no cause that envcheck knows"
-        return replace(report, verdict="inconclusive", exit_code=3, because=(shown, _ask(read)))
+        nearest = nearest_to_text(texts.excerpt, texts.by)
+        return replace(report, verdict="inconclusive", exit_code=3, because=(shown, _ask(read)), nearest=nearest)
     return replace(report, verdict="pass", exit_code=0, because=())
 
 
@@ -404,7 +438,7 @@ def _says_something(read: Read, texts: Given) -> bool:
 
 def _ask(read: Read) -> str:
     """The one command that would decide."""
-    if read.symptoms.victims:
+    if read.symptoms.victims and not _placed(SymptomsFacts(read.symptoms.matches)):  # its advice is to look for such a warning
         return f"to decide, run: {read.symptoms.victims[0].advice}"
     kinds = {kind for kinds in read.files.values() for kind in kinds}
     if "collect_env" not in kinds:

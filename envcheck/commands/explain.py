@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def execute(args: argparse.Namespace) -> int:
     """The two commands on the command line; `args.command` tells them apart."""
     by = rule_session(args)
-    print(explain(args.rule, by) if args.command == "explain" else catalogue(by, as_json=args.json), end="")
+    print(explain(" ".join(args.rule), by) if args.command == "explain" else catalogue(by, as_json=args.json), end="")
     return 0
 
 
@@ -43,12 +43,29 @@ def unknown_rule(word: str, known: Iterable[str]) -> UsageError:
 
 
 def explain(rule_id: str, by: RuleSession) -> str:
-    """The page of one rule. Raises UsageError for an unknown id, naming the nearest one."""
+    """The page of one rule, or the pages about some words. Raises UsageError where there is neither, naming the nearest rule."""
+    rule_id = rule_id.lower() if rule_id.lower() in by.texts.ids else rule_id
     if rule_id not in by.texts.ids:
-        raise unknown_rule(rule_id, by.texts.ids)
+        return _about(rule_id, by)
     from envcheck.commands.page import page
 
     return page(by.texts.read(rule_id), by)
+
+
+PAGES = 5  # that a question is answered with
+
+
+def _about(words: str, by: RuleSession) -> str:
+    from envcheck.commands.nearest import nearest_to_words
+
+    # "torch-misssing" is a rule's name with a slip of the pen; a word that stands somewhere is a question.
+    slip = not words.split()[1:] and ("-" in words or "_" in words)
+    found = () if slip else nearest_to_words(words, by, PAGES)
+    if not found:
+        raise unknown_rule(words, by.texts.ids)
+    width = max(len(one.rule) for one in found)
+    lines = [f"  envcheck explain {one.rule:<{width}}  {one.title} (words: {', '.join(one.words)})" for one in found]
+    return "\n".join([f"Pages about {' '.join(words.split())[:80]!r}:", *lines, ""])
 
 
 def catalogue(by: RuleSession, *, as_json: bool = False) -> str:

@@ -126,12 +126,20 @@ def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]],
         hit.confidence or text.confidence,
         fill(text.title, values),
         fill(text.messages[hit.variant or ""], values),
-        hit.evidence,
+        _once(hit.evidence),
         (*hit.fixes, *static),
         text.docs,
         explained.get(text.id, ()),
         text.layer,
     )
+
+
+def _once(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """Each piece once, whoever brought it."""
+    kept: dict[tuple[str, str], Evidence] = {}
+    for one in evidence:
+        kept.setdefault((one.source, " ".join(one.text.split())), one)
+    return tuple(kept.values())
 
 
 def _is_for(fix: Mapping[str, Any], traits: Collection[str] | None) -> bool:

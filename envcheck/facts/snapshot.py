@@ -759,6 +759,9 @@ class LiveFacts:
     wire: WireFacts | None = None
 
 
+WARNED = "warned"  # the variant of a warning that no row knows: only the source file that printed it says what it is about
+
+
 @record
 class TextEvidence:
     """Lines of a log, traceback or kernel log that a symptom matched (`diagnose`, ranks' stderr)."""

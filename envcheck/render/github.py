@@ -8,7 +8,16 @@ from __future__ import annotations
 from envcheck.engine.rule import Confidence, Severity
 from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
-from envcheck.render.wording import command_groups, ignored_hits, severity_hits, severity_word, unknown_groups, verdict_line
+from envcheck.render.wording import (
+    NEAREST,
+    command_groups,
+    ignored_hits,
+    nearest_lines,
+    severity_hits,
+    severity_word,
+    unknown_groups,
+    verdict_line,
+)
 from envcheck.report.report import Report, Reported
 
 _COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -18,6 +27,7 @@ def render(report: Report, *, fix_suggest: bool = False) -> str:
     """One annotation a finding, one for what could not be told, and the verdict."""
     lines = [_annotation(one, report, fix_suggest) for one in report.findings]
     lines += [_line("notice", f"could not tell: {', '.join(rules[:5])}", reason) for reason, rules in unknown_groups(report).items()]
+    lines += [_line("notice", NEAREST, "\n".join(nearest_lines(report)))] if report.nearest else []
     lines += [_line("notice", f"ignored: {rule}", because) for rule, because in ignored_hits(report)]
     lines += [_line("notice", f"severity changed: {rule}", became) for rule, became in severity_hits(report)]
     lines += [_line("warning", "configuration", one) for one in report.configuration.passed_over]

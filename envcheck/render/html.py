@@ -11,7 +11,16 @@ from envcheck.plan.result import Fix
 from envcheck.render.bandwidth_chart import lines as wire_lines
 from envcheck.render.bandwidth_chart import svg as wire_svg
 from envcheck.render.bandwidth_chart import wire_of
-from envcheck.render.wording import command_groups, fix_aside, setting_lines, severity_word, unknown_groups, verdict_line
+from envcheck.render.wording import (
+    NEAREST,
+    command_groups,
+    fix_aside,
+    nearest_lines,
+    setting_lines,
+    severity_word,
+    unknown_groups,
+    verdict_line,
+)
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import stack
 
@@ -44,6 +53,7 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         _stack(report),
         *_wire(report),
         *(_finding(one, report, fix_suggest) for one in report.findings),
+        *_nearest(report),
         *_unknown(report),
         *_not_proved(report),
         *(f"<p class='none'>{escape(line)}</p>" for line in setting_lines(report)),
@@ -113,6 +123,11 @@ def _fix(fix: Fix, report: Report, fix_suggest: bool) -> str:
     if fix.note:
         parts.append(f"<p>{escape(fix.note)}</p>")
     return "<li>" + "".join(parts) + "</li>"
+
+
+def _nearest(report: Report) -> list[str]:
+    rows = [f"<li>{escape(line)}</li>" for line in nearest_lines(report)]
+    return [f"<h2>{escape(NEAREST)}</h2><ul>{''.join(rows)}</ul>"] if rows else []
 
 
 def _unknown(report: Report) -> list[str]:

@@ -42,6 +42,7 @@ def document(report: Report) -> dict[str, Any]:
         "unknown": [{"rule": one.rule, "reason": one.reason} for one in report.unknown],
         "ignored": [{"rule": one.rule, "reason": one.reason, "file": one.file, "outcome": one.outcome.value} for one in report.ignored],
         "severity_changes": [_severity_change(one) for one in report.severity_changes],
+        "nearest": [{"rule": one.rule, "title": one.title, "words": list(one.words)} for one in report.nearest],
         "counts": dict(report.counts),
         **_facts(report.snapshot),
         "plan": plan_document(report.plan),

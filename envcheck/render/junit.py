@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from envcheck.engine.judge import Outcome
 from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
-from envcheck.render.wording import command_groups, ignored_because, severity_hits, severity_word, verdict_line
+from envcheck.render.wording import NEAREST, command_groups, ignored_because, nearest_lines, severity_hits, severity_word, verdict_line
 from envcheck.report.report import Ignored, Report, Reported
 
 # XML 1.0 has no way to write these, not even as a reference: https://www.w3.org/TR/xml/#charsets
@@ -78,7 +78,7 @@ def _case(rule: str, family: str, outcome: Outcome, reason: str, reported: Repor
             return f"{head}>\n      <failure {_attributes(kind)}>{body}</failure>\n    </testcase>"
         return f"{head}>\n      <system-out>{severity_word(finding)}: {body}</system-out>\n    </testcase>"
     if rule == WHOLE and outcome is Outcome.UNKNOWN:
-        body = _escape("\n".join(report.because))
+        body = _escape("\n".join([*report.because, *([NEAREST, *nearest_lines(report)] if report.nearest else [])]))
         return f"{head}>\n      <error {_attributes({'message': reason, 'type': 'inconclusive'})}>{body}</error>\n    </testcase>"
     if outcome in (Outcome.UNKNOWN, Outcome.CRASHED, Outcome.NOT_APPLICABLE):
         message = reason if rule in {one.rule for one in report.ignored} else f"{outcome.value}: {reason}"

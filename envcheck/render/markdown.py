@@ -8,7 +8,17 @@ from collections.abc import Iterable
 from envcheck.facts.printable import one_line, visible
 from envcheck.facts.snapshot import LiveFacts
 from envcheck.plan.result import Fix
-from envcheck.render.wording import command_groups, fix_aside, in_short, setting_lines, severity_word, unknown_groups, verdict_line
+from envcheck.render.wording import (
+    NEAREST,
+    command_groups,
+    fix_aside,
+    in_short,
+    nearest_lines,
+    setting_lines,
+    severity_word,
+    unknown_groups,
+    verdict_line,
+)
 from envcheck.report.redact import redacted
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import Mark, stack
@@ -22,7 +32,14 @@ def render(report: Report, *, fix_suggest: bool = False, users: Iterable[str] = 
     report = redacted(report, users, homes)
     parts = [f"### {report.name} {report.version}: {escape(verdict_line(report))}", _table(report)]
     parts += [_finding(one, report, fix_suggest) for one in report.findings]
-    parts += [*_unknown(report), *_not_proved(report), *_assumed(report), *map(escape, setting_lines(report)), _facts(report)]
+    parts += [
+        *_nearest(report),
+        *_unknown(report),
+        *_not_proved(report),
+        *_assumed(report),
+        *map(escape, setting_lines(report)),
+        _facts(report),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -79,6 +96,11 @@ def _fix(number: int, fix: Fix, report: Report, fix_suggest: bool) -> list[str]:
     for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
         lines += ["", *([f"   {label}:", ""] if label else []), *(f"   {line}" for line in fenced("\n".join(commands), "sh").split("\n"))]
     return lines
+
+
+def _nearest(report: Report) -> list[str]:
+    rows = [f"- {escape(line)}" for line in nearest_lines(report)]
+    return [f"{NEAREST}:\n\n" + "\n".join(rows)] if rows else []
 
 
 def _unknown(report: Report) -> list[str]:

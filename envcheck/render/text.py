@@ -12,7 +12,17 @@ from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.plan.result import TOOLS, Fix
-from envcheck.render.wording import command_groups, fix_aside, in_short, setting_lines, severity_word, unknown_groups, verdict_line
+from envcheck.render.wording import (
+    NEAREST,
+    command_groups,
+    fix_aside,
+    in_short,
+    nearest_lines,
+    setting_lines,
+    severity_word,
+    unknown_groups,
+    verdict_line,
+)
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import Mark, stack
 
@@ -44,6 +54,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | 
     _wire(page, report)
     for one in report.findings:
         _finding(page, one, report, fix_suggest)
+    _nearest(page, report)
     _unknown(page, report)
     _parts(page, report)
     _not_proved(page, report)
@@ -186,6 +197,16 @@ def _fixes(page: _Page, fixes: tuple[Fix, ...], report: Report, fix_suggest: boo
         if fix_suggest:
             for tool, reason in fix.no_command.items():
                 page.block(Text(" " * at), f"{tool}: no command: {reason}", "dim")
+
+
+def _nearest(page: _Page, report: Report) -> None:
+    lines = nearest_lines(report)
+    if not lines:
+        return
+    page.gap()
+    page.line(Text(NEAREST, "bold"))
+    for line in lines:
+        page.block(Text("  "), one_line(line), indent=4)
 
 
 def _unknown(page: _Page, report: Report) -> None:

@@ -50,6 +50,14 @@ def severity_word(finding: Finding) -> str:
     return f"possible {finding.severity.value}" if finding.confidence is Confidence.LIKELY else finding.severity.value
 
 
+NEAREST = "Nearest known problems (pages to read, not findings)"
+
+
+def nearest_lines(report: Report) -> tuple[str, ...]:
+    """ "envcheck explain driver-too-old - The driver is too old … (words: driver, cuda)"."""
+    return tuple(f"envcheck explain {one.rule} - {one.title} (words: {', '.join(one.words)})" for one in report.nearest)
+
+
 def verdict_line(report: Report) -> str:
     """The last line of every report, never more than one line."""
     found = tally(report)

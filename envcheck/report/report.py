@@ -82,6 +82,15 @@ class CommandRun:
 
 
 @record
+class Nearest:
+    """A page that may be worth reading where no rule recognised anything: a pointer, not a finding."""
+
+    rule: str
+    title: str
+    words: tuple[str, ...]  # that it shares with the text
+
+
+@record
 class Report:
     """Everything that any renderer shows."""
 
@@ -101,6 +110,7 @@ class Report:
     ignored: tuple[Ignored, ...] = ()  # whatever their outcome
     severity_changes: tuple[SeverityChange, ...] = ()
     command: CommandRun | None = None
+    nearest: tuple[Nearest, ...] = ()
     name: str = "envcheck"
     version: str = __version__
 

@@ -28,6 +28,8 @@ CHUNK = 1 << 13  # characters of a text that are searched at once
 TYPED = 1 << 16  # characters of a text in which sentences are looked for in any case
 SHOWN = 300  # characters
 
+_FALLBACK = "a fallback"
+
 _NO_DIGITS = dict.fromkeys(range(48, 58))
 
 
@@ -70,6 +72,11 @@ class Message:
         """It matches observations of a person, not what a program prints."""
         return bool(self.data.get("stated"))
 
+    @property
+    def fallback(self) -> bool:
+        """It places a line that no other row knows, by where the program keeps it."""
+        return bool(self.data.get("fallback"))
+
 
 @record
 class Noted:
@@ -98,9 +105,9 @@ class SymptomTable:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """Harmless rows come first, since they take lines away from the others."""
+        """Harmless rows come first, since they take lines away from the others; those of lines that nobody else knows come last."""
         found = [row for folder in self.folders for row in _read_folder(folder)]
-        return tuple(sorted(found, key=lambda row: row.kind != "harmless"))
+        return tuple(sorted(found, key=lambda row: (row.kind != "harmless", row.fallback)))
 
     @cached_property
     def index(self) -> Mapping[Word, Sequence[tuple[int, Message | str, Anchor]]]:
@@ -241,29 +248,33 @@ class Scanner:
         while at >= 0 and not self._enough(row, tries):
             tries[row.text] = tries.get(row.text, 0) + 1
             line, after = _line(part.text, at)
-            if (row.id, line) not in part.told:
+            name = _FALLBACK if row.fallback else row.id  # the first of them places a line
+            if (name, line) not in part.told:
                 window, match = "", None
+                ends: tuple[int, ...] = ()
                 for lines_before in BEFORE:  # the message may have begun on a line before
-                    wider = _window(part.text, at, len(piece), lines_before)
+                    wider, ends = _window(part.text, at, len(piece), lines_before)
                     if wider != window and (match := pattern.search(one_quote(wider))):
                         window = wider
                         break
                     window = wider
                 if match and not any(start <= at < end for start, end in part.taken):
-                    part.told.add((row.id, line))
-                    self._keep(row, match, window, part.source, _quoted(part.text, at))
+                    part.told.add((name, line))
+                    self._keep(row, match, window, ends, part.source, _quoted(part.text, at))
                     if row.kind == "harmless":
                         part.taken.append((line, after))
                 elif match is None and row.kind == "harmless" and len(part.taken) > HITS:
                     break
             at = flat.find(piece, after, part.last + len(piece))
 
-    def _keep(self, row: Message, match: re.Match[str], window: str, source: str, quoted: bool) -> None:
-        shown = _shown(window, match)
+    def _keep(self, row: Message, match: re.Match[str], window: str, ends: Sequence[int], source: str, quoted: bool) -> None:
+        # Where nothing but the end of its line says where a message ends, its last hole holds lines of others too.
+        last = _end_of(match.start("what"), ends) if row.fallback else match.end()
+        shown = _shown(window, match.start(), last, ends)
         if row.kind != "symptom":
             self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""))))
             return
-        values = {name: window[match.start(name) : match.end(name)] for name, value in match.groupdict().items() if value}
+        values = {name: window[match.start(name) : min(match.end(name), last)] for name, value in match.groupdict().items() if value}
         for rule in row.rules:
             if (rule, shown) not in self.hits:
                 found = TextEvidence(source, shown, rule, row.id, values, quoted, row.text, row.variant, row.confidence)
@@ -273,9 +284,11 @@ class Scanner:
 
     def finish(self) -> Symptoms:
         """Matches whose conditions hold."""
-        kept = tuple(evidence for row, evidence in self.hits.values() if self._holds(row))
-        noted = {kind: tuple(one for row, one in self.noted.values() if row.kind == kind) for kind in ("victim", "harmless")}
-        return Symptoms(kept, noted["victim"], noted["harmless"])
+        held = [(row, evidence) for row, evidence in self.hits.values() if self._holds(row)]
+        known = [evidence.text for row, evidence in held if not row.fallback] + [noted.text for _, noted in self.noted.values()]
+        kept = tuple(evidence for row, evidence in held if not row.fallback or not _one_of(evidence.values.get("what", ""), known))
+        others = {kind: tuple(one for row, one in self.noted.values() if row.kind == kind) for kind in ("victim", "harmless")}
+        return Symptoms(kept, others["victim"], others["harmless"])
 
     def _holds(self, row: Message) -> bool:
         needs, unless = row.data.get("needs", ()), row.data.get("unless", ())
@@ -330,8 +343,9 @@ def _quoted(text: str, at: int) -> bool:
     return hearsay(text[start : min(end, start + WINDOW_AFTER)], before[:SHOWN])
 
 
-def _window(text: str, at: int, length: int, lines_before: int) -> str:
-    """The line of a piece from its start and the lines after it on one line, with single blanks: who prints a message wraps it."""
+def _window(text: str, at: int, length: int, lines_before: int) -> tuple[str, tuple[int, ...]]:
+    """The line of a piece from its start and the lines after it on one line, with single blanks: who prints a message wraps it.
+    And where each of these lines ends."""
     low = max(at - WINDOW_BEFORE, 0)
     start = text.rfind("\n", low, at) + 1
     for _ in range(lines_before):
@@ -344,11 +358,31 @@ def _window(text: str, at: int, length: int, lines_before: int) -> str:
             end = min(at + WINDOW_AFTER, len(text))
             break
         end = newline + 1
-    return " ".join(text[start:end].split())
+    lines = [" ".join(words) for line in text[start:end].split("\n") if (words := line.split())]
+    ends, length = [], 0
+    for line in lines:
+        length += len(line) + 1
+        ends.append(length - 1)
+    return " ".join(lines), tuple(ends)
 
 
-def _shown(window: str, match: re.Match[str]) -> str:
-    """The part of the window worth quoting: the match with some of what surrounds it."""
-    start = max(match.start() - 60, 0)
-    end = min(max(match.end(), start + SHOWN // 2), match.start() + SHOWN)
-    return f"{'…' if start else ''}{window[start:end].strip()}{'…' if end < len(window) else ''}"
+def _end_of(at: int, ends: Sequence[int]) -> int:
+    """Where the line of a place in a window ends."""
+    return next((end for end in ends if end >= at), ends[-1] if ends else at)
+
+
+def _shown(window: str, first: int, after: int, ends: Sequence[int]) -> str:
+    """The part of the window worth quoting: the match with some of what surrounds it on its lines."""
+    line = max((end + 1 for end in ends if end < first), default=0)
+    start = max(first - 60, line)
+    last = _end_of(after, ends)
+    end = min(max(after, start + SHOWN // 2), first + SHOWN, last)
+    return f"{'…' if start > line else ''}{window[start:end].strip()}{'…' if end < last else ''}"
+
+
+SAME = 30  # characters
+
+
+def _one_of(what: str, known: Sequence[str]) -> bool:
+    """Whether a row has read this line, or a part of it."""
+    return any(what[:SAME] in one or (len(one) > SAME and one.strip("…") in what) for one in known)

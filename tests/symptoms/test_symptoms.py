@@ -92,7 +92,21 @@ def test_symptom_is_complete(symptom: str) -> None:
         data = row.data
         assert data["source"].startswith("https://")
         assert set(row.rules) <= RULES
-        assert set(data) <= {"id", "rule", "also", "needs", "unless", "stated", "source", "messages", "variant", "confidence", "ask", "why"}
+        assert set(data) <= {
+            "id",
+            "rule",
+            "also",
+            "needs",
+            "unless",
+            "stated",
+            "source",
+            "messages",
+            "variant",
+            "confidence",
+            "ask",
+            "why",
+            "fallback",
+        }
         assert row.confidence in ("", "likely", "certain")
         assert row.kind != "victim" or data["ask"]
         assert row.kind != "harmless" or data["why"]
