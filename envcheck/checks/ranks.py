@@ -136,6 +136,9 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     if missing := launch_sums.nodes_missing(launcher, size, started, matches):
         return missing
+    group = number(value(matches, "group")) or 1  # torch counts the groups of a process
+    if size and started is not None and started < size and group > 1:
+        return Hit({"size": size, "started": started, "group": group}, quoted(matches), variant="later")
     if size and started is not None and started < size:
         # Older torch says every ten seconds that it waits, also where the others come at last: a doubt.
         return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches), confidence=doubt(matches))

@@ -89,7 +89,7 @@ def torch_cpu_build(
     missing: Mapping[str, facts.Missing],
 ) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
-    matches, cards = said(symptoms, "torch-cpu-build"), nvidia(gpus)
+    matches, cards = () if devices.available else said(symptoms, "torch-cpu-build"), nvidia(gpus)
     if "torch" in absent:
         return None
     if not _is_cpu_build(torch):
@@ -180,7 +180,7 @@ def torch_cuda_unavailable(
     missing: Mapping[str, facts.Missing],
 ) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
-    matches = said(symptoms, "torch-cuda-unavailable")
+    matches = () if devices.available else said(symptoms, "torch-cuda-unavailable")
     if "torch" in missing and matches and not absent & {"torch", "gpus"}:  # who printed it saw no GPU, and why is not said
         return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY)
     if not (torch.cuda or torch.hip) or devices.available:
@@ -192,10 +192,9 @@ def torch_cuda_unavailable(
         return _unavailable(torch, matches, cards or _UNNAMED, None, Confidence.LIKELY) if matches else None
     if devices.available is None or (visibility.selected == () and not matches):
         return None  # hidden on purpose or by mistake: the visibility rules say which
-    if torch.cuda and (cards or answer.driver_answers(cuda_driver) or (driver.version and _unlisted(missing))):
-        return _unavailable(torch, matches, cards or "an NVIDIA GPU", error, None)
-    if torch.hip and (rocm.names or rocm.gfx):
-        return _unavailable(torch, matches, ", ".join(rocm.names or rocm.gfx), error, None)
+    told = answer.driver_answers(cuda_driver) or (driver.version and _unlisted(missing))
+    if card := (cards or ("an NVIDIA GPU" if told else "")) if torch.cuda else ", ".join(rocm.names or rocm.gfx):
+        return _unavailable(torch, matches, card, error, None)
     if (matches or error) and "gpus" not in absent:
         return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY)
     if _unlisted(missing):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.origin import IMPORT, Origin, frames, its_own, last_line, missing_module, origin
 from envcheck.checks.reinstall import again
-from envcheck.checks.text import Matches, quoted, said, value
+from envcheck.checks.text import Matches, of_variant, quoted, said, value
 from envcheck.checks.torch_files import blamed, damaged_files
-from envcheck.engine.intents import Install, SetEnv
+from envcheck.engine.intents import Install, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
 from envcheck.facts.snapshot import (
     DevicesFacts,
@@ -69,6 +69,9 @@ def torch_import_broken(
     matches = said(symptoms, "torch-import-broken")
     if torch.import_status is ImportStatus.ERROR:
         return _raised(torch, packages, system, matches, tables)
+    if of_variant(matches, "mkl") and not imported(torch, devices):
+        by_conda = Manual("Where conda installed torch:", commands=("conda install 'mkl<2024.1'",))
+        return Hit({"version": torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
     if matches and not imported(torch, devices):
         return Hit({"version": torch.version or UNKNOWN}, quoted(matches), again(torch, system, tables), "said")
     return None

@@ -13,6 +13,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, ch
 from envcheck.facts import cuda_codes
 from envcheck.facts.cuda_visible_devices import Problem, Selection, read_visible
 from envcheck.facts.snapshot import (
+    AskedFacts,
     ContainerFacts,
     CudaDriverFacts,
     DevicesFacts,
@@ -131,11 +132,15 @@ def visible_devices_out_of_range(
     devices: DevicesFacts,
     container: ContainerFacts,
     symptoms: SymptomsFacts,
+    asked: AskedFacts,
     absent: frozenset[str],
     missing: Mapping[str, Missing],
 ) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     raw, (found, chosen) = visibility.cuda_visible_devices, _read(visibility, gpus)
+    if devices.available and devices.count and asked.device is not None and asked.device >= devices.count:
+        values: dict[str, object] = {"value": "not stated" if raw is None else raw}
+        return Hit(values, (Evidence("asked for", asked.cuda or f"device {asked.device}"),), variant="ordinal")
     beyond = of_variant(said(symptoms, "visible-devices-out-of-range"), "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):

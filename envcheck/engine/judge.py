@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.rule import Check, Confidence, Evidence, Hit, RuleText, RuleTexts, Severity, Unknown
-from envcheck.facts.record import record
-from envcheck.facts.snapshot import SECTIONS, Missing, Snapshot
+from envcheck.facts.record import record, replace
+from envcheck.facts.snapshot import SECTIONS, Missing, Snapshot, TextEvidence
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -77,21 +77,43 @@ def _judge(one: Check, given: Mapping[str, Any], missing: Mapping[str, Missing])
     return Verdict(one.id, Outcome.OK)
 
 
-def findings(verdicts: Iterable[Verdict], texts: RuleTexts, traits: Collection[str] | None = None) -> tuple[Finding, ...]:
+def findings(
+    verdicts: Iterable[Verdict], texts: RuleTexts, traits: Collection[str] | None = None, second: Collection[str] = ()
+) -> tuple[Finding, ...]:
     """Hits as findings, cause first; a hit that another hit explains moves into its `consequences`. `traits` are those of the machine
-    (facts/traits.py): fixes for other machines are left out; None keeps all of them.
+    (facts/traits.py): fixes for other machines are left out; None keeps all of them. Rules of `second` explain nothing and come last.
 
     A weaker cause (a note, a guess) does not swallow a stronger consequence: what is certain stays on its own, behind the cause.
     """
-    rows = [(texts.read(verdict.rule), verdict.hit) for verdict in verdicts if verdict.hit]
+    rows = [(text := texts.read(one.rule), _doubtful(one.hit, text) if one.rule in second else one.hit) for one in verdicts if one.hit]
     strength = {text.id: _strength(text, hit) for text, hit in rows}
     related = _explained([text for text, _ in rows])
+    related |= {one: () for one in second if one in related}
     explained = {cause: tuple(one for one in ids if strength[cause] <= strength[one]) for cause, ids in related.items()}
     folded = {one for ids in explained.values() for one in ids}
     made = [(text, _finding(text, hit, explained, traits)) for text, hit in rows if text.id not in folded]
     place = {text.id: min([strength[text.id], *(strength[one] for one in related[text.id])]) for text, _ in made}
-    made.sort(key=lambda row: (place[row[0].id], row[0].rank, row[0].id))
+    made.sort(key=lambda row: (place[row[0].id][0], row[0].id in second, place[row[0].id], row[0].rank, row[0].id))
     return tuple(finding for _, finding in made)
+
+
+def standing_second(verdicts: Iterable[Verdict], symptoms: Sequence[TextEvidence]) -> frozenset[str]:
+    """Rules that hit on nothing but messages of which each names another rule first, one that hits too."""
+    hits = {one.rule: one.hit for one in verdicts if one.hit}
+    firsts = {(one.source, one.text) for one in symptoms if not one.second and one.rule in hits}
+    own = {(one.rule, one.source, one.text): one.second for one in symptoms}
+
+    def is_second(rule: str, hit: Hit) -> bool:
+        seen = [(one.source, one.text) for one in hit.evidence]
+        return bool(seen) and all(own.get((rule, *one)) for one in seen) and any(one in firsts for one in seen)
+
+    return frozenset(rule for rule, hit in hits.items() if is_second(rule, hit))
+
+
+def _doubtful(hit: Hit, text: RuleText) -> Hit:
+    """A hit that is no more than a likely warning."""
+    severity = hit.severity or text.severity
+    return replace(hit, severity=Severity.WARNING if severity is Severity.ERROR else severity, confidence=Confidence.LIKELY)
 
 
 def _strength(text: RuleText, hit: Hit) -> tuple[int, bool]:

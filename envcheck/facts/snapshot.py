@@ -775,6 +775,7 @@ class TextEvidence:
     message: str = ""  # the row of the table that the text matched
     variant: str = ""  # which case of the rule the row speaks of
     confidence: str = ""  # "likely" where the row alone proves nothing
+    second: bool = False  # the row names another rule first
 
 
 @record

@@ -22,7 +22,7 @@ _CONDA = re.compile(rf"({_NAME})\s+({_VERSION})\s+(\S{{1,80}})(?:\s+(\S{{1,60}})
 _TAGGED = re.compile(rf"\[pip3?\]\s*({_NAME})==({_VERSION})")
 # Rows that someone took out of such a list: "pip list | grep torch", "conda list | grep torch"
 _STRAY = re.compile(
-    rf"((?:py)?torch(?:vision|audio|text|ao)?|pytorch-cuda|cudatoolkit|triton|numpy|nvidia-[a-z0-9-]{{3,40}}|bitsandbytes|xformers|vllm|flash[-_]attn)"
+    rf"((?:py)?torch(?:vision|audio|text|ao)?|pytorch-cuda|pytorch-mutex|cpuonly|cudatoolkit|triton|numpy|nvidia-[a-z0-9-]{{3,40}}|bitsandbytes|xformers|vllm|flash[-_]attn)"
     rf"\s{{2,80}}({_VERSION})(?:\s{{2,80}}(\S{{1,80}}))?(?:\s{{2,80}}(\S{{1,60}}))?\s*$"
 )
 # What conda is about to do: "pytorch  pytorch/win-64::pytorch-1.10.0-py3.6_cpu_0", "pytorch  1.9.0-cpu_py38 --> 1.9.0-cuda112py38"
@@ -98,7 +98,7 @@ def _heading(notes: Notes, mode: str, raw: str, number: int) -> str:
 
 def _stray(notes: Notes, match: re.Match[str], line: str, number: int) -> None:
     """A row without its list: one with a build, and the names that only conda has, are conda's."""
-    if match[3] or match[1] in ("pytorch", "cudatoolkit"):
+    if match[3] or match[1] in ("pytorch", "cudatoolkit", "cpuonly", "pytorch-mutex"):
         _conda(notes, line, number)
     else:
         _put(notes, match[1], match[2], line, number)

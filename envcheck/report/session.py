@@ -149,12 +149,14 @@ def report_on(
     choose: Callable[[Sequence[Finding]], Sequence[Finding]] | None = None,
 ) -> Report:
     """Judge a snapshot and turn what was found into a report with commands. `choose` keeps and orders findings."""
-    from envcheck.engine.judge import findings
+    from envcheck.engine.judge import findings, standing_second
+    from envcheck.facts.snapshot import Missing
     from envcheck.facts.traits import traits
     from envcheck.report.report import finish
 
     verdicts = verdicts_of(snapshot, by)
-    plain = findings(verdicts, by.texts, traits(snapshot))
+    matches = () if isinstance(snapshot.symptoms, Missing) else snapshot.symptoms.matches
+    plain = findings(verdicts, by.texts, traits(snapshot), standing_second(verdicts, matches))
     found = _with_severities(plain, by)
     reported, plan = _reported(choose(found) if choose else found, snapshot, by, tool, index_base)
     report = finish(

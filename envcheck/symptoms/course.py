@@ -10,6 +10,7 @@ import re
 
 # glog's level in front of c10d's words: "[W socket.cpp:558]", "[W404 00:15:21.69 ProcessGroupNCCL.cpp:4561]"; [E …] is an error
 _WARNING = re.compile(r"\[W(?:\d{3,4} [\d:.]{8,20})? ?[\w/.-]{3,60}:\d{1,5}\]")
+_OF_PYTHON = "UserWarning: Failed to load "  # torchvision goes on without its images
 # Ranks that meet: what is said until they have met is of no account afterwards.
 _MEETING = re.compile(
     r"socket\.cpp|TCPStore|client socket|server socket|retrieved \(gai error|Waiting (?:in store based barrier|for the store)|retry",
@@ -42,7 +43,7 @@ def outlived(text: str) -> str:
 
 def at_warning_level(line: str) -> bool:
     """Whether a line is a warning by the word of the program that printed it."""
-    return bool(_WARNING.search(line))
+    return bool(_WARNING.search(line)) or _OF_PYTHON in line
 
 
 def proposed(text: str) -> bool:

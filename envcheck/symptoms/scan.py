@@ -277,7 +277,9 @@ class Scanner:
         values = {name: window[match.start(name) : min(match.end(name), last)] for name, value in match.groupdict().items() if value}
         for rule in row.rules:
             if (rule, shown) not in self.hits:
-                found = TextEvidence(source, shown, rule, row.id, values, quoted, row.text, row.variant, row.confidence)
+                found = TextEvidence(
+                    source, shown, rule, row.id, values, quoted, row.text, row.variant, row.confidence, rule != row.rules[0]
+                )
                 self.hits[rule, shown] = (row, found)
                 if rule == row.rules[0]:
                     self.count[row.id] = self.count.get(row.id, 0) + 1
