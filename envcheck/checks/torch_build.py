@@ -288,12 +288,17 @@ def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, t
     return Hit(values, quoted(matches), fixes, None if python.version else "plain")
 
 
+# Releases before those of the tables, with the newest Python that they have wheels for: https://pypi.org/project/torch/#history
+_LAST_PYTHON = {(1, 4): "3.8", (1, 5): "3.8", (1, 6): "3.8", (1, 7): "3.9", (1, 8): "3.9", (1, 9): "3.9", (1, 10): "3.9"}
+
+
 def _other_python(wanted: str, python: PythonFacts, platform: str | None, tables: Tables) -> tuple[Intent, ...]:
     """An environment with a Python that the wanted release has wheels for, where this one is another or not known."""
     number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
     row = tables.release(number[1]) if number else None
     served = row.pythons.get(platform or "linux-x86_64", ()) if row else ()
-    plain = [one for one in served if not one.endswith("t")]
+    old = _LAST_PYTHON.get(minor(number[1]) or (0, 0)) if number and not served else None
+    plain = [one for one in served if not one.endswith("t")] or (["3.6", old] if old else [])
     if not number or not plain or _tag(python) in served:
         return ()
     oldest, newest = plain[0], plain[-1]

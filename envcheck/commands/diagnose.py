@@ -427,7 +427,7 @@ def _trouble(read: Read, texts: Given) -> bool:
     if read.symptoms.victims or texts.scanner.complains:
         return True
     if read.symptoms.harmless:
-        return False
+        return any(one.ends for one in read.symptoms.harmless)
     kinds = {kind for kinds in read.files.values() for kind in kinds}
     return bool(kinds & _LOGS) or any(not kinds for name, kinds in read.files.items() if name in texts.filled)
 

@@ -177,6 +177,11 @@ _PRODUCT = re.compile(
     r"(?:(?:RTX|GTX) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
     rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|RX ?\d{{4}} ?(?:XTX?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![\w-])"
 )
+# "my 4090", "a 3080 Ti": GeForce by its number alone
+_BARE_NUMBER = re.compile(
+    r"\b(?:an?|my|the|our|one|single|new) ((?:10[5-8]0|16[56]0|20[678]0|30[5-9]0|40[5-9]0|50[5-9]0)(?: ?Ti| ?SUPER)?)"
+    r"(?![\w.%-]| ?(?:MB|GB|MiB|ms|steps|s\b))"
+)
 _SHORT_PRODUCTS = re.compile(_DATACENTER + "$")
 
 _BUILT = re.compile(
@@ -236,6 +241,7 @@ class _Reader:
             heading = _KEYS.get(_key(title[1]), "") if title else ""
             if expression := _EXPRESSION.search(line):
                 asked = self._expression(expression, asked)
+                self._products()
             elif not title and not self._key_value():
                 self._mentions()
 
@@ -275,8 +281,14 @@ class _Reader:
             for match in pattern.finditer(line):
                 role = Role.BUILT_FOR if yours and what == "torch" else _mention(line, match.start(), match.end())
                 self.say(_VALUES[what](match[1]), role, printed=False)
-        for match in _PRODUCT.finditer(line):
+        self._products()
+
+    def _products(self) -> None:
+        for match in _PRODUCT.finditer(self.line):
             self._product(match)
+        for match in _BARE_NUMBER.finditer(self.line):
+            name = f"{'GTX' if match[1][0] == '1' else 'RTX'} {match[1]}"
+            self.say(iter([("gpu", (name, 1))]), _mention(self.line, match.start(), match.end()), printed=False)
 
     def _product(self, match: re.Match[str]) -> None:
         start, end = match.span()
@@ -292,7 +304,7 @@ def _key(text: str) -> str:
 
 
 _HINTS = re.compile(
-    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|Operating|ystem|系统|驱动|Device|[AHVBPK]\d{2,3}\b"
+    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|Operating|ystem|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 
@@ -311,7 +323,7 @@ _PLATFORMS = tuple(
             r"\bWindows (?:10|11|Server)\b|\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
             r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
         ),
-        "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d",),
+        "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b|\bMac (?:mini|Studio)\b",),
         "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),
     }.items()
 )

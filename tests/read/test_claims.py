@@ -47,6 +47,9 @@ FACTS: dict[str, dict[str, Any]] = {
     # sentences
     "I have driver 435.21 and torch 1.7.1 here": {"driver.version": "435.21", "torch.version": "1.7.1"},
     "My card is an RTX 5070 and I can't get past this": {"gpu.0": "RTX 5070"},
+    "Got a 5090 last week": {"gpu.0": "RTX 5090"},
+    "it runs for a 4090 ms step": {},
+    "on my MacBook Pro": {"system.os": "darwin"},
     "Two nodes with 8x H100 each": {f"gpu.{index}": "H100" for index in range(8)},
     "in case it matters, my python is 3.10": {"python.version": "3.10"},
     # of another thing, another time, another machine

@@ -103,6 +103,7 @@ def test_symptom_is_complete(symptom: str) -> None:
             "messages",
             "variant",
             "confidence",
+            "ends",
             "ask",
             "why",
             "fallback",
