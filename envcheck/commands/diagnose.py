@@ -16,6 +16,7 @@ from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.recorded import FACTS_LIMIT_BYTES
 from envcheck.facts.snapshot import WARNED, Distribution, Missing, Snapshot, SymptomsFacts, TextEvidence
 from envcheck.read.clean import GZIP, HEAD_BYTES, PIECE_BYTES, clean, pieces, what_binary
+from envcheck.read.found import Role
 
 if TYPE_CHECKING:
     from envcheck.engine.judge import Finding
@@ -44,6 +45,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
     )
+    parser.add_argument("-v", "--verbose", action="store_true", help="also what was taken for a fact, and which known message each line is")
     parser.add_argument("--fix-suggest", action="store_true", help="print every command that would fix a finding, for pip, uv and conda")
     parser.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first")
     parser.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
@@ -465,7 +467,8 @@ def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
     body = render(report, form, fix_suggest=args.fix_suggest, options=options)
     if form != "text":
         return body
-    return "\n".join([*_read_lines(read), body + "".join(f"{reason}\n" for reason in report.because[-1:])])
+    told = _taken_lines(read) if args.verbose else []
+    return "\n".join([*_read_lines(read), *told, body + "".join(f"{reason}\n" for reason in report.because[-1:])])
 
 
 def _read_lines(read: Read) -> list[str]:
@@ -480,6 +483,20 @@ def _read_lines(read: Read) -> list[str]:
     lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
     lines += [f"differs {one_line(one)}" for one in read.conflicts[:3]]
     return lines
+
+
+def _taken_lines(read: Read) -> list[str]:
+    """Facts with their lines, what was said of something else, and the row of the table that a message is."""
+    from envcheck.facts.printable import one_line
+
+    taken = [
+        f"fact    {path}: {one_line(one.file)}{f' line {one.line}' if one.line else ''}: {one_line(one.text, 90)}"
+        for path, one in sorted(read.sources.items())
+    ]
+    said = [(name, _claim(name, one)) for name, one in read.claims if one.role is not Role.HAS]
+    taken += [f"other   {one['subject']} {one['value']} ({one['role']}): {one_line(name)} line {one['line']}" for name, one in said]
+    rows = dict.fromkeys((one.message, one.rule) for one in read.symptoms.matches)
+    return [*taken, *(f"message {one_line(message, 90)}: {rule}" for message, rule in rows if message)]
 
 
 def _claim(name: str, claim: Claim) -> dict[str, Any]:

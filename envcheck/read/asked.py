@@ -36,6 +36,7 @@ def read_asked(text: str) -> Found | None:
     notes, claims = Notes("demands", rank=0), []
     commands: list[str] = []
     requirements: list[str] = []
+    first = ("", 0)  # line of the first of them
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > 2000:
             continue
@@ -44,6 +45,7 @@ def read_asked(text: str) -> Found | None:
             commands.append(" ".join(install[0].split()))
             requirements += _REQUIREMENT.findall(install["rest"])
         requirements += _NO_MATCH.findall(line)
+        first = first if first[1] or not (commands or requirements) else (line, number)
         if _FOR_CUDA.search(line):
             asks.append(("asked.cuda", line.strip()[:LINE_LIMIT]))
         device = _DEVICE.search(line)
@@ -54,7 +56,7 @@ def read_asked(text: str) -> Found | None:
         for subject, value in asks:
             notes.put(subject, value, line, number)
             claims.append(Claim(subject, value, Role.ASKED, True, line.strip()[:LINE_LIMIT], number))
-    notes.put("asked.commands", tuple(dict.fromkeys(commands))[:20] or None, "", 0)
-    notes.put("asked.requirements", tuple(dict.fromkeys(requirements))[:20] or None, "", 0)
+    notes.put("asked.commands", tuple(dict.fromkeys(commands))[:20] or None, *first)
+    notes.put("asked.requirements", tuple(dict.fromkeys(requirements))[:20] or None, *first)
     found = notes.found()
     return replace(found, claims=tuple(claims)) if found else None

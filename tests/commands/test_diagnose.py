@@ -355,3 +355,16 @@ def test_a_program_that_saw_no_gpu_is_told_what_to_ask(tmp_path: Path) -> None:
     assert (code, named(document)) == (3, ["torch-cuda-unavailable"])
     (finding,) = [one for one in document["findings"] if one["rule"] == "torch-cuda-unavailable"]
     assert (finding["severity"], finding["confidence"]) == ("warning", "likely")
+
+
+def test_verbose_says_what_was_taken_for_what(tmp_path: Path) -> None:
+    text = "PyTorch 2.1.2+cu121 with CUDA 1201 (you have 2.1.2+cpu)\nModuleNotFoundError: No module named 'torch'\n"
+    (tmp_path / "post.txt").write_text(text)
+    said = []
+    for flags in ([], ["--verbose"]):
+        diagnose.execute(arguments([*flags, "-o", str(tmp_path / "out.txt"), str(tmp_path / "post.txt")]))
+        said.append((tmp_path / "out.txt").read_text())
+    quiet, verbose = said
+    assert "fact    torch.version: post.txt line 1" in verbose and "fact  " not in quiet
+    assert "other   torch.version 2.1.2+cu121 (built for): post.txt line 1" in verbose
+    assert [line for line in verbose.splitlines() if line.startswith("message ") and line.endswith(": torch-missing")]
