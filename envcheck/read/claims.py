@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from envcheck.facts.record import mutable
 from envcheck.facts.snapshot import Distribution, Gpu
 from envcheck.read.collect_env import normal
-from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role
+from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
 from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
 
 _LONGEST = 2000  # characters of a line that is read
@@ -338,9 +338,8 @@ _IN_KUBERNETES = re.compile(
 
 def _surroundings(text: str) -> Iterator[Claim]:
     if match := _IN_KUBERNETES.search(text):
-        start = text.rfind("\n", 0, match.start()) + 1
-        line, number = text[start:].partition("\n")[0].strip()[:LINE_LIMIT], text.count("\n", 0, start) + 1
-        yield Claim("container.kubernetes", True, Role.HAS, False, line, number)
+        line, number = line_at(text, match.start())
+        yield Claim("container.kubernetes", True, Role.HAS, False, line.strip()[:LINE_LIMIT], number)
 
 
 def _platform(text: str) -> Iterator[Claim]:
@@ -349,8 +348,8 @@ def _platform(text: str) -> Iterator[Claim]:
     own = next((name for name in ("wsl", "windows", "darwin") if name in found), None)
     if own is None or (own == "windows" and "linux" in found) or (own == "darwin" and len(found) > 1):
         return
-    start = text.rfind("\n", 0, found[own].start()) + 1
-    line, number = text[start:].partition("\n")[0].strip()[:LINE_LIMIT], text.count("\n", 0, start) + 1
+    line, number = line_at(text, found[own].start())
+    line = line.strip()[:LINE_LIMIT]
     yield Claim("system.os", "linux" if own == "wsl" else own, Role.HAS, False, line, number)
     if own == "wsl":
         yield Claim("system.wsl", 2, Role.HAS, False, line, number)

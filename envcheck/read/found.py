@@ -10,6 +10,13 @@ from envcheck.facts.snapshot import TextEvidence
 LINE_LIMIT = 400  # characters of a line that are kept as evidence
 
 
+def line_at(text: str, at: int) -> tuple[str, int]:
+    """The line of a text that a place stands in, and its number from 1."""
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    return text[start : end if end >= 0 else len(text)], text.count("\n", 0, start) + 1
+
+
 @record
 class Fact:
     """One statement. `path` is a field of the snapshot ("driver.version"), or one of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Nvcc, ToolAnswer, ToolStatus
-from envcheck.read.found import Found, Notes
+from envcheck.read.found import Found, Notes, line_at
 
 # Programs whose logs hold other people's errors: kind → texts of which one must occur.
 _LOGS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -180,11 +180,7 @@ def _rocm(text: str) -> Found | None:
 def _line_with(text: str, part: str) -> tuple[str, int]:
     """The first line that holds a part, and its number."""
     at = text.find(part)
-    if at < 0:
-        return part, 0
-    start = text.rfind("\n", 0, at) + 1
-    end = text.find("\n", at)
-    return text[start : end if end >= 0 else len(text)], text.count("\n", 0, start) + 1
+    return (part, 0) if at < 0 else line_at(text, at)
 
 
 def _collect_env(text: str) -> Found | None:

@@ -12,7 +12,7 @@ import re
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import LaunchCommand
 from envcheck.read import launch_commands
-from envcheck.read.found import Found, Notes
+from envcheck.read.found import Found, Notes, line_at
 from envcheck.read.launch_commands import Line, Started, build, logical_lines, read_commands, split
 
 _BATCH = re.compile(r"\s{0,20}#SBATCH\s{1,20}(?P<flags>-[^#]{1,400})")
@@ -97,9 +97,7 @@ def _items(text: str) -> list[str]:
 
 
 def _line_of(text: str, part: str) -> Line:
-    at = max(text.find(part), 0)
-    end = text.find("\n", at)
-    return Line(text[text.rfind("\n", 0, at) + 1 : end if end >= 0 else len(text)], text.count("\n", 0, at) + 1)
+    return Line(*line_at(text, max(text.find(part), 0)))
 
 
 def _batch(text: str, seen: Started) -> list[LaunchCommand]:

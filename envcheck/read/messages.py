@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.snapshot import Gpu
-from envcheck.read.found import Found, Notes
+from envcheck.read.found import Found, Notes, line_at
 from envcheck.tables.versions import major, older, version
 
 _HINTS = (
@@ -53,7 +53,7 @@ def read_messages(text: str) -> Found | None:
     for sign in ("WSL environment detected", "microsoft-standard-WSL2"):  # nvidia-container-cli's words, the kernel's name
         at = text.find(sign)
         if at >= 0:
-            line, number = text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0], text.count("\n", 0, at) + 1
+            line, number = line_at(text, at)
             notes.put("system.wsl", 2, line, number)
             notes.put("system.os", "linux", line, number)
     _capabilities(notes, text)
