@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from envcheck.commands.configuration import rule_session, told_of
-from envcheck.commands.output import put
+from envcheck.commands.output import deliver, put
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[s
         asked, at_work = cast("Host", recording or host), running
         collected = _watched(lambda tick: collect(asked, chosen, at_work, by, lambda: _get_ready(by, args), tick))
         if recording:
-            put(recording.rendered(), args.host, "--host")
+            put(recording.rendered(), args.host, "--host ")
         if getattr(args, "evidence", None):
             _keep_evidence(folder, args.evidence, collected.snapshot, chosen.executable)
         return collected.snapshot, dict(collected.timings)
@@ -228,34 +228,41 @@ def assume(snapshot: Snapshot, assumptions: list[str], by: RuleSession) -> tuple
 
 
 def _check_output(args: argparse.Namespace) -> None:
-    for flag, path in (("-o", args.output), ("--host", getattr(args, "host", None))):
+    documents = [(f"-o {form}=", path) for form, path in getattr(args, "documents", ())]
+    for flag, path in (("-o ", args.output), ("--host ", getattr(args, "host", None)), *documents):
         if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
-            raise UsageError(f"{flag} {path}: cannot be written")
+            raise UsageError(f"{flag}{path}: cannot be written")
 
 
-def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str:
-    """The report in the format asked for."""
+def rendered(report: Report, args: argparse.Namespace, form: str, to_stdout: bool) -> str:
+    """The report in one format, for stdout or for a file."""
     from envcheck.render import render
 
     options = None
-    if to_terminal and args.format == "text":
+    if form == "text":
         from envcheck.commands.terminal import page_options
 
-        options = page_options(sys.stdout, os.environ)
-    return render(
+        options = page_options(sys.stdout if to_stdout else None, os.environ, args)
+    text = render(
         report,
-        args.format,
+        form,
         fix_suggest=args.fix_suggest,
         options=options,
-        users=[os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)],
-        homes=[os.path.expanduser("~")],
+        redact=args.redact,
+        **myself(),
     )
+    return text if text.endswith("\n") or not text else text + "\n"
 
 
-def write(report: Report, args: argparse.Namespace) -> None:
-    """The report, in the format asked for, to stdout or into the file of -o."""
-    text = rendered(report, args, to_terminal=not args.output)
-    put(text if text.endswith("\n") else text + "\n", args.output)
+def myself() -> dict[str, list[str]]:
+    """Login names and home folder, for redaction."""
+    names = [os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)]
+    return {"users": names, "homes": [os.path.expanduser("~")]}
+
+
+def write(report: Report, args: argparse.Namespace, stdout: bool = True) -> None:
+    """The report and its further documents; `stdout` is False where that is another program's."""
+    deliver(args, lambda form, to_stdout: rendered(report, args, form, to_stdout), stdout)
 
 
 def _record(args: argparse.Namespace) -> int:
