@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from envcheck.commands.configuration import rule_session, told_of
-from envcheck.commands.output import deliver, put
+from envcheck.commands.output import put
+from envcheck.commands.rendering import write
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -232,37 +233,6 @@ def _check_output(args: argparse.Namespace) -> None:
     for flag, path in (("-o ", args.output), ("--host ", getattr(args, "host", None)), *documents):
         if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
             raise UsageError(f"{flag}{path}: cannot be written")
-
-
-def rendered(report: Report, args: argparse.Namespace, form: str, to_stdout: bool) -> str:
-    """The report in one format, for stdout or for a file."""
-    from envcheck.render import render
-
-    options = None
-    if form == "text":
-        from envcheck.commands.terminal import page_options
-
-        options = page_options(sys.stdout if to_stdout else None, os.environ, args)
-    text = render(
-        report,
-        form,
-        fix_suggest=args.fix_suggest,
-        options=options,
-        redact=args.redact,
-        **myself(),
-    )
-    return text if text.endswith("\n") or not text else text + "\n"
-
-
-def myself() -> dict[str, list[str]]:
-    """Login names and home folder, for redaction."""
-    names = [os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)]
-    return {"users": names, "homes": [os.path.expanduser("~")]}
-
-
-def write(report: Report, args: argparse.Namespace, stdout: bool = True) -> None:
-    """The report and its further documents; `stdout` is False where that is another program's."""
-    deliver(args, lambda form, to_stdout: rendered(report, args, form, to_stdout), stdout)
 
 
 def _record(args: argparse.Namespace) -> int:

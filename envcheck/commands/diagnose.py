@@ -450,7 +450,7 @@ def _ask(read: Read) -> str:
 
 
 def _rendered(report: Report, read: Read, args: argparse.Namespace, form: str, to_stdout: bool) -> str:
-    from envcheck.commands.check import myself, rendered
+    from envcheck.commands.rendering import myself, rendered
 
     if args.redact:
         from envcheck.report.redact import map_strings, redacted, redactor

@@ -118,7 +118,7 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
 
 def _save(report: Report, args: argparse.Namespace) -> None:
     """Into the files of -o. A full disk is told and no more."""
-    from envcheck.commands.check import write
+    from envcheck.commands.rendering import write
 
     try:
         write(report, args, stdout=False)
