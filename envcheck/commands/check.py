@@ -234,6 +234,14 @@ def _check_output(args: argparse.Namespace) -> None:
     for flag, path in (("-o ", args.output), ("--host ", getattr(args, "host", None)), *documents):
         if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
             raise UsageError(f"{flag}{path}: cannot be written")
+    evidence = getattr(args, "evidence", None)
+    if evidence:  # what cannot be kept must not be noticed after the whole run
+        try:
+            os.makedirs(evidence, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--evidence {evidence}: {error.strerror}") from None
+        if not os.access(evidence, os.W_OK | os.X_OK):
+            raise UsageError(f"--evidence {evidence}: cannot be written")
 
 
 def _record(args: argparse.Namespace) -> int:
