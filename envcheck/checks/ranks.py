@@ -6,8 +6,8 @@ from envcheck.checks import launch_sums
 from envcheck.checks.hardware import number
 from envcheck.checks.text import Matches, agreed, alone, doubt, foremost, of_symptom, of_variant, quoted, said, surplus, value
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import LauncherFacts, RankReading, SymptomsFacts, VisibilityFacts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.facts.snapshot import LauncherFacts, RankReading
 
 _LARGEST = (1 << 31) - 1  # torch keeps ranks and sizes in a C int
 _ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -18,10 +18,11 @@ def _native(launcher: LauncherFacts) -> list[RankReading]:
     return [one for one in launcher.readings if one.complete and one.launcher not in ("torchrun", "env", "pet")]
 
 
-@check(needs=("launcher",))
-def launch_env_incomplete(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs=("launcher",), reads=("launcher", "symptoms"))
+def launch_env_incomplete(facts: Facts) -> Answer:
     """Some of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are set and others are not, so env:// cannot work."""
-    matches, seen = said(symptoms, "launch-env-incomplete"), launcher.variables
+    launcher = facts.launcher
+    matches, seen = said(facts, "launch-env-incomplete"), launcher.variables
     have = [name for name in _ENV if seen.get(name)]
     lacking = [name for name in _ENV if name not in have]
     if matches:
@@ -44,11 +45,11 @@ def _variable_said(launcher: LauncherFacts, matches: Matches, have: list[str]) -
     return Hit(values, quoted(matches), (), variant or ("slurm" if name.startswith("SLURM_") else "said"), severity)
 
 
-def _pairs(facts: LauncherFacts) -> str | None:
+def _pairs(launcher: LauncherFacts) -> str | None:
     """A contradiction within one set of variables, in words."""
-    numbers = {name: number(facts.variables.get(name)) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+    numbers = {name: number(launcher.variables.get(name)) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
     for name, read in numbers.items():
-        raw, least = facts.variables.get(name), 1 if name.endswith("SIZE") else 0
+        raw, least = launcher.variables.get(name), 1 if name.endswith("SIZE") else 0
         if raw and (read is None or not least <= read <= _LARGEST):
             return f"{name}={raw if raw.strip() else repr(raw)} is no {'size' if least else 'rank'}"
     for small, large in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
@@ -61,15 +62,16 @@ def _pairs(facts: LauncherFacts) -> str | None:
     return None
 
 
-@check(needs=("launcher",))
-def launch_env_conflict(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs=("launcher",), reads=("launcher", "symptoms"))
+def launch_env_conflict(facts: Facts) -> Answer:
     """Rank variables that contradict each other, within one launcher's set or between two."""
-    matches = said(symptoms, "launch-env-conflict")
+    launcher = facts.launcher
+    matches = said(facts, "launch-env-conflict")
     if wrong := _pairs(launcher):
         return Hit({"problem": wrong}, quoted(matches))
     if two := _two_launchers(launcher):
         return Hit(two, quoted(matches), variant="two", confidence=Confidence.LIKELY)
-    waited = matches or said(symptoms, "launch-world-size") or said(symptoms, "launch-unreachable")
+    waited = matches or said(facts, "launch-world-size") or said(facts, "launch-unreachable")
     if same := waited and launch_sums.same_node_rank(launcher, waited):
         return same
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
@@ -97,9 +99,10 @@ def _two_launchers(launcher: LauncherFacts) -> dict[str, object] | None:
     return None
 
 
-@check(needs=("launcher",))
-def launch_rank_duplicate(launcher: LauncherFacts) -> Answer:
+@check(needs=("launcher",), reads=("launcher",))
+def launch_rank_duplicate(facts: Facts) -> Answer:
     """Two processes of this host were given the same rank of the same job, which torch does not notice."""
+    launcher = facts.launcher
     claims = launcher.rank_claims
     if len(claims) < 2:
         return None
@@ -115,10 +118,11 @@ def launch_rank_duplicate(launcher: LauncherFacts) -> Answer:
     return Hit(values, tuple(Evidence("process", claim) for claim in claims[:6]))
 
 
-@check(needs=("launcher",))
-def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs=("launcher",), reads=("launcher", "symptoms"))
+def launch_world_size(facts: Facts) -> Answer:
     """More ranks are announced than are started, so the others wait for ever."""
-    matches = said(symptoms, "launch-world-size")
+    launcher = facts.launcher
+    matches = said(facts, "launch-world-size")
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
     if built := of_variant(matches, "built"):
@@ -168,38 +172,39 @@ def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
     return None
 
 
-@check(needs=("launcher",))
-def launch_slurm(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs=("launcher",), reads=("launcher", "visibility", "symptoms"))
+def launch_slurm(facts: Facts) -> Answer:
     """torchrun in every task of a node, a launcher that runs on the first node only, or GPUs bound to tasks that count them all."""
-    by_facts = _gpus_bound_to_tasks(launcher, visibility, symptoms) or _agents_in_tasks(launcher, symptoms)
-    return by_facts or launch_sums.slurm_sums(launcher, symptoms) or _slurm_said(launcher, symptoms)
+    by_facts = _gpus_bound_to_tasks(facts) or _agents_in_tasks(facts)
+    return by_facts or launch_sums.slurm_sums(facts) or _slurm_said(facts)
 
 
-def _gpus_bound_to_tasks(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Hit | None:
-    local, mine = number(launcher.variables.get("SLURM_LOCALID")), visibility.cuda_visible_devices
-    beyond = of_symptom(symptoms, "invalid-device-ordinal")
+def _gpus_bound_to_tasks(facts: Facts) -> Hit | None:
+    local, mine = number(facts.launcher.variables.get("SLURM_LOCALID")), facts.visibility.cuda_visible_devices
+    beyond = of_symptom(facts, "invalid-device-ordinal")
     if not beyond or local is None or not mine or len(mine.split(",")) > local:
         return None
     evidence = (Evidence("environment", f"SLURM_LOCALID={local}, CUDA_VISIBLE_DEVICES={mine}"), *quoted(beyond))
     return Hit({"local": local, "visible": mine}, evidence, variant="bound")
 
 
-def _agents_in_tasks(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
+def _agents_in_tasks(facts: Facts) -> Hit | None:
     """A torchrun in every task, each of which starts all the ranks of its node."""
-    seen, counts = launcher.variables, ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES")
+    seen, counts = facts.launcher.variables, ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES")
     tasks, nodes = (number(seen.get(name)) for name in counts)
     agents = any(name.startswith(("TORCHELASTIC_", "PET_")) for name in seen)
     each = number(seen.get("LOCAL_WORLD_SIZE")) or number(seen.get("PET_NPROC_PER_NODE"))
     if not agents or not tasks or not nodes or tasks <= nodes or each == 1:
         return None
-    evidence = (*(Evidence("environment", f"{name}={seen[name]}") for name in counts), *quoted(said(symptoms, "launch-slurm")))
+    evidence = (*(Evidence("environment", f"{name}={seen[name]}") for name in counts), *quoted(said(facts, "launch-slurm")))
     return Hit({"tasks": tasks, "nodes": nodes, "each": each or "several"}, evidence, confidence=Confidence.LIKELY)
 
 
-def _slurm_said(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
-    matches = said(symptoms, "launch-slurm")
+def _slurm_said(facts: Facts) -> Hit | None:
+    launcher = facts.launcher
+    matches = said(facts, "launch-slurm")
     under = launcher.scheduler == "slurm" or any(name.startswith("SLURM_") for name in launcher.variables)
-    own = alone(symptoms, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
+    own = alone(facts, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
     if not (own or (matches and under)) or launcher.scheduler not in (None, "slurm"):
         return None
     if variant := foremost(own, "tasks", "request") or agreed(own):
@@ -212,9 +217,10 @@ def _slurm_said(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
     return Hit({"slots": slots}, quoted(matches), variant="slots" if slots else "said", confidence=Confidence.LIKELY)
 
 
-@check(needs=("launcher",))
-def launch_variables_leaked(launcher: LauncherFacts) -> Answer:
+@check(needs=("launcher",), reads=("launcher",))
+def launch_variables_leaked(facts: Facts) -> Answer:
     """Variables of a torchrun that is not this process's launcher any more: the next torchrun obeys them."""
+    launcher = facts.launcher
     seen = launcher.variables
     if all(name in seen for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")):
         return None  # a worker of a torchrun that lives

@@ -9,8 +9,8 @@ from envcheck.checks.libraries import provider
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import requirements
 from envcheck.engine.intents import Install, Intent
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, PackagesFacts, PythonFacts, TorchFacts, Unmet
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.facts.snapshot import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, PackagesFacts, TorchFacts, Unmet
 from envcheck.tables.versions import major
 
 # What stops without a package (removed one at a time under torch 2.13): torch.optim and DDP import torch._dynamo, and that sympy.
@@ -60,10 +60,11 @@ def _named(text: str, names: dict[str, Unmet]) -> str | None:
     return "mpmath" if "mpmath" in names and "depends on mpmath" in text else None
 
 
-@check(needs=("torch", "packages"))
-def torch_requirement_missing(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, live: LiveFacts) -> Answer:
+@check(needs=("torch", "packages"), reads=("torch", "packages", "devices", "live"))
+def torch_requirement_missing(facts: Facts) -> Answer:
     """A package that torch requires is not installed."""
-    rows = absent(packages)
+    torch = facts.torch
+    rows = absent(facts.packages)
     if not rows or torch.version is None:
         return None
     libraries, fixes = [name for name in rows if name.startswith(_LIBRARIES)], _brought(torch, rows)
@@ -73,20 +74,20 @@ def torch_requirement_missing(torch: TorchFacts, packages: PackagesFacts, device
     values: dict[str, object] = {"version": torch.version, "names": list(rows), "count": len(rows)}
     if stopped := _named(import_text(torch), rows):
         return Hit(values | {"module": stopped}, evidence, fixes)
-    if stopped := _named(_live_text(live), rows):
+    if stopped := _named(_live_text(facts.live), rows):
         return Hit(values | {"module": stopped}, evidence, fixes, "live")
     if import_failed(torch):  # else something else stops it
         several = len(libraries) > 1 and "cannot open shared object file" in import_text(torch)
         return Hit(values | {"names": libraries}, evidence, fixes, "libraries") if several else None
     needed = [name for name in rows if name in _FOR_TRAINING]
-    if needed and live.status is not LiveStatus.PASS:
+    if needed and facts.live.status is not LiveStatus.PASS:
         return Hit(values | {"needed": needed}, evidence, fixes, "training", confidence=Confidence.LIKELY)
-    if compiling := [name for name in rows if name in needed or _compiles(name, devices)]:
+    if compiling := [name for name in rows if name in needed or _compiles(name, facts.devices)]:
         return Hit(values | {"needed": compiling}, evidence, fixes, "compiling", Severity.WARNING)
     if not libraries:
         return Hit(values, evidence, fixes, "unused", Severity.INFO)
     files = [name for name in libraries if name != "cuda-toolkit"]  # which only requires others
-    if not files or not imported(torch, devices):
+    if not files or not imported(facts):
         return None  # not tried: the libraries may come from somewhere else
     return Hit(values | {"names": files}, evidence, (), "elsewhere", Severity.INFO)
 
@@ -120,10 +121,11 @@ def _involved(text: str, cuda: int | None) -> set[str]:
     return found
 
 
-@check(needs=("torch", "packages"))
-def torch_pin_unmet(torch: TorchFacts, packages: PackagesFacts, python: PythonFacts) -> Answer:
+@check(needs=("torch", "packages"), reads=("torch", "packages", "python"))
+def torch_pin_unmet(facts: Facts) -> Answer:
     """A package is of another version than the metadata of torch asks for. Companions and triton have a rule of their own."""
-    rows = wrong_versions(packages)
+    torch = facts.torch
+    rows = wrong_versions(facts.packages)
     if not rows or torch.version is None:
         return None
     evidence = tuple(
@@ -138,7 +140,7 @@ def torch_pin_unmet(torch: TorchFacts, packages: PackagesFacts, python: PythonFa
     evidence = (*(Evidence("import torch", line[:300]) for line in last), *evidence)[:6]
     if rows.keys() & _involved(text, major(torch.cuda)) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
         return Hit(values, evidence, fixes)
-    set_there = python.variables.get("LD_LIBRARY_PATH") or python.variables.get("LD_PRELOAD")
+    set_there = facts.python.variables.get("LD_LIBRARY_PATH") or facts.python.variables.get("LD_PRELOAD")
     if torch.import_status is ImportStatus.CRASHED or (_SYMBOL.search(text) and not set_there):
         return Hit(values, evidence, fixes, "perhaps", confidence=Confidence.LIKELY)
     return Hit(values, evidence, fixes, "beside", Severity.WARNING)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from envcheck.checks.hardware import import_failed, imported
 from envcheck.checks.reinstall import again
 from envcheck.engine.intents import Install, Intent
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PackagesFacts, SystemFacts, TorchFacts
+from envcheck.facts.snapshot import ImportStatus, PackagesFacts
 
 if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
+    pass
 
 _DAMAGED = re.compile(r"(.{1,400}) \(([\w.-]{1,80})\)(?:: (\d+) of (\d+) bytes)?")
 # Without these `import torch` cannot work; what else is not there may have been left out of an image on purpose.
@@ -44,9 +44,10 @@ def damaged_files(packages: PackagesFacts) -> tuple[DamagedFile, ...]:
     return tuple(DamagedFile(one[1], one[2], f"{one[3]} of {one[4]} bytes" if one[3] else None) for one in found if one)
 
 
-def blamed(torch: TorchFacts, packages: PackagesFacts) -> tuple[DamagedFile, ...]:
+def blamed(facts: Facts) -> tuple[DamagedFile, ...]:
     """The damaged files that a failed import speaks of, or that alone are enough to explain it."""
-    files = damaged_files(packages)
+    torch = facts.torch
+    files = damaged_files(facts.packages)
     if torch.import_status is ImportStatus.NOT_TORCH:
         return tuple(one for one in files if one.file == "torch/__init__.py")
     cut = tuple(one for one in files if one.cut)
@@ -57,20 +58,21 @@ def blamed(torch: TorchFacts, packages: PackagesFacts) -> tuple[DamagedFile, ...
     return tuple(one for one in files if import_failed(torch) and (one.stem in text or one.file == "torch/__init__.py"))
 
 
-@check(needs=("torch", "packages"))
-def torch_files_damaged(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, system: SystemFacts, tables: Tables) -> Answer:
+@check(needs=("torch", "packages"), reads=("torch", "packages", "devices", "system"))
+def torch_files_damaged(facts: Facts) -> Answer:
     """A file that a package's RECORD lists is not there, or a library ends before the parts that are loaded from it."""
-    files, works = damaged_files(packages), imported(torch, devices) and not import_failed(torch)
+    torch = facts.torch
+    files, works = damaged_files(facts.packages), imported(facts) and not import_failed(torch)
     if works and any("No module named 'numpy'" in one for one in torch.import_warnings):
         files = tuple(one for one in files if one.distribution != "numpy")  # all of it is gone: a rule of its own
     if not files or not (torch.version or torch.path):
         return None
     cut = tuple(one for one in files if one.cut)
     core = tuple(one for one in files if one.distribution == "torch" and one.file.startswith(_CORE))
-    certain = blamed(torch, packages)
+    certain = blamed(facts)
     shown = certain or (cut if works else cut + core) or files
-    values, evidence = _described(shown[0], files, packages)
-    fixes = _fixes(torch, packages, shown, system, tables)
+    values, evidence = _described(shown[0], files, facts.packages)
+    fixes = _fixes(facts, shown)
     if works and cut and not certain:
         return Hit(values, evidence, fixes, "cut_unused", Severity.WARNING)
     if certain or (not works and (core or cut or import_failed(torch))):
@@ -87,11 +89,9 @@ def _described(
     return values, tuple(Evidence("RECORD of the distributions", f"{one.file}: {one.cut or 'not there'}") for one in files[:6])
 
 
-def _fixes(
-    torch: TorchFacts, packages: PackagesFacts, files: tuple[DamagedFile, ...], system: SystemFacts, tables: Tables
-) -> tuple[Intent, ...]:
+def _fixes(facts: Facts, files: tuple[DamagedFile, ...]) -> tuple[Intent, ...]:
     """The packages of these files written again, each as it is."""
     names = tuple(dict.fromkeys(one.distribution for one in files))
-    others = tuple(f"{name}=={packages.version(name)}" for name in names if name != "torch" and packages.version(name))
-    first = again(torch, system, tables) if "torch" in names else ()
+    others = tuple(f"{name}=={facts.packages.version(name)}" for name in names if name != "torch" and facts.packages.version(name))
+    first = again(facts) if "torch" in names else ()
     return (*first, Install(others, reinstall=True)) if others else first

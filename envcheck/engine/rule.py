@@ -5,12 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from envcheck.engine.intents import Intent
 from envcheck.facts.record import field, record
 from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import load_toml
+
+if TYPE_CHECKING:
+    from envcheck.facts.snapshot import (
+        AskedFacts,
+        BackendsFacts,
+        ContainerFacts,
+        CudaDriverFacts,
+        DevicesFacts,
+        DriverFacts,
+        ExpectationsFacts,
+        GpusFacts,
+        LauncherFacts,
+        LimitsFacts,
+        LiveFacts,
+        Missing,
+        MpsFacts,
+        NetworkFacts,
+        PackagesFacts,
+        PythonFacts,
+        RocmFacts,
+        SymptomsFacts,
+        SystemFacts,
+        ToolkitFacts,
+        TorchFacts,
+        VisibilityFacts,
+        XpuFacts,
+    )
+    from envcheck.tables.compat import Tables
 
 
 class Severity(Enum):
@@ -60,28 +88,59 @@ Answer: TypeAlias = Hit | Unknown | None
 
 
 @record
-class Check:
-    """A rule's condition. `id` is the function's name in kebab case; parameters are section names, `tables`, `absent` or `missing`.
+class Facts:
+    """What a check is given: each section of the snapshot by its name, and the tables.
 
-    A section that is missing arrives empty: each of its fields says nothing. `needs` names the sections without which "nothing
-    found" means nothing: the answer None is then not "ok". `absent` holds the names of the sections that are known not to exist,
-    for checks of which the absence is a fact; `missing` all that were not read, for the few that say why, or where a section without
-    a word means something.
+    A section that is missing is empty: each of its fields says nothing. `absent` holds the names of the sections that are known not
+    to exist, for checks of which the absence is a fact; `missing` all that were not read, for the few that say why, or where a
+    section without a word means something.
+    """
+
+    system: SystemFacts
+    limits: LimitsFacts
+    driver: DriverFacts
+    gpus: GpusFacts
+    cuda_driver: CudaDriverFacts
+    toolkit: ToolkitFacts
+    visibility: VisibilityFacts
+    container: ContainerFacts
+    network: NetworkFacts
+    launcher: LauncherFacts
+    rocm: RocmFacts
+    xpu: XpuFacts
+    mps: MpsFacts
+    python: PythonFacts
+    packages: PackagesFacts
+    torch: TorchFacts
+    backends: BackendsFacts
+    devices: DevicesFacts
+    live: LiveFacts
+    symptoms: SymptomsFacts
+    expectations: ExpectationsFacts
+    asked: AskedFacts
+    tables: Tables
+    missing: Mapping[str, Missing]
+    absent: frozenset[str]
+
+
+@record
+class Check:
+    """A rule's condition. `id` is the function's name in kebab case; `reads` names the sections that it looks at.
+
+    `needs` names the sections without which "nothing found" means nothing: the answer None is then not "ok".
     """
 
     id: str
-    function: Callable[..., Answer]
-    parameters: tuple[str, ...]
+    function: Callable[[Facts], Answer]
     needs: tuple[str, ...]
+    reads: tuple[str, ...]
 
 
-def check(*, needs: tuple[str, ...]) -> Callable[[Callable[..., Answer]], Check]:
-    """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables`, `absent` or `missing`."""
+def check(*, needs: tuple[str, ...], reads: tuple[str, ...]) -> Callable[[Callable[[Facts], Answer]], Check]:
+    """Make a Check of a function."""
 
-    def make(function: Callable[..., Answer]) -> Check:
-        code = function.__code__
-        parameters = code.co_varnames[: code.co_argcount]
-        return Check(function.__name__.replace("_", "-"), function, parameters, needs)
+    def make(function: Callable[[Facts], Answer]) -> Check:
+        return Check(function.__name__.replace("_", "-"), function, needs, reads)
 
     return make
 
