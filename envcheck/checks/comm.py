@@ -8,9 +8,9 @@ from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
 from envcheck.checks.queue_pair import queue_pair_refused
-from envcheck.checks.text import Matches, agreed, doubt, foremost, of_variant, quoted, said, value
+from envcheck.checks.text import agreed, doubt, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, Unknown, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.snapshot import GpusFacts, Interface, LauncherFacts, LiveFacts, LiveStatus
 from envcheck.tables.versions import older
 
@@ -43,9 +43,8 @@ def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
 
 
 @check(needs=("network",), reads=("network", "launcher", "live", "symptoms"))
-def nccl_interface(facts: Facts) -> Answer:
+def nccl_interface(facts: Facts, told: Matches) -> Answer:
     """NCCL_SOCKET_IFNAME selects no interface, or NCCL took one that the peers cannot reach."""
-    told = said(facts, "nccl-interface")
     # "family": the address was never set. Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer is another NCCL.
     family, matches = of_variant(told, "family"), tuple(match for match in told if match.variant != "family")
     spec = facts.network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
@@ -92,10 +91,10 @@ def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit 
 
 
 @check(needs=("network",), reads=("network", "launcher", "live", "symptoms"))
-def gloo_interface(facts: Facts) -> Answer:
+def gloo_interface(facts: Facts, matches: Matches) -> Answer:
     """GLOO_SOCKET_IFNAME names no interface, or gloo falls back to loopback with several nodes."""
     network = facts.network
-    matches, several = said(facts, "gloo-interface"), _several_nodes(facts.launcher)
+    several = _several_nodes(facts.launcher)
     spec, known = network.variables.get("GLOO_SOCKET_IFNAME"), network.interfaces
     better = _suggested(known)
     note = "the interface that reaches the other nodes" if better else "gloo then takes the address of the host name"
@@ -131,9 +130,9 @@ def _gloo_proved(live: LiveFacts) -> bool:
 
 
 @check(needs=("network",), reads=("network", "limits", "container", "symptoms", "live"))
-def nccl_infiniband(facts: Facts) -> Answer:
+def nccl_infiniband(facts: Facts, matches: Matches) -> Answer:
     """InfiniBand or RoCE that NCCL is told to use, or tries to use, and cannot."""
-    matches, spec = said(facts, "nccl-infiniband"), facts.network.variables.get("NCCL_IB_HCA", "")
+    spec = facts.network.variables.get("NCCL_IB_HCA", "")
     devices = sorted({port.device for port in facts.network.infiniband})
     if spec and devices and not spec.startswith("^"):
         wanted = [one.strip().partition(":")[0] for one in spec.removeprefix("=").split(",") if one.strip()]
@@ -176,9 +175,8 @@ _NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround; transfers then go throu
 
 
 @check(needs=("gpus", "system"), reads=("live", "gpus", "rocm", "driver", "system", "symptoms"))
-def nccl_p2p_blocked(facts: Facts) -> Answer:
+def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
     """Peer-to-peer transfers between GPUs hang or corrupt: PCIe ACS, an IOMMU, or a driver that announces them wrongly."""
-    matches = said(facts, "nccl-p2p-blocked")
     if found := _passed_without(facts.live, "p2p"):
         return Hit({"arm": found[0]}, (*found[1], *quoted(matches)), (_NO_P2P,))
     if not matches:
@@ -232,10 +230,9 @@ _OTHER_SYSTEM_ERRORS = (
 
 
 @check(needs=("live",), reads=("live", "limits", "launcher", "gpus", "symptoms"))
-def nccl_shm_small(facts: Facts) -> Answer:
+def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
     """NCCL cannot make its segments in /dev/shm (about 10 MB a pair of ranks)."""
     limits = facts.limits
-    told = said(facts, "nccl-shm-small")
     matches = tuple(match for match in told if match.variant != "guess")
     size = "of unknown size" if limits.shm_bytes is None else in_units(limits.shm_bytes)
     if found := _passed_without(facts.live, "shm"):
@@ -245,16 +242,15 @@ def nccl_shm_small(facts: Facts) -> Answer:
         values = {"size": size, "needed": needed, "error": value(matches, "error") or "an error"}
         return Hit(values, quoted(matches), variant=agreed(matches))
     # A system call of NCCL failed in a container, on one machine: what containers lack for that is shared memory.
-    alone = told and not any(said(facts, other) for other in _OTHER_SYSTEM_ERRORS)
+    alone = told and not any(facts.said(other) for other in _OTHER_SYSTEM_ERRORS)
     if alone and len(nvidia(facts.gpus)) > 1 and not _several_nodes(facts.launcher) and (limits.shm_bytes or 0) <= 1 << 30:
         return Hit({"size": size}, quoted(told), (), "guess", _WARNING, _LIKELY)
     return None
 
 
 @check(needs=("launcher",), reads=("launcher", "devices", "visibility", "torch", "symptoms"))
-def nccl_duplicate_gpu(facts: Facts) -> Answer:
+def nccl_duplicate_gpu(facts: Facts, matches: Matches) -> Answer:
     """Two ranks on one GPU, or more local ranks than GPUs: NCCL refuses."""
-    matches = said(facts, "nccl-duplicate-gpu")
     count = facts.devices.count if facts.devices.available else None
     local = next((one.local_world_size for one in facts.launcher.readings if one.launcher == "torchrun" and one.complete), None)
     more = bool(local and count and local > count)
@@ -272,9 +268,8 @@ def nccl_duplicate_gpu(facts: Facts) -> Answer:
 
 
 @check(needs=("torch",), reads=("torch", "network", "symptoms"))
-def nccl_version_drift(facts: Facts) -> Answer:
+def nccl_version_drift(facts: Facts, told: Matches) -> Answer:
     """Ranks of one job load different NCCL versions, or one process loads two."""
-    told = said(facts, "nccl-version-drift")
     if matches := tuple(match for match in told if match.variant != "family"):
         return Hit({}, quoted(matches))
     if told and not facts.network.variables.get("NCCL_SOCKET_IFNAME"):

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import Matches, quoted, said, value
+from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import Install
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
 
@@ -22,10 +22,10 @@ _LINKED = ("torchvision", "torchaudio", "torchcodec")
 
 
 @check(needs=("packages",), reads=("torch", "packages", "devices", "symptoms"))
-def torch_companion_mismatch(facts: Facts) -> Answer:
+def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     """torchvision, torchaudio, torchtext, torchdata or triton of another torch, or of another CUDA."""
     # What torch's own import says is about torch: no companion has been loaded then.
-    matches = tuple(one for one in said(facts, "torch-companion-mismatch") if one.source != IMPORT)
+    matches = tuple(one for one in matches if one.source != IMPORT)
     if facts.torch.version and (wrong := _wrong_versions(facts, matches) or _vision_for_cpu(facts, matches)):
         return wrong
     if not matches:

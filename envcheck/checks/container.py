@@ -7,8 +7,8 @@ import re
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
-from envcheck.checks.text import Matches, agreed, alone, foremost, of_programs, of_symptom, of_variant, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.checks.text import agreed, alone, foremost, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
 from envcheck.facts.nvml_codes import BLOCKED, NO_LIBRARY, NOT_LOADED, SMI_OTHER, UNKNOWN
 from envcheck.facts.snapshot import ContainerFacts, DriverFacts, RocmFacts, ToolStatus
@@ -44,10 +44,10 @@ def _by_tool(own: Matches, outside: bool, wanted: bool) -> Hit | None:
 @check(
     needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "visibility", "container", "rocm", "torch", "devices", "symptoms")
 )
-def container_without_gpu(facts: Facts) -> Answer:
+def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     """The host has a GPU and the container was started without it. A container without any GPU in sight is left alone."""
     driver, gpus, container, devices, absent = facts.driver, facts.gpus, facts.container, facts.devices, facts.absent
-    every, own = said(facts, "container-without-gpu"), alone(facts, "container-without-gpu")
+    own = alone(facts, "container-without-gpu")
     cards, inside = nvidia_on_bus(facts.system), contained(container)
     if hit := _by_tool(own, not (inside and cards), bool(gpus.devices) and not works(devices)):
         return hit
@@ -115,9 +115,8 @@ def _compare(have: str, sign: str, number: str) -> bool:
 
 
 @check(needs=("container", "driver"), reads=("driver", "cuda_driver", "container", "devices", "symptoms"))
-def container_cuda_requirement(facts: Facts) -> Answer:
+def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
     """The image asks for a newer CUDA than the host's driver offers."""
-    matches = said(facts, "container-cuda-requirement")
     if works(facts.devices) or driver_answers(facts.cuda_driver):
         return None
     version, offers, wanted = facts.driver.version, facts.driver.cuda, value(matches, "condition") or facts.container.cuda_requirement or ""
@@ -133,10 +132,10 @@ def container_cuda_requirement(facts: Facts) -> Answer:
 
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "container", "devices", "symptoms"))
-def container_lost_gpu(facts: Facts) -> Answer:
+def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
     """NVML "Unknown Error" in a container that had the GPU: its device rules were rewritten."""
     driver = facts.driver
-    matches, bare, inside = said(facts, "container-lost-gpu"), "container" in facts.absent, contained(facts.container)
+    bare, inside = "container" in facts.absent, contained(facts.container)
     # in a text that also shows the host, the host's list of GPUs is no answer from inside
     seen = counted(facts.gpus) and bare if of_programs(matches) else facts.gpus.devices
     if works(facts.devices) or driver_answers(facts.cuda_driver) or seen or facts.system.wsl:
@@ -155,10 +154,9 @@ def container_lost_gpu(facts: Facts) -> Answer:
 
 
 @check(needs=("system",), reads=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "symptoms"))
-def wsl_driver(facts: Facts) -> Answer:
+def wsl_driver(facts: Facts, matches: Matches) -> Answer:
     """WSL: version 1, an old kernel, a Linux driver over the mapped one, or its folder out of the loader's sight."""
     system, driver, cuda_driver, devices = facts.system, facts.driver, facts.cuda_driver, facts.devices
-    matches = said(facts, "wsl-driver")
     if old := tuple(match for match in matches if match.symptom == "nccl-without-wsl"):  # the row itself asks for WSL
         return Hit({"path": value(old, "path")}, quoted(old), variant="nccl")
     if system.wsl is None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, driver_os, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
-from envcheck.checks.text import Matches, distinct, of_programs, of_variant, quoted, said, value
+from envcheck.checks.text import distinct, of_programs, of_variant, quoted, value
 from envcheck.engine.intents import TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, DriverFacts, GpusFacts, ToolStatus
@@ -35,10 +35,10 @@ def smi_evidence(driver: DriverFacts) -> tuple[Evidence, ...]:
 @check(
     needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "visibility", "torch", "devices", "container", "rocm", "symptoms")
 )
-def driver_missing(facts: Facts) -> Answer:
+def driver_missing(facts: Facts, matches: Matches) -> Answer:
     """A GPU on the bus and no driver, or a driver without the library that CUDA programs load."""
     system, driver, devices = facts.system, facts.driver, facts.devices
-    matches, cards = said(facts, "driver-missing"), nvidia_on_bus(system)
+    cards = nvidia_on_bus(system)
     if discrete_amd(facts.rocm) and not (cards or facts.gpus.devices or driver.version):
         return None  # no driver of NVIDIA's is missing there
     matches = matches if cards else of_programs(matches)
@@ -116,10 +116,10 @@ def _found_version(error: str, matches: Matches = ()) -> int:
 
 
 @check(needs=("driver",), reads=("system", "driver", "cuda_driver", "torch", "devices", "symptoms"))
-def driver_not_loaded(facts: Facts) -> Answer:
+def driver_not_loaded(facts: Facts, matches: Matches) -> Answer:
     """nvidia-smi exit 9, or driver files on disk and no module in the kernel."""
     system, driver = facts.system, facts.driver
-    matches, cards = said(facts, "driver-not-loaded"), nvidia_on_bus(system)
+    cards = nvidia_on_bus(system)
     if works(facts.devices) or driver_answers(facts.cuda_driver) or system.wsl or system.jetson:
         return None
     on_disk = driver.library_version is not None or driver.smi.status not in _NO_TOOL
@@ -164,10 +164,9 @@ class _Demand:
 
 
 @check(needs=("driver",), reads=("system", "python", "driver", "gpus", "cuda_driver", "toolkit", "torch", "devices", "symptoms"))
-def driver_too_old(facts: Facts) -> Answer:
+def driver_too_old(facts: Facts, every: Matches) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
     devices = facts.devices
-    every = said(facts, "driver-too-old")
     refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
     beyond = of_variant(every, "minor")
     matches = tuple(match for match in every if match not in beyond and match not in refused)
@@ -298,12 +297,12 @@ def _installed(facts: Facts) -> tuple[str | None, int | None]:
 
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))
-def driver_too_old_for_gpu(facts: Facts) -> Answer:
+def driver_too_old_for_gpu(facts: Facts, matches: Matches) -> Answer:
     """The GPU came out after this driver branch."""
     system, tables = facts.system, facts.tables
     if works(facts.devices) or driver_answers(facts.cuda_driver) or system.jetson:
         return None
-    matches, (version, branch) = said(facts, "driver-too-old-for-gpu"), _installed(facts)
+    (version, branch) = _installed(facts)
     for name, cc in _cards(facts):
         row = tables.gpu(cc)
         if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
@@ -321,11 +320,11 @@ def driver_too_old_for_gpu(facts: Facts) -> Answer:
 
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))
-def driver_dropped_gpu(facts: Facts) -> Answer:
+def driver_dropped_gpu(facts: Facts, matches: Matches) -> Answer:
     """The driver branch no longer serves a GPU this old, and no other GPU is usable."""
     if works(facts.devices) or driver_answers(facts.cuda_driver):
         return None
-    matches, (version, branch) = said(facts, "driver-dropped-gpu"), _installed(facts)
+    (version, branch) = _installed(facts)
     rows = [(name, facts.tables.gpu(cc)) for name, cc in _cards(facts)]
     dropped = [(name, row) for name, row in rows if branch and row and row.last_branch and branch > row.last_branch]
     if dropped and len(dropped) == len(rows):
@@ -339,12 +338,11 @@ def driver_dropped_gpu(facts: Facts) -> Answer:
 
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "devices", "cuda_driver", "symptoms"))
-def driver_needs_open_module(facts: Facts) -> Answer:
+def driver_needs_open_module(facts: Facts, matches: Matches) -> Answer:
     """Blackwell under the proprietary module, or a GPU without GSP under the open one."""
     driver, tables = facts.driver, facts.tables
     if works(facts.devices) or driver_answers(facts.cuda_driver):
         return None
-    matches = said(facts, "driver-needs-open-module")
     log = tuple(line for line in driver.kernel_messages if "open" in line.lower())
     evidence = (*quoted(matches), *(Evidence("kernel log", line) for line in log[:2]))
     if of_variant(matches, "proprietary") or any("not supported by open" in line or "include the required GPU" in line for line in log):
@@ -368,12 +366,12 @@ def _wrong_module(driver: DriverFacts, gpu: str, loaded: str, evidence: tuple[Ev
 
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "launcher", "symptoms"))
-def driver_no_devices(facts: Facts) -> Answer:
+def driver_no_devices(facts: Facts, matches: Matches) -> Answer:
     """The driver runs and offers no GPU, or its control device is closed to this process."""
     driver, gpus = facts.driver, facts.gpus
     if works(facts.devices) or driver_answers(facts.cuda_driver) or facts.system.wsl or counted(gpus) or facts.devices.devices:
         return None
-    matches, shut = said(facts, "driver-no-devices"), closed(gpus)
+    shut = closed(gpus)
     empty = smi_failed(driver, NOT_FOUND, NO_GPU) or (driver.nvml.status is ToolStatus.OK and gpus != GpusFacts())
     blocked = smi_failed(driver, *CLOSED)
     if not (empty or blocked or matches):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, fails, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
-from envcheck.checks.text import Matches, distinct, foremost, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, Unknown, check
+from envcheck.checks.text import distinct, foremost, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
@@ -59,10 +59,9 @@ def nvml_crashed(facts: Facts) -> Answer:
 
 
 @check(needs=("gpus", "driver"), reads=("driver", "gpus", "devices", "symptoms"))
-def gpu_lost(facts: Facts) -> Answer:
+def gpu_lost(facts: Facts, matches: Matches) -> Answer:
     """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost". What another NVML error means is not known."""
     driver, gpus = facts.driver, facts.gpus
-    matches = said(facts, "gpu-lost")
     rows = [one for one in troubles(gpus) if one.code == LOST]
     words = () if rows else gpus.lost  # of a report, or of an older recording
     if not (rows or words or smi_failed(driver, LOST) or matches):
@@ -86,10 +85,10 @@ def _unopened(facts: Facts) -> Unknown | None:
 
 
 @check(needs=("cuda_driver", "gpus"), reads=("system", "driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
-def fabric_not_ready(facts: Facts) -> Answer:
+def fabric_not_ready(facts: Facts, every: Matches) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
     devices = facts.devices
-    every, nvswitch = said(facts, "fabric-not-ready"), [_on_nvswitch(gpu, facts.tables) for gpu in facts.gpus.devices]
+    nvswitch = [_on_nvswitch(gpu, facts.tables) for gpu in facts.gpus.devices]
     matches = tuple(match for match in every if match.variant not in _MULTICAST)
     if every and not matches:  # on a machine whose CUDA runs
         return _multicast(every)

@@ -6,9 +6,9 @@ import re
 
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
 from envcheck.checks.hardware import capability, is_mig, numbers
-from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
+from envcheck.checks.text import of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv, TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import Gpu, GpusFacts
@@ -130,7 +130,7 @@ def _judge(facts: Facts, rule: str, wanted: tuple[str, ...], cards: list[_Card],
     lines = of_symptom(facts, "no-kernel-image", "sm-not-compatible-new", "sm-not-compatible-old", "torch-gpu-too-old")
     found = [(card, _verdict(card, build, facts.tables, bool(lines) or NO_KERNEL in card.error)) for card in cards]
     bad = [(card, verdict) for card, verdict in found if verdict is not None and verdict[0] in wanted]
-    return _without_code(bad, cards, build, lines, facts.tables) if bad else _as_said(wanted, cards, build, said(facts, rule))
+    return _without_code(bad, cards, build, lines, facts.tables) if bad else _as_said(wanted, cards, build, facts.said(rule))
 
 
 def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches) -> Hit | None:
@@ -211,9 +211,8 @@ def size(number: int) -> str:
 
 
 @check(needs=("gpus",), reads=("gpus", "visibility", "symptoms"))
-def gpu_busy(facts: Facts) -> Answer:
+def gpu_busy(facts: Facts, matches: Matches) -> Answer:
     """Other processes hold most of a GPU's memory. Integrated GPUs, whose memory is the machine's, are left out."""
-    matches = said(facts, "gpu-busy")
     seen = visible(facts.gpus, facts.visibility)
     for gpu in seen:
         total, free = gpu.memory_bytes, gpu.memory_free_bytes
@@ -233,10 +232,10 @@ def gpu_busy(facts: Facts) -> Answer:
 
 
 @check(needs=("gpus",), reads=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
-def gpu_exclusive_mode(facts: Facts) -> Answer:
+def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
     """Compute mode: one process a GPU, or none at all."""
     devices = facts.devices
-    matches, seen = said(facts, "gpu-exclusive-mode"), visible(facts.gpus, facts.visibility)
+    seen = visible(facts.gpus, facts.visibility)
     prohibited = [gpu for gpu in seen if gpu.compute_mode == "Prohibited"]
     exclusive = [gpu for gpu in seen if (gpu.compute_mode or "").startswith("Exclusive")]
     refused = cuda_code(facts) == DEVICES_UNAVAILABLE or bool(matches)
@@ -257,10 +256,9 @@ def gpu_exclusive_mode(facts: Facts) -> Answer:
 
 
 @check(needs=("gpus",), reads=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
-def gpu_mig(facts: Facts) -> Answer:
+def gpu_mig(facts: Facts, matches: Matches) -> Answer:
     """MIG: a process sees one instance at most, and none where none was created."""
     gpus = facts.gpus
-    matches = said(facts, "gpu-mig")
     partitioned = [gpu for gpu in gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
     slices = [one.name for one in facts.devices.devices if is_mig(one.name)]
     if not partitioned and not slices:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from envcheck.checks.answer import code_evidence, cuda_code, works
 from envcheck.checks.hardware import heard, numbers, nvidia, place, troubles, which
-from envcheck.checks.text import Matches, distinct, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.checks.text import distinct, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes as cuda_error
 from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, SMI_IRQ, UNKNOWN
 from envcheck.facts.record import replace
@@ -55,9 +55,8 @@ CONTAINED = 94  # an uncorrectable memory error that ended one program and left 
 
 
 @check(needs=("gpus",), reads=("driver", "gpus", "cuda_driver", "devices", "symptoms"))
-def gpu_ecc_error(facts: Facts) -> Answer:
+def gpu_ecc_error(facts: Facts, matches: Matches) -> Answer:
     """Uncorrectable memory errors since the driver was loaded. The count over the card's life alone is history."""
-    matches = said(facts, "gpu-ecc-error")
     hurt = [gpu for gpu in facts.gpus.devices if (gpu.ecc_uncorrected_volatile or 0) > 0]
     kernels = [one.kernel_error or "" for one in facts.devices.devices]
     code = cuda_code(facts)
@@ -76,10 +75,9 @@ def gpu_ecc_error(facts: Facts) -> Answer:
 
 
 @check(needs=("gpus",), reads=("driver", "gpus", "symptoms"))
-def gpu_row_remap(facts: Facts) -> Answer:
+def gpu_row_remap(facts: Facts, matches: Matches) -> Answer:
     """Memory rows wait to be replaced, or could not be."""
     gpus = facts.gpus
-    matches = said(facts, "gpu-row-remap")
     failed = [gpu for gpu in gpus.devices if gpu.remap_failed]
     if failed or matches:
         return Hit({"gpus": _named(failed) or "a GPU"}, quoted(matches), variant="failed", severity=Severity.ERROR)
@@ -93,9 +91,8 @@ def gpu_row_remap(facts: Facts) -> Answer:
 
 
 @check(needs=("driver",), reads=("driver", "devices", "symptoms"))
-def gpu_xid(facts: Facts) -> Answer:
+def gpu_xid(facts: Facts, matches: Matches) -> Answer:
     """Xids in the kernel log that take a GPU out of service; those of faulty programs (13, 31, 43, 45) are no finding."""
-    matches = said(facts, "gpu-xid")
     told = [(match.values, match.text) for match in matches if "xid" in match.values]
     xids = (*facts.driver.xids, *(Xid(int(values["xid"]), values["bus_id"].removeprefix("PCI:"), text) for values, text in told))
     rows = [(xid, facts.tables.xid(xid.code)) for xid in xids]
@@ -119,9 +116,8 @@ def gpu_xid(facts: Facts) -> Answer:
 
 
 @check(needs=("gpus",), reads=("gpus", "symptoms"))
-def gpu_throttled(facts: Facts) -> Answer:
+def gpu_throttled(facts: Facts, matches: Matches) -> Answer:
     """Clocks held down by heat or by the board's power supply. Idle (0x1) and the power limit under load (0x4) are normal."""
-    matches = said(facts, "gpu-throttled")
     for gpu in facts.gpus.devices:
         mask = gpu.throttle_reasons or 0
         reasons = [text for bit, text in _REASONS.items() if mask & bit]
@@ -156,9 +152,8 @@ def _starved(gpu: Gpu) -> bool:
 
 
 @check(needs=("gpus",), reads=("gpus", "system", "symptoms"))
-def gpu_pcie_degraded(facts: Facts) -> Answer:
+def gpu_pcie_degraded(facts: Facts, matches: Matches) -> Answer:
     """Fewer lanes than the card has; a lower generation counts only under load, at idle it is power saving."""
-    matches = said(facts, "gpu-pcie-degraded")
     virtual = facts.system.virtualization not in (None, "none")
     for gpu in () if virtual else facts.gpus.devices:
         width, widest = gpu.pcie_width, gpu.pcie_width_max
@@ -185,10 +180,9 @@ def _ran_on(facts: Facts, rows: Iterable[GpuTrouble]) -> bool:
 
 
 @check(needs=("gpus",), reads=("gpus", "devices", "symptoms"))
-def gpu_needs_reset(facts: Facts) -> Answer:
+def gpu_needs_reset(facts: Facts, matches: Matches) -> Answer:
     """NVML_ERROR_RESET_REQUIRED, which nvidia-smi prints as [GPU requires reset] in place of values."""
     gpus = facts.gpus
-    matches = said(facts, "gpu-needs-reset")
     rows = [one for one in troubles(gpus) if one.code == RESET]
     if not rows:
         return Hit({"gpus": "A GPU"}, quoted(matches), variant="said") if matches else None
@@ -206,9 +200,8 @@ _NVML_FAULTS = {POWER: "power", IRQ: "interrupt", INFOROM: "inforom"}
 
 
 @check(needs=("gpus", "driver"), reads=("driver", "gpus", "cuda_driver", "devices", "symptoms"))
-def gpu_hardware_fault(facts: Facts) -> Answer:
+def gpu_hardware_fault(facts: Facts, matches: Matches) -> Answer:
     """The driver asks for a reset, a power cable is off, the infoROM is damaged, NVLink or the bus reported a fatal error."""
-    matches = said(facts, "gpu-hardware-fault")
     hit = _recovery(facts.gpus) or _of_driver(facts.driver) or _of_gpus(facts) or _of_cuda(facts, matches)
     if hit is None:
         return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.text import Matches, agreed, doubt, foremost, of_symptom, of_variant, quoted, said, surplus, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.checks.text import agreed, doubt, foremost, of_symptom, of_variant, quoted, surplus, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus
 
 
@@ -23,10 +23,10 @@ def _here(facts: Facts) -> bool:
 
 
 @check(needs=("launcher",), reads=("launcher", "network", "symptoms"))
-def launch_port_in_use(facts: Facts) -> Answer:
+def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
     """The rendezvous port is taken by another process."""
     launcher = facts.launcher
-    matches, owner = said(facts, "launch-port-in-use"), launcher.master_port_owner
+    owner = launcher.master_port_owner
     port = value(matches, "port") or launcher.master_port
     values: dict[str, object] = {"port": port or "that of the rendezvous", "number": port, "owner": owner or "another process"}
     if matches:
@@ -45,10 +45,10 @@ def launch_port_in_use(facts: Facts) -> Answer:
 
 
 @check(needs=("launcher",), reads=("launcher", "symptoms"))
-def launch_unreachable(facts: Facts) -> Answer:
+def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     """The master's name does not resolve, or nobody answers there."""
     launcher = facts.launcher
-    matches, address = said(facts, "launch-unreachable"), launcher.master_addr
+    address = launcher.master_addr
     if address and launcher.master_addr_resolves == ():
         values = {"address": address, "error": (launcher.master_addr_error or "no address").rstrip(".")}
         return Hit(values, (Evidence("name resolution", f"{address}: {values['error']}"), *quoted(matches)), variant="name")
@@ -66,9 +66,8 @@ def launch_unreachable(facts: Facts) -> Answer:
 
 
 @check(needs=("launcher",), reads=("launcher", "symptoms"))
-def launch_master_address(facts: Facts) -> Answer:
+def launch_master_address(facts: Facts, matches: Matches) -> Answer:
     """With several nodes the master's address must not be this machine's own loopback."""
-    matches = said(facts, "launch-master-address")
     telling = tuple(match for match in matches if match.symptom != "rendezvous-connection")  # it alone says nothing of the address
     return _address_of_one_machine(facts.launcher, matches) or (_address_said(facts.launcher, telling) if telling else None)
 
@@ -126,9 +125,8 @@ def launch_master_port(facts: Facts) -> Answer:
 
 
 @check(needs=("symptoms",), reads=("launcher", "packages", "symptoms"))
-def launch_fork_after_cuda(facts: Facts) -> Answer:
+def launch_fork_after_cuda(facts: Facts, matches: Matches) -> Answer:
     """A process was forked after CUDA had been initialised in its parent."""
-    matches = said(facts, "launch-fork-after-cuda")
     if not matches:
         return None
     variant = foremost(matches, "notebook") or agreed(matches)

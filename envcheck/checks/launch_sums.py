@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envcheck.checks.hardware import number, nvidia
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import of_variant, quoted, value
 from envcheck.engine.intents import Manual
-from envcheck.engine.rule import Confidence, Evidence, Facts, Hit, Severity
+from envcheck.engine.rule import Confidence, Evidence, Facts, Hit, Matches, Severity
 from envcheck.facts.launch_flags import IN_CODE, RANK_LAUNCHERS, find, names, own, replaced, spelled, without, written
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import LaunchCommand, LauncherFacts
@@ -285,7 +285,7 @@ def slurm_sums(facts: Facts) -> Hit | None:
     """What Slurm's part of the commands makes of a failure."""
     launcher = facts.launcher
     failed, waited = (tuple(one for one in facts.symptoms.matches if one.rule in rules) for rules in (_OF_RANKS, _WAITED))
-    beyond = of_variant(said(facts, "visible-devices-out-of-range"), "ordinal")
+    beyond = of_variant(facts.said("visible-devices-out-of-range"), "ordinal")
     started = launcher_in_tasks(launcher, "srun", failed) if failed else None
     return started or gpus_bound_to_tasks(launcher, beyond) or only_first_node(launcher, waited)
 

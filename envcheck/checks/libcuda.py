@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, driver_os, fails, no_gpu, works
 from envcheck.checks.driver import smi_evidence, smi_failed
-from envcheck.checks.text import Matches, alone, of_programs, of_symptom, of_variant, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, Unknown, check
+from envcheck.checks.text import alone, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts import cuda_codes as cuda
 from envcheck.facts.nvml_codes import MISMATCH
 from envcheck.facts.snapshot import CudaDriverFacts, DriverFacts, Missing, Why
@@ -74,24 +74,21 @@ def _compat_answer(facts: Facts, error: int, matches: Matches) -> Answer:
 
 
 @check(needs=("cuda_driver",), reads=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
-def cuda_compat_shadows_driver(facts: Facts) -> Answer:
+def cuda_compat_shadows_driver(facts: Facts, matches: Matches) -> Answer:
     """CUDA 803: an older cuda-compat is loaded in place of the driver's own library."""
-    matches = said(facts, "cuda-compat-shadows-driver")
     return _compat_answer(facts, cuda.SYSTEM_DRIVER_MISMATCH, matches)
 
 
 @check(needs=("cuda_driver",), reads=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
-def cuda_compat_unsupported_gpu(facts: Facts) -> Answer:
+def cuda_compat_unsupported_gpu(facts: Facts, matches: Matches) -> Answer:
     """CUDA 804: a newer cuda-compat is loaded on a GPU that is not entitled to forward compatibility."""
-    matches = said(facts, "cuda-compat-unsupported-gpu")
     return _compat_answer(facts, cuda.COMPAT_NOT_SUPPORTED, matches)
 
 
 @check(needs=("driver", "cuda_driver"), reads=("system", "driver", "cuda_driver", "devices", "container", "symptoms"))
-def nvidia_uvm_missing(facts: Facts) -> Answer:
+def nvidia_uvm_missing(facts: Facts, matches: Matches) -> Answer:
     """No /dev/nvidia-uvm, or CUDA 999 with a unified-memory module gone stale over a suspend."""
     system, devices = facts.system, facts.devices
-    matches = said(facts, "nvidia-uvm-missing")
     if works(devices) or driver_answers(facts.cuda_driver) or system.wsl or system.jetson:
         return None
     if no_gpu(facts) and not of_programs(matches):
@@ -111,10 +108,10 @@ def nvidia_uvm_missing(facts: Facts) -> Answer:
 
 
 @check(needs=("cuda_driver",), reads=("system", "cuda_driver", "devices", "python", "symptoms"))
-def libcuda_stub(facts: Facts) -> Answer:
+def libcuda_stub(facts: Facts, matches: Matches) -> Answer:
     """CUDA 34: the link-time stub of the toolkit is loaded instead of the driver's library."""
     cuda_driver = facts.cuda_driver
-    matches, stub = said(facts, "libcuda-stub"), cuda_driver.is_stub is True
+    stub = cuda_driver.is_stub is True
     if works(facts.devices) or driver_answers(cuda_driver) or not (stub or matches or cuda_code(facts) == cuda.STUB_LIBRARY):
         return None
     path = facts.python.variables.get("LD_LIBRARY_PATH")

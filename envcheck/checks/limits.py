@@ -7,8 +7,8 @@ import re
 from envcheck.checks.answer import contained
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
-from envcheck.checks.text import Matches, agreed, doubt, foremost, of_variant, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.checks.text import agreed, doubt, foremost, of_variant, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LimitsFacts, LiveStatus
 
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -24,9 +24,9 @@ def _size(number: int | None) -> str | None:
 
 
 @check(needs=("limits",), reads=("limits", "gpus", "system", "launcher", "symptoms"))
-def open_files_low(facts: Facts) -> Answer:
+def open_files_low(facts: Facts, matches: Matches) -> Answer:
     """The soft limit of open files; loaders that pass tensors by descriptor use one for each."""
-    matches, soft, ranks = said(facts, "open-files-low"), facts.limits.open_files_soft, facts.launcher.world_size
+    soft, ranks = facts.limits.open_files_soft, facts.launcher.world_size
     values: dict[str, object] = {"soft": soft, "hard": facts.limits.open_files_hard}
     if matches:
         return Hit(values, quoted(matches), variant="reached", severity=Severity.ERROR)
@@ -40,18 +40,17 @@ def open_files_low(facts: Facts) -> Answer:
 
 
 @check(needs=("symptoms",), reads=("limits", "symptoms"))
-def processes_low(facts: Facts) -> Answer:
+def processes_low(facts: Facts, matches: Matches) -> Answer:
     """A process or a thread could not be started: the kernel's limit of this user, or that of the container."""
-    matches = said(facts, "processes-low")
     return Hit({"soft": facts.limits.processes_soft}, quoted(matches), variant=foremost(matches, "clone3")) if matches else None
 
 
 @check(needs=("limits", "network"), reads=("limits", "network", "container", "symptoms"))
-def memlock_low(facts: Facts) -> Answer:
+def memlock_low(facts: Facts, matches: Matches) -> Answer:
     """Locked memory is limited where RDMA has to register buffers. Without an InfiniBand or RoCE port it does not matter."""
     limits = facts.limits
     # a verbs call that failed without a word of memory has other causes too
-    matches = tuple(match for match in of_variant(said(facts, "memlock-low"), "memlock") if match.confidence != "likely")
+    matches = tuple(match for match in of_variant(matches, "memlock") if match.confidence != "likely")
     soft = limits.memlock_soft_bytes if limits.memlock_read else None
     if limits.memlock_read and soft is None:  # unlimited
         return None
@@ -66,10 +65,10 @@ def memlock_low(facts: Facts) -> Answer:
 
 
 @check(needs=("limits",), reads=("limits", "container", "symptoms"))
-def shm_small(facts: Facts) -> Answer:
+def shm_small(facts: Facts, matches: Matches) -> Answer:
     """Shared memory is what containers get by default, or does not give what it promises."""
     limits = facts.limits
-    matches, total, free = said(facts, "shm-small"), limits.shm_bytes, limits.shm_free_bytes
+    total, free = limits.shm_bytes, limits.shm_free_bytes
     variant = "kubernetes" if facts.container.kubernetes else "container" if contained(facts.container) else None
     values: dict[str, object] = {"size": _size(total), "free": _size(free), "wanted": None, "got": None}
     if matches:
@@ -100,9 +99,9 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, 
 
 
 @check(needs=("system",), reads=("system", "live", "symptoms"))
-def host_memory_low(facts: Facts) -> Answer:
+def host_memory_low(facts: Facts, matches: Matches) -> Answer:
     """Little memory is left, or the kernel killed a process (SIGKILL without a traceback)."""
-    matches, available, limit = said(facts, "host-memory-low"), facts.system.memory_available_bytes, facts.system.memory_limit_bytes
+    available, limit = facts.system.memory_available_bytes, facts.system.memory_limit_bytes
     values = {"available": _size(available), "limit": "none" if limit is None else size(limit)}
     if matches:
         return Hit(values, quoted(matches), (), agreed(matches) or "killed", Severity.ERROR, doubt(matches))

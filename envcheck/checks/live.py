@@ -10,11 +10,11 @@ from envcheck.checks.hardware import import_failed, nvidia, opened
 from envcheck.checks.ladder import BAD, CONTROL, bisect_transports, explains
 from envcheck.checks.launch_sums import beside_libuv
 from envcheck.checks.origin import origin
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import quoted, value
 from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
 from envcheck.engine.intents import Install, SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import CudaDriverFacts, LiveFacts, LiveStatus, Missing, RankFacts
 
@@ -242,10 +242,9 @@ def wire_slow(facts: Facts) -> Answer:
 
 
 @check(needs=("torch",), reads=("backends", "torch", "system", "gpus", "launcher", "symptoms"))
-def distributed_unavailable(facts: Facts) -> Answer:
+def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
     """A torch without torch.distributed, or without the backend that several GPUs need."""
     backends, torch = facts.backends, facts.torch
-    matches = said(facts, "distributed-unavailable")
     severity = Severity.ERROR if matches else None
     values = {"version": torch.version or "this torch", "count": len(nvidia(facts.gpus))}
     if value(matches, "part") == "libuv" and beside_libuv(facts.launcher):

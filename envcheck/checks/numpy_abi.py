@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envcheck.checks.origin import missing_module
-from envcheck.checks.text import Matches, quoted, said, value
+from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import Install
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import PackagesFacts
 from envcheck.tables.versions import UNKNOWN, major, minor, older, release
 
@@ -46,13 +46,12 @@ def _numpy1_only(facts: Facts) -> bool | None:
 
 
 @check(needs=("packages",), reads=("torch", "packages", "python", "system", "symptoms"))
-def numpy_abi(facts: Facts) -> Answer:
+def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     """NumPy 2 under a torch built for NumPy 1, or a NumPy too old, or none where one is needed.
 
     It is an error where a program failed of it. Else training may work: torch warns at import (from 2.1 on) or at the first array.
     """
     packages = facts.packages
-    matches = said(facts, "numpy-abi")
     warned = [one for one in facts.torch.import_warnings if "_ARRAY_API" in one or "Failed to initialize NumPy" in one]
     numpy, built_for_1 = packages.version("numpy") or value(matches, "numpy"), _numpy1_only(facts)
     values = {"numpy": numpy, "version": facts.torch.version or UNKNOWN}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
 from envcheck.checks.libraries import Provider, pinned
-from envcheck.checks.text import Matches, quoted, said, value
+from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import UPGRADE, Install, Intent
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import Distribution, GpusFacts, PackagesFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
 
@@ -20,10 +20,9 @@ FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
 
 @check(needs=("packages",), reads=("packages", "torch", "devices", "symptoms"))
-def torch_duplicated(facts: Facts) -> Answer:
+def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
     """More than one torch in the environment, or what an interrupted installation left behind."""
     packages = facts.packages
-    matches = said(facts, "torch-duplicated")
     mixture = tuple(match for match in matches if "torch._C" in match.text)
     if mixture and not imported(facts):
         return Hit({"name": value(mixture, "name")}, quoted(mixture), variant="files", confidence=Confidence.LIKELY)
@@ -95,9 +94,8 @@ _BITSANDBYTES = (("13.2", "0.50.0"), ("13.0", "0.48.0"), ("12.9", "0.46.1"), ("1
 
 
 @check(needs=("packages",), reads=("torch", "packages", "system", "symptoms"))
-def bitsandbytes_broken(facts: Facts) -> Answer:
+def bitsandbytes_broken(facts: Facts, matches: Matches) -> Answer:
     """bitsandbytes has no library for torch's CUDA, or could not load it."""
-    matches = said(facts, "bitsandbytes-broken")
     there = facts.packages.version("bitsandbytes") or value(matches, "version")
     values: dict[str, object] = {"installed": there or UNKNOWN, "cuda": facts.torch.cuda}
     newest = (Install(("bitsandbytes",), note="the newest release", flags=UPGRADE),)
@@ -117,9 +115,9 @@ def bitsandbytes_broken(facts: Facts) -> Answer:
 
 
 @check(needs=("packages",), reads=("torch", "packages", "symptoms"))
-def pynvml_deprecated(facts: Facts) -> Answer:
+def pynvml_deprecated(facts: Facts, matches: Matches) -> Answer:
     """The PyPI project `pynvml` beside nvidia-ml-py: harmless, but it makes `import torch` warn."""
-    matches, there = said(facts, "pynvml-deprecated"), facts.packages.version("pynvml")
+    there = facts.packages.version("pynvml")
     warned = [one for one in facts.torch.import_warnings if "pynvml" in one]
     # 12.0.0 is an empty package that requires nvidia-ml-py
     if not matches and not warned and not (older(there, "12.0.0") or (minor(there) or (0, 0)) >= (13, 0)):
@@ -133,10 +131,10 @@ _FLASH = re.compile(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<ab
 
 
 @check(needs=("packages",), reads=("torch", "packages", "gpus", "symptoms"))
-def flash_attn_mismatch(facts: Facts) -> Answer:
+def flash_attn_mismatch(facts: Facts, matches: Matches) -> Answer:
     """flash-attn built for another torch, CUDA major or C++ ABI, or a GPU that it does not serve."""
     torch = facts.torch
-    matches, there = said(facts, "flash-attn-mismatch"), facts.packages.version("flash-attn")
+    there = facts.packages.version("flash-attn")
     severity = None if matches else Severity.WARNING
     # pip would take the wheel that it built for the other torch from its cache
     flags = ("--no-build-isolation", "--no-cache-dir")
@@ -184,10 +182,10 @@ def _asks(facts: Facts, name: str) -> str | None:
 
 
 @check(needs=("packages",), reads=("torch", "packages", "symptoms"))
-def xformers_mismatch(facts: Facts) -> Answer:
+def xformers_mismatch(facts: Facts, matches: Matches) -> Answer:
     """xformers built for another torch: its operators are off, or it moves torch when it is installed."""
     torch = facts.torch
-    matches, there = said(facts, "xformers-mismatch"), facts.packages.version("xformers")
+    there = facts.packages.version("xformers")
     values: dict[str, object] = {"installed": there, "version": torch.version}
     asks = _asks(facts, "xformers")
     if asks and meets(torch.version, asks) is False:
@@ -225,9 +223,9 @@ def _xformers(version: str | None, torch: str | None, again: bool = False) -> tu
 
 
 @check(needs=("packages",), reads=("torch", "packages", "gpus", "symptoms"))
-def vllm_pin(facts: Facts) -> Answer:
+def vllm_pin(facts: Facts, matches: Matches) -> Answer:
     """vllm asks for exactly one torch, for the CUDA of its own wheel, and for GPUs from 7.0 on."""
-    matches, there = said(facts, "vllm-pin"), facts.packages.version("vllm")
+    there = facts.packages.version("vllm")
     values: dict[str, object] = {"installed": there or UNKNOWN, "version": facts.torch.version or UNKNOWN}
     severity = None if matches else Severity.WARNING
     if there and (wrong := _vllm_built_for(facts, values, there, matches)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.checks.text import quoted, said
+from envcheck.checks.text import quoted
 from envcheck.engine.rule import Answer, Check, Confidence, Facts, Hit
 
 
@@ -11,7 +11,7 @@ def passed_on(rule: str) -> Check:
     of several the surest one, of these the first that was read."""
 
     def function(facts: Facts) -> Answer:
-        matches = sorted(said(facts, rule), key=lambda match: match.confidence == Confidence.LIKELY.value)
+        matches = sorted(facts.said(rule), key=lambda match: match.confidence == Confidence.LIKELY.value)
         if not matches:
             return None
         best = matches[0]

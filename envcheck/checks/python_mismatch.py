@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envcheck.checks.text import quoted, said
+from envcheck.checks.text import quoted
 from envcheck.engine.intents import Install
-from envcheck.engine.rule import Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.tables.versions import minor
@@ -34,10 +34,9 @@ _METADATA = ((2, 6), (2, 7), (2, 8))
 
 
 @check(needs=("torch", "python", "packages"), reads=("torch", "python", "packages", "live", "symptoms"))
-def torch_python_mismatch(facts: Facts) -> Hit | None:
+def torch_python_mismatch(facts: Facts, matches: Matches) -> Hit | None:
     """There is a wheel, and torchrun or torch.save of that release fails on this Python."""
     here, now = minor(facts.torch.version), minor(facts.python.version)
-    matches = said(facts, "torch-python-mismatch")
     told = matches[0].variant if matches else None
     values: dict[str, object] = {"torch": facts.torch.version or "2.x", "python": facts.python.version or "3.x"}
     listed = any(one.location for one in facts.packages.distributions)  # by the agent; a pasted list names what somebody thought of

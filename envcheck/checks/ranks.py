@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import number
-from envcheck.checks.text import Matches, agreed, alone, doubt, foremost, of_symptom, of_variant, quoted, said, surplus, value
+from envcheck.checks.text import agreed, alone, doubt, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, RankReading
 
 _LARGEST = (1 << 31) - 1  # torch keeps ranks and sizes in a C int
@@ -19,10 +19,10 @@ def _native(launcher: LauncherFacts) -> list[RankReading]:
 
 
 @check(needs=("launcher",), reads=("launcher", "symptoms"))
-def launch_env_incomplete(facts: Facts) -> Answer:
+def launch_env_incomplete(facts: Facts, matches: Matches) -> Answer:
     """Some of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are set and others are not, so env:// cannot work."""
     launcher = facts.launcher
-    matches, seen = said(facts, "launch-env-incomplete"), launcher.variables
+    seen = launcher.variables
     have = [name for name in _ENV if seen.get(name)]
     lacking = [name for name in _ENV if name not in have]
     if matches:
@@ -63,15 +63,14 @@ def _pairs(launcher: LauncherFacts) -> str | None:
 
 
 @check(needs=("launcher",), reads=("launcher", "symptoms"))
-def launch_env_conflict(facts: Facts) -> Answer:
+def launch_env_conflict(facts: Facts, matches: Matches) -> Answer:
     """Rank variables that contradict each other, within one launcher's set or between two."""
     launcher = facts.launcher
-    matches = said(facts, "launch-env-conflict")
     if wrong := _pairs(launcher):
         return Hit({"problem": wrong}, quoted(matches))
     if two := _two_launchers(launcher):
         return Hit(two, quoted(matches), variant="two", confidence=Confidence.LIKELY)
-    waited = matches or said(facts, "launch-world-size") or said(facts, "launch-unreachable")
+    waited = matches or facts.said("launch-world-size") or facts.said("launch-unreachable")
     if same := waited and launch_sums.same_node_rank(launcher, waited):
         return same
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
@@ -119,10 +118,9 @@ def launch_rank_duplicate(facts: Facts) -> Answer:
 
 
 @check(needs=("launcher",), reads=("launcher", "symptoms"))
-def launch_world_size(facts: Facts) -> Answer:
+def launch_world_size(facts: Facts, matches: Matches) -> Answer:
     """More ranks are announced than are started, so the others wait for ever."""
     launcher = facts.launcher
-    matches = said(facts, "launch-world-size")
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
     if built := of_variant(matches, "built"):
@@ -196,13 +194,13 @@ def _agents_in_tasks(facts: Facts) -> Hit | None:
     each = number(seen.get("LOCAL_WORLD_SIZE")) or number(seen.get("PET_NPROC_PER_NODE"))
     if not agents or not tasks or not nodes or tasks <= nodes or each == 1:
         return None
-    evidence = (*(Evidence("environment", f"{name}={seen[name]}") for name in counts), *quoted(said(facts, "launch-slurm")))
+    evidence = (*(Evidence("environment", f"{name}={seen[name]}") for name in counts), *quoted(facts.said("launch-slurm")))
     return Hit({"tasks": tasks, "nodes": nodes, "each": each or "several"}, evidence, confidence=Confidence.LIKELY)
 
 
 def _slurm_said(facts: Facts) -> Hit | None:
     launcher = facts.launcher
-    matches = said(facts, "launch-slurm")
+    matches = facts.said("launch-slurm")
     under = launcher.scheduler == "slurm" or any(name.startswith("SLURM_") for name in launcher.variables)
     own = alone(facts, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
     if not (own or (matches and under)) or launcher.scheduler not in (None, "slurm"):

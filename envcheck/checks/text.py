@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
 
-from envcheck.engine.rule import Confidence, Evidence, Facts
-from envcheck.facts.snapshot import TextEvidence
-
-Matches: TypeAlias = tuple[TextEvidence, ...]  # what known error texts were recognised in
-
-
-def said(facts: Facts, rule_id: str) -> Matches:
-    """The matched lines whose symptom names this rule, in the order in which they were read."""
-    return tuple(match for match in facts.symptoms.matches if match.rule == rule_id)
+from envcheck.engine.rule import Confidence, Evidence, Facts, Matches
 
 
 def quoted(matches: Matches, limit: int = 3) -> tuple[Evidence, ...]:
@@ -42,9 +33,9 @@ def value(matches: Matches, name: str) -> str | None:
 
 
 def alone(facts: Facts, rule_id: str) -> Matches:
-    """Of `said`, the lines whose symptom names this rule only; the others leave the cause to the facts."""
+    """Of the lines that name this rule, those whose symptom names this rule only; the others leave the cause to the facts."""
     shared = {match.symptom or match.text for match in facts.symptoms.matches if match.rule != rule_id}
-    return tuple(match for match in said(facts, rule_id) if (match.symptom or match.text) not in shared)
+    return tuple(match for match in facts.said(rule_id) if (match.symptom or match.text) not in shared)
 
 
 def of_variant(matches: Matches, *variants: str) -> Matches:

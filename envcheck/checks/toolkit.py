@@ -9,9 +9,9 @@ from envcheck.checks import answer
 from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import of_variant, quoted, value
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, GpusFacts, ToolkitFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, release
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
 
 @check(needs=("toolkit",), reads=("toolkit", "python", "torch", "symptoms"))
-def cuda_home_missing(facts: Facts) -> Answer:
+def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
     """CUDA_HOME names no folder with a toolkit; or an extension was built where there is none.
 
     torch takes CUDA_HOME and CUDA_PATH without a look whether the folder exists (torch/utils/cpp_extension.py, _find_cuda_home).
     """
     toolkit = facts.toolkit
-    matches = said(facts, "cuda-home-missing")
     name, home = _cuda_home(facts)
     severity = None if matches else Severity.WARNING
     values: dict[str, object] = {"name": name, "home": home, "cuda": facts.torch.cuda}
@@ -59,10 +58,9 @@ def _nvcc(toolkit: ToolkitFacts) -> str | None:
 
 
 @check(needs=("toolkit",), reads=("toolkit", "torch", "devices", "packages", "symptoms"))
-def nvcc_major_mismatch(facts: Facts) -> Answer:
+def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     """nvcc of another CUDA major than torch: extensions cannot be built. A wheel alone does not care."""
     toolkit = facts.toolkit
-    matches = said(facts, "nvcc-major-mismatch")
     cuda, nvcc = value(matches, "torch_cuda") or facts.torch.cuda, value(matches, "nvcc") or _nvcc(toolkit)
     if option := value(matches, "option"):
         values = {"nvcc": nvcc or "of this toolkit", "cuda": cuda or UNKNOWN, "option": option}
@@ -80,9 +78,9 @@ def nvcc_major_mismatch(facts: Facts) -> Answer:
 
 
 @check(needs=("toolkit",), reads=("toolkit", "symptoms"))
-def nvcc_host_compiler(facts: Facts) -> Answer:
+def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
     """gcc newer than nvcc accepts."""
-    matches, nvcc = said(facts, "nvcc-host-compiler"), _nvcc(facts.toolkit)
+    nvcc = _nvcc(facts.toolkit)
     gcc = value(matches, "compiler_version") or facts.toolkit.gcc
     row = facts.tables.host_compiler(nvcc) if nvcc else None
     limit = value(matches, "limit") or (row.max_gcc if row else None)
@@ -102,10 +100,10 @@ def nvcc_host_compiler(facts: Facts) -> Answer:
 
 
 @check(needs=("packages", "toolkit"), reads=("toolkit", "python", "packages", "system", "torch", "symptoms"))
-def triton_toolchain(facts: Facts) -> Answer:
+def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
     """What Triton needs at run time to build its launcher: a C compiler, Python.h, libcuda to link, a ptxas for the GPU."""
     toolkit = facts.toolkit
-    matches, series = said(facts, "triton-toolchain"), minor(facts.python.version)
+    series = minor(facts.python.version)
     values: dict[str, object] = {"python": f"{series[0]}.{series[1]}" if series else "3"}
     if matches:
         return _triton_said(values, matches)
@@ -150,11 +148,10 @@ _NAMED = re.compile(r"[A-Z][A-Za-z]+")
 
 
 @check(needs=("python", "gpus"), reads=("system", "python", "gpus", "devices", "torch", "symptoms"))
-def extension_arch_mismatch(facts: Facts) -> Answer:
+def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
     """TORCH_CUDA_ARCH_LIST leaves out a GPU of this machine; or an extension, not torch, has no code for it."""
     if facts.torch.hip:
         return None
-    matches = said(facts, "extension-arch-mismatch")
     if left_out := _left_out(facts.python.variables.get("TORCH_CUDA_ARCH_LIST", ""), facts.gpus, matches):
         return left_out
     if matches:
@@ -196,7 +193,7 @@ def _torch_is_fine(facts: Facts) -> Hit | None:
     """ "no kernel image" although torch's own kernels run here: then it is the extension that lacks them."""
     from envcheck.tables.compat import runs_on
 
-    blamed = tuple(match for match in said(facts, "gpu-too-new-for-torch") if match.symptom == "no-kernel-image")
+    blamed = tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom == "no-kernel-image")
     if not blamed:
         return None
     cards, code = [gpu for gpu in nvidia(facts.gpus) if gpu.compute_capability], code_of_build(facts)
@@ -216,11 +213,11 @@ _PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torc
 
 
 @check(needs=("packages",), reads=("packages", "torch", "symptoms"))
-def extension_abi_mismatch(facts: Facts) -> Answer:
+def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     """A compiled extension that was built for another torch or another CUDA."""
     torch = facts.torch
     # What torch's own import says is about torch: no extension has been loaded then.
-    matches = tuple(one for one in said(facts, "extension-abi-mismatch") if one.source != IMPORT)
+    matches = tuple(one for one in matches if one.source != IMPORT)
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "cuda": torch.cuda}
     if wrong := [line for name in _PYG_NAMES if (line := _built_for_another(name, facts.packages.version(name), torch))]:
         evidence = (*(Evidence("installed distributions", one) for one in wrong), *quoted(matches))

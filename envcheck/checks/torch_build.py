@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, Unknown, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.versions import UNKNOWN, local, minor, older
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 @check(needs=("torch",), reads=("torch", "python", "symptoms"))
-def torch_missing(facts: Facts) -> Answer:
+def torch_missing(facts: Facts, matches: Matches) -> Answer:
     """No distribution and no module; or a program that did not find the torch that is installed."""
-    matches, unread = said(facts, "torch-missing"), facts.missing.get("torch")
+    unread = facts.missing.get("torch")
     if unread is None:
         if not matches or all(one.source == IMPORT for one in matches):
             return None  # not even this interpreter's own import finds it: what is damaged says so
@@ -87,10 +87,10 @@ def _usually_cpu(facts: Facts) -> bool:
         "packages",
     ),
 )
-def torch_cpu_build(facts: Facts) -> Answer:
+def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
     devices = facts.devices
-    matches, cards = () if devices.available else said(facts, "torch-cpu-build"), nvidia(facts.gpus)
+    matches, cards = () if devices.available else matches, nvidia(facts.gpus)
     if "torch" in facts.absent:
         return None
     if not _is_cpu_build(facts.torch):
@@ -168,10 +168,10 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
 
 
 @check(needs=("torch",), reads=("torch", "devices", "gpus", "cuda_driver", "driver", "rocm", "visibility", "symptoms"))
-def torch_cuda_unavailable(facts: Facts) -> Answer:
+def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     torch, devices, missing = facts.torch, facts.devices, facts.missing
-    matches = () if devices.available else said(facts, "torch-cuda-unavailable")
+    matches = () if devices.available else matches
     if "torch" in missing and matches and not facts.absent & {"torch", "gpus"}:  # who printed it saw no GPU, and why is not said
         return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY)
     if not (torch.cuda or torch.hip) or devices.available:
@@ -221,13 +221,13 @@ def _platform(system: SystemFacts) -> str | None:
 
 
 @check(needs=("python",), reads=("python", "system", "symptoms"))
-def python_unsupported(facts: Facts) -> Answer:
+def python_unsupported(facts: Facts, matches: Matches) -> Answer:
     """No torch there, and no release has a wheel for this interpreter."""
     python, missing = facts.python, facts.missing
-    wanted = said(facts, "python-unsupported") or said(facts, "no-matching-wheel")
+    wanted = matches or facts.said("no-matching-wheel")
     if "python" in missing or "torch" not in missing or not (wanted or missing["torch"].why is Why.ABSENT):
         return None
-    evidence = quoted(said(facts, "python-unsupported"))
+    evidence = quoted(matches)
     if python.implementation and python.implementation != "cpython":
         return Hit({"implementation": python.implementation, "python": python.version}, evidence, variant="implementation")
     if python.bits == 32:
@@ -245,10 +245,9 @@ def python_unsupported(facts: Facts) -> Answer:
 
 
 @check(needs=("torch",), reads=("python", "system", "symptoms"))
-def no_matching_wheel(facts: Facts) -> Answer:
+def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
     """The installer found no file for this Python, platform or index; or it would not find one."""
     system = facts.system
-    matches = said(facts, "no-matching-wheel")
     if "torch" not in facts.absent and not matches:
         return None
     evidence, platform = quoted(matches), _platform(system)
@@ -294,10 +293,10 @@ def _other_python(facts: Facts, wanted: str, platform: str | None) -> tuple[Inte
 
 
 @check(needs=("system",), reads=("system", "torch", "devices", "symptoms"))
-def glibc_too_old(facts: Facts) -> Answer:
+def glibc_too_old(facts: Facts, matches: Matches) -> Answer:
     """A library asks for a newer C library than the system has."""
     system, torch = facts.system, facts.torch
-    if matches := said(facts, "glibc-too-old"):
+    if matches:
         return _glibc_said(facts, matches)
     row = facts.tables.release(torch.version) if torch.version and not torch.conda and not imported(facts) else None
     floor = row.glibc.get(system.machine) if row and system.machine else None
@@ -325,10 +324,9 @@ def _glibc_said(facts: Facts, matches: Matches) -> Answer:
 
 
 @check(needs=("system",), reads=("system", "torch", "devices", "symptoms"))
-def cpu_too_old(facts: Facts) -> Answer:
+def cpu_too_old(facts: Facts, matches: Matches) -> Answer:
     """An instruction that this CPU, or the virtual machine around it, does not have."""
     system, torch = facts.system, facts.torch
-    matches = said(facts, "cpu-too-old")
     died = torch.import_failure is not None and torch.import_failure.signal == "SIGILL"
     x86 = system.cpu_flags_read and system.machine in ("x86_64", "AMD64", "amd64", None)
     lacking = [flag for flag in ("avx", "avx2") if x86 and flag not in system.cpu_flags]

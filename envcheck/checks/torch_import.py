@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.origin import IMPORT, Origin, frames, its_own, last_line, missing_module, origin
 from envcheck.checks.reinstall import again
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import of_variant, quoted, value
 from envcheck.checks.torch_files import blamed, damaged_files
 from envcheck.engine.intents import Install, Manual, SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import ImportFailure, ImportStatus, PythonFacts
 from envcheck.tables.versions import UNKNOWN
 
@@ -53,10 +53,9 @@ def _inconsistent(kind: str, text: str) -> bool:
 
 
 @check(needs=("torch",), reads=("torch", "packages", "devices", "system", "symptoms"))
-def torch_import_broken(facts: Facts) -> Answer:
+def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
     """`import torch` raises. Rules that know the reason explain it."""
     torch = facts.torch
-    matches = said(facts, "torch-import-broken")
     if torch.import_status is ImportStatus.ERROR:
         return _raised(facts, matches)
     if of_variant(matches, "mkl") and not imported(facts):
@@ -102,10 +101,10 @@ def _from_elsewhere(where: Origin, values: dict[str, str | None], evidence: tupl
 
 
 @check(needs=("torch",), reads=("torch", "packages", "system", "python", "devices", "symptoms"))
-def torch_import_crashed(facts: Facts) -> Answer:
+def torch_import_crashed(facts: Facts, matches: Matches) -> Answer:
     """`import torch` kills the interpreter, or ends it."""
     torch = facts.torch
-    matches, failure = said(facts, "torch-import-crashed"), torch.import_failure or ImportFailure()
+    failure = torch.import_failure or ImportFailure()
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "path": torch.path}
     if library := value(matches, "library"):
         return Hit({"library": library, "other": value(matches, "other") or library}, quoted(matches), variant="openmp")
@@ -184,14 +183,12 @@ _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|/lib(?:64)?/python3|[
 
 
 @check(needs=("torch",), reads=("torch", "packages", "python", "devices", "symptoms"))
-def torch_shadowed(facts: Facts) -> Answer:
+def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
     """Something else of that name is imported in torch's place, or hides a module that torch needs."""
     torch = facts.torch
     own, text, hiding = its_own(facts), import_text(torch), facts.python.shadowing
     # Of a torch that lies where its distribution put it these words mean that a file of it is gone.
-    matches = tuple(
-        one for one in said(facts, "torch-shadowed") if not (own and one.source == IMPORT and one.symptom == "torch-folder-shadows")
-    )
+    matches = tuple(one for one in matches if not (own and one.source == IMPORT and one.symptom == "torch-folder-shadows"))
     if torch.import_status is ImportStatus.NOT_TORCH:
         if own and blamed(facts):
             return None

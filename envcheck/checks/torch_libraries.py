@@ -11,10 +11,10 @@ from envcheck.checks.libraries import Provider, pinned, provider
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import of_variant, quoted, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import Distribution, PackagesFacts, PythonFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 
@@ -27,10 +27,9 @@ _REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
 
 
 @check(needs=("torch",), reads=("torch", "packages", "python", "devices", "system", "symptoms"))
-def missing_library(facts: Facts) -> Answer:
+def missing_library(facts: Facts, matches: Matches) -> Answer:
     """A shared library that torch, or a package beside it, cannot open; names the distribution that provides it."""
     torch = facts.torch
-    matches = said(facts, "missing-library")
     evidence, library = quoted(matches), value(matches, "library")
     if refused := of_variant(matches, *_REFUSALS):
         file = value(refused, "library")
@@ -116,10 +115,9 @@ _CUDA_FILES = re.compile(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink
 
 
 @check(needs=("torch", "python"), reads=("torch", "python", "packages", "devices", "symptoms"))
-def library_path_shadows(facts: Facts) -> Answer:
+def library_path_shadows(facts: Facts, matches: Matches) -> Answer:
     """LD_LIBRARY_PATH or LD_PRELOAD puts a foreign CUDA library before the one that torch was built with."""
     python = facts.python
-    matches = said(facts, "library-path-shadows")
     name = _loader_variable(python) or "LD_LIBRARY_PATH"
     foreign = _foreign(facts)
     values: dict[str, object] = {"name": name, "path": python.variables.get(name) or "not known", "loaded": foreign}
@@ -182,10 +180,9 @@ def _foreign(facts: Facts) -> tuple[str, ...]:
 
 
 @check(needs=("packages",), reads=("torch", "packages", "python", "devices", "live", "system", "symptoms"))
-def nccl_package_mismatch(facts: Facts) -> Answer:
+def nccl_package_mismatch(facts: Facts, matches: Matches) -> Answer:
     """An NCCL that torch was not built with: two packages in one place, or a foreign libnccl.so.2."""
     torch = facts.torch
-    matches = said(facts, "nccl-package-mismatch")
     rows = tuple(row for row in facts.packages.distributions if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
     two = len({row.name for row in rows}) > 1
     drifted = torch.nccl and torch.nccl_loaded and older(torch.nccl_loaded, torch.nccl) and not nccl_proved(facts.live, 2)
@@ -237,10 +234,9 @@ def cudnn_text(raw: str | None) -> str | None:
 
 
 @check(needs=("torch",), reads=("torch", "python", "system", "symptoms"))
-def cudnn_mismatch(facts: Facts) -> Answer:
+def cudnn_mismatch(facts: Facts, matches: Matches) -> Answer:
     """The cuDNN loaded is older than the one torch was compiled with (torch's own rule: same major, minor not smaller)."""
     torch = facts.torch
-    matches = said(facts, "cudnn-mismatch")
     built = cudnn_text(value(matches, "compiled")) or torch.cudnn
     loaded = cudnn_text(value(matches, "loaded")) or torch.cudnn_loaded
     mine, other = minor(built), minor(loaded)

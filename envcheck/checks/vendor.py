@@ -6,9 +6,9 @@ import re
 
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import discrete_amd, discrete_intel
-from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
+from envcheck.checks.text import of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv, TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import MpsFacts, RocmFacts, TorchFacts, XpuFacts
 from envcheck.tables.archs import platform_of
 from envcheck.tables.compat import Tables
@@ -18,10 +18,10 @@ _KFD = "/dev/kfd"
 
 
 @check(needs=("rocm",), reads=("system", "rocm", "container", "torch", "devices", "symptoms"))
-def rocm_permission(facts: Facts) -> Answer:
+def rocm_permission(facts: Facts, matches: Matches) -> Answer:
     """/dev/kfd or the render nodes are closed to this user, or were not passed into the container. WSL has none."""
     rocm = facts.rocm
-    matches, inside = said(facts, "rocm-permission"), contained(facts.container)
+    inside = contained(facts.container)
     if works(facts.devices) or facts.system.wsl:
         return None
     groups = ", ".join(rocm.groups) or "unknown"
@@ -48,10 +48,9 @@ def sibling(gfx: str) -> str | None:
 
 
 @check(needs=("rocm",), reads=("system", "rocm", "torch", "devices", "symptoms"))
-def rocm_gfx_unsupported(facts: Facts) -> Answer:
+def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
     """The ROCm build has no code for this gfx target."""
     rocm, torch = facts.rocm, facts.torch
-    matches = said(facts, "rocm-gfx-unsupported")
     if any(one.kernel == "ok" for one in facts.devices.devices) or (of_symptom(facts, "torch-no-driver") and not torch.hip):
         return None
     override = overridden(rocm.gfx_override)
@@ -61,7 +60,7 @@ def rocm_gfx_unsupported(facts: Facts) -> Answer:
     values: dict[str, object] = {"gfx": ", ".join(missing or rocm.gfx) or "this GPU", "archs": " ".join(archs), "source": source}
     if torch.hip:  # torch's own texts say CUDA in a build for ROCm too
         alike = ("no-kernel-image", "invalid-device-function")
-        matches += tuple(match for match in said(facts, "gpu-too-new-for-torch") if match.symptom in alike)
+        matches += tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom in alike)
     if missing and len(missing) == len(targets) and (torch.hip or matches or torch == TorchFacts()):
         fixes = _as_sibling(missing[0], archs, rocm)
         confidence = None if matches or (torch.hip and torch.arch_list) else Confidence.LIKELY
@@ -104,10 +103,9 @@ def _every_target(tables: Tables) -> set[str]:
 
 
 @check(needs=("torch",), reads=("system", "rocm", "xpu", "gpus", "torch", "devices", "symptoms"))
-def rocm_build_mismatch(facts: Facts) -> Answer:
+def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
     """A build for the GPU of another vendor than the machine's only one, or ROCm libraries of another version."""
     rocm, gpus = facts.rocm, facts.gpus
-    matches = said(facts, "rocm-build-mismatch")
     if works(facts.devices):
         return None
     if library := value(matches, "library"):
@@ -154,10 +152,10 @@ def _on_amd(facts: Facts, matches: Matches, every: set[str]) -> Hit | None:
 
 
 @check(needs=("mps",), reads=("mps", "system", "python", "torch", "backends", "symptoms"))
-def mps_unavailable(facts: Facts) -> Answer:
+def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     """Metal cannot be used: a translated interpreter, a macOS too old for this torch, or a sandbox. Intel Macs are left alone."""
     mps, backends = facts.mps, facts.backends
-    matches, known = said(facts, "mps-unavailable"), mps != MpsFacts()
+    known = mps != MpsFacts()
     if backends.mps or (not known and not matches):
         return None
     macos, floor = mps.macos if known else facts.system.macos_version, mps_floor(facts.torch.version, facts.tables)
@@ -182,10 +180,9 @@ def mps_floor(version: str | None, tables: Tables) -> str | None:
 
 
 @check(needs=("torch", "xpu"), reads=("xpu", "system", "torch", "backends", "devices", "symptoms"))
-def xpu_driver(facts: Facts) -> Answer:
+def xpu_driver(facts: Facts, matches: Matches) -> Answer:
     """An XPU build that finds no Intel GPU: kernel driver, Level Zero, compute runtime, or access to the render nodes."""
     xpu, torch = facts.xpu, facts.torch
-    matches = said(facts, "xpu-driver")
     known = torch != TorchFacts()
     if known and (not (torch.xpu or "+xpu" in (torch.version or "")) or facts.backends.xpu or (works(facts.devices) and not matches)):
         return None

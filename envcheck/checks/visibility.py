@@ -5,9 +5,9 @@ from __future__ import annotations
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
 from envcheck.checks.launch_sums import ranks_beyond_gpus
-from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
+from envcheck.checks.text import of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.cuda_visible_devices import Problem, Selection, read_visible
 from envcheck.facts.snapshot import Gpu, VisibilityFacts
@@ -101,14 +101,14 @@ def _rocm_variables(visibility: VisibilityFacts) -> tuple[tuple[str, str | None]
 
 
 @check(needs=("visibility",), reads=("system", "gpus", "launcher", "visibility", "torch", "devices", "container", "symptoms", "asked"))
-def visible_devices_out_of_range(facts: Facts) -> Answer:
+def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     visibility, devices, asked = facts.visibility, facts.devices, facts.asked
     raw, (found, chosen) = visibility.cuda_visible_devices, _read(facts)
     if devices.available and devices.count and asked.device is not None and asked.device >= devices.count:
         values: dict[str, object] = {"value": "not stated" if raw is None else raw}
         return Hit(values, (Evidence("asked for", asked.cuda or f"device {asked.device}"),), variant="ordinal")
-    beyond = of_variant(said(facts, "visible-devices-out-of-range"), "ordinal")
+    beyond = of_variant(matches, "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in facts.gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
         started = ranks_beyond_gpus(facts, beyond)
@@ -159,11 +159,11 @@ def visible_devices_duplicate(facts: Facts) -> Answer:
 
 
 @check(needs=("visibility",), reads=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
-def visible_devices_unreadable(facts: Facts) -> Answer:
+def visible_devices_unreadable(facts: Facts, matches: Matches) -> Answer:
     """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
     visibility = facts.visibility
     raw = visibility.cuda_visible_devices
-    if names := of_variant(said(facts, "visible-devices-unreadable"), "program"):
+    if names := of_variant(matches, "program"):
         entry = value(names, "entry") or "a UUID"
         number = _number_of(entry, facts.gpus.devices, visibility)
         return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(names), variant="program")
@@ -186,7 +186,7 @@ def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -
 
 
 @check(needs=("gpus", "visibility"), reads=("gpus", "visibility", "devices", "symptoms"))
-def visible_devices_order(facts: Facts) -> Answer:
+def visible_devices_order(facts: Facts, matches: Matches) -> Answer:
     """Different GPU models: CUDA counts the fastest first, nvidia-smi by PCI bus."""
     devices = facts.devices
     usable = nvidia(facts.gpus)  # CUDA leaves out a GPU that is lost or wants a reset
@@ -205,7 +205,7 @@ def visible_devices_order(facts: Facts) -> Answer:
         return Hit(values | {"index": one.index, "cuda": one.name, "smi": gpu.name}, (), fix, variant="moved")
     if devices.devices and not any(entry.strip().isdecimal() for entry in (raw or "").split(",")):
         return None
-    return Hit(values, quoted(said(facts, "visible-devices-order")), fix, confidence=Confidence.LIKELY)
+    return Hit(values, quoted(matches), fix, confidence=Confidence.LIKELY)
 
 
 def _same(name: str | None, uuid: str | None, gpu: Gpu) -> bool:
@@ -215,10 +215,10 @@ def _same(name: str | None, uuid: str | None, gpu: Gpu) -> bool:
 
 
 @check(needs=("visibility", "devices"), reads=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
-def visible_devices_too_late(facts: Facts) -> Answer:
+def visible_devices_too_late(facts: Facts, matches: Matches) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
     devices = facts.devices
-    matches, raw = said(facts, "visible-devices-too-late"), facts.visibility.cuda_visible_devices
+    raw = facts.visibility.cuda_visible_devices
     unknown = cuda_code(facts) == cuda_codes.UNKNOWN or bool(of_symptom(facts, "cuda-999"))
     if matches and not unknown:
         return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text", confidence=Confidence.LIKELY)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from envcheck.checks.hardware import nccl_proved
-from envcheck.checks.text import Matches, quoted, said
-from envcheck.engine.rule import Answer, Check, Confidence, Facts, Hit, Severity, check
+from envcheck.checks.text import quoted
+from envcheck.engine.rule import Answer, Check, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import WARNED, LiveFacts, LiveStatus, SymptomsFacts
 
@@ -15,11 +15,11 @@ def or_warned(one: Check) -> Check:
         return one
 
     def function(facts: Facts) -> Answer:
-        mine = tuple(match for match in said(facts, one.id) if match.variant == WARNED)
+        mine = tuple(match for match in facts.said(one.id) if match.variant == WARNED)
         if not mine:
-            return one.function(facts)
+            return one.answer(facts)
         others = tuple(match for match in facts.symptoms.matches if match not in mine)
-        answer = one.function(replace(facts, symptoms=SymptomsFacts(others)))
+        answer = one.answer(replace(facts, symptoms=SymptomsFacts(others)))
         return answer if isinstance(answer, Hit) or _proved(facts.live) else _placed(mine, WARNED)
 
     return replace(one, function=function, reads=tuple(dict.fromkeys((*one.reads, "live"))))
@@ -35,7 +35,6 @@ def _placed(matches: Matches, variant: str | None) -> Hit:
 
 
 @check(needs=("symptoms",), reads=("symptoms", "live"))
-def nccl_warning(facts: Facts) -> Answer:
+def nccl_warning(facts: Facts, matches: Matches) -> Answer:
     """A warning of NCCL that no other rule is about."""
-    matches = said(facts, "nccl-warning")
     return _placed(matches, matches[0].variant or None) if matches and not _proved(facts.live) else None

@@ -62,7 +62,7 @@ def judge(snapshot: Snapshot, checks: Iterable[Check], tables: Tables) -> tuple[
 def _judge(one: Check, facts: Facts) -> Verdict:
     """A hit stands on what was read; "nothing found" stands only if everything needed was read."""
     try:
-        answer = one.function(facts)
+        answer = one.answer(facts)
     except Exception as error:  # a broken rule must not cost the others
         return Verdict(one.id, Outcome.CRASHED, f"{type(error).__name__}: {error}")
     match answer:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         RocmFacts,
         SymptomsFacts,
         SystemFacts,
+        TextEvidence,
         ToolkitFacts,
         TorchFacts,
         VisibilityFacts,
@@ -85,6 +86,7 @@ class Unknown:
 
 
 Answer: TypeAlias = Hit | Unknown | None
+Matches: TypeAlias = "tuple[TextEvidence, ...]"  # lines in which known messages were recognised
 
 
 @record
@@ -122,6 +124,17 @@ class Facts:
     missing: Mapping[str, Missing]
     absent: frozenset[str]
 
+    @cached_property
+    def _lines(self) -> Mapping[str, Matches]:
+        found: dict[str, Matches] = {}
+        for match in self.symptoms.matches:
+            found[match.rule] = (*found.get(match.rule, ()), match)
+        return found
+
+    def said(self, rule_id: str) -> Matches:
+        """The lines whose message names this rule, in the order in which they were read."""
+        return self._lines.get(rule_id, ())
+
 
 @record
 class Check:
@@ -131,15 +144,22 @@ class Check:
     """
 
     id: str
-    function: Callable[[Facts], Answer]
+    function: Callable[..., Answer]
     needs: tuple[str, ...]
     reads: tuple[str, ...]
 
+    def answer(self, facts: Facts) -> Answer:
+        """The function is handed the lines that name its rule, if it takes them."""
+        return self.function(facts, facts.said(self.id)) if self.function.__code__.co_argcount > 1 else self.function(facts)
 
-def check(*, needs: tuple[str, ...], reads: tuple[str, ...]) -> Callable[[Callable[[Facts], Answer]], Check]:
-    """Make a Check of a function."""
 
-    def make(function: Callable[[Facts], Answer]) -> Check:
+Condition: TypeAlias = Callable[[Facts], Answer] | Callable[[Facts, Matches], Answer]
+
+
+def check(*, needs: tuple[str, ...], reads: tuple[str, ...]) -> Callable[[Condition], Check]:
+    """Make a Check of a function of the facts, and of the lines that programs printed of its rule if those count."""
+
+    def make(function: Condition) -> Check:
         return Check(function.__name__.replace("_", "-"), function, needs, reads)
 
     return make
