@@ -65,8 +65,7 @@ def nvidia_on_bus(system: SystemFacts) -> tuple[PciDevice, ...]:
 
 def no_gpu(facts: Facts) -> bool:
     """Nothing of an NVIDIA GPU was found: no driver, no device, no card on the bus. Its own parts of CUDA then harm nobody."""
-    system = facts.system
-    return {"driver", "gpus"} <= facts.absent and not (nvidia_on_bus(system) or system.wsl or system.jetson)
+    return {"driver", "gpus"} <= facts.absent and not (nvidia_on_bus(facts.system) or facts.system.wsl or facts.system.jetson)
 
 
 def counted(gpus: GpusFacts) -> tuple[Gpu, ...]:

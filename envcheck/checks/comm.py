@@ -44,7 +44,6 @@ def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
 
 @check(needs=("network",), reads=("network", "launcher", "live", "symptoms"))
 def nccl_interface(facts: Facts, told: Matches) -> Answer:
-    """NCCL_SOCKET_IFNAME selects no interface, or NCCL took one that the peers cannot reach."""
     # "family": the address was never set. Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer is another NCCL.
     family, matches = of_variant(told, "family"), tuple(match for match in told if match.variant != "family")
     spec = facts.network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
@@ -92,7 +91,6 @@ def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit 
 
 @check(needs=("network",), reads=("network", "launcher", "live", "symptoms"))
 def gloo_interface(facts: Facts, matches: Matches) -> Answer:
-    """GLOO_SOCKET_IFNAME names no interface, or gloo falls back to loopback with several nodes."""
     network = facts.network
     several = _several_nodes(facts.launcher)
     spec, known = network.variables.get("GLOO_SOCKET_IFNAME"), network.interfaces
@@ -131,7 +129,6 @@ def _gloo_proved(live: LiveFacts) -> bool:
 
 @check(needs=("network",), reads=("network", "limits", "container", "symptoms", "live"))
 def nccl_infiniband(facts: Facts, matches: Matches) -> Answer:
-    """InfiniBand or RoCE that NCCL is told to use, or tries to use, and cannot."""
     spec = facts.network.variables.get("NCCL_IB_HCA", "")
     devices = sorted({port.device for port in facts.network.infiniband})
     if spec and devices and not spec.startswith("^"):
@@ -176,7 +173,6 @@ _NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround; transfers then go throu
 
 @check(needs=("gpus", "system"), reads=("live", "gpus", "rocm", "driver", "system", "symptoms"))
 def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
-    """Peer-to-peer transfers between GPUs hang or corrupt: PCIe ACS, an IOMMU, or a driver that announces them wrongly."""
     if found := _passed_without(facts.live, "p2p"):
         return Hit({"arm": found[0]}, (*found[1], *quoted(matches)), (_NO_P2P,))
     if not matches:
@@ -232,9 +228,8 @@ _OTHER_SYSTEM_ERRORS = (
 @check(needs=("live",), reads=("live", "limits", "launcher", "gpus", "symptoms"))
 def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
     """NCCL cannot make its segments in /dev/shm (about 10 MB a pair of ranks)."""
-    limits = facts.limits
     matches = tuple(match for match in told if match.variant != "guess")
-    size = "of unknown size" if limits.shm_bytes is None else in_units(limits.shm_bytes)
+    size = "of unknown size" if facts.limits.shm_bytes is None else in_units(facts.limits.shm_bytes)
     if found := _passed_without(facts.live, "shm"):
         return Hit({"size": size, "arm": found[0]}, (*found[1], *quoted(matches)), variant="ladder")
     if matches:
@@ -243,14 +238,13 @@ def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
         return Hit(values, quoted(matches), variant=agreed(matches))
     # A system call of NCCL failed in a container, on one machine: what containers lack for that is shared memory.
     alone = told and not any(facts.said(other) for other in _OTHER_SYSTEM_ERRORS)
-    if alone and len(nvidia(facts.gpus)) > 1 and not _several_nodes(facts.launcher) and (limits.shm_bytes or 0) <= 1 << 30:
+    if alone and len(nvidia(facts.gpus)) > 1 and not _several_nodes(facts.launcher) and (facts.limits.shm_bytes or 0) <= 1 << 30:
         return Hit({"size": size}, quoted(told), (), "guess", _WARNING, _LIKELY)
     return None
 
 
 @check(needs=("launcher",), reads=("launcher", "devices", "visibility", "torch", "symptoms"))
 def nccl_duplicate_gpu(facts: Facts, matches: Matches) -> Answer:
-    """Two ranks on one GPU, or more local ranks than GPUs: NCCL refuses."""
     count = facts.devices.count if facts.devices.available else None
     local = next((one.local_world_size for one in facts.launcher.readings if one.launcher == "torchrun" and one.complete), None)
     more = bool(local and count and local > count)
@@ -269,7 +263,6 @@ def nccl_duplicate_gpu(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("torch",), reads=("torch", "network", "symptoms"))
 def nccl_version_drift(facts: Facts, told: Matches) -> Answer:
-    """Ranks of one job load different NCCL versions, or one process loads two."""
     if matches := tuple(match for match in told if match.variant != "family"):
         return Hit({}, quoted(matches))
     if told and not facts.network.variables.get("NCCL_SOCKET_IFNAME"):
@@ -335,7 +328,6 @@ _OFF_AT_ZERO = {
 
 @check(needs=("network",), reads=("network", "python", "gpus"))
 def nccl_debug_leftover(facts: Facts) -> Answer:
-    """Variables that were set to find a fault and now cost speed."""
     network = facts.network
     seen = {**network.nccl_conf, **network.variables, "CUDA_LAUNCH_BLOCKING": facts.python.variables.get("CUDA_LAUNCH_BLOCKING", "")}
     found = {name: cost for name, cost in _LEFTOVERS.items() if seen.get(name, "0") not in ("0", "")}

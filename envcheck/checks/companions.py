@@ -23,7 +23,6 @@ _LINKED = ("torchvision", "torchaudio", "torchcodec")
 
 @check(needs=("packages",), reads=("torch", "packages", "devices", "symptoms"))
 def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
-    """torchvision, torchaudio, torchtext, torchdata or triton of another torch, or of another CUDA."""
     # What torch's own import says is about torch: no companion has been loaded then.
     matches = tuple(one for one in matches if one.source != IMPORT)
     if facts.torch.version and (wrong := _wrong_versions(facts, matches) or _vision_for_cpu(facts, matches)):
@@ -45,8 +44,7 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
 
 def _wrong_versions(facts: Facts, matches: Matches) -> Hit | None:
     """By the metadata of what is installed, and by the tables."""
-    torch = facts.torch
-    problems, ended = _problems(facts), _ended(facts, torch.version or "")
+    problems, ended = _problems(facts), _ended(facts, facts.torch.version or "")
     told = (*(line for line, _ in problems), *ended)
     if not told:
         return None
@@ -54,20 +52,19 @@ def _wrong_versions(facts: Facts, matches: Matches) -> Hit | None:
     fixes = (Install(wanted, note="from the same index as torch, in one command"),) if wanted else ()
     evidence = (*(Evidence("installed distributions", line) for line in told), *quoted(matches))
     sure = any(certain for _, certain in problems) or bool(ended or matches)
-    codec = torch.cpu_build is True and all(line.startswith("torchcodec") for line in told)
-    values = {"version": torch.version, "problems": "; ".join(told), "codec": release(facts.packages.version("torchcodec")) or ""}
+    codec = facts.torch.cpu_build is True and all(line.startswith("torchcodec") for line in told)
+    values = {"version": facts.torch.version, "problems": "; ".join(told), "codec": release(facts.packages.version("torchcodec")) or ""}
     variant = "ended" if ended else "codec_cpu" if codec else None
     return Hit(values, evidence, fixes, variant, confidence=None if sure else Confidence.LIKELY)
 
 
 def _vision_for_cpu(facts: Facts, matches: Matches) -> Hit | None:
     """A torchvision without operators for the GPU."""
-    torch = facts.torch
     vision, asked_for = facts.packages.version("torchvision"), any("'CUDA' backend" in one.text for one in matches)
-    if not torch.cuda or local(vision) != "cpu" or not (asked_for or facts.devices.available):
+    if not facts.torch.cuda or local(vision) != "cpu" or not (asked_for or facts.devices.available):
         return None
     fixes = (Install(("torchvision",), note="from the same index as torch"),)
-    values = {"version": torch.version, "have": vision, "cuda": torch.cuda}
+    values = {"version": facts.torch.version, "have": vision, "cuda": facts.torch.cuda}
     if asked_for:
         return Hit(values, quoted(matches), fixes, "cpu")
     return Hit(values, quoted(matches), fixes, "cpu", Severity.WARNING, Confidence.LIKELY)
@@ -91,19 +88,17 @@ def codec_fits(facts: Facts) -> bool | None:
 
 def _other_codec(facts: Facts, matches: Matches) -> Hit:
     """torchcodec did not load, and its version is for another torch."""
-    torch = facts.torch
-    wants = facts.tables.companion_specifiers(torch.version or "").get("torchcodec")
-    problems = f"torchcodec {facts.packages.version('torchcodec')} is for another torch: {torch.version} goes with torchcodec{wants}"
-    return Hit({"problems": problems, "version": torch.version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
+    wants = facts.tables.companion_specifiers(facts.torch.version or "").get("torchcodec")
+    problems = f"torchcodec {facts.packages.version('torchcodec')} is for another torch: {facts.torch.version} goes with torchcodec{wants}"
+    return Hit({"problems": problems, "version": facts.torch.version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
 
 
 def _problems(facts: Facts) -> list[tuple[str, bool]]:
     """What does not fit, in words, and whether it is certain."""
-    packages = facts.packages
     version = facts.torch.version or ""
-    there = [(name, other) for name in _COMPANIONS if (other := packages.version(name)) and not _is_past(name, version, facts.tables)]
+    there = [(name, other) for name in _COMPANIONS if (other := facts.packages.version(name)) and not _is_past(name, version, facts.tables)]
     found = [problem for name, other in there if (problem := _problem(facts, name, other))]
-    codec, triton = packages.version("torchcodec"), packages.version("triton")
+    codec, triton = facts.packages.version("torchcodec"), facts.packages.version("triton")
     if codec and (cuda := _other_cuda(facts, "torchcodec", codec)):
         found.append((cuda, True))
     pin = facts.tables.companion_specifiers(version).get("triton")
@@ -114,19 +109,18 @@ def _problems(facts: Facts) -> list[tuple[str, bool]]:
 
 def _problem(facts: Facts, name: str, other: str) -> tuple[str, bool] | None:
     """By what the companion's own metadata requires, else by the tables, else by what its build links."""
-    tables = facts.tables
-    version, asks = facts.torch.version or "", tables.companion_requires(name, other)
+    version, asks = facts.torch.version or "", facts.tables.companion_requires(name, other)
     rows = (row for row in facts.packages.unmet if row.distribution == name and row.installed)
     if unmet := next((row.requirement for row in rows if re.match(r"torch\b", row.requirement)), None):
         return f"{name} {other} requires {unmet}, torch is {version}", _series_differs(unmet, version)
     if asks and meets(version, asks) is False and _series_differs(asks, version):
         return f"{name} {other} requires torch{asks}, torch is {version}", True
-    known = tables.companions(version).get(name)
+    known = facts.tables.companions(version).get(name)
     if not asks and known and (minor(other) or (0, 0)) < (minor(known) or (0, 0)):
         return f"{name} {other} is for an older torch than {version}, which goes with {known}", True
     if cuda := _other_cuda(facts, name, other):
         return cuda, True
-    if not local(other) and _is_default(facts) and (why := tables.companion_conflict(version, name, other)):
+    if not local(other) and _is_default(facts) and (why := facts.tables.companion_conflict(version, name, other)):
         return why, False  # which build of it is installed is not known
     return None
 
@@ -152,9 +146,8 @@ def _is_past(name: str, version: str, tables: Tables) -> bool:
 
 def _is_default(facts: Facts) -> bool:
     """The build that a plain install gives on Linux, as far as its version tells."""
-    torch = facts.torch
-    row = facts.tables.release(torch.version) if torch.version else None
-    return row is not None and local(torch.version) in (None, row.default_variant.get("linux-x86_64"))
+    row = facts.tables.release(facts.torch.version) if facts.torch.version else None
+    return row is not None and local(facts.torch.version) in (None, row.default_variant.get("linux-x86_64"))
 
 
 def _series_differs(requirement: str, version: str) -> bool:

@@ -116,7 +116,6 @@ def _compare(have: str, sign: str, number: str) -> bool:
 
 @check(needs=("container", "driver"), reads=("driver", "cuda_driver", "container", "devices", "symptoms"))
 def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
-    """The image asks for a newer CUDA than the host's driver offers."""
     if works(facts.devices) or driver_answers(facts.cuda_driver):
         return None
     version, offers, wanted = facts.driver.version, facts.driver.cuda, value(matches, "condition") or facts.container.cuda_requirement or ""
@@ -133,8 +132,6 @@ def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "container", "devices", "symptoms"))
 def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
-    """NVML "Unknown Error" in a container that had the GPU: its device rules were rewritten."""
-    driver = facts.driver
     bare, inside = "container" in facts.absent, contained(facts.container)
     # in a text that also shows the host, the host's list of GPUs is no answer from inside
     seen = counted(facts.gpus) and bare if of_programs(matches) else facts.gpus.devices
@@ -142,7 +139,7 @@ def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
         return None
     failed = any(
         answer.status is ToolStatus.FAILED and (answer.code in (SMI_OTHER, UNKNOWN) or "unknown error" in answer.message.lower())
-        for answer in (driver.smi, driver.nvml)
+        for answer in (facts.driver.smi, facts.driver.nvml)
     )
     if not matches and not (failed and (bare or inside)):
         return None
@@ -150,7 +147,7 @@ def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
         return None
     values = {"runtime": f"{facts.container.runtime or ''} container".strip()}
     variant, guess = ("bare" if bare else None if inside else "guess"), None if inside else Confidence.LIKELY
-    return Hit(values, (*smi_evidence(driver), *quoted(matches)), variant=variant, confidence=guess)
+    return Hit(values, (*smi_evidence(facts.driver), *quoted(matches)), variant=variant, confidence=guess)
 
 
 @check(needs=("system",), reads=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "symptoms"))

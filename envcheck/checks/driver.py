@@ -36,7 +36,6 @@ def smi_evidence(driver: DriverFacts) -> tuple[Evidence, ...]:
     needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "visibility", "torch", "devices", "container", "rocm", "symptoms")
 )
 def driver_missing(facts: Facts, matches: Matches) -> Answer:
-    """A GPU on the bus and no driver, or a driver without the library that CUDA programs load."""
     system, driver, devices = facts.system, facts.driver, facts.devices
     cards = nvidia_on_bus(system)
     if discrete_amd(facts.rocm) and not (cards or facts.gpus.devices or driver.version):
@@ -166,23 +165,22 @@ class _Demand:
 @check(needs=("driver",), reads=("system", "python", "driver", "gpus", "cuda_driver", "toolkit", "torch", "devices", "symptoms"))
 def driver_too_old(facts: Facts, every: Matches) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
-    devices = facts.devices
     refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
     beyond = of_variant(every, "minor")
     matches = tuple(match for match in every if match not in beyond and match not in refused)
-    if works(devices) and not beyond:
+    if works(facts.devices) and not beyond:
         return None
     if refused and _large_parameters(facts):
         beyond += refused
-    demand = _demand(facts, _found_version(devices.error or "", matches))
+    demand = _demand(facts, _found_version(facts.devices.error or "", matches))
     conda = facts.python.has_conda_meta or facts.python.environment == "conda"
-    if demand.cuda is None and facts.driver.version and fails(devices) and not conda:
+    if demand.cuda is None and facts.driver.version and fails(facts.devices) and not conda:
         usual = _usual_demand(facts, demand)
         if usual:
             return usual.hit(matches, "usual", guess=not matches)
     if beyond and not (demand.offered and demand.cuda and not _older(demand.offered, demand.cuda)):
         return demand.hit(beyond, "minor", guess=True)
-    if works(devices):
+    if works(facts.devices):
         return None
     if demand.cuda is None:
         return _as_stated(demand, matches)
@@ -190,7 +188,7 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
         return _by_torch(demand, matches)
     if driver_answers(facts.cuda_driver) and demand.offered and not demand.below:
         return None  # cuda-compat in place
-    asked = fails(devices) or cuda_code(facts) is not None
+    asked = fails(facts.devices) or cuda_code(facts) is not None
     return _by_numbers(
         demand, matches, asked, next((gpu.name for gpu in facts.gpus.devices if gpu.name), None), driver_os(facts.system), facts.tables
     )
@@ -291,18 +289,16 @@ def _cards(facts: Facts) -> Iterator[tuple[str, str]]:
 
 def _installed(facts: Facts) -> tuple[str | None, int | None]:
     """The driver's version and branch; where its module is not loaded, which it refuses if it drives no card here, those of its files."""
-    driver = facts.driver
-    version = driver.version or (driver.library_version if driver.module_loaded is False else None)
+    version = facts.driver.version or (facts.driver.library_version if facts.driver.module_loaded is False else None)
     return version, facts.tables.branch(version, driver_os(facts.system)) if version else None
 
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))
 def driver_too_old_for_gpu(facts: Facts, matches: Matches) -> Answer:
-    """The GPU came out after this driver branch."""
     system, tables = facts.system, facts.tables
     if works(facts.devices) or driver_answers(facts.cuda_driver) or system.jetson:
         return None
-    (version, branch) = _installed(facts)
+    version, branch = _installed(facts)
     for name, cc in _cards(facts):
         row = tables.gpu(cc)
         if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
@@ -321,10 +317,9 @@ def driver_too_old_for_gpu(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))
 def driver_dropped_gpu(facts: Facts, matches: Matches) -> Answer:
-    """The driver branch no longer serves a GPU this old, and no other GPU is usable."""
     if works(facts.devices) or driver_answers(facts.cuda_driver):
         return None
-    (version, branch) = _installed(facts)
+    version, branch = _installed(facts)
     rows = [(name, facts.tables.gpu(cc)) for name, cc in _cards(facts)]
     dropped = [(name, row) for name, row in rows if branch and row and row.last_branch and branch > row.last_branch]
     if dropped and len(dropped) == len(rows):
@@ -339,7 +334,6 @@ def driver_dropped_gpu(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "devices", "cuda_driver", "symptoms"))
 def driver_needs_open_module(facts: Facts, matches: Matches) -> Answer:
-    """Blackwell under the proprietary module, or a GPU without GSP under the open one."""
     driver, tables = facts.driver, facts.tables
     if works(facts.devices) or driver_answers(facts.cuda_driver):
         return None
@@ -367,7 +361,6 @@ def _wrong_module(driver: DriverFacts, gpu: str, loaded: str, evidence: tuple[Ev
 
 @check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "launcher", "symptoms"))
 def driver_no_devices(facts: Facts, matches: Matches) -> Answer:
-    """The driver runs and offers no GPU, or its control device is closed to this process."""
     driver, gpus = facts.driver, facts.gpus
     if works(facts.devices) or driver_answers(facts.cuda_driver) or facts.system.wsl or counted(gpus) or facts.devices.devices:
         return None

@@ -48,13 +48,11 @@ def nvidia_smi_unreadable(facts: Facts) -> Answer:
 
 @check(needs=("driver",), reads=("driver", "devices"))
 def nvml_unresponsive(facts: Facts) -> Answer:
-    """NVML was killed at its deadline."""
     return _broken(facts.driver.nvml, ToolStatus.TIMEOUT, "NVML", facts.devices, "no answer")
 
 
 @check(needs=("driver",), reads=("driver", "devices"))
 def nvml_crashed(facts: Facts) -> Answer:
-    """The child that asked NVML was killed by a signal."""
     return _broken(facts.driver.nvml, ToolStatus.CRASHED, "NVML", facts.devices, "")
 
 
@@ -77,29 +75,27 @@ def gpu_lost(facts: Facts, matches: Matches) -> Answer:
 
 def _unopened(facts: Facts) -> Unknown | None:
     """A GPU that NVML counts and does not open, for a reason that names neither its state nor this process's rights."""
-    gpus = facts.gpus
-    rows = unmeant(gpus)
-    if not rows or len(opened(facts.devices)) >= len(nvidia(gpus)) + len({one.index for one in rows}):
+    rows = unmeant(facts.gpus)
+    if not rows or len(opened(facts.devices)) >= len(nvidia(facts.gpus)) + len({one.index for one in rows}):
         return None
-    return Unknown(f"{which(rows, gpus)}: NVML answers {', '.join(dict.fromkeys(named_code(one.code, one.text) for one in rows))}")
+    return Unknown(f"{which(rows, facts.gpus)}: NVML answers {', '.join(dict.fromkeys(named_code(one.code, one.text) for one in rows))}")
 
 
 @check(needs=("cuda_driver", "gpus"), reads=("system", "driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
 def fabric_not_ready(facts: Facts, every: Matches) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
-    devices = facts.devices
     nvswitch = [_on_nvswitch(gpu, facts.tables) for gpu in facts.gpus.devices]
     matches = tuple(match for match in every if match.variant not in _MULTICAST)
     if every and not matches:  # on a machine whose CUDA runs
         return _multicast(every)
     if set(nvswitch) == {False}:  # the manager has nothing to do there
         matches = tuple(match for match in matches if match.symptom != "fabric-manager-failed")
-    if works(devices) or driver_answers(facts.cuda_driver):
+    if works(facts.devices) or driver_answers(facts.cuda_driver):
         return None
     code = cuda_code(facts)
     waiting = [gpu for gpu in facts.gpus.devices if _waits(gpu)]
-    asked = bool(waiting) and (bool(devices.devices) or code is not None or fails(devices))
-    down = facts.driver.fabric_manager in ("stopped", "absent") and fails(devices) and code is None and any(nvswitch)
+    asked = bool(waiting) and (bool(facts.devices.devices) or code is not None or fails(facts.devices))
+    down = facts.driver.fabric_manager in ("stopped", "absent") and fails(facts.devices) and code is None and any(nvswitch)
     if code not in (cuda_codes.SYSTEM_NOT_READY, cuda_codes.FABRIC_NOT_READY) and not (matches or asked or down):
         return None
     guest = contained(facts.container) or facts.system.virtualization not in (None, "none")

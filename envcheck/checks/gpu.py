@@ -185,7 +185,6 @@ def gpu_too_new_for_torch(facts: Facts) -> Answer:
 
 @check(needs=("gpus", "torch"), reads=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
 def gpu_too_old_for_torch(facts: Facts) -> Answer:
-    """The build starts above this GPU's compute capability."""
     cards, build = _cards(facts), code_of_build(facts)
     return None if facts.torch.hip else _judge(facts, "gpu-too-old-for-torch", ("old",), cards, build)
 
@@ -233,8 +232,6 @@ def gpu_busy(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("gpus",), reads=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
 def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
-    """Compute mode: one process a GPU, or none at all."""
-    devices = facts.devices
     seen = visible(facts.gpus, facts.visibility)
     prohibited = [gpu for gpu in seen if gpu.compute_mode == "Prohibited"]
     exclusive = [gpu for gpu in seen if (gpu.compute_mode or "").startswith("Exclusive")]
@@ -243,13 +240,13 @@ def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
     values = {"gpus": ", ".join(f"GPU {gpu.index}" for gpu in restricted) or "the GPU", "numbers": numbers(restricted)}
     values["mode"] = restricted[0].compute_mode if restricted else None
     if prohibited:
-        none_left = len(prohibited) == len(seen) and not works(devices)
+        none_left = len(prohibited) == len(seen) and not works(facts.devices)
         return Hit(values, quoted(matches), variant="prohibited", severity=Severity.ERROR if none_left else Severity.WARNING)
-    if exclusive and (refused or (fails(devices) and any(gpu.processes for gpu in exclusive))):
+    if exclusive and (refused or (fails(facts.devices) and any(gpu.processes for gpu in exclusive))):
         return Hit(values, quoted(matches), variant="held", severity=Severity.ERROR)
     if exclusive:
         return Hit(values, severity=Severity.INFO)
-    if refused and not works(devices) and all(gpu.compute_mode is None for gpu in seen):
+    if refused and not works(facts.devices) and all(gpu.compute_mode is None for gpu in seen):
         # a vGPU without its licence and a card in a bad state answer the same
         return Hit(values, quoted(matches), variant="text", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     return None
@@ -258,11 +255,10 @@ def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
 @check(needs=("gpus",), reads=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
 def gpu_mig(facts: Facts, matches: Matches) -> Answer:
     """MIG: a process sees one instance at most, and none where none was created."""
-    gpus = facts.gpus
-    partitioned = [gpu for gpu in gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
+    partitioned = [gpu for gpu in facts.gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
     slices = [one.name for one in facts.devices.devices if is_mig(one.name)]
     if not partitioned and not slices:
-        return _mig_said(gpus, matches)
+        return _mig_said(facts.gpus, matches)
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
     values: dict[str, object] = {"instances": instances, "numbers": numbers(partitioned)}
     values["gpus"] = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]
@@ -272,7 +268,7 @@ def gpu_mig(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)
     empty = [gpu for gpu in partitioned if gpu.mig and not gpu.mig_devices]
     unusable = fails(facts.devices) or cuda_code(facts) == NO_DEVICE or bool(of_symptom(facts, "no-cuda-gpus"))
-    if empty and len(empty) == len(gpus.devices) and unusable and not driver_answers(facts.cuda_driver):
+    if empty and len(empty) == len(facts.gpus.devices) and unusable and not driver_answers(facts.cuda_driver):
         return Hit(values, variant="empty", severity=Severity.ERROR)
     if instances > 1 and not (facts.visibility.cuda_visible_devices or "").startswith("MIG-"):
         return Hit(values, variant="many", severity=Severity.WARNING)

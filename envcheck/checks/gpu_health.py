@@ -76,17 +76,15 @@ def gpu_ecc_error(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("gpus",), reads=("driver", "gpus", "symptoms"))
 def gpu_row_remap(facts: Facts, matches: Matches) -> Answer:
-    """Memory rows wait to be replaced, or could not be."""
-    gpus = facts.gpus
-    failed = [gpu for gpu in gpus.devices if gpu.remap_failed]
+    failed = [gpu for gpu in facts.gpus.devices if gpu.remap_failed]
     if failed or matches:
         return Hit({"gpus": _named(failed) or "a GPU"}, quoted(matches), variant="failed", severity=Severity.ERROR)
-    pending = [gpu for gpu in gpus.devices if gpu.remap_pending or gpu.retired_pages_pending]
+    pending = [gpu for gpu in facts.gpus.devices if gpu.remap_pending or gpu.retired_pages_pending]
     if pending:
         return Hit({"gpus": _named(pending), "numbers": numbers(pending)})
     marked = [xid for xid in facts.driver.xids if xid.code == MARKED]
-    if marked and not any(gpu.remap_pending is False for gpu in gpus.devices):  # else the reset has been done
-        return Hit(*_logged(marked, gpus))
+    if marked and not any(gpu.remap_pending is False for gpu in facts.gpus.devices):  # else the reset has been done
+        return Hit(*_logged(marked, facts.gpus))
     return None
 
 
@@ -182,16 +180,15 @@ def _ran_on(facts: Facts, rows: Iterable[GpuTrouble]) -> bool:
 @check(needs=("gpus",), reads=("gpus", "devices", "symptoms"))
 def gpu_needs_reset(facts: Facts, matches: Matches) -> Answer:
     """NVML_ERROR_RESET_REQUIRED, which nvidia-smi prints as [GPU requires reset] in place of values."""
-    gpus = facts.gpus
-    rows = [one for one in troubles(gpus) if one.code == RESET]
+    rows = [one for one in troubles(facts.gpus) if one.code == RESET]
     if not rows:
         return Hit({"gpus": "A GPU"}, quoted(matches), variant="said") if matches else None
     places = dict.fromkeys(number for one in rows if (number := place(one)) is not None)
-    values = {"gpus": which(rows, gpus) or "A GPU", "places": ",".join(places), "remaining": len(nvidia(gpus))}
+    values = {"gpus": which(rows, facts.gpus) or "A GPU", "places": ",".join(places), "remaining": len(nvidia(facts.gpus))}
     evidence = distinct((*heard(rows), *quoted(matches)))
     if _ran_on(facts, rows):
         return Hit(values, evidence, variant="works", severity=Severity.WARNING)
-    return Hit(values, evidence, variant="some" if nvidia(gpus) else None)
+    return Hit(values, evidence, variant="some" if nvidia(facts.gpus) else None)
 
 
 # Exit statuses of nvidia-smi and codes of NVML that say so of a card; they are the same but for the interrupts.
@@ -228,11 +225,10 @@ def _of_driver(driver: DriverFacts) -> Hit | None:
 
 def _of_gpus(facts: Facts) -> Hit | None:
     """Single GPUs were answered so; one that is listed and of which nothing can be read has a fault without a name."""
-    gpus = facts.gpus
-    unread = {gpu.index for gpu in gpus.devices if gpu.error}
+    unread = {gpu.index for gpu in facts.gpus.devices if gpu.error}
     for fault, variant in (*_NVML_FAULTS.items(), (UNKNOWN, "unread")):
-        if rows := [one for one in troubles(gpus) if one.code == fault and (fault != UNKNOWN or one.index in unread)]:
-            values = {"gpus": which(rows, gpus) or "a GPU", "tool": rows[0].source, "text": rows[0].text}
+        if rows := [one for one in troubles(facts.gpus) if one.code == fault and (fault != UNKNOWN or one.index in unread)]:
+            values = {"gpus": which(rows, facts.gpus) or "a GPU", "tool": rows[0].source, "text": rows[0].text}
             severity = Severity.WARNING if fault == INFOROM or _ran_on(facts, rows) else None
             return Hit(values, heard(rows), variant=variant, severity=severity)
     return None

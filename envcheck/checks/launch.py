@@ -15,16 +15,14 @@ def _loopback(address: str) -> bool:
 
 def _here(facts: Facts) -> bool:
     """Whether the master address is this machine, so that its port matters here."""
-    network = facts.network
     name = (facts.launcher.master_addr or "localhost").strip()
-    own = {one for interface in network.interfaces for one in interface.addresses} | set(network.addresses)
-    known = name in ("localhost", network.hostname) or name in own
+    own = {one for interface in facts.network.interfaces for one in interface.addresses} | set(facts.network.addresses)
+    known = name in ("localhost", facts.network.hostname) or name in own
     return known or _loopback(name) or bool(set(facts.launcher.master_addr_resolves or ()) & own)
 
 
 @check(needs=("launcher",), reads=("launcher", "network", "symptoms"))
 def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
-    """The rendezvous port is taken by another process."""
     launcher = facts.launcher
     owner = launcher.master_port_owner
     port = value(matches, "port") or launcher.master_port
@@ -46,11 +44,9 @@ def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("launcher",), reads=("launcher", "symptoms"))
 def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
-    """The master's name does not resolve, or nobody answers there."""
-    launcher = facts.launcher
-    address = launcher.master_addr
-    if address and launcher.master_addr_resolves == ():
-        values = {"address": address, "error": (launcher.master_addr_error or "no address").rstrip(".")}
+    address = facts.launcher.master_addr
+    if address and facts.launcher.master_addr_resolves == ():
+        values = {"address": address, "error": (facts.launcher.master_addr_error or "no address").rstrip(".")}
         return Hit(values, (Evidence("name resolution", f"{address}: {values['error']}"), *quoted(matches)), variant="name")
     if not matches or surplus(matches):
         return None
@@ -126,7 +122,6 @@ def launch_master_port(facts: Facts) -> Answer:
 
 @check(needs=("symptoms",), reads=("launcher", "packages", "symptoms"))
 def launch_fork_after_cuda(facts: Facts, matches: Matches) -> Answer:
-    """A process was forked after CUDA had been initialised in its parent."""
     if not matches:
         return None
     variant = foremost(matches, "notebook") or agreed(matches)

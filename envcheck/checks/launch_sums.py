@@ -283,11 +283,10 @@ _WAITED = ("launch-world-size", "launch-unreachable", "launch-env-conflict", "la
 
 def slurm_sums(facts: Facts) -> Hit | None:
     """What Slurm's part of the commands makes of a failure."""
-    launcher = facts.launcher
     failed, waited = (tuple(one for one in facts.symptoms.matches if one.rule in rules) for rules in (_OF_RANKS, _WAITED))
     beyond = of_variant(facts.said("visible-devices-out-of-range"), "ordinal")
-    started = launcher_in_tasks(launcher, "srun", failed) if failed else None
-    return started or gpus_bound_to_tasks(launcher, beyond) or only_first_node(launcher, waited)
+    started = launcher_in_tasks(facts.launcher, "srun", failed) if failed else None
+    return started or gpus_bound_to_tasks(facts.launcher, beyond) or only_first_node(facts.launcher, waited)
 
 
 # ------------------------------------------------------------------ ports

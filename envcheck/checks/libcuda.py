@@ -60,13 +60,12 @@ def driver_library_mismatch(facts: Facts) -> Answer:
 
 def _compat_answer(facts: Facts, error: int, matches: Matches) -> Answer:
     """803 and 804 alike: certain if a cuda-compat is loaded, a guess where an image may bring one, else another rule's."""
-    cuda_driver = facts.cuda_driver
-    if works(facts.devices) or driver_answers(cuda_driver) or (cuda_code(facts) != error and not matches):
+    if works(facts.devices) or driver_answers(facts.cuda_driver) or (cuda_code(facts) != error and not matches):
         return None
-    values = {"library": cuda_driver.library_path or "a libcuda.so.1 of a cuda-compat package", "driver": facts.driver.version}
+    values = {"library": facts.cuda_driver.library_path or "a libcuda.so.1 of a cuda-compat package", "driver": facts.driver.version}
     values["gpu"] = ", ".join(sorted({gpu.name for gpu in facts.gpus.devices if gpu.name})) or "this GPU"
     evidence = (*code_evidence(facts), *quoted(matches))
-    if _compat_loaded(cuda_driver):
+    if _compat_loaded(facts.cuda_driver):
         return Hit(values, evidence)
     if "container" in facts.absent or versions_differ(facts.driver):
         return None  # driver-library-mismatch
@@ -75,13 +74,11 @@ def _compat_answer(facts: Facts, error: int, matches: Matches) -> Answer:
 
 @check(needs=("cuda_driver",), reads=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
 def cuda_compat_shadows_driver(facts: Facts, matches: Matches) -> Answer:
-    """CUDA 803: an older cuda-compat is loaded in place of the driver's own library."""
     return _compat_answer(facts, cuda.SYSTEM_DRIVER_MISMATCH, matches)
 
 
 @check(needs=("cuda_driver",), reads=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
 def cuda_compat_unsupported_gpu(facts: Facts, matches: Matches) -> Answer:
-    """CUDA 804: a newer cuda-compat is loaded on a GPU that is not entitled to forward compatibility."""
     return _compat_answer(facts, cuda.COMPAT_NOT_SUPPORTED, matches)
 
 
@@ -110,15 +107,14 @@ def nvidia_uvm_missing(facts: Facts, matches: Matches) -> Answer:
 @check(needs=("cuda_driver",), reads=("system", "cuda_driver", "devices", "python", "symptoms"))
 def libcuda_stub(facts: Facts, matches: Matches) -> Answer:
     """CUDA 34: the link-time stub of the toolkit is loaded instead of the driver's library."""
-    cuda_driver = facts.cuda_driver
-    stub = cuda_driver.is_stub is True
-    if works(facts.devices) or driver_answers(cuda_driver) or not (stub or matches or cuda_code(facts) == cuda.STUB_LIBRARY):
+    stub = facts.cuda_driver.is_stub is True
+    if works(facts.devices) or driver_answers(facts.cuda_driver) or not (stub or matches or cuda_code(facts) == cuda.STUB_LIBRARY):
         return None
     path = facts.python.variables.get("LD_LIBRARY_PATH")
     evidence = (*code_evidence(facts), *quoted(matches), *((Evidence("LD_LIBRARY_PATH", path),) if path else ()))
     only_nvml = {match.variant for match in matches} == {"nvml"} and not stub
     severity = Severity.INFO if no_gpu(facts) and not of_programs(matches) else None
-    values = {"library": cuda_driver.library_path or "a libcuda.so.1 in a toolkit's stubs folder"}
+    values = {"library": facts.cuda_driver.library_path or "a libcuda.so.1 in a toolkit's stubs folder"}
     return Hit(values, evidence, variant="nvml" if only_nvml else None, severity=severity)
 
 
@@ -128,14 +124,12 @@ _ENDED = re.compile(r"(.{1,80}) was ended by (SIG[A-Z]{2,9})")
 
 @check(needs=("driver",), reads=("devices",))
 def libcuda_crashed(facts: Facts) -> Answer:
-    """A process that did nothing but ask libcuda was killed by a signal."""
-    missing = facts.missing
-    found = _ENDED.fullmatch(missing["cuda_driver"].reason) if "cuda_driver" in missing else None
-    if found is None and len(silent := _silent(missing)) == 2:
+    found = _ENDED.fullmatch(facts.missing["cuda_driver"].reason) if "cuda_driver" in facts.missing else None
+    if found is None and len(silent := _silent(facts.missing)) == 2:
         return Unknown(silent[0].reason)
     if found is None or found[2] == "SIGKILL" or works(facts.devices):  # SIGKILL comes from outside: no memory left, a person
         return None
-    return Hit({"call": found[1], "signal": found[2]}, _witnesses(missing))
+    return Hit({"call": found[1], "signal": found[2]}, _witnesses(facts.missing))
 
 
 @check(needs=("driver",), reads=())

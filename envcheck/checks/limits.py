@@ -41,18 +41,16 @@ def open_files_low(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("symptoms",), reads=("limits", "symptoms"))
 def processes_low(facts: Facts, matches: Matches) -> Answer:
-    """A process or a thread could not be started: the kernel's limit of this user, or that of the container."""
     return Hit({"soft": facts.limits.processes_soft}, quoted(matches), variant=foremost(matches, "clone3")) if matches else None
 
 
 @check(needs=("limits", "network"), reads=("limits", "network", "container", "symptoms"))
 def memlock_low(facts: Facts, matches: Matches) -> Answer:
     """Locked memory is limited where RDMA has to register buffers. Without an InfiniBand or RoCE port it does not matter."""
-    limits = facts.limits
     # a verbs call that failed without a word of memory has other causes too
     matches = tuple(match for match in of_variant(matches, "memlock") if match.confidence != "likely")
-    soft = limits.memlock_soft_bytes if limits.memlock_read else None
-    if limits.memlock_read and soft is None:  # unlimited
+    soft = facts.limits.memlock_soft_bytes if facts.limits.memlock_read else None
+    if facts.limits.memlock_read and soft is None:  # unlimited
         return None
     values, variant = {"soft": "only a part" if soft is None else size(soft)}, "container" if contained(facts.container) else None
     if matches:
@@ -66,7 +64,6 @@ def memlock_low(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("limits",), reads=("limits", "container", "symptoms"))
 def shm_small(facts: Facts, matches: Matches) -> Answer:
-    """Shared memory is what containers get by default, or does not give what it promises."""
     limits = facts.limits
     total, free = limits.shm_bytes, limits.shm_free_bytes
     variant = "kubernetes" if facts.container.kubernetes else "container" if contained(facts.container) else None
@@ -100,7 +97,6 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, 
 
 @check(needs=("system",), reads=("system", "live", "symptoms"))
 def host_memory_low(facts: Facts, matches: Matches) -> Answer:
-    """Little memory is left, or the kernel killed a process (SIGKILL without a traceback)."""
     available, limit = facts.system.memory_available_bytes, facts.system.memory_limit_bytes
     values = {"available": _size(available), "limit": "none" if limit is None else size(limit)}
     if matches:

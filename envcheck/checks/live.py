@@ -77,7 +77,6 @@ def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
 
 @check(needs=("torch",), reads=("torch", "packages", "live"))
 def torch_dynamo_broken(facts: Facts) -> Answer:
-    """What DDP imports cannot be imported, and the ranks found it so."""
     failure = facts.torch.dynamo_failure
     if failure is None or facts.live.status is LiveStatus.PASS:
         return None
@@ -93,7 +92,6 @@ def torch_dynamo_broken(facts: Facts) -> Answer:
 
 @check(needs=("live",), reads=("live",))
 def live_wrong_result(facts: Facts) -> Answer:
-    """A collective or a DDP step ended, with numbers that are not the right ones."""
     run = next((one for one in _runs(facts.live) if _wrong(one)), None)
     if run is None:
         return None
@@ -107,16 +105,14 @@ def live_wrong_result(facts: Facts) -> Answer:
 
 @check(needs=("live",), reads=("live",))
 def live_hang(facts: Facts) -> Answer:
-    """Ranks that did not come back from a stage within its deadline."""
-    live = facts.live
-    if live.status is not LiveStatus.HANG:
+    if facts.live.status is not LiveStatus.HANG:
         return None
-    run = _first_run(live, LiveStatus.HANG)
+    run = _first_run(facts.live, LiveStatus.HANG)
     if run is None:
-        return Hit({"stage": "an unknown stage", "reason": live.reason or "no reason given"}, variant="plain")
+        return Hit({"stage": "an unknown stage", "reason": facts.live.reason or "no reason given"}, variant="plain")
     if not run.ranks:  # a launcher that started nobody
-        return Hit({"stage": "start", "reason": f"{run.name}: {run.reason}"}, _others(live, run.name), variant="plain")
-    return _hanging_ranks(live, run)
+        return Hit({"stage": "start", "reason": f"{run.name}: {run.reason}"}, _others(facts.live, run.name), variant="plain")
+    return _hanging_ranks(facts.live, run)
 
 
 def _hanging_ranks(live: LiveFacts, run: Run) -> Hit:
@@ -161,12 +157,10 @@ def _evidence(live: LiveFacts, run: Run, ranks: list[RankFacts]) -> tuple[Eviden
 
 @check(needs=("live",), reads=("live",))
 def live_failed(facts: Facts) -> Answer:
-    """A rank raised or died."""
-    live = facts.live
-    if live.status is not LiveStatus.FAIL or any(_wrong(run) for run in _runs(live)):
+    if facts.live.status is not LiveStatus.FAIL or any(_wrong(run) for run in _runs(facts.live)):
         return None
-    run = _first_run(live, LiveStatus.FAIL)
-    return _failed_rank(live, run) if run else Hit({"error": live.reason or "no reason given"}, variant="plain")
+    run = _first_run(facts.live, LiveStatus.FAIL)
+    return _failed_rank(facts.live, run) if run else Hit({"error": facts.live.reason or "no reason given"}, variant="plain")
 
 
 def _failed_rank(live: LiveFacts, run: Run) -> Hit:
@@ -207,21 +201,19 @@ def _nearest_to_the_cause(run: Run, reason: str) -> RankFacts | None:
 @check(needs=("live",), reads=("live",))
 def live_inconclusive(facts: Facts) -> Answer:
     """The control arm failed too, or there was no time: nothing is proved either way."""
-    live = facts.live
-    found = bisect_transports(live)
+    found = bisect_transports(facts.live)
     if found and found.culprit == "machine":
-        control = [arm for arm in live.arms if arm.name in CONTROL]
+        control = [arm for arm in facts.live.arms if arm.name in CONTROL]
         told = tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
         return Hit({"control": [arm.name for arm in control]}, told, variant="control")
-    if live.status is not LiveStatus.INCONCLUSIVE:
+    if facts.live.status is not LiveStatus.INCONCLUSIVE:
         return None
-    evidence = tuple(one for rank in live.ranks[:2] for one in _tail(rank))
-    return Hit({"reason": live.reason.rstrip(".") or "no reason given"}, evidence)
+    evidence = tuple(one for rank in facts.live.ranks[:2] for one in _tail(rank))
+    return Hit({"reason": facts.live.reason.rstrip(".") or "no reason given"}, evidence)
 
 
 @check(needs=("live",), reads=("live", "gpus"))
 def wire_slow(facts: Facts) -> Answer:
-    """Bandwidths of `--live full` far below the other GPUs of this machine, its links, or a machine like it."""
     if facts.live.wire is None:
         return None
     from envcheck.checks.bandwidth import judge as judge_wire  # only after `--live full`
@@ -243,7 +235,6 @@ def wire_slow(facts: Facts) -> Answer:
 
 @check(needs=("torch",), reads=("backends", "torch", "system", "gpus", "launcher", "symptoms"))
 def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
-    """A torch without torch.distributed, or without the backend that several GPUs need."""
     backends, torch = facts.backends, facts.torch
     severity = Severity.ERROR if matches else None
     values = {"version": torch.version or "this torch", "count": len(nvidia(facts.gpus))}
@@ -275,7 +266,6 @@ def _kernel_crashed(cuda_driver: CudaDriverFacts, unread: Missing | None) -> Hit
 
 @check(needs=("devices",), reads=("devices", "cuda_driver"))
 def gpu_kernel_failed(facts: Facts) -> Answer:
-    """A kernel on a visible device failed, gave a wrong result, or took its process along."""
     devices = facts.devices
     if "devices" in facts.missing:
         return _kernel_crashed(facts.cuda_driver, facts.missing["devices"])

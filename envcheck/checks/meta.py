@@ -45,7 +45,6 @@ def _day(text: str | None) -> datetime.date | None:
 
 @check(needs=("expectations",), reads=("expectations",))
 def expectation_failed(facts: Facts) -> Answer:
-    """What `--expect` or the configuration demands and the snapshot does not give."""
     expectations = facts.expectations
     if expectations.failed:
         evidence = tuple(Evidence(f"expected {one.expected}", one.reason or f"found {one.found}") for one in expectations.failed)
@@ -62,7 +61,6 @@ _OF_GPUS = {"nccl": "CUDA or ROCm", "xccl": "XPU"}
 
 @check(needs=("expectations",), reads=("expectations", "torch", "backends", "devices"))
 def backend_unavailable(facts: Facts) -> Answer:
-    """`--backend` names one that the build lacks, or that has no device to work on."""
     name = facts.expectations.backend
     if name is None or "torch" in facts.absent:
         return None

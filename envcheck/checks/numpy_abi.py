@@ -34,15 +34,14 @@ def _numpy1_only(facts: Facts) -> bool | None:
 
     Wheels for Python 3.8 stayed with NumPy 1. https://github.com/pytorch/pytorch/issues/107302
     """
-    torch = facts.torch
-    if torch.version is None:
+    if facts.torch.version is None:
         return None
     if minor(facts.python.version) == (3, 8):
         return True
-    row = facts.tables.release(torch.version)
+    row = facts.tables.release(facts.torch.version)
     if row is not None:
         return row.numpy_major.get("macos" if facts.system.os == "darwin" else facts.system.os or "linux") == 1
-    return older(release(torch.version), "1.10.0") or None
+    return older(release(facts.torch.version), "1.10.0") or None
 
 
 @check(needs=("packages",), reads=("torch", "packages", "python", "system", "symptoms"))
@@ -51,15 +50,14 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
 
     It is an error where a program failed of it. Else training may work: torch warns at import (from 2.1 on) or at the first array.
     """
-    packages = facts.packages
     warned = [one for one in facts.torch.import_warnings if "_ARRAY_API" in one or "Failed to initialize NumPy" in one]
-    numpy, built_for_1 = packages.version("numpy") or value(matches, "numpy"), _numpy1_only(facts)
+    numpy, built_for_1 = facts.packages.version("numpy") or value(matches, "numpy"), _numpy1_only(facts)
     values = {"numpy": numpy, "version": facts.torch.version or UNKNOWN}
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
     text, milder = " ".join([*(match.text for match in matches), *warned]), None if matches else Severity.WARNING
-    listed = bool(packages.version("torch"))  # the list is of this environment
-    if missing_module(text) == "numpy" and (listed or packages.distributions):
-        return _without_numpy(values, evidence, packages, built_for_1, bool(matches))
+    listed = bool(facts.packages.version("torch"))  # the list is of this environment
+    if missing_module(text) == "numpy" and (listed or facts.packages.distributions):
+        return _without_numpy(values, evidence, facts.packages, built_for_1, bool(matches))
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
         return None
@@ -75,7 +73,7 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
             return Hit(values, evidence, newest, "old", milder)
         return Hit(values, evidence, newest, "unlike", milder, Confidence.LIKELY)
     if listed:
-        return _without_numpy(values, evidence, packages, built_for_1, bool(matches))
+        return _without_numpy(values, evidence, facts.packages, built_for_1, bool(matches))
     return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), "either", confidence=Confidence.LIKELY)
 
 

@@ -42,11 +42,10 @@ def frames(stack: str) -> list[Frame]:
 
 def origin(facts: Facts, stack: str) -> Origin | None:
     """Of the innermost file that is neither the interpreter's nor ours; None where the stack tells none."""
-    torch = facts.torch
     file = next((one.file for one in frames(stack) if not _PASSING.search(one.file)), None)
     if file is None:
         return None
-    if torch.path and file.startswith((torch.path + "/", torch.path + "\\")):
+    if facts.torch.path and file.startswith((facts.torch.path + "/", facts.torch.path + "\\")):
         return Origin(file, "torch", torch=True)
     found = _PACKAGE.search(file)
     if found is None:

@@ -21,8 +21,6 @@ FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
 @check(needs=("packages",), reads=("packages", "torch", "devices", "symptoms"))
 def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
-    """More than one torch in the environment, or what an interrupted installation left behind."""
-    packages = facts.packages
     mixture = tuple(match for match in matches if "torch._C" in match.text)
     if mixture and not imported(facts):
         return Hit({"name": value(mixture, "name")}, quoted(mixture), variant="files", confidence=Confidence.LIKELY)
@@ -31,15 +29,15 @@ def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
         return Hit({"paths": paths}, quoted(told), (), "leftover", Severity.WARNING, Confidence.LIKELY)
     works = imported(facts) and not import_failed(facts.torch)
     severity = Severity.WARNING if works else None
-    if twice := tuple(name for name in packages.duplicates if name in FAMILY):
-        rows = [row for row in packages.distributions if row.name in twice]
+    if twice := tuple(name for name in facts.packages.duplicates if name in FAMILY):
+        rows = [row for row in facts.packages.distributions if row.name in twice]
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} in {row.location}") for row in rows[:6])
         confidence = None if works or import_failed(facts.torch) else Confidence.LIKELY
         return Hit({"names": twice, "count": len(rows)}, evidence, severity=severity, confidence=confidence)
-    if mixed := _conda_and_pip(packages):
+    if mixed := _conda_and_pip(facts.packages):
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} ({row.installer})") for row in mixed)
         return Hit({"conda": mixed[0].version, "pip": mixed[1].version}, evidence, (), "conda", severity, Confidence.LIKELY)
-    rest = tuple(one for one in packages.leftovers if re.search(r"(?:^|/|\\)(?:~?t?orch\b|~?riton\b|torch-)", one))
+    rest = tuple(one for one in facts.packages.leftovers if re.search(r"(?:^|/|\\)(?:~?t?orch\b|~?riton\b|torch-)", one))
     milder = Severity.INFO if works else Severity.WARNING
     return Hit({"paths": rest}, (), (), "leftover", milder, Confidence.LIKELY) if rest else None
 
@@ -60,7 +58,6 @@ def _conda_and_pip(packages: PackagesFacts) -> tuple[Distribution, Distribution]
 
 @check(needs=("packages",), reads=("packages", "torch"))
 def nvidia_packages_overwritten(facts: Facts) -> Answer:
-    """Two distributions wrote the same NVIDIA library; the last one won, and removing either breaks the other."""
     torch = facts.torch
     twins = _twins(facts)
     files = tuple(one for one in facts.packages.overwritten if "nccl" not in one)
@@ -95,7 +92,6 @@ _BITSANDBYTES = (("13.2", "0.50.0"), ("13.0", "0.48.0"), ("12.9", "0.46.1"), ("1
 
 @check(needs=("packages",), reads=("torch", "packages", "system", "symptoms"))
 def bitsandbytes_broken(facts: Facts, matches: Matches) -> Answer:
-    """bitsandbytes has no library for torch's CUDA, or could not load it."""
     there = facts.packages.version("bitsandbytes") or value(matches, "version")
     values: dict[str, object] = {"installed": there or UNKNOWN, "cuda": facts.torch.cuda}
     newest = (Install(("bitsandbytes",), note="the newest release", flags=UPGRADE),)
@@ -132,17 +128,15 @@ _FLASH = re.compile(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<ab
 
 @check(needs=("packages",), reads=("torch", "packages", "gpus", "symptoms"))
 def flash_attn_mismatch(facts: Facts, matches: Matches) -> Answer:
-    """flash-attn built for another torch, CUDA major or C++ ABI, or a GPU that it does not serve."""
-    torch = facts.torch
     there = facts.packages.version("flash-attn")
     severity = None if matches else Severity.WARNING
     # pip would take the wheel that it built for the other torch from its cache
     flags = ("--no-build-isolation", "--no-cache-dir")
     wanted = f"flash-attn=={release(there)}" if release(there) and not matches else "flash-attn"  # a newer one may have the wheel
     again = (Install((wanted,), ("flash-attn",), True, "built for the torch that is installed", flags),)
-    values: dict[str, object] = {"installed": there or UNKNOWN, "version": torch.version or UNKNOWN}
-    if wrong := _flash_built_for(there, torch):
-        return Hit(values | {"wrong": wrong, "cuda": torch.cuda}, quoted(matches), again, severity=severity)
+    values: dict[str, object] = {"installed": there or UNKNOWN, "version": facts.torch.version or UNKNOWN}
+    if wrong := _flash_built_for(there, facts.torch):
+        return Hit(values | {"wrong": wrong, "cuda": facts.torch.cuda}, quoted(matches), again, severity=severity)
     low, ampere = _all_below(facts.gpus, 8), any("Ampere" in match.text for match in matches)
     if ampere or (low and (major(there) or 0) >= 2):
         return Hit(values | {"gpu": low or "This GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)
@@ -183,7 +177,6 @@ def _asks(facts: Facts, name: str) -> str | None:
 
 @check(needs=("packages",), reads=("torch", "packages", "symptoms"))
 def xformers_mismatch(facts: Facts, matches: Matches) -> Answer:
-    """xformers built for another torch: its operators are off, or it moves torch when it is installed."""
     torch = facts.torch
     there = facts.packages.version("xformers")
     values: dict[str, object] = {"installed": there, "version": torch.version}
@@ -224,7 +217,6 @@ def _xformers(version: str | None, torch: str | None, again: bool = False) -> tu
 
 @check(needs=("packages",), reads=("torch", "packages", "gpus", "symptoms"))
 def vllm_pin(facts: Facts, matches: Matches) -> Answer:
-    """vllm asks for exactly one torch, for the CUDA of its own wheel, and for GPUs from 7.0 on."""
     there = facts.packages.version("vllm")
     values: dict[str, object] = {"installed": there or UNKNOWN, "version": facts.torch.version or UNKNOWN}
     severity = None if matches else Severity.WARNING

@@ -20,16 +20,14 @@ def _native(launcher: LauncherFacts) -> list[RankReading]:
 
 @check(needs=("launcher",), reads=("launcher", "symptoms"))
 def launch_env_incomplete(facts: Facts, matches: Matches) -> Answer:
-    """Some of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are set and others are not, so env:// cannot work."""
-    launcher = facts.launcher
-    seen = launcher.variables
+    seen = facts.launcher.variables
     have = [name for name in _ENV if seen.get(name)]
     lacking = [name for name in _ENV if name not in have]
     if matches:
-        return _variable_said(launcher, matches, have)
+        return _variable_said(facts.launcher, matches, have)
     if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
         return None  # an address alone is what a batch script exports before it starts the ranks
-    if _native(launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
+    if _native(facts.launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
         return None  # the other half comes with the tasks
     return Hit({"set": have, "lacking": lacking}, tuple(Evidence("environment", f"{name}={seen[name]}") for name in have))
 
@@ -64,19 +62,17 @@ def _pairs(launcher: LauncherFacts) -> str | None:
 
 @check(needs=("launcher",), reads=("launcher", "symptoms"))
 def launch_env_conflict(facts: Facts, matches: Matches) -> Answer:
-    """Rank variables that contradict each other, within one launcher's set or between two."""
-    launcher = facts.launcher
-    if wrong := _pairs(launcher):
+    if wrong := _pairs(facts.launcher):
         return Hit({"problem": wrong}, quoted(matches))
-    if two := _two_launchers(launcher):
+    if two := _two_launchers(facts.launcher):
         return Hit(two, quoted(matches), variant="two", confidence=Confidence.LIKELY)
     waited = matches or facts.said("launch-world-size") or facts.said("launch-unreachable")
-    if same := waited and launch_sums.same_node_rank(launcher, waited):
+    if same := waited and launch_sums.same_node_rank(facts.launcher, waited):
         return same
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
     guess = all(match.symptom == "clients-joined" for match in matches)
     counts = number(value(matches, "world_size")), number(value(matches, "joined"))
-    if not matches or (guess and (surplus(matches) or launch_sums.nodes_missing(launcher, *counts, matches))):
+    if not matches or (guess and (surplus(matches) or launch_sums.nodes_missing(facts.launcher, *counts, matches))):
         return None
     return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY if guess else None)
 
@@ -100,16 +96,14 @@ def _two_launchers(launcher: LauncherFacts) -> dict[str, object] | None:
 
 @check(needs=("launcher",), reads=("launcher",))
 def launch_rank_duplicate(facts: Facts) -> Answer:
-    """Two processes of this host were given the same rank of the same job, which torch does not notice."""
-    launcher = facts.launcher
-    claims = launcher.rank_claims
+    claims = facts.launcher.rank_claims
     if len(claims) < 2:
         return None
     values: dict[str, object] = {
-        "rank": launcher.variables.get("RANK"),
-        "size": launcher.variables.get("WORLD_SIZE"),
-        "address": launcher.master_addr,
-        "port": launcher.master_port,
+        "rank": facts.launcher.variables.get("RANK"),
+        "size": facts.launcher.variables.get("WORLD_SIZE"),
+        "address": facts.launcher.master_addr,
+        "port": facts.launcher.master_port,
         "count": len(claims),
         "claims": claims,
         "pids": ",".join(word for claim in claims for word in claim.split()[1:2] if word.isdecimal()) or None,
@@ -119,7 +113,6 @@ def launch_rank_duplicate(facts: Facts) -> Answer:
 
 @check(needs=("launcher",), reads=("launcher", "symptoms"))
 def launch_world_size(facts: Facts, matches: Matches) -> Answer:
-    """More ranks are announced than are started, so the others wait for ever."""
     launcher = facts.launcher
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
@@ -199,16 +192,15 @@ def _agents_in_tasks(facts: Facts) -> Hit | None:
 
 
 def _slurm_said(facts: Facts) -> Hit | None:
-    launcher = facts.launcher
     matches = facts.said("launch-slurm")
-    under = launcher.scheduler == "slurm" or any(name.startswith("SLURM_") for name in launcher.variables)
+    under = facts.launcher.scheduler == "slurm" or any(name.startswith("SLURM_") for name in facts.launcher.variables)
     own = alone(facts, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
-    if not (own or (matches and under)) or launcher.scheduler not in (None, "slurm"):
+    if not (own or (matches and under)) or facts.launcher.scheduler not in (None, "slurm"):
         return None
     if variant := foremost(own, "tasks", "request") or agreed(own):
         told = of_variant(own, variant)
         works = doubt(told)  # Lightning starts the processes itself, a step waits for its turn
-        fixes = launch_sums.slurm_tasks_fix(launcher) if variant == "tasks" else ()
+        fixes = launch_sums.slurm_tasks_fix(facts.launcher) if variant == "tasks" else ()
         values = {"reason": (value(told, "reason") or "").strip(" ()")}
         return Hit(values, quoted(told), fixes, variant, Severity.WARNING if works else None)
     slots = None if own else value(matches, "slots")
@@ -217,7 +209,6 @@ def _slurm_said(facts: Facts) -> Hit | None:
 
 @check(needs=("launcher",), reads=("launcher",))
 def launch_variables_leaked(facts: Facts) -> Answer:
-    """Variables of a torchrun that is not this process's launcher any more: the next torchrun obeys them."""
     launcher = facts.launcher
     seen = launcher.variables
     if all(name in seen for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")):

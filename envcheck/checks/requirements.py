@@ -62,7 +62,6 @@ def _named(text: str, names: dict[str, Unmet]) -> str | None:
 
 @check(needs=("torch", "packages"), reads=("torch", "packages", "devices", "live"))
 def torch_requirement_missing(facts: Facts) -> Answer:
-    """A package that torch requires is not installed."""
     torch = facts.torch
     rows = absent(facts.packages)
     if not rows or torch.version is None:

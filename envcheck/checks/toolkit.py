@@ -26,7 +26,6 @@ def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
 
     torch takes CUDA_HOME and CUDA_PATH without a look whether the folder exists (torch/utils/cpp_extension.py, _find_cuda_home).
     """
-    toolkit = facts.toolkit
     name, home = _cuda_home(facts)
     severity = None if matches else Severity.WARNING
     values: dict[str, object] = {"name": name, "home": home, "cuda": facts.torch.cuda}
@@ -36,8 +35,8 @@ def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
     if listed := value(matches, "list"):
         where = re.sub(r"/(?:bin/nvcc|include)$", "", listed)
         return Hit(values | {"home": where}, quoted(matches), (SetEnv("CUDA_HOME", where.strip(":")),), "list")
-    if home and toolkit.cuda_home == home and toolkit.cuda_home_exists is False:
-        paths = [nvcc.path.removesuffix("/bin/nvcc") for nvcc in toolkit.nvccs if nvcc.version and nvcc.path.endswith("/bin/nvcc")]
+    if home and facts.toolkit.cuda_home == home and facts.toolkit.cuda_home_exists is False:
+        paths = [nvcc.path.removesuffix("/bin/nvcc") for nvcc in facts.toolkit.nvccs if nvcc.version and nvcc.path.endswith("/bin/nvcc")]
         fix = SetEnv(name, paths[0]) if paths else SetEnv(name, None, "torch then looks for nvcc on PATH and in /usr/local/cuda")
         return Hit(values, quoted(matches), (fix,), severity=severity)
     return Hit(values, quoted(matches), variant="said") if matches else None
@@ -79,7 +78,6 @@ def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("toolkit",), reads=("toolkit", "symptoms"))
 def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
-    """gcc newer than nvcc accepts."""
     nvcc = _nvcc(facts.toolkit)
     gcc = value(matches, "compiler_version") or facts.toolkit.gcc
     row = facts.tables.host_compiler(nvcc) if nvcc else None
@@ -102,14 +100,13 @@ def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
 @check(needs=("packages", "toolkit"), reads=("toolkit", "python", "packages", "system", "torch", "symptoms"))
 def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
     """What Triton needs at run time to build its launcher: a C compiler, Python.h, libcuda to link, a ptxas for the GPU."""
-    toolkit = facts.toolkit
     series = minor(facts.python.version)
     values: dict[str, object] = {"python": f"{series[0]}.{series[1]}" if series else "3"}
     if matches:
         return _triton_said(values, matches)
     if not facts.packages.version("triton") or facts.system.os != "linux" or not (facts.torch.cuda or facts.torch.hip):
         return None
-    if "toolkit" not in facts.missing and not (toolkit.compiler or toolkit.gcc or toolkit.clang):
+    if "toolkit" not in facts.missing and not (facts.toolkit.compiler or facts.toolkit.gcc or facts.toolkit.clang):
         return Hit(values, variant="compiler")
     return Hit(values, variant="headers") if facts.python.include_python_h is False else None
 
@@ -214,18 +211,16 @@ _PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torc
 
 @check(needs=("packages",), reads=("packages", "torch", "symptoms"))
 def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
-    """A compiled extension that was built for another torch or another CUDA."""
-    torch = facts.torch
     # What torch's own import says is about torch: no extension has been loaded then.
     matches = tuple(one for one in matches if one.source != IMPORT)
-    values: dict[str, object] = {"version": torch.version or UNKNOWN, "cuda": torch.cuda}
-    if wrong := [line for name in _PYG_NAMES if (line := _built_for_another(name, facts.packages.version(name), torch))]:
+    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "cuda": facts.torch.cuda}
+    if wrong := [line for name in _PYG_NAMES if (line := _built_for_another(name, facts.packages.version(name), facts.torch))]:
         evidence = (*(Evidence("installed distributions", one) for one in wrong), *quoted(matches))
         return Hit(values | {"wrong": "; ".join(wrong)}, evidence, severity=None if matches else Severity.WARNING)
     if not matches:
         return None
     said_ = _abi_said(values, matches)
-    return replace(said_, fixes=_again(str(said_.values["library"]), torch, said_.values.get("cuda")))
+    return replace(said_, fixes=_again(str(said_.values["library"]), facts.torch, said_.values.get("cuda")))
 
 
 _PYG_OF_FILE = {name.replace("-", "_"): name for name in _PYG_NAMES}

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 @check(needs=("torch",), reads=("torch", "python", "symptoms"))
 def torch_missing(facts: Facts, matches: Matches) -> Answer:
-    """No distribution and no module; or a program that did not find the torch that is installed."""
     unread = facts.missing.get("torch")
     if unread is None:
         if not matches or all(one.source == IMPORT for one in matches):
@@ -89,13 +88,12 @@ def _usually_cpu(facts: Facts) -> bool:
 )
 def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
-    devices = facts.devices
-    matches, cards = () if devices.available else matches, nvidia(facts.gpus)
+    matches, cards = () if facts.devices.available else matches, nvidia(facts.gpus)
     if "torch" in facts.absent:
         return None
     if not _is_cpu_build(facts.torch):
-        usual = cards and answer.fails(devices) and _usually_cpu(facts)
-        return _build_not_stated(facts, cards if usual else (), answer.works(devices), matches)
+        usual = cards and answer.fails(facts.devices) and _usually_cpu(facts)
+        return _build_not_stated(facts, cards if usual else (), answer.works(facts.devices), matches)
     if facts.system.os == "darwin":
         return _cpu_said(facts, matches)
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
@@ -133,21 +131,19 @@ def not_read(name: str, missing: Mapping[str, Missing]) -> Unknown | None:
 
 def _sign_of_a_gpu(facts: Facts) -> str | None:
     """In a report that lists no GPU: a driver or a toolkit is a sign of one, not a proof."""
-    toolkit = facts.toolkit
     if not _unlisted(facts.missing):
         return None
     if facts.driver.version:
         return f"NVIDIA driver {facts.driver.version}"
     if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
         return "an AMD GPU"
-    return f"CUDA toolkit {toolkit.nvccs[0].version or toolkit.nvccs[0].path}" if toolkit.nvccs else None
+    return f"CUDA toolkit {facts.toolkit.nvccs[0].version or facts.toolkit.nvccs[0].path}" if facts.toolkit.nvccs else None
 
 
 def _build_not_stated(facts: Facts, cards: tuple[Gpu, ...], works: bool, matches: Matches) -> Hit | None:
     """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
-    torch = facts.torch
-    values = {"version": torch.version, "kind": "CUDA"}
-    if torch.cuda or torch.hip or torch.xpu or local(torch.version):
+    values = {"version": facts.torch.version, "kind": "CUDA"}
+    if facts.torch.cuda or facts.torch.hip or facts.torch.xpu or local(facts.torch.version):
         other = of_variant(matches, "other") and not works
         return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY) if other else None
     if matches:
@@ -222,7 +218,6 @@ def _platform(system: SystemFacts) -> str | None:
 
 @check(needs=("python",), reads=("python", "system", "symptoms"))
 def python_unsupported(facts: Facts, matches: Matches) -> Answer:
-    """No torch there, and no release has a wheel for this interpreter."""
     python, missing = facts.python, facts.missing
     wanted = matches or facts.said("no-matching-wheel")
     if "python" in missing or "torch" not in missing or not (wanted or missing["torch"].why is Why.ABSENT):
@@ -246,13 +241,11 @@ def python_unsupported(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("torch",), reads=("python", "system", "symptoms"))
 def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
-    """The installer found no file for this Python, platform or index; or it would not find one."""
-    system = facts.system
     if "torch" not in facts.absent and not matches:
         return None
-    evidence, platform = quoted(matches), _platform(system)
-    if system.libc == "musl":
-        return Hit({"python": facts.python.version, "system": system.distribution or "musl"}, evidence, variant="musl")
+    evidence, platform = quoted(matches), _platform(facts.system)
+    if facts.system.libc == "musl":
+        return Hit({"python": facts.python.version, "system": facts.system.distribution or "musl"}, evidence, variant="musl")
     if "torch" in facts.absent and platform and not any(platform in one.pythons for one in facts.tables.releases()[-6:]):
         last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)
         fixes = (TorchBuild(f"=={last}"),) if last else ()
@@ -294,7 +287,6 @@ def _other_python(facts: Facts, wanted: str, platform: str | None) -> tuple[Inte
 
 @check(needs=("system",), reads=("system", "torch", "devices", "symptoms"))
 def glibc_too_old(facts: Facts, matches: Matches) -> Answer:
-    """A library asks for a newer C library than the system has."""
     system, torch = facts.system, facts.torch
     if matches:
         return _glibc_said(facts, matches)
@@ -308,13 +300,12 @@ def glibc_too_old(facts: Facts, matches: Matches) -> Answer:
 
 
 def _glibc_said(facts: Facts, matches: Matches) -> Answer:
-    system = facts.system
     needed, by = value(matches, "needed"), value(matches, "required_by") or ""
-    if needed and older(system.glibc, needed) is False:
-        return Unknown(f"GLIBC_{needed} is reported missing, but the system has {system.glibc}: another machine or another C library")
+    if needed and older(facts.system.glibc, needed) is False:
+        return Unknown(f"GLIBC_{needed} is reported missing, but the system has {facts.system.glibc}: another machine or another C library")
     values = {
         "needed": needed or "a newer glibc",
-        "glibc": system.glibc or "older",
+        "glibc": facts.system.glibc or "older",
         "library": by or "a library",
         "version": facts.torch.version,
     }
@@ -325,7 +316,6 @@ def _glibc_said(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs=("system",), reads=("system", "torch", "devices", "symptoms"))
 def cpu_too_old(facts: Facts, matches: Matches) -> Answer:
-    """An instruction that this CPU, or the virtual machine around it, does not have."""
     system, torch = facts.system, facts.torch
     died = torch.import_failure is not None and torch.import_failure.signal == "SIGILL"
     x86 = system.cpu_flags_read and system.machine in ("x86_64", "AMD64", "amd64", None)

@@ -46,26 +46,23 @@ def damaged_files(packages: PackagesFacts) -> tuple[DamagedFile, ...]:
 
 def blamed(facts: Facts) -> tuple[DamagedFile, ...]:
     """The damaged files that a failed import speaks of, or that alone are enough to explain it."""
-    torch = facts.torch
     files = damaged_files(facts.packages)
-    if torch.import_status is ImportStatus.NOT_TORCH:
+    if facts.torch.import_status is ImportStatus.NOT_TORCH:
         return tuple(one for one in files if one.file == "torch/__init__.py")
     cut = tuple(one for one in files if one.cut)
-    if torch.import_status is ImportStatus.CRASHED and cut:
+    if facts.torch.import_status is ImportStatus.CRASHED and cut:
         return cut
-    failure = torch.import_failure
+    failure = facts.torch.import_failure
     text = f"{failure.text}\n{failure.stack}\n{failure.stderr}" if failure else ""
-    return tuple(one for one in files if import_failed(torch) and (one.stem in text or one.file == "torch/__init__.py"))
+    return tuple(one for one in files if import_failed(facts.torch) and (one.stem in text or one.file == "torch/__init__.py"))
 
 
 @check(needs=("torch", "packages"), reads=("torch", "packages", "devices", "system"))
 def torch_files_damaged(facts: Facts) -> Answer:
-    """A file that a package's RECORD lists is not there, or a library ends before the parts that are loaded from it."""
-    torch = facts.torch
-    files, works = damaged_files(facts.packages), imported(facts) and not import_failed(torch)
-    if works and any("No module named 'numpy'" in one for one in torch.import_warnings):
+    files, works = damaged_files(facts.packages), imported(facts) and not import_failed(facts.torch)
+    if works and any("No module named 'numpy'" in one for one in facts.torch.import_warnings):
         files = tuple(one for one in files if one.distribution != "numpy")  # all of it is gone: a rule of its own
-    if not files or not (torch.version or torch.path):
+    if not files or not (facts.torch.version or facts.torch.path):
         return None
     cut = tuple(one for one in files if one.cut)
     core = tuple(one for one in files if one.distribution == "torch" and one.file.startswith(_CORE))
@@ -75,7 +72,7 @@ def torch_files_damaged(facts: Facts) -> Answer:
     fixes = _fixes(facts, shown)
     if works and cut and not certain:
         return Hit(values, evidence, fixes, "cut_unused", Severity.WARNING)
-    if certain or (not works and (core or cut or import_failed(torch))):
+    if certain or (not works and (core or cut or import_failed(facts.torch))):
         kind = "_".join(word for word, holds in (("cut", shown[0].cut), ("more", len(files) > 1)) if holds)
         return Hit(values, evidence, fixes, kind or None, confidence=None if certain else Confidence.LIKELY)
     return Hit(values, evidence, variant="unused", severity=Severity.INFO)

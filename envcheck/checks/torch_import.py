@@ -55,23 +55,21 @@ def _inconsistent(kind: str, text: str) -> bool:
 @check(needs=("torch",), reads=("torch", "packages", "devices", "system", "symptoms"))
 def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
     """`import torch` raises. Rules that know the reason explain it."""
-    torch = facts.torch
-    if torch.import_status is ImportStatus.ERROR:
+    if facts.torch.import_status is ImportStatus.ERROR:
         return _raised(facts, matches)
     if of_variant(matches, "mkl") and not imported(facts):
         by_conda = Manual("Where conda installed torch:", commands=("conda install 'mkl<2024.1'",))
-        return Hit({"version": torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
+        return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
     if matches and not imported(facts):
-        return Hit({"version": torch.version or UNKNOWN}, quoted(matches), again(facts), "said")
+        return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), again(facts), "said")
     return None
 
 
 def _raised(facts: Facts, matches: Matches) -> Hit:
-    torch = facts.torch
-    failure = torch.import_failure or ImportFailure()
+    failure = facts.torch.import_failure or ImportFailure()
     kind, text = failure.type or "an exception", failure.text
     evidence = (Evidence("import torch", failure.stack or text), *quoted(matches))
-    values = {"version": torch.version or UNKNOWN, "type": kind, "path": torch.path, "error": last_line(text) or kind}
+    values = {"version": facts.torch.version or UNKNOWN, "type": kind, "path": facts.torch.path, "error": last_line(text) or kind}
     if "iJIT_NotifyEvent" in text:
         return Hit(values, evidence, (Install(("mkl<2024.1",)),), "mkl")
     if (facts.system.os == "windows" and "DLL load failed" in text) or "WinError 126" in text or "WinError 1114" in text:
@@ -102,19 +100,17 @@ def _from_elsewhere(where: Origin, values: dict[str, str | None], evidence: tupl
 
 @check(needs=("torch",), reads=("torch", "packages", "system", "python", "devices", "symptoms"))
 def torch_import_crashed(facts: Facts, matches: Matches) -> Answer:
-    """`import torch` kills the interpreter, or ends it."""
-    torch = facts.torch
-    failure = torch.import_failure or ImportFailure()
-    values: dict[str, object] = {"version": torch.version or UNKNOWN, "path": torch.path}
+    failure = facts.torch.import_failure or ImportFailure()
+    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "path": facts.torch.path}
     if library := value(matches, "library"):
         return Hit({"library": library, "other": value(matches, "other") or library}, quoted(matches), variant="openmp")
-    if matches and torch.import_status is ImportStatus.SKIPPED and not imported(facts):
+    if matches and facts.torch.import_status is ImportStatus.SKIPPED and not imported(facts):
         return Hit(values | {"signal": (value(matches, "signal") or "a signal").lower()}, quoted(matches), variant="said")
     # MKL asks where the libraries that loaded it are, and gives up without a working folder.
     if facts.python.working_folder_gone and "oneMKL FATAL ERROR: Cannot load" in failure.stderr:
         values["folder"] = facts.python.working_folder_gone
         return Hit(values, (Evidence("import torch", failure.stderr),), variant="folder")
-    if torch.import_status not in (ImportStatus.CRASHED, ImportStatus.EXITED):
+    if facts.torch.import_status not in (ImportStatus.CRASHED, ImportStatus.EXITED):
         return None
     return _ended(facts, values, failure)
 
@@ -153,14 +149,13 @@ _OFF = ("", "0", "default", "pymalloc", "malloc", "mimalloc")
 @check(needs=("torch",), reads=("torch", "python"))
 def torch_import_hangs(facts: Facts) -> Answer:
     """`import torch` does not come back within its limit. Where something still moves in it, it may only be slow."""
-    torch = facts.torch
-    if torch.import_status is not ImportStatus.TIMEOUT:
+    if facts.torch.import_status is not ImportStatus.TIMEOUT:
         return None
-    failure = torch.import_failure or ImportFailure()
+    failure = facts.torch.import_failure or ImportFailure()
     stack = failure.stack or failure.stderr
     where = _innermost(stack)
-    values: dict[str, object] = {"version": torch.version or UNKNOWN, "where": where or "an unknown place"}
-    values["seconds"] = f"{torch.import_seconds:.0f}" if torch.import_seconds else "many"
+    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "where": where or "an unknown place"}
+    values["seconds"] = f"{facts.torch.import_seconds:.0f}" if facts.torch.import_seconds else "many"
     evidence = (Evidence("stack of the import", stack),) if stack else ()
     if slowing := [name for name in _SLOWING if facts.python.variables.get(name, "") not in _OFF]:
         fixes = tuple(SetEnv(name, None) for name in slowing)
@@ -184,15 +179,13 @@ _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|/lib(?:64)?/python3|[
 
 @check(needs=("torch",), reads=("torch", "packages", "python", "devices", "symptoms"))
 def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
-    """Something else of that name is imported in torch's place, or hides a module that torch needs."""
-    torch = facts.torch
-    own, text, hiding = its_own(facts), import_text(torch), facts.python.shadowing
+    own, text, hiding = its_own(facts), import_text(facts.torch), facts.python.shadowing
     # Of a torch that lies where its distribution put it these words mean that a file of it is gone.
     matches = tuple(one for one in matches if not (own and one.source == IMPORT and one.symptom == "torch-folder-shadows"))
-    if torch.import_status is ImportStatus.NOT_TORCH:
+    if facts.torch.import_status is ImportStatus.NOT_TORCH:
         if own and blamed(facts):
             return None
-        return Hit({"path": torch.path or next(iter(hiding), "a folder named torch")}, quoted(matches))
+        return Hit({"path": facts.torch.path or next(iter(hiding), "a folder named torch")}, quoted(matches))
     if matches:
         return Hit({"path": value(matches, "path") or "a file or folder on sys.path"}, quoted(matches), variant="said")
     taken = _TAKEN_FROM.search(text)
@@ -202,7 +195,7 @@ def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
         hiding = _untried(hiding, facts.python)
     if not hiding:
         return None
-    if works or not import_failed(torch):
+    if works or not import_failed(facts.torch):
         return Hit({"paths": hiding}, variant="beside", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     return Hit({"paths": hiding}, (Evidence("import torch", text),), variant="beside", confidence=Confidence.LIKELY)
 

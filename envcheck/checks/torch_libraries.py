@@ -28,8 +28,6 @@ _REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
 
 @check(needs=("torch",), reads=("torch", "packages", "python", "devices", "system", "symptoms"))
 def missing_library(facts: Facts, matches: Matches) -> Answer:
-    """A shared library that torch, or a package beside it, cannot open; names the distribution that provides it."""
-    torch = facts.torch
     evidence, library = quoted(matches), value(matches, "library")
     if refused := of_variant(matches, *_REFUSALS):
         file = value(refused, "library")
@@ -44,10 +42,10 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
     stem = library.partition(".so")[0]
     if stem in ("libcuda", "libnvidia-ml") or stem.startswith(("libtorch", "libc10", "libshm", "libcaffe2")):
         return None  # the driver's libraries, and torch's own missed by a companion: other rules
-    values: dict[str, object] = {"library": library, "version": torch.version or UNKNOWN}
+    values: dict[str, object] = {"library": library, "version": facts.torch.version or UNKNOWN}
     values["needed_by"] = value(matches, "needed_by") or "a program"
-    conda = torch.conda or (facts.python.has_conda_meta and not _from_pip(facts.packages))
-    beside = imported(facts) and not import_failed(torch)
+    conda = facts.torch.conda or (facts.python.has_conda_meta and not _from_pip(facts.packages))
+    beside = imported(facts) and not import_failed(facts.torch)
     return _provided(facts, values, evidence, "beside" if beside else "conda" if conda else None)
 
 
@@ -84,9 +82,8 @@ def _from_pip(packages: PackagesFacts) -> bool:
 
 def _cuda_major(facts: Facts) -> int | None:
     """CUDA major of the build: as torch says, as its version says, else what a plain install of this release brings."""
-    torch = facts.torch
-    stated = major(torch.cuda or cuda_of_build(torch.version))
-    if stated is not None or local(torch.version):
+    stated = major(facts.torch.cuda or cuda_of_build(facts.torch.version))
+    if stated is not None or local(facts.torch.version):
         return stated
     return major(cuda_of_build(f"0+{default_variant(facts)}"))
 
@@ -98,11 +95,10 @@ def _takes_cudnn8(torch: TorchFacts) -> bool:
 
 def _requirement(facts: Facts, found: Provider) -> str:
     """The provider with torch's own pin where this is the default build, whose pins the table holds."""
-    torch = facts.torch
-    variant = local(torch.version)
-    if torch.version is None or (variant and variant != default_variant(facts)):
+    variant = local(facts.torch.version)
+    if facts.torch.version is None or (variant and variant != default_variant(facts)):
         return found.distribution
-    return pinned(found, facts.tables.pins(torch.version))
+    return pinned(found, facts.tables.pins(facts.torch.version))
 
 
 def _loader_variable(python: PythonFacts) -> str | None:
@@ -116,17 +112,15 @@ _CUDA_FILES = re.compile(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink
 
 @check(needs=("torch", "python"), reads=("torch", "python", "packages", "devices", "symptoms"))
 def library_path_shadows(facts: Facts, matches: Matches) -> Answer:
-    """LD_LIBRARY_PATH or LD_PRELOAD puts a foreign CUDA library before the one that torch was built with."""
-    python = facts.python
-    name = _loader_variable(python) or "LD_LIBRARY_PATH"
+    name = _loader_variable(facts.python) or "LD_LIBRARY_PATH"
     foreign = _foreign(facts)
-    values: dict[str, object] = {"name": name, "path": python.variables.get(name) or "not known", "loaded": foreign}
+    values: dict[str, object] = {"name": name, "path": facts.python.variables.get(name) or "not known", "loaded": foreign}
     if {match.variant for match in matches} == {"cxx"}:
-        return _cxx_library(values, matches, python)
+        return _cxx_library(values, matches, facts.python)
     if own := tuple(match for match in matches if match.source == IMPORT and "symbol" in match.values and match.variant != "cxx"):
         return _undefined_symbol(facts, values, own, matches)
     if matches:
-        return _library_said(values, matches, python)
+        return _library_said(values, matches, facts.python)
     works = imported(facts) and not import_failed(facts.torch)
     evidence = tuple(Evidence("libraries loaded", one) for one in foreign[:4])
     return Hit(values, evidence, _unset(name), "loaded", Severity.WARNING if works else None) if foreign else None
@@ -154,15 +148,14 @@ def _cxx_library(values: dict[str, object], matches: Matches, python: PythonFact
 
 def _undefined_symbol(facts: Facts, values: dict[str, object], own: Matches, matches: Matches) -> Hit | None:
     """What the failed import did not find in a library."""
-    python = facts.python
     library = (value(own, "asker") or value(own, "library") or "a library").rpartition("/")[2]
     values |= {"symbol": value(own, "symbol"), "library": library, "of": value(own, "of") or "libnv"}
-    name = _loader_variable(python)
-    if name or python.executable is None:  # then what is set is not known
+    name = _loader_variable(facts.python)
+    if name or facts.python.executable is None:  # then what is set is not known
         if any(match.symptom in ("nvjitlink-symbol", "cuda-symbol-version") for match in own):
             sure = None if name else Confidence.LIKELY
             return Hit(values, quoted(matches), _unset(str(values["name"])), confidence=sure)
-        return _library_said(values, matches, python)
+        return _library_said(values, matches, facts.python)
     # Nothing is set: another copy that the system's linker knows is left, and that only if the packages are what torch asks for.
     if wrong_versions(facts.packages) or blamed(facts) or facts.packages.overwritten:
         return None
@@ -171,9 +164,8 @@ def _undefined_symbol(facts: Facts, values: dict[str, object], own: Matches, mat
 
 def _foreign(facts: Facts) -> tuple[str, ...]:
     """CUDA libraries loaded from a folder of LD_LIBRARY_PATH although wheels of this environment bring them."""
-    python = facts.python
-    folders = tuple(one.rstrip("/") + "/" for one in python.variables.get("LD_LIBRARY_PATH", "").split(":") if one)
-    own = (python.prefix or "\0", python.purelib or "\0", facts.torch.path or "\0")
+    folders = tuple(one.rstrip("/") + "/" for one in facts.python.variables.get("LD_LIBRARY_PATH", "").split(":") if one)
+    own = (facts.python.prefix or "\0", facts.python.purelib or "\0", facts.torch.path or "\0")
     if not any(row.name.startswith("nvidia-") for row in facts.packages.distributions):
         return ()
     return tuple(one for one in facts.torch.libraries if _CUDA_FILES.search(one) and not one.startswith(own) and one.startswith(folders))

@@ -49,7 +49,6 @@ def sibling(gfx: str) -> str | None:
 
 @check(needs=("rocm",), reads=("system", "rocm", "torch", "devices", "symptoms"))
 def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
-    """The ROCm build has no code for this gfx target."""
     rocm, torch = facts.rocm, facts.torch
     if any(one.kernel == "ok" for one in facts.devices.devices) or (of_symptom(facts, "torch-no-driver") and not torch.hip):
         return None
@@ -83,13 +82,12 @@ def _as_sibling(gfx: str, archs: tuple[str, ...], rocm: RocmFacts) -> tuple[SetE
 
 def _rocm_archs(facts: Facts) -> tuple[tuple[str, ...], str]:
     """gfx targets of this build: its own list, the table's, or those of any build where nothing is known of torch."""
-    torch = facts.torch
-    if torch == TorchFacts():
+    if facts.torch == TorchFacts():
         return tuple(sorted(_every_target(facts.tables))), "any published ROCm build"
-    own = tuple(arch.partition(":")[0] for arch in torch.arch_list or () if arch.startswith("gfx"))
+    own = tuple(arch.partition(":")[0] for arch in facts.torch.arch_list or () if arch.startswith("gfx"))
     row = (
-        facts.tables.build(torch.version, platform_of(facts.system.os or "linux", facts.system.machine or "x86_64"))
-        if torch.version and torch.hip
+        facts.tables.build(facts.torch.version, platform_of(facts.system.os or "linux", facts.system.machine or "x86_64"))
+        if facts.torch.version and facts.torch.hip
         else None
     )
     if not own and row and row.archs:
@@ -104,7 +102,6 @@ def _every_target(tables: Tables) -> set[str]:
 
 @check(needs=("torch",), reads=("system", "rocm", "xpu", "gpus", "torch", "devices", "symptoms"))
 def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
-    """A build for the GPU of another vendor than the machine's only one, or ROCm libraries of another version."""
     rocm, gpus = facts.rocm, facts.gpus
     if works(facts.devices):
         return None
@@ -119,20 +116,18 @@ def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
 
 
 def _on_nvidia(facts: Facts, matches: Matches) -> Hit | None:
-    torch = facts.torch
-    if torch.hip is None or not facts.gpus.devices:
+    if facts.torch.hip is None or not facts.gpus.devices:
         return None
-    values = {"gpu": facts.gpus.devices[0].name or "an NVIDIA GPU", "torch": torch.version, "hip": torch.hip}
+    values = {"gpu": facts.gpus.devices[0].name or "an NVIDIA GPU", "torch": facts.torch.version, "hip": facts.torch.hip}
     return Hit(values, quoted(matches), (TorchBuild(),), variant="nvidia")
 
 
 def _on_intel(facts: Facts, matches: Matches) -> Hit | None:
-    torch = facts.torch
-    built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else None
+    built = f"CUDA {facts.torch.cuda}" if facts.torch.cuda else f"ROCm {facts.torch.hip}" if facts.torch.hip else None
     cards = discrete_intel(facts.xpu)
     if not cards or not built:
         return None
-    values = {"gpu": ", ".join(cards), "torch": torch.version or "(version not known)", "built": built}
+    values = {"gpu": ", ".join(cards), "torch": facts.torch.version or "(version not known)", "built": built}
     severity, confidence = Severity.WARNING, Confidence.LIKELY
     return Hit(values, quoted(matches), (TorchBuild(),), variant="intel", severity=severity, confidence=confidence)
 

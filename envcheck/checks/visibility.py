@@ -129,16 +129,15 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
 @check(needs=("visibility",), reads=("gpus", "visibility"))
 def visible_devices_truncated(facts: Facts) -> Answer:
     """Reading stops at the first entry that is no GPU; those after it are lost without a word."""
-    visibility = facts.visibility
     found, chosen = _read(facts)
     if chosen.problem is not Problem.TRUNCATED:
         return None
     # "0,1,-1" says where the list ends; with GPUs after it, "-1" was hardly meant to hide them
     deliberate = (chosen.stopped_at or "").strip().startswith("-") and len(chosen.lost) == 1
-    values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
+    values, evidence = _values(facts.visibility, found, chosen), _evidence(facts.visibility, found)
     if deliberate:
         return Hit(values, evidence, severity=Severity.INFO)
-    first = (visibility.cuda_visible_devices or "").split(",")[0]
+    first = (facts.visibility.cuda_visible_devices or "").split(",")[0]
     if chosen.lost and first.startswith("MIG-"):
         return Hit(values | {"instance": first}, evidence, variant="mig")
     return Hit(values, evidence, _first_ones(found))
@@ -146,14 +145,12 @@ def visible_devices_truncated(facts: Facts) -> Answer:
 
 @check(needs=("visibility",), reads=("gpus", "visibility", "devices"))
 def visible_devices_duplicate(facts: Facts) -> Answer:
-    """One GPU named twice: CUDA initialisation fails with error 101."""
-    visibility = facts.visibility
     found, chosen = _read(facts)
     if chosen.problem is not Problem.DUPLICATE:
         return None
-    entries = [entry.strip() for entry in (visibility.cuda_visible_devices or "").split(",")]
+    entries = [entry.strip() for entry in (facts.visibility.cuda_visible_devices or "").split(",")]
     once = SetEnv(NAME, ",".join(dict.fromkeys(entries)), "each GPU once")
-    values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
+    values, evidence = _values(facts.visibility, found, chosen), _evidence(facts.visibility, found)
     variant, severity = ("works", Severity.WARNING) if works(facts.devices) else (None, None)
     return Hit(values, evidence, (once,), variant, severity)
 
@@ -161,21 +158,20 @@ def visible_devices_duplicate(facts: Facts) -> Answer:
 @check(needs=("visibility",), reads=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
 def visible_devices_unreadable(facts: Facts, matches: Matches) -> Answer:
     """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
-    visibility = facts.visibility
-    raw = visibility.cuda_visible_devices
+    raw = facts.visibility.cuda_visible_devices
     if names := of_variant(matches, "program"):
         entry = value(names, "entry") or "a UUID"
-        number = _number_of(entry, facts.gpus.devices, visibility)
+        number = _number_of(entry, facts.gpus.devices, facts.visibility)
         return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(names), variant="program")
     if raw is None or works(facts.devices) or _without_gpu(facts):
         return None
     found, chosen = _read(facts)
     if chosen.problem is not Problem.UNREADABLE:
         return None
-    values = _values(visibility, found, chosen) | {"entry": chosen.stopped_at or "an empty entry"}
+    values = _values(facts.visibility, found, chosen) | {"entry": chosen.stopped_at or "an empty entry"}
     variant = "quotes" if {'"', "'"} & set(chosen.stopped_at or "") else None
     confidence = None if found or _blind(facts) else Confidence.LIKELY
-    return Hit(values, _evidence(visibility, found), _first_ones(found), variant=variant, confidence=confidence)
+    return Hit(values, _evidence(facts.visibility, found), _first_ones(found), variant=variant, confidence=confidence)
 
 
 def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -> str | None:
@@ -217,15 +213,14 @@ def _same(name: str | None, uuid: str | None, gpu: Gpu) -> bool:
 @check(needs=("visibility", "devices"), reads=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
 def visible_devices_too_late(facts: Facts, matches: Matches) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
-    devices = facts.devices
     raw = facts.visibility.cuda_visible_devices
     unknown = cuda_code(facts) == cuda_codes.UNKNOWN or bool(of_symptom(facts, "cuda-999"))
     if matches and not unknown:
         return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
     found, chosen = _read(facts)
     mig = any(gpu.mig for gpu in found)
-    if raw is None or not works(devices) or mig or not found or chosen.problem is Problem.DUPLICATE:  # of that another rule speaks
+    if raw is None or not works(facts.devices) or mig or not found or chosen.problem is Problem.DUPLICATE:  # of that another rule speaks
         return None
-    if chosen.count is None or devices.count is None or devices.count <= chosen.count:
+    if chosen.count is None or facts.devices.count is None or facts.devices.count <= chosen.count:
         return None
-    return Hit({"value": raw, "seen": devices.count, "kept": chosen.count}, _evidence(facts.visibility, found))
+    return Hit({"value": raw, "seen": facts.devices.count, "kept": chosen.count}, _evidence(facts.visibility, found))
