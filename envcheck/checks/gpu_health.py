@@ -13,27 +13,10 @@ from envcheck.facts import cuda_codes as cuda_error
 from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, SMI_IRQ, UNKNOWN
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import DriverFacts, Gpu, GpusFacts, GpuTrouble, ToolStatus, Xid
-from envcheck.tables.rows import XidRow
 
 # NVML clocks event reasons, nvml.h nvmlClocksEventReason*
 SW_POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x4, 0x8, 0x20, 0x40, 0x80
 _REASONS = {HW_THERMAL: "hardware thermal", SW_THERMAL: "software thermal", HW_POWER_BRAKE: "hardware power brake"}
-# Xid actions (NVIDIA's Xid catalog) that take the GPU out of service; the rest is the program's affair or only a notice
-_ACTIONS = {
-    "reset_gpu": "a reset of the GPU",
-    "reboot": "a restart of the machine",
-    "restart_vm": "a restart of the virtual machine",
-    "check_power_cable": "a look at the power cable",
-    "contact_support": "a call to the vendor",
-    "rma": "an exchange of the card",
-    "decode": "a reset of the GPUs on that link, and a call to the vendor if it comes back",
-}
-_GRAVE = ("reset_gpu", "reboot", "contact_support", "restart_vm", "check_power_cable", "rma")
-
-
-def _grave(row: XidRow, text: str) -> bool:
-    """NVLink5's Xids say themselves which of them are harmless: "149, NETIR_LINK_EVT Nonfatal XC0 i0 Link 08 (0x...)"."""
-    return row.action in _GRAVE or (row.action == "decode" and "nonfatal" not in text.lower())
 
 
 def _named(gpus: Iterable[Gpu]) -> str:
@@ -94,20 +77,22 @@ def gpu_xid(facts: Facts, matches: Matches) -> Answer:
     told = [(match.values, match.text) for match in matches if "xid" in match.values]
     xids = (*facts.driver.xids, *(Xid(int(values["xid"]), values["bus_id"].removeprefix("PCI:"), text) for values, text in told))
     rows = [(xid, facts.tables.xid(xid.code)) for xid in xids]
-    grave = [(xid, row) for xid, row in rows if row and _grave(row, xid.text)]
+    actions = {row["action"]: row for row in facts.tables.rows("xid", "action")}
+    serious = [(xid, row, actions[row.action]) for xid, row in rows if row and row.action in actions]
+    grave = [one for one in serious if one[2]["service"] == "always" or "nonfatal" not in one[0].text.lower()]
     if not grave and matches and not rows:
         return Hit({"xids": "an Xid", "gpu": "a GPU", "action": "see its entry", "text": matches[0].text}, quoted(matches))
     if not grave:
         return None
-    first, row = grave[0]
+    first, row, action = grave[0]
     values = {
-        "xids": ", ".join(dict.fromkeys(str(xid.code) for xid, _ in grave)),
+        "xids": ", ".join(dict.fromkeys(str(xid.code) for xid, *_ in grave)),
         "gpu": f"PCI {first.bus_id}" if first.bus_id else "a GPU",
-        "action": _ACTIONS.get(row.action or "", "see its entry"),
+        "action": action["words"],
         # what the Xid is; the table's remarks behind it are for its readers
         "text": re.split(r"[.;:] ", row.text or first.text, maxsplit=1)[0],
     }
-    evidence = tuple(Evidence("kernel log", xid.text) for xid, _ in grave[:3] if xid.text)
+    evidence = tuple(Evidence("kernel log", xid.text) for xid, *_ in grave[:3] if xid.text)
     if not matches and works(facts.devices) and all(one.kernel in ("ok", None) for one in facts.devices.devices):
         return Hit(values, evidence, variant="recovered", severity=Severity.WARNING)
     return Hit(values, evidence)

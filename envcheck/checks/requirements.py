@@ -100,22 +100,17 @@ def _compiles(name: str, devices: DevicesFacts) -> bool:
 _SYMBOL = re.compile(
     r"(lib[\w.+-]{1,80}?)\.so[\d.]{0,12}: (?:undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}?)\.so[\d.]{0,12})?|version `)"
 )
-# Beginnings of symbols → the library that has them, where the message names only the one that lacks them.
-_SYMBOLS = {
-    "nvJitLink": "libnvJitLink", "cublasLt": "libcublasLt", "cublas": "libcublas", "cusparseLt": "libcusparseLt", "cusparse": "libcusparse",
-    "cusolver": "libcusolver", "cufft": "libcufft", "cudnn": "libcudnn", "nccl": "libnccl", "pnccl": "libnccl", "nvrtc": "libnvrtc",
-    "cuda": "libcudart", "nvshmem": "libnvshmem_host", "cuFile": "libcufile", "cupti": "libcupti",
-}  # fmt: skip
 
 
-def _involved(text: str, cuda: int | None) -> set[str]:
-    """The packages whose libraries an "undefined symbol" speaks of."""
+def _involved(facts: Facts, text: str) -> set[str]:
+    """The packages whose libraries an "undefined symbol" speaks of; the message may name only the one that lacks it."""
     found: set[str] = set()
     if message := _SYMBOL.search(text):
         symbol = (message[2] or "").lstrip("_")
-        has = next((library for start, library in _SYMBOLS.items() if symbol.startswith(start)), None)
+        rows = facts.tables.rows("torch-pins", "library")
+        has = next((row["stem"] for row in rows if symbol.startswith(tuple(row.get("symbols", ())))), None)
         for stem in (message[1], message[3], has):
-            if stem and (one := provider(stem, cuda, None)):
+            if stem and (one := provider(facts.tables, stem, major(facts.torch.cuda), None)):
                 found.add(one.distribution)
     return found
 
@@ -137,7 +132,7 @@ def torch_pin_unmet(facts: Facts) -> Answer:
         return Hit(values, evidence[:6], fixes, "works", Severity.WARNING)
     last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
     evidence = (*(Evidence("import torch", line[:300]) for line in last), *evidence)[:6]
-    if rows.keys() & _involved(text, major(torch.cuda)) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
+    if rows.keys() & _involved(facts, text) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
         return Hit(values, evidence, fixes)
     set_there = facts.python.variables.get("LD_LIBRARY_PATH") or facts.python.variables.get("LD_PRELOAD")
     if torch.import_status is ImportStatus.CRASHED or (_SYMBOL.search(text) and not set_there):

@@ -55,7 +55,7 @@ def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence,
     cuda, soname = _cuda_major(facts), major(number.removeprefix("."))
     if stem.startswith("libcudnn") and soname == 8 and not _takes_cudnn8(facts.torch):
         return Hit(values, evidence, variant="cudnn8")
-    found = provider(stem, cuda, soname)
+    found = provider(facts.tables, stem, cuda, soname)
     if found is None:
         return Hit(values, evidence, variant="other")
     if cuda is not None and found.soname_cuda not in (None, cuda):

@@ -153,7 +153,7 @@ def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     known = mps != MpsFacts()
     if backends.mps or (not known and not matches):
         return None
-    macos, floor = mps.macos if known else facts.system.macos_version, mps_floor(facts.torch.version, facts.tables)
+    macos, floor = mps.macos if known else facts.system.macos_version, facts.tables.mps_floor(facts.torch.version or "")
     have = minor(macos) or minor(f"{macos}.0")
     values: dict[str, object] = {"macos": macos, "chip": mps.chip or "Apple silicon", "torch": facts.torch.version, "minimum": floor}
     if mps.rosetta or (mps.apple_silicon and "x86_64" in (facts.python.platform or "")):
@@ -165,13 +165,6 @@ def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     variant = None if known else "enough" if floor and have else "text"
     unusable = backends.mps is False and backends.mps_built is True
     return Hit(values, quoted(matches), variant=variant, confidence=Confidence.LIKELY) if matches or unusable else None
-
-
-def mps_floor(version: str | None, tables: Tables) -> str | None:
-    """Lowest macOS for the MPS backend of this torch."""
-    wanted = minor(version)
-    found = [str(row["macos"]) for row in tables.rows("mps", "floor") if wanted and (minor(row["torch"]) or (0, 0)) <= wanted]
-    return found[-1] if found else None
 
 
 @check(needs=("torch", "xpu"), reads=("xpu", "system", "torch", "backends", "devices", "symptoms"))
