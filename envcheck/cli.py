@@ -22,11 +22,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"envcheck {__version__}")
         return 0
+    from envcheck.commands.output import put, take_every_character
     from envcheck.errors import UsageError
 
+    for stream in (sys.stdout, sys.stderr):
+        take_every_character(stream)
     try:
         code = _dispatch(words)
-        sys.stdout.flush()
+        put("")  # flush: a full disk is told here, and not by Python at exit
         return code
     except UsageError as error:
         print(f"envcheck: {error}", file=sys.stderr)

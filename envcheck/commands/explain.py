@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcheck.commands.configuration import rule_session
+from envcheck.commands.output import put
 from envcheck.engine.rule import FAMILY_RANK, RuleText
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import SECTIONS
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def execute(args: argparse.Namespace) -> int:
     """The two commands on the command line; `args.command` tells them apart."""
     by = rule_session(args)
-    print(explain(" ".join(args.rule), by) if args.command == "explain" else catalogue(by, as_json=args.json), end="")
+    put(explain(" ".join(args.rule), by) if args.command == "explain" else catalogue(by, as_json=args.json))
     return 0
 
 
