@@ -35,6 +35,11 @@ def driver_answers(cuda_driver: CudaDriverFacts) -> bool:
     return cuda_driver.init_code == 0 and (cuda_driver.device_count or 0) > 0
 
 
+def cuda_answers(facts: Facts) -> bool:
+    """Torch or libcuda alone initialised CUDA: then no version table is asked."""
+    return works(facts.devices) or driver_answers(facts.cuda_driver)
+
+
 def cuda_code(facts: Facts) -> int | None:
     """The first CUDA error on record: of torch, else of libcuda asked alone."""
     return facts.devices.error_code or facts.cuda_driver.init_code or facts.cuda_driver.device_count_code or None

@@ -42,19 +42,22 @@ def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
     return real[0] if len(real) == 1 else None
 
 
-@check(needs=("network",), reads=("network", "launcher", "live", "symptoms"))
+@check(needs="network", reads="network launcher live symptoms")
 def nccl_interface(facts: Facts, told: Matches) -> Answer:
     # "family": the address was never set. Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer is another NCCL.
     family, matches = of_variant(told, "family"), tuple(match for match in told if match.variant != "family")
     spec = facts.network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
-    selects = (
-        None if nccl_proved(facts.live) else _selected_interface(spec, facts.network.interfaces, _several_nodes(facts.launcher), matches)
-    )
-    return selects or _interface_that_passes(facts.live, spec, matches) or _interface_said(spec, family, matches)
+    if not nccl_proved(facts.live) and (selected := _selected_interface(facts, spec, matches)):
+        return selected
+    if found := _passed_without(facts.live, "interface"):
+        values = {"interface": found[0].removeprefix(SOCKET), "spec": spec or "not set"}
+        return Hit(values, (*found[1], *quoted(matches)), variant="ladder")
+    return _interface_said(spec, family, matches)
 
 
-def _selected_interface(spec: str | None, known: tuple[Interface, ...], several: bool, matches: Matches) -> Hit | None:
+def _selected_interface(facts: Facts, spec: str | None, matches: Matches) -> Hit | None:
     """None of those that are there, one that is down, or loopback with several nodes."""
+    known = facts.network.interfaces
     if not spec or not known:
         return None
     chosen, better = _chosen(spec, known), _suggested(known)
@@ -64,19 +67,11 @@ def _selected_interface(spec: str | None, known: tuple[Interface, ...], several:
         variant = None
     elif not any(one.up is not False and one.addresses for one in chosen):
         variant = "down"
-    elif several and all(one.loopback for one in chosen):
+    elif _several_nodes(facts.launcher) and all(one.loopback for one in chosen):
         variant = "loopback"
     else:
         return None
     return Hit(values, quoted(matches), (SetEnv("NCCL_SOCKET_IFNAME", better, note),), variant)
-
-
-def _interface_that_passes(live: LiveFacts, spec: str | None, matches: Matches) -> Hit | None:
-    found = _passed_without(live, "interface")
-    if found is None:
-        return None
-    values = {"interface": found[0].removeprefix(SOCKET), "spec": spec or "not set"}
-    return Hit(values, (*found[1], *quoted(matches)), variant="ladder")
 
 
 def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit | None:
@@ -89,7 +84,7 @@ def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit 
     return Hit({"spec": spec}, quoted(matches), variant="said" if spec else "unset", confidence=_LIKELY if answered else None)
 
 
-@check(needs=("network",), reads=("network", "launcher", "live", "symptoms"))
+@check(needs="network", reads="network launcher live symptoms")
 def gloo_interface(facts: Facts, matches: Matches) -> Answer:
     network = facts.network
     several = _several_nodes(facts.launcher)
@@ -127,7 +122,7 @@ def _gloo_proved(live: LiveFacts) -> bool:
     return any(arm.backend == "gloo" and "loopback" not in arm.name and arm.status is LiveStatus.PASS for arm in live.arms)
 
 
-@check(needs=("network",), reads=("network", "limits", "container", "symptoms", "live"))
+@check(needs="network", reads="network limits container symptoms live")
 def nccl_infiniband(facts: Facts, matches: Matches) -> Answer:
     spec = facts.network.variables.get("NCCL_IB_HCA", "")
     devices = sorted({port.device for port in facts.network.infiniband})
@@ -171,7 +166,7 @@ def _tried(found: Bisection) -> tuple[Evidence, ...]:
 _NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround; transfers then go through host memory and are slower; not for NVLink machines")
 
 
-@check(needs=("gpus", "system"), reads=("live", "gpus", "rocm", "driver", "system", "symptoms"))
+@check(needs="gpus system", reads="live gpus rocm driver system symptoms")
 def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
     if found := _passed_without(facts.live, "p2p"):
         return Hit({"arm": found[0]}, (*found[1], *quoted(matches)), (_NO_P2P,))
@@ -225,7 +220,7 @@ _OTHER_SYSTEM_ERRORS = (
 )
 
 
-@check(needs=("live",), reads=("live", "limits", "launcher", "gpus", "symptoms"))
+@check(needs="live", reads="live limits launcher gpus symptoms")
 def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
     """NCCL cannot make its segments in /dev/shm (about 10 MB a pair of ranks)."""
     matches = tuple(match for match in told if match.variant != "guess")
@@ -243,7 +238,7 @@ def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
     return None
 
 
-@check(needs=("launcher",), reads=("launcher", "devices", "visibility", "torch", "symptoms"))
+@check(needs="launcher", reads="launcher devices visibility torch symptoms")
 def nccl_duplicate_gpu(facts: Facts, matches: Matches) -> Answer:
     count = facts.devices.count if facts.devices.available else None
     local = next((one.local_world_size for one in facts.launcher.readings if one.launcher == "torchrun" and one.complete), None)
@@ -261,7 +256,7 @@ def nccl_duplicate_gpu(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, (), (), "more", _WARNING, _LIKELY) if more and facts.torch.cuda and not own else None
 
 
-@check(needs=("torch",), reads=("torch", "network", "symptoms"))
+@check(needs="torch", reads="torch network symptoms")
 def nccl_version_drift(facts: Facts, told: Matches) -> Answer:
     if matches := tuple(match for match in told if match.variant != "family"):
         return Hit({}, quoted(matches))
@@ -272,7 +267,7 @@ def nccl_version_drift(facts: Facts, told: Matches) -> Answer:
     return Hit({"copies": copies}, evidence, (), "copies", _WARNING, _LIKELY) if len(copies) > 1 else None
 
 
-@check(needs=("live",), reads=("live",))
+@check(needs="live", reads="live")
 def nccl_no_transport(facts: Facts) -> Answer:
     """NCCL fails with every transport switched off in turn, and gloo passes: NCCL, CUDA or the driver itself."""
     found = bisect_transports(facts.live)
@@ -281,7 +276,7 @@ def nccl_no_transport(facts: Facts) -> Answer:
     return Hit({"count": len(found.tried), "reason": (found.plain.reason or "no reason given").rstrip(".")[:300]}, _tried(found))
 
 
-@check(needs=("live",), reads=("live",))
+@check(needs="live", reads="live")
 def nccl_diagnostics_failed(facts: Facts) -> Answer:
     """NCCL's own diagnostics (from 2.31 on), which print their result and go on whatever it is."""
     found = facts.live.nccl_diagnostics
@@ -300,7 +295,7 @@ def nccl_diagnostics_failed(facts: Facts) -> Answer:
     return Unknown(f"NCCL's diagnostics could not be completed: {found.troubles[0]}") if found.troubles else None
 
 
-@check(needs=("network",), reads=("network",))
+@check(needs="network", reads="network")
 def flight_recorder_unreliable(facts: Facts) -> Answer:
     """The recorder is on, and the way in which NCCL errors are handled may end the process before it dumps."""
     seen = facts.network.variables
@@ -326,7 +321,7 @@ _OFF_AT_ZERO = {
 }
 
 
-@check(needs=("network",), reads=("network", "python", "gpus"))
+@check(needs="network", reads="network python gpus")
 def nccl_debug_leftover(facts: Facts) -> Answer:
     network = facts.network
     seen = {**network.nccl_conf, **network.variables, "CUDA_LAUNCH_BLOCKING": facts.python.variables.get("CUDA_LAUNCH_BLOCKING", "")}

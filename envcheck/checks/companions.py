@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
+from envcheck.tables.compat import Tables
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
-
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
 
 # Requires torch by an exact pin, or by a compiled extension that fits one torch alone.
 _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
@@ -21,7 +18,7 @@ _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
 _LINKED = ("torchvision", "torchaudio", "torchcodec")
 
 
-@check(needs=("packages",), reads=("torch", "packages", "devices", "symptoms"))
+@check(needs="packages", reads="torch packages devices symptoms")
 def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     # What torch's own import says is about torch: no companion has been loaded then.
     matches = tuple(one for one in matches if one.source != IMPORT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, fails, nvidia_on_bus, wants_cuda, works
+from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
 from envcheck.checks.text import agreed, alone, foremost, of_programs, of_symptom, of_variant, quoted, value
@@ -41,9 +41,7 @@ def _by_tool(own: Matches, outside: bool, wanted: bool) -> Hit | None:
     return Hit({}, quoted(own), variant="host", severity=severity, confidence=Confidence.LIKELY)
 
 
-@check(
-    needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "visibility", "container", "rocm", "torch", "devices", "symptoms")
-)
+@check(needs="driver", reads="system driver gpus cuda_driver visibility container rocm torch devices symptoms")
 def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     """The host has a GPU and the container was started without it. A container without any GPU in sight is left alone."""
     driver, gpus, container, devices, absent = facts.driver, facts.gpus, facts.container, facts.devices, facts.absent
@@ -51,9 +49,11 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     cards, inside = nvidia_on_bus(facts.system), contained(container)
     if hit := _by_tool(own, not (inside and cards), bool(gpus.devices) and not works(devices)):
         return hit
-    if works(devices) or driver_answers(facts.cuda_driver) or not inside:
+    if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
-    values = _values(facts, len(cards))
+    runtime, shown = f"{facts.container.runtime or ''} container".strip(), facts.visibility.nvidia_visible_devices
+    values = {"runtime": runtime, "visible": "unset" if shown is None else shown, "gpus": len(cards)}
+    values["capabilities"] = facts.container.driver_capabilities
     no_library = "cuda_driver" in absent or driver.cuda_state == "N/A"
     if _lacks_compute(container) and (no_library or cuda_code(facts) == INSUFFICIENT_DRIVER) and "driver" not in absent:
         return Hit(values, quoted(every), variant="capabilities")
@@ -67,12 +67,6 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     if hidden or not _complains(driver, every):
         return None
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
-
-
-def _values(facts: Facts, cards: int) -> dict[str, object]:
-    raw = facts.visibility.nvidia_visible_devices
-    known = {"runtime": f"{facts.container.runtime or ''} container".strip(), "visible": "unset" if raw is None else raw, "gpus": cards}
-    return {**known, "capabilities": facts.container.driver_capabilities}
 
 
 def _starter(container: ContainerFacts) -> str | None:
@@ -114,9 +108,9 @@ def _compare(have: str, sign: str, number: str) -> bool:
     return {">=": mine >= wanted, "<=": mine <= wanted, ">": mine > wanted, "<": mine < wanted, "=": mine == wanted}[sign]
 
 
-@check(needs=("container", "driver"), reads=("driver", "cuda_driver", "container", "devices", "symptoms"))
+@check(needs="container driver", reads="driver cuda_driver container devices symptoms")
 def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
-    if works(facts.devices) or driver_answers(facts.cuda_driver):
+    if cuda_answers(facts):
         return None
     version, offers, wanted = facts.driver.version, facts.driver.cuda, value(matches, "condition") or facts.container.cuda_requirement or ""
     found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", wanted)
@@ -130,12 +124,12 @@ def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
     return Hit({"need": need, "driver": version, "offers": offers}, (Evidence("NVIDIA_REQUIRE_CUDA", wanted),))
 
 
-@check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "container", "devices", "symptoms"))
+@check(needs="driver", reads="system driver gpus cuda_driver container devices symptoms")
 def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
     bare, inside = "container" in facts.absent, contained(facts.container)
     # in a text that also shows the host, the host's list of GPUs is no answer from inside
     seen = counted(facts.gpus) and bare if of_programs(matches) else facts.gpus.devices
-    if works(facts.devices) or driver_answers(facts.cuda_driver) or seen or facts.system.wsl:
+    if cuda_answers(facts) or seen or facts.system.wsl:
         return None
     failed = any(
         answer.status is ToolStatus.FAILED and (answer.code in (SMI_OTHER, UNKNOWN) or "unknown error" in answer.message.lower())
@@ -150,7 +144,7 @@ def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, (*smi_evidence(facts.driver), *quoted(matches)), variant=variant, confidence=guess)
 
 
-@check(needs=("system",), reads=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "symptoms"))
+@check(needs="system", reads="system driver gpus cuda_driver torch devices container symptoms")
 def wsl_driver(facts: Facts, matches: Matches) -> Answer:
     """WSL: version 1, an old kernel, a Linux driver over the mapped one, or its folder out of the loader's sight."""
     system, driver, cuda_driver, devices = facts.system, facts.driver, facts.cuda_driver, facts.devices
@@ -163,7 +157,7 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
         return None if works(devices) else Hit(values, quoted(amd), variant="amd")
     if hidden := of_symptom(facts, "libcuda-plain-name", "triton-libcuda", "triton-ld-lcuda"):
         return Hit(values, quoted(hidden), variant="path")
-    if works(devices) or driver_answers(cuda_driver) or wants_cuda(facts.torch, facts.absent) is False:
+    if cuda_answers(facts) or wants_cuda(facts.torch, facts.absent) is False:
         return None
     if system.wsl == 1:
         return Hit(values, quoted(matches), variant="one")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, driver_os, fails, nvidia_on_bus, wants_cuda, works
+from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, driver_os, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
-from envcheck.checks.text import distinct, of_programs, of_variant, quoted, value
+from envcheck.checks.text import distinct, foremost, of_programs, of_variant, quoted, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
@@ -32,16 +32,14 @@ def smi_evidence(driver: DriverFacts) -> tuple[Evidence, ...]:
     return tuple(Evidence(source, one.message) for source, one in rows if one.status is ToolStatus.FAILED and one.message)
 
 
-@check(
-    needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "visibility", "torch", "devices", "container", "rocm", "symptoms")
-)
+@check(needs="driver", reads="system driver gpus cuda_driver visibility torch devices container rocm symptoms")
 def driver_missing(facts: Facts, matches: Matches) -> Answer:
     system, driver, devices = facts.system, facts.driver, facts.devices
     cards = nvidia_on_bus(system)
     if discrete_amd(facts.rocm) and not (cards or facts.gpus.devices or driver.version):
         return None  # no driver of NVIDIA's is missing there
     matches = matches if cards else of_programs(matches)
-    if works(devices) or driver_answers(facts.cuda_driver) or contained(facts.container) or system.wsl or system.jetson:
+    if cuda_answers(facts) or contained(facts.container) or system.wsl or system.jetson:
         return None
     names = [gpu.name for gpu in facts.gpus.devices if gpu.name] + [f"PCI {card.address}, device {card.device}" for card in cards]
     unlisted = driver.cuda_state == "N/A"
@@ -114,12 +112,12 @@ def _found_version(error: str, matches: Matches = ()) -> int:
     return int(found[1]) if found else 0
 
 
-@check(needs=("driver",), reads=("system", "driver", "cuda_driver", "torch", "devices", "symptoms"))
+@check(needs="driver", reads="system driver cuda_driver torch devices symptoms")
 def driver_not_loaded(facts: Facts, matches: Matches) -> Answer:
     """nvidia-smi exit 9, or driver files on disk and no module in the kernel."""
     system, driver = facts.system, facts.driver
     cards = nvidia_on_bus(system)
-    if works(facts.devices) or driver_answers(facts.cuda_driver) or system.wsl or system.jetson:
+    if cuda_answers(facts) or system.wsl or system.jetson:
         return None
     on_disk = driver.library_version is not None or driver.smi.status not in _NO_TOOL
     unloaded = driver.module_loaded is False and on_disk and bool(cards)
@@ -162,7 +160,7 @@ class _Demand:
         return Hit(self.values, quoted(matches), fixes, variant=variant, confidence=Confidence.LIKELY if guess else None)
 
 
-@check(needs=("driver",), reads=("system", "python", "driver", "gpus", "cuda_driver", "toolkit", "torch", "devices", "symptoms"))
+@check(needs="driver", reads="system python driver gpus cuda_driver toolkit torch devices symptoms")
 def driver_too_old(facts: Facts, every: Matches) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
     refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
@@ -186,7 +184,7 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
         return _as_stated(demand, matches)
     if demand.below and demand.stated:
         return _by_torch(demand, matches)
-    if driver_answers(facts.cuda_driver) and demand.offered and not demand.below:
+    if cuda_answers(facts) and demand.offered and not demand.below:
         return None  # cuda-compat in place
     asked = fails(facts.devices) or cuda_code(facts) is not None
     return _by_numbers(
@@ -293,10 +291,10 @@ def _installed(facts: Facts) -> tuple[str | None, int | None]:
     return version, facts.tables.branch(version, driver_os(facts.system)) if version else None
 
 
-@check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))
+@check(needs="driver", reads="system driver gpus cuda_driver devices symptoms")
 def driver_too_old_for_gpu(facts: Facts, matches: Matches) -> Answer:
     system, tables = facts.system, facts.tables
-    if works(facts.devices) or driver_answers(facts.cuda_driver) or system.jetson:
+    if cuda_answers(facts) or system.jetson:
         return None
     version, branch = _installed(facts)
     for name, cc in _cards(facts):
@@ -315,9 +313,9 @@ def driver_too_old_for_gpu(facts: Facts, matches: Matches) -> Answer:
     return Hit({"gpu": "this GPU", "driver": version}, quoted(matches), variant="text") if matches else None
 
 
-@check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "devices", "symptoms"))
+@check(needs="driver", reads="system driver gpus cuda_driver devices symptoms")
 def driver_dropped_gpu(facts: Facts, matches: Matches) -> Answer:
-    if works(facts.devices) or driver_answers(facts.cuda_driver):
+    if cuda_answers(facts):
         return None
     version, branch = _installed(facts)
     rows = [(name, facts.tables.gpu(cc)) for name, cc in _cards(facts)]
@@ -332,10 +330,10 @@ def driver_dropped_gpu(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, quoted(matches), variant="log" if last else "text")
 
 
-@check(needs=("driver",), reads=("system", "driver", "gpus", "devices", "cuda_driver", "symptoms"))
+@check(needs="driver", reads="system driver gpus devices cuda_driver symptoms")
 def driver_needs_open_module(facts: Facts, matches: Matches) -> Answer:
     driver, tables = facts.driver, facts.tables
-    if works(facts.devices) or driver_answers(facts.cuda_driver):
+    if cuda_answers(facts):
         return None
     log = tuple(line for line in driver.kernel_messages if "open" in line.lower())
     evidence = (*quoted(matches), *(Evidence("kernel log", line) for line in log[:2]))
@@ -359,10 +357,10 @@ def _wrong_module(driver: DriverFacts, gpu: str, loaded: str, evidence: tuple[Ev
     return Hit({"driver": driver.version, "gpu": gpu, "needed": needed, "loaded": loaded}, evidence, variant=variant)
 
 
-@check(needs=("driver",), reads=("system", "driver", "gpus", "cuda_driver", "torch", "devices", "container", "launcher", "symptoms"))
+@check(needs="driver", reads="system driver gpus cuda_driver torch devices container launcher symptoms")
 def driver_no_devices(facts: Facts, matches: Matches) -> Answer:
     driver, gpus = facts.driver, facts.gpus
-    if works(facts.devices) or driver_answers(facts.cuda_driver) or facts.system.wsl or counted(gpus) or facts.devices.devices:
+    if cuda_answers(facts) or facts.system.wsl or counted(gpus) or facts.devices.devices:
         return None
     shut = closed(gpus)
     empty = smi_failed(driver, NOT_FOUND, NO_GPU) or (driver.nvml.status is ToolStatus.OK and gpus != GpusFacts())
@@ -370,7 +368,7 @@ def driver_no_devices(facts: Facts, matches: Matches) -> Answer:
     if not (empty or blocked or matches):
         return None
     without_node = driver.device_nodes is not None and not gpu_nodes(driver) and (driver.gpu_count_proc or 0) > 0
-    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else _refusal(matches)
+    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else foremost(matches, "bar", "refused", "firmware")
     if driver != DriverFacts() and (facts.launcher.scheduler == "slurm" or contained(facts.container)):
         variant = "slurm" if facts.launcher.scheduler == "slurm" else "container"
     unwanted = wants_cuda(facts.torch, facts.absent) is False and not of_programs(matches)
@@ -379,8 +377,3 @@ def driver_no_devices(facts: Facts, matches: Matches) -> Answer:
     values = {"nodes": nodes, "driver": driver.version or "of unknown version", "count": len({place(one) for one in shut})}
     evidence = distinct((*smi_evidence(driver), *heard(troubles(gpus)), *quoted(matches)))
     return Hit(values, evidence, variant=variant, severity=severity)
-
-
-def _refusal(matches: Matches) -> str | None:
-    """What the kernel module says against the card."""
-    return next((case for case in ("bar", "refused", "firmware") if of_variant(matches, case)), None)

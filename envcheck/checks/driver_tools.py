@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, fails, works
+from envcheck.checks.answer import code_evidence, contained, cuda_answers, cuda_code, fails, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
 from envcheck.checks.text import distinct, foremost, quoted, value
@@ -10,7 +10,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
-from envcheck.facts.snapshot import DevicesFacts, DriverFacts, Gpu, ToolAnswer, ToolStatus
+from envcheck.facts.snapshot import DevicesFacts, Gpu, ToolAnswer, ToolStatus
 from envcheck.tables.compat import Tables
 
 # Codes that other rules name: 4 and 17 no access, 6 no device, 8 power cable, 9 not loaded, 10 interrupts, 12 no library,
@@ -29,13 +29,13 @@ def _broken(answer: ToolAnswer, status: ToolStatus, name: str, devices: DevicesF
     return Hit(values, evidence, severity=Severity.WARNING if works(devices) else None)
 
 
-@check(needs=("driver",), reads=("driver", "devices"))
+@check(needs="driver", reads="driver devices")
 def nvidia_smi_unresponsive(facts: Facts) -> Answer:
     """nvidia-smi was killed at its deadline. Slow but right is no finding."""
     return _broken(facts.driver.smi, ToolStatus.TIMEOUT, "nvidia-smi", facts.devices, "no output")
 
 
-@check(needs=("driver",), reads=("driver", "system"))
+@check(needs="driver", reads="driver system")
 def nvidia_smi_unreadable(facts: Facts) -> Answer:
     """nvidia-smi died, printed something else than it should, or failed with a code of no known meaning."""
     smi = facts.driver.smi
@@ -46,17 +46,17 @@ def nvidia_smi_unreadable(facts: Facts) -> Answer:
     return Hit(values, evidence, variant=variants[smi.status]) if smi.status in variants and not named else None
 
 
-@check(needs=("driver",), reads=("driver", "devices"))
+@check(needs="driver", reads="driver devices")
 def nvml_unresponsive(facts: Facts) -> Answer:
     return _broken(facts.driver.nvml, ToolStatus.TIMEOUT, "NVML", facts.devices, "no answer")
 
 
-@check(needs=("driver",), reads=("driver", "devices"))
+@check(needs="driver", reads="driver devices")
 def nvml_crashed(facts: Facts) -> Answer:
     return _broken(facts.driver.nvml, ToolStatus.CRASHED, "NVML", facts.devices, "")
 
 
-@check(needs=("gpus", "driver"), reads=("driver", "gpus", "devices", "symptoms"))
+@check(needs="gpus driver", reads="driver gpus devices symptoms")
 def gpu_lost(facts: Facts, matches: Matches) -> Answer:
     """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost". What another NVML error means is not known."""
     driver, gpus = facts.driver, facts.gpus
@@ -81,7 +81,7 @@ def _unopened(facts: Facts) -> Unknown | None:
     return Unknown(f"{which(rows, facts.gpus)}: NVML answers {', '.join(dict.fromkeys(named_code(one.code, one.text) for one in rows))}")
 
 
-@check(needs=("cuda_driver", "gpus"), reads=("system", "driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
+@check(needs="cuda_driver gpus", reads="system driver gpus cuda_driver devices container symptoms")
 def fabric_not_ready(facts: Facts, every: Matches) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
     nvswitch = [_on_nvswitch(gpu, facts.tables) for gpu in facts.gpus.devices]
@@ -90,7 +90,7 @@ def fabric_not_ready(facts: Facts, every: Matches) -> Answer:
         return _multicast(every)
     if set(nvswitch) == {False}:  # the manager has nothing to do there
         matches = tuple(match for match in matches if match.symptom != "fabric-manager-failed")
-    if works(facts.devices) or driver_answers(facts.cuda_driver):
+    if cuda_answers(facts):
         return None
     code = cuda_code(facts)
     waiting = [gpu for gpu in facts.gpus.devices if _waits(gpu)]
@@ -100,21 +100,11 @@ def fabric_not_ready(facts: Facts, every: Matches) -> Answer:
         return None
     guest = contained(facts.container) or facts.system.virtualization not in (None, "none")
     variant = foremost(matches, "version") or ("guest" if guest else None)
-    evidence = (*_states(waiting), *code_evidence(facts), *quoted(matches))
-    sure = code or matches or waiting
-    return Hit(
-        _fabric(waiting, facts.driver, value(matches, "manager")), evidence, (), variant, confidence=None if sure else Confidence.LIKELY
-    )
-
-
-def _states(waiting: list[Gpu]) -> tuple[Evidence, ...]:
-    return tuple(Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting)
-
-
-def _fabric(waiting: list[Gpu], driver: DriverFacts, manager: str | None) -> dict[str, object]:
-    states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
-    known = {"manager": driver.fabric_manager or "not known", "driver": driver.version, "found": manager}
-    return {**known, "state": ", ".join(states) or None}
+    states = tuple(Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting)
+    values = {"manager": facts.driver.fabric_manager or "not known", "driver": facts.driver.version, "found": value(matches, "manager")}
+    values["state"] = ", ".join(sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})) or None
+    guess = None if code or matches or waiting else Confidence.LIKELY
+    return Hit(values, (*states, *code_evidence(facts), *quoted(matches)), (), variant, confidence=guess)
 
 
 _MULTICAST = ("nvls", "imex")  # NVLink SHARP and multi-node NVLink, of which NCCL speaks

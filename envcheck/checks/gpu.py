@@ -126,11 +126,14 @@ def cubins(archs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(arch for arch in archs if arch.startswith("sm_"))
 
 
-def _judge(facts: Facts, rule: str, wanted: tuple[str, ...], cards: list[_Card], build: Code) -> Hit | None:
+def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | None:
+    if facts.torch.hip:
+        return None
+    cards, build = _cards(facts), code_of_build(facts)
     lines = of_symptom(facts, "no-kernel-image", "sm-not-compatible-new", "sm-not-compatible-old", "torch-gpu-too-old")
     found = [(card, _verdict(card, build, facts.tables, bool(lines) or NO_KERNEL in card.error)) for card in cards]
     bad = [(card, verdict) for card, verdict in found if verdict is not None and verdict[0] in wanted]
-    return _without_code(bad, cards, build, lines, facts.tables) if bad else _as_said(wanted, cards, build, facts.said(rule))
+    return _without_code(bad, cards, build, lines, facts.tables) if bad else _as_said(wanted, cards, build, matches)
 
 
 def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches) -> Hit | None:
@@ -176,21 +179,15 @@ def _age_fits(wanted: tuple[str, ...], cards: list[_Card]) -> bool:
     return any(_pair(card.cc) < (7, 5) for card in cards) if "old" in wanted else any(_pair(card.cc) >= (7, 5) for card in cards)
 
 
-@check(needs=("gpus", "torch"), reads=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
-def gpu_too_new_for_torch(facts: Facts) -> Answer:
+@check(needs="gpus torch", reads="system gpus visibility torch devices symptoms")
+def gpu_too_new_for_torch(facts: Facts, matches: Matches) -> Answer:
     """No cubin and no PTX of the build serves a GPU that came after it, or that is a family of its own."""
-    cards, build = _cards(facts), code_of_build(facts)
-    return None if facts.torch.hip else _judge(facts, "gpu-too-new-for-torch", ("new", "family"), cards, build)
+    return _judge(facts, ("new", "family"), matches)
 
 
-@check(needs=("gpus", "torch"), reads=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
-def gpu_too_old_for_torch(facts: Facts) -> Answer:
-    cards, build = _cards(facts), code_of_build(facts)
-    return None if facts.torch.hip else _judge(facts, "gpu-too-old-for-torch", ("old",), cards, build)
-
-
-def _process_list(gpu: Gpu) -> str:
-    return ", ".join(f"{one.name or 'process'} ({one.pid})" for one in gpu.processes[:4]) or "processes that are not shown here"
+@check(needs="gpus torch", reads="system gpus visibility torch devices symptoms")
+def gpu_too_old_for_torch(facts: Facts, matches: Matches) -> Answer:
+    return _judge(facts, ("old",), matches)
 
 
 def _free(gpus: tuple[Gpu, ...]) -> str | None:
@@ -209,7 +206,7 @@ def size(number: int) -> str:
     return f"{number / _GIB:.1f} GiB" if number >= _GIB else f"{number >> 20} MiB"
 
 
-@check(needs=("gpus",), reads=("gpus", "visibility", "symptoms"))
+@check(needs="gpus", reads="gpus visibility symptoms")
 def gpu_busy(facts: Facts, matches: Matches) -> Answer:
     """Other processes hold most of a GPU's memory. Integrated GPUs, whose memory is the machine's, are left out."""
     seen = visible(facts.gpus, facts.visibility)
@@ -218,7 +215,8 @@ def gpu_busy(facts: Facts, matches: Matches) -> Answer:
         if not total or free is None or (not gpu.processes and (gpu.memory_used_bytes or 0) <= total // 2):
             continue
         values: dict[str, object] = {"gpu": f"GPU {gpu.index} ({gpu.name})", "free": size(free), "total": size(total)}
-        values |= {"processes": _process_list(gpu), "unused": _free(seen)}
+        holders = ", ".join(f"{one.name or 'process'} ({one.pid})" for one in gpu.processes[:4]) or "processes that are not shown here"
+        values |= {"processes": holders, "unused": _free(seen)}
         if free < max(_GIB, total // 10) and free < total // 2:
             return Hit(values, quoted(matches))
         if free < total // 2:
@@ -230,7 +228,7 @@ def gpu_busy(facts: Facts, matches: Matches) -> Answer:
     return None
 
 
-@check(needs=("gpus",), reads=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
+@check(needs="gpus", reads="gpus visibility cuda_driver devices symptoms")
 def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
     seen = visible(facts.gpus, facts.visibility)
     prohibited = [gpu for gpu in seen if gpu.compute_mode == "Prohibited"]
@@ -252,7 +250,7 @@ def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
     return None
 
 
-@check(needs=("gpus",), reads=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
+@check(needs="gpus", reads="gpus visibility cuda_driver devices symptoms")
 def gpu_mig(facts: Facts, matches: Matches) -> Answer:
     """MIG: a process sees one instance at most, and none where none was created."""
     partitioned = [gpu for gpu in facts.gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]

@@ -22,10 +22,7 @@ def _refuses(gpu: Gpu) -> bool:
     return mode == "Prohibited" or (mode.startswith("Exclusive") and bool(gpu.processes))
 
 
-@check(
-    needs=("devices", "torch", "gpus", "visibility"),
-    reads=("system", "python", "driver", "gpus", "cuda_driver", "visibility", "torch", "devices"),
-)
+@check(needs="devices torch gpus visibility", reads="system python driver gpus cuda_driver visibility torch devices")
 def gpu_count_differs(facts: Facts) -> Answer:
     """Torch has fewer GPUs than are listed, and neither a variable, rights, MIG, MPS nor the state of a GPU says why."""
     gpus, cuda_driver, visibility, devices = facts.gpus, facts.cuda_driver, facts.visibility, facts.devices

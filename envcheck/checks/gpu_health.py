@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from envcheck.checks.answer import code_evidence, cuda_code, works
 from envcheck.checks.hardware import heard, numbers, nvidia, place, troubles, which
-from envcheck.checks.text import distinct, quoted, value
+from envcheck.checks.text import agreed, distinct, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes as cuda_error
 from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, SMI_IRQ, UNKNOWN
@@ -37,7 +37,7 @@ MARKED = 63  # a memory row (or page) was marked for replacement
 CONTAINED = 94  # an uncorrectable memory error that ended one program and left the GPU in service
 
 
-@check(needs=("gpus",), reads=("driver", "gpus", "cuda_driver", "devices", "symptoms"))
+@check(needs="gpus", reads="driver gpus cuda_driver devices symptoms")
 def gpu_ecc_error(facts: Facts, matches: Matches) -> Answer:
     """Uncorrectable memory errors since the driver was loaded. The count over the card's life alone is history."""
     hurt = [gpu for gpu in facts.gpus.devices if (gpu.ecc_uncorrected_volatile or 0) > 0]
@@ -57,7 +57,7 @@ def gpu_ecc_error(facts: Facts, matches: Matches) -> Answer:
     return None
 
 
-@check(needs=("gpus",), reads=("driver", "gpus", "symptoms"))
+@check(needs="gpus", reads="driver gpus symptoms")
 def gpu_row_remap(facts: Facts, matches: Matches) -> Answer:
     failed = [gpu for gpu in facts.gpus.devices if gpu.remap_failed]
     if failed or matches:
@@ -71,7 +71,7 @@ def gpu_row_remap(facts: Facts, matches: Matches) -> Answer:
     return None
 
 
-@check(needs=("driver",), reads=("driver", "devices", "symptoms"))
+@check(needs="driver", reads="driver devices symptoms")
 def gpu_xid(facts: Facts, matches: Matches) -> Answer:
     """Xids in the kernel log that take a GPU out of service; those of faulty programs (13, 31, 43, 45) are no finding."""
     told = [(match.values, match.text) for match in matches if "xid" in match.values]
@@ -98,7 +98,7 @@ def gpu_xid(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, evidence)
 
 
-@check(needs=("gpus",), reads=("gpus", "symptoms"))
+@check(needs="gpus", reads="gpus symptoms")
 def gpu_throttled(facts: Facts, matches: Matches) -> Answer:
     """Clocks held down by heat or by the board's power supply. Idle (0x1) and the power limit under load (0x4) are normal."""
     for gpu in facts.gpus.devices:
@@ -108,7 +108,8 @@ def gpu_throttled(facts: Facts, matches: Matches) -> Answer:
             reasons = ["hardware slowdown (heat or power)"]
         heat = None if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
         values = {"gpu": f"GPU {gpu.index} ({gpu.name})", "reasons": ", ".join(reasons), "mask": f"0x{mask:x}", "temperature": heat}
-        values["clock"] = _clock(gpu)
+        clocks = gpu.sm_clock_mhz is not None and gpu.sm_clock_max_mhz is not None
+        values["clock"] = f"{gpu.sm_clock_mhz:.0f} of {gpu.sm_clock_max_mhz:.0f} MHz" if clocks else "unknown"
         if reasons:
             return Hit(values, quoted(matches))
         if mask & SW_POWER_CAP and _starved(gpu):
@@ -120,11 +121,6 @@ def gpu_throttled(facts: Facts, matches: Matches) -> Answer:
     return None
 
 
-def _clock(gpu: Gpu) -> str:
-    known = gpu.sm_clock_mhz is not None and gpu.sm_clock_max_mhz is not None
-    return f"{gpu.sm_clock_mhz:.0f} of {gpu.sm_clock_max_mhz:.0f} MHz" if known else "unknown"
-
-
 def _starved(gpu: Gpu) -> bool:
     """The power limit is said to hold the clocks down while the card draws far less than that limit, and works."""
     if None in (gpu.power_watts, gpu.power_limit_watts, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz, gpu.utilization_percent):
@@ -134,7 +130,7 @@ def _starved(gpu: Gpu) -> bool:
     return low_power and low_clock and (gpu.utilization_percent or 0) > 50
 
 
-@check(needs=("gpus",), reads=("gpus", "system", "symptoms"))
+@check(needs="gpus", reads="gpus system symptoms")
 def gpu_pcie_degraded(facts: Facts, matches: Matches) -> Answer:
     """Fewer lanes than the card has; a lower generation counts only under load, at idle it is power saving."""
     virtual = facts.system.virtualization not in (None, "none")
@@ -162,7 +158,7 @@ def _ran_on(facts: Facts, rows: Iterable[GpuTrouble]) -> bool:
     )
 
 
-@check(needs=("gpus",), reads=("gpus", "devices", "symptoms"))
+@check(needs="gpus", reads="gpus devices symptoms")
 def gpu_needs_reset(facts: Facts, matches: Matches) -> Answer:
     """NVML_ERROR_RESET_REQUIRED, which nvidia-smi prints as [GPU requires reset] in place of values."""
     rows = [one for one in troubles(facts.gpus) if one.code == RESET]
@@ -181,7 +177,7 @@ _SMI_FAULTS = {POWER: "power", SMI_IRQ: "interrupt", INFOROM: "inforom"}
 _NVML_FAULTS = {POWER: "power", IRQ: "interrupt", INFOROM: "inforom"}
 
 
-@check(needs=("gpus", "driver"), reads=("driver", "gpus", "cuda_driver", "devices", "symptoms"))
+@check(needs="gpus driver", reads="driver gpus cuda_driver devices symptoms")
 def gpu_hardware_fault(facts: Facts, matches: Matches) -> Answer:
     """The driver asks for a reset, a power cable is off, the infoROM is damaged, NVLink or the bus reported a fatal error."""
     hit = _recovery(facts.gpus) or _of_driver(facts.driver) or _of_gpus(facts) or _of_cuda(facts, matches)
@@ -220,7 +216,7 @@ def _of_gpus(facts: Facts) -> Hit | None:
 
 
 def _of_cuda(facts: Facts, matches: Matches) -> Hit | None:
-    if {match.variant for match in matches} == {"init"}:
+    if agreed(matches) == "init":
         return Hit(variant="init", confidence=Confidence.LIKELY)
     fatal = cuda_code(facts) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
     return Hit({}, code_evidence(facts)) if matches or fatal else None

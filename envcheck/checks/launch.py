@@ -21,7 +21,7 @@ def _here(facts: Facts) -> bool:
     return known or _loopback(name) or bool(set(facts.launcher.master_addr_resolves or ()) & own)
 
 
-@check(needs=("launcher",), reads=("launcher", "network", "symptoms"))
+@check(needs="launcher", reads="launcher network symptoms")
 def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
     launcher = facts.launcher
     owner = launcher.master_port_owner
@@ -42,7 +42,7 @@ def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, (Evidence(f"listening on port {port}", owner),), severity=severity)
 
 
-@check(needs=("launcher",), reads=("launcher", "symptoms"))
+@check(needs="launcher", reads="launcher symptoms")
 def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     address = facts.launcher.master_addr
     if address and facts.launcher.master_addr_resolves == ():
@@ -61,7 +61,7 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     return Hit({"address": shown, "host": host or "another node", "login": host, "head": named}, quoted(matches), variant=variant or None)
 
 
-@check(needs=("launcher",), reads=("launcher", "symptoms"))
+@check(needs="launcher", reads="launcher symptoms")
 def launch_master_address(facts: Facts, matches: Matches) -> Answer:
     """With several nodes the master's address must not be this machine's own loopback."""
     telling = tuple(match for match in matches if match.symptom != "rendezvous-connection")  # it alone says nothing of the address
@@ -101,15 +101,14 @@ def _port(text: str) -> int | None:
         return None
 
 
-@check(needs=("launcher",), reads=("launcher",))
+@check(needs="launcher", reads="launcher")
 def launch_master_port(facts: Facts) -> Answer:
     """MASTER_PORT that is no port: env:// ends with a ValueError, and port 0 is a free one that the other ranks do not learn."""
-    launcher = facts.launcher
-    raw = launcher.variables.get("MASTER_PORT", launcher.master_port)
-    ranks = bool(launcher.variables.get("RANK") and launcher.variables.get("WORLD_SIZE"))
+    raw = facts.launcher.variables.get("MASTER_PORT", facts.launcher.master_port)
+    ranks = bool(facts.launcher.variables.get("RANK") and facts.launcher.variables.get("WORLD_SIZE"))
     if raw is None or (not raw and not ranks):
         return None  # exported empty, as batch scripts do before the ranks start
-    port, world = _port(raw), number(launcher.variables.get("WORLD_SIZE")) or launcher.world_size or 0
+    port, world = _port(raw), number(facts.launcher.variables.get("WORLD_SIZE")) or facts.launcher.world_size or 0
     if port is not None and (0 < port < 1 << 16 or (port == 0 and world < 2)):
         return None
     variant = "zero" if port == 0 else None
@@ -120,7 +119,7 @@ def launch_master_port(facts: Facts) -> Answer:
     return Hit({"value": repr(raw), "world": world}, (Evidence("environment", f"MASTER_PORT={raw}"),), variant=variant, severity=severity)
 
 
-@check(needs=("symptoms",), reads=("launcher", "packages", "symptoms"))
+@check(needs="symptoms", reads="launcher packages symptoms")
 def launch_fork_after_cuda(facts: Facts, matches: Matches) -> Answer:
     if not matches:
         return None
@@ -143,7 +142,7 @@ def _waits_for_names(live: LiveFacts) -> bool:
     return bool(hung) and all(arm.part == "launchers" or all(rank.last_stage in meeting for rank in arm.ranks) for arm in hung)
 
 
-@check(needs=("network",), reads=("network", "live"))
+@check(needs="network", reads="network live")
 def name_resolution_slow(facts: Facts) -> Answer:
     """Names and addresses take their time: every client that connects to a TCPStore asks for the name of its address."""
     network = facts.network

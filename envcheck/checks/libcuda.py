@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, driver_os, fails, no_gpu, works
+from envcheck.checks.answer import code_evidence, contained, cuda_answers, cuda_code, driver_os, fails, no_gpu, works
 from envcheck.checks.driver import smi_evidence, smi_failed
-from envcheck.checks.text import alone, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import agreed, alone, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts import cuda_codes as cuda
 from envcheck.facts.nvml_codes import MISMATCH
@@ -32,21 +32,20 @@ def _compat_loaded(cuda_driver: CudaDriverFacts) -> bool:
     return cuda_driver.is_compat is True or "/compat" in first
 
 
-@check(needs=("driver",), reads=("system", "driver", "cuda_driver", "devices", "container", "symptoms"))
+@check(needs="driver", reads="system driver cuda_driver devices container symptoms")
 def driver_library_mismatch(facts: Facts) -> Answer:
     """The kernel holds another driver version than the libraries: NVML 18, or CUDA 803 and 804 on a bare machine."""
-    driver = facts.driver
     matches = alone(facts, "driver-library-mismatch")
-    working = works(facts.devices) or driver_answers(facts.cuda_driver)
-    differ = versions_differ(driver) and driver_os(facts.system) != "windows"
+    working = cuda_answers(facts)
+    differ = versions_differ(facts.driver) and driver_os(facts.system) != "windows"
     # a number equal to the module's is that of another copy, not of the one that NVML refuses
-    values: dict[str, object] = {"module": driver.version or value(matches, "module")}
-    values["library"] = (driver.library_version if differ else None) or value(matches, "library")
-    evidence = (*smi_evidence(driver), *code_evidence(facts), *quoted(matches))
-    stated = smi_failed(driver, MISMATCH) or differ
+    values: dict[str, object] = {"module": facts.driver.version or value(matches, "module")}
+    values["library"] = (facts.driver.library_version if differ else None) or value(matches, "library")
+    evidence = (*smi_evidence(facts.driver), *code_evidence(facts), *quoted(matches))
+    stated = smi_failed(facts.driver, MISMATCH) or differ
     # torch's allocator could not start NVML: most often for this reason, which it does not say
-    guess = not stated and {match.variant for match in matches} == {"assert"}
-    if smi_failed(driver, MISMATCH) or matches or (differ and not working):
+    guess = not stated and agreed(matches) == "assert"
+    if smi_failed(facts.driver, MISMATCH) or matches or (differ and not working):
         known = None if values["module"] and values["library"] else "versions_unknown"
         variant = "assert" if guess else "container" if contained(facts.container) else known
         severity = Severity.WARNING if working else None
@@ -60,7 +59,7 @@ def driver_library_mismatch(facts: Facts) -> Answer:
 
 def _compat_answer(facts: Facts, error: int, matches: Matches) -> Answer:
     """803 and 804 alike: certain if a cuda-compat is loaded, a guess where an image may bring one, else another rule's."""
-    if works(facts.devices) or driver_answers(facts.cuda_driver) or (cuda_code(facts) != error and not matches):
+    if cuda_answers(facts) or (cuda_code(facts) != error and not matches):
         return None
     values = {"library": facts.cuda_driver.library_path or "a libcuda.so.1 of a cuda-compat package", "driver": facts.driver.version}
     values["gpu"] = ", ".join(sorted({gpu.name for gpu in facts.gpus.devices if gpu.name})) or "this GPU"
@@ -72,21 +71,21 @@ def _compat_answer(facts: Facts, error: int, matches: Matches) -> Answer:
     return Hit(values, evidence, variant="guess", confidence=None if contained(facts.container) else Confidence.LIKELY)
 
 
-@check(needs=("cuda_driver",), reads=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
+@check(needs="cuda_driver", reads="driver gpus cuda_driver devices container symptoms")
 def cuda_compat_shadows_driver(facts: Facts, matches: Matches) -> Answer:
     return _compat_answer(facts, cuda.SYSTEM_DRIVER_MISMATCH, matches)
 
 
-@check(needs=("cuda_driver",), reads=("driver", "gpus", "cuda_driver", "devices", "container", "symptoms"))
+@check(needs="cuda_driver", reads="driver gpus cuda_driver devices container symptoms")
 def cuda_compat_unsupported_gpu(facts: Facts, matches: Matches) -> Answer:
     return _compat_answer(facts, cuda.COMPAT_NOT_SUPPORTED, matches)
 
 
-@check(needs=("driver", "cuda_driver"), reads=("system", "driver", "cuda_driver", "devices", "container", "symptoms"))
+@check(needs="driver cuda_driver", reads="system driver cuda_driver devices container symptoms")
 def nvidia_uvm_missing(facts: Facts, matches: Matches) -> Answer:
     """No /dev/nvidia-uvm, or CUDA 999 with a unified-memory module gone stale over a suspend."""
     system, devices = facts.system, facts.devices
-    if works(devices) or driver_answers(facts.cuda_driver) or system.wsl or system.jetson:
+    if cuda_answers(facts) or system.wsl or system.jetson:
         return None
     if no_gpu(facts) and not of_programs(matches):
         return None  # a libcuda of a package or an image fails so where there is no driver
@@ -104,15 +103,15 @@ def nvidia_uvm_missing(facts: Facts, matches: Matches) -> Answer:
     return None
 
 
-@check(needs=("cuda_driver",), reads=("system", "cuda_driver", "devices", "python", "symptoms"))
+@check(needs="cuda_driver", reads="system cuda_driver devices python symptoms")
 def libcuda_stub(facts: Facts, matches: Matches) -> Answer:
     """CUDA 34: the link-time stub of the toolkit is loaded instead of the driver's library."""
     stub = facts.cuda_driver.is_stub is True
-    if works(facts.devices) or driver_answers(facts.cuda_driver) or not (stub or matches or cuda_code(facts) == cuda.STUB_LIBRARY):
+    if cuda_answers(facts) or not (stub or matches or cuda_code(facts) == cuda.STUB_LIBRARY):
         return None
     path = facts.python.variables.get("LD_LIBRARY_PATH")
     evidence = (*code_evidence(facts), *quoted(matches), *((Evidence("LD_LIBRARY_PATH", path),) if path else ()))
-    only_nvml = {match.variant for match in matches} == {"nvml"} and not stub
+    only_nvml = agreed(matches) == "nvml" and not stub
     severity = Severity.INFO if no_gpu(facts) and not of_programs(matches) else None
     values = {"library": facts.cuda_driver.library_path or "a libcuda.so.1 in a toolkit's stubs folder"}
     return Hit(values, evidence, variant="nvml" if only_nvml else None, severity=severity)
@@ -122,7 +121,7 @@ def libcuda_stub(facts: Facts, matches: Matches) -> Answer:
 _ENDED = re.compile(r"(.{1,80}) was ended by (SIG[A-Z]{2,9})")
 
 
-@check(needs=("driver",), reads=("devices",))
+@check(needs="driver", reads="devices")
 def libcuda_crashed(facts: Facts) -> Answer:
     found = _ENDED.fullmatch(facts.missing["cuda_driver"].reason) if "cuda_driver" in facts.missing else None
     if found is None and len(silent := _silent(facts.missing)) == 2:
@@ -132,7 +131,7 @@ def libcuda_crashed(facts: Facts) -> Answer:
     return Hit({"call": found[1], "signal": found[2]}, _witnesses(facts.missing))
 
 
-@check(needs=("driver",), reads=())
+@check(needs="driver", reads="")
 def libcuda_unresponsive(facts: Facts) -> Answer:
     """Neither libcuda alone nor torch came back. One of them alone may only be slow: many GPUs without persistence mode."""
     silent = _silent(facts.missing)

@@ -23,7 +23,7 @@ def _size(number: int | None) -> str | None:
     return None if number is None else size(number)
 
 
-@check(needs=("limits",), reads=("limits", "gpus", "system", "launcher", "symptoms"))
+@check(needs="limits", reads="limits gpus system launcher symptoms")
 def open_files_low(facts: Facts, matches: Matches) -> Answer:
     """The soft limit of open files; loaders that pass tensors by descriptor use one for each."""
     soft, ranks = facts.limits.open_files_soft, facts.launcher.world_size
@@ -39,12 +39,12 @@ def open_files_low(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, severity=Severity.INFO) if soft <= FEW_FILES and len(facts.gpus.devices) >= 8 else None
 
 
-@check(needs=("symptoms",), reads=("limits", "symptoms"))
+@check(needs="symptoms", reads="limits symptoms")
 def processes_low(facts: Facts, matches: Matches) -> Answer:
     return Hit({"soft": facts.limits.processes_soft}, quoted(matches), variant=foremost(matches, "clone3")) if matches else None
 
 
-@check(needs=("limits", "network"), reads=("limits", "network", "container", "symptoms"))
+@check(needs="limits network", reads="limits network container symptoms")
 def memlock_low(facts: Facts, matches: Matches) -> Answer:
     """Locked memory is limited where RDMA has to register buffers. Without an InfiniBand or RoCE port it does not matter."""
     # a verbs call that failed without a word of memory has other causes too
@@ -62,7 +62,7 @@ def memlock_low(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, tuple(Evidence("InfiniBand", port) for port in ports), variant=variant)
 
 
-@check(needs=("limits",), reads=("limits", "container", "symptoms"))
+@check(needs="limits", reads="limits container symptoms")
 def shm_small(facts: Facts, matches: Matches) -> Answer:
     limits = facts.limits
     total, free = limits.shm_bytes, limits.shm_free_bytes
@@ -95,7 +95,7 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, 
     return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR, confidence=confidence)
 
 
-@check(needs=("system",), reads=("system", "live", "symptoms"))
+@check(needs="system", reads="system live symptoms")
 def host_memory_low(facts: Facts, matches: Matches) -> Answer:
     available, limit = facts.system.memory_available_bytes, facts.system.memory_limit_bytes
     values = {"available": _size(available), "limit": "none" if limit is None else size(limit)}
@@ -109,7 +109,7 @@ def host_memory_low(facts: Facts, matches: Matches) -> Answer:
     return Hit(values) if available is not None and available < _GIB else None
 
 
-@check(needs=("limits",), reads=("limits", "launcher"))
+@check(needs="limits", reads="limits launcher")
 def cache_lock_broken(facts: Facts) -> Answer:
     """A cache folder on a network file system whose locks do not work between processes, or only within one machine."""
     bad = [one for one in facts.limits.caches if one.lock in ("none", "refused", "hang")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.answer import driver_answers
 from envcheck.checks.hardware import import_failed, nvidia, opened
@@ -17,9 +16,6 @@ from envcheck.engine.intents import Install, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import CudaDriverFacts, LiveFacts, LiveStatus, Missing, RankFacts
-
-if TYPE_CHECKING:
-    pass
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
 # Stage.detail of a rank that hangs in all_reduce, as agent/rank_verdicts.py writes it
@@ -44,10 +40,6 @@ def _runs(live: LiveFacts) -> list[Run]:
     if not live.ranks or any(one.status is live.status for one in runs):
         return runs
     return [Run(live.backend or "the process group", live.ranks, live.status, live.reason, live.world_size or len(live.ranks)), *runs]
-
-
-def _first_run(live: LiveFacts, status: LiveStatus) -> Run | None:
-    return next((run for run in _runs(live) if run.status is status), None)
 
 
 def _wrong(run: Run) -> list[tuple[RankFacts, str, str]]:
@@ -75,7 +67,7 @@ def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
 
 
-@check(needs=("torch",), reads=("torch", "packages", "live"))
+@check(needs="torch", reads="torch packages live")
 def torch_dynamo_broken(facts: Facts) -> Answer:
     failure = facts.torch.dynamo_failure
     if failure is None or facts.live.status is LiveStatus.PASS:
@@ -90,7 +82,7 @@ def torch_dynamo_broken(facts: Facts) -> Answer:
     return Hit({"how": failure.text, "where": where and where.file}, evidence, variant=None if where else "nowhere", confidence=sure)
 
 
-@check(needs=("live",), reads=("live",))
+@check(needs="live", reads="live")
 def live_wrong_result(facts: Facts) -> Answer:
     run = next((one for one in _runs(facts.live) if _wrong(one)), None)
     if run is None:
@@ -103,11 +95,11 @@ def live_wrong_result(facts: Facts) -> Answer:
     return Hit(values, (*(evidence or _tail(rank)), *_others(facts.live, run.name)), variant="ddp" if stage == "ddp" else None)
 
 
-@check(needs=("live",), reads=("live",))
+@check(needs="live", reads="live")
 def live_hang(facts: Facts) -> Answer:
     if facts.live.status is not LiveStatus.HANG:
         return None
-    run = _first_run(facts.live, LiveStatus.HANG)
+    run = next((run for run in _runs(facts.live) if run.status is LiveStatus.HANG), None)
     if run is None:
         return Hit({"stage": "an unknown stage", "reason": facts.live.reason or "no reason given"}, variant="plain")
     if not run.ranks:  # a launcher that started nobody
@@ -155,11 +147,11 @@ def _evidence(live: LiveFacts, run: Run, ranks: list[RankFacts]) -> tuple[Eviden
     return (*insights, *(one for rank in ranks for one in _tail(rank)), *_others(live, run.name))
 
 
-@check(needs=("live",), reads=("live",))
+@check(needs="live", reads="live")
 def live_failed(facts: Facts) -> Answer:
     if facts.live.status is not LiveStatus.FAIL or any(_wrong(run) for run in _runs(facts.live)):
         return None
-    run = _first_run(facts.live, LiveStatus.FAIL)
+    run = next((run for run in _runs(facts.live) if run.status is LiveStatus.FAIL), None)
     return _failed_rank(facts.live, run) if run else Hit({"error": facts.live.reason or "no reason given"}, variant="plain")
 
 
@@ -198,7 +190,7 @@ def _nearest_to_the_cause(run: Run, reason: str) -> RankFacts | None:
     return next((rank for rank in failed if named and rank.rank == int(named[1])), failed[0] if failed else None)
 
 
-@check(needs=("live",), reads=("live",))
+@check(needs="live", reads="live")
 def live_inconclusive(facts: Facts) -> Answer:
     """The control arm failed too, or there was no time: nothing is proved either way."""
     found = bisect_transports(facts.live)
@@ -212,15 +204,14 @@ def live_inconclusive(facts: Facts) -> Answer:
     return Hit({"reason": facts.live.reason.rstrip(".") or "no reason given"}, evidence)
 
 
-@check(needs=("live",), reads=("live", "gpus"))
+@check(needs="live", reads="live gpus")
 def wire_slow(facts: Facts) -> Answer:
     if facts.live.wire is None:
         return None
     from envcheck.checks.bandwidth import judge as judge_wire  # only after `--live full`
 
-    bad = sorted(
-        (one for one in judge_wire(facts.live.wire, nvidia(facts.gpus), facts.tables) if one.level != "ok"), key=lambda one: one.share
-    )
+    judged = judge_wire(facts.live.wire, nvidia(facts.gpus), facts.tables)
+    bad = sorted((one for one in judged if one.level != "ok"), key=lambda one: one.share)
     if not bad:
         return None
     worst = bad[0]
@@ -233,7 +224,7 @@ def wire_slow(facts: Facts) -> Answer:
     return Hit(values, evidence, variant=worst.basis, severity=Severity.ERROR if slow else Severity.WARNING)
 
 
-@check(needs=("torch",), reads=("backends", "torch", "system", "gpus", "launcher", "symptoms"))
+@check(needs="torch", reads="backends torch system gpus launcher symptoms")
 def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
     backends, torch = facts.backends, facts.torch
     severity = Severity.ERROR if matches else None
@@ -264,7 +255,7 @@ def _kernel_crashed(cuda_driver: CudaDriverFacts, unread: Missing | None) -> Hit
     return Hit({"signal": died[1]}, found, variant="crashed", confidence=Confidence.LIKELY)
 
 
-@check(needs=("devices",), reads=("devices", "cuda_driver"))
+@check(needs="devices", reads="devices cuda_driver")
 def gpu_kernel_failed(facts: Facts) -> Answer:
     devices = facts.devices
     if "devices" in facts.missing:

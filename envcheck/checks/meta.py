@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Unknown, check
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.versions import parsed, release
 
-if TYPE_CHECKING:
-    pass
-
 OLD_DAYS = 180  # torch has a release about every two months
 
 
-@check(needs=("system",), reads=("torch", "system"))
+@check(needs="system", reads="torch system")
 def tables_old(facts: Facts) -> Answer:
     """A torch newer than the newest row, or a table that was last checked long before the day of the snapshot.
 
@@ -43,7 +39,7 @@ def _day(text: str | None) -> datetime.date | None:
         return None
 
 
-@check(needs=("expectations",), reads=("expectations",))
+@check(needs="expectations", reads="expectations")
 def expectation_failed(facts: Facts) -> Answer:
     expectations = facts.expectations
     if expectations.failed:
@@ -59,7 +55,7 @@ def expectation_failed(facts: Facts) -> Answer:
 _OF_GPUS = {"nccl": "CUDA or ROCm", "xccl": "XPU"}
 
 
-@check(needs=("expectations",), reads=("expectations", "torch", "backends", "devices"))
+@check(needs="expectations", reads="expectations torch backends devices")
 def backend_unavailable(facts: Facts) -> Answer:
     name = facts.expectations.backend
     if name is None or "torch" in facts.absent:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from envcheck.checks.origin import missing_module
 from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import PackagesFacts
 from envcheck.tables.versions import UNKNOWN, major, minor, older, release
-
-if TYPE_CHECKING:
-    pass
-
 
 # NumPy's C API: the first release with each version. A module refuses every NumPy below the one that it was compiled against.
 # https://github.com/numpy/numpy/blob/main/numpy/_core/meson.build (until 1.25 numpy/core/setup_common.py)
@@ -44,7 +38,7 @@ def _numpy1_only(facts: Facts) -> bool | None:
     return older(release(facts.torch.version), "1.10.0") or None
 
 
-@check(needs=("packages",), reads=("torch", "packages", "python", "system", "symptoms"))
+@check(needs="packages", reads="torch packages python system symptoms")
 def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     """NumPy 2 under a torch built for NumPy 1, or a NumPy too old, or none where one is needed.
 

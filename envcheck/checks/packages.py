@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
 from envcheck.checks.libraries import Provider, pinned
@@ -11,15 +10,13 @@ from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import UPGRADE, Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import Distribution, GpusFacts, PackagesFacts, TorchFacts
+from envcheck.tables.compat import Tables
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
-
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
 
 FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
 
-@check(needs=("packages",), reads=("packages", "torch", "devices", "symptoms"))
+@check(needs="packages", reads="packages torch devices symptoms")
 def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
     mixture = tuple(match for match in matches if "torch._C" in match.text)
     if mixture and not imported(facts):
@@ -27,7 +24,7 @@ def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
     if told := tuple(match for match in matches if "invalid distribution" in match.text):
         paths = f"~{value(told, 'name') or 'orch'}"
         return Hit({"paths": paths}, quoted(told), (), "leftover", Severity.WARNING, Confidence.LIKELY)
-    works = imported(facts) and not import_failed(facts.torch)
+    works = imported(facts)
     severity = Severity.WARNING if works else None
     if twice := tuple(name for name in facts.packages.duplicates if name in FAMILY):
         rows = [row for row in facts.packages.distributions if row.name in twice]
@@ -56,7 +53,7 @@ def _conda_and_pip(packages: PackagesFacts) -> tuple[Distribution, Distribution]
     return None
 
 
-@check(needs=("packages",), reads=("packages", "torch"))
+@check(needs="packages", reads="packages torch")
 def nvidia_packages_overwritten(facts: Facts) -> Answer:
     torch = facts.torch
     twins = _twins(facts)
@@ -90,7 +87,7 @@ def _twins(facts: Facts) -> list[list[str]]:
 _BITSANDBYTES = (("13.2", "0.50.0"), ("13.0", "0.48.0"), ("12.9", "0.46.1"), ("12.8", "0.45.3"))
 
 
-@check(needs=("packages",), reads=("torch", "packages", "system", "symptoms"))
+@check(needs="packages", reads="torch packages system symptoms")
 def bitsandbytes_broken(facts: Facts, matches: Matches) -> Answer:
     there = facts.packages.version("bitsandbytes") or value(matches, "version")
     values: dict[str, object] = {"installed": there or UNKNOWN, "cuda": facts.torch.cuda}
@@ -110,7 +107,7 @@ def bitsandbytes_broken(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, quoted(matches), newest, "said") if matches else None
 
 
-@check(needs=("packages",), reads=("torch", "packages", "symptoms"))
+@check(needs="packages", reads="torch packages symptoms")
 def pynvml_deprecated(facts: Facts, matches: Matches) -> Answer:
     """The PyPI project `pynvml` beside nvidia-ml-py: harmless, but it makes `import torch` warn."""
     there = facts.packages.version("pynvml")
@@ -126,7 +123,7 @@ def pynvml_deprecated(facts: Facts, matches: Matches) -> Answer:
 _FLASH = re.compile(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>TRUE|FALSE)", re.IGNORECASE)
 
 
-@check(needs=("packages",), reads=("torch", "packages", "gpus", "symptoms"))
+@check(needs="packages", reads="torch packages gpus symptoms")
 def flash_attn_mismatch(facts: Facts, matches: Matches) -> Answer:
     there = facts.packages.version("flash-attn")
     severity = None if matches else Severity.WARNING
@@ -175,7 +172,7 @@ def _asks(facts: Facts, name: str) -> str | None:
     return row.torch if row else None
 
 
-@check(needs=("packages",), reads=("torch", "packages", "symptoms"))
+@check(needs="packages", reads="torch packages symptoms")
 def xformers_mismatch(facts: Facts, matches: Matches) -> Answer:
     torch = facts.torch
     there = facts.packages.version("xformers")
@@ -215,7 +212,7 @@ def _xformers(version: str | None, torch: str | None, again: bool = False) -> tu
     return (Install(("xformers", "torch", "torchvision"), note="all three in one command: xformers names its torch", flags=UPGRADE),)
 
 
-@check(needs=("packages",), reads=("torch", "packages", "gpus", "symptoms"))
+@check(needs="packages", reads="torch packages gpus symptoms")
 def vllm_pin(facts: Facts, matches: Matches) -> Answer:
     there = facts.packages.version("vllm")
     values: dict[str, object] = {"installed": there or UNKNOWN, "version": facts.torch.version or UNKNOWN}

@@ -33,7 +33,7 @@ _PAIRS = (
 _METADATA = ((2, 6), (2, 7), (2, 8))
 
 
-@check(needs=("torch", "python", "packages"), reads=("torch", "python", "packages", "live", "symptoms"))
+@check(needs="torch python packages", reads="torch python packages live symptoms")
 def torch_python_mismatch(facts: Facts, matches: Matches) -> Hit | None:
     """There is a wheel, and torchrun or torch.save of that release fails on this Python."""
     here, now = minor(facts.torch.version), minor(facts.python.version)

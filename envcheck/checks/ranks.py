@@ -18,7 +18,7 @@ def _native(launcher: LauncherFacts) -> list[RankReading]:
     return [one for one in launcher.readings if one.complete and one.launcher not in ("torchrun", "env", "pet")]
 
 
-@check(needs=("launcher",), reads=("launcher", "symptoms"))
+@check(needs="launcher", reads="launcher symptoms")
 def launch_env_incomplete(facts: Facts, matches: Matches) -> Answer:
     seen = facts.launcher.variables
     have = [name for name in _ENV if seen.get(name)]
@@ -60,7 +60,7 @@ def _pairs(launcher: LauncherFacts) -> str | None:
     return None
 
 
-@check(needs=("launcher",), reads=("launcher", "symptoms"))
+@check(needs="launcher", reads="launcher symptoms")
 def launch_env_conflict(facts: Facts, matches: Matches) -> Answer:
     if wrong := _pairs(facts.launcher):
         return Hit({"problem": wrong}, quoted(matches))
@@ -94,7 +94,7 @@ def _two_launchers(launcher: LauncherFacts) -> dict[str, object] | None:
     return None
 
 
-@check(needs=("launcher",), reads=("launcher",))
+@check(needs="launcher", reads="launcher")
 def launch_rank_duplicate(facts: Facts) -> Answer:
     claims = facts.launcher.rank_claims
     if len(claims) < 2:
@@ -111,25 +111,24 @@ def launch_rank_duplicate(facts: Facts) -> Answer:
     return Hit(values, tuple(Evidence("process", claim) for claim in claims[:6]))
 
 
-@check(needs=("launcher",), reads=("launcher", "symptoms"))
+@check(needs="launcher", reads="launcher symptoms")
 def launch_world_size(facts: Facts, matches: Matches) -> Answer:
-    launcher = facts.launcher
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
     if built := of_variant(matches, "built"):
         wanted = value(built, "size") or ""
         engine = {"size": wanted, "started": value(built, "started")}
-        return Hit(engine, quoted(built), launch_sums.by_mpirun(launcher, wanted), "built")
+        return Hit(engine, quoted(built), launch_sums.by_mpirun(facts.launcher, wanted), "built")
     if fitting := of_variant(matches, "fit", "hosts"):
         return _ranks_do_not_fit(fitting)
-    size, joined = number(value(matches, "world_size")) or launcher.world_size, number(value(matches, "joined"))
-    started = launcher.ranks_started if joined is None else joined
+    size, joined = number(value(matches, "world_size")) or facts.launcher.world_size, number(value(matches, "joined"))
+    started = facts.launcher.ranks_started if joined is None else joined
     if size and started is not None and started > size and surplus(matches):
-        if stale := launch_sums.stale_file(launcher, size, started, matches):
+        if stale := launch_sums.stale_file(facts.launcher, size, started, matches):
             return stale
         too_many: dict[str, object] = {"size": size, "started": started}
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    if missing := launch_sums.nodes_missing(launcher, size, started, matches):
+    if missing := launch_sums.nodes_missing(facts.launcher, size, started, matches):
         return missing
     group = number(value(matches, "group")) or 1  # torch counts the groups of a process
     if size and started is not None and started < size and group > 1:
@@ -140,7 +139,7 @@ def launch_world_size(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"size": size or "announced"}
     if rank := value(matches, "rank"):
         return Hit(values | {"rank": rank}, quoted(matches), variant="rank", confidence=Confidence.LIKELY)
-    return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(launcher)
+    return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(facts.launcher)
 
 
 def _ranks_do_not_fit(matches: Matches) -> Hit:
@@ -163,7 +162,7 @@ def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
     return None
 
 
-@check(needs=("launcher",), reads=("launcher", "visibility", "symptoms"))
+@check(needs="launcher", reads="launcher visibility symptoms")
 def launch_slurm(facts: Facts) -> Answer:
     """torchrun in every task of a node, a launcher that runs on the first node only, or GPUs bound to tasks that count them all."""
     by_facts = _gpus_bound_to_tasks(facts) or _agents_in_tasks(facts)
@@ -207,7 +206,7 @@ def _slurm_said(facts: Facts) -> Hit | None:
     return Hit({"slots": slots}, quoted(matches), variant="slots" if slots else "said", confidence=Confidence.LIKELY)
 
 
-@check(needs=("launcher",), reads=("launcher",))
+@check(needs="launcher", reads="launcher")
 def launch_variables_leaked(facts: Facts) -> Answer:
     launcher = facts.launcher
     seen = launcher.variables

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Facts
 from envcheck.facts.snapshot import TorchFacts
+from envcheck.tables.archs import platform_of
 from envcheck.tables.versions import local, release
-
-if TYPE_CHECKING:
-    pass
 
 
 def default_variant(facts: Facts) -> str | None:
     """The build variant that a plain install of this release gives here."""
-    from envcheck.tables.compat import platform_of
-
     row = facts.tables.release(facts.torch.version) if facts.torch.version else None
     return row.default_variant.get(platform_of(facts.system.os or "linux", facts.system.machine or "x86_64")) if row else None
 

@@ -60,23 +60,22 @@ def _named(text: str, names: dict[str, Unmet]) -> str | None:
     return "mpmath" if "mpmath" in names and "depends on mpmath" in text else None
 
 
-@check(needs=("torch", "packages"), reads=("torch", "packages", "devices", "live"))
+@check(needs="torch packages", reads="torch packages devices live")
 def torch_requirement_missing(facts: Facts) -> Answer:
-    torch = facts.torch
     rows = absent(facts.packages)
-    if not rows or torch.version is None:
+    if not rows or facts.torch.version is None:
         return None
-    libraries, fixes = [name for name in rows if name.startswith(_LIBRARIES)], _brought(torch, rows)
+    libraries, fixes = [name for name in rows if name.startswith(_LIBRARIES)], _brought(facts.torch, rows)
     evidence = tuple(
         Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, which is not there") for row in list(rows.values())[:6]
     )
-    values: dict[str, object] = {"version": torch.version, "names": list(rows), "count": len(rows)}
-    if stopped := _named(import_text(torch), rows):
+    values: dict[str, object] = {"version": facts.torch.version, "names": list(rows), "count": len(rows)}
+    if stopped := _named(import_text(facts.torch), rows):
         return Hit(values | {"module": stopped}, evidence, fixes)
     if stopped := _named(_live_text(facts.live), rows):
         return Hit(values | {"module": stopped}, evidence, fixes, "live")
-    if import_failed(torch):  # else something else stops it
-        several = len(libraries) > 1 and "cannot open shared object file" in import_text(torch)
+    if import_failed(facts.torch):  # else something else stops it
+        several = len(libraries) > 1 and "cannot open shared object file" in import_text(facts.torch)
         return Hit(values | {"names": libraries}, evidence, fixes, "libraries") if several else None
     needed = [name for name in rows if name in _FOR_TRAINING]
     if needed and facts.live.status is not LiveStatus.PASS:
@@ -115,26 +114,25 @@ def _involved(facts: Facts, text: str) -> set[str]:
     return found
 
 
-@check(needs=("torch", "packages"), reads=("torch", "packages", "python"))
+@check(needs="torch packages", reads="torch packages python")
 def torch_pin_unmet(facts: Facts) -> Answer:
     """A package is of another version than the metadata of torch asks for. Companions and triton have a rule of their own."""
-    torch = facts.torch
     rows = wrong_versions(facts.packages)
-    if not rows or torch.version is None:
+    if not rows or facts.torch.version is None:
         return None
     evidence = tuple(
         Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, {row.installed} is installed") for row in rows.values()
     )
     wrong = "; ".join(f"{name} {row.installed} instead of {row.requirement[len(name) :]}" for name, row in rows.items())
-    values: dict[str, object] = {"version": torch.version, "wrong": wrong, "count": len(rows)}
-    fixes, text = _brought(torch, rows), import_text(torch)
-    if not import_failed(torch):
+    values: dict[str, object] = {"version": facts.torch.version, "wrong": wrong, "count": len(rows)}
+    fixes, text = _brought(facts.torch, rows), import_text(facts.torch)
+    if not import_failed(facts.torch):
         return Hit(values, evidence[:6], fixes, "works", Severity.WARNING)
     last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
     evidence = (*(Evidence("import torch", line[:300]) for line in last), *evidence)[:6]
     if rows.keys() & _involved(facts, text) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
         return Hit(values, evidence, fixes)
     set_there = facts.python.variables.get("LD_LIBRARY_PATH") or facts.python.variables.get("LD_PRELOAD")
-    if torch.import_status is ImportStatus.CRASHED or (_SYMBOL.search(text) and not set_there):
+    if facts.torch.import_status is ImportStatus.CRASHED or (_SYMBOL.search(text) and not set_there):
         return Hit(values, evidence, fixes, "perhaps", confidence=Confidence.LIKELY)
     return Hit(values, evidence, fixes, "beside", Severity.WARNING)

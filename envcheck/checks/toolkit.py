@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
 from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import of_variant, quoted, value
+from envcheck.checks.text import agreed, of_variant, quoted, value
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, GpusFacts, ToolkitFacts, TorchFacts
+from envcheck.tables.archs import runs_on
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, release
 
-if TYPE_CHECKING:
-    pass
 
-
-@check(needs=("toolkit",), reads=("toolkit", "python", "torch", "symptoms"))
+@check(needs="toolkit", reads="toolkit python torch symptoms")
 def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
     """CUDA_HOME names no folder with a toolkit; or an extension was built where there is none.
 
@@ -56,7 +53,7 @@ def _nvcc(toolkit: ToolkitFacts) -> str | None:
     return next((one.version for one in (toolkit.nvcc, *toolkit.nvccs) if one and one.version), None)
 
 
-@check(needs=("toolkit",), reads=("toolkit", "torch", "devices", "packages", "symptoms"))
+@check(needs="toolkit", reads="toolkit torch devices packages symptoms")
 def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     """nvcc of another CUDA major than torch: extensions cannot be built. A wheel alone does not care."""
     toolkit = facts.toolkit
@@ -76,7 +73,7 @@ def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     return Hit({"nvcc": nvcc, "cuda": cuda}, evidence, severity=Severity.WARNING if lead else None)
 
 
-@check(needs=("toolkit",), reads=("toolkit", "symptoms"))
+@check(needs="toolkit", reads="toolkit symptoms")
 def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
     nvcc = _nvcc(facts.toolkit)
     gcc = value(matches, "compiler_version") or facts.toolkit.gcc
@@ -97,7 +94,7 @@ def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, quoted(matches), variant=next((case for case in ("ninja", "missing") if told == {case}), "said"), severity=severity)
 
 
-@check(needs=("packages", "toolkit"), reads=("toolkit", "python", "packages", "system", "torch", "symptoms"))
+@check(needs="packages toolkit", reads="toolkit python packages system torch symptoms")
 def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
     """What Triton needs at run time to build its launcher: a C compiler, Python.h, libcuda to link, a ptxas for the GPU."""
     series = minor(facts.python.version)
@@ -144,7 +141,7 @@ def covers(target: str, capability: str) -> bool | None:
 _NAMED = re.compile(r"[A-Z][A-Za-z]+")
 
 
-@check(needs=("python", "gpus"), reads=("system", "python", "gpus", "devices", "torch", "symptoms"))
+@check(needs="python gpus", reads="system python gpus devices torch symptoms")
 def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
     """TORCH_CUDA_ARCH_LIST leaves out a GPU of this machine; or an extension, not torch, has no code for it."""
     if facts.torch.hip:
@@ -153,7 +150,7 @@ def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
         return left_out
     if matches:
         target = value(matches, "arch")
-        if {match.variant for match in matches} == {"no_gpu"}:
+        if agreed(matches) == "no_gpu":
             return Hit({}, quoted(matches), variant="no_gpu")
         values = {"arch": target or "this GPU", "capability": _capability(facts.gpus)}
         return Hit(values, quoted(matches), variant="nvcc" if target else "said")
@@ -188,8 +185,6 @@ def _named(cards: list[Gpu]) -> list[str]:
 
 def _torch_is_fine(facts: Facts) -> Hit | None:
     """ "no kernel image" although torch's own kernels run here: then it is the extension that lacks them."""
-    from envcheck.tables.compat import runs_on
-
     blamed = tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom == "no-kernel-image")
     if not blamed:
         return None
@@ -209,7 +204,7 @@ _PYG = re.compile(r"pt(?P<torch>\d{2,3})(?P<build>cu\d{2,3}|cpu)")
 _PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv")
 
 
-@check(needs=("packages",), reads=("packages", "torch", "symptoms"))
+@check(needs="packages", reads="packages torch symptoms")
 def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     # What torch's own import says is about torch: no extension has been loaded then.
     matches = tuple(one for one in matches if one.source != IMPORT)
@@ -266,18 +261,17 @@ def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     return Hit(values, quoted(matches), variant=abi)
 
 
-@check(needs=("torch",), reads=("torch", "toolkit", "driver", "cuda_driver", "devices"))
+@check(needs="torch", reads="torch toolkit driver cuda_driver devices")
 def cuda_versions_differ(facts: Facts) -> Answer:
     """Three different numbers called "CUDA version", and nothing wrong with that."""
-    torch = facts.torch
-    if not torch.cuda or not answer.works(facts.devices):
+    if not facts.torch.cuda or not answer.works(facts.devices):
         return None
     nvcc, offers = _nvcc(facts.toolkit), facts.driver.cuda or facts.cuda_driver.driver_version
-    toolkit_differs = nvcc is not None and minor(nvcc) != minor(torch.cuda) and major(nvcc) == major(torch.cuda)
-    newer_than_driver = offers is not None and (minor(offers) or (99, 0)) < (minor(torch.cuda) or (0, 0))
+    toolkit_differs = nvcc is not None and minor(nvcc) != minor(facts.torch.cuda) and major(nvcc) == major(facts.torch.cuda)
+    newer_than_driver = offers is not None and (minor(offers) or (99, 0)) < (minor(facts.torch.cuda) or (0, 0))
     if not toolkit_differs and not newer_than_driver:
         return None
-    numbers = (f"torch is built for CUDA {torch.cuda}", offers and f"the driver offers up to {offers}", nvcc and f"nvcc is {nvcc}")
-    beyond = newer_than_driver and major(offers) != major(torch.cuda)
+    numbers = (f"torch is built for CUDA {facts.torch.cuda}", offers and f"the driver offers up to {offers}", nvcc and f"nvcc is {nvcc}")
+    beyond = newer_than_driver and major(offers) != major(facts.torch.cuda)
     variant = "forward" if beyond else "compatible" if newer_than_driver else None
     return Hit({"numbers": ", ".join(one for one in numbers if one)}, variant=variant)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
@@ -12,15 +12,12 @@ from envcheck.checks.text import of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
+from envcheck.tables.archs import platform_of, runs_on
+from envcheck.tables.compat import Tables
 from envcheck.tables.versions import UNKNOWN, local, minor, older
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-    from envcheck.tables.compat import Tables
-
-
-@check(needs=("torch",), reads=("torch", "python", "symptoms"))
+@check(needs="torch", reads="torch python symptoms")
 def torch_missing(facts: Facts, matches: Matches) -> Answer:
     unread = facts.missing.get("torch")
     if unread is None:
@@ -50,8 +47,6 @@ def _is_cpu_build(torch: TorchFacts) -> bool:
 
 def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
     """Whether any CUDA build of torch has code for one of these GPUs; an unknown capability counts as yes."""
-    from envcheck.tables.compat import runs_on
-
     archs = {build.archs for build in tables.builds() if build.cuda and build.archs}
     return not capabilities or any(runs_on(list(one), capability) is not False for one in archs for capability in capabilities)
 
@@ -59,8 +54,6 @@ def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
 def _usually_cpu(facts: Facts) -> bool:
     """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
     torch, system = facts.torch, facts.system
-    from envcheck.tables.compat import platform_of
-
     if facts.python.has_conda_meta or facts.python.environment == "conda" or torch.conda or system.jetson or not torch.version:
         return False
     os, machine = system.os or ("linux" if system.machine == "aarch64" else None), system.machine or "x86_64"
@@ -68,24 +61,7 @@ def _usually_cpu(facts: Facts) -> bool:
     return row is not None and row.default_variant.get(platform_of(os, machine)) == "cpu"
 
 
-@check(
-    needs=("torch",),
-    reads=(
-        "torch",
-        "python",
-        "devices",
-        "gpus",
-        "driver",
-        "cuda_driver",
-        "rocm",
-        "xpu",
-        "system",
-        "toolkit",
-        "symptoms",
-        "asked",
-        "packages",
-    ),
-)
+@check(needs="torch", reads="torch python devices gpus driver cuda_driver rocm xpu system toolkit symptoms asked packages")
 def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
     matches, cards = () if facts.devices.available else matches, nvidia(facts.gpus)
@@ -163,7 +139,7 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
     return Hit(values, quoted(matches), (TorchBuild(),), "said")
 
 
-@check(needs=("torch",), reads=("torch", "devices", "gpus", "cuda_driver", "driver", "rocm", "visibility", "symptoms"))
+@check(needs="torch", reads="torch devices gpus cuda_driver driver rocm visibility symptoms")
 def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     torch, devices, missing = facts.torch, facts.devices, facts.missing
@@ -211,12 +187,10 @@ def _tag(python: PythonFacts) -> str | None:
 
 
 def _platform(system: SystemFacts) -> str | None:
-    from envcheck.tables.compat import platform_of
-
     return platform_of(system.os, system.machine) if system.os and system.machine else None
 
 
-@check(needs=("python",), reads=("python", "system", "symptoms"))
+@check(needs="python", reads="python system symptoms")
 def python_unsupported(facts: Facts, matches: Matches) -> Answer:
     python, missing = facts.python, facts.missing
     wanted = matches or facts.said("no-matching-wheel")
@@ -239,7 +213,7 @@ def python_unsupported(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, evidence, variant="new", confidence=Confidence.LIKELY) if new else Hit(values, evidence)
 
 
-@check(needs=("torch",), reads=("python", "system", "symptoms"))
+@check(needs="torch", reads="python system symptoms")
 def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
     if "torch" not in facts.absent and not matches:
         return None
@@ -285,7 +259,7 @@ def _other_python(facts: Facts, wanted: str, platform: str | None) -> tuple[Inte
     return (Manual(text, commands=(f"conda create -n torch-env python={newest}", f"uv venv -p {newest}")),)
 
 
-@check(needs=("system",), reads=("system", "torch", "devices", "symptoms"))
+@check(needs="system", reads="system torch devices symptoms")
 def glibc_too_old(facts: Facts, matches: Matches) -> Answer:
     system, torch = facts.system, facts.torch
     if matches:
@@ -303,28 +277,20 @@ def _glibc_said(facts: Facts, matches: Matches) -> Answer:
     needed, by = value(matches, "needed"), value(matches, "required_by") or ""
     if needed and older(facts.system.glibc, needed) is False:
         return Unknown(f"GLIBC_{needed} is reported missing, but the system has {facts.system.glibc}: another machine or another C library")
-    values = {
-        "needed": needed or "a newer glibc",
-        "glibc": facts.system.glibc or "older",
-        "library": by or "a library",
-        "version": facts.torch.version,
-    }
+    values: dict[str, object] = {"needed": needed or "a newer glibc", "glibc": facts.system.glibc or "older"}
+    values |= {"library": by or "a library", "version": facts.torch.version}
     if by and "/torch/" not in by:
         return Hit(values, quoted(matches), variant="companion")
     return Hit(values, quoted(matches), (TorchBuild(),))
 
 
-@check(needs=("system",), reads=("system", "torch", "devices", "symptoms"))
+@check(needs="system", reads="system torch devices symptoms")
 def cpu_too_old(facts: Facts, matches: Matches) -> Answer:
     system, torch = facts.system, facts.torch
     died = torch.import_failure is not None and torch.import_failure.signal == "SIGILL"
     x86 = system.cpu_flags_read and system.machine in ("x86_64", "AMD64", "amd64", None)
     lacking = [flag for flag in ("avx", "avx2") if x86 and flag not in system.cpu_flags]
-    values = {
-        "cpu": system.cpu_model or "this CPU",
-        "lacking": lacking or "the instruction in question",
-        "version": torch.version,
-    }
+    values = {"cpu": system.cpu_model or "this CPU", "lacking": lacking or "the instruction in question", "version": torch.version}
     evidence = (Evidence("import torch", "killed by SIGILL"), *quoted(matches)) if died else quoted(matches)
     if not died and not matches:
         tried = imported(facts) or torch == TorchFacts()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, imported
 from envcheck.checks.reinstall import again
@@ -12,9 +11,6 @@ from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import ImportStatus, PackagesFacts
-
-if TYPE_CHECKING:
-    pass
 
 _DAMAGED = re.compile(r"(.{1,400}) \(([\w.-]{1,80})\)(?:: (\d+) of (\d+) bytes)?")
 # Without these `import torch` cannot work; what else is not there may have been left out of an image on purpose.
@@ -57,9 +53,9 @@ def blamed(facts: Facts) -> tuple[DamagedFile, ...]:
     return tuple(one for one in files if import_failed(facts.torch) and (one.stem in text or one.file == "torch/__init__.py"))
 
 
-@check(needs=("torch", "packages"), reads=("torch", "packages", "devices", "system"))
+@check(needs="torch packages", reads="torch packages devices system")
 def torch_files_damaged(facts: Facts) -> Answer:
-    files, works = damaged_files(facts.packages), imported(facts) and not import_failed(facts.torch)
+    files, works = damaged_files(facts.packages), imported(facts)
     if works and any("No module named 'numpy'" in one for one in facts.torch.import_warnings):
         files = tuple(one for one in files if one.distribution != "numpy")  # all of it is gone: a rule of its own
     if not files or not (facts.torch.version or facts.torch.path):
@@ -68,22 +64,17 @@ def torch_files_damaged(facts: Facts) -> Answer:
     core = tuple(one for one in files if one.distribution == "torch" and one.file.startswith(_CORE))
     certain = blamed(facts)
     shown = certain or (cut if works else cut + core) or files
-    values, evidence = _described(shown[0], files, facts.packages)
+    first = shown[0]
+    values: dict[str, object] = {"file": first.file, "size": first.cut, "distribution": first.distribution, "count": len(files) - 1}
+    values["have"] = facts.packages.version(first.distribution) or ""
+    evidence = tuple(Evidence("RECORD of the distributions", f"{one.file}: {one.cut or 'not there'}") for one in files[:6])
     fixes = _fixes(facts, shown)
     if works and cut and not certain:
         return Hit(values, evidence, fixes, "cut_unused", Severity.WARNING)
     if certain or (not works and (core or cut or import_failed(facts.torch))):
-        kind = "_".join(word for word, holds in (("cut", shown[0].cut), ("more", len(files) > 1)) if holds)
+        kind = "_".join(word for word, holds in (("cut", first.cut), ("more", len(files) > 1)) if holds)
         return Hit(values, evidence, fixes, kind or None, confidence=None if certain else Confidence.LIKELY)
     return Hit(values, evidence, variant="unused", severity=Severity.INFO)
-
-
-def _described(
-    first: DamagedFile, files: tuple[DamagedFile, ...], packages: PackagesFacts
-) -> tuple[dict[str, object], tuple[Evidence, ...]]:
-    values: dict[str, object] = {"file": first.file, "size": first.cut, "distribution": first.distribution, "count": len(files) - 1}
-    values["have"] = packages.version(first.distribution) or ""
-    return values, tuple(Evidence("RECORD of the distributions", f"{one.file}: {one.cut or 'not there'}") for one in files[:6])
 
 
 def _fixes(facts: Facts, files: tuple[DamagedFile, ...]) -> tuple[Intent, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.origin import IMPORT, Origin, frames, its_own, last_line, missing_module, origin
@@ -14,9 +13,6 @@ from envcheck.engine.intents import Install, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import ImportFailure, ImportStatus, PythonFacts
 from envcheck.tables.versions import UNKNOWN
-
-if TYPE_CHECKING:
-    pass
 
 
 def _innermost(stack: str) -> str:
@@ -52,7 +48,7 @@ def _inconsistent(kind: str, text: str) -> bool:
     )
 
 
-@check(needs=("torch",), reads=("torch", "packages", "devices", "system", "symptoms"))
+@check(needs="torch", reads="torch packages devices system symptoms")
 def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
     """`import torch` raises. Rules that know the reason explain it."""
     if facts.torch.import_status is ImportStatus.ERROR:
@@ -98,7 +94,7 @@ def _from_elsewhere(where: Origin, values: dict[str, str | None], evidence: tupl
     return Hit(values, evidence, fixes, variant="package")
 
 
-@check(needs=("torch",), reads=("torch", "packages", "system", "python", "devices", "symptoms"))
+@check(needs="torch", reads="torch packages system python devices symptoms")
 def torch_import_crashed(facts: Facts, matches: Matches) -> Answer:
     failure = facts.torch.import_failure or ImportFailure()
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "path": facts.torch.path}
@@ -146,7 +142,7 @@ _SLOWING = ("PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONDEVMODE", "PY
 _OFF = ("", "0", "default", "pymalloc", "malloc", "mimalloc")
 
 
-@check(needs=("torch",), reads=("torch", "python"))
+@check(needs="torch", reads="torch python")
 def torch_import_hangs(facts: Facts) -> Answer:
     """`import torch` does not come back within its limit. Where something still moves in it, it may only be slow."""
     if facts.torch.import_status is not ImportStatus.TIMEOUT:
@@ -177,7 +173,7 @@ _TAKEN_FROM = re.compile(
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|/lib(?:64)?/python3|[/\\]Lib[/\\]")
 
 
-@check(needs=("torch",), reads=("torch", "packages", "python", "devices", "symptoms"))
+@check(needs="torch", reads="torch packages python devices symptoms")
 def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
     own, text, hiding = its_own(facts), import_text(facts.torch), facts.python.shadowing
     # Of a torch that lies where its distribution put it these words mean that a file of it is gone.

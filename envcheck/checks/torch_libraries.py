@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.companions import codec_fits
-from envcheck.checks.hardware import import_failed, imported, nccl_proved
+from envcheck.checks.hardware import imported, nccl_proved
 from envcheck.checks.libraries import Provider, pinned, provider
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
-from envcheck.checks.text import of_variant, quoted, value
+from envcheck.checks.text import agreed, of_variant, quoted, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import Distribution, PackagesFacts, PythonFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
 
-if TYPE_CHECKING:
-    pass
-
-
 # Why the loader does not take a file that it found: the message for it.
 _REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
 
 
-@check(needs=("torch",), reads=("torch", "packages", "python", "devices", "system", "symptoms"))
+@check(needs="torch", reads="torch packages python devices system symptoms")
 def missing_library(facts: Facts, matches: Matches) -> Answer:
     evidence, library = quoted(matches), value(matches, "library")
     if refused := of_variant(matches, *_REFUSALS):
@@ -45,7 +40,7 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"library": library, "version": facts.torch.version or UNKNOWN}
     values["needed_by"] = value(matches, "needed_by") or "a program"
     conda = facts.torch.conda or (facts.python.has_conda_meta and not _from_pip(facts.packages))
-    beside = imported(facts) and not import_failed(facts.torch)
+    beside = imported(facts)
     return _provided(facts, values, evidence, "beside" if beside else "conda" if conda else None)
 
 
@@ -110,18 +105,18 @@ def _loader_variable(python: PythonFacts) -> str | None:
 _CUDA_FILES = re.compile(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink|nvrtc|cusparse|cusolver|cufft|curand)\.so")
 
 
-@check(needs=("torch", "python"), reads=("torch", "python", "packages", "devices", "symptoms"))
+@check(needs="torch python", reads="torch python packages devices symptoms")
 def library_path_shadows(facts: Facts, matches: Matches) -> Answer:
     name = _loader_variable(facts.python) or "LD_LIBRARY_PATH"
     foreign = _foreign(facts)
     values: dict[str, object] = {"name": name, "path": facts.python.variables.get(name) or "not known", "loaded": foreign}
-    if {match.variant for match in matches} == {"cxx"}:
+    if agreed(matches) == "cxx":
         return _cxx_library(values, matches, facts.python)
     if own := tuple(match for match in matches if match.source == IMPORT and "symbol" in match.values and match.variant != "cxx"):
         return _undefined_symbol(facts, values, own, matches)
     if matches:
         return _library_said(values, matches, facts.python)
-    works = imported(facts) and not import_failed(facts.torch)
+    works = imported(facts)
     evidence = tuple(Evidence("libraries loaded", one) for one in foreign[:4])
     return Hit(values, evidence, _unset(name), "loaded", Severity.WARNING if works else None) if foreign else None
 
@@ -171,7 +166,7 @@ def _foreign(facts: Facts) -> tuple[str, ...]:
     return tuple(one for one in facts.torch.libraries if _CUDA_FILES.search(one) and not one.startswith(own) and one.startswith(folders))
 
 
-@check(needs=("packages",), reads=("torch", "packages", "python", "devices", "live", "system", "symptoms"))
+@check(needs="packages", reads="torch packages python devices live system symptoms")
 def nccl_package_mismatch(facts: Facts, matches: Matches) -> Answer:
     """An NCCL that torch was not built with: two packages in one place, or a foreign libnccl.so.2."""
     torch = facts.torch
@@ -225,23 +220,22 @@ def cudnn_text(raw: str | None) -> str | None:
     return raw.strip() or None
 
 
-@check(needs=("torch",), reads=("torch", "python", "system", "symptoms"))
+@check(needs="torch", reads="torch python system symptoms")
 def cudnn_mismatch(facts: Facts, matches: Matches) -> Answer:
     """The cuDNN loaded is older than the one torch was compiled with (torch's own rule: same major, minor not smaller)."""
-    torch = facts.torch
-    built = cudnn_text(value(matches, "compiled")) or torch.cudnn
-    loaded = cudnn_text(value(matches, "loaded")) or torch.cudnn_loaded
+    built = cudnn_text(value(matches, "compiled")) or facts.torch.cudnn
+    loaded = cudnn_text(value(matches, "loaded")) or facts.torch.cudnn_loaded
     mine, other = minor(built), minor(loaded)
     wrong = mine is not None and other is not None and (mine[0] != other[0] or other[1] < mine[1])
-    if torch.hip or not (wrong or matches):
+    if facts.torch.hip or not (wrong or matches):
         return None
     name = _loader_variable(facts.python)
     path, cuda = facts.python.variables.get(name or ""), _cuda_major(facts)
     fixes: tuple[Intent, ...] = _unset(name, "for this run")
-    if cuda and not torch.conda and (major(built) or 9) >= 8 and (minor(torch.version) or (0, 0)) >= (1, 13):
+    if cuda and not facts.torch.conda and (major(built) or 9) >= 8 and (minor(facts.torch.version) or (0, 0)) >= (1, 13):
         found = Provider(f"nvidia-cudnn-cu{cuda}")
         fixes = (*fixes, Install((_requirement(facts, found),), reinstall=True))
-    values = {"version": torch.version or UNKNOWN, "built": built, "loaded": loaded, "name": name, "path": path}
+    values = {"version": facts.torch.version or UNKNOWN, "built": built, "loaded": loaded, "name": name, "path": path}
     if not wrong and mine and other:
         return Hit(values, quoted(matches), fixes, "newer", Severity.WARNING, Confidence.LIKELY)
     known = built and loaded

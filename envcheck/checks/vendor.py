@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import discrete_amd, discrete_intel
-from envcheck.checks.text import of_symptom, of_variant, quoted, value
+from envcheck.checks.text import agreed, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import MpsFacts, RocmFacts, TorchFacts, XpuFacts
@@ -17,7 +17,7 @@ from envcheck.tables.versions import minor
 _KFD = "/dev/kfd"
 
 
-@check(needs=("rocm",), reads=("system", "rocm", "container", "torch", "devices", "symptoms"))
+@check(needs="rocm", reads="system rocm container torch devices symptoms")
 def rocm_permission(facts: Facts, matches: Matches) -> Answer:
     """/dev/kfd or the render nodes are closed to this user, or were not passed into the container. WSL has none."""
     rocm = facts.rocm
@@ -29,7 +29,7 @@ def rocm_permission(facts: Facts, matches: Matches) -> Answer:
     closed = _KFD if rocm.kfd_access is False and rocm.kfd is not False else "/dev/dri/renderD*" if rocm.render_access is False else None
     if absent:
         return Hit({"node": _KFD, "groups": groups}, quoted(matches), variant="absent")
-    if not closed and {match.variant for match in matches} == {"text"}:
+    if not closed and agreed(matches) == "text":
         return Hit({"node": _KFD, "groups": groups}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
     if matches or (closed and (facts.torch.hip or fails(facts.devices)) and (rocm.gfx or rocm.names)):
         return Hit({"node": closed or _KFD, "groups": groups}, quoted(matches), variant="container" if inside else None)
@@ -47,7 +47,7 @@ def sibling(gfx: str) -> str | None:
     return "10.3.0" if re.fullmatch(r"gfx103[1-6]", gfx) else "11.0.0" if re.fullmatch(r"gfx110[1-3]", gfx) else None
 
 
-@check(needs=("rocm",), reads=("system", "rocm", "torch", "devices", "symptoms"))
+@check(needs="rocm", reads="system rocm torch devices symptoms")
 def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
     rocm, torch = facts.rocm, facts.torch
     if any(one.kernel == "ok" for one in facts.devices.devices) or (of_symptom(facts, "torch-no-driver") and not torch.hip):
@@ -100,7 +100,7 @@ def _every_target(tables: Tables) -> set[str]:
     return {arch for build in tables.builds() if build.variant.startswith("rocm") for arch in build.archs or ()}
 
 
-@check(needs=("torch",), reads=("system", "rocm", "xpu", "gpus", "torch", "devices", "symptoms"))
+@check(needs="torch", reads="system rocm xpu gpus torch devices symptoms")
 def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
     rocm, gpus = facts.rocm, facts.gpus
     if works(facts.devices):
@@ -146,7 +146,7 @@ def _on_amd(facts: Facts, matches: Matches, every: set[str]) -> Hit | None:
     return Hit(values, quoted(matches), (TorchBuild(),), variant="wsl" if facts.system.wsl else None, confidence=confidence)
 
 
-@check(needs=("mps",), reads=("mps", "system", "python", "torch", "backends", "symptoms"))
+@check(needs="mps", reads="mps system python torch backends symptoms")
 def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     """Metal cannot be used: a translated interpreter, a macOS too old for this torch, or a sandbox. Intel Macs are left alone."""
     mps, backends = facts.mps, facts.backends
@@ -167,7 +167,7 @@ def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, quoted(matches), variant=variant, confidence=Confidence.LIKELY) if matches or unusable else None
 
 
-@check(needs=("torch", "xpu"), reads=("xpu", "system", "torch", "backends", "devices", "symptoms"))
+@check(needs="torch xpu", reads="xpu system torch backends devices symptoms")
 def xpu_driver(facts: Facts, matches: Matches) -> Answer:
     """An XPU build that finds no Intel GPU: kernel driver, Level Zero, compute runtime, or access to the render nodes."""
     xpu, torch = facts.xpu, facts.torch

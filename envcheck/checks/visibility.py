@@ -16,18 +16,12 @@ NAME = "CUDA_VISIBLE_DEVICES"
 _SHOWS = "unset shows every GPU; set to nothing shows none"
 
 
-def _range(gpus: tuple[Gpu, ...]) -> str:
-    if not gpus:
-        return "unknown here"
-    return "0 only" if len(gpus) == 1 else f"0 to {len(gpus) - 1}"
-
-
 def _values(visibility: VisibilityFacts, gpus: tuple[Gpu, ...], chosen: Selection) -> dict[str, object]:
     return {
         "value": visibility.cuda_visible_devices,
         "entry": chosen.stopped_at,
         "count": len(gpus) or None,
-        "range": _range(gpus),
+        "range": f"0 to {len(gpus) - 1}" if len(gpus) > 1 else "0 only" if gpus else "unknown here",
         "kept": chosen.count,
         "lost": ",".join(chosen.lost),
     }
@@ -67,7 +61,7 @@ def _first_ones(gpus: tuple[Gpu, ...]) -> tuple[SetEnv, ...]:
     return (SetEnv(NAME, ",".join(str(number) for number in range(len(gpus))), "or unset it: every GPU is visible then"),)
 
 
-@check(needs=("visibility",), reads=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
+@check(needs="visibility", reads="system gpus visibility torch devices symptoms")
 def visible_devices_empty(facts: Facts) -> Answer:
     """Set to nothing, to -1 or to NoDevFiles: every GPU is hidden, on purpose or by a launcher."""
     gpus, visibility, devices = facts.gpus, facts.visibility, facts.devices
@@ -100,7 +94,7 @@ def _rocm_variables(visibility: VisibilityFacts) -> tuple[tuple[str, str | None]
     return first, ("ROCR_VISIBLE_DEVICES", visibility.rocr_visible_devices)
 
 
-@check(needs=("visibility",), reads=("system", "gpus", "launcher", "visibility", "torch", "devices", "container", "symptoms", "asked"))
+@check(needs="visibility", reads="system gpus launcher visibility torch devices container symptoms asked")
 def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     visibility, devices, asked = facts.visibility, facts.devices, facts.asked
@@ -126,7 +120,7 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     return None
 
 
-@check(needs=("visibility",), reads=("gpus", "visibility"))
+@check(needs="visibility", reads="gpus visibility")
 def visible_devices_truncated(facts: Facts) -> Answer:
     """Reading stops at the first entry that is no GPU; those after it are lost without a word."""
     found, chosen = _read(facts)
@@ -143,7 +137,7 @@ def visible_devices_truncated(facts: Facts) -> Answer:
     return Hit(values, evidence, _first_ones(found))
 
 
-@check(needs=("visibility",), reads=("gpus", "visibility", "devices"))
+@check(needs="visibility", reads="gpus visibility devices")
 def visible_devices_duplicate(facts: Facts) -> Answer:
     found, chosen = _read(facts)
     if chosen.problem is not Problem.DUPLICATE:
@@ -155,7 +149,7 @@ def visible_devices_duplicate(facts: Facts) -> Answer:
     return Hit(values, evidence, (once,), variant, severity)
 
 
-@check(needs=("visibility",), reads=("system", "gpus", "visibility", "torch", "devices", "symptoms"))
+@check(needs="visibility", reads="system gpus visibility torch devices symptoms")
 def visible_devices_unreadable(facts: Facts, matches: Matches) -> Answer:
     """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
     raw = facts.visibility.cuda_visible_devices
@@ -181,7 +175,7 @@ def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -
     return str(chosen.indices[0]) if alike and gpus and chosen.indices and entry.startswith("GPU-") else None
 
 
-@check(needs=("gpus", "visibility"), reads=("gpus", "visibility", "devices", "symptoms"))
+@check(needs="gpus visibility", reads="gpus visibility devices symptoms")
 def visible_devices_order(facts: Facts, matches: Matches) -> Answer:
     """Different GPU models: CUDA counts the fastest first, nvidia-smi by PCI bus."""
     devices = facts.devices
@@ -210,7 +204,7 @@ def _same(name: str | None, uuid: str | None, gpu: Gpu) -> bool:
     return name is None or gpu.name is None or name == gpu.name
 
 
-@check(needs=("visibility", "devices"), reads=("gpus", "visibility", "cuda_driver", "devices", "symptoms"))
+@check(needs="visibility devices", reads="gpus visibility cuda_driver devices symptoms")
 def visible_devices_too_late(facts: Facts, matches: Matches) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
     raw = facts.visibility.cuda_visible_devices

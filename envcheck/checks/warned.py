@@ -34,7 +34,7 @@ def _placed(matches: Matches, variant: str | None) -> Hit:
     return Hit(values, quoted(matches), variant=variant, severity=Severity.WARNING, confidence=Confidence.LIKELY)
 
 
-@check(needs=("symptoms",), reads=("symptoms", "live"))
+@check(needs="symptoms", reads="symptoms live")
 def nccl_warning(facts: Facts, matches: Matches) -> Answer:
     """A warning of NCCL that no other rule is about."""
     return _placed(matches, matches[0].variant or None) if matches and not _proved(facts.live) else None

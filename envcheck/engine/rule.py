@@ -156,11 +156,12 @@ class Check:
 Condition: TypeAlias = Callable[[Facts], Answer] | Callable[[Facts, Matches], Answer]
 
 
-def check(*, needs: tuple[str, ...], reads: tuple[str, ...]) -> Callable[[Condition], Check]:
-    """Make a Check of a function of the facts, and of the lines that programs printed of its rule if those count."""
+def check(*, needs: str, reads: str) -> Callable[[Condition], Check]:
+    """Make a Check of a function of the facts, and of the lines that programs printed of its rule if those count. Names of sections
+    are separated by blanks."""
 
     def make(function: Condition) -> Check:
-        return Check(function.__name__.replace("_", "-"), function, needs, reads)
+        return Check(function.__name__.replace("_", "-"), function, tuple(needs.split()), tuple(reads.split()))
 
     return make
 

@@ -67,7 +67,7 @@ def test_errors_first_then_certain_ones_then_by_name(tmp_path: Path) -> None:
 TABLES = Tables((Path(rules_folder()) / "compat",))
 
 
-@check(needs=("system", "driver"), reads=("system", "driver"))
+@check(needs="system driver", reads="system driver")
 def sample(facts: Facts) -> Answer:
     if facts.driver.version == "1":
         return Unknown("undecided")
@@ -101,7 +101,7 @@ def test_a_check_names_what_it_needs(changes: dict[str, object], outcome: Outcom
     assert (verdict.outcome, verdict.section) == (outcome, section)
 
 
-@check(needs=(), reads=())
+@check(needs="", reads="")
 def about_a_failure(facts: Facts) -> Answer:
     return Hit({"why": facts.missing["driver"].reason}) if "driver" in facts.missing else None
 
@@ -113,11 +113,11 @@ def test_a_check_may_be_about_what_could_not_be_read() -> None:
 
 
 def test_one_that_crashes_costs_only_itself() -> None:
-    @check(needs=(), reads=())
+    @check(needs="", reads="")
     def broken(facts: Facts) -> Answer:
         raise KeyError("x")
 
-    @check(needs=(), reads=())
+    @check(needs="", reads="")
     def sound(facts: Facts) -> Answer:
         return Hit()
 
