@@ -51,8 +51,8 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
         return hit
     if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
-    runtime, shown = f"{facts.container.runtime or ''} container".strip(), facts.visibility.nvidia_visible_devices
-    values = {"runtime": runtime, "visible": "unset" if shown is None else shown, "gpus": len(cards)}
+    shown = facts.visibility.nvidia_visible_devices
+    values = {"runtime": _called(facts.container), "visible": "unset" if shown is None else shown, "gpus": len(cards)}
     values["capabilities"] = facts.container.driver_capabilities
     no_library = "cuda_driver" in absent or driver.cuda_state == "N/A"
     if _lacks_compute(container) and (no_library or cuda_code(facts) == INSUFFICIENT_DRIVER) and "driver" not in absent:
@@ -67,6 +67,10 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     if hidden or not _complains(driver, every):
         return None
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
+
+
+def _called(container: ContainerFacts) -> str:
+    return f"{container.runtime or ''} container".strip()
 
 
 def _starter(container: ContainerFacts) -> str | None:
@@ -139,7 +143,7 @@ def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
         return None
     if bare and not fails(facts.devices):
         return None
-    values = {"runtime": f"{facts.container.runtime or ''} container".strip()}
+    values = {"runtime": _called(facts.container)}
     variant, guess = ("bare" if bare else None if inside else "guess"), None if inside else Confidence.LIKELY
     return Hit(values, (*smi_evidence(facts.driver), *quoted(matches)), variant=variant, confidence=guess)
 

@@ -26,6 +26,13 @@ class DamagedFile:
     distribution: str
     cut: str | None = None  # "4096 of 9000 bytes"
 
+    def __str__(self) -> str:
+        return f"{self.file}: {self.cut or 'not there'}"
+
+    @property
+    def core(self) -> bool:
+        return self.distribution == "torch" and self.file.startswith(_CORE)
+
     @property
     def stem(self) -> str:
         """As error texts name it: libshm.so, functional, _C, _multiarray_umath."""
@@ -61,13 +68,13 @@ def torch_files_damaged(facts: Facts) -> Answer:
     if not files or not (facts.torch.version or facts.torch.path):
         return None
     cut = tuple(one for one in files if one.cut)
-    core = tuple(one for one in files if one.distribution == "torch" and one.file.startswith(_CORE))
+    core = tuple(one for one in files if one.core)
     certain = blamed(facts)
     shown = certain or (cut if works else cut + core) or files
     first = shown[0]
     values: dict[str, object] = {"file": first.file, "size": first.cut, "distribution": first.distribution, "count": len(files) - 1}
     values["have"] = facts.packages.version(first.distribution) or ""
-    evidence = tuple(Evidence("RECORD of the distributions", f"{one.file}: {one.cut or 'not there'}") for one in files[:6])
+    evidence = tuple(Evidence("RECORD of the distributions", str(one)) for one in files[:6])
     fixes = _fixes(facts, shown)
     if works and cut and not certain:
         return Hit(values, evidence, fixes, "cut_unused", Severity.WARNING)
