@@ -223,7 +223,7 @@ def _facts_flags(parser: Parser) -> None:
         metavar="'A>=B'",
         action="append",
         default=[],
-        help="fail unless it holds, e.g. 'gpus>=8' or 'torch~=2.14'; repeat it for more",
+        help="fail unless it holds, e.g. --expect 'gpus>=8' --expect 'torch~=2.14' (`envcheck explain expectation-failed` has all names)",
     )
     facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and logs there")
 

@@ -50,6 +50,7 @@ def examine_and_judge(args: argparse.Namespace, by: RuleSession) -> Report:
         snapshot = load_facts(args.facts, by)
     else:
         snapshot, timings = examine(args, by)
+    from envcheck.report.report import live_asked
     from envcheck.report.session import report_on
 
     snapshot, assumed = assume(snapshot, args.assume, by)
@@ -64,7 +65,7 @@ def examine_and_judge(args: argparse.Namespace, by: RuleSession) -> Report:
         by,
         fail_on=args.fail_on,
         strict=args.strict,
-        live_requested=not args.facts and not args.static and args.live != "off",
+        live_requested=live_asked(snapshot.live) if args.facts else not args.static and args.live != "off",
         assumed=assumed,
         timings=timings,
         tool=args.tool,

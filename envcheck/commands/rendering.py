@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from envcheck.commands.output import deliver
 
@@ -33,8 +33,14 @@ def rendered(report: Report, args: argparse.Namespace, form: str, to_stdout: boo
     return text if text.endswith("\n") or not text else text + "\n"
 
 
-def myself() -> dict[str, list[str]]:
-    """Login names and home folder, for redaction."""
+class Myself(TypedDict):
+    """Login names and home folder of who runs envcheck, for redaction."""
+
+    users: list[str]
+    homes: list[str]
+
+
+def myself() -> Myself:
     names = [os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)]
     return {"users": names, "homes": [os.path.expanduser("~")]}
 
