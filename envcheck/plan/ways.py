@@ -18,7 +18,7 @@ from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile, profile_of
 from envcheck.plan.proof import Change, Judge, Proof
 from envcheck.plan.refusal import why_not
-from envcheck.plan.result import Commands, Excluded, PlanReport, Way
+from envcheck.plan.result import Commands, Excluded, Grade, PlanReport, Way
 from envcheck.plan.wish import Wish, read_wish
 from envcheck.tables.versions import version
 
@@ -137,6 +137,7 @@ class Planner:
             "admin" if choice.kind in ("driver", "compat") else "user",
             no_command,
             files,
+            Grade.CHECKED if proof.holds and certain and not empty else Grade.UNCHECKED,
         )
 
     def unproved(self, proof: Proof) -> str:
