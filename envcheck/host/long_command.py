@@ -23,9 +23,11 @@ class _LastWords:
         self._thread.start()
 
     def _read(self) -> None:
-        pipe = self._process.stdout
-        while pipe is not None and (block := pipe.read1(1 << 14)):  # type: ignore[attr-defined]
-            self._kept = (self._kept + block)[-KEPT_BYTES:]
+        if self._process.stdout is None:
+            return
+        with self._process.stdout as pipe:
+            while block := pipe.read1(1 << 14):  # type: ignore[attr-defined]
+                self._kept = (self._kept + block)[-KEPT_BYTES:]
 
     def text(self) -> str:
         """What there is a moment after the end; a grandchild that holds the pipe is not waited for."""

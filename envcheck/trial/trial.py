@@ -245,7 +245,8 @@ def over(status: TrialStatus, reason: str, ran: Sequence[str], command: Complete
 
 def why(done: Completed) -> str:
     """A failed command in one sentence."""
-    program = os.path.basename(done.argv[0])
+    words = list(done.argv)
+    program = words[words.index("-m") + 1] if "-m" in words[:3] else os.path.basename(words[0])
     if done.not_found or done.not_executable:
         return f"{program} cannot be started"
     if done.timed_out:
