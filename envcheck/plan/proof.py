@@ -88,7 +88,7 @@ class Judge:
     @cached_property
     def wanting(self) -> frozenset[str]:
         """Errors and warnings that ask for another torch build."""
-        return frozenset(one.rule for one in self.before if self._wants_build(one) and self._severity(one) is not Severity.INFO)
+        return frozenset(one.rule for one in self.before if self._wants_build(one) and self.severity(one) is not Severity.INFO)
 
     def prove(self, change: Change) -> Proof:
         """Apply a change to the snapshot and judge again."""
@@ -96,7 +96,7 @@ class Judge:
         errors = self._errors(after)
         undecided = {one.rule for one in self.before if one.outcome is Outcome.UNKNOWN}
         unsure = [one.rule for one in after if one.outcome is Outcome.UNKNOWN and one.rule not in undecided and self._decides(one.rule)]
-        wanting = {one.rule for one in after if self._wants_build(one) and self._severity(one) is not Severity.INFO}
+        wanting = {one.rule for one in after if self._wants_build(one) and self.severity(one) is not Severity.INFO}
         left = (errors & self.targeted) | (wanting & self.wanting)
         stays = self._fundamental(after) & self.errors - left
         return Proof(*(tuple(sorted(rules)) for rules in (left, errors - self.errors, stays, unsure)))
@@ -113,9 +113,10 @@ class Judge:
         return frozenset(rule for rule, text in texts.items() if text.layer in _FUNDAMENTAL and sure[rule] is Confidence.CERTAIN)
 
     def _errors(self, verdicts: Sequence[Verdict]) -> frozenset[str]:
-        return frozenset(one.rule for one in verdicts if one.hit and self._severity(one) is Severity.ERROR)
+        return frozenset(one.rule for one in verdicts if one.hit and self.severity(one) is Severity.ERROR)
 
-    def _severity(self, verdict: Verdict) -> Severity:
+    def severity(self, verdict: Verdict) -> Severity:
+        """As the site sets it, else as the hit or its rule has it."""
         own = (verdict.hit.severity if verdict.hit else None) or _text(self.texts, verdict.rule).severity
         return dict(self.texts.severities).get(verdict.rule, own)
 

@@ -45,7 +45,7 @@ def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish, co
     return rows
 
 
-_KINDS = {"not-cuda": "CUDA", "not-rocm": "ROCm", "not-xpu": "XPU", "not-cpu": "CPU"}
+_KINDS = {"cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "mps": "CPU", "cpu": "CPU"}
 
 
 def _no_build_of_its_kind(profile: Profile, tables: Tables, found: BuildSearch, conda: bool) -> str | None:
@@ -56,8 +56,9 @@ def _no_build_of_its_kind(profile: Profile, tables: Tables, found: BuildSearch, 
         if name == "windows-arm64" and not conda:
             return say_("note.windows-arm64")
         return say_("none.conda-platform" if conda else "note.no-platform", platform=name)
-    keys = {row.obstacle.key for row in found.rejected if row.obstacle.key != "wish"}
-    return say_("note.no-kind", kind=_KINDS[next(iter(keys))], platform=name) if len(keys) == 1 and keys <= _KINDS.keys() else None
+    kind = _KINDS[profile.accelerator]
+    there = {"CUDA" if one.cuda else "ROCm" if one.hip else "XPU" if one.xpu else "CPU" for one, _ in found.rejected}
+    return None if kind in there else say_("note.no-kind", kind=kind, platform=name)
 
 
 def _newer_than_tables(wish: Wish, tables: Tables) -> str | None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from envcheck.engine.intents import Install
+from envcheck.engine.rule import Severity
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, GpusFacts, Snapshot
 from envcheck.plan import install_commands
@@ -95,8 +96,8 @@ class Planner:
         """What goes with a torch that stays and has to move, as a rule found."""
         if not self.stays:
             return ()
-        errors = [one.hit for one in self.judge.before if one.hit and one.rule in self.judge.errors]
-        wanted = [text for hit in errors for fix in hit.fixes if isinstance(fix, Install) for text in fix.requirements]
+        hits = [one.hit for one in self.judge.before if one.hit and self.judge.severity(one) is not Severity.INFO]
+        wanted = [text for hit in hits for fix in hit.fixes if isinstance(fix, Install) for text in fix.requirements]
         names = {name for text in wanted if (name := install_commands.name_of(text)) in BESIDE and name in self.profile.packages}
         return tuple(sorted(names))
 
