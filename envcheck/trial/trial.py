@@ -106,12 +106,15 @@ def _clean(throwaway: Throwaway, before: frozenset[int], interruption: Interrupt
 
 def lines_of(attempt: Attempt, tool: str, windows: bool = os.name == "nt") -> tuple[tuple[Line, ...], Mapping[str, str | None]]:
     """The lines of uv or pip to run, and the variables to set; NotOurs if the way holds something else."""
-    of_tool = [text for commands in (attempt.base, attempt.commands) for text in (commands.uv if tool == "uv" else commands.pip)]
-    lines = [line for text in of_tool if (line := read_line(text, windows)) is not None]
+    own, base = (_read(commands.uv if tool == "uv" else commands.pip, windows) for commands in (attempt.commands, attempt.base))
     variables = exports(attempt.commands.shell, windows)
-    if not any(line.installs for line in lines):
+    if not any(line.installs for line in own):
         raise NotOurs(f"it has no command of {tool}")
-    return tuple(lines), variables
+    return (*base, *own), variables
+
+
+def _read(texts: Sequence[str], windows: bool) -> list[Line]:
+    return [line for text in texts if (line := read_line(text, windows)) is not None]
 
 
 class _Run:
