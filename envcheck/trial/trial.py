@@ -15,6 +15,7 @@ from envcheck.facts.secrets import mask_assignments, mask_secrets
 from envcheck.host import orphans
 from envcheck.host.access import Completed
 from envcheck.plan.result import Commands, Trial, TrialStatus
+from envcheck.trial.cache_rest import CacheRest
 from envcheck.trial.commands import Line, NotOurs, exports, read_line
 from envcheck.trial.installer import Installer, Tick, python_of, trouble
 from envcheck.trial.interruption import Interruption
@@ -72,36 +73,39 @@ def run_trial(attempt: Attempt, bench: Bench) -> Trial:
     """Try one way. Whatever is raised meanwhile, its folder and its processes are gone afterwards."""
     began = time.monotonic()
     try:
-        lines, variables = lines_of(attempt, bench.installer.tool)
+        lines_of(attempt, bench.installer.tool)
     except NotOurs as error:
         return Trial("not-run", str(error))
-    place = find_place(bench.installer.cache(min(START_SECONDS, max(1.0, bench.left))))
+    cache = bench.installer.cache(min(START_SECONDS, max(1.0, bench.left)))
+    place = find_place(cache)
     if place is None:
         return Trial("not-run", "no folder was found in which an environment can be made; set TMPDIR to one")
     before = orphans.children()
     with Interruption() as interruption:
         throwaway = Throwaway(place)
+        rest = CacheRest(cache if bench.installer.tool == "uv" else None)
         try:
             try:
                 orphans.adopt(True)
                 throwaway.make()
-                trial = _Run(attempt, bench, place, throwaway, lines, variables).trial()
+                trial = _Run(attempt, bench, place, cache, throwaway).trial()
             except _Ended as ended:
                 trial = ended.trial
             except OSError as error:
                 trial = Trial("not-run", f"{throwaway.path}: {error.strerror}")
             finally:
-                _clean(throwaway, before, interruption)
+                _clean(throwaway, rest, before, interruption)
         finally:
-            _clean(throwaway, before, interruption)
+            _clean(throwaway, rest, before, interruption)
     return replace(trial, tool=trial.tool or bench.installer.tool, seconds=time.monotonic() - began)
 
 
-def _clean(throwaway: Throwaway, before: frozenset[int], interruption: Interruption) -> None:
+def _clean(throwaway: Throwaway, rest: CacheRest, before: frozenset[int], interruption: Interruption) -> None:
     interruption.hold = True
     orphans.end(before)
     orphans.adopt(False)
     throwaway.discard(interruption)
+    rest.clear()
 
 
 def lines_of(attempt: Attempt, tool: str, windows: bool = os.name == "nt") -> tuple[tuple[Line, ...], Mapping[str, str | None]]:
@@ -120,17 +124,9 @@ def _read(texts: Sequence[str], windows: bool) -> list[Line]:
 class _Run:
     """One trial under way, in a folder of its own."""
 
-    def __init__(
-        self, attempt: Attempt, bench: Bench, place: Place, throwaway: Throwaway, lines: Sequence[Line], variables: Mapping[str, str | None]
-    ) -> None:
-        self.attempt, self.bench, self.place, self.throwaway, self.lines, self.variables = (
-            attempt,
-            bench,
-            place,
-            throwaway,
-            lines,
-            variables,
-        )
+    def __init__(self, attempt: Attempt, bench: Bench, place: Place, cache: str | None, throwaway: Throwaway) -> None:
+        self.attempt, self.bench, self.place, self.cache, self.throwaway = attempt, bench, place, cache, throwaway
+        self.lines, self.variables = lines_of(attempt, bench.installer.tool)
         self.installer = bench.installer.within(throwaway.folder("tmp"))
         self.python = python_of(throwaway.folder("env"))
         self.done: list[str] = []
@@ -159,9 +155,8 @@ class _Run:
 
     def _question(self) -> None:
         here, cache = self.size.needs(self.installer, self.place.links)
-        folder = self.installer.cache(START_SECONDS)
-        rooms = {self.throwaway.path: here, folder or self.throwaway.path: cache}
-        if self.place.links or folder is None:
+        rooms = {self.throwaway.path: here, self.cache or self.throwaway.path: cache}
+        if self.place.links or self.cache is None:
             rooms = {self.throwaway.path: here + cache}
         for path, needed in rooms.items():
             free = free_bytes(path)
