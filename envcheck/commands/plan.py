@@ -146,13 +146,14 @@ def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
 
 def _standing(way: Way, say: Callable[..., str]) -> list[str]:
     """How far a way is vouched for, in the last lines of it."""
+    from envcheck.plan.result import Grade
     from envcheck.render.wording import trial_lines
 
     trial = [f"   {line}" for line in trial_lines(way.trial)] if way.trial else []
     if way.trial and way.trial.status in ("passed", "failed"):
         return [*trial, *([f"   {way.note}"] if way.note else [])]
-    told = way.note.endswith(say("note.proof")) if way.proved else way.note.startswith("Not proved")
-    status = "" if told else say("print.proved" if way.proved else "print.not-proved")
+    told = way.note.endswith(say("note.proof"))
+    status = "" if told else say("print.unchecked" if way.grade is Grade.UNCHECKED else "print.checked")
     return [f"   {f'{status} {way.note}'.strip()}", *trial]
 
 

@@ -23,7 +23,7 @@ from envcheck.facts.snapshot import (
     Why,
     read,
 )
-from envcheck.plan.result import TOOLS, Commands, Fix, Tool, Trial
+from envcheck.plan.result import TOOLS, Commands, Fix, Grade, Tool, Trial
 from envcheck.report.report import Ignored, Report
 from envcheck.report.stack import accelerator
 
@@ -206,14 +206,14 @@ def in_short(text: str, sentences: int = 2) -> str:
 REASON_CHARACTERS = 300
 SAID_SHOWN = 6
 
-PROVED: Mapping[bool | None, str] = {True: "checked against envcheck's tables; nothing was installed", False: "not proved", None: ""}
+CHECKED = "checked against envcheck's tables; nothing was installed"
 
 
 def fix_aside(fix: Fix) -> str:
-    """What is said in brackets after a fix: whose task it is, and whether it was tried or proved."""
+    """What is said in brackets after a fix: whose task it is, and its grade."""
     words = ["administrator" if fix.who == "admin" else ""]
-    if fix.trial is None or fix.trial.status not in ("passed", "failed"):
-        words.append(PROVED[fix.proved])
+    if fix.proved is not None and (fix.trial is None or fix.trial.status not in ("passed", "failed")):
+        words.append("not checked" if fix.grade is Grade.UNCHECKED else CHECKED)
     return "; ".join(word for word in (*words, trial_line(fix.trial) if fix.trial else "") if word)
 
 
