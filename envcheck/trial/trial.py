@@ -14,9 +14,9 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.secrets import mask_assignments, mask_secrets
 from envcheck.host import orphans
 from envcheck.host.access import Completed
-from envcheck.plan.result import Commands, Trial, TrialStatus
+from envcheck.plan.result import Commands, TrialResult, TrialStatus
 from envcheck.trial.cache_rest import CacheRest
-from envcheck.trial.commands import Line, NotOurs, exports, read_line
+from envcheck.trial.commands import InstallerLine, NotOurs, exports, read_line
 from envcheck.trial.installer import Installer, Tick, python_of, trouble
 from envcheck.trial.interruption import Interruption
 from envcheck.trial.place import Place, Throwaway, find_place, free_bytes
@@ -65,21 +65,21 @@ class Bench:
 class _Ended(Exception):
     """The trial is over before its check."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: TrialResult) -> None:
         self.trial = trial
 
 
-def run_trial(attempt: Attempt, bench: Bench) -> Trial:
+def run_trial(attempt: Attempt, bench: Bench) -> TrialResult:
     """Try one way. Whatever is raised meanwhile, its folder and its processes are gone afterwards."""
     began = time.monotonic()
     try:
         lines_of(attempt, bench.installer.tool)
     except NotOurs as error:
-        return Trial("not-run", str(error))
+        return TrialResult("not-run", str(error))
     cache = bench.installer.cache(min(START_SECONDS, max(1.0, bench.left)))
     place = find_place(cache)
     if place is None:
-        return Trial("not-run", "no folder was found in which an environment can be made; set TMPDIR to one")
+        return TrialResult("not-run", "no folder was found in which an environment can be made; set TMPDIR to one")
     before = orphans.children()
     with Interruption() as interruption:
         throwaway = Throwaway(place)
@@ -88,11 +88,11 @@ def run_trial(attempt: Attempt, bench: Bench) -> Trial:
             try:
                 orphans.adopt(True)
                 throwaway.make()
-                trial = _Run(attempt, bench, place, cache, throwaway).trial()
+                trial = _TrialRun(attempt, bench, place, cache, throwaway).trial()
             except _Ended as ended:
                 trial = ended.trial
             except OSError as error:
-                trial = Trial("not-run", f"{throwaway.path}: {error.strerror}")
+                trial = TrialResult("not-run", f"{throwaway.path}: {error.strerror}")
             finally:
                 _clean(throwaway, rest, before, interruption)
         finally:
@@ -108,7 +108,7 @@ def _clean(throwaway: Throwaway, rest: CacheRest, before: frozenset[int], interr
     rest.clear()
 
 
-def lines_of(attempt: Attempt, tool: str, windows: bool = os.name == "nt") -> tuple[tuple[Line, ...], Mapping[str, str | None]]:
+def lines_of(attempt: Attempt, tool: str, windows: bool = os.name == "nt") -> tuple[tuple[InstallerLine, ...], Mapping[str, str | None]]:
     """The lines of uv or pip to run, and the variables to set; NotOurs if the way holds something else."""
     own, base = (_read(commands.uv if tool == "uv" else commands.pip, windows) for commands in (attempt.commands, attempt.base))
     variables = exports(attempt.commands.shell, windows)
@@ -117,11 +117,11 @@ def lines_of(attempt: Attempt, tool: str, windows: bool = os.name == "nt") -> tu
     return (*base, *own), variables
 
 
-def _read(texts: Sequence[str], windows: bool) -> list[Line]:
+def _read(texts: Sequence[str], windows: bool) -> list[InstallerLine]:
     return [line for text in texts if (line := read_line(text, windows)) is not None]
 
 
-class _Run:
+class _TrialRun:
     """One trial under way, in a folder of its own."""
 
     def __init__(self, attempt: Attempt, bench: Bench, place: Place, cache: str | None, throwaway: Throwaway) -> None:
@@ -132,7 +132,7 @@ class _Run:
         self.done: list[str] = []
         self.size = Size()
 
-    def trial(self) -> Trial:
+    def trial(self) -> TrialResult:
         self._environment()
         self._measure()
         self._question()
@@ -176,7 +176,7 @@ class _Run:
         room = f"takes about {shown(needed)} of {shown(free or 0)} free in {self.place.path}"
         return f"to try “{self.attempt.title}”: {load}, {room}, for the time of the trial (the cache of {self.installer.tool} stays)"
 
-    def _install(self, line: Line) -> None:
+    def _install(self, line: InstallerLine) -> None:
         argv = line.argv(self.python, self.installer.program or "uv")
         self._say(f"installing {' '.join(line.requirements)[:60]}" if line.installs else "uninstalling")
         self.done.append(shown_command(argv))
@@ -186,7 +186,7 @@ class _Run:
         if not done.ok:
             raise _Ended(self._refused(done))
 
-    def _refused(self, done: Completed) -> Trial:
+    def _refused(self, done: Completed) -> TrialResult:
         """A command of the installer that failed: the way's fault, or that of the network or of the disk."""
         kind = trouble(done.stdout)
         if kind == "network":
@@ -196,11 +196,11 @@ class _Run:
             return self._over("not-run", f"the disk is full: {why(done)}" if not free else f"no space was left for it: {why(done)}", done)
         return self._over("failed", why(done), done)
 
-    def _examine(self) -> Trial:
+    def _examine(self) -> TrialResult:
         trial = examined(self.python, self.variables, self.bench)
         return replace(trial, commands=tuple(self.done), download_bytes=self.size.download_bytes or None)
 
-    def _over(self, status: TrialStatus, reason: str = "", command: Completed | None = None) -> Trial:
+    def _over(self, status: TrialStatus, reason: str = "", command: Completed | None = None) -> TrialResult:
         return replace(over(status, reason, self.done, command), download_bytes=self.size.download_bytes or None)
 
     def _say(self, words: str) -> None:
@@ -212,33 +212,33 @@ class _Run:
             self.bench.tick(self.words)
 
 
-def examined(python: str, variables: Mapping[str, str | None], bench: Bench) -> Trial:
+def examined(python: str, variables: Mapping[str, str | None], bench: Bench) -> TrialResult:
     """What envcheck's own check says of an interpreter."""
     bench.clear()
     if bench.left < SHORTEST_CHECK:
-        return Trial("undecided", "the time limit of the trial was reached before its check")
+        return TrialResult("undecided", "the time limit of the trial was reached before its check")
     try:
         checked = bench.check(python, variables, bench.left)
     except UsageError as error:  # the interpreter does not answer
-        return Trial("failed", mask(str(error)), failed="check")
+        return TrialResult("failed", mask(str(error)), failed="check")
     if checked.verdict == "pass":
-        return Trial("passed")
+        return TrialResult("passed")
     findings = tuple(map(mask, checked.findings))
     if checked.verdict == "fail":
-        return Trial("failed", f"the check finds {'; '.join(findings)}", failed="check", said=findings)
-    return Trial("undecided", mask(checked.because), failed="check")
+        return TrialResult("failed", f"the check finds {'; '.join(findings)}", failed="check", said=findings)
+    return TrialResult("undecided", mask(checked.because), failed="check")
 
 
-def run_check(python: str, bench: Bench) -> Trial:
+def run_check(python: str, bench: Bench) -> TrialResult:
     """The trial of an environment that is kept as it is: only its check."""
     began = time.monotonic()
     return replace(examined(python, {}, bench), seconds=time.monotonic() - began)
 
 
-def over(status: TrialStatus, reason: str, ran: Sequence[str], command: Completed | None = None) -> Trial:
+def over(status: TrialStatus, reason: str, ran: Sequence[str], command: Completed | None = None) -> TrialResult:
     """The end of a trial; `command` is the one that failed."""
     failed, said = ("", ()) if command is None else (shown_command(command.argv), last_lines(command.stdout))
-    return Trial(status, mask(reason), "", 0.0, tuple(ran), failed, said)
+    return TrialResult(status, mask(reason), "", 0.0, tuple(ran), failed, said)
 
 
 def why(done: Completed) -> str:

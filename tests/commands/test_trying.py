@@ -22,7 +22,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.codec import edit
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Missing, Snapshot, Why
-from envcheck.plan.result import Commands, Fix, Grade, PlanReport, Trial, Way
+from envcheck.plan.result import Commands, Fix, Grade, PlanReport, TrialResult, Way
 from envcheck.render.json_v1 import document, plan_document
 from envcheck.render.markdown import render as markdown
 from envcheck.render.text import render as text
@@ -145,9 +145,9 @@ def test_elsewhere_is_resolved_only(args: argparse.Namespace, snapshot: Snapshot
 
 def test_what_the_tables_doubt_is_not_made_better_by_resolving(args: argparse.Namespace) -> None:
     doubted = Way(Commands(), False, grade=Grade.UNCHECKED)
-    assert trying.with_trial(doubted, Trial("resolved"), UNTRIED).grade is Grade.UNCHECKED
-    assert trying.with_trial(doubted, Trial("passed"), UNTRIED).grade is Grade.TRIED
-    assert trying.with_trial(doubted, Trial("undecided"), UNTRIED).grade is Grade.UNCHECKED
+    assert trying.with_trial(doubted, TrialResult("resolved"), UNTRIED).grade is Grade.UNCHECKED
+    assert trying.with_trial(doubted, TrialResult("passed"), UNTRIED).grade is Grade.TRIED
+    assert trying.with_trial(doubted, TrialResult("undecided"), UNTRIED).grade is Grade.UNCHECKED
 
 
 @pytest.fixture
@@ -193,15 +193,21 @@ def test_a_plan_without_a_trial_has_no_such_key(way: Callable[..., Way]) -> None
 @pytest.mark.parametrize(
     ("trial", "line"),
     [
-        (Trial("passed", tool="uv", seconds=41.4), "tried with uv: passed in 41 s"),
-        (Trial("failed", "pip ended with exit code 1: no", "pip", 9), "tried with pip: failed after 9 s: pip ended with exit code 1: no"),
-        (Trial("failed", "no such version", "uv", 1, failed="uv pip install x --dry-run"), "not resolved: no such version"),
-        (Trial("undecided", "the live check did not decide", "uv", 60), "tried, not decided after 60 s: the live check did not decide"),
-        (Trial("resolved", "", "uv", 2), "resolved with uv in 2 s, not installed"),
-        (Trial("not-run", "it needs an administrator"), "not tried: it needs an administrator"),
+        (TrialResult("passed", tool="uv", seconds=41.4), "tried with uv: passed in 41 s"),
+        (
+            TrialResult("failed", "pip ended with exit code 1: no", "pip", 9),
+            "tried with pip: failed after 9 s: pip ended with exit code 1: no",
+        ),
+        (TrialResult("failed", "no such version", "uv", 1, failed="uv pip install x --dry-run"), "not resolved: no such version"),
+        (
+            TrialResult("undecided", "the live check did not decide", "uv", 60),
+            "tried, not decided after 60 s: the live check did not decide",
+        ),
+        (TrialResult("resolved", "", "uv", 2), "resolved with uv in 2 s, not installed"),
+        (TrialResult("not-run", "it needs an administrator"), "not tried: it needs an administrator"),
     ],
 )
-def test_a_trial_in_a_line(trial: Trial, line: str) -> None:
+def test_a_trial_in_a_line(trial: TrialResult, line: str) -> None:
     assert trial_line(trial) == line
 
 

@@ -6,7 +6,7 @@ import pytest
 from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import plan
-from envcheck.trial.commands import Line, NotOurs, exports, read_line
+from envcheck.trial.commands import InstallerLine, NotOurs, exports, read_line
 
 PYTHON = "/t/env/bin/python"
 
@@ -35,7 +35,7 @@ def test_a_line_for_another_interpreter(text: str, argv: tuple[str, ...]) -> Non
 
 def test_a_line_of_windows() -> None:
     line = read_line('& "C:\\my venv\\Scripts\\python.exe" -m pip install "numpy<2" torch==2.9.1', windows=True)
-    assert line == Line("pip", ("install", "numpy<2", "torch==2.9.1"))
+    assert line == InstallerLine("pip", ("install", "numpy<2", "torch==2.9.1"))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_any_other_line_is_refused(text: str) -> None:
 
 
 def test_requirements_and_sources() -> None:
-    line = Line(
+    line = InstallerLine(
         "pip", ("install", "--no-deps", "-f", "https://a/b.html", "torch==1.9.0+cu111", "numpy<2", "--extra-index-url", "https://c")
     )
     assert line.requirements == ("torch==1.9.0+cu111", "numpy<2")
