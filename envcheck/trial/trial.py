@@ -146,6 +146,11 @@ class _TrialRun:
         made = self.installer.make_environment(folder, min(START_SECONDS, self.bench.left), self.throwaway.path)
         if not made.ok:
             raise _Ended(self._over("not-run", f"no environment can be made: {why(made)}", made))
+        if setting := self.installer.diverted(self.python):
+            reason = (
+                f"the configuration of {self.installer.tool} sets {setting}: it would install into another place than the throwaway one"
+            )
+            raise _Ended(self._over("not-run", reason))
 
     def _measure(self) -> None:
         self._say("asking the index what would be downloaded")

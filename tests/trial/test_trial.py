@@ -199,6 +199,20 @@ def test_what_is_no_line_of_the_tool_is_not_run(tmp_path: Path) -> None:
     assert uv() == TrialResult("not-run", "it has no command of uv")
 
 
+def test_a_configuration_that_installs_elsewhere_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the throwaway folder is written to, whatever pip.conf and uv.toml say."""
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "pip.conf").write_text(f"[install]\ntarget = {elsewhere}\n")
+    (tmp_path / "uv.toml").write_text(f'[pip]\nprefix = "{elsewhere}"\n')
+    pip = Tryer("pip", tmp_path, PIP_CONFIG_FILE=str(tmp_path / "pip.conf"))
+    uv = Tryer("uv", tmp_path, UV_CONFIG_FILE=str(tmp_path / "uv.toml"), UV_NO_CONFIG="0")
+    for tryer, setting in ((pip, "target"), (uv, "prefix")):
+        found = tryer(tryer.line("demo==1.0", "--index-url", url))
+        assert (found.status, f"the configuration of {tryer.tool} sets {setting}: " in found.reason) == ("not-run", True), found
+    assert not elsewhere.exists()
+
+
 def left_behind(folder: Path, name: str, hold: bool) -> Callable[[], None]:
     """A trial's folder from two minutes ago, whose lock somebody holds or nobody."""
     import fcntl
