@@ -58,7 +58,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Returns 0 with a plan, 3 without one."""
+    """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
     from envcheck import plan
     from envcheck.plan.wish import read_wish, requirements_file
 
@@ -77,7 +77,14 @@ def execute(args: argparse.Namespace) -> int:
         report = try_plan(report, snapshot, args, by, elsewhere, examine_and_judge)
     text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args, by)
     put(text, args.output)
-    return 0 if report.ways else EXIT_NO_PLAN
+    return 0 if _stands(report, args.try_it) else EXIT_NO_PLAN
+
+
+def _stands(report: PlanReport, tried: bool) -> bool:
+    """Whether there is a way; with --try, whether one passed or was resolved."""
+    if not tried:
+        return bool(report.ways)
+    return any(way.trial is not None and way.trial.status in ("passed", "resolved") for way in report.ways)
 
 
 def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tuple[str, ...]]:

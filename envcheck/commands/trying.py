@@ -17,7 +17,7 @@ from envcheck.plan.as_installed import as_installed
 from envcheck.plan.install_commands import name_of
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import profile_of
-from envcheck.plan.result import Commands, Fix, Grade, PlanReport, Trial, Way
+from envcheck.plan.result import Commands, Fix, Grade, PlanReport, TrialResult, Way
 from envcheck.trial.commands import NotOurs, read_line
 from envcheck.trial.installer import Tick, find_installer
 from envcheck.trial.resolve import run_resolve
@@ -51,7 +51,7 @@ def try_fixes(report: Report, args: argparse.Namespace, by: RuleSession, elsewhe
     offered = [list(dict.fromkeys(fix.commands for fix in one.fixes if fix.who == "user" and fix.kind != "manual")) for one in errors]
     rounds = _rounds([commands for commands in offered if commands])
     trials = _Trials(report.snapshot, args, by, elsewhere, judged)
-    results: dict[Commands, Trial] = {}
+    results: dict[Commands, TrialResult] = {}
     for chosen in rounds:
         if trials.over:
             break
@@ -87,7 +87,7 @@ Judged: TypeAlias = "Callable[[argparse.Namespace, RuleSession], Report]"  # a c
 T = TypeVar("T", Way, Fix)
 
 
-def with_trial(one: T, trial: Trial, untried: str) -> T:
+def with_trial(one: T, trial: TrialResult, untried: str) -> T:
     """A way or fix with what became of it, and with the grade that follows; `untried` says that nothing was installed."""
     note = one.note.replace(untried, "").strip()
     if trial.status == "passed":
@@ -109,21 +109,21 @@ class _Trials:
         self.declined = False
         self.untried = texts(by.tables).say("note.proof")
 
-    def of(self, title: str, commands: Commands, who: str = "user") -> Trial:
+    def of(self, title: str, commands: Commands, who: str = "user") -> TrialResult:
         """Try some commands. None of an administrator's, and none of conda's."""
         if who != "user":
-            return Trial("not-run", "it needs an administrator")
+            return TrialResult("not-run", "it needs an administrator")
         target = read(self.snapshot.python, PythonFacts).executable
         installer = find_installer(self.args.tool, sys.executable if self.elsewhere or not target else target, os.environ)
         if installer is None:
-            return Trial("not-run", "uv is not here" if self.args.tool == "uv" else "envcheck tries the lines of pip and uv only")
+            return TrialResult("not-run", "uv is not here" if self.args.tool == "uv" else "envcheck tries the lines of pip and uv only")
         with _line() as (tick, clear):
             bench = Bench(installer, self._checked, self._agreed, self.deadline, tick, clear)
             trial = self._trial(title, commands, bench, target)
         self.over = trial.status == "passed" or self.declined or time.monotonic() > self.deadline
         return trial
 
-    def _trial(self, title: str, commands: Commands, bench: Bench, target: str | None) -> Trial:
+    def _trial(self, title: str, commands: Commands, bench: Bench, target: str | None) -> TrialResult:
         if self.elsewhere:
             return run_resolve(Attempt(title, commands), bench, profile_of(self.snapshot, self.by.tables))
         if commands == Commands() and target:  # what is there is kept
@@ -131,12 +131,12 @@ class _Trials:
         try:
             moved = {name_of(one) for text in (*commands.pip, *commands.uv) if (line := read_line(text)) for one in line.requirements}
         except NotOurs as error:
-            return Trial("not-run", str(error))
+            return TrialResult("not-run", str(error))
         base = as_installed(
             self.snapshot, self.by.tables, moved, checks=self.by.checks, texts=self.by.texts, index_base=self.args.index_base
         )
         if base is None:
-            return Trial("not-run", "the torch that stays is from no index: it cannot be put into another environment")
+            return TrialResult("not-run", "the torch that stays is from no index: it cannot be put into another environment")
         return run_trial(Attempt(title, commands, base), bench)
 
     def _checked(self, python: str, variables: Mapping[str, str | None], seconds: float) -> Checked:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -10,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from envcheck.host.access import Completed, kill_group, wait
 
 KEPT_BYTES = 1 << 16  # of what it prints: the last ones
+FAREWELL_SECONDS = 2.0
 WAKE_SECONDS = 0.25  # for the progress line
 
 
@@ -33,6 +36,17 @@ class _LastWords:
         """What there is a moment after the end; a grandchild that holds the pipe is not waited for."""
         self._thread.join(1.0)
         return self._kept.decode("utf-8", "replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C first: pip then removes what it has begun. What does not end soon is killed, with its whole group."""
+    if process.poll() is None and hasattr(os, "killpg"):
+        try:
+            os.killpg(process.pid, signal.SIGINT)
+        except (ProcessLookupError, PermissionError):
+            pass
+        wait(process, FAREWELL_SECONDS)
+    kill_group(process)
 
 
 def run_long(
@@ -70,6 +84,6 @@ def run_long(
             if tick:
                 tick()
     finally:
-        kill_group(process)
+        _end(process)
     code = process.returncode if ended else None
     return Completed(tuple(argv), code, words.text(), "", time.monotonic() - began, not ended)

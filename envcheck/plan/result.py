@@ -42,7 +42,7 @@ TrialStatus: TypeAlias = Literal["passed", "failed", "undecided", "resolved", "n
 
 
 @record
-class Trial:
+class TrialResult:
     """What became of a way when it was tried: built in a throwaway environment and examined, or resolved for a machine elsewhere."""
 
     status: TrialStatus
@@ -68,7 +68,7 @@ class Fix:
     note: str = ""
     no_command: Mapping[str, str] = field(default_factory=dict)  # tool → why it has no command here
     grade: Grade = Grade.UNCHECKED
-    trial: Trial | None = None
+    trial: TrialResult | None = None
 
 
 @record
@@ -84,7 +84,7 @@ class Way:
     no_command: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # "requirements.txt", "Dockerfile", "pyproject.toml" -> lines to put there
     grade: Grade = Grade.UNCHECKED
-    trial: Trial | None = None
+    trial: TrialResult | None = None
 
 
 @record

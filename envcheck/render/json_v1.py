@@ -15,7 +15,7 @@ from envcheck.facts.codec import encode
 from envcheck.facts.recorded import OF_TEXTS, RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import LiveFacts, Missing, Snapshot
-from envcheck.plan.result import Commands, Fix, PlanReport, Trial, Way
+from envcheck.plan.result import Commands, Fix, PlanReport, TrialResult, Way
 from envcheck.report.report import CommandRun, Report, Reported, SeverityChange
 
 
@@ -163,7 +163,7 @@ def _way(way: Way) -> dict[str, Any]:
     }
 
 
-def _trial(trial: Trial | None) -> dict[str, Any]:
+def _trial(trial: TrialResult | None) -> dict[str, Any]:
     """What --try made of it; without --try there is no such key."""
     if trial is None:
         return {}

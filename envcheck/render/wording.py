@@ -23,7 +23,7 @@ from envcheck.facts.snapshot import (
     Why,
     read,
 )
-from envcheck.plan.result import TOOLS, Commands, Fix, Grade, Tool, Trial
+from envcheck.plan.result import TOOLS, Commands, Fix, Grade, Tool, TrialResult
 from envcheck.report.report import Ignored, Report
 from envcheck.report.stack import accelerator
 
@@ -206,6 +206,8 @@ def in_short(text: str, sentences: int = 2) -> str:
 REASON_CHARACTERS = 300
 SAID_SHOWN = 6
 
+_SQUARE = str.maketrans("()", "[]")  # it stands in brackets itself, and is read back out of them
+
 CHECKED = "checked against envcheck's tables; nothing was installed"
 
 
@@ -214,10 +216,12 @@ def fix_aside(fix: Fix) -> str:
     words = ["administrator" if fix.who == "admin" else ""]
     if fix.proved is not None and (fix.trial is None or fix.trial.status not in ("passed", "failed")):
         words.append("not checked" if fix.grade is Grade.UNCHECKED else CHECKED)
-    return "; ".join(word for word in (*words, trial_line(fix.trial) if fix.trial else "") if word)
+    if fix.trial:
+        words.append(trial_line(fix.trial).translate(_SQUARE))
+    return "; ".join(word for word in words if word)
 
 
-def trial_line(trial: Trial) -> str:
+def trial_line(trial: TrialResult) -> str:
     """ "tried with uv: passed in 41 s", "tried with pip: failed after 9 s: …", "resolved with uv in 2 s …", "not tried: …"."""
     seconds, reason = f"{trial.seconds:.0f} s", one_line(trial.reason, REASON_CHARACTERS)
     match trial.status:
@@ -234,7 +238,7 @@ def trial_line(trial: Trial) -> str:
     return f"not tried: {reason}"
 
 
-def trial_lines(trial: Trial) -> list[str]:
+def trial_lines(trial: TrialResult) -> list[str]:
     """The same as a sentence, and below it the last words of what failed."""
     line = trial_line(trial)
     said = trial.said[-SAID_SHOWN:] if trial.failed not in ("", "check") else ()

@@ -19,7 +19,7 @@ class NotOurs(Exception):
 
 
 @record
-class Line:
+class InstallerLine:
     """One command of pip or uv without its interpreter: ("install", "torch==2.9.1", "--index-url", …)."""
 
     tool: str
@@ -60,7 +60,7 @@ def split(text: str, windows: bool = os.name == "nt") -> list[str]:
     return shlex.split(text)
 
 
-def read_line(text: str, windows: bool = os.name == "nt") -> Line | None:
+def read_line(text: str, windows: bool = os.name == "nt") -> InstallerLine | None:
     """A printed line; None for one that only makes ready what a throwaway environment has anyway. NotOurs for any other."""
     words = split(text, windows)
     words = words[1:] if words[:1] == ["&"] else words  # how PowerShell starts a quoted program
@@ -75,9 +75,9 @@ def read_line(text: str, windows: bool = os.name == "nt") -> Line | None:
         if "--python" in rest:
             at = rest.index("--python")
             del rest[at : at + 2]
-        return Line("uv", (words[2], *rest))
+        return InstallerLine("uv", (words[2], *rest))
     if words[1:3] == ["-m", "pip"] and words[3:4] and words[3] in ("install", "uninstall"):
-        return Line("pip", tuple(words[3:]))
+        return InstallerLine("pip", tuple(words[3:]))
     raise NotOurs(f"`{text}` is no command of pip or uv")
 
 

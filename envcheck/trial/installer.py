@@ -24,6 +24,10 @@ _ELSEWHERE = (
 )  # fmt: skip
 _QUIET = {"PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_PROGRESS_BAR": "off", "PIP_NO_COLOR": "1",
           "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"}  # fmt: skip
+# The same in a configuration file, as `uv pip install --show-settings` and `pip config list` print it.
+_UV_ELSEWHERE = re.compile(r"^ {4,12}(target|prefix): Some\(", re.MULTILINE)
+_PIP_ELSEWHERE = re.compile(r"^(?:global|install|user|site)\.(target|prefix|root)='", re.MULTILINE)
+SHORT_SECONDS = 30.0
 # What installers say when the way is not to blame: the words of uv, of pip (urllib3) and of the system.
 _NETWORK = re.compile(
     r"dns error|error sending request|client error \(Connect\)|[Ff]ailed to establish a new connection|Temporary failure in name resolution"
@@ -56,6 +60,18 @@ class Installer:
     def within(self, folder: str, **more: str) -> Installer:
         """The same with its temporary files in `folder`, and with more variables."""
         return Installer(self.tool, self.target, self.program, {**self.env, "TMPDIR": folder, "TEMP": folder, "TMP": folder, **more})
+
+    def diverted(self, python: str) -> str | None:
+        """The setting of a configuration file that would install somewhere else than into the environment of `python`."""
+        if self.program:
+            shown, pattern = (
+                self.run((self.program, "pip", "install", "--python", python, "--show-settings", "pip"), SHORT_SECONDS),
+                _UV_ELSEWHERE,
+            )
+        else:
+            shown, pattern = self.run((python, "-m", "pip", "config", "list"), SHORT_SECONDS), _PIP_ELSEWHERE
+        found = pattern.search(shown.stdout) if shown.ok else None
+        return found[1] if found else None
 
     def make_environment(self, folder: str, seconds: float, cwd: str) -> Completed:
         """An empty environment with the target's Python in `folder`."""

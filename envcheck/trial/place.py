@@ -84,7 +84,7 @@ class Throwaway:
         """OSError if it cannot be made (a full disk)."""
         os.mkdir(self.path, 0o700)
         self._lock = os.open(os.path.join(self.path, LOCK), os.O_RDWR | os.O_CREAT, 0o600)
-        _locked(self._lock)
+        locked(self._lock)
         os.mkdir(os.path.join(self.path, "tmp"))
 
     def folder(self, name: str) -> str:
@@ -132,13 +132,13 @@ def sweep(path: str) -> None:
             descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR)
         except OSError:
             continue
-        free = _locked(descriptor)
+        free = locked(descriptor)
         os.close(descriptor)
         if free:
             remove(folder)
 
 
-def _locked(descriptor: int) -> bool:
+def locked(descriptor: int) -> bool:
     """Whether the lock is ours now; False where another process holds it, or the system has no such locks."""
     try:
         import fcntl

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from envcheck.facts.record import replace
 from envcheck.plan.profile import Profile
-from envcheck.plan.result import Trial
-from envcheck.trial.commands import Line, NotOurs
+from envcheck.plan.result import TrialResult
+from envcheck.trial.commands import InstallerLine, NotOurs
 from envcheck.trial.installer import trouble
 from envcheck.trial.interruption import Interruption
 from envcheck.trial.place import Throwaway, find_place
@@ -19,7 +19,7 @@ NEWEST_MACOS = "26.0"
 OLDEST_GLIBC = 5  # manylinux1; pip has to be given each tag that the machine takes
 
 
-def run_resolve(attempt: Attempt, bench: Bench, machine: Profile) -> Trial:
+def run_resolve(attempt: Attempt, bench: Bench, machine: Profile) -> TrialResult:
     """Resolve each line; the first that has no solution refutes the way."""
     began = time.monotonic()
     tool = bench.installer.tool
@@ -27,10 +27,10 @@ def run_resolve(attempt: Attempt, bench: Bench, machine: Profile) -> Trial:
         flags = (_uv_flags if tool == "uv" else _pip_flags)(machine)
         lines = [line for line in lines_of(attempt, tool, machine.windows)[0] if line.installs]
     except NotOurs as error:
-        return Trial("not-run", str(error))
+        return TrialResult("not-run", str(error))
     place = find_place(None)
     if place is None:
-        return Trial("not-run", "no folder for temporary files can be written; set TMPDIR to one")
+        return TrialResult("not-run", "no folder for temporary files can be written; set TMPDIR to one")
     with Interruption() as interruption:
         throwaway = Throwaway(place)
         try:
@@ -38,7 +38,7 @@ def run_resolve(attempt: Attempt, bench: Bench, machine: Profile) -> Trial:
                 throwaway.make()
                 trial = _resolved(lines, flags, bench, throwaway, _macos(machine))
             except OSError as error:
-                trial = Trial("not-run", f"{throwaway.path}: {error.strerror}")
+                trial = TrialResult("not-run", f"{throwaway.path}: {error.strerror}")
             finally:
                 throwaway.discard(interruption)
         finally:
@@ -46,7 +46,7 @@ def run_resolve(attempt: Attempt, bench: Bench, machine: Profile) -> Trial:
     return replace(trial, tool=tool, seconds=time.monotonic() - began)
 
 
-def _resolved(lines: Sequence[Line], flags: Sequence[str], bench: Bench, throwaway: Throwaway, macos: str) -> Trial:
+def _resolved(lines: Sequence[InstallerLine], flags: Sequence[str], bench: Bench, throwaway: Throwaway, macos: str) -> TrialResult:
     installer = bench.installer.within(throwaway.folder("tmp"), MACOSX_DEPLOYMENT_TARGET=macos)  # what uv goes by
     target = throwaway.folder("target")
     ran: list[str] = []
@@ -68,7 +68,7 @@ def _resolved(lines: Sequence[Line], flags: Sequence[str], bench: Bench, throwaw
             return over("not-run" if kind else "failed", reason, ran, command=done)
     names = ", ".join(name for line in built for name in line.requirements)
     if not ran:
-        return Trial("not-run", f"{names}: it is compiled on that machine")
+        return TrialResult("not-run", f"{names}: it is compiled on that machine")
     return over("resolved", f"without {names}, which is compiled on that machine" if names else "", ran)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from envcheck.facts.record import record
 from envcheck.host.access import Completed
-from envcheck.trial.commands import Line
+from envcheck.trial.commands import InstallerLine
 from envcheck.trial.installer import Installer
 
 ASK_SECONDS = 90.0  # for the answer of an index to one command
@@ -35,7 +35,7 @@ class Size:
         return unpacked + self.download_bytes, self.download_bytes
 
 
-def ask_size(installer: Installer, lines: Sequence[Line], python: str, folder: str, seconds: float) -> Size:
+def ask_size(installer: Installer, lines: Sequence[InstallerLine], python: str, folder: str, seconds: float) -> Size:
     """One dry run a line, in an environment that is still empty."""
     files: dict[str, int | None] = {}
     cached = True
@@ -51,7 +51,7 @@ def ask_size(installer: Installer, lines: Sequence[Line], python: str, folder: s
     return Size(sum(size for size in known.values() if size), sum(size is None for size in known.values()), cached)
 
 
-def _of_uv(installer: Installer, line: Line, python: str, name: str, seconds: float) -> tuple[Completed, Mapping[str, int | None]]:
+def _of_uv(installer: Installer, line: InstallerLine, python: str, name: str, seconds: float) -> tuple[Completed, Mapping[str, int | None]]:
     """The dry run says whether it would do; a lock file of the same requirements holds the sizes."""
     uv = installer.program or "uv"
     dry = installer.run(line.argv(python, uv, ("--dry-run",)), seconds)
@@ -96,7 +96,9 @@ def _file(entry: Mapping[str, Any]) -> tuple[str, int | None]:
     return where, size if isinstance(size, int) else None
 
 
-def _of_pip(installer: Installer, line: Line, python: str, name: str, seconds: float) -> tuple[Completed, Mapping[str, int | None]]:
+def _of_pip(
+    installer: Installer, line: InstallerLine, python: str, name: str, seconds: float
+) -> tuple[Completed, Mapping[str, int | None]]:
     report = f"{name}.report.json"
     dry = installer.run(line.argv(python, more=("--dry-run", "--report", report)), seconds)
     if "no such option: --" in dry.stdout:  # pip before 22.2

@@ -14,8 +14,9 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.secrets import mask_assignments, mask_secrets
 from envcheck.host import orphans
 from envcheck.host.access import Completed
-from envcheck.plan.result import Commands, Trial, TrialStatus
-from envcheck.trial.commands import Line, NotOurs, exports, read_line
+from envcheck.plan.result import Commands, TrialResult, TrialStatus
+from envcheck.trial.cache_rest import CacheRest
+from envcheck.trial.commands import InstallerLine, NotOurs, exports, read_line
 from envcheck.trial.installer import Installer, Tick, python_of, trouble
 from envcheck.trial.interruption import Interruption
 from envcheck.trial.place import Place, Throwaway, find_place, free_bytes
@@ -64,76 +65,74 @@ class Bench:
 class _Ended(Exception):
     """The trial is over before its check."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: TrialResult) -> None:
         self.trial = trial
 
 
-def run_trial(attempt: Attempt, bench: Bench) -> Trial:
+def run_trial(attempt: Attempt, bench: Bench) -> TrialResult:
     """Try one way. Whatever is raised meanwhile, its folder and its processes are gone afterwards."""
     began = time.monotonic()
     try:
-        lines, variables = lines_of(attempt, bench.installer.tool)
+        lines_of(attempt, bench.installer.tool)
     except NotOurs as error:
-        return Trial("not-run", str(error))
-    place = find_place(bench.installer.cache(min(START_SECONDS, max(1.0, bench.left))))
+        return TrialResult("not-run", str(error))
+    cache = bench.installer.cache(min(START_SECONDS, max(1.0, bench.left)))
+    place = find_place(cache)
     if place is None:
-        return Trial("not-run", "no folder was found in which an environment can be made; set TMPDIR to one")
+        return TrialResult("not-run", "no folder was found in which an environment can be made; set TMPDIR to one")
     before = orphans.children()
     with Interruption() as interruption:
         throwaway = Throwaway(place)
+        rest = CacheRest(cache if bench.installer.tool == "uv" else None)
         try:
             try:
                 orphans.adopt(True)
                 throwaway.make()
-                trial = _Run(attempt, bench, place, throwaway, lines, variables).trial()
+                trial = _TrialRun(attempt, bench, place, cache, throwaway).trial()
             except _Ended as ended:
                 trial = ended.trial
             except OSError as error:
-                trial = Trial("not-run", f"{throwaway.path}: {error.strerror}")
+                trial = TrialResult("not-run", f"{throwaway.path}: {error.strerror}")
             finally:
-                _clean(throwaway, before, interruption)
+                _clean(throwaway, rest, before, interruption)
         finally:
-            _clean(throwaway, before, interruption)
+            _clean(throwaway, rest, before, interruption)
     return replace(trial, tool=trial.tool or bench.installer.tool, seconds=time.monotonic() - began)
 
 
-def _clean(throwaway: Throwaway, before: frozenset[int], interruption: Interruption) -> None:
+def _clean(throwaway: Throwaway, rest: CacheRest, before: frozenset[int], interruption: Interruption) -> None:
     interruption.hold = True
     orphans.end(before)
     orphans.adopt(False)
     throwaway.discard(interruption)
+    rest.clear()
 
 
-def lines_of(attempt: Attempt, tool: str, windows: bool = os.name == "nt") -> tuple[tuple[Line, ...], Mapping[str, str | None]]:
+def lines_of(attempt: Attempt, tool: str, windows: bool = os.name == "nt") -> tuple[tuple[InstallerLine, ...], Mapping[str, str | None]]:
     """The lines of uv or pip to run, and the variables to set; NotOurs if the way holds something else."""
-    of_tool = [text for commands in (attempt.base, attempt.commands) for text in (commands.uv if tool == "uv" else commands.pip)]
-    lines = [line for text in of_tool if (line := read_line(text, windows)) is not None]
+    own, base = (_read(commands.uv if tool == "uv" else commands.pip, windows) for commands in (attempt.commands, attempt.base))
     variables = exports(attempt.commands.shell, windows)
-    if not any(line.installs for line in lines):
+    if not any(line.installs for line in own):
         raise NotOurs(f"it has no command of {tool}")
-    return tuple(lines), variables
+    return (*base, *own), variables
 
 
-class _Run:
+def _read(texts: Sequence[str], windows: bool) -> list[InstallerLine]:
+    return [line for text in texts if (line := read_line(text, windows)) is not None]
+
+
+class _TrialRun:
     """One trial under way, in a folder of its own."""
 
-    def __init__(
-        self, attempt: Attempt, bench: Bench, place: Place, throwaway: Throwaway, lines: Sequence[Line], variables: Mapping[str, str | None]
-    ) -> None:
-        self.attempt, self.bench, self.place, self.throwaway, self.lines, self.variables = (
-            attempt,
-            bench,
-            place,
-            throwaway,
-            lines,
-            variables,
-        )
+    def __init__(self, attempt: Attempt, bench: Bench, place: Place, cache: str | None, throwaway: Throwaway) -> None:
+        self.attempt, self.bench, self.place, self.cache, self.throwaway = attempt, bench, place, cache, throwaway
+        self.lines, self.variables = lines_of(attempt, bench.installer.tool)
         self.installer = bench.installer.within(throwaway.folder("tmp"))
         self.python = python_of(throwaway.folder("env"))
         self.done: list[str] = []
         self.size = Size()
 
-    def trial(self) -> Trial:
+    def trial(self) -> TrialResult:
         self._environment()
         self._measure()
         self._question()
@@ -147,6 +146,11 @@ class _Run:
         made = self.installer.make_environment(folder, min(START_SECONDS, self.bench.left), self.throwaway.path)
         if not made.ok:
             raise _Ended(self._over("not-run", f"no environment can be made: {why(made)}", made))
+        if setting := self.installer.diverted(self.python):
+            reason = (
+                f"the configuration of {self.installer.tool} sets {setting}: it would install into another place than the throwaway one"
+            )
+            raise _Ended(self._over("not-run", reason))
 
     def _measure(self) -> None:
         self._say("asking the index what would be downloaded")
@@ -156,17 +160,19 @@ class _Run:
 
     def _question(self) -> None:
         here, cache = self.size.needs(self.installer, self.place.links)
-        folder = self.installer.cache(START_SECONDS)
-        rooms = {self.throwaway.path: here, folder or self.throwaway.path: cache}
-        if self.place.links or folder is None:
+        rooms = {self.throwaway.path: here, self.cache or self.throwaway.path: cache}
+        if self.place.links or self.cache is None:
             rooms = {self.throwaway.path: here + cache}
         for path, needed in rooms.items():
             free = free_bytes(path)
             if free is not None and needed > free:
-                raise _Ended(self._over("not-run", f"it needs about {shown(needed)} in {path}, and {shown(free)} are free there"))
+                raise _Ended(self._over("not-run", f"it needs about {shown(needed)} in {self._named(path)}, and {shown(free)} are free there"))
         self.bench.clear()
         if not self.bench.agreed(self._told(sum(rooms.values()))):
             raise _Ended(self._over("not-run", "the question was answered with no"))
+
+    def _named(self, path: str) -> str:
+        return self.place.path if path == self.throwaway.path else path
 
     def _told(self, needed: int) -> str:
         """What is told before a download."""
@@ -178,7 +184,7 @@ class _Run:
         room = f"takes about {shown(needed)} of {shown(free or 0)} free in {self.place.path}"
         return f"to try “{self.attempt.title}”: {load}, {room}, for the time of the trial (the cache of {self.installer.tool} stays)"
 
-    def _install(self, line: Line) -> None:
+    def _install(self, line: InstallerLine) -> None:
         argv = line.argv(self.python, self.installer.program or "uv")
         self._say(f"installing {' '.join(line.requirements)[:60]}" if line.installs else "uninstalling")
         self.done.append(shown_command(argv))
@@ -188,7 +194,7 @@ class _Run:
         if not done.ok:
             raise _Ended(self._refused(done))
 
-    def _refused(self, done: Completed) -> Trial:
+    def _refused(self, done: Completed) -> TrialResult:
         """A command of the installer that failed: the way's fault, or that of the network or of the disk."""
         kind = trouble(done.stdout)
         if kind == "network":
@@ -198,11 +204,11 @@ class _Run:
             return self._over("not-run", f"the disk is full: {why(done)}" if not free else f"no space was left for it: {why(done)}", done)
         return self._over("failed", why(done), done)
 
-    def _examine(self) -> Trial:
+    def _examine(self) -> TrialResult:
         trial = examined(self.python, self.variables, self.bench)
         return replace(trial, commands=tuple(self.done), download_bytes=self.size.download_bytes or None)
 
-    def _over(self, status: TrialStatus, reason: str = "", command: Completed | None = None) -> Trial:
+    def _over(self, status: TrialStatus, reason: str = "", command: Completed | None = None) -> TrialResult:
         return replace(over(status, reason, self.done, command), download_bytes=self.size.download_bytes or None)
 
     def _say(self, words: str) -> None:
@@ -214,33 +220,33 @@ class _Run:
             self.bench.tick(self.words)
 
 
-def examined(python: str, variables: Mapping[str, str | None], bench: Bench) -> Trial:
+def examined(python: str, variables: Mapping[str, str | None], bench: Bench) -> TrialResult:
     """What envcheck's own check says of an interpreter."""
     bench.clear()
     if bench.left < SHORTEST_CHECK:
-        return Trial("undecided", "the time limit of the trial was reached before its check")
+        return TrialResult("undecided", "the time limit of the trial was reached before its check")
     try:
         checked = bench.check(python, variables, bench.left)
     except UsageError as error:  # the interpreter does not answer
-        return Trial("failed", mask(str(error)), failed="check")
+        return TrialResult("failed", mask(str(error)), failed="check")
     if checked.verdict == "pass":
-        return Trial("passed")
+        return TrialResult("passed")
     findings = tuple(map(mask, checked.findings))
     if checked.verdict == "fail":
-        return Trial("failed", f"the check finds {'; '.join(findings)}", failed="check", said=findings)
-    return Trial("undecided", mask(checked.because), failed="check")
+        return TrialResult("failed", f"the check finds {'; '.join(findings)}", failed="check", said=findings)
+    return TrialResult("undecided", mask(checked.because), failed="check")
 
 
-def run_check(python: str, bench: Bench) -> Trial:
+def run_check(python: str, bench: Bench) -> TrialResult:
     """The trial of an environment that is kept as it is: only its check."""
     began = time.monotonic()
     return replace(examined(python, {}, bench), seconds=time.monotonic() - began)
 
 
-def over(status: TrialStatus, reason: str, ran: Sequence[str], command: Completed | None = None) -> Trial:
+def over(status: TrialStatus, reason: str, ran: Sequence[str], command: Completed | None = None) -> TrialResult:
     """The end of a trial; `command` is the one that failed."""
     failed, said = ("", ()) if command is None else (shown_command(command.argv), last_lines(command.stdout))
-    return Trial(status, mask(reason), "", 0.0, tuple(ran), failed, said)
+    return TrialResult(status, mask(reason), "", 0.0, tuple(ran), failed, said)
 
 
 def why(done: Completed) -> str:

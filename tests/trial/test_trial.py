@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from trial_wheels import imports, index, installer, variables, wheel
 
-from envcheck.plan.result import Commands, Trial
+from envcheck.plan.result import Commands, TrialResult
 from envcheck.trial import place, trial
 from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
 
@@ -39,7 +39,9 @@ class Tryer:
             ("uv pip install --python /home/me/venv/bin/python" if self.tool == "uv" else "/home/me/venv/bin/python -m pip install", *words)
         )
 
-    def __call__(self, *lines: str, check: Any = None, answer: bool = True, seconds: float = 120.0, base: tuple[str, ...] = ()) -> Trial:
+    def __call__(
+        self, *lines: str, check: Any = None, answer: bool = True, seconds: float = 120.0, base: tuple[str, ...] = ()
+    ) -> TrialResult:
         def agreed(question: str) -> bool:
             self.asked.append(question)
             return answer
@@ -193,8 +195,22 @@ def test_a_check_that_cannot_decide_and_an_interpreter_that_does_not_answer(tmp_
 
 def test_what_is_no_line_of_the_tool_is_not_run(tmp_path: Path) -> None:
     uv = Tryer("uv", tmp_path)
-    assert uv("sudo apt install demo") == Trial("not-run", "`sudo apt install demo` is no command of pip or uv")
-    assert uv() == Trial("not-run", "it has no command of uv")
+    assert uv("sudo apt install demo") == TrialResult("not-run", "`sudo apt install demo` is no command of pip or uv")
+    assert uv() == TrialResult("not-run", "it has no command of uv")
+
+
+def test_a_configuration_that_installs_elsewhere_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the throwaway folder is written to, whatever pip.conf and uv.toml say."""
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "pip.conf").write_text(f"[install]\ntarget = {elsewhere}\n")
+    (tmp_path / "uv.toml").write_text(f'[pip]\nprefix = "{elsewhere}"\n')
+    pip = Tryer("pip", tmp_path, PIP_CONFIG_FILE=str(tmp_path / "pip.conf"))
+    uv = Tryer("uv", tmp_path, UV_CONFIG_FILE=str(tmp_path / "uv.toml"), UV_NO_CONFIG="0")
+    for tryer, setting in ((pip, "target"), (uv, "prefix")):
+        found = tryer(tryer.line("demo==1.0", "--index-url", url))
+        assert (found.status, f"the configuration of {tryer.tool} sets {setting}: " in found.reason) == ("not-run", True), found
+    assert not elsewhere.exists()
 
 
 def left_behind(folder: Path, name: str, hold: bool) -> Callable[[], None]:
