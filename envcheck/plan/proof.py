@@ -20,6 +20,7 @@ from envcheck.facts.snapshot import (
     Missing,
     PackagesFacts,
     Snapshot,
+    SystemFacts,
     TorchFacts,
     VisibilityFacts,
     Why,
@@ -45,7 +46,7 @@ class Change:
     driver_cuda: str | None = None
     visible: tuple[int, ...] | None = None  # positions in gpus.devices that stay
     compat_cuda: str | None = None  # CUDA of a cuda-compat library that is put in front
-    cpu_only: bool = False  # on a Mac whose Metal is too old for the build
+    cpu_only: bool = False  # as the user asked, or on a Mac whose Metal is too old for the build
 
 
 @record
@@ -169,13 +170,18 @@ def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:
         count = len(after.gpus.devices) if isinstance(after.gpus, GpusFacts) else None
         library = replace(library, init_code=0, driver_version=change.compat_cuda, is_compat=True, device_count=count, device_count_code=0)
         after = replace(after, cuda_driver=library)
-    if change.cpu_only:
-        after = replace(after, mps=_NOT_RUN)
     if change.visible is not None and isinstance(after.gpus, GpusFacts):
         seen = after.visibility if isinstance(after.visibility, VisibilityFacts) else VisibilityFacts()
         names = ",".join(after.gpus.devices[at].uuid or str(at) for at in change.visible)
         after = replace(after, visibility=replace(seen, selected=change.visible, cuda_visible_devices=names, stopped_at=None))
-    return after
+    return _without_gpu(after) if change.cpu_only else after
+
+
+def _without_gpu(snapshot: Snapshot) -> Snapshot:
+    """The machine as a torch that trains on its CPU finds it."""
+    unused = Missing(Why.ABSENT, "assumed by a plan: no GPU is to be used")
+    after = replace(snapshot, driver=unused, gpus=unused, cuda_driver=unused, visibility=unused, rocm=unused, xpu=unused, mps=unused)
+    return replace(after, system=replace(after.system, pci_gpus=())) if isinstance(after.system, SystemFacts) else after
 
 
 def _with_build(snapshot: Snapshot, one: Candidate, beside: Companions | None, tables: Tables) -> Snapshot:

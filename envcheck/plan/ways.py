@@ -201,7 +201,11 @@ class Planner:
             return Change(choice.build, choice.beside, compat_cuda=choice.build.cuda)
         if choice.kind == "driver" and choice.driver:
             return Change(choice.build, choice.beside, choice.driver, self.tables.driver_cuda(choice.driver, driver_os(self.profile)))
-        return Change(choice.build, choice.beside, visible=visible, cpu_only=self.lacks_metal(choice.build) is not None)
+        return Change(choice.build, choice.beside, visible=visible, cpu_only=self.uses_no_gpu(choice.build))
+
+    def uses_no_gpu(self, one: Candidate) -> bool:
+        """Whether a build leaves the GPU alone: a CPU build is a way on a GPU host only where it was asked for."""
+        return self.lacks_metal(one) is not None or (one.cpu and self.profile.accelerator not in ("cpu", "mps"))
 
     def lacks_metal(self, one: Candidate) -> str | None:
         """The macOS that a build's MPS backend needs, where this one is older."""
@@ -228,15 +232,21 @@ class Planner:
             notes.append(say_("note.not-seen", torch=one.full))
         if one.undocumented:
             notes.append(say_("note.undocumented", torch=one.version))
+        if choice.kind != "keep" and (rows := low_rows(one, choice.driver or profile.driver, profile, self.tables)):
+            notes.append(say_("note.low", rows=", ".join(rows)))
+            certain = certain and choice.knows
+        return certain, [*notes, *self.conditions(choice)]
+
+    def conditions(self, choice: Choice) -> list[str]:
+        """What a way needs of the driver and the system, and who can do it."""
+        one, profile, say_ = choice.build, self.profile, texts(self.tables).say
+        notes: list[str] = []
         if profile.accelerator == "cuda" and profile.driver is None and one.cuda and not profile.jetson:
             needed = driver_needed(one, profile, self.tables)
             if needed:
                 notes.append(say_("note.driver-unknown", driver=needed))
         if floor := self.lacks_metal(one):
             notes.append(say_("note.no-mps", macos=profile.macos, torch=one.version, needed=floor))
-        if choice.kind != "keep" and (rows := low_rows(one, choice.driver or profile.driver, profile, self.tables)):
-            notes.append(say_("note.low", rows=", ".join(rows)))
-            certain = certain and choice.knows
         if choice.kind == "driver":
             notes.append(say_("note.driver-admin"))
             modules = {row.open_module for card in profile.cards if (row := self.tables.gpu(card.compute_capability or ""))}
@@ -247,7 +257,7 @@ class Planner:
         if choice.kind == "compat" and one.cuda:
             major, small = one.cuda.split(".")[:2]
             notes.append(say_("note.compat-admin", major=major, minor=small))
-        return certain, notes
+        return notes
 
     def changes(self, choice: Choice) -> tuple[str, ...]:
         """What the way does to the environment, in lines; what would break comes last."""
@@ -344,8 +354,15 @@ class Planner:
             profile = replace(profile, cards=tuple(card for card in profile.cards if card.index in choice.kept))
         if choice.kind == "driver":
             profile = replace(profile, driver=choice.driver, driver_cuda=None)
+        no_gpu = self.uses_no_gpu(choice.build)
         others = choice.kind not in ("driver", "hide") and not self.works
-        return conda_answer(choice, profile, self.tables, wish.torch if others else None, lambda change: self.judge.prove(change).holds)
+        return conda_answer(
+            choice,
+            profile,
+            self.tables,
+            wish.torch if others else None,
+            lambda change: self.judge.prove(replace(change, cpu_only=no_gpu)).holds,
+        )
 
     def conda_notes(self, one: Candidate) -> list[str]:
         say_ = texts(self.tables).say
