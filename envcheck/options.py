@@ -144,6 +144,10 @@ def _parser(command: str) -> Parser:
             _target_flags(parser)
             _facts_flags(parser)
             _report_flags(parser)
+            if command == "check":
+                from envcheck.commands import try_flags
+
+                try_flags.configure_parser(parser.add_argument_group("fixes tried"), "the first command of every error")
         case "record":
             _target_flags(parser)
             parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to stdout")

@@ -27,7 +27,18 @@ def execute(args: argparse.Namespace) -> int:
     """Returns the exit code of DESIGN's table: 0, 1 or 3."""
     if args.command == "record":
         return _record(args)
-    report = examine_and_judge(args, session_of(args))
+    from envcheck.commands import try_flags
+
+    elsewhere = bool(args.facts or args.assume)
+    if try_it := getattr(args, "try_it", False):  # `run` has no such flag
+        try_flags.require_answer(args, elsewhere)
+    by = session_of(args)
+    report = examine_and_judge(args, by)
+    if try_it:
+        from envcheck.commands import trying
+
+        args.fix_suggest = True
+        report = trying.try_fixes(report, args, by, elsewhere, examine_and_judge)
     write(report, args)
     return report.exit_code
 

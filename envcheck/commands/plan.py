@@ -6,13 +6,16 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from envcheck.commands import try_flags
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from envcheck.facts.snapshot import Snapshot
-    from envcheck.plan.result import PlanReport
+    from envcheck.plan.result import PlanReport, Way
     from envcheck.report.session import RuleSession
 
 EXIT_NO_PLAN = 3
@@ -49,24 +52,39 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     add("--files", action="store_true", help="also as requirements.txt, Dockerfile and pyproject.toml lines")
     add("--static", action="store_true", help="do not import the torch that is there")
     add("--timeout", metavar="S", type=float, default=120.0, help="time limit of the look at this machine in seconds (default: 120)")
+    try_flags.configure_parser(parser, "the first way")
     add("--json", action="store_true", help="JSON instead of text")
     add("-o", "--output", metavar="FILE", help="write there instead of to stdout")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Returns 0 with a plan, 3 without one."""
+    """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
     from envcheck import plan
     from envcheck.plan.wish import read_wish, requirements_file
 
+    elsewhere = _elsewhere(args) or bool(args.facts or args.assume)
+    try_flags.require_answer(args, elsewhere)
     by = rule_session(args)
     if args.requirements:
         raise requirements_file(args.requirements, by.tables)
     read_wish(args.wish, by.tables, [word for word in args.wish if os.path.isfile(word)])  # a typo must not cost a look at the machine
     snapshot, assumed = _snapshot(args, by)
     report = plan.search(snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base)
+    if args.try_it:
+        from envcheck.commands.check import examine_and_judge
+        from envcheck.commands.trying import try_plan
+
+        report = try_plan(report, snapshot, args, by, elsewhere, examine_and_judge)
     text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args, by)
     put(text, args.output)
-    return 0 if report.ways else EXIT_NO_PLAN
+    return 0 if _stands(report, args.try_it) else EXIT_NO_PLAN
+
+
+def _stands(report: PlanReport, tried: bool) -> bool:
+    """Whether there is a way; with --try, whether one passed or was resolved."""
+    if not tried:
+        return bool(report.ways)
+    return any(way.trial is not None and way.trial.status in ("passed", "resolved") for way in report.ways)
 
 
 def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tuple[str, ...]]:
@@ -133,6 +151,19 @@ def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
     )
 
 
+def _standing(way: Way, say: Callable[..., str]) -> list[str]:
+    """How far a way is vouched for, in the last lines of it."""
+    from envcheck.plan.result import Grade
+    from envcheck.render.wording import trial_lines
+
+    trial = [f"   {line}" for line in trial_lines(way.trial)] if way.trial else []
+    if way.trial and way.trial.status in ("passed", "failed"):
+        return [*trial, *([f"   {way.note}"] if way.note else [])]
+    told = way.note.endswith(say("note.proof"))
+    status = "" if told else say("print.unchecked" if way.grade is Grade.UNCHECKED else "print.checked")
+    return [f"   {f'{status} {way.note}'.strip()}", *trial]
+
+
 def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace, by: RuleSession) -> str:
     from envcheck.facts.printable import visible
     from envcheck.plan.installers import texts
@@ -157,9 +188,7 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
         if args.files:
             for name, content in way.files.items():
                 lines += [f"   {say('print.files', name=name)}", *(f"     {line}" for line in content.splitlines())]
-        told = way.note.endswith(say("note.proof")) if way.proved else way.note.startswith("Not proved")
-        status = "" if told else say("print.proved" if way.proved else "print.not-proved")
-        lines.append(f"   {f'{status} {way.note}'.strip()}")
+        lines += _standing(way, say)
         lines.append("")
     if not report.ways:
         lines += [say("print.none"), ""]

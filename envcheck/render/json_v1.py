@@ -15,7 +15,7 @@ from envcheck.facts.codec import encode
 from envcheck.facts.recorded import OF_TEXTS, RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import Expectation, LiveFacts, Missing, Snapshot
-from envcheck.plan.result import Commands, Fix, PlanReport, Way
+from envcheck.plan.result import Commands, Fix, PlanReport, TrialResult, Way
 from envcheck.report.report import CommandRun, Report, Reported, SeverityChange
 
 
@@ -168,6 +168,8 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "proved": fix.proved,
         "note": fix.note,
         "no_command": dict(fix.no_command),
+        "grade": fix.grade.value,
+        **_trial(fix.trial),
     }
 
 
@@ -180,6 +182,26 @@ def _way(way: Way) -> dict[str, Any]:
         "changes": list(way.changes),
         "note": way.note,
         "no_command": dict(way.no_command),
+        "grade": way.grade.value,
+        **_trial(way.trial),
+    }
+
+
+def _trial(trial: TrialResult | None) -> dict[str, Any]:
+    """What --try made of it; without --try there is no such key."""
+    if trial is None:
+        return {}
+    return {
+        "trial": {
+            "status": trial.status,
+            "reason": trial.reason,
+            "tool": trial.tool,
+            "seconds": round(trial.seconds, 1),
+            "commands": list(trial.commands),
+            "failed": trial.failed or None,
+            "said": list(trial.said),
+            "download_bytes": trial.download_bytes,
+        }
     }
 
 
