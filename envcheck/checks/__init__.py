@@ -21,6 +21,7 @@ def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
         gpu,
         gpu_count,
         gpu_health,
+        gpu_memory,
         launch,
         libcuda,
         limits,
@@ -43,7 +44,7 @@ def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
     )
 
     modules = (
-        driver, driver_tools, libcuda, container, visibility, gpu, gpu_count, gpu_health, vendor, limits,
+        driver, driver_tools, libcuda, container, visibility, gpu, gpu_count, gpu_health, gpu_memory, vendor, limits,
         torch_build, torch_import, torch_libraries, numpy_abi, torch_files, requirements, packages,
         companions, toolkit, ranks, launch, python_mismatch, comm, warned, live,
     )  # fmt: skip

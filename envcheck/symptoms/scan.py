@@ -86,7 +86,6 @@ class Noted:
     source: str
     text: str
     advice: str  # of a victim: what would show the cause; of a harmless line: why it is one
-    ends: bool = False  # a harmless line that ends the program all the same: it is out of memory
 
 
 @record
@@ -273,9 +272,7 @@ class Scanner:
         last = _end_of(match.start("what"), ends) if row.fallback else match.end()
         shown = _shown(window, match.start(), last, ends)
         if row.kind != "symptom":
-            self.noted.setdefault(
-                row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""), bool(row.data.get("ends"))))
-            )
+            self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""))))
             return
         values = {name: window[match.start(name) : min(match.end(name), last)] for name, value in match.groupdict().items() if value}
         for rule in row.rules:

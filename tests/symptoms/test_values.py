@@ -38,7 +38,7 @@ _PLUMBING = re.compile(r"\d?>(?:&\d|/dev/null)|\| ?(?:grep|head|tail|cut|sort|fi
 # A switch of a program or a flag, on or off: the setting itself is the cure.
 _PYTHON = re.compile(r"""python (?:-[XWv] ?\w* ?)*-c (?:"[^"]*"|'[^']*'|\d)""")
 _SWITCH = re.compile(
-    r"\b(?!\w*(?:VISIBLE_DEVICES|RANK|SIZE|PORT|THREADS)\b)[A-Z][A-Z0-9_]{3,}=[01]\b|-(?:mig|pm) [01]\b|\b1(?= torchrun| bash)"
+    r"\b(?!\w*(?:VISIBLE_DEVICES|RANK|SIZE|PORT|THREADS)\b)[A-Z][A-Z0-9_]{3,}=[01]\b(?!\.)|-(?:mig|pm) [01]\b|\b1(?= torchrun| bash)"
 )
 # What the kernel and programs call their files, libraries and fields, and placeholders in capitals.
 _NAME = re.compile(
