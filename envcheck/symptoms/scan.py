@@ -386,5 +386,5 @@ SAME = 30  # characters
 
 
 def _one_of(what: str, known: Sequence[str]) -> bool:
-    """Whether a row has read this line, or a part of it."""
-    return any(what[:SAME] in one or (len(one) > SAME and one.strip("…") in what) for one in known)
+    """Whether a row has read this line, or a part of it. A number is in many lines."""
+    return not what.isdecimal() and any(what[:SAME] in one or (len(one) > SAME and one.strip("…") in what) for one in known)
