@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from envcheck.checks.text import Matches, agreed, doubt, quoted, said
+from envcheck.checks.text import agreed, doubt, quoted
 from envcheck.engine.intents import Intent, Manual, SetEnv
-from envcheck.engine.rule import Answer, Hit, check
-from envcheck.facts.snapshot import PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
+from envcheck.engine.rule import Answer, Facts, Hit, Matches, check
+from envcheck.facts.snapshot import PythonFacts, SystemFacts, TorchFacts
 from envcheck.tables.versions import minor
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]?)i?(?:B|bytes)")
@@ -23,10 +23,8 @@ _EXPANDABLE = (2, 1)  # the first torch that knows expandable_segments: https://
 _FLAGS = "--per_device_train_batch_size 1 --gradient_accumulation_steps N --gradient_checkpointing True --bf16 True"
 
 
-@check(needs=("symptoms",))
-def gpu_out_of_memory(symptoms: SymptomsFacts, torch: TorchFacts, system: SystemFacts, python: PythonFacts) -> Answer:
-    """The last message with the most numbers speaks; what it says of the pieces decides what comes first."""
-    matches = said(symptoms, "gpu-out-of-memory")
+@check(needs="symptoms", reads="torch system python symptoms")
+def gpu_out_of_memory(facts: Facts, matches: Matches) -> Answer:
     if not matches:
         return None
     seen: dict[str, str] = max(matches, key=lambda match: len(match.values)).values
@@ -41,7 +39,7 @@ def gpu_out_of_memory(symptoms: SymptomsFacts, torch: TorchFacts, system: System
         )
     )
     values = {**seen, "gpu": f"GPU {seen['gpu']}" if "gpu" in seen else "The GPU", "held": held, "backend": backend}
-    expand = _unsplit(backend, torch, system, python)
+    expand = _unsplit(backend, facts.torch, facts.system, facts.python)
     fixes = (*expand, *_steps(backend)) if pieces else (*_steps(backend), *expand)
     return Hit(values, quoted(matches), fixes, variant, confidence=doubt(matches))
 
