@@ -166,7 +166,9 @@ class _TrialRun:
         for path, needed in rooms.items():
             free = free_bytes(path)
             if free is not None and needed > free:
-                raise _Ended(self._over("not-run", f"it needs about {shown(needed)} in {self._named(path)}, and {shown(free)} are free there"))
+                raise _Ended(
+                    self._over("not-run", f"it needs about {shown(needed)} in {self._named(path)}, and {shown(free)} are free there")
+                )
         self.bench.clear()
         if not self.bench.agreed(self._told(sum(rooms.values()))):
             raise _Ended(self._over("not-run", "the question was answered with no"))
