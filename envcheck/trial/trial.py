@@ -239,10 +239,10 @@ def examined(python: str, variables: Mapping[str, str | None], bench: Bench) -> 
     return TrialResult("undecided", mask(checked.because), failed="check")
 
 
-def run_check(python: str, bench: Bench) -> TrialResult:
+def run_check(python: str, bench: Bench, variables: Mapping[str, str | None]) -> TrialResult:
     """The trial of an environment that is kept as it is: only its check."""
     began = time.monotonic()
-    return replace(examined(python, {}, bench), seconds=time.monotonic() - began)
+    return replace(examined(python, variables, bench), seconds=time.monotonic() - began)
 
 
 def over(status: TrialStatus, reason: str, ran: Sequence[str], command: Completed | None = None) -> TrialResult:

@@ -18,6 +18,7 @@ from trial_wheels import index, variables, wheel
 
 from envcheck.commands import try_flags, trying
 from envcheck.commands.bases import base
+from envcheck.engine.rule import Severity
 from envcheck.errors import UsageError
 from envcheck.facts.codec import edit
 from envcheck.facts.record import replace
@@ -183,6 +184,36 @@ def test_fixes_are_tried_and_every_format_says_so(args: argparse.Namespace, snap
         assert "Install demo 2.0 (tried with uv: failed after " in flat
         assert "Install demo 1.0 (tried with uv: passed in " in flat
         assert "nothing was installed" not in flat
+
+
+def test_a_finding_that_stays_is_no_cure(args: argparse.Namespace, snapshot: Snapshot, failing: Report) -> None:
+    """Whatever its severity: a warning whose fix is tried has to be gone for the fix to have passed."""
+    warned = replace(failing.findings[0], finding=replace(failing.findings[0].finding, severity=Severity.WARNING))
+    only = replace(failing, snapshot=snapshot, findings=(warned,))
+    stays = replace(report(HEALTHY), findings=(warned,))
+    found = trying.try_fixes(only, args, BY, False, lambda *_: stays)
+    assert [fix.trial.status for fix in found.findings[0].fixes if fix.trial] == ["failed", "failed"]
+    assert warned.finding.rule in str(found.findings[0].fixes[0].trial)
+    gone = trying.try_fixes(only, args, BY, False, lambda *_: report(HEALTHY))
+    assert gone.findings[0].fixes[0].grade is Grade.TRIED
+
+
+def test_a_variable_is_tried_where_it_would_be_set(args: argparse.Namespace, snapshot: Snapshot, failing: Report) -> None:
+    seen: list[str | None] = []
+
+    def check(look: argparse.Namespace, by: RuleSession) -> Report:
+        seen.append(os.environ.get("DEMO_VARIABLE"))
+        return report(HEALTHY)
+
+    fix = Fix("Set it", kind="env", commands=Commands((), (), (), ("export DEMO_VARIABLE='a b'",)))
+    one = replace(failing, snapshot=snapshot, findings=(replace(failing.findings[0], fixes=(fix,)),))
+    found = trying.try_fixes(one, args, BY, False, check)
+    assert (found.findings[0].fixes[0].grade, seen, os.environ.get("DEMO_VARIABLE")) == (Grade.TRIED, ["a b"], None)
+
+
+def test_nothing_to_try_is_said(args: argparse.Namespace, snapshot: Snapshot, capsys: pytest.CaptureFixture[str]) -> None:
+    trying.try_fixes(report(HEALTHY), args, BY, False, judged)
+    assert capsys.readouterr().err == "envcheck: --try: no finding has a command that could be tried\n"
 
 
 def test_a_plan_without_a_trial_has_no_such_key(way: Callable[..., Way]) -> None:
