@@ -207,7 +207,8 @@ class _TrialRun:
         return self._over("failed", why(done), done)
 
     def _examine(self) -> TrialResult:
-        trial = examined(self.python, self.variables, self.bench)
+        left_by_torch = {"TMPDIR": self.throwaway.folder("tmp")}  # some releases leave a folder there when a process of theirs is ended
+        trial = examined(self.python, {**self.variables, **left_by_torch}, self.bench)
         return replace(trial, commands=tuple(self.done), download_bytes=self.size.download_bytes or None)
 
     def _over(self, status: TrialStatus, reason: str = "", command: Completed | None = None) -> TrialResult:
@@ -261,8 +262,8 @@ def why(done: Completed) -> str:
         return f"{program} did not end within {done.seconds:.0f} s"
     how = f"died with {done.signal}" if done.signal else f"ended with exit code {done.code}"
     lines = last_lines(done.stdout)
-    telling = [line.strip() for line in lines if _TELLING.match(line)] or list(lines)
-    last = _TELLING.sub("", telling[-1]) if telling else ""  # the deepest cause comes last
+    causes = [line[found.end() :] for line in lines if (found := _TELLING.match(line))] or list(lines)
+    last = causes[-1].strip() if causes else ""  # the deepest cause comes last
     return f"{program} {how}{f': {last}' if last else ''}"
 
 
