@@ -26,6 +26,7 @@ _TELLING = re.compile(r"\s*(?:error:|cause:|×|╰─▶|├─▶)\s*", re.IGNO
 SAID_LINES = 12
 SAID_CHARACTERS = 400  # of a line
 SHORTEST_CHECK = 5.0
+LONGEST_TEMPORARY = 69  # bytes: as in agent/temporary.py
 START_SECONDS = 120.0  # for what needs no network
 
 
@@ -207,8 +208,10 @@ class _TrialRun:
         return self._over("failed", why(done), done)
 
     def _examine(self) -> TrialResult:
-        left_by_torch = {"TMPDIR": self.throwaway.folder("tmp")}  # some releases leave a folder there when a process of theirs is ended
-        trial = examined(self.python, {**self.variables, **left_by_torch}, self.bench)
+        place = self.throwaway.folder("tmp")
+        # Some releases of torch leave a folder there when a process of theirs is ended. (Below too long a name their sockets fail.)
+        temporary = {"TMPDIR": place} if len(os.fsencode(place)) <= LONGEST_TEMPORARY else {}
+        trial = examined(self.python, {**self.variables, **temporary}, self.bench)
         return replace(trial, commands=tuple(self.done), download_bytes=self.size.download_bytes or None)
 
     def _over(self, status: TrialStatus, reason: str = "", command: Completed | None = None) -> TrialResult:
