@@ -9,7 +9,7 @@ from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, 
 from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
 from envcheck.checks.text import distinct, foremost, of_programs, of_variant, quoted, value
 from envcheck.engine.intents import TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, DriverFacts, GpusFacts, ToolStatus
@@ -247,7 +247,9 @@ def _by_torch(demand: _Demand, matches: Matches) -> Hit:
     return demand.hit(matches, None if demand.driver and demand.minimum and demand.suffices is False else "offered")
 
 
-def _by_numbers(demand: _Demand, matches: Matches, asked: bool, gpu: str | None, os: str, tables: Tables) -> Hit | None:
+def _by_numbers(demand: _Demand, matches: Matches, asked: bool, gpu: str | None, os: str, tables: Tables) -> Answer:
+    if demand.driver and demand.minimum and demand.suffices is None and not matches:
+        return Unknown(f"NVIDIA's pages name two lowest drivers for CUDA {demand.cuda}; {demand.driver} is between them")
     if demand.driver and demand.cuda and demand.minimum and demand.suffices is not None:
         if demand.suffices:
             return None
@@ -317,9 +319,10 @@ def driver_too_old_for_gpu(facts: Facts, matches: Matches) -> Answer:
 def driver_dropped_gpu(facts: Facts, matches: Matches) -> Answer:
     if cuda_answers(facts):
         return None
-    version, branch = _installed(facts)
-    rows = [(name, facts.tables.gpu(cc)) for name, cc in _cards(facts)]
-    dropped = [(name, row) for name, row in rows if branch and row and row.last_branch and branch > row.last_branch]
+    version, _ = _installed(facts)
+    os, tables = driver_os(facts.system), facts.tables
+    rows = [(name, tables.gpu(cc)) for name, cc in _cards(facts)]
+    dropped = [(name, row) for name, row in rows if version and row and row.last_branch and tables.is_past(version, row.last_branch, os)]
     if dropped and len(dropped) == len(rows):
         name, row = dropped[0]
         return Hit({"gpu": name, "driver": version, "last": row.last_branch, "arch": row.architecture}, quoted(matches))

@@ -197,18 +197,20 @@ def python_unsupported(facts: Facts, matches: Matches) -> Answer:
     if "python" in missing or "torch" not in missing or not (wanted or missing["torch"].why is Why.ABSENT):
         return None
     evidence = quoted(matches)
-    if python.implementation and python.implementation != "cpython":
-        return Hit({"implementation": python.implementation, "python": python.version}, evidence, variant="implementation")
-    if python.bits == 32:
-        return Hit({"python": python.version}, evidence, variant="bits")
     tag, platform = _tag(python), _platform(facts.system) or "linux-x86_64"
+    served = [tags for one in facts.tables.releases() if (tags := one.pythons.get(platform))]
+    use = [one for one in served[-1] if not one.endswith("t")][:-1][-1:] if served else []  # the last but one: other packages follow later
+    other: dict[str, object] = {"use": use[0] if use else None}
+    if python.implementation and python.implementation != "cpython":
+        return Hit({"implementation": python.implementation, "python": python.version, **other}, evidence, variant="implementation")
+    if python.bits == 32:
+        return Hit({"python": python.version, **other}, evidence, variant="bits")
     if tag is None:
         return Unknown("the version of the interpreter is not known")
-    served = [tags for one in facts.tables.releases() if (tags := one.pythons.get(platform))]
     known = sorted({one for tags in served for one in tags}, key=lambda one: (minor(one) or (0, 0), one))
     if not known or tag in known:
         return None
-    values = {"python": tag, "platform": platform, "oldest": known[0], "newest": known[-1], "supported": served[-1]}
+    values = {"python": tag, "platform": platform, "oldest": known[0], "newest": known[-1], "supported": served[-1], **other}
     new = (minor(tag) or (0, 0)) > (minor(known[-1]) or (99, 0))
     return Hit(values, evidence, variant="new", confidence=Confidence.LIKELY) if new else Hit(values, evidence)
 

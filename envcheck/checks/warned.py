@@ -29,8 +29,16 @@ def _proved(live: LiveFacts) -> bool:
     return live.status is LiveStatus.PASS or nccl_proved(live)
 
 
+# https://github.com/NVIDIA/nccl/blob/master/src/nccl.h.in
+_RESULTS = {
+    "1": "ncclUnhandledCudaError", "2": "ncclSystemError", "3": "ncclInternalError", "4": "ncclInvalidArgument", "5": "ncclInvalidUsage",
+    "6": "ncclRemoteError",
+}  # fmt: skip
+
+
 def _placed(matches: Matches, variant: str | None) -> Hit:
-    values = {"what": matches[0].values.get("what", "").rstrip("."), "file": matches[0].values.get("file", "")}
+    what = matches[0].values.get("what", "").rstrip(".")
+    values = {"what": f"{_RESULTS[what]} ({what})" if what in _RESULTS else what, "file": matches[0].values.get("file", "")}
     return Hit(values, quoted(matches), variant=variant, severity=Severity.WARNING, confidence=Confidence.LIKELY)
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 IN_PASSING = ("statements", "demands")  # read in every text: they say nothing of what kind it is
 LOUD = 4  # findings at error or warning that are shown: a list of guesses names nothing
 FACTS_BYTES = 4 << 20
+OUT_OF_MEMORY = "gpu-out-of-memory"
+TOO_LARGE = "the program asked for more GPU memory than there was; whether this machine trains what takes less, the text does not show"
 RECORDS = ("record", "evidence archive")  # forms of our own documents that hold facts and no verdict
 
 
@@ -184,7 +186,7 @@ class Given:
         """One clean piece of text, out of which documents were taken."""
         from envcheck.read.identify import log_kinds, read_text
         from envcheck.read.own_reports import take_pages
-        from envcheck.symptoms.course import outlived, proposed
+        from envcheck.symptoms.course import innermost, outlived, proposed
 
         text, reports = take_pages(text, self.by.texts.ids)
         self._keep(reports, name)
@@ -196,7 +198,7 @@ class Given:
         self.kinds.setdefault(name, {}).update(
             dict.fromkeys([*(one.kind for one in found if one.kind not in IN_PASSING), *log_kinds(text)])
         )
-        self.scanner.scan(outlived(text), name)
+        self.scanner.scan(innermost(outlived(text)), name)
         if proposed(text):
             self.proposed.add(name)
 
@@ -391,7 +393,7 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
             pasted = any((each.source, each.text) in messages for one in loud for each in one.evidence)
             if not pasted and not _trouble(read, texts):
                 return replace(report, verdict="pass", exit_code=0, because=())
-            reason = f"{loud[0].rule} is certain, but need not be why the program failed"
+            reason = TOO_LARGE if loud[0].rule == OUT_OF_MEMORY else f"{loud[0].rule} is certain, but need not be why the program failed"
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
     if _trouble(read, texts) or not _says_something(read, texts):
@@ -425,7 +427,7 @@ def _trouble(read: Read, texts: Given) -> bool:
     if read.symptoms.victims or texts.scanner.complains:
         return True
     if read.symptoms.harmless:
-        return any(one.ends for one in read.symptoms.harmless)
+        return False
     kinds = {kind for kinds in read.files.values() for kind in kinds}
     return bool(kinds & _LOGS) or any(not kinds for name, kinds in read.files.items() if name in texts.filled)
 

@@ -212,6 +212,7 @@ class RuleTexts:
     """Lazy access to the rule files below one or more folders. A site's file holds the keys that it says otherwise than ours."""
 
     folders: tuple[Folder, ...]
+    severities: tuple[tuple[str, Severity], ...] = ()  # by rule, as a configuration sets them; the texts keep their own
 
     @cached_property
     def _files(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:

@@ -24,10 +24,11 @@ from envcheck.facts.codec import edit
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Missing, Snapshot, Why
 from envcheck.plan.result import Commands, Fix, Grade, PlanReport, TrialResult, Way
+from envcheck.read.own_report import _ASIDE
 from envcheck.render.json_v1 import document, plan_document
 from envcheck.render.markdown import render as markdown
 from envcheck.render.text import render as text
-from envcheck.render.wording import trial_line
+from envcheck.render.wording import fix_aside, trial_line
 from envcheck.report.report import Report
 from envcheck.report.session import RuleSession, report_on
 from envcheck.report.session import rule_session as rules
@@ -267,3 +268,24 @@ def test_several_errors_are_cured_together() -> None:
     torch, numpy, other = (Commands(uv=(f"uv pip install {name}",)) for name in ("torch==2.9.1", "'numpy<2'", "torch==2.8.0"))
     assert trying._rounds([[numpy], [torch, other], [torch]]) == [(numpy, torch), (numpy, other, torch)]
     assert trying._joined((numpy, torch)).uv == ("uv pip install torch==2.9.1", "uv pip install 'numpy<2'")
+
+
+@pytest.mark.parametrize(
+    ("trial", "proved"),
+    [
+        (TrialResult("passed", "", "uv", 41.0), True),
+        (TrialResult("failed", "pip ended with exit code 1: no matching (of 3) distribution", "pip", 9.0), False),
+        (TrialResult("failed", "no such version", "uv", 1.0, failed="uv pip install x --dry-run"), False),
+        (TrialResult("undecided", "the live check did not decide", "uv", 60.0), True),
+        (TrialResult("not-run", "it needs about 7.4 GB in /tmp, and 626 MB are free there"), True),
+        (TrialResult("not-run", "the package index cannot be reached: " + "x" * 400), None),
+    ],
+)
+def test_what_is_said_of_a_trial_is_taken_off_again_where_a_report_is_read(trial: TrialResult, proved: bool | None) -> None:
+    grade = Grade.CHECKED if proved else Grade.UNCHECKED
+    for who in ("user", "admin"):
+        fix = Fix("Install torch 2.9.1 (again)", who, proved=proved, grade=grade, trial=trial)
+        printed = f"{fix.title} ({fix_aside(fix)})"
+        found = _ASIDE.search(printed)
+        assert found is not None, printed
+        assert printed[: found.start()] == fix.title
