@@ -11,21 +11,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from envcheck.commands.try_flags import is_terminal
+from envcheck.engine.rule import Severity
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import LiveFacts, LiveStatus, PythonFacts, read
 from envcheck.plan.as_installed import as_installed
 from envcheck.plan.install_commands import name_of
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import profile_of
-from envcheck.plan.result import Commands, Fix, Grade, PlanReport, TrialResult, Way
-from envcheck.trial.commands import NotOurs, read_line
+from envcheck.plan.result import TOOLS, Commands, Fix, Grade, PlanReport, TrialResult, Way
+from envcheck.trial.commands import NotOurs, exports, read_line
 from envcheck.trial.installer import Tick, find_installer
 from envcheck.trial.resolve import run_resolve
 from envcheck.trial.trial import Attempt, Bench, Checked, run_check, run_trial
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
-    from envcheck.report.report import Report
+    from envcheck.report.report import Report, Reported
     from envcheck.report.session import RuleSession
 
 
@@ -41,21 +42,23 @@ def try_plan(
 
 
 def try_fixes(report: Report, args: argparse.Namespace, by: RuleSession, elsewhere: bool, judged: Judged) -> Report:
-    """The report with what became of its fixes. What one would paste is tried together: the first command of every error.
+    """The report with what became of its fixes. What one would paste is tried together: the first command of every error (of every
+    warning, where there is no error).
 
     Where a finding has several ways out, the next one takes its place if the trial fails.
     """
-    from envcheck.engine.rule import Severity
-
-    errors = [one for one in report.findings if one.finding.severity is Severity.ERROR]
-    offered = [list(dict.fromkeys(fix.commands for fix in one.fixes if fix.who == "user" and fix.kind != "manual")) for one in errors]
-    rounds = _rounds([commands for commands in offered if commands])
     trials = _Trials(report.snapshot, args, by, elsewhere, judged)
+    wanted = next((rows for level in (Severity.ERROR, Severity.WARNING) if (rows := _curable(report, level))), [])
+    trials.cures = frozenset(one.finding.rule for one in wanted)
+    if not wanted:
+        print("envcheck: --try: no finding has a command that could be tried", file=sys.stderr)
+    offered = [list(dict.fromkeys(fix.commands for fix in one.fixes if _pasted(fix))) for one in wanted]
+    rounds = _rounds(offered)
     results: dict[Commands, TrialResult] = {}
     for chosen in rounds:
         if trials.over:
             break
-        title = next(fix.title for one in errors for fix in one.fixes if fix.commands == chosen[0])
+        title = next(fix.title for one in wanted for fix in one.fixes if fix.commands == chosen[0])
         trial = trials.of(title, _joined(chosen))
         results |= {commands: trial for commands in chosen if commands not in results or trial.status == "passed"}
 
@@ -65,6 +68,15 @@ def try_fixes(report: Report, args: argparse.Namespace, by: RuleSession, elsewhe
     findings = tuple(replace(one, fixes=tuple(map(known, one.fixes))) for one in report.findings)
     ways = tuple(with_trial(way, results[way.commands], trials.untried) if way.commands in results else way for way in report.plan.ways)
     return replace(report, findings=findings, plan=replace(report.plan, ways=ways))
+
+
+def _curable(report: Report, severity: Severity) -> list[Reported]:
+    return [one for one in report.findings if one.finding.severity is severity and any(map(_pasted, one.fixes))]
+
+
+def _pasted(fix: Fix) -> bool:
+    """Whether a user would paste its commands, and they change the environment or a variable."""
+    return fix.who == "user" and fix.kind != "manual" and fix.commands != Commands()
 
 
 def _rounds(offered: Sequence[Sequence[Commands]]) -> list[tuple[Commands, ...]]:
@@ -107,6 +119,7 @@ class _Trials:
         self.deadline = time.monotonic() + args.try_timeout
         self.over = False
         self.declined = False
+        self.cures: frozenset[str] = frozenset()  # rules that must find nothing afterwards, whatever their severity
         self.untried = texts(by.tables).say("note.proof")
 
     def of(self, title: str, commands: Commands, who: str = "user") -> TrialResult:
@@ -126,9 +139,9 @@ class _Trials:
     def _trial(self, title: str, commands: Commands, bench: Bench, target: str | None) -> TrialResult:
         if self.elsewhere:
             return run_resolve(Attempt(title, commands), bench, profile_of(self.snapshot, self.by.tables))
-        if commands == Commands() and target:  # what is there is kept
-            return run_check(target, bench)
         try:
+            if target and not any(map(commands.of, TOOLS)):  # what is there is kept
+                return run_check(target, bench, exports(commands.shell))
             moved = {name_of(one) for text in (*commands.pip, *commands.uv) if (line := read_line(text)) for one in line.requirements}
         except NotOurs as error:
             return TrialResult("not-run", str(error))
@@ -141,19 +154,19 @@ class _Trials:
 
     def _checked(self, python: str, variables: Mapping[str, str | None], seconds: float) -> Checked:
         """envcheck's own check of an interpreter, the live step in it."""
-        from envcheck.engine.rule import Severity
-
         given = vars(self.args)
         live = {name: given.get(name, value) for name, value in LIVE.items()}
         live |= {"live": "quick" if live["live"] == "off" else live["live"], "timeout": min(self.args.timeout, seconds)}
         look = argparse.Namespace(**{**given, **QUIET, **live, "python": python})
         with _variables(variables):
             report = self.judged(look, self.by)
-        errors = [one.finding for one in report.findings if one.finding.severity is Severity.ERROR]
+        found = [one.finding for one in report.findings]
+        errors = [one for one in found if one.severity is Severity.ERROR or one.rule in self.cures]
         live_facts = report.snapshot.live
         if report.verdict == "pass" and not (isinstance(live_facts, LiveFacts) and live_facts.status is LiveStatus.PASS):
             return Checked("inconclusive", (), "the live check did not decide")
-        return Checked(report.verdict, tuple(f"{one.title} [{one.rule}]" for one in errors), "; ".join(report.because[:2]))
+        verdict = "fail" if any(one.rule in self.cures for one in errors) else report.verdict
+        return Checked(verdict, tuple(f"{one.title} [{one.rule}]" for one in errors), "; ".join(report.because[:2]))
 
     def _agreed(self, question: str) -> bool:
         print(f"envcheck: {question}", file=sys.stderr, end="\n" if self.args.yes else "; go on? [y/N] ", flush=True)

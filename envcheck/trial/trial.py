@@ -26,6 +26,7 @@ _TELLING = re.compile(r"\s*(?:error:|cause:|×|╰─▶|├─▶)\s*", re.IGNO
 SAID_LINES = 12
 SAID_CHARACTERS = 400  # of a line
 SHORTEST_CHECK = 5.0
+LONGEST_TEMPORARY = 69  # bytes: as in agent/temporary.py
 START_SECONDS = 120.0  # for what needs no network
 
 
@@ -207,7 +208,10 @@ class _TrialRun:
         return self._over("failed", why(done), done)
 
     def _examine(self) -> TrialResult:
-        trial = examined(self.python, self.variables, self.bench)
+        place = self.throwaway.folder("tmp")
+        # Some releases of torch leave a folder there when a process of theirs is ended. (Below too long a name their sockets fail.)
+        temporary = {"TMPDIR": place} if len(os.fsencode(place)) <= LONGEST_TEMPORARY else {}
+        trial = examined(self.python, {**self.variables, **temporary}, self.bench)
         return replace(trial, commands=tuple(self.done), download_bytes=self.size.download_bytes or None)
 
     def _over(self, status: TrialStatus, reason: str = "", command: Completed | None = None) -> TrialResult:
@@ -239,10 +243,10 @@ def examined(python: str, variables: Mapping[str, str | None], bench: Bench) -> 
     return TrialResult("undecided", mask(checked.because), failed="check")
 
 
-def run_check(python: str, bench: Bench) -> TrialResult:
+def run_check(python: str, bench: Bench, variables: Mapping[str, str | None]) -> TrialResult:
     """The trial of an environment that is kept as it is: only its check."""
     began = time.monotonic()
-    return replace(examined(python, {}, bench), seconds=time.monotonic() - began)
+    return replace(examined(python, variables, bench), seconds=time.monotonic() - began)
 
 
 def over(status: TrialStatus, reason: str, ran: Sequence[str], command: Completed | None = None) -> TrialResult:
@@ -261,8 +265,8 @@ def why(done: Completed) -> str:
         return f"{program} did not end within {done.seconds:.0f} s"
     how = f"died with {done.signal}" if done.signal else f"ended with exit code {done.code}"
     lines = last_lines(done.stdout)
-    telling = [line.strip() for line in lines if _TELLING.match(line)] or list(lines)
-    last = _TELLING.sub("", telling[-1]) if telling else ""  # the deepest cause comes last
+    causes = [line[found.end() :] for line in lines if (found := _TELLING.match(line))] or list(lines)
+    last = causes[-1].strip() if causes else ""  # the deepest cause comes last
     return f"{program} {how}{f': {last}' if last else ''}"
 
 

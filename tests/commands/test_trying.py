@@ -18,15 +18,17 @@ from trial_wheels import index, variables, wheel
 
 from envcheck.commands import try_flags, trying
 from envcheck.commands.bases import base
+from envcheck.engine.rule import Severity
 from envcheck.errors import UsageError
 from envcheck.facts.codec import edit
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Missing, Snapshot, Why
 from envcheck.plan.result import Commands, Fix, Grade, PlanReport, TrialResult, Way
+from envcheck.read.own_report import _ASIDE
 from envcheck.render.json_v1 import document, plan_document
 from envcheck.render.markdown import render as markdown
 from envcheck.render.text import render as text
-from envcheck.render.wording import trial_line
+from envcheck.render.wording import fix_aside, trial_line
 from envcheck.report.report import Report
 from envcheck.report.session import RuleSession, report_on
 from envcheck.report.session import rule_session as rules
@@ -185,6 +187,36 @@ def test_fixes_are_tried_and_every_format_says_so(args: argparse.Namespace, snap
         assert "nothing was installed" not in flat
 
 
+def test_a_finding_that_stays_is_no_cure(args: argparse.Namespace, snapshot: Snapshot, failing: Report) -> None:
+    """Whatever its severity: a warning whose fix is tried has to be gone for the fix to have passed."""
+    warned = replace(failing.findings[0], finding=replace(failing.findings[0].finding, severity=Severity.WARNING))
+    only = replace(failing, snapshot=snapshot, findings=(warned,))
+    stays = replace(report(HEALTHY), findings=(warned,))
+    found = trying.try_fixes(only, args, BY, False, lambda *_: stays)
+    assert [fix.trial.status for fix in found.findings[0].fixes if fix.trial] == ["failed", "failed"]
+    assert warned.finding.rule in str(found.findings[0].fixes[0].trial)
+    gone = trying.try_fixes(only, args, BY, False, lambda *_: report(HEALTHY))
+    assert gone.findings[0].fixes[0].grade is Grade.TRIED
+
+
+def test_a_variable_is_tried_where_it_would_be_set(args: argparse.Namespace, snapshot: Snapshot, failing: Report) -> None:
+    seen: list[str | None] = []
+
+    def check(look: argparse.Namespace, by: RuleSession) -> Report:
+        seen.append(os.environ.get("DEMO_VARIABLE"))
+        return report(HEALTHY)
+
+    fix = Fix("Set it", kind="env", commands=Commands((), (), (), ("export DEMO_VARIABLE='a b'",)))
+    one = replace(failing, snapshot=snapshot, findings=(replace(failing.findings[0], fixes=(fix,)),))
+    found = trying.try_fixes(one, args, BY, False, check)
+    assert (found.findings[0].fixes[0].grade, seen, os.environ.get("DEMO_VARIABLE")) == (Grade.TRIED, ["a b"], None)
+
+
+def test_nothing_to_try_is_said(args: argparse.Namespace, snapshot: Snapshot, capsys: pytest.CaptureFixture[str]) -> None:
+    trying.try_fixes(report(HEALTHY), args, BY, False, judged)
+    assert capsys.readouterr().err == "envcheck: --try: no finding has a command that could be tried\n"
+
+
 def test_a_plan_without_a_trial_has_no_such_key(way: Callable[..., Way]) -> None:
     (one,) = plan_document(PlanReport((way("1.0"),)))["ways"]
     assert (one["grade"], "trial" in one) == ("checked", False)
@@ -236,3 +268,24 @@ def test_several_errors_are_cured_together() -> None:
     torch, numpy, other = (Commands(uv=(f"uv pip install {name}",)) for name in ("torch==2.9.1", "'numpy<2'", "torch==2.8.0"))
     assert trying._rounds([[numpy], [torch, other], [torch]]) == [(numpy, torch), (numpy, other, torch)]
     assert trying._joined((numpy, torch)).uv == ("uv pip install torch==2.9.1", "uv pip install 'numpy<2'")
+
+
+@pytest.mark.parametrize(
+    ("trial", "proved"),
+    [
+        (TrialResult("passed", "", "uv", 41.0), True),
+        (TrialResult("failed", "pip ended with exit code 1: no matching (of 3) distribution", "pip", 9.0), False),
+        (TrialResult("failed", "no such version", "uv", 1.0, failed="uv pip install x --dry-run"), False),
+        (TrialResult("undecided", "the live check did not decide", "uv", 60.0), True),
+        (TrialResult("not-run", "it needs about 7.4 GB in /tmp, and 626 MB are free there"), True),
+        (TrialResult("not-run", "the package index cannot be reached: " + "x" * 400), None),
+    ],
+)
+def test_what_is_said_of_a_trial_is_taken_off_again_where_a_report_is_read(trial: TrialResult, proved: bool | None) -> None:
+    grade = Grade.CHECKED if proved else Grade.UNCHECKED
+    for who in ("user", "admin"):
+        fix = Fix("Install torch 2.9.1 (again)", who, proved=proved, grade=grade, trial=trial)
+        printed = f"{fix.title} ({fix_aside(fix)})"
+        found = _ASIDE.search(printed)
+        assert found is not None, printed
+        assert printed[: found.start()] == fix.title

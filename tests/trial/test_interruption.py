@@ -23,15 +23,15 @@ import os, sys, time
 from envcheck.plan.result import Commands
 from envcheck.trial.installer import find_installer
 from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
-from envcheck.cli import _raise_on_sigterm
+from envcheck.cli import _raising_on_sigterm
 
 def check(python, variables, seconds):
     open(os.environ["SIGN"], "w").close()
     time.sleep(60)
 
-_raise_on_sigterm()
 bench = Bench(find_installer("uv", sys.executable, os.environ), check, lambda question: True, time.monotonic() + 100)
-run_trial(Attempt("demo", Commands(uv=(sys.argv[1],))), bench)
+with _raising_on_sigterm():
+    run_trial(Attempt("demo", Commands(uv=(sys.argv[1],))), bench)
 """
 
 

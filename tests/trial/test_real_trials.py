@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +19,11 @@ from torches import uv
 
 from envcheck.trial.place import PREFIX
 
-pytestmark = pytest.mark.torches
+ROOM = 12e9  # bytes: what the largest wheels take unpacked, and some to spare
+pytestmark = [
+    pytest.mark.torches,
+    pytest.mark.skipif(shutil.disk_usage(tempfile.gettempdir()).free < ROOM, reason="less than 12 GB are free: a trial would be refused"),
+]
 SECONDS = 1500.0
 
 
@@ -53,12 +59,12 @@ def environment(tmp_path: Path) -> Path:
     return folder
 
 
-def envcheck(tmp_path: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    (tmp_path / "tmp").mkdir()
-    env = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PATH": f"{Path(uv()).parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run([sys.executable, "-m", "envcheck", *words], env=env, capture_output=True, text=True, timeout=SECONDS)
-    assert done.stdout, done.stderr[-2000:]
-    assert os.listdir(tmp_path / "tmp") == []
+def envcheck(*words: str) -> tuple[int, dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:  # of a usual length: torch has sockets below it
+        env = {**os.environ, "TMPDIR": folder, "PATH": f"{Path(uv()).parent}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run([sys.executable, "-m", "envcheck", *words], env=env, capture_output=True, text=True, timeout=SECONDS)
+        assert done.stdout, done.stderr[-2000:]
+        assert os.listdir(folder) == []
     assert not [path for path in Path.home().glob(f".cache/{PREFIX}*") if str(os.getpid()) in path.name]
     document: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, document
@@ -68,9 +74,9 @@ def files(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
-def test_a_way_is_built_and_trained_with(tmp_path: Path, environment: Path) -> None:
+def test_a_way_is_built_and_trained_with(environment: Path) -> None:
     before = files(environment)
-    code, document = envcheck(tmp_path, "plan", "--try", "--yes", "--json", "--python", str(environment), "torch==2.9.1", "cu128")
+    code, document = envcheck("plan", "--try", "--yes", "--json", "--python", str(environment), "torch==2.9.1", "cu128")
     way = document["plan"]["ways"][0]
     assert (code, way["grade"], way["trial"]["status"], way["trial"]["tool"]) == (0, "tried", "passed", "uv"), way["trial"]
     printed = way["commands"]["uv"][0]
@@ -79,9 +85,9 @@ def test_a_way_is_built_and_trained_with(tmp_path: Path, environment: Path) -> N
     assert files(environment) == before
 
 
-def test_the_fix_of_an_environment_without_torch_is_tried(tmp_path: Path, environment: Path, mirror: str) -> None:
+def test_the_fix_of_an_environment_without_torch_is_tried(environment: Path, mirror: str) -> None:
     words = ["--fix-suggest", "--try", "--yes", "--json", "--python", str(environment), "--index-base", mirror]
-    code, document = envcheck(tmp_path, *words)
+    code, document = envcheck(*words)
     (finding,) = [one for one in document["findings"] if one["rule"] == "torch-missing"]
     fix = finding["fixes"][0]
     assert (code, fix["grade"], fix["trial"]["status"]) == (1, "tried", "passed"), fix

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from trial_wheels import imports, index, installer, variables, wheel
 
+from envcheck.host.access import Completed
 from envcheck.plan.result import Commands, TrialResult
 from envcheck.trial import place, trial
 from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
@@ -175,6 +176,19 @@ def test_what_stops_an_installer_without_being_its_fault(said: str, kind: str) -
     assert trial.trouble(said) == kind
 
 
+def test_the_deepest_cause_is_told_as_it_stands() -> None:
+    pip = Completed(
+        ("/t/python", "-m", "pip", "install", "x"), 1, "ERROR: Could not install packages due to an OSError: [Errno 28] No space\n"
+    )
+    assert trial.why(pip) == "pip ended with exit code 1: Could not install packages due to an OSError: [Errno 28] No space"
+    uv = Completed(
+        ("/opt/uv", "pip", "install", "x"), 1, "error: No solution found\n  cause: Because x==9 has no wheels\n\nhint: Wheels are there\n"
+    )
+    assert trial.why(uv) == "uv ended with exit code 1: Because x==9 has no wheels"
+    older = Completed(("/opt/uv", "pip", "install", "x"), 1, "  × No solution found:\n  ╰─▶ Because there is no version of x==9\n")
+    assert trial.why(older) == "uv ended with exit code 1: Because there is no version of x==9"
+
+
 def test_the_time_limit_ends_an_installer_that_waits(tmp_path: Path) -> None:
     """An index that takes the connection and never answers."""
     uv = Tryer("uv", tmp_path)
@@ -191,6 +205,24 @@ def test_a_check_that_cannot_decide_and_an_interpreter_that_does_not_answer(tmp_
     url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
     found = uv(uv.line("demo==1.0", "--index-url", url), check=lambda *_: Checked("inconclusive", (), "the live check did not decide"))
     assert (found.status, found.reason) == ("undecided", "the live check did not decide")
+
+
+def test_what_the_check_leaves_in_the_temporary_folder_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the name of that folder would be too long for sockets: torch would meet a fault that the user does not have."""
+    seen: list[str | None] = []
+
+    def check(python: str, variables: dict[str, str], seconds: float) -> Checked:
+        seen.append(variables.get("TMPDIR"))
+        return Checked("pass")
+
+    uv = Tryer("uv", tmp_path)
+    line = uv.line("demo==1.0", "--index-url", index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0")))
+    assert uv(line, check=check).status == "passed"
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")
+    assert uv(line, check=check).status == "passed"
+    assert seen[0] is None
+    assert str(seen[1]).startswith(f"/tmp/{place.PREFIX}")
+    nothing_left(tmp_path)
 
 
 def test_what_is_no_line_of_the_tool_is_not_run(tmp_path: Path) -> None:
