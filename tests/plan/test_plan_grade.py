@@ -8,7 +8,7 @@ import pytest
 from plan_hosts import RULES, TABLES, TEXTS, checks, machine
 
 from envcheck import plan
-from envcheck.engine.rule import Answer, Hit, RuleTexts, Severity, check
+from envcheck.engine.rule import Answer, Check, Facts, Hit, Matches, RuleTexts, Severity
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import CudaDriverFacts, Distribution, ImportStatus, PackagesFacts, SystemFacts, TorchFacts
 from envcheck.plan.companions import Companions
@@ -98,9 +98,11 @@ def test_the_cuda_compat_way_is_vouched_for() -> None:
     assert compat.grade is Grade.CHECKED
 
 
-@check(needs=())
-def driver_broken() -> Answer:
+def _broken(_facts: Facts, _lines: Matches) -> Answer:
     return Hit({})
+
+
+driver_broken = Check("driver-broken", _broken, (), ())
 
 
 class Said(RuleTexts):
