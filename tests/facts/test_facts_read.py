@@ -22,7 +22,6 @@ SHOWN = {
     "cusparselt": "how torch was built",
     "debug": "how torch was built",
     "direct_url": "where a package comes from",
-    "distribution_id": "which machine it is",
     "driver_model": "WDDM or TCC, on Windows",
     "ecc": "whether errors are counted at all",
     "ecc_uncorrected_aggregate": "the life of a card; gpu-ecc-error judges what happened since the driver was loaded",

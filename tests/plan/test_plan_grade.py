@@ -8,9 +8,9 @@ import pytest
 from plan_hosts import RULES, TABLES, TEXTS, checks, machine
 
 from envcheck import plan
-from envcheck.engine.rule import Answer, Hit, RuleTexts, Severity, check
+from envcheck.engine.rule import Answer, Check, Facts, Hit, Matches, RuleTexts, Severity
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import CudaDriverFacts, Distribution, ImportStatus, PackagesFacts, SystemFacts, TorchFacts
+from envcheck.facts.snapshot import CudaDriverFacts, Distribution, GpusFacts, ImportStatus, PackagesFacts, SystemFacts, TorchFacts
 from envcheck.plan.companions import Companions
 from envcheck.plan.proof import Change, Judge, apply
 from envcheck.plan.result import Grade, PlanReport
@@ -98,9 +98,11 @@ def test_the_cuda_compat_way_is_vouched_for() -> None:
     assert compat.grade is Grade.CHECKED
 
 
-@check(needs=())
-def driver_broken() -> Answer:
+def _broken(_facts: Facts, _lines: Matches) -> Answer:
     return Hit({})
+
+
+driver_broken = Check("driver-broken", _broken, (), ())
 
 
 class Said(RuleTexts):
@@ -151,6 +153,15 @@ def _builds() -> Any:
 def test_a_row_of_low_confidence_is_said_aloud(gpu: str, said: str | None) -> None:
     way = planned({"gpu": gpu, "driver": "595.58.03"}).ways[0]
     assert ("row of low confidence" in way.note) is bool(said) and (said or "") in way.note and way.grade is Grade.CHECKED
+
+
+@pytest.mark.parametrize(("capability", "grade"), [("10.7", Grade.UNCHECKED), ("10.3", Grade.CHECKED)])
+def test_a_gpu_newer_than_the_cuda_of_every_build_is_not_vouched_for_on_a_low_row(capability: str, grade: Grade) -> None:
+    host = machine({"gpu": "b300", "driver": "615.36.06"})
+    assert isinstance(host.gpus, GpusFacts)
+    newer = replace(host, gpus=GpusFacts((replace(host.gpus.devices[0], name="NVIDIA R100", compute_capability=capability),), "nvml"))
+    way = plan.search(newer, TABLES, (), checks=checks(), texts=TEXTS).ways[0]
+    assert way.grade is grade and ("compute capability 10.7" in way.note) is (capability == "10.7")
 
 
 def test_a_low_branch_of_the_driver_is_said_too() -> None:
