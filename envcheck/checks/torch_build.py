@@ -92,6 +92,8 @@ def torch_cpu_build(
     matches, cards = () if devices.available else said(symptoms, "torch-cpu-build"), nvidia(gpus)
     if "torch" in absent:
         return None
+    if hit := _usual_on_jetson(torch, devices, system, symptoms):
+        return hit
     if not _is_cpu_build(torch):
         usual = cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables)
         return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, matches)
@@ -114,6 +116,16 @@ def torch_cpu_build(
     if sign := _sign_of_a_gpu(driver, rocm, toolkit, missing):
         return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
     return not_read("gpus", missing)
+
+
+def _usual_on_jetson(torch: TorchFacts, devices: DevicesFacts, system: SystemFacts, symptoms: SymptomsFacts) -> Hit | None:
+    """No device on a Jetson, and nobody says that NVIDIA's own wheel is there: what pip brings by itself has no code for its GPU."""
+    if not system.jetson or torch.cuda or _is_cpu_build(torch) or "nv" in (local(torch.version) or "") or devices.available:
+        return None
+    matches = said(symptoms, "torch-cuda-unavailable")
+    if not matches and not answer.fails(devices):
+        return None
+    return Hit({"version": torch.version or UNKNOWN, "kind": "CUDA"}, quoted(matches), variant="jetson_usual", confidence=Confidence.LIKELY)
 
 
 def _asked_for(values: dict[str, object], evidence: tuple[Evidence, ...], asked: facts.AskedFacts, packages: facts.PackagesFacts) -> Hit:
@@ -174,6 +186,7 @@ def torch_cuda_unavailable(
     cuda_driver: facts.CudaDriverFacts,
     driver: facts.DriverFacts,
     rocm: facts.RocmFacts,
+    system: SystemFacts,
     visibility: facts.VisibilityFacts,
     symptoms: SymptomsFacts,
     absent: frozenset[str],
@@ -181,10 +194,11 @@ def torch_cuda_unavailable(
 ) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     matches = () if devices.available else said(symptoms, "torch-cuda-unavailable")
-    if "torch" in missing and matches and not absent & {"torch", "gpus"}:  # who printed it saw no GPU, and why is not said
-        return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY)
-    if not (torch.cuda or torch.hip) or devices.available:
+    if devices.available:
         return None
+    if not (torch.cuda or torch.hip):  # who printed it saw no GPU, and why is not said
+        open_ = not (_is_cpu_build(torch) or torch.xpu or system.os == "darwin") and not absent & {"torch", "gpus"}
+        return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY) if matches and open_ else None
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(gpus))
     if "devices" in missing:
         if unread := not_read("devices", missing):
@@ -196,7 +210,8 @@ def torch_cuda_unavailable(
     if card := (cards or ("an NVIDIA GPU" if told else "")) if torch.cuda else ", ".join(rocm.names or rocm.gfx):
         return _unavailable(torch, matches, card, error, None)
     if (matches or error) and "gpus" not in absent:
-        return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY)
+        bare = not error and _unlisted(missing) and torch.cuda
+        return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY, "unlisted" if bare else None)
     if _unlisted(missing):
         return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
@@ -210,11 +225,13 @@ def _unlisted(missing: Mapping[str, facts.Missing]) -> bool:
 _UNNAMED = "a GPU of unknown name"
 
 
-def _unavailable(torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
+def _unavailable(
+    torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None, variant: str | None = None
+) -> Hit:
     built = f"ROCm {torch.hip}" if torch.hip else f"CUDA {torch.cuda}"
     evidence = (Evidence("torch", error), *quoted(matches)) if error else quoted(matches)
     values = {"version": torch.version, "built": built, "gpu": gpu, "error": (error or "").rstrip(".")}
-    return Hit(values, evidence, variant="error" if error else None, confidence=confidence)
+    return Hit(values, evidence, variant="error" if error else variant, confidence=confidence)
 
 
 def _tag(python: PythonFacts) -> str | None:

@@ -242,7 +242,7 @@ class _Reader:
             if expression := _EXPRESSION.search(line):
                 asked = self._expression(expression, asked)
                 self._products()
-            elif not title and not self._key_value():
+            elif not heading and not self._key_value():
                 self._mentions()
 
     def _expression(self, match: re.Match[str], asked: tuple[str, int] | None) -> tuple[str, int] | None:
@@ -315,12 +315,13 @@ _PLATFORMS = tuple(
     for name, signs in {
         "wsl": (
             r"/usr/lib/wsl/|/mnt/[c-z]/|microsoft-standard-WSL",
-            r"\b(?:under|in|on|with|inside|using|through) WSL ?[12]?\b",
+            r"\b(?i:(?:under|in|on|with|inside|using|through) WSL ?[12]?)\b|^\W{0,6}\[[xX]\] WSL ?[12]\b",
             r"^[^\n]{0,40}\bWSL2?:? (?:Ubuntu|Debian)",
         ),
         "windows": (
             r"(?<![\w/])[A-Z]:\\{1,2}\w|\bWinError \d|\bwin-64::|\[MSC v\.",
-            r"\bWindows (?:10|11|Server)\b|\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
+            r"(?<![0-9A-Za-z_])(?i:win(?:dows ?)?(?:10|11)|windows server)(?![0-9A-Za-z])",
+            r"\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
             r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
         ),
         "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b|\bMac (?:mini|Studio)\b",),
@@ -336,10 +337,29 @@ _IN_KUBERNETES = re.compile(
 )
 
 
+# NVIDIA's modules with their own Linux; the release stands behind "L4T" or in /etc/nv_tegra_release.
+_JETSON = re.compile(
+    r"\bJet ?Pack ?(?:version )?\d[\d.]{0,6}|\bJetson[ _-](?:AGX|Orin|Xavier|Nano|TX[12]|Thor)\b|\bL4T (?:Release:?\W{0,6})?R?3\d\b|-tegra\b",
+    re.IGNORECASE,
+)
+_L4T = re.compile(r"\b(?:L4T|R)(?:\s?(?:Release|Version))?[\s:*]{0,6}R?(3\d\.\d{1,2}(?:\.\d{1,2})?)(?![\d.])", re.IGNORECASE)
+
+
+def _l4t(text: str, sign: str) -> str:
+    """The release of NVIDIA's Linux as a text names it, by itself or by its JetPack; else what shows that it is one."""
+    if release := _L4T.search(text):
+        return release[1]
+    jetpack = re.search(r"\bJet ?Pack ?(?:version )?(\d)", text, re.IGNORECASE)
+    return {"4": "32", "5": "35", "6": "36", "7": "38"}.get(jetpack[1], sign) if jetpack else sign
+
+
 def _surroundings(text: str) -> Iterator[Claim]:
     if match := _IN_KUBERNETES.search(text):
         line, number = line_at(text, match.start())
         yield Claim("container.kubernetes", True, Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+    if match := _JETSON.search(text):
+        line, number = line_at(text, match.start())
+        yield Claim("system.jetson", _l4t(text, match[0]), Role.HAS, False, line.strip()[:LINE_LIMIT], number)
 
 
 def _platform(text: str) -> Iterator[Claim]:
