@@ -222,7 +222,13 @@ def wsl_driver(
         return Hit(values, evidence, variant="unmapped", confidence=Confidence.LIKELY)
     broken = smi_failed(driver, *_FOREIGN) or driver.cuda_state == "ERR!"
     sure = broken or alone(symptoms, "wsl-driver")
-    return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY) if broken or matches else None
+    return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY) if broken or matches else _unseen(values, symptoms)
+
+
+def _unseen(values: dict[str, object], symptoms: SymptomsFacts) -> Hit | None:
+    """Somebody says that torch sees nothing in a WSL, and no more."""
+    matches = of_symptom(symptoms, "cuda-says-false")
+    return Hit(values, quoted(matches), variant="unseen", confidence=Confidence.LIKELY) if matches else None
 
 
 def _foreign(library: str, container: ContainerFacts) -> bool:

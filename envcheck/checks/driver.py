@@ -208,6 +208,8 @@ def driver_too_old(
 ) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
     every = said(symptoms, "driver-too-old")
+    if solved := of_variant(every, "conda"):
+        return _by_conda(solved)
     refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
     beyond = of_variant(every, "minor")
     matches = tuple(match for match in every if match not in beyond and match not in refused)
@@ -217,10 +219,9 @@ def driver_too_old(
         beyond += refused
     demand = _demand(system, driver, cuda_driver, torch, _found_version(devices.error or "", matches), tables)
     conda = python.has_conda_meta or python.environment == "conda"
-    if demand.cuda is None and driver.version and fails(devices) and not conda:
-        usual = _usual_demand(demand, torch, system, tables)
-        if usual:
-            return usual.hit(matches, "usual", guess=not matches)
+    open_ = demand.cuda is None and driver.version and fails(devices) and not conda
+    if usual := _usual_demand(demand, torch, system, tables) if open_ else None:
+        return usual.hit(matches, "usual", guess=not matches)
     if beyond and not (demand.offered and demand.cuda and not _older(demand.offered, demand.cuda)):
         return demand.hit(beyond, "minor", guess=True)
     if works(devices):
@@ -233,6 +234,12 @@ def driver_too_old(
         return None  # cuda-compat in place
     asked = fails(devices) or cuda_code(devices, cuda_driver) is not None
     return _by_numbers(demand, matches, asked, next((gpu.name for gpu in gpus.devices if gpu.name), None), driver_os(system), tables)
+
+
+def _by_conda(matches: Matches) -> Hit:
+    """conda's solver read what the driver serves, and a package asks for more."""
+    values: dict[str, object] = {name: value(matches, name) for name in ("package", "wanted", "offered")}
+    return Hit(values | {"target": f"one that offers CUDA {values['wanted']}"}, quoted(matches), variant="conda")
 
 
 def _demand(

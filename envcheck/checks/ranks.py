@@ -98,9 +98,11 @@ def _two_launchers(launcher: LauncherFacts) -> dict[str, object] | None:
 
 
 @check(needs=("launcher",))
-def launch_rank_duplicate(launcher: LauncherFacts) -> Answer:
-    """Two processes of this host were given the same rank of the same job, which torch does not notice."""
-    claims = launcher.rank_claims
+def launch_rank_duplicate(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
+    """Two processes of this host were given the same rank of the same job, which torch does not notice; or NCCL met a rank twice."""
+    claims, matches = launcher.rank_claims, said(symptoms, "launch-rank-duplicate")
+    if len(claims) < 2 and matches:
+        return Hit({"rank": value(matches, "rank"), "size": value(matches, "size")}, quoted(matches), variant="said")
     if len(claims) < 2:
         return None
     values: dict[str, object] = {
@@ -132,6 +134,8 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
     if size and started is not None and started > size and surplus(matches):
         if stale := launch_sums.stale_file(launcher, size, started, matches):
             return stale
+        if tasks := launch_sums.spawn_in_tasks(launcher, size, started, matches):
+            return tasks
         too_many: dict[str, object] = {"size": size, "started": started}
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     if missing := launch_sums.nodes_missing(launcher, size, started, matches):

@@ -74,6 +74,7 @@ def torch_cpu_build(
     torch: TorchFacts,
     python: PythonFacts,
     devices: DevicesFacts,
+    backends: facts.BackendsFacts,
     gpus: facts.GpusFacts,
     driver: facts.DriverFacts,
     cuda_driver: facts.CudaDriverFacts,
@@ -89,24 +90,19 @@ def torch_cpu_build(
     missing: Mapping[str, facts.Missing],
 ) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
-    matches, cards = () if devices.available else said(symptoms, "torch-cpu-build"), nvidia(gpus)
+    matches, cards = () if devices.available or backends.xpu else said(symptoms, "torch-cpu-build"), nvidia(gpus)
     if "torch" in absent:
         return None
-    if hit := _usual_on_jetson(torch, devices, system, symptoms):
-        return hit
     if not _is_cpu_build(torch):
         usual = cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables)
-        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, matches)
+        on_jetson = _usual_on_jetson(torch, devices, system, symptoms)
+        return on_jetson or _build_not_stated(torch, cards if usual else (), answer.works(devices), system, matches)
     if system.os == "darwin":
         return _cpu_said(torch, matches, system)
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
     evidence = (Evidence("torch", f"version {values['version']}, CUDA none"), *quoted(matches))
     if cards or answer.driver_answers(cuda_driver):
-        if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], tables):
-            return None
-        jetson = system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
-        values["gpu"] = named(cards) or "an NVIDIA GPU"
-        return Hit(values, evidence, () if jetson else (TorchBuild(),), "jetson" if jetson else None)
+        return _beside_nvidia(values, evidence, cards, system, tables)
     if amd := discrete_amd(rocm):
         return Hit(values | {"kind": "ROCm", "gpu": amd}, evidence, (TorchBuild(),), "amd")
     if intel := discrete_intel(xpu):
@@ -118,9 +114,19 @@ def torch_cpu_build(
     return not_read("gpus", missing)
 
 
+def _beside_nvidia(
+    values: dict[str, object], evidence: tuple[Evidence, ...], cards: tuple[facts.Gpu, ...], system: SystemFacts, tables: Tables
+) -> Hit | None:
+    if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], tables):
+        return None
+    jetson = system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
+    values["gpu"] = named(cards) or "an NVIDIA GPU"
+    return Hit(values, evidence, () if jetson else (TorchBuild(),), "jetson" if jetson else None)
+
+
 def _usual_on_jetson(torch: TorchFacts, devices: DevicesFacts, system: SystemFacts, symptoms: SymptomsFacts) -> Hit | None:
     """No device on a Jetson, and nobody says that NVIDIA's own wheel is there: what pip brings by itself has no code for its GPU."""
-    if not system.jetson or torch.cuda or _is_cpu_build(torch) or "nv" in (local(torch.version) or "") or devices.available:
+    if not system.jetson or torch.cuda or "nv" in (local(torch.version) or "") or devices.available:
         return None
     matches = said(symptoms, "torch-cuda-unavailable")
     if not matches and not answer.fails(devices):
@@ -171,6 +177,8 @@ def _cpu_said(torch: TorchFacts, matches: Matches, system: SystemFacts) -> Hit |
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
     if not matches:
         return None
+    if xpu := of_variant(matches, "xpu"):
+        return Hit(values | {"kind": "XPU"}, quoted(xpu), variant="xpu_said")
     if system.os == "darwin":
         return Hit(values, quoted(matches), variant="mac")
     if system.jetson:
@@ -196,9 +204,8 @@ def torch_cuda_unavailable(
     matches = () if devices.available else said(symptoms, "torch-cuda-unavailable")
     if devices.available:
         return None
-    if not (torch.cuda or torch.hip):  # who printed it saw no GPU, and why is not said
-        open_ = not (_is_cpu_build(torch) or torch.xpu or system.os == "darwin") and not absent & {"torch", "gpus"}
-        return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY) if matches and open_ else None
+    if not (torch.cuda or torch.hip):
+        return _seen_by_nobody(torch, system, matches, absent)
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(gpus))
     if "devices" in missing:
         if unread := not_read("devices", missing):
@@ -210,11 +217,16 @@ def torch_cuda_unavailable(
     if card := (cards or ("an NVIDIA GPU" if told else "")) if torch.cuda else ", ".join(rocm.names or rocm.gfx):
         return _unavailable(torch, matches, card, error, None)
     if (matches or error) and "gpus" not in absent:
-        bare = not error and _unlisted(missing) and torch.cuda
-        return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY, "unlisted" if bare else None)
+        return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY, "unlisted" if _unlisted(missing) else None)
     if _unlisted(missing):
         return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
+
+
+def _seen_by_nobody(torch: TorchFacts, system: SystemFacts, matches: Matches, absent: frozenset[str]) -> Hit | None:
+    """Who printed it saw no GPU, and neither why nor what torch was built for is said."""
+    explained = _is_cpu_build(torch) or torch.xpu or system.os == "darwin" or absent & {"torch", "gpus"}
+    return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY) if matches and not explained else None
 
 
 def _unlisted(missing: Mapping[str, facts.Missing]) -> bool:

@@ -73,7 +73,8 @@ def torch_import_broken(
         by_conda = Manual("Where conda installed torch:", commands=("conda install 'mkl<2024.1'",))
         return Hit({"version": torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
     if matches and not imported(torch, devices):
-        return Hit({"version": torch.version or UNKNOWN}, quoted(matches), again(torch, system, tables), "said")
+        values = {"version": torch.version or UNKNOWN, "file": value(matches, "file") or "a DLL"}
+        return Hit(values, quoted(matches), again(torch, system, tables), "dll_said" if of_variant(matches, "dll") else "said")
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
-from envcheck.checks.launch_sums import ranks_beyond_gpus
+from envcheck.checks.launch_sums import counted_elsewhere, ranks_beyond_gpus
 from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -146,7 +146,8 @@ def visible_devices_out_of_range(
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
         started = ranks_beyond_gpus(launcher, visibility, gpus, beyond)
         unset = "not stated" if "visibility" in missing else "unset"
-        return started or Hit({"value": unset if raw is None else raw}, quoted(beyond), variant="ordinal")
+        fixes = counted_elsewhere(launcher, gpus)
+        return started or Hit({"value": unset if raw is None else raw}, quoted(beyond), fixes, variant="ordinal")
     if raw is None or works(devices) or _without_gpu(system, torch, absent):
         return None
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)

@@ -40,7 +40,7 @@ _KEYS = {
     "显卡": "gpu", "显卡型号": "gpu", "grafikkarte": "gpu", "torch.cuda.get_device_name(0)": "gpu", "torch.cuda.get_device_name()": "gpu",
     "torch.cuda.is_available()": "available", "cuda available": "available", "is cuda available": "available",
     "cuda is available": "available",
-    "torch.cuda.device_count()": "count",
+    "torch.cuda.device_count()": "count", "productversion": "macos", "macos version": "macos", "macos": "macos",
     "torch.version.cuda": "torch_cuda", "torch cuda version": "torch_cuda", "pytorch cuda version": "torch_cuda",
 }  # fmt: skip
 
@@ -107,6 +107,14 @@ def _available(text: str) -> Iterator[tuple[str, object]]:
         yield "devices.available", word[1] in ("true", "yes")
 
 
+def _macos(text: str) -> Iterator[tuple[str, object]]:
+    if match := re.match(
+        r"[`'\"*]{0,3}(?:mac ?os )?(1[0-9](?:\.\d{1,2}){1,2}|2[6-9](?:\.\d{1,2}){0,2})(?![\d.+])", text.strip(), re.IGNORECASE
+    ):
+        yield "system.os", "darwin"
+        yield "system.macos_version", match[1]
+
+
 def _count(text: str) -> Iterator[tuple[str, object]]:
     if match := re.match(r"(\d{1,3})\s*$", text.strip("`'\"* ")):
         yield "devices.count", int(match[1])
@@ -119,7 +127,7 @@ def _torch_cuda(text: str) -> Iterator[tuple[str, object]]:
 
 _VALUES: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
     "torch": _torch, "python": _python, "os": _os, "driver": _driver, "gpu": _gpu, "available": _available, "count": _count,
-    "torch_cuda": _torch_cuda,
+    "macos": _macos, "torch_cuda": _torch_cuda,
 }  # fmt: skip
 
 
@@ -171,6 +179,10 @@ _PYTHON_PRINTED = re.compile(r"Python ([23]\.\d{1,2}\.\d{1,2}) [(|]")  # the int
 _PYTHON_PATH = re.compile(r"[\\/](?:lib[\\/]python|Python)([23])\.?(\d{1,2})[\\/](?:Lib[\\/])?(?:site|dist)-packages")
 _DRIVER_SAID = re.compile(r"\b(?:driver|Treiber)(?: version)?(?: is|:)? v?(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?![\w.]*\d)", re.IGNORECASE)
 _BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?\s*")
+# "macOS 13.7.4", "macOS-12.7.6-arm64-arm-64bit", "MacOs is `12.7.6`"; "MacOS 12.3+" is what something needs.
+_MACOS_SAID = re.compile(
+    r"\bmac ?os(?: version)?(?: is|:)?[ -][`'\"]?(1[0-9](?:\.\d{1,2}){1,2}|2[6-9](?:\.\d{1,2}){0,2})(?![\d+.]*[\d+])", re.IGNORECASE
+)
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
 _PRODUCT = re.compile(
     r"(?<![\w-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
@@ -277,7 +289,7 @@ class _Reader:
             self.say(iter([("python.version", f"{path[1]}.{path[2]}")]), printed=False)
         if _COMMAND.match(line) or any(sign in line for sign in _ERRORS):
             return
-        for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID)):
+        for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID), ("macos", _MACOS_SAID)):
             for match in pattern.finditer(line):
                 role = Role.BUILT_FOR if yours and what == "torch" else _mention(line, match.start(), match.end())
                 self.say(_VALUES[what](match[1]), role, printed=False)
@@ -294,7 +306,7 @@ class _Reader:
         start, end = match.span()
         if _SHORT_PRODUCTS.search(match[1]) and re.search(r"[/_:.]", self.line[max(0, start - 1) : start] + self.line[end : end + 1]):
             return  # part of a path or of another name
-        before = re.search(r"(\d{1,2})\s?[x×*]?\s?$", self.line[max(0, start - 6) : start])
+        before = re.search(r"(\d{1,2})\s?[x×*卡块张]?\s?$", self.line[max(0, start - 6) : start])
         number = int(before[1]) if before and 0 < int(before[1]) <= 16 else 1
         self.say(iter([("gpu", (match[1].strip(), number))]), _mention(self.line, start, end), printed=False)
 
@@ -304,7 +316,7 @@ def _key(text: str) -> str:
 
 
 _HINTS = re.compile(
-    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|Operating|ystem|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|acOs|acos|Operating|ystem|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 
@@ -339,7 +351,8 @@ _IN_KUBERNETES = re.compile(
 
 # NVIDIA's modules with their own Linux; the release stands behind "L4T" or in /etc/nv_tegra_release.
 _JETSON = re.compile(
-    r"\bJet ?Pack ?(?:version )?\d[\d.]{0,6}|\bJetson[ _-](?:AGX|Orin|Xavier|Nano|TX[12]|Thor)\b|\bL4T (?:Release:?\W{0,6})?R?3\d\b|-tegra\b",
+    r"\bJet ?Pack ?(?:version )?\d[\d.]{0,6}|\bJetson[ _-](?:AGX|Orin|Xavier|Nano|TX[12]|Thor)\b|\bL4T (?:Release:?\W{0,6})?R?3\d\b"
+    r"|-tegra\b",
     re.IGNORECASE,
 )
 _L4T = re.compile(r"\b(?:L4T|R)(?:\s?(?:Release|Version))?[\s:*]{0,6}R?(3\d\.\d{1,2}(?:\.\d{1,2})?)(?![\d.])", re.IGNORECASE)
