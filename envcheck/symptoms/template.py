@@ -45,8 +45,8 @@ _HOLE = re.compile(
 )
 # Where a quote stood: the quote, escaped or not, or the edge of a word with what belongs to a name or a path.
 _QUOTE = r"(?:\\{0,8}'|(?!')(?:(?<![\w./-])|(?![./-]?\w)))"
-# A message begins and ends with whole words. Only letters of its own script go on with one: Chinese puts no blank between the two.
-_BEGIN, _END = r"(?:(?![0-9A-Za-z])|(?<![0-9A-Za-z]))", r"(?:(?<![0-9A-Za-z])|(?![0-9A-Za-z]))"
+# A message begins and ends with whole words.
+_BEGIN, _END = r"(?:(?![^\W_])|(?<![^\W_]))", r"(?:(?<![^\W_])|(?![^\W_]))"
 _QUOTES = "'\"`"
 _QUOTE_MARK = re.compile(f"[{_QUOTES}]")
 

@@ -118,6 +118,12 @@ def test_a_healthy_report_passes(tmp_path: Path) -> None:
     assert (code, document["verdict"]) == (0, "pass")
 
 
+def test_who_says_that_torch_sees_nothing_is_not_told_that_all_is_well(tmp_path: Path) -> None:
+    report = (TESTS / "samples" / "collect_env" / "vllm-sections.txt").read_text()
+    code, document = run(tmp_path, f"In my program torch.cuda.is_available() is always False.\n\n{report}")
+    assert (code, document["verdict"]) == (3, "inconclusive")
+
+
 NEUTRAL = """os = "Ubuntu 22.04"
 python = "3.12"
 driver = "580.95.05"
