@@ -85,6 +85,7 @@ class SystemFacts:
     iommu: bool | None = None  # an IOMMU translates device addresses (not "iommu=pt", not off)
     acs: bool | None = None  # PCIe bridges redirect peer-to-peer traffic (ACSCtl ReqRedir+)
     date: str | None = None  # day of the snapshot in UTC, "2026-11-27"
+    time: str | None = None  # time of day in UTC, "21:20:05"
     suspends: int | None = None  # times the machine slept since boot: /sys/power/suspend_stats/success
 
 
