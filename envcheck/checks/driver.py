@@ -13,6 +13,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, ch
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import (
+    AskedFacts,
     ContainerFacts,
     CudaDriverFacts,
     DevicesFacts,
@@ -204,6 +205,7 @@ def driver_too_old(
     torch: TorchFacts,
     devices: DevicesFacts,
     symptoms: SymptomsFacts,
+    asked: AskedFacts,
     tables: Tables,
 ) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
@@ -219,9 +221,9 @@ def driver_too_old(
         beyond += refused
     demand = _demand(system, driver, cuda_driver, torch, _found_version(devices.error or "", matches), tables)
     conda = python.has_conda_meta or python.environment == "conda"
-    open_ = demand.cuda is None and driver.version and fails(devices) and not conda
-    if usual := _usual_demand(demand, torch, system, tables) if open_ else None:
-        return usual.hit(matches, "usual", guess=not matches)
+    open_ = demand.cuda is None and driver.version and fails(devices)
+    if supposed := _supposed(demand, torch, asked, conda, system, tables) if open_ else None:
+        return supposed[0].hit(matches, supposed[1], guess=not matches)
     if beyond and not (demand.offered and demand.cuda and not _older(demand.offered, demand.cuda)):
         return demand.hit(beyond, "minor", guess=True)
     if works(devices):
@@ -232,8 +234,8 @@ def driver_too_old(
         return _by_torch(demand, matches)
     if driver_answers(cuda_driver) and demand.offered and not demand.below:
         return None  # cuda-compat in place
-    asked = fails(devices) or cuda_code(devices, cuda_driver) is not None
-    return _by_numbers(demand, matches, asked, next((gpu.name for gpu in gpus.devices if gpu.name), None), driver_os(system), tables)
+    tried = fails(devices) or cuda_code(devices, cuda_driver) is not None
+    return _by_numbers(demand, matches, tried, next((gpu.name for gpu in gpus.devices if gpu.name), None), driver_os(system), tables)
 
 
 def _by_conda(matches: Matches) -> Hit:
@@ -270,6 +272,30 @@ def _usual_demand(demand: _Demand, torch: TorchFacts, system: SystemFacts, table
     variant = row.default_variant.get(platform_of(system.os or "linux", system.machine or "x86_64") or "") if row else None
     cuda = tag_named(variant).cuda if variant else None
     if not cuda or not demand.driver or tables.driver_suffices(demand.driver, cuda, os) is not False:
+        return None
+    return replace(demand, cuda=cuda, minimum=tables.driver_floor(cuda, os))
+
+
+def _supposed(
+    demand: _Demand, torch: TorchFacts, asked: AskedFacts, conda: bool, system: SystemFacts, tables: Tables
+) -> tuple[_Demand, str] | None:
+    """What the build asks for, where nobody says it: by its version, or by the command that installs it."""
+    if usual := None if conda else _usual_demand(demand, torch, system, tables):
+        return usual, "usual"
+    wished = _asked_demand(demand, torch, asked, system, tables)
+    return (wished, "asked") if wished else None
+
+
+_ASKED_CUDA = re.compile(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)\s?={1,2}\s?(\d{1,2}\.\d)|(?:\+|/whl/(?:nightly/)?)cu(\d{2,3})\b")
+
+
+def _asked_demand(demand: _Demand, torch: TorchFacts, asked: AskedFacts, system: SystemFacts, tables: Tables) -> _Demand | None:
+    """CUDA of the torch that a command of the text installs, where nothing else tells which build it is."""
+    found = next((match for line in reversed(asked.commands) if "torch" in line and (match := _ASKED_CUDA.search(line))), None)
+    if found is None or torch.cpu_build or torch.hip or torch.xpu or system.jetson:
+        return None
+    cuda, os = found[1] or f"{found[2][:-1]}.{found[2][-1]}", driver_os(system)
+    if not demand.driver or tables.driver_suffices(demand.driver, cuda, os) is not False:
         return None
     return replace(demand, cuda=cuda, minimum=tables.driver_floor(cuda, os))
 

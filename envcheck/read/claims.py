@@ -23,7 +23,7 @@ _LONGEST = 2000  # characters of a line that is read
 # ---- "key: value", in lists, tables and bold letters, and as a heading with the value below
 
 _KEY_VALUE = re.compile(
-    r"[\s>|*#•·_`-]{0,12}(?P<key>[^\s:：=|*`][^:：=|*`]{0,60}?)[\s*`_]{0,6}(?:[:：=]|\s\|\s)[\s*`_:：]{0,6}(?P<value>[^\s|].{0,300})"
+    r"[\s>|*#•·_`-]{0,12}(?P<key>[^\s:：=|*`][^:：=|*`]{0,60}?)[\s*`_]{0,6}(?:[:：=]|\s\|\s)[\s*`_:：]{0,24}(?P<value>[^\s|].{0,300})"
 )
 _HEADING = re.compile(r"#{1,6}\s{1,4}(\S.{0,60}?)\s*#*")
 
@@ -39,7 +39,9 @@ _KEYS = {
     "graphic card": "gpu", "video card": "gpu", "card": "gpu", "device": "gpu", "device name": "gpu", "name": "gpu", "nvidia gpu": "gpu",
     "显卡": "gpu", "显卡型号": "gpu", "grafikkarte": "gpu", "torch.cuda.get_device_name(0)": "gpu", "torch.cuda.get_device_name()": "gpu",
     "torch.cuda.is_available()": "available", "cuda available": "available", "is cuda available": "available",
-    "cuda is available": "available",
+    "cuda is available": "available", "gpu available": "available", "gpu is available": "available", "is gpu available": "available",
+    "pytorch detects cuda available": "available", "torch cuda available": "available",
+    "pytorch built with cuda": "cuda_built", "torch built with cuda": "cuda_built", "built with cuda": "cuda_built",
     "torch.cuda.device_count()": "count", "productversion": "macos", "macos version": "macos", "macos": "macos",
     "torch.version.cuda": "torch_cuda", "torch cuda version": "torch_cuda", "pytorch cuda version": "torch_cuda",
 }  # fmt: skip
@@ -115,6 +117,11 @@ def _macos(text: str) -> Iterator[tuple[str, object]]:
         yield "system.macos_version", match[1]
 
 
+def _cuda_built(text: str) -> Iterator[tuple[str, object]]:
+    if re.match(r"[`'\"*]{0,3}(?:false|no)\b", text.strip().lower()):
+        yield "torch.cpu_build", True
+
+
 def _count(text: str) -> Iterator[tuple[str, object]]:
     if match := re.match(r"(\d{1,3})\s*$", text.strip("`'\"* ")):
         yield "devices.count", int(match[1])
@@ -127,7 +134,7 @@ def _torch_cuda(text: str) -> Iterator[tuple[str, object]]:
 
 _VALUES: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
     "torch": _torch, "python": _python, "os": _os, "driver": _driver, "gpu": _gpu, "available": _available, "count": _count,
-    "macos": _macos, "torch_cuda": _torch_cuda,
+    "macos": _macos, "cuda_built": _cuda_built, "torch_cuda": _torch_cuda,
 }  # fmt: skip
 
 

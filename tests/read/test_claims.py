@@ -31,6 +31,9 @@ FACTS: dict[str, dict[str, Any]] = {
     "### Operating System\n\n24.04.3 LTS (Noble Numbat)": {
         "system.os": "linux", "system.distribution_id": "ubuntu", "system.distribution": "Ubuntu 24.04.3 LTS (Noble Numbat)",
     },
+    "GPU available: False": {"devices.available": False},
+    "PyTorch built with CUDA:            False": {"torch.cpu_build": True},
+    "PyTorch built with CUDA: True": {},
     # systems in passing, in any spelling
     "it is windows 11, by the way": {"system.os": "windows"},
     "环境win11，3060": {"system.os": "windows"},
