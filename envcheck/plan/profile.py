@@ -83,6 +83,7 @@ class Profile:
     torch_metadata: str | None = None  # version as pip sees it: "2.14.1" or "2.14.1+cpu"
     torch_from_conda: bool = False
     torch_imports: bool = False
+    torch_unnumbered: bool = False  # there is a torch without CUDA, and its version is not known
     packages: Mapping[str, str] = field(default_factory=dict)
     nvcc: str | None = None
 
@@ -149,8 +150,15 @@ def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
         torch_metadata=metadata or torch.version,
         torch_from_conda=conda,
         torch_imports=torch.import_status is ImportStatus.OK,
+        torch_unnumbered=not (torch.version or metadata) and _without_cuda(snapshot, torch),
         packages=installed,
     )
+
+
+def _without_cuda(snapshot: Snapshot, torch: TorchFacts) -> bool:
+    """Whether a text says that the torch that is there was built without CUDA."""
+    matches = snapshot.symptoms.matches if isinstance(snapshot.symptoms, SymptomsFacts) else ()
+    return torch.cpu_build is True or any(one.rule == "torch-cpu-build" and one.variant != "xpu" for one in matches)
 
 
 def _machine(snapshot: Snapshot, system: SystemFacts, machine: str | None, tables: Tables) -> Profile:
