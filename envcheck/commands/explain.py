@@ -82,7 +82,7 @@ def _about(words: str, by: RuleSession) -> str:
 
 def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
     """All rules, family by family: a table, or JSON with everything of the rule files but the examples."""
-    needs = {one.id: one.parameters for one in by.every_check}
+    needs = {one.id: one.reads for one in by.every_check}
     rows = sorted(map(by.texts.read, by.texts.ids), key=lambda row: (FAMILY_RANK[row.family], row.family, row.id))
     if as_json:
         import json

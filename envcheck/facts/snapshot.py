@@ -818,7 +818,7 @@ _NOT_READ = Missing(Why.SKIPPED, "not read")
 
 @record
 class Snapshot:
-    """All sections of one run. The field names are the parameter names of checks."""
+    """All sections of one run. The field names are those by which checks ask for them."""
 
     system: SystemFacts | Missing = _NOT_READ
     limits: LimitsFacts | Missing = _NOT_READ

@@ -363,10 +363,8 @@ class Tables:
 
     def mps_floor(self, version: str) -> str | None:
         """Lowest macOS on which MPS can be available with a torch release."""
-        number = parsed(versions.release(version))
-        if number is None or self.release(version) is None:
-            return None
-        rows = [row for row in self.rows("mps", "floor") if (parsed(row["torch"]) or number) <= number]
+        wanted = versions.minor(version) or (0, 0)
+        rows = [row for row in self.rows("mps", "floor") if (versions.minor(row["torch"]) or wanted) <= wanted]
         return str(rows[-1]["macos"]) if rows else None
 
     def cudnn_floor(self, cudnn: str) -> str | None:
