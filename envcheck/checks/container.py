@@ -175,7 +175,13 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, evidence, variant="unmapped", confidence=Confidence.LIKELY)
     broken = smi_failed(driver, *_FOREIGN) or driver.cuda_state == "ERR!"
     sure = broken or alone(facts, "wsl-driver")
-    return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY) if broken or matches else None
+    return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY) if broken or matches else _unseen(facts, values)
+
+
+def _unseen(facts: Facts, values: dict[str, object]) -> Hit | None:
+    """Somebody says that torch sees nothing in a WSL, and no more."""
+    matches = of_symptom(facts, "cuda-says-false")
+    return Hit(values, quoted(matches), variant="unseen", confidence=Confidence.LIKELY) if matches else None
 
 
 def _foreign(library: str, container: ContainerFacts) -> bool:

@@ -160,9 +160,11 @@ class _Demand:
         return Hit(self.values, quoted(matches), fixes, variant=variant, confidence=Confidence.LIKELY if guess else None)
 
 
-@check(needs="driver", reads="system python driver gpus cuda_driver toolkit torch devices symptoms")
+@check(needs="driver", reads="system python driver gpus cuda_driver toolkit torch devices symptoms asked")
 def driver_too_old(facts: Facts, every: Matches) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
+    if solved := of_variant(every, "conda"):
+        return _by_conda(solved)
     refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
     beyond = of_variant(every, "minor")
     matches = tuple(match for match in every if match not in beyond and match not in refused)
@@ -171,11 +173,9 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
     if refused and _large_parameters(facts):
         beyond += refused
     demand = _demand(facts, _found_version(facts.devices.error or "", matches))
-    conda = facts.python.has_conda_meta or facts.python.environment == "conda"
-    if demand.cuda is None and facts.driver.version and fails(facts.devices) and not conda:
-        usual = _usual_demand(facts, demand)
-        if usual:
-            return usual.hit(matches, "usual", guess=not matches)
+    open_ = demand.cuda is None and facts.driver.version and fails(facts.devices)
+    if supposed := _supposed(facts, demand) if open_ else None:
+        return supposed[0].hit(matches, supposed[1], guess=not matches)
     if beyond and not (demand.offered and demand.cuda and not _older(demand.offered, demand.cuda)):
         return demand.hit(beyond, "minor", guess=True)
     if works(facts.devices):
@@ -190,6 +190,36 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
     return _by_numbers(
         demand, matches, asked, next((gpu.name for gpu in facts.gpus.devices if gpu.name), None), driver_os(facts.system), facts.tables
     )
+
+
+def _by_conda(matches: Matches) -> Hit:
+    """conda's solver read what the driver serves, and a package asks for more."""
+    values: dict[str, object] = {name: value(matches, name) for name in ("package", "wanted", "offered")}
+    return Hit(values | {"target": f"one that offers CUDA {values['wanted']}"}, quoted(matches), variant="conda")
+
+
+def _supposed(facts: Facts, demand: _Demand) -> tuple[_Demand, str] | None:
+    """What the build asks for, where nobody says it: by its version, or by the command that installs it."""
+    conda = facts.python.has_conda_meta or facts.python.environment == "conda"
+    if usual := None if conda else _usual_demand(facts, demand):
+        return usual, "usual"
+    wished = _asked_demand(facts, demand)
+    return (wished, "asked") if wished else None
+
+
+_ASKED_CUDA = re.compile(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)\s?={1,2}\s?(\d{1,2}\.\d)|(?:\+|/whl/(?:nightly/)?)cu(\d{2,3})\b")
+
+
+def _asked_demand(facts: Facts, demand: _Demand) -> _Demand | None:
+    """CUDA of the torch that a command of the text installs, where nothing else tells which build it is."""
+    torch, tables = facts.torch, facts.tables
+    found = next((match for line in reversed(facts.asked.commands) if "torch" in line and (match := _ASKED_CUDA.search(line))), None)
+    if found is None or torch.cpu_build or torch.hip or torch.xpu or facts.system.jetson:
+        return None
+    cuda, os = found[1] or f"{found[2][:-1]}.{found[2][-1]}", driver_os(facts.system)
+    if not demand.driver or tables.driver_suffices(demand.driver, cuda, os) is not False:
+        return None
+    return replace(demand, cuda=cuda, minimum=tables.driver_floor(cuda, os))
 
 
 def _demand(facts: Facts, stated: int) -> _Demand:

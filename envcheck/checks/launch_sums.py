@@ -112,8 +112,20 @@ def ranks_beyond_gpus(facts: Facts, matches: Matches) -> Hit | None:
         return None
     one = unknown[0]
     values = {"started": one.each, "launcher": _called(one)}
-    fixes = _fewer(one, None)
+    fixes = _fewer(one, 1 if one.each == 2 else None)  # of two ranks one has no GPU: there is one
     return Hit(values, (*seen(one), *quoted(matches)), fixes, variant="ranks_or_number")
+
+
+def counted_elsewhere(facts: Facts) -> tuple[Manual, ...]:
+    """accelerate takes the number of processes from a file of its own: the command with the number in it."""
+    uncounted = [one for one in facts.launcher.commands if one.launcher == "accelerate" and one.tasks is None and one.each is None]
+    one = uncounted[-1] if uncounted else None
+    if one is None:
+        return ()
+    count = len(nvidia(facts.gpus))
+    text = "accelerate takes the number of processes from its configuration (num_processes): no more than the visible GPUs."
+    command = line(one, with_flag(one, "tasks", count)) if count else None
+    return todo(text, "nvidia-smi -L", "accelerate env", command or "accelerate launch --num_processes=1 train.py    # the number of GPUs")
 
 
 def _called(one: LaunchCommand) -> str:
@@ -275,6 +287,20 @@ def only_first_node(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     values: dict[str, object] = {"nodes": job.nodes, "inner": one.launcher}
     fixes = todo("Start the launcher with srun, one task on each node.", fixed)
     return Hit(values, (*seen(job, one), *quoted(matches)), fixes, variant="first_node", confidence=Confidence.LIKELY)
+
+
+def spawn_in_tasks(launcher: LauncherFacts, size: int, started: int, matches: Matches) -> Hit | None:
+    """srun or mpirun starts a program several times that starts the ranks of a node itself: each adds all of them."""
+    for one in launcher.commands:
+        outer = _above(launcher, one) if one.launcher == "python" else None
+        tasks = tasks_of_a_node(launcher, outer) if outer else None
+        if outer is None or tasks is None or tasks < 2 or started != size * tasks:
+            continue
+        values: dict[str, object] = {"tasks": tasks, "outer": outer.words[0], "size": size, "started": started}
+        words = changed(outer, "tasks", outer.nodes or 1) or changed(outer, "each", 1)
+        text = "The program starts the processes of its node itself: give each node one task."
+        return Hit(values, (*seen(outer), *quoted(matches)), todo(text, line(outer, words)), variant="tasks")
+    return None
 
 
 _OF_RANKS = ("launch-port-in-use", "launch-env-conflict", "launch-world-size", "launch-unreachable", "launch-slurm", "nccl-duplicate-gpu")

@@ -94,9 +94,11 @@ def _two_launchers(launcher: LauncherFacts) -> dict[str, object] | None:
     return None
 
 
-@check(needs="launcher", reads="launcher")
-def launch_rank_duplicate(facts: Facts) -> Answer:
+@check(needs="launcher", reads="launcher symptoms")
+def launch_rank_duplicate(facts: Facts, matches: Matches) -> Answer:
     claims = facts.launcher.rank_claims
+    if len(claims) < 2 and matches:
+        return Hit({"rank": value(matches, "rank"), "size": value(matches, "size")}, quoted(matches), variant="said")
     if len(claims) < 2:
         return None
     values: dict[str, object] = {
@@ -126,6 +128,8 @@ def launch_world_size(facts: Facts, matches: Matches) -> Answer:
     if size and started is not None and started > size and surplus(matches):
         if stale := launch_sums.stale_file(facts.launcher, size, started, matches):
             return stale
+        if tasks := launch_sums.spawn_in_tasks(facts.launcher, size, started, matches):
+            return tasks
         too_many: dict[str, object] = {"size": size, "started": started}
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     if missing := launch_sums.nodes_missing(facts.launcher, size, started, matches):

@@ -36,6 +36,11 @@ def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
         paths = [nvcc.path.removesuffix("/bin/nvcc") for nvcc in facts.toolkit.nvccs if nvcc.version and nvcc.path.endswith("/bin/nvcc")]
         fix = SetEnv(name, paths[0]) if paths else SetEnv(name, None, "torch then looks for nvcc on PATH and in /usr/local/cuda")
         return Hit(values, quoted(matches), (fix,), severity=severity)
+    number = facts.torch.cuda
+    values |= {
+        "toolkit": f"cuda-toolkit={number or 'MAJOR.MINOR'}",
+        "package": f"cuda-toolkit-{number.replace('.', '-')}" if number else None,
+    }
     return Hit(values, quoted(matches), variant="said") if matches else None
 
 

@@ -61,15 +61,15 @@ def _usually_cpu(facts: Facts) -> bool:
     return row is not None and row.default_variant.get(platform_of(os, machine)) == "cpu"
 
 
-@check(needs="torch", reads="torch python devices gpus driver cuda_driver rocm xpu system toolkit symptoms asked packages")
+@check(needs="torch", reads="torch python devices backends gpus driver cuda_driver rocm xpu system toolkit symptoms asked packages")
 def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
-    matches, cards = () if facts.devices.available else matches, nvidia(facts.gpus)
+    matches, cards = () if facts.devices.available or facts.backends.xpu else matches, nvidia(facts.gpus)
     if "torch" in facts.absent:
         return None
     if not _is_cpu_build(facts.torch):
         usual = cards and answer.fails(facts.devices) and _usually_cpu(facts)
-        return _build_not_stated(facts, cards if usual else (), answer.works(facts.devices), matches)
+        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if usual else (), answer.works(facts.devices), matches)
     if facts.system.os == "darwin":
         return _cpu_said(facts, matches)
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
@@ -89,6 +89,17 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     if sign := _sign_of_a_gpu(facts):
         return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
     return not_read("gpus", facts.missing)
+
+
+def _usual_on_jetson(facts: Facts) -> Hit | None:
+    """No device on a Jetson, and nobody says that NVIDIA's own wheel is there: what pip brings by itself has no code for its GPU."""
+    torch = facts.torch
+    if not facts.system.jetson or torch.cuda or "nv" in (local(torch.version) or "") or facts.devices.available:
+        return None
+    matches = tuple(one for one in facts.symptoms.matches if one.rule == "torch-cuda-unavailable")
+    if not matches and not answer.fails(facts.devices):
+        return None
+    return Hit({"version": torch.version or UNKNOWN, "kind": "CUDA"}, quoted(matches), variant="jetson_usual", confidence=Confidence.LIKELY)
 
 
 def _asked_for(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit:
@@ -132,6 +143,8 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
     if not matches:
         return None
+    if xpu := of_variant(matches, "xpu"):
+        return Hit(values | {"kind": "XPU"}, quoted(xpu), variant="xpu_said")
     if facts.system.os == "darwin":
         return Hit(values, quoted(matches), variant="mac")
     if facts.system.jetson:
@@ -139,15 +152,14 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
     return Hit(values, quoted(matches), (TorchBuild(),), "said")
 
 
-@check(needs="torch", reads="torch devices gpus cuda_driver driver rocm visibility symptoms")
+@check(needs="torch", reads="torch devices gpus cuda_driver driver rocm system visibility symptoms")
 def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     torch, devices, missing = facts.torch, facts.devices, facts.missing
-    matches = () if devices.available else matches
-    if "torch" in missing and matches and not facts.absent & {"torch", "gpus"}:  # who printed it saw no GPU, and why is not said
-        return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY)
-    if not (torch.cuda or torch.hip) or devices.available:
+    if devices.available:
         return None
+    if not (torch.cuda or torch.hip):
+        return _seen_by_nobody(facts, matches)
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
     if "devices" in missing:
         if unread := not_read("devices", missing):
@@ -159,10 +171,16 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     if card := (cards or ("an NVIDIA GPU" if told else "")) if torch.cuda else ", ".join(facts.rocm.names or facts.rocm.gfx):
         return _unavailable(torch, matches, card, error, None)
     if (matches or error) and "gpus" not in facts.absent:
-        return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY)
+        return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY, "unlisted" if _unlisted(missing) else None)
     if _unlisted(missing):
         return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
+
+
+def _seen_by_nobody(facts: Facts, matches: Matches) -> Hit | None:
+    """Who printed it saw no GPU, and neither why nor what torch was built for is said."""
+    explained = _is_cpu_build(facts.torch) or facts.torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
+    return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY) if matches and not explained else None
 
 
 def _unlisted(missing: Mapping[str, Missing]) -> bool:
@@ -173,11 +191,13 @@ def _unlisted(missing: Mapping[str, Missing]) -> bool:
 _UNNAMED = "a GPU of unknown name"
 
 
-def _unavailable(torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None) -> Hit:
+def _unavailable(
+    torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None, variant: str | None = None
+) -> Hit:
     built = f"ROCm {torch.hip}" if torch.hip else f"CUDA {torch.cuda}"
     evidence = (Evidence("torch", error), *quoted(matches)) if error else quoted(matches)
     values = {"version": torch.version, "built": built, "gpu": gpu, "error": (error or "").rstrip(".")}
-    return Hit(values, evidence, variant="error" if error else None, confidence=confidence)
+    return Hit(values, evidence, variant="error" if error else variant, confidence=confidence)
 
 
 def _tag(python: PythonFacts) -> str | None:

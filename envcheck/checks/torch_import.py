@@ -57,7 +57,8 @@ def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
         by_conda = Manual("Where conda installed torch:", commands=("conda install 'mkl<2024.1'",))
         return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
     if matches and not imported(facts):
-        return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), again(facts), "said")
+        values = {"version": facts.torch.version or UNKNOWN, "file": value(matches, "file") or "a DLL"}
+        return Hit(values, quoted(matches), again(facts), "dll_said" if of_variant(matches, "dll") else "said")
     return None
 
 

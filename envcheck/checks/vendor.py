@@ -161,10 +161,17 @@ def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     if mps.apple_silicon is False:
         return None
     if floor and have and have < (minor(floor) or (0, 0)):
-        return Hit(values, quoted(matches), variant="old")
+        return Hit(values | {"older": _torch_below(have, facts.tables)}, quoted(matches), variant="old")
     variant = None if known else "enough" if floor and have else "text"
     unusable = backends.mps is False and backends.mps_built is True
     return Hit(values, quoted(matches), variant=variant, confidence=Confidence.LIKELY) if matches or unusable else None
+
+
+def _torch_below(macos: tuple[int, ...], tables: Tables) -> str | None:
+    """The releases of torch whose MPS backend works on this macOS, as a requirement."""
+    rows = [(minor(row["torch"]) or (0, 0), minor(row["macos"]) or (0, 0)) for row in tables.rows("mps", "floor")]
+    first = next((torch for torch, floor in rows if floor > macos), None)
+    return f"torch<{first[0]}.{first[1]}" if first and first > min(rows)[0] else None
 
 
 @check(needs="torch xpu", reads="xpu system torch backends devices symptoms")

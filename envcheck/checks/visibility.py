@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
-from envcheck.checks.launch_sums import ranks_beyond_gpus
+from envcheck.checks.launch_sums import counted_elsewhere, ranks_beyond_gpus
 from envcheck.checks.text import of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
@@ -107,7 +107,8 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
         started = ranks_beyond_gpus(facts, beyond)
         unset = "not stated" if "visibility" in facts.missing else "unset"
-        return started or Hit({"value": unset if raw is None else raw}, quoted(beyond), variant="ordinal")
+        fixes = counted_elsewhere(facts)
+        return started or Hit({"value": unset if raw is None else raw}, quoted(beyond), fixes, variant="ordinal")
     if raw is None or works(devices) or _without_gpu(facts):
         return None
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)

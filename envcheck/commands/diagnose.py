@@ -424,8 +424,8 @@ _LOGS = frozenset({"traceback", "torchrun", "Ray", "Lightning", "DeepSpeed", "do
 
 def _trouble(read: Read, texts: Given) -> bool:
     """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
-    if read.symptoms.victims or texts.scanner.complains:
-        return True
+    if read.symptoms.victims or texts.scanner.complains or any(one.symptom == "cuda-says-false" for one in read.symptoms.matches):
+        return True  # somebody says that torch sees no GPU, whatever a report beside it says
     if read.symptoms.harmless:
         return False
     kinds = {kind for kinds in read.files.values() for kind in kinds}

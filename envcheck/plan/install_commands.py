@@ -105,8 +105,8 @@ class _Order:
 
     @property
     def clash(self) -> bool:
-        """An installed package has the wanted version in another variant: pip and uv would call `==X` satisfied."""
-        return any(
+        """An installed package has the wanted version in another variant, or may have it: pip and uv would call `==X` satisfied."""
+        return self.profile.torch_unnumbered or any(
             move.version and move.old and release(move.old) == move.version and _variant_here(move, self.profile) != self.one.variant
             for move in self.moves
         )

@@ -87,6 +87,7 @@ class Profile:
     torch_from_conda: bool = False
     torch_imports: bool = False
     torch_fails: bool = False  # its import was tried and failed
+    torch_unnumbered: bool = False  # there is a torch without CUDA, and its version is not known
     packages: Mapping[str, str] = field(default_factory=dict)
     nvcc: str | None = None
 
@@ -154,8 +155,15 @@ def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
         torch_from_conda=conda,
         torch_imports=torch.import_status is ImportStatus.OK,
         torch_fails=torch.import_status not in (None, ImportStatus.OK, ImportStatus.SKIPPED),
+        torch_unnumbered=not (torch.version or metadata) and _without_cuda(snapshot, torch),
         packages=installed,
     )
+
+
+def _without_cuda(snapshot: Snapshot, torch: TorchFacts) -> bool:
+    """Whether a text says that the torch that is there was built without CUDA."""
+    matches = snapshot.symptoms.matches if isinstance(snapshot.symptoms, SymptomsFacts) else ()
+    return torch.cpu_build is True or any(one.rule == "torch-cpu-build" and one.variant != "xpu" for one in matches)
 
 
 def _machine(snapshot: Snapshot, system: SystemFacts, machine: str | None, tables: Tables) -> Profile:

@@ -24,13 +24,15 @@ _DEVICE = re.compile(
     r"(?:\.to\(|device\s?=\s?|torch\.device\(|--device[ =]|map_location\s?=\s?)['\"]?cuda(?::(?P<index>\d{1,2}))?['\")\s]"
     r"|Invalid CUDA '?device=(?P<asked>\d{1,2})\b|\.cuda\((?P<number>\d{0,2})\)|accelerator\s?=\s?['\"](?:gpu|cuda)['\"]"
 )
+# GPUs that a program chooses for itself; an empty list or 0 explains no failure.
+_CHOSEN = re.compile(r"os\.environ\[['\"](?P<name>(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES)['\"]\]\s?=\s?['\"](?P<value>[1-9][\d, ]{0,60})['\"]")
 _EITHER = re.compile(r"is_available\(\)|\belse\b")
 _OURS = ("site-packages", "dist-packages")
-_HINTS = ("install ", "satisfies the requirement", "cuda", "CUDA", "accelerator")
+_HINTS = ("install ", "satisfies the requirement", "cuda", "CUDA", "accelerator", "VISIBLE_DEVICES")
 
 
 def read_asked(text: str) -> Found | None:
-    """Facts of the section `asked`; None where nothing is asked for."""
+    """Facts of the section `asked`, and the GPUs that a program chooses; None where nothing is asked for."""
     if not any(hint in text for hint in _HINTS):
         return None
     notes, claims = Notes("demands", rank=0), []
@@ -48,6 +50,8 @@ def read_asked(text: str) -> Found | None:
         first = first if first[1] or not (commands or requirements) else (line, number)
         if _FOR_CUDA.search(line):
             asks.append(("asked.cuda", line.strip()[:LINE_LIMIT]))
+        if chosen := _CHOSEN.search(line):
+            notes.put(f"env.{chosen['name']}", chosen["value"].strip(), line, number)
         device = _DEVICE.search(line)
         if device and not _EITHER.search(line) and not any(folder in line for folder in _OURS):
             asks.append(("asked.cuda", line.strip()[:LINE_LIMIT]))

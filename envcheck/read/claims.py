@@ -23,7 +23,7 @@ _LONGEST = 2000  # characters of a line that is read
 # ---- "key: value", in lists, tables and bold letters, and as a heading with the value below
 
 _KEY_VALUE = re.compile(
-    r"[\s>|*#•·_`-]{0,12}(?P<key>[^\s:：=|*`][^:：=|*`]{0,60}?)[\s*`_]{0,6}(?:[:：=]|\s\|\s)[\s*`_:：]{0,6}(?P<value>[^\s|].{0,300})"
+    r"[\s>|*#•·_`-]{0,12}(?P<key>[^\s:：=|*`][^:：=|*`]{0,60}?)[\s*`_]{0,6}(?:[:：=]|\s\|\s)[\s*`_:：]{0,24}(?P<value>[^\s|].{0,300})"
 )
 _HEADING = re.compile(r"#{1,6}\s{1,4}(\S.{0,60}?)\s*#*")
 
@@ -39,8 +39,10 @@ _KEYS = {
     "graphic card": "gpu", "video card": "gpu", "card": "gpu", "device": "gpu", "device name": "gpu", "name": "gpu", "nvidia gpu": "gpu",
     "显卡": "gpu", "显卡型号": "gpu", "grafikkarte": "gpu", "torch.cuda.get_device_name(0)": "gpu", "torch.cuda.get_device_name()": "gpu",
     "torch.cuda.is_available()": "available", "cuda available": "available", "is cuda available": "available",
-    "cuda is available": "available",
-    "torch.cuda.device_count()": "count",
+    "cuda is available": "available", "gpu available": "available", "gpu is available": "available", "is gpu available": "available",
+    "pytorch detects cuda available": "available", "torch cuda available": "available",
+    "pytorch built with cuda": "cuda_built", "torch built with cuda": "cuda_built", "built with cuda": "cuda_built",
+    "torch.cuda.device_count()": "count", "productversion": "macos", "macos version": "macos", "macos": "macos",
     "torch.version.cuda": "torch_cuda", "torch cuda version": "torch_cuda", "pytorch cuda version": "torch_cuda",
 }  # fmt: skip
 
@@ -107,6 +109,19 @@ def _available(text: str) -> Iterator[tuple[str, object]]:
         yield "devices.available", word[1] in ("true", "yes")
 
 
+def _macos(text: str) -> Iterator[tuple[str, object]]:
+    if match := re.match(
+        r"[`'\"*]{0,3}(?:mac ?os )?(1[0-9](?:\.\d{1,2}){1,2}|2[6-9](?:\.\d{1,2}){0,2})(?![\d.+])", text.strip(), re.IGNORECASE
+    ):
+        yield "system.os", "darwin"
+        yield "system.macos_version", match[1]
+
+
+def _cuda_built(text: str) -> Iterator[tuple[str, object]]:
+    if re.match(r"[`'\"*]{0,3}(?:false|no)\b", text.strip().lower()):
+        yield "torch.cpu_build", True
+
+
 def _count(text: str) -> Iterator[tuple[str, object]]:
     if match := re.match(r"(\d{1,3})\s*$", text.strip("`'\"* ")):
         yield "devices.count", int(match[1])
@@ -119,7 +134,7 @@ def _torch_cuda(text: str) -> Iterator[tuple[str, object]]:
 
 _VALUES: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
     "torch": _torch, "python": _python, "os": _os, "driver": _driver, "gpu": _gpu, "available": _available, "count": _count,
-    "torch_cuda": _torch_cuda,
+    "macos": _macos, "cuda_built": _cuda_built, "torch_cuda": _torch_cuda,
 }  # fmt: skip
 
 
@@ -171,11 +186,15 @@ _PYTHON_PRINTED = re.compile(r"Python ([23]\.\d{1,2}\.\d{1,2}) [(|]")  # the int
 _PYTHON_PATH = re.compile(r"[\\/](?:lib[\\/]python|Python)([23])\.?(\d{1,2})[\\/](?:Lib[\\/])?(?:site|dist)-packages")
 _DRIVER_SAID = re.compile(r"\b(?:driver|Treiber)(?: version)?(?: is|:)? v?(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?![\w.]*\d)", re.IGNORECASE)
 _BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?\s*")
+# "macOS 13.7.4", "macOS-12.7.6-arm64-arm-64bit", "MacOs is `12.7.6`"; "MacOS 12.3+" is what something needs.
+_MACOS_SAID = re.compile(
+    r"\bmac ?os(?: version)?(?: is|:)?[ -][`'\"]?(1[0-9](?:\.\d{1,2}){1,2}|2[6-9](?:\.\d{1,2}){0,2})(?![\d+.]*[\d+])", re.IGNORECASE
+)
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
 _PRODUCT = re.compile(
-    r"(?<![\w-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
+    r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
     r"(?:(?:RTX|GTX) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
-    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|RX ?\d{{4}} ?(?:XTX?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![\w-])"
+    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|RX ?\d{{4}} ?(?:XTX?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
 _BARE_NUMBER = re.compile(
@@ -242,7 +261,7 @@ class _Reader:
             if expression := _EXPRESSION.search(line):
                 asked = self._expression(expression, asked)
                 self._products()
-            elif not title and not self._key_value():
+            elif not heading and not self._key_value():
                 self._mentions()
 
     def _expression(self, match: re.Match[str], asked: tuple[str, int] | None) -> tuple[str, int] | None:
@@ -277,7 +296,7 @@ class _Reader:
             self.say(iter([("python.version", f"{path[1]}.{path[2]}")]), printed=False)
         if _COMMAND.match(line) or any(sign in line for sign in _ERRORS):
             return
-        for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID)):
+        for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID), ("macos", _MACOS_SAID)):
             for match in pattern.finditer(line):
                 role = Role.BUILT_FOR if yours and what == "torch" else _mention(line, match.start(), match.end())
                 self.say(_VALUES[what](match[1]), role, printed=False)
@@ -294,7 +313,7 @@ class _Reader:
         start, end = match.span()
         if _SHORT_PRODUCTS.search(match[1]) and re.search(r"[/_:.]", self.line[max(0, start - 1) : start] + self.line[end : end + 1]):
             return  # part of a path or of another name
-        before = re.search(r"(\d{1,2})\s?[x×*]?\s?$", self.line[max(0, start - 6) : start])
+        before = re.search(r"(\d{1,2})\s?[x×*卡块张]?\s?$", self.line[max(0, start - 6) : start])
         number = int(before[1]) if before and 0 < int(before[1]) <= 16 else 1
         self.say(iter([("gpu", (match[1].strip(), number))]), _mention(self.line, start, end), printed=False)
 
@@ -304,7 +323,7 @@ def _key(text: str) -> str:
 
 
 _HINTS = re.compile(
-    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|Operating|ystem|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|acOs|acos|Operating|ystem|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 
@@ -315,12 +334,13 @@ _PLATFORMS = tuple(
     for name, signs in {
         "wsl": (
             r"/usr/lib/wsl/|/mnt/[c-z]/|microsoft-standard-WSL",
-            r"\b(?:under|in|on|with|inside|using|through) WSL ?[12]?\b",
+            r"\b(?i:(?:under|in|on|with|inside|using|through) WSL ?[12]?)\b|^\W{0,6}\[[xX]\] WSL ?[12]\b",
             r"^[^\n]{0,40}\bWSL2?:? (?:Ubuntu|Debian)",
         ),
         "windows": (
             r"(?<![\w/])[A-Z]:\\{1,2}\w|\bWinError \d|\bwin-64::|\[MSC v\.",
-            r"\bWindows (?:10|11|Server)\b|\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
+            r"(?<![0-9A-Za-z_])(?i:win(?:dows ?)?(?:10|11)|windows server)(?![0-9A-Za-z])",
+            r"\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
             r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
         ),
         "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b|\bMac (?:mini|Studio)\b",),
@@ -336,10 +356,30 @@ _IN_KUBERNETES = re.compile(
 )
 
 
+# NVIDIA's modules with their own Linux; the release stands behind "L4T" or in /etc/nv_tegra_release.
+_JETSON = re.compile(
+    r"\bJet ?Pack ?(?:version )?\d[\d.]{0,6}|\bJetson[ _-](?:AGX|Orin|Xavier|Nano|TX[12]|Thor)\b|\bL4T (?:Release:?\W{0,6})?R?3\d\b"
+    r"|-tegra\b",
+    re.IGNORECASE,
+)
+_L4T = re.compile(r"\b(?:L4T|R)(?:\s?(?:Release|Version))?[\s:*]{0,6}R?(3\d\.\d{1,2}(?:\.\d{1,2})?)(?![\d.])", re.IGNORECASE)
+
+
+def _l4t(text: str, sign: str) -> str:
+    """The release of NVIDIA's Linux as a text names it, by itself or by its JetPack; else what shows that it is one."""
+    if release := _L4T.search(text):
+        return release[1]
+    jetpack = re.search(r"\bJet ?Pack ?(?:version )?(\d)", text, re.IGNORECASE)
+    return {"4": "32", "5": "35", "6": "36", "7": "38"}.get(jetpack[1], sign) if jetpack else sign
+
+
 def _surroundings(text: str) -> Iterator[Claim]:
     if match := _IN_KUBERNETES.search(text):
         line, number = line_at(text, match.start())
         yield Claim("container.kubernetes", True, Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+    if match := _JETSON.search(text):
+        line, number = line_at(text, match.start())
+        yield Claim("system.jetson", _l4t(text, match[0]), Role.HAS, False, line.strip()[:LINE_LIMIT], number)
 
 
 def _platform(text: str) -> Iterator[Claim]:

@@ -26,7 +26,7 @@ _MET = re.compile(
 _GOES_ON = re.compile(r"\b(?:training|the run|everything|it) (?:runs|works|starts|is fine|goes on)\b(?! out)", re.IGNORECASE)
 _PROPOSED = re.compile(
     r"^\W{0,12}(?:feature request|proposal|enhancement|rfc)\b|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
-    r"|\bfeature request\b",
+    r"|\bfeature request\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: |^\s{0,3}fix(?:es|ed):\s{0,3}$",
     re.IGNORECASE | re.MULTILINE,
 )
 _PRINTED = re.compile(r"Traceback \(most recent call last\)|^\[?(?:rank\d{1,5}\]?:|[EWI]\d{3,4} \d\d:)|^\S{0,20}\[[EW] ", re.MULTILINE)

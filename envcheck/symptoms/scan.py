@@ -56,12 +56,12 @@ class Message:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        return re.compile(expression(self.parts))
+        return re.compile(expression(self.parts), re.ASCII)  # Chinese and Japanese put no blank between a message and their words
 
     @cached_property
     def pattern_of_any_case(self) -> re.Pattern[str]:
         """For a sentence that a person typed."""
-        return re.compile(self.pattern.pattern, re.IGNORECASE)
+        return re.compile(self.pattern.pattern, re.IGNORECASE | re.ASCII)
 
     @property
     def rules(self) -> tuple[str, ...]:

@@ -189,3 +189,32 @@ def test_windows_and_libuv() -> None:
     error = "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"
     assert "WSL2" in first(diagnosed(f"OS: Windows 11\ntorchrun --nproc_per_node 2 t.py\n{error}"))[1]
     assert "USE_LIBUV=0" in first(diagnosed(f"OS: Windows 11\npython t.py\n{error}"))[1]
+
+
+def test_tasks_of_which_each_starts_all_ranks() -> None:
+    text = """$ srun -N1 -n4 --gres=gpu:4 python train.py --dist
+  File "train.py", line 7, in <module>
+    mp.spawn(work, nprocs=gpus)
+RuntimeError: Timed out initializing process group in store based barrier on rank: 3, for key: store_based_barrier_key:1 \
+(world_size=4, worker_count=16, timeout=0:30:00)
+"""
+    rule, fix = first(diagnosed(text.replace("\\\n", "")))
+    assert rule == "launch-world-size"
+    assert "srun -N1 -n1 --gres=gpu:4 python train.py --dist" in fix
+
+
+def test_of_two_ranks_one_has_no_gpu() -> None:
+    rule, fix = first(diagnosed("$ torchrun --nproc-per-node=2 train.py" + ORDINAL))
+    assert rule == RANKS
+    assert "torchrun --nproc-per-node=1 train.py" in fix
+
+
+@pytest.mark.parametrize(
+    ("gpus", "fix"),
+    [("GPU: 2x RTX 4090\n", "accelerate launch --num_processes"), ("", "accelerate launch --num_processes=1 train.py")],
+)
+def test_accelerate_counts_by_its_own_file(gpus: str, fix: str) -> None:
+    rule, said = first(diagnosed(gpus + "$ accelerate launch --config_file conf.yaml run.py" + ORDINAL))
+    assert rule == RANKS
+    assert fix in said
+    assert "num_processes" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -116,6 +117,20 @@ def test_nothing_known_is_inconclusive(tmp_path: Path) -> None:
 def test_a_healthy_report_passes(tmp_path: Path) -> None:
     code, document = run(tmp_path, (TESTS / "samples" / "collect_env" / "vllm-sections.txt").read_text())
     assert (code, document["verdict"]) == (0, "pass")
+
+
+def test_who_says_that_torch_sees_nothing_is_not_told_that_all_is_well(tmp_path: Path) -> None:
+    report = (TESTS / "samples" / "collect_env" / "vllm-sections.txt").read_text()
+    code, document = run(tmp_path, f"In my program torch.cuda.is_available() is always False.\n\n{report}")
+    assert (code, document["verdict"]) == (3, "inconclusive")
+
+
+def test_a_torch_of_unknown_version_is_replaced_whichever_it_is(tmp_path: Path) -> None:
+    """pip calls `torch==X` satisfied where X+cpu is installed, so the build is written out."""
+    _, document = run(tmp_path, "It happens on windows 11.\nAssertionError: Torch not compiled with CUDA enabled\n")
+    lines = [line for fix in document["findings"][0]["fixes"] for line in fix["commands"]["pip"]]
+    assert lines
+    assert all(re.search(r" torch==[\d.]+\+cu\d{3} --index-url ", line) for line in lines)
 
 
 NEUTRAL = """os = "Ubuntu 22.04"

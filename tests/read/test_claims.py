@@ -31,6 +31,22 @@ FACTS: dict[str, dict[str, Any]] = {
     "### Operating System\n\n24.04.3 LTS (Noble Numbat)": {
         "system.os": "linux", "system.distribution_id": "ubuntu", "system.distribution": "Ubuntu 24.04.3 LTS (Noble Numbat)",
     },
+    "GPU available: False": {"devices.available": False},
+    "PyTorch built with CUDA:            False": {"torch.cpu_build": True},
+    "PyTorch built with CUDA: True": {},
+    # systems in passing, in any spelling
+    "it is windows 11, by the way": {"system.os": "windows"},
+    "环境win11，3060": {"system.os": "windows"},
+    "The toolkit is inside wsl 2 here": {"system.os": "linux", "system.wsl": 2},
+    "- [x] WSL 2\n- [ ] WSL 1": {"system.os": "linux", "system.wsl": 2},
+    "ProductName:\tmacOS\nProductVersion:\t12.6.1": {"system.os": "darwin", "system.macos_version": "12.6.1"},
+    "Still the same under macOS-13.2.1-arm64-arm-64bit": {"system.os": "darwin", "system.macos_version": "13.2.1"},
+    "The backend is supported on MacOS 13.0+": {},
+    "My Orin runs JetPack 6.1": {"system.jetson": "36"},
+    "Board: Jetson AGX Xavier, L4T R35.3.1": {"system.jetson": "35.3.1"},
+    "Jetson Nano, the small one": {"system.jetson": "Jetson Nano"},
+    "# torch 2.4.1 finds no device": {"torch.version": "2.4.1"},
+    "单机4卡V100": {f"gpu.{index}": "V100" for index in range(4)},
     # an expression and what it gave
     ">>> torch.__version__\n'1.8.1+cu102'": {"torch.version": "1.8.1+cu102"},
     "In [3]: torch.cuda.is_available()\nOut[3]: True": {"devices.available": True},
@@ -123,6 +139,20 @@ def test_what_is_asked_for(text: str) -> None:
     facts = {fact.path.removeprefix("asked."): fact.value for fact in (found.facts if found else ())}
     assert ("cuda" in facts, facts.get("device"), facts.get("requirements", ())) == ASKED[text]
     assert all(claim.role is Role.ASKED for claim in (found.claims if found else ()))
+
+
+@pytest.mark.parametrize(
+    ("line", "chosen"),
+    [
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '3'", {"env.CUDA_VISIBLE_DEVICES": "3"}),
+        ('with the line `os.environ["HIP_VISIBLE_DEVICES"]="1,2"` in it', {"env.HIP_VISIBLE_DEVICES": "1,2"}),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'", {}),  # 0 and an empty list explain no failure
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = ''", {}),
+    ],
+)
+def test_the_gpus_that_a_program_chooses(line: str, chosen: dict[str, str]) -> None:
+    found = read_asked(line)
+    assert {fact.path: fact.value for fact in (found.facts if found else ())} == chosen
 
 
 def test_a_library_that_calls_cuda_asks_for_nothing() -> None:

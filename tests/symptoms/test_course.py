@@ -46,5 +46,8 @@ def test_levels() -> None:
 def test_proposals() -> None:
     assert proposed("Feature request: name the port in `RuntimeError: Address already in use`")
     assert proposed("### 🚀\nWe see 'Address already in use'. Could the message name the port?")
+    assert proposed("# docs(cli): say that the card of that name ends in cudaErrorNoKernelImageForDevice")
+    assert proposed("# Pin NumPy in CI\n\nFixes:\n```\nRuntimeError: Numpy is not available\n```")
+    assert not proposed("I followed the docs: cudaErrorNoKernelImageForDevice")
     assert not proposed('Could the message be wrong?\nTraceback (most recent call last):\n  File "a.py", line 1')
     assert not proposed("RuntimeError: Address already in use")

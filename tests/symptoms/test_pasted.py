@@ -84,6 +84,7 @@ COPIES: dict[str, Callable[[str], str]] = {
     "wrapped and indented": lambda text: wrapped(80)(text).replace("\n", "\n    "),
     "wrapped and quoted": wrapped(80, "> "),
     "sentence": lambda text: f"Hi, I get {' '.join(text.split())} when importing torch",
+    "Chinese around it": lambda text: f"运行时报错：{' '.join(text.split())}请问怎么解决",
     "two blanks": lambda text: text.replace(" ", "  "),
     "hard blanks": lambda text: text.replace(" ", "\xa0"),
 }
