@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 
 from envcheck.facts.record import record
 
-_WINDOWS_WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _VALUED = ("--index-url", "--extra-index-url", "--index", "--find-links", "-f", "-i", "--default-index", "--python", "--reinstall-package")
 _FROM = _VALUED[:7]  # options that say where packages come from
 
@@ -56,7 +54,9 @@ class InstallerLine:
 def split(text: str, windows: bool = os.name == "nt") -> list[str]:
     """A printed line as words."""
     if windows:
-        return [word.replace('"', "") for word in _WINDOWS_WORD.findall(text)]
+        outside = text.split('"')
+        outside[1::2] = [part.replace(" ", "\0") for part in outside[1::2]]  # a blank between quotation marks parts no words
+        return [word.replace("\0", " ") for word in "".join(outside).split()]
     return shlex.split(text)
 
 

@@ -46,6 +46,7 @@ _NAME = re.compile(
     r"|lib[\w+-]*\.so(?:\.\d)?|lib[a-z-]+\d|10de|/usr/lib|/stubs/|/compat/|python3(?:-dev)?|c10d|CUDA_?\w*|[A-Z][A-Z_]*\d*[A-Z_]*|-[A-Za-z]+\d?|--[a-z-]*\d?[a-z]*"
 )
 _APART = re.compile(r"""[\s=,;'"()\[\]{}&|<>$\\*!]+""")
+_DASHED = re.compile(r"(?<=-)\d+-\d+$")  # cuda-toolkit-12-8: how distributions write a version into a name
 _NUMBER = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{2}){2}|\d+(?:\.\d+)*")
 
 
@@ -106,6 +107,7 @@ def told(word: str, corpus: str, declared: dict[str, str]) -> bool:
     return (
         word in declared
         or _in(word, corpus)
+        or any(_in(dashed.replace("-", "."), corpus) for dashed in _DASHED.findall(word))
         or all(
             (number == "0" and ":" in word) or number in declared or _in(number, corpus) or (len(number) > 1 and _in(number, TABLES))
             for number in _NUMBER.findall(word)
