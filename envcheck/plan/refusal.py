@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from envcheck.facts.record import replace
-from envcheck.plan.choice import BuildSearch, find, say
+from envcheck.plan.choice import BuildSearch, Rejected, find, say
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.result import Excluded
@@ -26,7 +26,7 @@ def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish) ->
     if not asked:
         return rows
     matching = [row for row in found.rejected if row.obstacle.key != "wish"]
-    telling = [row for row in matching if not row.obstacle.key.startswith("not-")]
+    telling = sorted((row for row in matching if not row.obstacle.key.startswith("not-")), key=lambda row: _vague(row, tables))
     if not matching:
         rows.append(Excluded(asked, texts(tables).say("fix.no-release", wish=asked)))
     elif not rows:
@@ -41,6 +41,16 @@ def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish) ->
     elif relaxed.fits:
         rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.shown)))
     return rows
+
+
+def _vague(row: Rejected, tables: Tables) -> int:
+    """How little a reason says of a wish. A package is looked at last, so the build fits but for it; that none asks for a torch is known
+    of most releases.
+    """
+    if row.obstacle.key != "companion":
+        return 1
+    name = row.obstacle.values["name"]
+    return 2 if row.obstacle.values["why"] == texts(tables).say("broken.none-for", name=name, torch=row.build.version) else 0
 
 
 def _pivot(spec: str) -> str:

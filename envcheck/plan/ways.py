@@ -167,10 +167,9 @@ class Planner:
             if card.compute_capability is None and one.cuda:
                 certain = False
                 notes.append(say_("note.gpu-unknown", gpu=card.name or f"GPU {card.index}"))
-        if unknown := [move.name for move in choice.beside.moves if not move.known]:
-            certain = False
-            notes.append(say_("note.unknown-package", names=", ".join(unknown)))
-            notes += [say_("note.near", name=name, near=near) for name in unknown if (near := nearest_known(name, self.tables))]
+        of_packages = self.package_doubts(choice)
+        certain = certain and not of_packages
+        notes += of_packages
         if one.confidence == "low":
             notes.append(say_("note.confidence"))
             certain = certain and bool(one.cuda)  # of the CUDA lists the members are certain, of the ROCm ones they are not
@@ -196,6 +195,17 @@ class Planner:
             notes.append(say_("note.compat-admin", major=major, minor=small))
         return certain, notes
 
+    def package_doubts(self, choice: Choice) -> list[str]:
+        """What nobody knows of the packages beside torch: what they ask for, and whether they compile."""
+        say_, notes = texts(self.tables).say, []
+        unknown = [move for move in choice.beside.moves if not move.known]
+        if here := [move.name for move in unknown if move.build_here]:
+            notes.append(say_("note.compiled-here", names=", ".join(here), torch=choice.build.version))
+        if names := [move.name for move in unknown if not move.build_here]:
+            notes.append(say_("note.unknown-package", names=", ".join(names)))
+            notes += [say_("note.near", name=name, near=near) for name in names if (near := nearest_known(name, self.tables))]
+        return notes
+
     def changes(self, choice: Choice) -> tuple[str, ...]:
         """What the way does to the environment, in lines; what would break comes last."""
         say_, one, profile = texts(self.tables).say, choice.build, self.profile
@@ -211,7 +221,7 @@ class Planner:
             elif old != one.full or choice.kind == "reinstall":
                 lines.append(say_("change.move", name="torch", old=old, new=one.shown))
         for move in choice.beside.moves:
-            if move.old is None and not move.known:
+            if move.old is None and not move.known and not move.build_here:
                 lines.append(say_("change.install-unknown", name=move.requirement()))
             elif move.old is None:
                 lines.append(say_("change.install" if move.new else "change.install-any", name=move.name, new=move.new))
