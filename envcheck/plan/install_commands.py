@@ -229,16 +229,17 @@ class _Order:
 
     def project(self) -> str:
         """Dependencies and `[tool.uv.sources]`: uv sync and uv lock do not know --torch-backend."""
-        triton = installers().triton(self.one.variant, self.one.version)
-        named = [Move(triton)] if triton and not self.plain and self.torch else []
-        depend = ", ".join(f'"{move.requirement()}"' for move in (*self.moves, *named, *self.others))
+        triton = installers().triton(self.one.variant, self.one.version) if self.torch and not self.plain else None
+        marker = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}.get(self.one.platform.partition("-")[0], "")
+        # sources hold for direct dependencies alone; elsewhere the lock is for a torch of PyPI, which has no such triton
+        named = [triton + (f" ; {marker}" if marker else "")] if triton else []
+        depend = ", ".join(f'"{text}"' for text in (*map(Move.requirement, self.moves), *named, *map(Move.requirement, self.others)))
         text = f"# below [project]\ndependencies = [{depend}]\n"
         if self.plain:
             return text
         name = f"pytorch-{self.one.variant.replace('.', '-')}"
-        marker = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}.get(self.one.platform.partition("-")[0], "")
         entry = f'{{ index = "{name}"' + (f', marker = "{marker}"' if marker else "") + " }"
-        sources = "".join(f"{move.name} = [{entry}]\n" for move in (*self.moves, *named))
+        sources = "".join(f"{package} = [{entry}]\n" for package in (*(move.name for move in self.moves), *([triton] if triton else [])))
         return f'{text}\n[[tool.uv.index]]\nname = "{name}"\nurl = "{self.url}"\nexplicit = true\n\n[tool.uv.sources]\n{sources}'
 
     def notes(self) -> tuple[str, ...]:
