@@ -117,13 +117,7 @@ def _one(
     elif name in installers().data["compiled"]["packages"]:
         yield from _compiled(name, old, wish, one, profile, tables)
     elif name == "numpy":
-        release = tables.release(one.version)
-        system = {"darwin": "macos"}.get(profile.os or "linux", profile.os or "linux")
-        first = bool(release and release.numpy_major.get(system) == 1)
-        if wish is not None:
-            yield Move(name, specifier=",".join(part for part in (str(wish.specifier), "<2" if first else "") if part), old=old)
-        elif first and old and version(old) >= version("2"):
-            yield Move(name, specifier="<2", old=old)
+        yield from _numpy(old, wish, one, profile, tables)
     elif name == "bitsandbytes":
         yield from _bitsandbytes(old, wish, one, profile, tables)
     elif _rows(tables, name):
@@ -255,6 +249,26 @@ def _same_binary(one: Candidate, profile: Profile) -> bool:
 def _family(variant: str) -> str:
     """ "cu12" of "cu126"."""
     return variant[:4] if variant.startswith("cu") else variant
+
+
+def _numpy(old: str | None, wish: Requirement | None, one: Candidate, profile: Profile, tables: Tables) -> Iterator[Move | Broken]:
+    """Releases of torch that were built for NumPy 1 do not see a NumPy 2."""
+    release = tables.release(one.version)
+    system = {"darwin": "macos"}.get(profile.os or "linux", profile.os or "linux")
+    first = bool(release and release.numpy_major.get(system) == 1)
+    if wish is None:
+        if first and old and version(old) >= version("2"):
+            yield Move("numpy", specifier="<2", old=old)
+        return
+    asked = str(wish.specifier)
+    named = [one.version.removesuffix(".*") for one in wish.specifier]
+    if first and not any(meets(item, f"{asked},<2" if asked else "<2") for item in (*_NUMPY_1, *named)):
+        yield Broken("numpy", texts(tables).say("broken.wish-range", name="numpy", torch=one.version, wanted="<2", requirement=wish), True)
+    else:
+        yield Move("numpy", specifier=",".join(part for part in (asked, "<2" if first else "") if part), old=old)
+
+
+_NUMPY_1 = ("1.19.5", "1.21.6", "1.22.4", "1.23.5", "1.24.4", "1.25.2", "1.26.4")  # the last of each series: what a range of NumPy 1 holds
 
 
 def _codec(old: str | None, wish: Requirement | None, one: Candidate, profile: Profile, tables: Tables) -> Iterator[Move | Broken]:

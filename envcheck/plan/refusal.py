@@ -35,8 +35,8 @@ def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish) ->
     if not relaxed.fits:
         relaxed = find(profile, tables, replace(wish, torch="", variant=None, packages=()), False)
     if relaxed.fits and wish.torch:
-        pivot = _pivot(wish.torch)
-        close = min(relaxed.fits, key=lambda choice: (_distance(choice.build.version, pivot), choice.key(profile)))
+        near = pivot(wish.torch)
+        close = min(relaxed.fits, key=lambda choice: (distance(choice.build.version, near), choice.key(profile)))
         rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", wish=asked, torch=close.build.shown)))
     elif relaxed.fits:
         rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.shown)))
@@ -53,13 +53,13 @@ def _vague(row: Rejected, tables: Tables) -> int:
     return 2 if row.obstacle.values["why"] == texts(tables).say("broken.none-for", name=name, torch=row.build.version) else 0
 
 
-def _pivot(spec: str) -> str:
+def pivot(spec: str) -> str:
     """A version that a specifier speaks of: the middle of the wish, for measuring what is near it."""
     numbers = re.findall(r"\d+(?:\.\d+)*", spec)
     return str(numbers[0]) if numbers else "0"
 
 
-def _distance(one: str, other: str) -> tuple[int, int]:
+def distance(one: str, other: str) -> tuple[int, int]:
     """Distance in minors, then in patches where a patch was named."""
     a, b = ((*version(text).release, 0, 0, 0) for text in (one, other))
     return abs((a[0] - b[0]) * 100 + a[1] - b[1]), abs(a[2] - b[2]) if len(version(other).release) > 2 else 0

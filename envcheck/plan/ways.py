@@ -52,9 +52,17 @@ class Planner:
 
     def plan(self, words: Sequence[str] = ()) -> PlanReport:
         """The ways for a wish, best first, at most three, and what was excluded."""
-        wish = read_wish(words, self.tables)
+        return self.plan_wish(read_wish(words, self.tables))
+
+    @property
+    def conda_first(self) -> bool:
+        """Whether conda's builds are looked at before the wheels."""
         own = self.profile.torch_from_conda or (self.profile.torch is None and self.profile.environment in ("conda", "pixi"))
-        conda_first = self.options.tool == "conda" or (self.options.tool == "auto" and own)
+        return self.options.tool == "conda" or (self.options.tool == "auto" and own)
+
+    def plan_wish(self, wish: Wish) -> PlanReport:
+        """The ways for a wish that is read already."""
+        conda_first = self.conda_first
         found = find(self.profile, self.tables, wish, self.works, "conda" if conda_first else "wheel")
         chosen = self.choices(found, wish)
         if conda_first and self.options.tool != "conda" and not any(choice.kind in ("keep", "packages") for choice in chosen):
@@ -65,7 +73,7 @@ class Planner:
                 chosen = [*chosen[: MOST_WAYS - 1], named(wheels.best, self.profile, self.works)]
         ways = [self.way(choice, wish) for choice in chosen]
         rows = [Excluded(what, why) for what, why in excluded(found, self.profile, self.tables, wish)]
-        if not ways and (words or self.profile.jetson):
+        if not ways and (wish.texts or self.profile.jetson):
             rows = [*why_not(self.profile, self.tables, found, wish), *rows]
         return PlanReport(tuple(ways), tuple(dict.fromkeys(rows)))
 
