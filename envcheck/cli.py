@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -22,11 +23,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"envcheck {__version__}")
         return 0
+    from envcheck.commands.output import put, take_every_character
     from envcheck.errors import UsageError
 
+    for stream in (sys.stdout, sys.stderr):
+        take_every_character(stream)
     try:
         code = _dispatch(words)
-        sys.stdout.flush()
+        put("")  # flush: a full disk is told here, and not by Python at exit
         return code
     except UsageError as error:
         print(f"envcheck: {error}", file=sys.stderr)
@@ -50,29 +54,39 @@ def _dispatch(words: list[str]) -> int:
 
     # An interpreter that ends looks once more for circles in all that is left: 7 ms of a static check, for nothing.
     atexit.register(gc.freeze)
-    _raise_on_sigterm()
     args = parse(words)
     import importlib
 
     from envcheck.commands import MODULES
 
-    code: int = importlib.import_module(f"envcheck.commands.{MODULES[args.command]}").execute(args)
+    with _raising_on_sigterm():
+        code: int = importlib.import_module(f"envcheck.commands.{MODULES[args.command]}").execute(args)
     return code
 
 
-def _raise_on_sigterm() -> None:
-    """A batch system's SIGTERM takes the same way out as Ctrl-C: children ended, folders removed."""
+@contextmanager
+def _raising_on_sigterm() -> Iterator[None]:
+    """A batch system's SIGTERM takes the same way out as Ctrl-C: children ended, folders removed.
+
+    Who called `main` has its handlers back afterwards.
+    """
     import signal
 
     def leave(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:  # nohup
+    before = {}
+    for number in (getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             try:
-                signal.signal(getattr(signal, name), leave)
+                before[number] = signal.signal(number, leave)
             except ValueError:  # not in the main thread: the caller keeps its own handlers
-                return
+                break
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _bug(error: Exception, words: list[str]) -> int:

@@ -3,32 +3,67 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
-from envcheck.commands import COMMANDS, configuration
+from envcheck.commands import COMMANDS, configuration, output
+from envcheck.commands.output import put
 from envcheck.errors import UsageError
-
-FORMATS = ("text", "json", "markdown", "junit", "github", "html")
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose errors are one line that names the nearest right flag."""
+    """argparse whose errors are one line that names the nearest right flag or value."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(_with_nearest(message, [flag for action in self._actions for flag in action.option_strings]))
+        flag = re.match(r"argument (?:-\w/)?(--[\w-]+): expected one argument", message)
+        if flag and self.flags[flag[1]].choices:
+            message += f", one of {', '.join(map(str, self.flags[flag[1]].choices or ()))}"
+        raise UsageError(_with_nearest_flag(message, self.flags))
+
+    @property
+    def flags(self) -> dict[str, argparse.Action]:
+        """Every spelling of every flag."""
+        return {flag: action for action in self._actions for flag in action.option_strings}
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise UsageError(f"{action.option_strings[-1]} {value}: {one_of(value, [str(one) for one in action.choices])}")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        put(message)
 
 
-def _with_nearest(message: str, flags: Sequence[str]) -> str:
-    """ "unrecognized arguments: --jsno" → the same and "did you mean --json?"."""
+def one_of(word: str, known: Sequence[str]) -> str:
+    """ "one of auto, gloo, nccl; did you mean gloo?"."""
+    near = near_word(word, known)
+    return f"one of {', '.join(known)}" + (f"; did you mean {near}?" if near else "")
+
+
+def near_word(word: str, known: Sequence[str]) -> str | None:
+    """What was probably meant: what begins so, else what is spelled much like it."""
     import difflib
 
-    words = [word for word in message.replace(",", " ").split() if word.startswith("-")]
-    for word in words:
-        near = difflib.get_close_matches(word.split("=")[0], flags, 1, 0.6)
-        if near and near[0] not in words:
-            return f"{message}; did you mean {near[0]}?"
+    word = word.lower()
+    begun = [one for one in known if len(word) > 2 and one.startswith(word)]
+    return begun[0] if len(begun) == 1 else next(iter(difflib.get_close_matches(word, known, 1, 0.65)), None)
+
+
+def _with_nearest_flag(message: str, flags: Iterable[str]) -> str:
+    """ "unrecognized arguments: --jsno" → the same and "did you mean --json?", or the command whose flag it is."""
+    if not message.startswith("unrecognized arguments:"):
+        return message
+    for word in message.partition(": ")[2].split():
+        name = word.split("=")[0]
+        if not name.startswith("--"):
+            continue
+        owner = next((command for command in COMMANDS if name in _parser(command).flags), None)
+        if owner:
+            return f"{message}; {name} is a flag of `envcheck {owner}`"
+        near = near_word(name, list(flags))
+        if near:
+            return f"{message}; did you mean {near}?"
     return message
 
 
@@ -41,12 +76,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if words and not words[0].startswith("-"):
         command = words.pop(0)
         if command not in COMMANDS:
-            import difflib
-
-            near = difflib.get_close_matches(command, COMMANDS, 1, 0.5)
-            raise UsageError(
-                f"{command}: no such command" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}")
-            )
+            near = near_word(command, COMMANDS)
+            raise UsageError(f"{command}: no such command; " + (f"did you mean {near}?" if near else f"there are {', '.join(COMMANDS)}"))
     if command == "run":
         return _parse_run(words)
     parser = _parser(command)
@@ -70,14 +101,14 @@ def _parse_run(words: list[str]) -> argparse.Namespace:
     args.command, args.argv = "run", rest
     if not rest:
         raise UsageError("run: no command; write it after --, as in `envcheck run -- python train.py`")
-    if (args.json or args.format != "text") and not args.output:
-        raise UsageError("run: --format and --json need -o FILE: stdout and stderr are the command's")
     _configure(args, flags, parser)
+    if (args.format != "text" or "-o" in args.given) and not (args.output or args.documents):
+        raise UsageError("run: a report needs -o FILE: stdout and stderr are the command's")
     return args
 
 
 def _main_help() -> NoReturn:
-    print(MAIN_HELP)
+    put(MAIN_HELP + "\n")
     sys.exit(0)
 
 
@@ -96,6 +127,8 @@ usage: envcheck [check] [flags]          look at this machine and a Python
        envcheck rules [--json]           all rules
        envcheck record [-o FILE]         what envcheck sees here, as JSON
        envcheck compare A.json B.json    what differs between two such files
+       envcheck init, envcheck config    write a configuration; show what is set
+       envcheck schema                   the JSON Schema of the reports
 
 often used: --fix-suggest (every command that helps), --python PATH (another
 environment), --live full (a longer check), --json; `envcheck COMMAND --help`
@@ -107,10 +140,14 @@ exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 130 interrupted,
 def _parser(command: str) -> Parser:
     parser = Parser(prog="envcheck" if command == "check" else f"envcheck {command}", allow_abbrev=False, description=DESCRIPTIONS[command])
     match command:
-        case "check" | "run":
+        case "check" | "run" | "config":
             _target_flags(parser)
             _facts_flags(parser)
             _report_flags(parser)
+            if command == "check":
+                from envcheck.commands import try_flags
+
+                try_flags.configure_parser(parser.add_argument_group("fixes tried"), "the first command of every error")
         case "record":
             _target_flags(parser)
             parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to stdout")
@@ -135,9 +172,15 @@ def _parser(command: str) -> Parser:
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
         case "explain":
             parser.add_argument("rule", metavar="RULE|WORDS", nargs="+", help="a rule's id, or words: then the pages that are about them")
+        case "init":
+            parser.add_argument("--python", metavar="PATH", help="the interpreter that this machine's training uses")
+            parser.add_argument("--timeout", metavar="S", type=float, default=120.0, help="time limit in seconds (default: 120)")
+            parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to envcheck.toml; - is stdout")
+            parser.set_defaults(static=True, live="off", nproc=None, backend="auto", start_method="auto", evidence=None)
         case "rules":
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
+    parser.add_argument("--profile", metavar="NAME", help="also the settings below [tool.envcheck.profile.NAME]")
     return parser
 
 
@@ -151,6 +194,9 @@ DESCRIPTIONS = {
     "plan": "Finds a torch build for a machine and prints the commands that install it.",
     "explain": "Prints what a rule reports, what that means and what to do; or lists the rules that are about some words.",
     "rules": "Lists all rules.",
+    "config": "Prints the settings that a check with these flags would have, and who set each: the command line, a file, a profile.",
+    "init": "Writes a commented envcheck.toml whose expectations are what this machine has.",
+    "schema": "Prints the JSON Schema of `envcheck --json`, version 1.",
 }
 
 
@@ -181,7 +227,7 @@ def _facts_flags(parser: Parser) -> None:
         metavar="'A>=B'",
         action="append",
         default=[],
-        help="fail unless it holds, e.g. 'gpus>=8' or 'torch~=2.14'; repeat it for more",
+        help="fail unless it holds, e.g. --expect 'gpus>=8' --expect 'torch~=2.14' (`envcheck explain expectation-failed` has all names)",
     )
     facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and logs there")
 
@@ -193,9 +239,7 @@ def _report_flags(parser: Parser) -> None:
         "--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first (default: the target's own)"
     )
     report.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
-    report.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    report.add_argument("--json", action="store_true", help="the same as --format json")
-    report.add_argument("-o", "--output", metavar="FILE", help="write the report there instead of to stdout")
+    output.add_flags(report)
     report.add_argument("--fail-on", choices=("error", "warning", "never"), default="error", help="what exits 1 (default: error)")
     report.add_argument("--strict", action="store_true", help="a warning, or a rule that could not decide, is not a pass")
     report.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules (a,b or repeated)")
@@ -216,10 +260,32 @@ def _configure(args: argparse.Namespace, words: Sequence[str], parser: Parser) -
     for name in ("select", "ignore"):
         if hasattr(args, name):
             setattr(args, name, [part for one in getattr(args, name) for part in one.split(",") if part])
-    if getattr(args, "json", False):
+    if "--select" in args.given and not args.select:
+        raise UsageError("--select: no rule is named")
+    if getattr(args, "json", False) and hasattr(args, "format"):
+        if "--format" in args.given and args.format != "json":
+            raise UsageError(f"--json and --format {args.format} contradict each other")
         args.format = "json"
+    if hasattr(args, "output"):
+        output.settle(args)
     if hasattr(args, "nproc"):
+        _check_contradictions(args)
         _check_values(args)
+
+
+# What has no meaning where a recorded snapshot is judged and nothing is examined.
+OF_AN_EXAMINATION = ("--python", "--static", "--live", "--nproc", "--start-method", "--timeout", "--evidence", "--host")
+
+
+def _check_contradictions(args: argparse.Namespace) -> None:
+    if getattr(args, "facts", None):
+        for flag in OF_AN_EXAMINATION:
+            if flag in args.given:
+                raise UsageError(f"{flag} and --facts contradict each other: a recorded snapshot is judged, nothing is examined")
+    if {"--static", "--live"} <= args.given and args.live != "off":
+        raise UsageError(f"--static and --live {args.live} contradict each other: the live check needs torch")
+    if getattr(args, "quiet", False) and getattr(args, "verbose", False):
+        raise UsageError("--quiet and --verbose contradict each other")
 
 
 def _check_values(args: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from envcheck.engine.judge import Finding, Outcome, Verdict
 from envcheck.engine.rule import Confidence, Evidence, RuleTexts, Severity
 from envcheck.facts.codec import edit
 from envcheck.facts.snapshot import Snapshot
-from envcheck.plan.result import Commands, Excluded, Fix, PlanReport, Way
+from envcheck.plan.result import Commands, Excluded, Fix, Grade, PlanReport, Way
 from envcheck.report.report import Report, Reported, finish
 from envcheck.report.session import decisions
 from envcheck.tables.folders import rules_folder
@@ -72,7 +72,17 @@ def driver_old() -> Report:
     )
     reason = {"conda": "conda-forge has no build of torch 2.15 for CUDA 12.6"}
     fixes = (
-        Fix("Install torch 2.15.0 built for CUDA 12.6", "user", "install", commands, "", True, "About 2.6 GB to download.", reason),
+        Fix(
+            "Install torch 2.15.0 built for CUDA 12.6",
+            "user",
+            "install",
+            commands,
+            "",
+            True,
+            "About 2.6 GB to download.",
+            reason,
+            Grade.CHECKED,
+        ),
         Fix(
             "Update the NVIDIA driver to 580.65.06 or newer",
             "admin",
@@ -80,6 +90,7 @@ def driver_old() -> Report:
             Commands((), (), (), ("sudo apt-get install nvidia-driver-580-open", "sudo reboot")),
             "Install the packaged driver of branch 580 or newer, then reboot.",
             True,
+            grade=Grade.CHECKED,
         ),
     )
     why = (
@@ -208,6 +219,7 @@ def no_torch() -> Report:
                 kind="install",
                 commands=Commands(*(((f"{tool} install torch",)) for tool in ("pip", "uv pip", "conda"))),
                 proved=True,
+                grade=Grade.CHECKED,
             ),
         ),
     )

@@ -18,7 +18,7 @@ def test_its_rooms_are_those_of_the_tree() -> None:
     named = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
     assert sorted(named) == sorted({path.parent.name for path in PACKAGE.glob("*/*.py")})
     at_the_top = {path.stem for path in PACKAGE.glob("*.py")}
-    assert at_the_top == {"__init__", "__main__", "cli", "options", "collect", "errors"}
+    assert at_the_top == {"__init__", "__main__", "api", "cli", "options", "collect", "errors"}
 
 
 def test_its_picture_is_drawn_from_the_imports() -> None:

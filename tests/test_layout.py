@@ -52,4 +52,5 @@ def test_no_class_name_twice() -> None:
                 if isinstance(node, ast.ClassDef):
                     places[node.name].append(name)
     assert len(places) > 150
-    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+    public = {"Report": ["api.py", "report/report.py"]}  # the face of the other one to those who import envcheck
+    assert {name: files for name, files in places.items() if len(files) > 1} == public

@@ -3,57 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import ModuleType
+from importlib import import_module
 
 from envcheck.engine.rule import Check, RuleTexts
 from envcheck.tables.folders import rules_folder
+
+# In the order in which verdicts are listed. What a rule of `meta` says rests on the others, so these come last.
+_MODULES = (
+    "driver", "driver_tools", "libcuda", "container", "visibility", "gpu", "gpu_count", "gpu_health", "gpu_memory", "vendor", "limits",
+    "torch_build", "torch_import", "torch_libraries", "numpy_abi", "torch_files", "requirements", "packages",
+    "companions", "toolkit", "ranks", "launch", "python_mismatch", "comm", "warned", "live",
+)  # fmt: skip
 
 
 def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
     """Every check, in the order in which verdicts are listed. `rules` are the ids that have a text; those without a function here
     pass a message on."""
-    from envcheck.checks import (
-        comm,
-        companions,
-        container,
-        driver,
-        driver_tools,
-        gpu,
-        gpu_count,
-        gpu_health,
-        launch,
-        libcuda,
-        limits,
-        live,
-        meta,
-        numpy_abi,
-        packages,
-        passed_on,
-        python_mismatch,
-        ranks,
-        requirements,
-        toolkit,
-        torch_build,
-        torch_files,
-        torch_import,
-        torch_libraries,
-        vendor,
-        visibility,
-        warned,
-    )
+    from envcheck.checks import passed_on, warned
 
-    modules = (
-        driver, driver_tools, libcuda, container, visibility, gpu, gpu_count, gpu_health, vendor, limits,
-        torch_build, torch_import, torch_libraries, numpy_abi, torch_files, requirements, packages,
-        companions, toolkit, ranks, launch, python_mismatch, comm, warned, live,
-    )  # fmt: skip
-    checks, last = [warned.or_warned(check) for module in modules for check in _own(module)], _own(meta)
+    checks, last = [warned.or_warned(check) for name in _MODULES for check in _own(name)], _own("meta")
     known = {check.id for check in (*checks, *last)}
     rules = RuleTexts((rules_folder(),)).ids if rules is None else rules
     messages = [passed_on.passed_on(rule) for rule in rules if rule not in known]
     return (*checks, *messages, *last)
 
 
-def _own(module: ModuleType) -> list[Check]:
+def _own(name: str) -> list[Check]:
     """The checks of a module in their order, without those that it imports."""
+    module = import_module(f"envcheck.checks.{name}")
     return [one for one in vars(module).values() if isinstance(one, Check) and one.function.__module__ == module.__name__]

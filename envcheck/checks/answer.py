@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.engine.rule import Evidence
+from envcheck.engine.rule import Evidence, Facts
 from envcheck.facts.cuda_codes import named
 from envcheck.facts.snapshot import (
     ContainerFacts,
@@ -35,14 +35,20 @@ def driver_answers(cuda_driver: CudaDriverFacts) -> bool:
     return cuda_driver.init_code == 0 and (cuda_driver.device_count or 0) > 0
 
 
-def cuda_code(devices: DevicesFacts, cuda_driver: CudaDriverFacts) -> int | None:
+def cuda_answers(facts: Facts) -> bool:
+    """Torch or libcuda alone initialised CUDA: then no version table is asked."""
+    return works(facts.devices) or driver_answers(facts.cuda_driver)
+
+
+def cuda_code(facts: Facts) -> int | None:
     """The first CUDA error on record: of torch, else of libcuda asked alone."""
-    return devices.error_code or cuda_driver.init_code or cuda_driver.device_count_code or None
+    return facts.devices.error_code or facts.cuda_driver.init_code or facts.cuda_driver.device_count_code or None
 
 
-def code_evidence(devices: DevicesFacts, cuda_driver: CudaDriverFacts) -> tuple[Evidence, ...]:
+def code_evidence(facts: Facts) -> tuple[Evidence, ...]:
     """Where the error code was seen."""
-    found = [Evidence("torch", devices.error)] if devices.error else []
+    cuda_driver = facts.cuda_driver
+    found = [Evidence("torch", facts.devices.error)] if facts.devices.error else []
     if cuda_driver.init_code or cuda_driver.device_count_code:
         call, code = ("cuInit", cuda_driver.init_code) if cuda_driver.init_code else ("cuDeviceGetCount", cuda_driver.device_count_code)
         found.append(Evidence(cuda_driver.library_path or "libcuda.so.1", f"{call} {named(code or 0)}"))
@@ -62,9 +68,9 @@ def nvidia_on_bus(system: SystemFacts) -> tuple[PciDevice, ...]:
     return tuple(one for one in system.pci_gpus if one.vendor == NVIDIA and one.driver != "vfio-pci")
 
 
-def no_gpu(system: SystemFacts, absent: frozenset[str]) -> bool:
+def no_gpu(facts: Facts) -> bool:
     """Nothing of an NVIDIA GPU was found: no driver, no device, no card on the bus. Its own parts of CUDA then harm nobody."""
-    return {"driver", "gpus"} <= absent and not (nvidia_on_bus(system) or system.wsl or system.jetson)
+    return {"driver", "gpus"} <= facts.absent and not (nvidia_on_bus(facts.system) or facts.system.wsl or facts.system.jetson)
 
 
 def counted(gpus: GpusFacts) -> tuple[Gpu, ...]:

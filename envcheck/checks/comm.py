@@ -8,17 +8,16 @@ from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
 from envcheck.checks.queue_pair import queue_pair_refused
-from envcheck.checks.text import Matches, agreed, doubt, foremost, of_variant, quoted, said, value
+from envcheck.checks.text import agreed, doubt, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
-from envcheck.facts import snapshot as facts
-from envcheck.facts.snapshot import Interface, LiveFacts, LiveStatus, NetworkFacts, SymptomsFacts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
+from envcheck.facts.snapshot import GpusFacts, Interface, LauncherFacts, LiveFacts, LiveStatus
 from envcheck.tables.versions import older
 
 _WARNING, _LIKELY = Severity.WARNING, Confidence.LIKELY
 
 
-def _several_nodes(launcher: facts.LauncherFacts) -> bool:
+def _several_nodes(launcher: LauncherFacts) -> bool:
     return (node_count(launcher) or 1) > 1
 
 
@@ -43,19 +42,22 @@ def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
     return real[0] if len(real) == 1 else None
 
 
-@check(needs=("network",))
-def nccl_interface(network: NetworkFacts, launcher: facts.LauncherFacts, live: LiveFacts, symptoms: SymptomsFacts) -> Answer:
-    """NCCL_SOCKET_IFNAME selects no interface, or NCCL took one that the peers cannot reach."""
-    told = said(symptoms, "nccl-interface")
+@check(needs="network", reads="network launcher live symptoms")
+def nccl_interface(facts: Facts, told: Matches) -> Answer:
     # "family": the address was never set. Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer is another NCCL.
     family, matches = of_variant(told, "family"), tuple(match for match in told if match.variant != "family")
-    spec = network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
-    selects = None if nccl_proved(live) else _selected_interface(spec, network.interfaces, _several_nodes(launcher), matches)
-    return selects or _interface_that_passes(live, spec, matches) or _interface_said(spec, family, matches)
+    spec = facts.network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
+    if not nccl_proved(facts.live) and (selected := _selected_interface(facts, spec, matches)):
+        return selected
+    if found := _passed_without(facts.live, "interface"):
+        values = {"interface": found[0].removeprefix(SOCKET), "spec": spec or "not set"}
+        return Hit(values, (*found[1], *quoted(matches)), variant="ladder")
+    return _interface_said(spec, family, matches)
 
 
-def _selected_interface(spec: str | None, known: tuple[Interface, ...], several: bool, matches: Matches) -> Hit | None:
+def _selected_interface(facts: Facts, spec: str | None, matches: Matches) -> Hit | None:
     """None of those that are there, one that is down, or loopback with several nodes."""
+    known = facts.network.interfaces
     if not spec or not known:
         return None
     chosen, better = _chosen(spec, known), _suggested(known)
@@ -65,19 +67,11 @@ def _selected_interface(spec: str | None, known: tuple[Interface, ...], several:
         variant = None
     elif not any(one.up is not False and one.addresses for one in chosen):
         variant = "down"
-    elif several and all(one.loopback for one in chosen):
+    elif _several_nodes(facts.launcher) and all(one.loopback for one in chosen):
         variant = "loopback"
     else:
         return None
     return Hit(values, quoted(matches), (SetEnv("NCCL_SOCKET_IFNAME", better, note),), variant)
-
-
-def _interface_that_passes(live: LiveFacts, spec: str | None, matches: Matches) -> Hit | None:
-    found = _passed_without(live, "interface")
-    if found is None:
-        return None
-    values = {"interface": found[0].removeprefix(SOCKET), "spec": spec or "not set"}
-    return Hit(values, (*found[1], *quoted(matches)), variant="ladder")
 
 
 def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit | None:
@@ -90,23 +84,23 @@ def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit 
     return Hit({"spec": spec}, quoted(matches), variant="said" if spec else "unset", confidence=_LIKELY if answered else None)
 
 
-@check(needs=("network",))
-def gloo_interface(network: NetworkFacts, launcher: facts.LauncherFacts, live: LiveFacts, symptoms: SymptomsFacts) -> Answer:
-    """GLOO_SOCKET_IFNAME names no interface, or gloo falls back to loopback with several nodes."""
-    matches, several = said(symptoms, "gloo-interface"), _several_nodes(launcher)
+@check(needs="network", reads="network launcher live symptoms")
+def gloo_interface(facts: Facts, matches: Matches) -> Answer:
+    network = facts.network
+    several = _several_nodes(facts.launcher)
     spec, known = network.variables.get("GLOO_SOCKET_IFNAME"), network.interfaces
     better = _suggested(known)
     note = "the interface that reaches the other nodes" if better else "gloo then takes the address of the host name"
     fix = SetEnv("GLOO_SOCKET_IFNAME", better, note)
     values: dict[str, object] = {"spec": spec, "there": [one.name for one in known], "suggested": better}
-    if spec and not _gloo_proved(live):
+    if spec and not _gloo_proved(facts.live):
         if spec[0] in "^=":
             return Hit(values, quoted(matches), (fix,), "syntax")
         names = {one.name for one in known}
         if absent := [one.strip() for one in spec.split(",") if names and one.strip() not in names]:
             return Hit(values | {"absent": absent}, quoted(matches), (fix,))
     off = [one.name for one in known if one.loopback and one.up is False]
-    if off and live.status in BAD:
+    if off and facts.live.status in BAD:
         return Hit(values | {"off": off}, quoted(matches), variant="off")
     fixes = (fix,) if better else ()
     if matches:
@@ -128,35 +122,32 @@ def _gloo_proved(live: LiveFacts) -> bool:
     return any(arm.backend == "gloo" and "loopback" not in arm.name and arm.status is LiveStatus.PASS for arm in live.arms)
 
 
-@check(needs=("network",))
-def nccl_infiniband(
-    network: NetworkFacts, limits: facts.LimitsFacts, container: facts.ContainerFacts, symptoms: SymptomsFacts, live: LiveFacts
-) -> Answer:
-    """InfiniBand or RoCE that NCCL is told to use, or tries to use, and cannot."""
-    matches, spec = said(symptoms, "nccl-infiniband"), network.variables.get("NCCL_IB_HCA", "")
-    devices = sorted({port.device for port in network.infiniband})
+@check(needs="network", reads="network limits container symptoms live")
+def nccl_infiniband(facts: Facts, matches: Matches) -> Answer:
+    spec = facts.network.variables.get("NCCL_IB_HCA", "")
+    devices = sorted({port.device for port in facts.network.infiniband})
     if spec and devices and not spec.startswith("^"):
         wanted = [one.strip().partition(":")[0] for one in spec.removeprefix("=").split(",") if one.strip()]
         exact = spec.startswith("=")
         if not any(one == name if exact else one.startswith(name) for one in devices for name in wanted):
             return Hit({"spec": spec, "there": devices}, quoted(matches), variant="hca")
     if matches:
-        return _infiniband_said(matches, network, limits, container)
-    found = _passed_without(live, "ib")
+        return _infiniband_said(facts, matches)
+    found = _passed_without(facts.live, "ib")
     return Hit({"arm": found[0]}, found[1], variant="ladder") if found else None
 
 
-def _infiniband_said(matches: Matches, network: NetworkFacts, limits: facts.LimitsFacts, container: facts.ContainerFacts) -> Hit:
+def _infiniband_said(facts: Facts, matches: Matches) -> Hit:
     if refused := queue_pair_refused(matches):
         return refused
     if agreed(matches) == "plugin":  # NCCL may go on with another protocol of the plugin, or without
         return Hit({}, quoted(matches), (), "plugin", _WARNING, _LIKELY)
     if missing := of_variant(matches, "net"):
-        name = value(missing, "network") or network.variables.get("NCCL_NET") or "that it was told to use"
+        name = value(missing, "network") or facts.network.variables.get("NCCL_NET") or "that it was told to use"
         return Hit({"network": name}, quoted(missing), variant="net")
-    locked = limits.memlock_soft_bytes if limits.memlock_read else None
+    locked = facts.limits.memlock_soft_bytes if facts.limits.memlock_read else None
     values = {"locked": "not known" if locked is None else f"{locked // 1024} KiB"}
-    values["inside"] = "in this container " if container.runtime or container.kubernetes else ""
+    values["inside"] = "in this container " if facts.container.runtime or facts.container.kubernetes else ""
     return Hit(values, quoted(matches), variant=foremost(matches, "memlock", "gid", "device"))
 
 
@@ -175,30 +166,22 @@ def _tried(found: Bisection) -> tuple[Evidence, ...]:
 _NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround; transfers then go through host memory and are slower; not for NVLink machines")
 
 
-@check(needs=("gpus", "system"))
-def nccl_p2p_blocked(
-    live: LiveFacts,
-    gpus: facts.GpusFacts,
-    rocm: facts.RocmFacts,
-    driver: facts.DriverFacts,
-    system: facts.SystemFacts,
-    symptoms: SymptomsFacts,
-) -> Answer:
-    """Peer-to-peer transfers between GPUs hang or corrupt: PCIe ACS, an IOMMU, or a driver that announces them wrongly."""
-    matches = said(symptoms, "nccl-p2p-blocked")
-    if found := _passed_without(live, "p2p"):
+@check(needs="gpus system", reads="live gpus rocm driver system symptoms")
+def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
+    if found := _passed_without(facts.live, "p2p"):
         return Hit({"arm": found[0]}, (*found[1], *quoted(matches)), (_NO_P2P,))
     if not matches:
-        return None if nccl_proved(live, 2) else _p2p_at_risk(gpus, rocm, driver, system)
+        return None if nccl_proved(facts.live, 2) else _p2p_at_risk(facts)
     variant = foremost(matches, "accelerate", "peers") or agreed(matches) or "said"
     guess = doubt(matches)  # RCCL looks at the command line only
     told = quoted(of_variant(matches, variant) or matches)
     return Hit({"series": value(matches, "series") or "4000"}, told, (_NO_P2P,), variant, _WARNING if guess else None, guess)
 
 
-def _p2p_at_risk(gpus: facts.GpusFacts, rocm: facts.RocmFacts, driver: facts.DriverFacts, system: facts.SystemFacts) -> Hit | None:
+def _p2p_at_risk(facts: Facts) -> Hit | None:
     """Boards or a machine on which peer-to-peer transfers are known to fail, where no run of NCCL has shown the contrary."""
-    cards, radeons = nvidia(gpus), discrete_amd(rocm)
+    driver, system = facts.driver, facts.system
+    cards, radeons = nvidia(facts.gpus), discrete_amd(facts.rocm)
     if len(radeons) > 1 and system.iommu and not system.virtualization:
         return Hit({"what": "An IOMMU translates addresses", "count": len(radeons)}, (), (), "amd", _WARNING, _LIKELY)
     if len(cards) < 2:
@@ -206,13 +189,13 @@ def _p2p_at_risk(gpus: facts.GpusFacts, rocm: facts.RocmFacts, driver: facts.Dri
     geforce40 = [gpu for gpu in cards if re.search(r"GeForce RTX 40\d0", gpu.name or "")]
     if len(geforce40) > 1 and system.os in (None, "linux") and driver.version and _announces_p2p(driver.version):
         return Hit({"gpu": geforce40[0].name, "driver": driver.version}, (), (_NO_P2P,), "geforce", _WARNING, _LIKELY)
-    if (system.iommu or system.acs) and not _nvlink(gpus) and not system.virtualization:
+    if (system.iommu or system.acs) and not _nvlink(facts.gpus) and not system.virtualization:
         what = "PCIe ACS redirects peer-to-peer traffic" if system.acs else "An IOMMU translates addresses"
         return Hit({"what": what, "count": len(cards)}, (), (_NO_P2P,), "risk", _WARNING, _LIKELY)
     return None
 
 
-def _nvlink(gpus: facts.GpusFacts) -> bool:
+def _nvlink(gpus: GpusFacts) -> bool:
     """NVLink by `nvidia-smi topo -m` ("NV18"), else by names of boards that always have it."""
     return bool(re.search(r"\bNV\d+\b", gpus.topology or "")) or any(re.search(r"SXM|HBM3|NVL", gpu.name or "") for gpu in gpus.devices)
 
@@ -237,79 +220,66 @@ _OTHER_SYSTEM_ERRORS = (
 )
 
 
-@check(needs=("live",))
-def nccl_shm_small(
-    live: LiveFacts, limits: facts.LimitsFacts, launcher: facts.LauncherFacts, gpus: facts.GpusFacts, symptoms: SymptomsFacts
-) -> Answer:
+@check(needs="live", reads="live limits launcher gpus symptoms")
+def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
     """NCCL cannot make its segments in /dev/shm (about 10 MB a pair of ranks)."""
-    told = said(symptoms, "nccl-shm-small")
     matches = tuple(match for match in told if match.variant != "guess")
-    size = "of unknown size" if limits.shm_bytes is None else in_units(limits.shm_bytes)
-    if found := _passed_without(live, "shm"):
+    size = "of unknown size" if facts.limits.shm_bytes is None else in_units(facts.limits.shm_bytes)
+    if found := _passed_without(facts.live, "shm"):
         return Hit({"size": size, "arm": found[0]}, (*found[1], *quoted(matches)), variant="ladder")
     if matches:
         needed = in_units(number(value(matches, "size")) or _SEGMENT_BYTES)
         values = {"size": size, "needed": needed, "error": value(matches, "error") or "an error"}
         return Hit(values, quoted(matches), variant=agreed(matches))
     # A system call of NCCL failed in a container, on one machine: what containers lack for that is shared memory.
-    alone = told and not any(said(symptoms, other) for other in _OTHER_SYSTEM_ERRORS)
-    if alone and len(nvidia(gpus)) > 1 and not _several_nodes(launcher) and (limits.shm_bytes or 0) <= 1 << 30:
+    alone = told and not any(facts.said(other) for other in _OTHER_SYSTEM_ERRORS)
+    if alone and len(nvidia(facts.gpus)) > 1 and not _several_nodes(facts.launcher) and (facts.limits.shm_bytes or 0) <= 1 << 30:
         return Hit({"size": size}, quoted(told), (), "guess", _WARNING, _LIKELY)
     return None
 
 
-@check(needs=("launcher",))
-def nccl_duplicate_gpu(
-    launcher: facts.LauncherFacts,
-    devices: facts.DevicesFacts,
-    visibility: facts.VisibilityFacts,
-    torch: facts.TorchFacts,
-    symptoms: SymptomsFacts,
-) -> Answer:
-    """Two ranks on one GPU, or more local ranks than GPUs: NCCL refuses."""
-    matches = said(symptoms, "nccl-duplicate-gpu")
-    count = devices.count if devices.available else None
-    local = next((one.local_world_size for one in launcher.readings if one.launcher == "torchrun" and one.complete), None)
+@check(needs="launcher", reads="launcher devices visibility torch symptoms")
+def nccl_duplicate_gpu(facts: Facts, matches: Matches) -> Answer:
+    count = facts.devices.count if facts.devices.available else None
+    local = next((one.local_world_size for one in facts.launcher.readings if one.launcher == "torchrun" and one.complete), None)
     more = bool(local and count and local > count)
     values: dict[str, object] = {"local": local, "count": count, "ranks": value(matches, "ranks") or "two ranks"}
     if counted := of_variant(matches, "more"):
         values |= {"local": value(counted, "local") or "more", "count": value(counted, "gpus") or "fewer"}
         # with several nodes the framework may have counted the ranks of all of them
-        return Hit(values, quoted(counted), (), "more", _WARNING if _several_nodes(launcher) else None)
+        return Hit(values, quoted(counted), (), "more", _WARNING if _several_nodes(facts.launcher) else None)
     if matches:
         return Hit(values, quoted(matches), variant="more" if more else None)
     # Launchers that show each task its own GPU leave one device visible and are in order.
-    shown = visibility.cuda_visible_devices
+    shown = facts.visibility.cuda_visible_devices
     own = count == 1 and shown is not None and "," not in shown
-    return Hit(values, (), (), "more", _WARNING, _LIKELY) if more and torch.cuda and not own else None
+    return Hit(values, (), (), "more", _WARNING, _LIKELY) if more and facts.torch.cuda and not own else None
 
 
-@check(needs=("torch",))
-def nccl_version_drift(torch: facts.TorchFacts, network: NetworkFacts, symptoms: SymptomsFacts) -> Answer:
-    """Ranks of one job load different NCCL versions, or one process loads two."""
-    told = said(symptoms, "nccl-version-drift")
+@check(needs="torch", reads="torch network symptoms")
+def nccl_version_drift(facts: Facts, told: Matches) -> Answer:
     if matches := tuple(match for match in told if match.variant != "family"):
         return Hit({}, quoted(matches))
-    if told and not network.variables.get("NCCL_SOCKET_IFNAME"):
+    if told and not facts.network.variables.get("NCCL_SOCKET_IFNAME"):
         return Hit({}, quoted(told), variant="family", confidence=_LIKELY)
-    copies = sorted({one for one in torch.libraries if re.search(r"/libnccl\.so", one)})
+    copies = sorted({one for one in facts.torch.libraries if re.search(r"/libnccl\.so", one)})
     evidence = tuple(Evidence("libraries loaded", one) for one in copies[:4])
     return Hit({"copies": copies}, evidence, (), "copies", _WARNING, _LIKELY) if len(copies) > 1 else None
 
 
-@check(needs=("live",))
-def nccl_no_transport(live: LiveFacts) -> Answer:
+@check(needs="live", reads="live")
+def nccl_no_transport(facts: Facts) -> Answer:
     """NCCL fails with every transport switched off in turn, and gloo passes: NCCL, CUDA or the driver itself."""
-    found = bisect_transports(live)
+    found = bisect_transports(facts.live)
     if not found or found.culprit != "nccl":
         return None
     return Hit({"count": len(found.tried), "reason": (found.plain.reason or "no reason given").rstrip(".")[:300]}, _tried(found))
 
 
-@check(needs=("live",))
-def nccl_diagnostics_failed(live: LiveFacts) -> Answer:
+@check(needs="live", reads="live")
+def nccl_diagnostics_failed(facts: Facts) -> Answer:
     """NCCL's own diagnostics (from 2.31 on), which print their result and go on whatever it is."""
-    found = live.nccl_diagnostics
+    found = facts.live.nccl_diagnostics
     if found is None:
         return None
     evidence = tuple(Evidence("NCCL DIAG", line) for line in (*found.edges, *found.outliers, *found.troubles)[:8])
@@ -325,10 +295,10 @@ def nccl_diagnostics_failed(live: LiveFacts) -> Answer:
     return Unknown(f"NCCL's diagnostics could not be completed: {found.troubles[0]}") if found.troubles else None
 
 
-@check(needs=("network",))
-def flight_recorder_unreliable(network: NetworkFacts) -> Answer:
+@check(needs="network", reads="network")
+def flight_recorder_unreliable(facts: Facts) -> Answer:
     """The recorder is on, and the way in which NCCL errors are handled may end the process before it dumps."""
-    seen = network.variables
+    seen = facts.network.variables
     on = [name for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if seen.get(name, "0") not in ("", "0")]
     mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
     if not on or mode is None or seen[mode] not in ("0", "1", "2"):
@@ -351,10 +321,10 @@ _OFF_AT_ZERO = {
 }
 
 
-@check(needs=("network",))
-def nccl_debug_leftover(network: NetworkFacts, python: facts.PythonFacts, gpus: facts.GpusFacts) -> Answer:
-    """Variables that were set to find a fault and now cost speed."""
-    seen = {**network.nccl_conf, **network.variables, "CUDA_LAUNCH_BLOCKING": python.variables.get("CUDA_LAUNCH_BLOCKING", "")}
+@check(needs="network", reads="network python gpus")
+def nccl_debug_leftover(facts: Facts) -> Answer:
+    network = facts.network
+    seen = {**network.nccl_conf, **network.variables, "CUDA_LAUNCH_BLOCKING": facts.python.variables.get("CUDA_LAUNCH_BLOCKING", "")}
     found = {name: cost for name, cost in _LEFTOVERS.items() if seen.get(name, "0") not in ("0", "")}
     found |= {name: cost for name, cost in _OFF_AT_ZERO.items() if seen.get(name) in ("0", "LOC")}
     if seen.get("NCCL_DEBUG", "").upper() == "TRACE":
@@ -362,7 +332,11 @@ def nccl_debug_leftover(network: NetworkFacts, python: facts.PythonFacts, gpus: 
     if not found:
         return None
     fabric = any((port.state or "").upper().endswith("ACTIVE") for port in network.infiniband)
-    costly = {"CUDA_LAUNCH_BLOCKING": True, "NCCL_P2P_DISABLE": len(nvidia(gpus)) > 1 and _nvlink(gpus), "NCCL_IB_DISABLE": fabric}
+    costly = {
+        "CUDA_LAUNCH_BLOCKING": True,
+        "NCCL_P2P_DISABLE": len(nvidia(facts.gpus)) > 1 and _nvlink(facts.gpus),
+        "NCCL_IB_DISABLE": fabric,
+    }
     set_here = [name for name in found if name in network.variables or name == "CUDA_LAUNCH_BLOCKING"]
     where = {name: "environment" if name in set_here else "nccl.conf" for name in found}
     evidence = tuple(Evidence(where[name], f"{name}={seen[name]}: {cost}") for name, cost in found.items())

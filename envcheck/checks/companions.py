@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import Matches, quoted, said, value
+from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import Install
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import DevicesFacts, PackagesFacts, SymptomsFacts, TorchFacts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import TorchFacts
+from envcheck.tables.compat import Tables
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
-
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
 
 # Requires torch by an exact pin, or by a compiled extension that fits one torch alone.
 _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
@@ -21,109 +18,106 @@ _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
 _LINKED = ("torchvision", "torchaudio", "torchcodec")
 
 
-@check(needs=("packages",))
-def torch_companion_mismatch(
-    torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables
-) -> Answer:
-    """torchvision, torchaudio, torchtext, torchdata or triton of another torch, or of another CUDA."""
+@check(needs="packages", reads="torch packages devices symptoms")
+def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     # What torch's own import says is about torch: no companion has been loaded then.
-    matches = tuple(one for one in said(symptoms, "torch-companion-mismatch") if one.source != IMPORT)
-    if torch.version and (wrong := _wrong_versions(torch, packages, matches, tables) or _vision_for_cpu(torch, packages, devices, matches)):
+    matches = tuple(one for one in matches if one.source != IMPORT)
+    if facts.torch.version and (wrong := _wrong_versions(facts, matches) or _vision_for_cpu(facts, matches)):
         return wrong
     if not matches:
         return None
     if asked := value(matches, "asked"):
         known = any(match.symptom != "torch-name-unknown" for match in matches)
-        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": torch.version or UNKNOWN}
+        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": facts.torch.version or UNKNOWN}
         return Hit(asks, quoted(matches), (), "name", None if known else Severity.WARNING, Confidence.LIKELY)
     if any(match.symptom.startswith("torchcodec-") for match in matches):
-        fits = codec_fits(torch, packages, tables)
+        fits = codec_fits(facts)
         if fits is False:
-            return _other_codec(torch, packages, matches, tables)
+            return _other_codec(facts, matches)
         if all(match.symptom == "torchcodec-load" for match in matches):
             return None if fits else Hit({}, quoted(matches), (), "codec", Severity.WARNING, Confidence.LIKELY)
-    return _companion_said(torch, packages, matches, tables)
+    return _companion_said(facts, matches)
 
 
-def _wrong_versions(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> Hit | None:
+def _wrong_versions(facts: Facts, matches: Matches) -> Hit | None:
     """By the metadata of what is installed, and by the tables."""
-    problems, ended = _problems(torch, packages, tables), _ended(torch.version or "", packages, tables)
+    problems, ended = _problems(facts), _ended(facts, facts.torch.version or "")
     told = (*(line for line, _ in problems), *ended)
     if not told:
         return None
-    wanted = _trio(torch, packages, tables) if problems else ()
+    wanted = _trio(facts) if problems else ()
     fixes = (Install(wanted, note="from the same index as torch, in one command"),) if wanted else ()
     evidence = (*(Evidence("installed distributions", line) for line in told), *quoted(matches))
     sure = any(certain for _, certain in problems) or bool(ended or matches)
-    codec = torch.cpu_build is True and all(line.startswith("torchcodec") for line in told)
-    values = {"version": torch.version, "problems": "; ".join(told), "codec": release(packages.version("torchcodec")) or ""}
+    codec = facts.torch.cpu_build is True and all(line.startswith("torchcodec") for line in told)
+    values = {"version": facts.torch.version, "problems": "; ".join(told), "codec": release(facts.packages.version("torchcodec")) or ""}
     variant = "ended" if ended else "codec_cpu" if codec else None
     return Hit(values, evidence, fixes, variant, confidence=None if sure else Confidence.LIKELY)
 
 
-def _vision_for_cpu(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, matches: Matches) -> Hit | None:
+def _vision_for_cpu(facts: Facts, matches: Matches) -> Hit | None:
     """A torchvision without operators for the GPU."""
-    vision, asked_for = packages.version("torchvision"), any("'CUDA' backend" in one.text for one in matches)
-    if not torch.cuda or local(vision) != "cpu" or not (asked_for or devices.available):
+    vision, asked_for = facts.packages.version("torchvision"), any("'CUDA' backend" in one.text for one in matches)
+    if not facts.torch.cuda or local(vision) != "cpu" or not (asked_for or facts.devices.available):
         return None
     fixes = (Install(("torchvision",), note="from the same index as torch"),)
-    values = {"version": torch.version, "have": vision, "cuda": torch.cuda}
+    values = {"version": facts.torch.version, "have": vision, "cuda": facts.torch.cuda}
     if asked_for:
         return Hit(values, quoted(matches), fixes, "cpu")
     return Hit(values, quoted(matches), fixes, "cpu", Severity.WARNING, Confidence.LIKELY)
 
 
-def _companion_said(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> Hit:
+def _companion_said(facts: Facts, matches: Matches) -> Hit:
     """If the pair is right by its versions, the files are not what the versions say."""
     package = value(matches, "package") or "torchvision or torchaudio"
-    wanted, have = _trio(torch, packages, tables) if torch.version else (), packages.version(package.lower())
-    values = {"version": torch.version or UNKNOWN, "package": package, "have": have}
+    wanted, have = _trio(facts) if facts.torch.version else (), facts.packages.version(package.lower())
+    values = {"version": facts.torch.version or UNKNOWN, "package": package, "have": have}
     fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
     return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
 
 
-def codec_fits(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> bool | None:
+def codec_fits(facts: Facts) -> bool | None:
     """Whether the torchcodec that is installed is for this torch, by torchcodec's own table."""
-    wants = tables.companion_specifiers(torch.version).get("torchcodec") if torch.version else None
-    have = packages.version("torchcodec")
+    wants = facts.tables.companion_specifiers(facts.torch.version).get("torchcodec") if facts.torch.version else None
+    have = facts.packages.version("torchcodec")
     return meets(have, wants) if have and wants else None
 
 
-def _other_codec(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> Hit:
+def _other_codec(facts: Facts, matches: Matches) -> Hit:
     """torchcodec did not load, and its version is for another torch."""
-    wants = tables.companion_specifiers(torch.version or "").get("torchcodec")
-    problems = f"torchcodec {packages.version('torchcodec')} is for another torch: {torch.version} goes with torchcodec{wants}"
-    return Hit({"problems": problems, "version": torch.version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
+    wants = facts.tables.companion_specifiers(facts.torch.version or "").get("torchcodec")
+    problems = f"torchcodec {facts.packages.version('torchcodec')} is for another torch: {facts.torch.version} goes with torchcodec{wants}"
+    return Hit({"problems": problems, "version": facts.torch.version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
 
 
-def _problems(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> list[tuple[str, bool]]:
+def _problems(facts: Facts) -> list[tuple[str, bool]]:
     """What does not fit, in words, and whether it is certain."""
-    version = torch.version or ""
-    there = [(name, other) for name in _COMPANIONS if (other := packages.version(name)) and not _is_past(name, version, tables)]
-    found = [problem for name, other in there if (problem := _problem(name, other, torch, packages, tables))]
-    codec, triton = packages.version("torchcodec"), packages.version("triton")
-    if codec and (cuda := _other_cuda("torchcodec", codec, torch, tables)):
+    version = facts.torch.version or ""
+    there = [(name, other) for name in _COMPANIONS if (other := facts.packages.version(name)) and not _is_past(name, version, facts.tables)]
+    found = [problem for name, other in there if (problem := _problem(facts, name, other))]
+    codec, triton = facts.packages.version("torchcodec"), facts.packages.version("triton")
+    if codec and (cuda := _other_cuda(facts, "torchcodec", codec)):
         found.append((cuda, True))
-    pin = tables.companion_specifiers(version).get("triton")
-    if triton and pin and _takes_triton(torch) and meets(triton, pin) is False:
+    pin = facts.tables.companion_specifiers(version).get("triton")
+    if triton and pin and _takes_triton(facts.torch) and meets(triton, pin) is False:
         found.append((f"triton {triton} is installed, torch {version} requires triton{pin}", False))
     return found
 
 
-def _problem(name: str, other: str, torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[str, bool] | None:
+def _problem(facts: Facts, name: str, other: str) -> tuple[str, bool] | None:
     """By what the companion's own metadata requires, else by the tables, else by what its build links."""
-    version, asks = torch.version or "", tables.companion_requires(name, other)
-    rows = (row for row in packages.unmet if row.distribution == name and row.installed)
+    version, asks = facts.torch.version or "", facts.tables.companion_requires(name, other)
+    rows = (row for row in facts.packages.unmet if row.distribution == name and row.installed)
     if unmet := next((row.requirement for row in rows if re.match(r"torch\b", row.requirement)), None):
         return f"{name} {other} requires {unmet}, torch is {version}", _series_differs(unmet, version)
     if asks and meets(version, asks) is False and _series_differs(asks, version):
         return f"{name} {other} requires torch{asks}, torch is {version}", True
-    known = tables.companions(version).get(name)
+    known = facts.tables.companions(version).get(name)
     if not asks and known and (minor(other) or (0, 0)) < (minor(known) or (0, 0)):
         return f"{name} {other} is for an older torch than {version}, which goes with {known}", True
-    if cuda := _other_cuda(name, other, torch, tables):
+    if cuda := _other_cuda(facts, name, other):
         return cuda, True
-    if not local(other) and _is_default(torch, tables) and (why := tables.companion_conflict(version, name, other)):
+    if not local(other) and _is_default(facts) and (why := facts.tables.companion_conflict(version, name, other)):
         return why, False  # which build of it is installed is not known
     return None
 
@@ -133,11 +127,11 @@ def _takes_triton(torch: TorchFacts) -> bool:
     return local(torch.version) != "cpu" and not torch.hip and not torch.xpu
 
 
-def _ended(version: str, packages: PackagesFacts, tables: Tables) -> tuple[str, ...]:
+def _ended(facts: Facts, version: str) -> tuple[str, ...]:
     """Companions that are no longer made, under a torch that came after them."""
-    past = [(name, other) for name in _COMPANIONS if (other := packages.version(name)) and _is_past(name, version, tables)]
+    past = [(name, other) for name in _COMPANIONS if (other := facts.packages.version(name)) and _is_past(name, version, facts.tables)]
     return tuple(
-        f"{name} {other} is loaded by no torch after {tables.last_torch_of(name)}, torch is {version}, and no newer {name} is made"
+        f"{name} {other} is loaded by no torch after {facts.tables.last_torch_of(name)}, torch is {version}, and no newer {name} is made"
         for name, other in past
     )
 
@@ -147,10 +141,10 @@ def _is_past(name: str, version: str, tables: Tables) -> bool:
     return last is not None and (minor(version) or (0, 0)) > (minor(last) or (99, 0))
 
 
-def _is_default(torch: TorchFacts, tables: Tables) -> bool:
+def _is_default(facts: Facts) -> bool:
     """The build that a plain install gives on Linux, as far as its version tells."""
-    row = tables.release(torch.version) if torch.version else None
-    return row is not None and local(torch.version) in (None, row.default_variant.get("linux-x86_64"))
+    row = facts.tables.release(facts.torch.version) if facts.torch.version else None
+    return row is not None and local(facts.torch.version) in (None, row.default_variant.get("linux-x86_64"))
 
 
 def _series_differs(requirement: str, version: str) -> bool:
@@ -159,30 +153,31 @@ def _series_differs(requirement: str, version: str) -> bool:
     return pin is None or minor(pin[1]) != minor(version)
 
 
-def _other_cuda(name: str, version: str, torch: TorchFacts, tables: Tables) -> str | None:
+def _other_cuda(facts: Facts, name: str, version: str) -> str | None:
     """A companion whose build for CUDA cannot be loaded under this torch.
 
     It links libtorch_cuda.so, which builds for the CPU, ROCm and XPU do not have; torchvision refuses another CUDA major, torchaudio
     another CUDA version. A companion built for the CPU loads everywhere, and so does one whose label is not known, as far as is known.
     """
+    torch = facts.torch
     theirs, mine = cuda_of_build(version), torch.cuda or cuda_of_build(torch.version)
     if name not in _LINKED or not theirs:
         return None
     if mine is None:
         kind = "the CPU" if torch.cpu_build else "ROCm" if torch.hip else "XPU" if torch.xpu else None
         return f"{name} {version} is built for CUDA {theirs}, torch {torch.version} for {kind}" if kind else None
-    compares = tables.compares_cuda(name, version)
+    compares = facts.tables.compares_cuda(name, version)
     differs = major(theirs) != major(mine) if compares == "major" else minor(theirs) != minor(mine) if compares == "minor" else False
     return f"{name} {version} is built for CUDA {theirs}, torch {torch.version} for CUDA {mine}" if differs else None
 
 
-def _trio(torch: TorchFacts, packages: PackagesFacts, tables: Tables) -> tuple[str, ...]:
+def _trio(facts: Facts) -> tuple[str, ...]:
     """The companions that are installed and that go with this torch, by name: the plan gives them version and index.
 
     triton is the exception: it comes from PyPI, with torch's own pin.
     """
-    wanted = tables.companion_specifiers(torch.version or "")
-    names = tuple(name for name in _COMPANIONS if packages.version(name) and name in wanted)
-    other = _takes_triton(torch) and meets(packages.version("triton"), wanted.get("triton", "")) is False
+    wanted = facts.tables.companion_specifiers(facts.torch.version or "")
+    names = tuple(name for name in _COMPANIONS if facts.packages.version(name) and name in wanted)
+    other = _takes_triton(facts.torch) and meets(facts.packages.version("triton"), wanted.get("triton", "")) is False
     triton = (f"triton{wanted['triton']}",) if other else ()
     return (*names, *triton)

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import re
 
-from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, fails, nvidia_on_bus, wants_cuda, works
+from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
-from envcheck.checks.text import Matches, agreed, alone, foremost, of_programs, of_symptom, of_variant, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.checks.text import agreed, alone, foremost, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
 from envcheck.facts.nvml_codes import BLOCKED, NO_LIBRARY, NOT_LOADED, SMI_OTHER, UNKNOWN
-from envcheck.facts.snapshot import (
-    ContainerFacts,
-    CudaDriverFacts,
-    DevicesFacts,
-    DriverFacts,
-    GpusFacts,
-    RocmFacts,
-    SymptomsFacts,
-    SystemFacts,
-    ToolStatus,
-    TorchFacts,
-    VisibilityFacts,
-)
+from envcheck.facts.snapshot import ContainerFacts, DriverFacts, RocmFacts, ToolStatus
 from envcheck.tables import versions
 
 # Below it the kernel that Microsoft ships for WSL 2 has no usable GPU support for CUDA.
@@ -53,47 +41,36 @@ def _by_tool(own: Matches, outside: bool, wanted: bool) -> Hit | None:
     return Hit({}, quoted(own), variant="host", severity=severity, confidence=Confidence.LIKELY)
 
 
-@check(needs=("driver",))
-def container_without_gpu(
-    system: SystemFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    visibility: VisibilityFacts,
-    container: ContainerFacts,
-    rocm: RocmFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
+@check(needs="driver", reads="system driver gpus cuda_driver visibility container rocm torch devices symptoms")
+def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     """The host has a GPU and the container was started without it. A container without any GPU in sight is left alone."""
-    every, own = said(symptoms, "container-without-gpu"), alone(symptoms, "container-without-gpu")
-    cards, inside = nvidia_on_bus(system), contained(container)
+    driver, gpus, container, devices, absent = facts.driver, facts.gpus, facts.container, facts.devices, facts.absent
+    own = alone(facts, "container-without-gpu")
+    cards, inside = nvidia_on_bus(facts.system), contained(container)
     if hit := _by_tool(own, not (inside and cards), bool(gpus.devices) and not works(devices)):
         return hit
-    if works(devices) or driver_answers(cuda_driver) or not inside:
+    if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
-    values = _values(container, visibility, len(cards))
+    shown = facts.visibility.nvidia_visible_devices
+    values = {"runtime": _called(facts.container), "visible": "unset" if shown is None else shown, "gpus": len(cards)}
+    values["capabilities"] = facts.container.driver_capabilities
     no_library = "cuda_driver" in absent or driver.cuda_state == "N/A"
-    if _lacks_compute(container) and (no_library or cuda_code(devices, cuda_driver) == INSUFFICIENT_DRIVER) and "driver" not in absent:
+    if _lacks_compute(container) and (no_library or cuda_code(facts) == INSUFFICIENT_DRIVER) and "driver" not in absent:
         return Hit(values, quoted(every), variant="capabilities")
     if counted(gpus) or gpu_nodes(driver):
         return Hit(values, quoted(own), variant="text") if own else None
     there = bool(cards or driver.module_loaded or driver.gpu_count_proc)
     evidence = (*quoted(own or every), *smi_evidence(driver))
-    if own or (there and wants_cuda(torch, absent) is not False):
+    if own or (there and wants_cuda(facts.torch, absent) is not False):
         return Hit(values, evidence, variant=_starter(container) if there else "text")
-    hidden = visibility.cuda_visible_devices is not None or (rocm != RocmFacts() and not gpus.devices)  # or the GPU is AMD's
+    hidden = facts.visibility.cuda_visible_devices is not None or (facts.rocm != RocmFacts() and not gpus.devices)  # or the GPU is AMD's
     if hidden or not _complains(driver, every):
         return None
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
 
 
-def _values(container: ContainerFacts, visibility: VisibilityFacts, cards: int) -> dict[str, object]:
-    raw = visibility.nvidia_visible_devices
-    known = {"runtime": f"{container.runtime or ''} container".strip(), "visible": "unset" if raw is None else raw, "gpus": cards}
-    return {**known, "capabilities": container.driver_capabilities}
+def _called(container: ContainerFacts) -> str:
+    return f"{container.runtime or ''} container".strip()
 
 
 def _starter(container: ContainerFacts) -> str | None:
@@ -135,70 +112,46 @@ def _compare(have: str, sign: str, number: str) -> bool:
     return {">=": mine >= wanted, "<=": mine <= wanted, ">": mine > wanted, "<": mine < wanted, "=": mine == wanted}[sign]
 
 
-@check(needs=("container", "driver"))
-def container_cuda_requirement(
-    driver: DriverFacts, cuda_driver: CudaDriverFacts, container: ContainerFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
-    """The image asks for a newer CUDA than the host's driver offers."""
-    matches = said(symptoms, "container-cuda-requirement")
-    if works(devices) or driver_answers(cuda_driver):
+@check(needs="container driver", reads="driver cuda_driver container devices symptoms")
+def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
+    if cuda_answers(facts):
         return None
-    version, offers, wanted = driver.version, driver.cuda, value(matches, "condition") or container.cuda_requirement or ""
+    version, offers, wanted = facts.driver.version, facts.driver.cuda, value(matches, "condition") or facts.container.cuda_requirement or ""
     found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", wanted)
     need = found[1] if found else None
     if matches:
         values = {"need": need or "a newer CUDA", "driver": version or "of the host", "offers": offers or "less"}
         met = need and offers and not _compare(offers, "<", need)
         return None if met else Hit(values, quoted(matches), variant=None if offers else "text")
-    if not (need and offers and fails(devices) and cuda_below(offers, need)) or requirement_met(wanted, offers, version) is not False:
+    if not (need and offers and fails(facts.devices) and cuda_below(offers, need)) or requirement_met(wanted, offers, version) is not False:
         return None
     return Hit({"need": need, "driver": version, "offers": offers}, (Evidence("NVIDIA_REQUIRE_CUDA", wanted),))
 
 
-@check(needs=("driver",))
-def container_lost_gpu(
-    system: SystemFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    container: ContainerFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
-    """NVML "Unknown Error" in a container that had the GPU: its device rules were rewritten."""
-    matches, bare, inside = said(symptoms, "container-lost-gpu"), "container" in absent, contained(container)
+@check(needs="driver", reads="system driver gpus cuda_driver container devices symptoms")
+def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
+    bare, inside = "container" in facts.absent, contained(facts.container)
     # in a text that also shows the host, the host's list of GPUs is no answer from inside
-    seen = counted(gpus) and bare if of_programs(matches) else gpus.devices
-    if works(devices) or driver_answers(cuda_driver) or seen or system.wsl:
+    seen = counted(facts.gpus) and bare if of_programs(matches) else facts.gpus.devices
+    if cuda_answers(facts) or seen or facts.system.wsl:
         return None
     failed = any(
         answer.status is ToolStatus.FAILED and (answer.code in (SMI_OTHER, UNKNOWN) or "unknown error" in answer.message.lower())
-        for answer in (driver.smi, driver.nvml)
+        for answer in (facts.driver.smi, facts.driver.nvml)
     )
     if not matches and not (failed and (bare or inside)):
         return None
-    if bare and not fails(devices):
+    if bare and not fails(facts.devices):
         return None
-    values = {"runtime": f"{container.runtime or ''} container".strip()}
+    values = {"runtime": _called(facts.container)}
     variant, guess = ("bare" if bare else None if inside else "guess"), None if inside else Confidence.LIKELY
-    return Hit(values, (*smi_evidence(driver), *quoted(matches)), variant=variant, confidence=guess)
+    return Hit(values, (*smi_evidence(facts.driver), *quoted(matches)), variant=variant, confidence=guess)
 
 
-@check(needs=("system",))
-def wsl_driver(
-    system: SystemFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
+@check(needs="system", reads="system driver gpus cuda_driver torch devices container symptoms")
+def wsl_driver(facts: Facts, matches: Matches) -> Answer:
     """WSL: version 1, an old kernel, a Linux driver over the mapped one, or its folder out of the loader's sight."""
-    matches = said(symptoms, "wsl-driver")
+    system, driver, cuda_driver, devices = facts.system, facts.driver, facts.cuda_driver, facts.devices
     if old := tuple(match for match in matches if match.symptom == "nccl-without-wsl"):  # the row itself asks for WSL
         return Hit({"path": value(old, "path")}, quoted(old), variant="nccl")
     if system.wsl is None:
@@ -206,9 +159,9 @@ def wsl_driver(
     values: dict[str, object] = {"kernel": system.kernel, "library": cuda_driver.library_path}
     if amd := of_variant(matches, "amd"):
         return None if works(devices) else Hit(values, quoted(amd), variant="amd")
-    if hidden := of_symptom(symptoms, "libcuda-plain-name", "triton-libcuda", "triton-ld-lcuda"):
+    if hidden := of_symptom(facts, "libcuda-plain-name", "triton-libcuda", "triton-ld-lcuda"):
         return Hit(values, quoted(hidden), variant="path")
-    if works(devices) or driver_answers(cuda_driver) or wants_cuda(torch, absent) is False:
+    if cuda_answers(facts) or wants_cuda(facts.torch, facts.absent) is False:
         return None
     if system.wsl == 1:
         return Hit(values, quoted(matches), variant="one")
@@ -216,12 +169,12 @@ def wsl_driver(
     if kernel and tuple(int(part) for part in kernel.groups()) < WSL_KERNEL:
         return Hit(values, quoted(matches), variant="kernel", confidence=None if fails(devices) or matches else Confidence.LIKELY)
     evidence = (*smi_evidence(driver), *quoted(matches))
-    if _foreign(cuda_driver.library_path or "", container) and (fails(devices) or cuda_code(devices, cuda_driver)):
+    if _foreign(cuda_driver.library_path or "", facts.container) and (fails(devices) or cuda_code(facts)):
         return Hit(values, evidence, variant="linux_driver")
-    if "cuda_driver" in absent and fails(devices) and not gpus.devices:
+    if "cuda_driver" in facts.absent and fails(devices) and not facts.gpus.devices:
         return Hit(values, evidence, variant="unmapped", confidence=Confidence.LIKELY)
     broken = smi_failed(driver, *_FOREIGN) or driver.cuda_state == "ERR!"
-    sure = broken or alone(symptoms, "wsl-driver")
+    sure = broken or alone(facts, "wsl-driver")
     return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY) if broken or matches else None
 
 

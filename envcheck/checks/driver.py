@@ -5,29 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envcheck.checks.answer import contained, counted, cuda_code, driver_answers, driver_os, fails, nvidia_on_bus, wants_cuda, works
+from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, driver_os, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
-from envcheck.checks.text import Matches, distinct, of_programs, of_variant, quoted, said, value
+from envcheck.checks.text import distinct, foremost, of_programs, of_variant, quoted, value
 from envcheck.engine.intents import TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
 from envcheck.facts.record import record, replace
-from envcheck.facts.snapshot import (
-    ContainerFacts,
-    CudaDriverFacts,
-    DevicesFacts,
-    DriverFacts,
-    GpusFacts,
-    LauncherFacts,
-    PythonFacts,
-    RocmFacts,
-    SymptomsFacts,
-    SystemFacts,
-    ToolkitFacts,
-    ToolStatus,
-    TorchFacts,
-    VisibilityFacts,
-)
+from envcheck.facts.snapshot import DevicesFacts, DriverFacts, GpusFacts, ToolStatus
 from envcheck.tables.archs import platform_of
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import minor, tag_named
@@ -47,39 +32,27 @@ def smi_evidence(driver: DriverFacts) -> tuple[Evidence, ...]:
     return tuple(Evidence(source, one.message) for source, one in rows if one.status is ToolStatus.FAILED and one.message)
 
 
-@check(needs=("driver",))
-def driver_missing(
-    system: SystemFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    visibility: VisibilityFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    rocm: RocmFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
-    """A GPU on the bus and no driver, or a driver without the library that CUDA programs load."""
-    matches, cards = said(symptoms, "driver-missing"), nvidia_on_bus(system)
-    if discrete_amd(rocm) and not (cards or gpus.devices or driver.version):
+@check(needs="driver", reads="system driver gpus cuda_driver visibility torch devices container rocm symptoms")
+def driver_missing(facts: Facts, matches: Matches) -> Answer:
+    system, driver, devices = facts.system, facts.driver, facts.devices
+    cards = nvidia_on_bus(system)
+    if discrete_amd(facts.rocm) and not (cards or facts.gpus.devices or driver.version):
         return None  # no driver of NVIDIA's is missing there
     matches = matches if cards else of_programs(matches)
-    if works(devices) or driver_answers(cuda_driver) or contained(container) or system.wsl or system.jetson:
+    if cuda_answers(facts) or contained(facts.container) or system.wsl or system.jetson:
         return None
-    names = [gpu.name for gpu in gpus.devices if gpu.name] + [f"PCI {card.address}, device {card.device}" for card in cards]
+    names = [gpu.name for gpu in facts.gpus.devices if gpu.name] + [f"PCI {card.address}, device {card.device}" for card in cards]
     unlisted = driver.cuda_state == "N/A"
-    hidden = visibility.cuda_visible_devices is not None  # a variable that hides every GPU has the same face as no libcuda
-    no_libcuda = (unlisted or ("cuda_driver" in absent and not hidden)) and not _torch_reached_libcuda(devices)
-    hit = _no_driver(driver, system, matches, absent) if names else None
+    hidden = facts.visibility.cuda_visible_devices is not None  # a variable that hides every GPU has the same face as no libcuda
+    no_libcuda = (unlisted or ("cuda_driver" in facts.absent and not hidden)) and not _torch_reached_libcuda(devices)
+    hit = _no_driver(facts, matches) if names else None
     if hit is None and (driver.module_loaded or driver.version):
         hit = _no_libcuda(driver, matches, no_libcuda and (fails(devices) or bool(matches)), bool(names))
-        hit = hit or _no_nvml(driver, gpus, matches)
+        hit = hit or _no_nvml(facts, matches)
     elif hit is None and matches:
         values = {"part": "NVIDIA driver that CUDA can load"}
         hit = Hit(values, quoted(matches), variant="text", confidence=None if _misses_libcuda(matches) else Confidence.LIKELY)
-    severity = Severity.WARNING if wants_cuda(torch, absent) is False else Severity.ERROR
+    severity = Severity.WARNING if wants_cuda(facts.torch, facts.absent) is False else Severity.ERROR
     return hit and replace(hit, values={"gpu": names[0] if names else None, **hit.values}, severity=severity)
 
 
@@ -88,14 +61,15 @@ def _misses_libcuda(matches: Matches) -> bool:
     return any(match.symptom in ("torch-no-driver", "libcuda-not-found") for match in matches)
 
 
-def _no_driver(driver: DriverFacts, system: SystemFacts, matches: Matches, absent: frozenset[str]) -> Hit | None:
+def _no_driver(facts: Facts, matches: Matches) -> Hit | None:
     """No file and no process of an NVIDIA driver was found."""
+    driver = facts.driver
     library = driver.nvml.status in _NO_TOOL or driver.nvml.code == NO_LIBRARY
     found = driver.version or driver.library_version or driver.module_loaded or driver.smi.status not in _NO_TOOL or not library
     stated = driver.fabric_manager or driver.xids or driver.cuda  # someone spoke of its service, of its kernel log, or of what it offers
-    if found or stated or (driver == DriverFacts() and "driver" not in absent):
+    if found or stated or (driver == DriverFacts() and "driver" not in facts.absent):
         return None
-    nouveau = any(card.driver == "nouveau" for card in nvidia_on_bus(system))
+    nouveau = any(card.driver == "nouveau" for card in nvidia_on_bus(facts.system))
     return Hit({"part": "NVIDIA driver"}, quoted(matches), variant="nouveau" if nouveau else None)
 
 
@@ -116,11 +90,11 @@ def _no_libcuda(driver: DriverFacts, matches: Matches, missed: bool, named: bool
 _NO_NVML = ("smi-no-nvml", "nvml-shared-library-not-found", "libnvidia-ml-not-found")
 
 
-def _no_nvml(driver: DriverFacts, gpus: GpusFacts, matches: Matches) -> Hit | None:
+def _no_nvml(facts: Facts, matches: Matches) -> Hit | None:
     management = tuple(match for match in of_programs(matches) if match.symptom in _NO_NVML)
-    if not management or counted(gpus) or driver.smi.status is ToolStatus.OK:
+    if not management or counted(facts.gpus) or facts.driver.smi.status is ToolStatus.OK:
         return None
-    values = {"part": "management library (libnvidia-ml.so.1)", "driver": driver.version}
+    values = {"part": "management library (libnvidia-ml.so.1)", "driver": facts.driver.version}
     return Hit(values, quoted(management), variant="library", confidence=Confidence.LIKELY)
 
 
@@ -138,19 +112,12 @@ def _found_version(error: str, matches: Matches = ()) -> int:
     return int(found[1]) if found else 0
 
 
-@check(needs=("driver",))
-def driver_not_loaded(
-    system: SystemFacts,
-    driver: DriverFacts,
-    cuda_driver: CudaDriverFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
+@check(needs="driver", reads="system driver cuda_driver torch devices symptoms")
+def driver_not_loaded(facts: Facts, matches: Matches) -> Answer:
     """nvidia-smi exit 9, or driver files on disk and no module in the kernel."""
-    matches, cards = said(symptoms, "driver-not-loaded"), nvidia_on_bus(system)
-    if works(devices) or driver_answers(cuda_driver) or system.wsl or system.jetson:
+    system, driver = facts.system, facts.driver
+    cards = nvidia_on_bus(system)
+    if cuda_answers(facts) or system.wsl or system.jetson:
         return None
     on_disk = driver.library_version is not None or driver.smi.status not in _NO_TOOL
     unloaded = driver.module_loaded is False and on_disk and bool(cards)
@@ -158,9 +125,9 @@ def driver_not_loaded(
         return None
     values = {"library": driver.library_version, "kernel": system.kernel}
     evidence = distinct((*smi_evidence(driver), *quoted(matches)))
-    if driver != DriverFacts() and wants_cuda(torch, absent) is False and not cards and not of_programs(matches):
+    if driver != DriverFacts() and wants_cuda(facts.torch, facts.absent) is False and not cards and not of_programs(matches):
         # a login or build node: the tools are there for those who compile, and nothing here would use a GPU
-        return Hit(values, evidence, variant="tools", severity=Severity.INFO if "gpus" in absent else Severity.WARNING)
+        return Hit(values, evidence, variant="tools", severity=Severity.INFO if "gpus" in facts.absent else Severity.WARNING)
     nouveau = driver.nouveau or any(card.driver == "nouveau" for card in cards) or of_variant(matches, "nouveau")
     return Hit(values, evidence, variant="nouveau" if nouveau else "held" if of_variant(matches, "held") else None)
 
@@ -193,54 +160,43 @@ class _Demand:
         return Hit(self.values, quoted(matches), fixes, variant=variant, confidence=Confidence.LIKELY if guess else None)
 
 
-@check(needs=("driver",))
-def driver_too_old(
-    system: SystemFacts,
-    python: PythonFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    toolkit: ToolkitFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
+@check(needs="driver", reads="system python driver gpus cuda_driver toolkit torch devices symptoms")
+def driver_too_old(facts: Facts, every: Matches) -> Answer:
     """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
-    every = said(symptoms, "driver-too-old")
     refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
     beyond = of_variant(every, "minor")
     matches = tuple(match for match in every if match not in beyond and match not in refused)
-    if works(devices) and not beyond:
+    if works(facts.devices) and not beyond:
         return None
-    if refused and _large_parameters(driver, torch, toolkit, tables):
+    if refused and _large_parameters(facts):
         beyond += refused
-    demand = _demand(system, driver, cuda_driver, torch, _found_version(devices.error or "", matches), tables)
-    conda = python.has_conda_meta or python.environment == "conda"
-    if demand.cuda is None and driver.version and fails(devices) and not conda:
-        usual = _usual_demand(demand, torch, system, tables)
+    demand = _demand(facts, _found_version(facts.devices.error or "", matches))
+    conda = facts.python.has_conda_meta or facts.python.environment == "conda"
+    if demand.cuda is None and facts.driver.version and fails(facts.devices) and not conda:
+        usual = _usual_demand(facts, demand)
         if usual:
             return usual.hit(matches, "usual", guess=not matches)
     if beyond and not (demand.offered and demand.cuda and not _older(demand.offered, demand.cuda)):
         return demand.hit(beyond, "minor", guess=True)
-    if works(devices):
+    if works(facts.devices):
         return None
     if demand.cuda is None:
         return _as_stated(demand, matches)
     if demand.below and demand.stated:
         return _by_torch(demand, matches)
-    if driver_answers(cuda_driver) and demand.offered and not demand.below:
+    if cuda_answers(facts) and demand.offered and not demand.below:
         return None  # cuda-compat in place
-    asked = fails(devices) or cuda_code(devices, cuda_driver) is not None
-    return _by_numbers(demand, matches, asked, next((gpu.name for gpu in gpus.devices if gpu.name), None), driver_os(system), tables)
+    asked = fails(facts.devices) or cuda_code(facts) is not None
+    return _by_numbers(
+        demand, matches, asked, next((gpu.name for gpu in facts.gpus.devices if gpu.name), None), driver_os(facts.system), facts.tables
+    )
 
 
-def _demand(
-    system: SystemFacts, driver: DriverFacts, cuda_driver: CudaDriverFacts, torch: TorchFacts, stated: int, tables: Tables
-) -> _Demand:
+def _demand(facts: Facts, stated: int) -> _Demand:
     """`stated`: CUDA of the driver as a message has it (12020 is 12.2), or 0."""
-    os = driver_os(system)
-    offered = f"{stated // 1000}.{stated % 1000 // 10}" if stated else cuda_driver.driver_version or driver.cuda
+    driver, torch, tables = facts.driver, facts.torch, facts.tables
+    os = driver_os(facts.system)
+    offered = f"{stated // 1000}.{stated % 1000 // 10}" if stated else facts.cuda_driver.driver_version or driver.cuda
     offered = offered or (tables.driver_cuda(driver.version, os) if driver.version else None)
     floor = tables.driver_floor(torch.cuda, os) if torch.cuda else None
     suffices = tables.driver_suffices(driver.version, torch.cuda, os) if driver.version and torch.cuda else None
@@ -255,8 +211,9 @@ def _floors(offered: str | None, os: str, tables: Tables) -> str:
     return ", ".join(rows)
 
 
-def _usual_demand(demand: _Demand, torch: TorchFacts, system: SystemFacts, tables: Tables) -> _Demand | None:
+def _usual_demand(facts: Facts, demand: _Demand) -> _Demand | None:
     """CUDA of the wheel that a plain `pip install` of this release brings, where only the bare version of torch is stated."""
+    torch, system, tables = facts.torch, facts.system, facts.tables
     if torch.cpu_build or torch.hip or torch.xpu or torch.conda or not torch.version or "+" in torch.version or system.jetson:
         return None
     row, os = tables.release(torch.version), driver_os(system)
@@ -267,13 +224,13 @@ def _usual_demand(demand: _Demand, torch: TorchFacts, system: SystemFacts, table
     return replace(demand, cuda=cuda, minimum=tables.driver_floor(cuda, os))
 
 
-def _large_parameters(driver: DriverFacts, torch: TorchFacts, toolkit: ToolkitFacts, tables: Tables) -> bool:
+def _large_parameters(facts: Facts) -> bool:
     """Kernels with more than 4 KiB of parameters, which CUDA 12.1 allows, are error 801 on a driver below 530.
 
     https://developer.nvidia.com/blog/cuda-12-1-supports-large-kernel-parameters/
     """
-    branch = tables.branch(driver.version) if driver.version else None
-    compiled = [torch.cuda, *(one.version for one in toolkit.nvccs)]
+    branch = facts.tables.branch(facts.driver.version) if facts.driver.version else None
+    compiled = [facts.torch.cuda, *(one.version for one in facts.toolkit.nvccs)]
     return bool(branch and 525 <= branch < 530) and any(one and one.startswith("12.") and not _older(one, "12.1") for one in compiled)
 
 
@@ -290,7 +247,9 @@ def _by_torch(demand: _Demand, matches: Matches) -> Hit:
     return demand.hit(matches, None if demand.driver and demand.minimum and demand.suffices is False else "offered")
 
 
-def _by_numbers(demand: _Demand, matches: Matches, asked: bool, gpu: str | None, os: str, tables: Tables) -> Hit | None:
+def _by_numbers(demand: _Demand, matches: Matches, asked: bool, gpu: str | None, os: str, tables: Tables) -> Answer:
+    if demand.driver and demand.minimum and demand.suffices is None and not matches:
+        return Unknown(f"NVIDIA's pages name two lowest drivers for CUDA {demand.cuda}; {demand.driver} is between them")
     if demand.driver and demand.cuda and demand.minimum and demand.suffices is not None:
         if demand.suffices:
             return None
@@ -318,37 +277,29 @@ def _older(offered: str, need: str) -> bool:
     return (minor(offered) or (0, 0)) < (minor(need) or (0, 0))
 
 
-def _cards(gpus: GpusFacts, system: SystemFacts, tables: Tables) -> Iterator[tuple[str, str]]:
+def _cards(facts: Facts) -> Iterator[tuple[str, str]]:
     """Name and compute capability of each GPU; from the PCI bus for those that the driver does not show."""
-    for gpu in gpus.devices:
-        if known := capability(gpu, tables):
+    for gpu in facts.gpus.devices:
+        if known := capability(gpu, facts.tables):
             yield gpu.name or f"GPU {gpu.index}", known
-    for card in () if gpus.devices else nvidia_on_bus(system):
-        if known := tables.compute_capability_of_pci(card.device):
+    for card in () if facts.gpus.devices else nvidia_on_bus(facts.system):
+        if known := facts.tables.compute_capability_of_pci(card.device):
             yield f"GPU at PCI {card.address}", known
 
 
-def _installed(driver: DriverFacts, system: SystemFacts, tables: Tables) -> tuple[str | None, int | None]:
+def _installed(facts: Facts) -> tuple[str | None, int | None]:
     """The driver's version and branch; where its module is not loaded, which it refuses if it drives no card here, those of its files."""
-    version = driver.version or (driver.library_version if driver.module_loaded is False else None)
-    return version, tables.branch(version, driver_os(system)) if version else None
+    version = facts.driver.version or (facts.driver.library_version if facts.driver.module_loaded is False else None)
+    return version, facts.tables.branch(version, driver_os(facts.system)) if version else None
 
 
-@check(needs=("driver",))
-def driver_too_old_for_gpu(
-    system: SystemFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
-    """The GPU came out after this driver branch."""
-    if works(devices) or driver_answers(cuda_driver) or system.jetson:
+@check(needs="driver", reads="system driver gpus cuda_driver devices symptoms")
+def driver_too_old_for_gpu(facts: Facts, matches: Matches) -> Answer:
+    system, tables = facts.system, facts.tables
+    if cuda_answers(facts) or system.jetson:
         return None
-    matches, (version, branch) = said(symptoms, "driver-too-old-for-gpu"), _installed(driver, system, tables)
-    for name, cc in _cards(gpus, system, tables):
+    version, branch = _installed(facts)
+    for name, cc in _cards(facts):
         row = tables.gpu(cc)
         if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
             minimum = tables.first_driver(name, driver_os(system)) or row.first_driver
@@ -358,63 +309,46 @@ def driver_too_old_for_gpu(
     spoken = tables.branch(stated, driver_os(system)) if stated else branch
     if chip and chip.first_driver and spoken and spoken >= int(chip.first_driver):
         matches = ()  # that branch knows the chip: it is a vGPU, which needs its guest driver, or one that answers wrongly
-    nameless = [gpu.name for gpu in gpus.devices if gpu.name in ("NVIDIA Graphics Device", "Graphics Device")]
-    if nameless and fails(devices):
+    nameless = [gpu.name for gpu in facts.gpus.devices if gpu.name in ("NVIDIA Graphics Device", "Graphics Device")]
+    if nameless and fails(facts.devices):
         return Hit({"gpu": nameless[0], "driver": version}, quoted(matches), variant="nameless", confidence=Confidence.LIKELY)
     return Hit({"gpu": "this GPU", "driver": version}, quoted(matches), variant="text") if matches else None
 
 
-@check(needs=("driver",))
-def driver_dropped_gpu(
-    system: SystemFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
-    """The driver branch no longer serves a GPU this old, and no other GPU is usable."""
-    if works(devices) or driver_answers(cuda_driver):
+@check(needs="driver", reads="system driver gpus cuda_driver devices symptoms")
+def driver_dropped_gpu(facts: Facts, matches: Matches) -> Answer:
+    if cuda_answers(facts):
         return None
-    matches, (version, branch) = said(symptoms, "driver-dropped-gpu"), _installed(driver, system, tables)
-    rows = [(name, tables.gpu(cc)) for name, cc in _cards(gpus, system, tables)]
-    dropped = [(name, row) for name, row in rows if branch and row and row.last_branch and branch > row.last_branch]
+    version, _ = _installed(facts)
+    os, tables = driver_os(facts.system), facts.tables
+    rows = [(name, tables.gpu(cc)) for name, cc in _cards(facts)]
+    dropped = [(name, row) for name, row in rows if version and row and row.last_branch and tables.is_past(version, row.last_branch, os)]
     if dropped and len(dropped) == len(rows):
         name, row = dropped[0]
         return Hit({"gpu": name, "driver": version, "last": row.last_branch, "arch": row.architecture}, quoted(matches))
-    if not matches or counted(gpus):  # it ignores one card beside others that it drives
+    if not matches or counted(facts.gpus):  # it ignores one card beside others that it drives
         return None
     last = value(matches, "branch")
     values = {"gpu": "this GPU", "driver": version or (value(matches, "driver") if last else None), "last": last}
     return Hit(values, quoted(matches), variant="log" if last else "text")
 
 
-@check(needs=("driver",))
-def driver_needs_open_module(
-    system: SystemFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    devices: DevicesFacts,
-    cuda_driver: CudaDriverFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
-    """Blackwell under the proprietary module, or a GPU without GSP under the open one."""
-    if works(devices) or driver_answers(cuda_driver):
+@check(needs="driver", reads="system driver gpus devices cuda_driver symptoms")
+def driver_needs_open_module(facts: Facts, matches: Matches) -> Answer:
+    driver, tables = facts.driver, facts.tables
+    if cuda_answers(facts):
         return None
-    matches = said(symptoms, "driver-needs-open-module")
     log = tuple(line for line in driver.kernel_messages if "open" in line.lower())
     evidence = (*quoted(matches), *(Evidence("kernel log", line) for line in log[:2]))
     if of_variant(matches, "proprietary") or any("not supported by open" in line or "include the required GPU" in line for line in log):
         row = tables.gpu(tables.compute_capability_of_pci(value(matches, "device") or "") or "")
-        if counted(gpus) or (row and row.open_module != "impossible"):
+        if counted(facts.gpus) or (row and row.open_module != "impossible"):
             return None  # one card beside others that work; or it has that processor, and the driver could not read what chip it is
         return _wrong_module(driver, "this GPU", "open", evidence)
     if matches or any("requires use of the NVIDIA open kernel modules" in line for line in log):
         return _wrong_module(driver, "this GPU", "proprietary", evidence)
     wrong = {"proprietary": "required", "open": "impossible"}.get(driver.flavour or "")
-    for name, cc in _cards(gpus, system, tables):
+    for name, cc in _cards(facts):
         row = tables.gpu(cc)
         if wrong and row and row.open_module == wrong:
             return _wrong_module(driver, name, driver.flavour or "", ())
@@ -426,39 +360,23 @@ def _wrong_module(driver: DriverFacts, gpu: str, loaded: str, evidence: tuple[Ev
     return Hit({"driver": driver.version, "gpu": gpu, "needed": needed, "loaded": loaded}, evidence, variant=variant)
 
 
-@check(needs=("driver",))
-def driver_no_devices(
-    system: SystemFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    launcher: LauncherFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
-    """The driver runs and offers no GPU, or its control device is closed to this process."""
-    if works(devices) or driver_answers(cuda_driver) or system.wsl or counted(gpus) or devices.devices:
+@check(needs="driver", reads="system driver gpus cuda_driver torch devices container launcher symptoms")
+def driver_no_devices(facts: Facts, matches: Matches) -> Answer:
+    driver, gpus = facts.driver, facts.gpus
+    if cuda_answers(facts) or facts.system.wsl or counted(gpus) or facts.devices.devices:
         return None
-    matches, shut = said(symptoms, "driver-no-devices"), closed(gpus)
+    shut = closed(gpus)
     empty = smi_failed(driver, NOT_FOUND, NO_GPU) or (driver.nvml.status is ToolStatus.OK and gpus != GpusFacts())
     blocked = smi_failed(driver, *CLOSED)
     if not (empty or blocked or matches):
         return None
     without_node = driver.device_nodes is not None and not gpu_nodes(driver) and (driver.gpu_count_proc or 0) > 0
-    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else _refusal(matches)
-    if driver != DriverFacts() and (launcher.scheduler == "slurm" or contained(container)):
-        variant = "slurm" if launcher.scheduler == "slurm" else "container"
-    unwanted = wants_cuda(torch, absent) is False and not of_programs(matches)
-    severity = Severity.INFO if unwanted and shut else Severity.WARNING if unwanted and not nvidia_on_bus(system) else None
+    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else foremost(matches, "bar", "refused", "firmware")
+    if driver != DriverFacts() and (facts.launcher.scheduler == "slurm" or contained(facts.container)):
+        variant = "slurm" if facts.launcher.scheduler == "slurm" else "container"
+    unwanted = wants_cuda(facts.torch, facts.absent) is False and not of_programs(matches)
+    severity = Severity.INFO if unwanted and shut else Severity.WARNING if unwanted and not nvidia_on_bus(facts.system) else None
     nodes = None if driver.device_nodes is None else ", ".join(driver.device_nodes) or "none"
     values = {"nodes": nodes, "driver": driver.version or "of unknown version", "count": len({place(one) for one in shut})}
     evidence = distinct((*smi_evidence(driver), *heard(troubles(gpus)), *quoted(matches)))
     return Hit(values, evidence, variant=variant, severity=severity)
-
-
-def _refusal(matches: Matches) -> str | None:
-    """What the kernel module says against the card."""
-    return next((case for case in ("bar", "refused", "firmware") if of_variant(matches, case)), None)

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, fails, works
+from envcheck.checks.answer import code_evidence, contained, cuda_answers, cuda_code, fails, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
-from envcheck.checks.text import Matches, distinct, foremost, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.checks.text import distinct, foremost, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
-from envcheck.facts.snapshot import (
-    ContainerFacts,
-    CudaDriverFacts,
-    DevicesFacts,
-    DriverFacts,
-    Gpu,
-    GpusFacts,
-    SymptomsFacts,
-    SystemFacts,
-    ToolAnswer,
-    ToolStatus,
-)
+from envcheck.facts.snapshot import DevicesFacts, DriverFacts, Gpu, ToolAnswer, ToolStatus
 from envcheck.tables.compat import Tables
 
 # Codes that other rules name: 4 and 17 no access, 6 no device, 8 power cable, 9 not loaded, 10 interrupts, 12 no library,
@@ -40,43 +29,41 @@ def _broken(answer: ToolAnswer, status: ToolStatus, name: str, devices: DevicesF
     return Hit(values, evidence, severity=Severity.WARNING if works(devices) else None)
 
 
-@check(needs=("driver",))
-def nvidia_smi_unresponsive(driver: DriverFacts, devices: DevicesFacts) -> Answer:
+@check(needs="driver", reads="driver devices")
+def nvidia_smi_unresponsive(facts: Facts) -> Answer:
     """nvidia-smi was killed at its deadline. Slow but right is no finding."""
-    return _broken(driver.smi, ToolStatus.TIMEOUT, "nvidia-smi", devices, "no output")
+    return _broken(facts.driver.smi, ToolStatus.TIMEOUT, "nvidia-smi", facts.devices, "no output")
 
 
-@check(needs=("driver",))
-def nvidia_smi_unreadable(driver: DriverFacts, system: SystemFacts) -> Answer:
+@check(needs="driver", reads="driver system")
+def nvidia_smi_unreadable(facts: Facts) -> Answer:
     """nvidia-smi died, printed something else than it should, or failed with a code of no known meaning."""
-    smi = driver.smi
+    smi = facts.driver.smi
     values = {"path": smi.path or "nvidia-smi", "signal": smi.signal, "code": smi.code}
     evidence = (Evidence(smi.path or "nvidia-smi", smi.message),) if smi.message else ()
-    variants = {ToolStatus.CRASHED: "wsl" if system.wsl else "crashed", ToolStatus.UNREADABLE: None, ToolStatus.FAILED: "failed"}
+    variants = {ToolStatus.CRASHED: "wsl" if facts.system.wsl else "crashed", ToolStatus.UNREADABLE: None, ToolStatus.FAILED: "failed"}
     named = smi.status is ToolStatus.FAILED and (smi.code in _NAMED or "unknown error" in smi.message.lower())
     return Hit(values, evidence, variant=variants[smi.status]) if smi.status in variants and not named else None
 
 
-@check(needs=("driver",))
-def nvml_unresponsive(driver: DriverFacts, devices: DevicesFacts) -> Answer:
-    """NVML was killed at its deadline."""
-    return _broken(driver.nvml, ToolStatus.TIMEOUT, "NVML", devices, "no answer")
+@check(needs="driver", reads="driver devices")
+def nvml_unresponsive(facts: Facts) -> Answer:
+    return _broken(facts.driver.nvml, ToolStatus.TIMEOUT, "NVML", facts.devices, "no answer")
 
 
-@check(needs=("driver",))
-def nvml_crashed(driver: DriverFacts, devices: DevicesFacts) -> Answer:
-    """The child that asked NVML was killed by a signal."""
-    return _broken(driver.nvml, ToolStatus.CRASHED, "NVML", devices, "")
+@check(needs="driver", reads="driver devices")
+def nvml_crashed(facts: Facts) -> Answer:
+    return _broken(facts.driver.nvml, ToolStatus.CRASHED, "NVML", facts.devices, "")
 
 
-@check(needs=("gpus", "driver"))
-def gpu_lost(driver: DriverFacts, gpus: GpusFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="gpus driver", reads="driver gpus devices symptoms")
+def gpu_lost(facts: Facts, matches: Matches) -> Answer:
     """A GPU is on the bus and no longer answers: nvidia-smi exit 15, "GPU is lost". What another NVML error means is not known."""
-    matches = said(symptoms, "gpu-lost")
+    driver, gpus = facts.driver, facts.gpus
     rows = [one for one in troubles(gpus) if one.code == LOST]
     words = () if rows else gpus.lost  # of a report, or of an older recording
     if not (rows or words or smi_failed(driver, LOST) or matches):
-        return _unopened(gpus, devices)
+        return _unopened(facts)
     evidence = [*heard(rows), *(Evidence("nvidia-smi", text) for text in words), *smi_evidence(driver)]
     evidence += [Evidence("kernel log", xid.text) for xid in driver.xids if xid.code == 79]
     bus, remaining = value(matches, "bus_id"), nvidia(gpus)
@@ -86,55 +73,42 @@ def gpu_lost(driver: DriverFacts, gpus: GpusFacts, devices: DevicesFacts, sympto
     return Hit(values, distinct((*evidence, *quoted(matches))), variant="some" if remaining else None)
 
 
-def _unopened(gpus: GpusFacts, devices: DevicesFacts) -> Unknown | None:
+def _unopened(facts: Facts) -> Unknown | None:
     """A GPU that NVML counts and does not open, for a reason that names neither its state nor this process's rights."""
-    rows = unmeant(gpus)
-    if not rows or len(opened(devices)) >= len(nvidia(gpus)) + len({one.index for one in rows}):
+    rows = unmeant(facts.gpus)
+    if not rows or len(opened(facts.devices)) >= len(nvidia(facts.gpus)) + len({one.index for one in rows}):
         return None
-    return Unknown(f"{which(rows, gpus)}: NVML answers {', '.join(dict.fromkeys(named_code(one.code, one.text) for one in rows))}")
+    return Unknown(f"{which(rows, facts.gpus)}: NVML answers {', '.join(dict.fromkeys(named_code(one.code, one.text) for one in rows))}")
 
 
-@check(needs=("cuda_driver", "gpus"))
-def fabric_not_ready(
-    system: SystemFacts,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
+@check(needs="cuda_driver gpus", reads="system driver gpus cuda_driver devices container symptoms")
+def fabric_not_ready(facts: Facts, every: Matches) -> Answer:
     """CUDA 802 or 919, or a fabric state short of Completed. N/A is healthy: PCIe cards, Ampere, passed-through GPUs."""
-    every, nvswitch = said(symptoms, "fabric-not-ready"), [_on_nvswitch(gpu, tables) for gpu in gpus.devices]
+    nvswitch = [_on_nvswitch(gpu, facts.tables) for gpu in facts.gpus.devices]
     matches = tuple(match for match in every if match.variant not in _MULTICAST)
     if every and not matches:  # on a machine whose CUDA runs
         return _multicast(every)
     if set(nvswitch) == {False}:  # the manager has nothing to do there
         matches = tuple(match for match in matches if match.symptom != "fabric-manager-failed")
-    if works(devices) or driver_answers(cuda_driver):
+    if cuda_answers(facts):
         return None
-    code = cuda_code(devices, cuda_driver)
-    waiting = [gpu for gpu in gpus.devices if _waits(gpu)]
-    asked = bool(waiting) and (bool(devices.devices) or code is not None or fails(devices))
-    down = driver.fabric_manager in ("stopped", "absent") and fails(devices) and code is None and any(nvswitch)
+    code = cuda_code(facts)
+    waiting = [gpu for gpu in facts.gpus.devices if _waits(gpu)]
+    asked = bool(waiting) and (bool(facts.devices.devices) or code is not None or fails(facts.devices))
+    down = facts.driver.fabric_manager in ("stopped", "absent") and fails(facts.devices) and code is None and any(nvswitch)
     if code not in (cuda_codes.SYSTEM_NOT_READY, cuda_codes.FABRIC_NOT_READY) and not (matches or asked or down):
         return None
-    guest = contained(container) or system.virtualization not in (None, "none")
+    guest = contained(facts.container) or facts.system.virtualization not in (None, "none")
     variant = foremost(matches, "version") or ("guest" if guest else None)
-    evidence = (*_states(waiting), *code_evidence(devices, cuda_driver), *quoted(matches))
-    sure = code or matches or waiting
-    return Hit(_fabric(waiting, driver, value(matches, "manager")), evidence, (), variant, confidence=None if sure else Confidence.LIKELY)
+    states = tuple(Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting)
+    known = {"driver": facts.driver.version, "found": value(matches, "manager")}
+    guess = None if code or matches or waiting else Confidence.LIKELY
+    return Hit(known | _fabric(facts.driver, waiting), (*states, *code_evidence(facts), *quoted(matches)), (), variant, confidence=guess)
 
 
-def _states(waiting: list[Gpu]) -> tuple[Evidence, ...]:
-    return tuple(Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting)
-
-
-def _fabric(waiting: list[Gpu], driver: DriverFacts, manager: str | None) -> dict[str, object]:
+def _fabric(driver: DriverFacts, waiting: list[Gpu]) -> dict[str, str | None]:
     states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
-    known = {"manager": driver.fabric_manager or "not known", "driver": driver.version, "found": manager}
-    return {**known, "state": ", ".join(states) or None}
+    return {"manager": driver.fabric_manager or "not known", "state": ", ".join(states) or None}
 
 
 _MULTICAST = ("nvls", "imex")  # NVLink SHARP and multi-node NVLink, of which NCCL speaks

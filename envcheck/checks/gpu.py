@@ -6,21 +6,12 @@ import re
 
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
 from envcheck.checks.hardware import capability, is_mig, numbers
-from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
+from envcheck.checks.text import of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv, TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import (
-    CudaDriverFacts,
-    DevicesFacts,
-    Gpu,
-    GpusFacts,
-    SymptomsFacts,
-    SystemFacts,
-    TorchFacts,
-    VisibilityFacts,
-)
+from envcheck.facts.snapshot import Gpu, GpusFacts
 from envcheck.tables.archs import arch_number, platform_of, runs_on
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import minor, variant_of_cuda
@@ -48,9 +39,9 @@ class Code:
     cuda: str | None
 
 
-def _text_card(symptoms: SymptomsFacts) -> _Card | None:
+def _text_card(facts: Facts) -> _Card | None:
     """The card that torch's warning names, "with CUDA capability sm_120" or "of cuda capability 6.1"."""
-    for match in symptoms.matches:
+    for match in facts.symptoms.matches:
         name, sm = match.values.get("gpu"), match.values.get("sm", "")
         capability = f"{sm[:-1]}.{sm[-1]}" if sm.isdecimal() else match.values.get("cc")
         if name and capability:
@@ -58,29 +49,30 @@ def _text_card(symptoms: SymptomsFacts) -> _Card | None:
     return None
 
 
-def _cards(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables) -> list[_Card]:
+def _cards(facts: Facts) -> list[_Card]:
     """The GPUs that torch would use: as torch lists them, else as the driver does, else as the error text says."""
-    asked = [(one, one.compute_capability) for one in devices.devices if one.kind == "cuda" and one.compute_capability]
+    asked = [(one, one.compute_capability) for one in facts.devices.devices if one.kind == "cuda" and one.compute_capability]
     if asked:
         return [_Card(one.name or f"cuda:{one.index}", cc, one.uuid, one.kernel, one.kernel_error or "") for one, cc in asked]
-    seen = [(gpu, capability(gpu, tables)) for gpu in visible(gpus, visibility)]
+    seen = [(gpu, capability(gpu, facts.tables)) for gpu in visible(facts.gpus, facts.visibility)]
     found = [_Card(gpu.name or f"GPU {gpu.index}", cc, gpu.uuid, None) for gpu, cc in seen if cc]
-    text = _text_card(symptoms)  # of several GPUs torch complains of one, which a report need not name
+    text = _text_card(facts)  # of several GPUs torch complains of one, which a report need not name
     return found if text is None or any(card.cc == text.cc for card in found) else [*found, text]
 
 
-def code_of_build(torch: TorchFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables) -> Code:
+def code_of_build(facts: Facts) -> Code:
     """torch's own list, the list in torch's warning, or the table's for this release, variant and platform."""
+    torch, system = facts.torch, facts.system
     if torch.arch_list:
         return Code(torch.arch_list, "torch.cuda.get_arch_list()", True, torch.cuda)
-    if stated := value(symptoms.matches, "archs"):
+    if stated := value(facts.symptoms.matches, "archs"):
         return Code(tuple(re.findall(r"(?:sm|compute)_\d{2,3}[a-z]?", stated)), "torch's warning", True, torch.cuda)
     # "1.11.0" without a CUDA version may be any build of that release: conda's carry no local part
     if torch.version and (torch.cuda or "+" in torch.version) and not torch.conda:
         variant = variant_of_cuda(torch.cuda) if torch.cuda and "+" not in torch.version else None
         name, machine = f"{torch.version}+{variant}" if variant else torch.version, system.machine or "x86_64"
         # where a report does not name the system, a build of either counts: what neither holds is not there
-        rows = [tables.build(name, platform_of(os, machine)) for os in ((system.os,) if system.os else ("linux", "windows"))]
+        rows = [facts.tables.build(name, platform_of(os, machine)) for os in ((system.os,) if system.os else ("linux", "windows"))]
         if known := [row for row in rows if row and row.archs]:
             archs = tuple(dict.fromkeys(arch for row in known for arch in row.archs or ()))
             source = f"the published build {known[0].version}+{known[0].variant}"
@@ -134,11 +126,14 @@ def cubins(archs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(arch for arch in archs if arch.startswith("sm_"))
 
 
-def _judge(rule: str, wanted: tuple[str, ...], cards: list[_Card], build: Code, symptoms: SymptomsFacts, tables: Tables) -> Hit | None:
-    lines = of_symptom(symptoms, "no-kernel-image", "sm-not-compatible-new", "sm-not-compatible-old", "torch-gpu-too-old")
-    found = [(card, _verdict(card, build, tables, bool(lines) or NO_KERNEL in card.error)) for card in cards]
+def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | None:
+    if facts.torch.hip:
+        return None
+    cards, build = _cards(facts), code_of_build(facts)
+    lines = of_symptom(facts, "no-kernel-image", "sm-not-compatible-new", "sm-not-compatible-old", "torch-gpu-too-old")
+    found = [(card, _verdict(card, build, facts.tables, bool(lines) or NO_KERNEL in card.error)) for card in cards]
     bad = [(card, verdict) for card, verdict in found if verdict is not None and verdict[0] in wanted]
-    return _without_code(bad, cards, build, lines, tables) if bad else _as_said(wanted, cards, build, said(symptoms, rule))
+    return _without_code(bad, cards, build, lines, facts.tables) if bad else _as_said(wanted, cards, build, matches)
 
 
 def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches) -> Hit | None:
@@ -184,38 +179,15 @@ def _age_fits(wanted: tuple[str, ...], cards: list[_Card]) -> bool:
     return any(_pair(card.cc) < (7, 5) for card in cards) if "old" in wanted else any(_pair(card.cc) >= (7, 5) for card in cards)
 
 
-@check(needs=("gpus", "torch"))
-def gpu_too_new_for_torch(
-    system: SystemFacts,
-    gpus: GpusFacts,
-    visibility: VisibilityFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
+@check(needs="gpus torch", reads="system gpus visibility torch devices symptoms")
+def gpu_too_new_for_torch(facts: Facts, matches: Matches) -> Answer:
     """No cubin and no PTX of the build serves a GPU that came after it, or that is a family of its own."""
-    cards, build = _cards(gpus, visibility, devices, symptoms, tables), code_of_build(torch, system, symptoms, tables)
-    return None if torch.hip else _judge("gpu-too-new-for-torch", ("new", "family"), cards, build, symptoms, tables)
+    return _judge(facts, ("new", "family"), matches)
 
 
-@check(needs=("gpus", "torch"))
-def gpu_too_old_for_torch(
-    system: SystemFacts,
-    gpus: GpusFacts,
-    visibility: VisibilityFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
-    """The build starts above this GPU's compute capability."""
-    cards, build = _cards(gpus, visibility, devices, symptoms, tables), code_of_build(torch, system, symptoms, tables)
-    return None if torch.hip else _judge("gpu-too-old-for-torch", ("old",), cards, build, symptoms, tables)
-
-
-def _process_list(gpu: Gpu) -> str:
-    return ", ".join(f"{one.name or 'process'} ({one.pid})" for one in gpu.processes[:4]) or "processes that are not shown here"
+@check(needs="gpus torch", reads="system gpus visibility torch devices symptoms")
+def gpu_too_old_for_torch(facts: Facts, matches: Matches) -> Answer:
+    return _judge(facts, ("old",), matches)
 
 
 def _free(gpus: tuple[Gpu, ...]) -> str | None:
@@ -234,17 +206,17 @@ def size(number: int) -> str:
     return f"{number / _GIB:.1f} GiB" if number >= _GIB else f"{number >> 20} MiB"
 
 
-@check(needs=("gpus",))
-def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="gpus", reads="gpus visibility symptoms")
+def gpu_busy(facts: Facts, matches: Matches) -> Answer:
     """Other processes hold most of a GPU's memory. Integrated GPUs, whose memory is the machine's, are left out."""
-    matches = said(symptoms, "gpu-busy")
-    seen = visible(gpus, visibility)
+    seen = visible(facts.gpus, facts.visibility)
     for gpu in seen:
         total, free = gpu.memory_bytes, gpu.memory_free_bytes
         if not total or free is None or (not gpu.processes and (gpu.memory_used_bytes or 0) <= total // 2):
             continue
         values: dict[str, object] = {"gpu": f"GPU {gpu.index} ({gpu.name})", "free": size(free), "total": size(total)}
-        values |= {"processes": _process_list(gpu), "unused": _free(seen)}
+        holders = ", ".join(f"{one.name or 'process'} ({one.pid})" for one in gpu.processes[:4]) or "processes that are not shown here"
+        values |= {"processes": holders, "unused": _free(seen)}
         if free < max(_GIB, total // 10) and free < total // 2:
             return Hit(values, quoted(matches))
         if free < total // 2:
@@ -256,53 +228,47 @@ def gpu_busy(gpus: GpusFacts, visibility: VisibilityFacts, symptoms: SymptomsFac
     return None
 
 
-@check(needs=("gpus",))
-def gpu_exclusive_mode(
-    gpus: GpusFacts, visibility: VisibilityFacts, cuda_driver: CudaDriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
-    """Compute mode: one process a GPU, or none at all."""
-    matches, seen = said(symptoms, "gpu-exclusive-mode"), visible(gpus, visibility)
+@check(needs="gpus", reads="gpus visibility cuda_driver devices symptoms")
+def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
+    seen = visible(facts.gpus, facts.visibility)
     prohibited = [gpu for gpu in seen if gpu.compute_mode == "Prohibited"]
     exclusive = [gpu for gpu in seen if (gpu.compute_mode or "").startswith("Exclusive")]
-    refused = cuda_code(devices, cuda_driver) == DEVICES_UNAVAILABLE or bool(matches)
+    refused = cuda_code(facts) == DEVICES_UNAVAILABLE or bool(matches)
     restricted = prohibited or exclusive
     values = {"gpus": ", ".join(f"GPU {gpu.index}" for gpu in restricted) or "the GPU", "numbers": numbers(restricted)}
     values["mode"] = restricted[0].compute_mode if restricted else None
     if prohibited:
-        none_left = len(prohibited) == len(seen) and not works(devices)
+        none_left = len(prohibited) == len(seen) and not works(facts.devices)
         return Hit(values, quoted(matches), variant="prohibited", severity=Severity.ERROR if none_left else Severity.WARNING)
-    if exclusive and (refused or (fails(devices) and any(gpu.processes for gpu in exclusive))):
+    if exclusive and (refused or (fails(facts.devices) and any(gpu.processes for gpu in exclusive))):
         return Hit(values, quoted(matches), variant="held", severity=Severity.ERROR)
     if exclusive:
         return Hit(values, severity=Severity.INFO)
-    if refused and not works(devices) and all(gpu.compute_mode is None for gpu in seen):
+    if refused and not works(facts.devices) and all(gpu.compute_mode is None for gpu in seen):
         # a vGPU without its licence and a card in a bad state answer the same
         return Hit(values, quoted(matches), variant="text", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     return None
 
 
-@check(needs=("gpus",))
-def gpu_mig(
-    gpus: GpusFacts, visibility: VisibilityFacts, cuda_driver: CudaDriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
+@check(needs="gpus", reads="gpus visibility cuda_driver devices symptoms")
+def gpu_mig(facts: Facts, matches: Matches) -> Answer:
     """MIG: a process sees one instance at most, and none where none was created."""
-    matches = said(symptoms, "gpu-mig")
-    partitioned = [gpu for gpu in gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
-    slices = [one.name for one in devices.devices if is_mig(one.name)]
+    partitioned = [gpu for gpu in facts.gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
+    slices = [one.name for one in facts.devices.devices if is_mig(one.name)]
     if not partitioned and not slices:
-        return _mig_said(gpus, matches)
+        return _mig_said(facts.gpus, matches)
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
     values: dict[str, object] = {"instances": instances, "numbers": numbers(partitioned)}
     values["gpus"] = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]
     values["instance"] = next((name for gpu in partitioned for name in gpu.mig_devices if name.startswith("MIG-")), None)
-    refused = matches + of_symptom(symptoms, "invalid-device-ordinal", "cuda-46")
+    refused = matches + of_symptom(facts, "invalid-device-ordinal", "cuda-46")
     if refused:
         return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)
     empty = [gpu for gpu in partitioned if gpu.mig and not gpu.mig_devices]
-    unusable = fails(devices) or cuda_code(devices, cuda_driver) == NO_DEVICE or bool(of_symptom(symptoms, "no-cuda-gpus"))
-    if empty and len(empty) == len(gpus.devices) and unusable and not driver_answers(cuda_driver):
+    unusable = fails(facts.devices) or cuda_code(facts) == NO_DEVICE or bool(of_symptom(facts, "no-cuda-gpus"))
+    if empty and len(empty) == len(facts.gpus.devices) and unusable and not driver_answers(facts.cuda_driver):
         return Hit(values, variant="empty", severity=Severity.ERROR)
-    if instances > 1 and not (visibility.cuda_visible_devices or "").startswith("MIG-"):
+    if instances > 1 and not (facts.visibility.cuda_visible_devices or "").startswith("MIG-"):
         return Hit(values, variant="many", severity=Severity.WARNING)
     return Hit(values, severity=Severity.INFO)
 

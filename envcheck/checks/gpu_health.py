@@ -7,45 +7,16 @@ from collections.abc import Iterable
 
 from envcheck.checks.answer import code_evidence, cuda_code, works
 from envcheck.checks.hardware import heard, numbers, nvidia, place, troubles, which
-from envcheck.checks.text import Matches, distinct, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.checks.text import agreed, distinct, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes as cuda_error
 from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, SMI_IRQ, UNKNOWN
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import (
-    CudaDriverFacts,
-    DevicesFacts,
-    DriverFacts,
-    Gpu,
-    GpusFacts,
-    GpuTrouble,
-    SymptomsFacts,
-    SystemFacts,
-    ToolStatus,
-    Xid,
-)
-from envcheck.tables.compat import Tables
-from envcheck.tables.rows import XidRow
+from envcheck.facts.snapshot import DriverFacts, Gpu, GpusFacts, GpuTrouble, ToolStatus, Xid
 
 # NVML clocks event reasons, nvml.h nvmlClocksEventReason*
 SW_POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x4, 0x8, 0x20, 0x40, 0x80
 _REASONS = {HW_THERMAL: "hardware thermal", SW_THERMAL: "software thermal", HW_POWER_BRAKE: "hardware power brake"}
-# Xid actions (NVIDIA's Xid catalog) that take the GPU out of service; the rest is the program's affair or only a notice
-_ACTIONS = {
-    "reset_gpu": "a reset of the GPU",
-    "reboot": "a restart of the machine",
-    "restart_vm": "a restart of the virtual machine",
-    "check_power_cable": "a look at the power cable",
-    "contact_support": "a call to the vendor",
-    "rma": "an exchange of the card",
-    "decode": "a reset of the GPUs on that link, and a call to the vendor if it comes back",
-}
-_GRAVE = ("reset_gpu", "reboot", "contact_support", "restart_vm", "check_power_cable", "rma")
-
-
-def _grave(row: XidRow, text: str) -> bool:
-    """NVLink5's Xids say themselves which of them are harmless: "149, NETIR_LINK_EVT Nonfatal XC0 i0 Link 08 (0x...)"."""
-    return row.action in _GRAVE or (row.action == "decode" and "nonfatal" not in text.lower())
 
 
 def _named(gpus: Iterable[Gpu]) -> str:
@@ -66,97 +37,88 @@ MARKED = 63  # a memory row (or page) was marked for replacement
 CONTAINED = 94  # an uncorrectable memory error that ended one program and left the GPU in service
 
 
-@check(needs=("gpus",))
-def gpu_ecc_error(
-    driver: DriverFacts, gpus: GpusFacts, cuda_driver: CudaDriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
+@check(needs="gpus", reads="driver gpus cuda_driver devices symptoms")
+def gpu_ecc_error(facts: Facts, matches: Matches) -> Answer:
     """Uncorrectable memory errors since the driver was loaded. The count over the card's life alone is history."""
-    matches = said(symptoms, "gpu-ecc-error")
-    hurt = [gpu for gpu in gpus.devices if (gpu.ecc_uncorrected_volatile or 0) > 0]
-    kernels = [one.kernel_error or "" for one in devices.devices]
-    code = cuda_code(devices, cuda_driver)
+    hurt = [gpu for gpu in facts.gpus.devices if (gpu.ecc_uncorrected_volatile or 0) > 0]
+    kernels = [one.kernel_error or "" for one in facts.devices.devices]
+    code = cuda_code(facts)
     stopped = bool(matches) or code == cuda_error.ECC_UNCORRECTABLE or any("uncorrectable ECC" in error for error in kernels)
-    contained = [xid for xid in driver.xids if xid.code == CONTAINED]
+    contained = [xid for xid in facts.driver.xids if xid.code == CONTAINED]
     if hurt or stopped:
         count = sum(gpu.ecc_uncorrected_volatile or 0 for gpu in hurt) or "at least one"
         values = {"gpus": _named(hurt) or "a GPU", "count": count, "numbers": numbers(hurt)}
-        evidence = (*code_evidence(devices, cuda_driver), *quoted(matches))
+        evidence = (*code_evidence(facts), *quoted(matches))
         severity = Severity.ERROR if stopped else Severity.WARNING
         return Hit(values, evidence, variant="stopped" if stopped else None, severity=severity)
     if contained:
-        known, lines = _logged(contained, gpus)
+        known, lines = _logged(contained, facts.gpus)
         return Hit(known | {"count": len(contained)}, lines, variant="contained", severity=Severity.WARNING)
     return None
 
 
-@check(needs=("gpus",))
-def gpu_row_remap(driver: DriverFacts, gpus: GpusFacts, symptoms: SymptomsFacts) -> Answer:
-    """Memory rows wait to be replaced, or could not be."""
-    matches = said(symptoms, "gpu-row-remap")
-    failed = [gpu for gpu in gpus.devices if gpu.remap_failed]
+@check(needs="gpus", reads="driver gpus symptoms")
+def gpu_row_remap(facts: Facts, matches: Matches) -> Answer:
+    failed = [gpu for gpu in facts.gpus.devices if gpu.remap_failed]
     if failed or matches:
         return Hit({"gpus": _named(failed) or "a GPU"}, quoted(matches), variant="failed", severity=Severity.ERROR)
-    pending = [gpu for gpu in gpus.devices if gpu.remap_pending or gpu.retired_pages_pending]
+    pending = [gpu for gpu in facts.gpus.devices if gpu.remap_pending or gpu.retired_pages_pending]
     if pending:
         return Hit({"gpus": _named(pending), "numbers": numbers(pending)})
-    marked = [xid for xid in driver.xids if xid.code == MARKED]
-    if marked and not any(gpu.remap_pending is False for gpu in gpus.devices):  # else the reset has been done
-        return Hit(*_logged(marked, gpus))
+    marked = [xid for xid in facts.driver.xids if xid.code == MARKED]
+    if marked and not any(gpu.remap_pending is False for gpu in facts.gpus.devices):  # else the reset has been done
+        return Hit(*_logged(marked, facts.gpus))
     return None
 
 
-@check(needs=("driver",))
-def gpu_xid(driver: DriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
+@check(needs="driver", reads="driver devices symptoms")
+def gpu_xid(facts: Facts, matches: Matches) -> Answer:
     """Xids in the kernel log that take a GPU out of service; those of faulty programs (13, 31, 43, 45) are no finding."""
-    matches = said(symptoms, "gpu-xid")
     told = [(match.values, match.text) for match in matches if "xid" in match.values]
-    xids = (*driver.xids, *(Xid(int(values["xid"]), values["bus_id"].removeprefix("PCI:"), text) for values, text in told))
-    rows = [(xid, tables.xid(xid.code)) for xid in xids]
-    grave = [(xid, row) for xid, row in rows if row and _grave(row, xid.text)]
+    xids = (*facts.driver.xids, *(Xid(int(values["xid"]), values["bus_id"].removeprefix("PCI:"), text) for values, text in told))
+    rows = [(xid, facts.tables.xid(xid.code)) for xid in xids]
+    actions = {row["action"]: row for row in facts.tables.rows("xid", "action")}
+    serious = [(xid, row, actions[row.action]) for xid, row in rows if row and row.action in actions]
+    grave = [one for one in serious if one[2]["service"] == "always" or "nonfatal" not in one[0].text.lower()]
     if not grave and matches and not rows:
         return Hit({"xids": "an Xid", "gpu": "a GPU", "action": "see its entry", "text": matches[0].text}, quoted(matches))
     if not grave:
         return None
-    first, row = grave[0]
+    first, row, action = grave[0]
     values = {
-        "xids": ", ".join(dict.fromkeys(str(xid.code) for xid, _ in grave)),
+        "xids": ", ".join(dict.fromkeys(str(xid.code) for xid, *_ in grave)),
         "gpu": f"PCI {first.bus_id}" if first.bus_id else "a GPU",
-        "action": _ACTIONS.get(row.action or "", "see its entry"),
+        "action": action["words"],
         # what the Xid is; the table's remarks behind it are for its readers
         "text": re.split(r"[.;:] ", row.text or first.text, maxsplit=1)[0],
     }
-    evidence = tuple(Evidence("kernel log", xid.text) for xid, _ in grave[:3] if xid.text)
-    if not matches and works(devices) and all(one.kernel in ("ok", None) for one in devices.devices):
+    evidence = tuple(Evidence("kernel log", xid.text) for xid, *_ in grave[:3] if xid.text)
+    if not matches and works(facts.devices) and all(one.kernel in ("ok", None) for one in facts.devices.devices):
         return Hit(values, evidence, variant="recovered", severity=Severity.WARNING)
     return Hit(values, evidence)
 
 
-@check(needs=("gpus",))
-def gpu_throttled(gpus: GpusFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="gpus", reads="gpus symptoms")
+def gpu_throttled(facts: Facts, matches: Matches) -> Answer:
     """Clocks held down by heat or by the board's power supply. Idle (0x1) and the power limit under load (0x4) are normal."""
-    matches = said(symptoms, "gpu-throttled")
-    for gpu in gpus.devices:
+    for gpu in facts.gpus.devices:
         mask = gpu.throttle_reasons or 0
         reasons = [text for bit, text in _REASONS.items() if mask & bit]
         if mask & HW_SLOWDOWN and not reasons:
             reasons = ["hardware slowdown (heat or power)"]
         heat = None if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
         values = {"gpu": f"GPU {gpu.index} ({gpu.name})", "reasons": ", ".join(reasons), "mask": f"0x{mask:x}", "temperature": heat}
-        values["clock"] = _clock(gpu)
+        clocks = gpu.sm_clock_mhz is not None and gpu.sm_clock_max_mhz is not None
+        values["clock"] = f"{gpu.sm_clock_mhz:.0f} of {gpu.sm_clock_max_mhz:.0f} MHz" if clocks else "unknown"
         if reasons:
             return Hit(values, quoted(matches))
         if mask & SW_POWER_CAP and _starved(gpu):
             values["power"] = f"{gpu.power_watts:.0f} of {gpu.power_limit_watts:.0f} W"
             return Hit(values, quoted(matches), variant="starved", confidence=Confidence.LIKELY)
-    if matches and all(gpu.throttle_reasons is None for gpu in gpus.devices):
+    if matches and all(gpu.throttle_reasons is None for gpu in facts.gpus.devices):
         reason = (value(matches, "reason") or "a slowdown").replace("HW", "hardware").replace("SW", "software")
         return Hit({"gpu": "a GPU", "reasons": reason, "mask": "not shown", "temperature": None, "clock": None}, quoted(matches))
     return None
-
-
-def _clock(gpu: Gpu) -> str:
-    known = gpu.sm_clock_mhz is not None and gpu.sm_clock_max_mhz is not None
-    return f"{gpu.sm_clock_mhz:.0f} of {gpu.sm_clock_max_mhz:.0f} MHz" if known else "unknown"
 
 
 def _starved(gpu: Gpu) -> bool:
@@ -168,12 +130,11 @@ def _starved(gpu: Gpu) -> bool:
     return low_power and low_clock and (gpu.utilization_percent or 0) > 50
 
 
-@check(needs=("gpus",))
-def gpu_pcie_degraded(gpus: GpusFacts, system: SystemFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="gpus", reads="gpus system symptoms")
+def gpu_pcie_degraded(facts: Facts, matches: Matches) -> Answer:
     """Fewer lanes than the card has; a lower generation counts only under load, at idle it is power saving."""
-    matches = said(symptoms, "gpu-pcie-degraded")
-    virtual = system.virtualization not in (None, "none")
-    for gpu in () if virtual else gpus.devices:
+    virtual = facts.system.virtualization not in (None, "none")
+    for gpu in () if virtual else facts.gpus.devices:
         width, widest = gpu.pcie_width, gpu.pcie_width_max
         generation, newest = gpu.pcie_generation, gpu.pcie_generation_max
         loaded = (gpu.utilization_percent or 0) >= 50 and not (gpu.throttle_reasons or 0) & 0x1
@@ -187,25 +148,28 @@ def gpu_pcie_degraded(gpus: GpusFacts, system: SystemFacts, symptoms: SymptomsFa
     return Hit({"gpu": "a GPU"}, quoted(matches), variant="text") if matches else None
 
 
-def _ran_on(rows: Iterable[GpuTrouble], gpus: GpusFacts, devices: DevicesFacts) -> bool:
+def _ran_on(facts: Facts, rows: Iterable[GpuTrouble]) -> bool:
     """Torch computed on every GPU of the machine, so on these too, whatever was said of them."""
-    ran = [one for one in devices.devices if one.kernel == "ok"]
-    return works(devices) and bool(ran) and len(ran) >= len({*(place(one) for one in rows), *(str(gpu.index) for gpu in gpus.devices)})
+    ran = [one for one in facts.devices.devices if one.kernel == "ok"]
+    return (
+        works(facts.devices)
+        and bool(ran)
+        and len(ran) >= len({*(place(one) for one in rows), *(str(gpu.index) for gpu in facts.gpus.devices)})
+    )
 
 
-@check(needs=("gpus",))
-def gpu_needs_reset(gpus: GpusFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="gpus", reads="gpus devices symptoms")
+def gpu_needs_reset(facts: Facts, matches: Matches) -> Answer:
     """NVML_ERROR_RESET_REQUIRED, which nvidia-smi prints as [GPU requires reset] in place of values."""
-    matches = said(symptoms, "gpu-needs-reset")
-    rows = [one for one in troubles(gpus) if one.code == RESET]
+    rows = [one for one in troubles(facts.gpus) if one.code == RESET]
     if not rows:
         return Hit({"gpus": "A GPU"}, quoted(matches), variant="said") if matches else None
     places = dict.fromkeys(number for one in rows if (number := place(one)) is not None)
-    values = {"gpus": which(rows, gpus) or "A GPU", "places": ",".join(places), "remaining": len(nvidia(gpus))}
+    values = {"gpus": which(rows, facts.gpus) or "A GPU", "places": ",".join(places), "remaining": len(nvidia(facts.gpus))}
     evidence = distinct((*heard(rows), *quoted(matches)))
-    if _ran_on(rows, gpus, devices):
+    if _ran_on(facts, rows):
         return Hit(values, evidence, variant="works", severity=Severity.WARNING)
-    return Hit(values, evidence, variant="some" if nvidia(gpus) else None)
+    return Hit(values, evidence, variant="some" if nvidia(facts.gpus) else None)
 
 
 # Exit statuses of nvidia-smi and codes of NVML that say so of a card; they are the same but for the interrupts.
@@ -213,16 +177,13 @@ _SMI_FAULTS = {POWER: "power", SMI_IRQ: "interrupt", INFOROM: "inforom"}
 _NVML_FAULTS = {POWER: "power", IRQ: "interrupt", INFOROM: "inforom"}
 
 
-@check(needs=("gpus", "driver"))
-def gpu_hardware_fault(
-    driver: DriverFacts, gpus: GpusFacts, cuda_driver: CudaDriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
+@check(needs="gpus driver", reads="driver gpus cuda_driver devices symptoms")
+def gpu_hardware_fault(facts: Facts, matches: Matches) -> Answer:
     """The driver asks for a reset, a power cable is off, the infoROM is damaged, NVLink or the bus reported a fatal error."""
-    matches = said(symptoms, "gpu-hardware-fault")
-    hit = _recovery(gpus) or _of_driver(driver) or _of_gpus(gpus, devices) or _of_cuda(matches, devices, cuda_driver)
+    hit = _recovery(facts.gpus) or _of_driver(facts.driver) or _of_gpus(facts) or _of_cuda(facts, matches)
     if hit is None:
         return None
-    values = {"gpus": "a GPU", "action": "", "code": cuda_code(devices, cuda_driver), **hit.values}
+    values = {"gpus": "a GPU", "action": "", "code": cuda_code(facts), **hit.values}
     return replace(hit, values=values, evidence=(*hit.evidence, *quoted(matches)))
 
 
@@ -243,19 +204,19 @@ def _of_driver(driver: DriverFacts) -> Hit | None:
     return None
 
 
-def _of_gpus(gpus: GpusFacts, devices: DevicesFacts) -> Hit | None:
+def _of_gpus(facts: Facts) -> Hit | None:
     """Single GPUs were answered so; one that is listed and of which nothing can be read has a fault without a name."""
-    unread = {gpu.index for gpu in gpus.devices if gpu.error}
+    unread = {gpu.index for gpu in facts.gpus.devices if gpu.error}
     for fault, variant in (*_NVML_FAULTS.items(), (UNKNOWN, "unread")):
-        if rows := [one for one in troubles(gpus) if one.code == fault and (fault != UNKNOWN or one.index in unread)]:
-            values = {"gpus": which(rows, gpus) or "a GPU", "tool": rows[0].source, "text": rows[0].text}
-            severity = Severity.WARNING if fault == INFOROM or _ran_on(rows, gpus, devices) else None
+        if rows := [one for one in troubles(facts.gpus) if one.code == fault and (fault != UNKNOWN or one.index in unread)]:
+            values = {"gpus": which(rows, facts.gpus) or "a GPU", "tool": rows[0].source, "text": rows[0].text}
+            severity = Severity.WARNING if fault == INFOROM or _ran_on(facts, rows) else None
             return Hit(values, heard(rows), variant=variant, severity=severity)
     return None
 
 
-def _of_cuda(matches: Matches, devices: DevicesFacts, cuda_driver: CudaDriverFacts) -> Hit | None:
-    if {match.variant for match in matches} == {"init"}:
+def _of_cuda(facts: Facts, matches: Matches) -> Hit | None:
+    if agreed(matches) == "init":
         return Hit(variant="init", confidence=Confidence.LIKELY)
-    fatal = cuda_code(devices, cuda_driver) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
-    return Hit({}, code_evidence(devices, cuda_driver)) if matches or fatal else None
+    fatal = cuda_code(facts) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
+    return Hit({}, code_evidence(facts)) if matches or fatal else None

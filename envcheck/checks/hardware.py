@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envcheck.engine.rule import Evidence
+from envcheck.engine.rule import Evidence, Facts
 from envcheck.facts.nvml_codes import CLOSED, INFOROM, IRQ, LOST, POWER, RESET, code_of
 from envcheck.facts.nvml_codes import named as named_code
 from envcheck.facts.snapshot import (
@@ -121,10 +121,12 @@ def only_counted(device: Device) -> bool:
     return error.startswith("properties:") and any(words in error for words in _NOT_OPENED)
 
 
-def imported(torch: TorchFacts, devices: DevicesFacts) -> bool:
+def imported(facts: Facts) -> bool:
     """The import is known to have worked: by trial, or because torch answered a question."""
-    status = torch.import_status
-    return status is ImportStatus.OK or (status is ImportStatus.SKIPPED and torch != TorchFacts() and devices.available is not None)
+    status = facts.torch.import_status
+    return status is ImportStatus.OK or (
+        status is ImportStatus.SKIPPED and facts.torch != TorchFacts() and facts.devices.available is not None
+    )
 
 
 def import_failed(torch: TorchFacts) -> bool:

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.text import Matches, agreed, doubt, foremost, of_symptom, of_variant, quoted, said, surplus, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, NetworkFacts, PackagesFacts, SymptomsFacts
+from envcheck.checks.text import agreed, doubt, foremost, of_symptom, of_variant, quoted, surplus, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus
 
 
 def _loopback(address: str) -> bool:
     return address == "::1" or address.startswith("127.")
 
 
-def _here(launcher: LauncherFacts, network: NetworkFacts) -> bool:
+def _here(facts: Facts) -> bool:
     """Whether the master address is this machine, so that its port matters here."""
-    name = (launcher.master_addr or "localhost").strip()
-    own = {one for interface in network.interfaces for one in interface.addresses} | set(network.addresses)
-    known = name in ("localhost", network.hostname) or name in own
-    return known or _loopback(name) or bool(set(launcher.master_addr_resolves or ()) & own)
+    name = (facts.launcher.master_addr or "localhost").strip()
+    own = {one for interface in facts.network.interfaces for one in interface.addresses} | set(facts.network.addresses)
+    known = name in ("localhost", facts.network.hostname) or name in own
+    return known or _loopback(name) or bool(set(facts.launcher.master_addr_resolves or ()) & own)
 
 
-@check(needs=("launcher",))
-def launch_port_in_use(launcher: LauncherFacts, network: NetworkFacts, symptoms: SymptomsFacts) -> Answer:
-    """The rendezvous port is taken by another process."""
-    matches, owner = said(symptoms, "launch-port-in-use"), launcher.master_port_owner
+@check(needs="launcher", reads="launcher network symptoms")
+def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
+    launcher = facts.launcher
+    owner = launcher.master_port_owner
     port = value(matches, "port") or launcher.master_port
     values: dict[str, object] = {"port": port or "that of the rendezvous", "number": port, "owner": owner or "another process"}
     if matches:
-        by_hand = "self" if of_symptom(symptoms, "local-rank-on-command-line") else None if owner else "said"
+        by_hand = "self" if of_symptom(facts, "local-rank-on-command-line") else None if owner else "said"
         variant = foremost(matches, "foreign", "windows") or agreed(matches) or by_hand
         if variant == "said" and (own := launch_sums.port_taken_by_own(launcher, port, matches)):
             return own
@@ -36,18 +36,17 @@ def launch_port_in_use(launcher: LauncherFacts, network: NetworkFacts, symptoms:
         return Hit(values, quoted(matches), fixes, variant=variant)
     # Within a torchrun worker the agent's own store listens there; on other nodes than the master's the port does not matter.
     worker = any(name.startswith("TORCHELASTIC_") for name in launcher.variables)
-    if owner is None or worker or not _here(launcher, network) or (launcher.rank or 0) > 0:
+    if owner is None or worker or not _here(facts) or (launcher.rank or 0) > 0:
         return None
     severity = Severity.WARNING if launcher.rank is None else None
     return Hit(values, (Evidence(f"listening on port {port}", owner),), severity=severity)
 
 
-@check(needs=("launcher",))
-def launch_unreachable(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
-    """The master's name does not resolve, or nobody answers there."""
-    matches, address = said(symptoms, "launch-unreachable"), launcher.master_addr
-    if address and launcher.master_addr_resolves == ():
-        values = {"address": address, "error": (launcher.master_addr_error or "no address").rstrip(".")}
+@check(needs="launcher", reads="launcher symptoms")
+def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
+    address = facts.launcher.master_addr
+    if address and facts.launcher.master_addr_resolves == ():
+        values = {"address": address, "error": (facts.launcher.master_addr_error or "no address").rstrip(".")}
         return Hit(values, (Evidence("name resolution", f"{address}: {values['error']}"), *quoted(matches)), variant="name")
     if not matches or surplus(matches):
         return None
@@ -62,12 +61,11 @@ def launch_unreachable(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answ
     return Hit({"address": shown, "host": host or "another node", "login": host, "head": named}, quoted(matches), variant=variant or None)
 
 
-@check(needs=("launcher",))
-def launch_master_address(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="launcher", reads="launcher symptoms")
+def launch_master_address(facts: Facts, matches: Matches) -> Answer:
     """With several nodes the master's address must not be this machine's own loopback."""
-    matches = said(symptoms, "launch-master-address")
     telling = tuple(match for match in matches if match.symptom != "rendezvous-connection")  # it alone says nothing of the address
-    return _address_of_one_machine(launcher, matches) or (_address_said(launcher, telling) if telling else None)
+    return _address_of_one_machine(facts.launcher, matches) or (_address_said(facts.launcher, telling) if telling else None)
 
 
 def _address_of_one_machine(launcher: LauncherFacts, matches: Matches) -> Hit | None:
@@ -103,14 +101,14 @@ def _port(text: str) -> int | None:
         return None
 
 
-@check(needs=("launcher",))
-def launch_master_port(launcher: LauncherFacts) -> Answer:
+@check(needs="launcher", reads="launcher")
+def launch_master_port(facts: Facts) -> Answer:
     """MASTER_PORT that is no port: env:// ends with a ValueError, and port 0 is a free one that the other ranks do not learn."""
-    raw = launcher.variables.get("MASTER_PORT", launcher.master_port)
-    ranks = bool(launcher.variables.get("RANK") and launcher.variables.get("WORLD_SIZE"))
+    raw = facts.launcher.variables.get("MASTER_PORT", facts.launcher.master_port)
+    ranks = bool(facts.launcher.variables.get("RANK") and facts.launcher.variables.get("WORLD_SIZE"))
     if raw is None or (not raw and not ranks):
         return None  # exported empty, as batch scripts do before the ranks start
-    port, world = _port(raw), number(launcher.variables.get("WORLD_SIZE")) or launcher.world_size or 0
+    port, world = _port(raw), number(facts.launcher.variables.get("WORLD_SIZE")) or facts.launcher.world_size or 0
     if port is not None and (0 < port < 1 << 16 or (port == 0 and world < 2)):
         return None
     variant = "zero" if port == 0 else None
@@ -121,16 +119,16 @@ def launch_master_port(launcher: LauncherFacts) -> Answer:
     return Hit({"value": repr(raw), "world": world}, (Evidence("environment", f"MASTER_PORT={raw}"),), variant=variant, severity=severity)
 
 
-@check(needs=("symptoms",))
-def launch_fork_after_cuda(launcher: LauncherFacts, packages: PackagesFacts, symptoms: SymptomsFacts) -> Answer:
-    """A process was forked after CUDA had been initialised in its parent."""
-    matches = said(symptoms, "launch-fork-after-cuda")
+@check(needs="symptoms", reads="launcher packages symptoms")
+def launch_fork_after_cuda(facts: Facts, matches: Matches) -> Answer:
     if not matches:
         return None
     variant = foremost(matches, "notebook") or agreed(matches)
     if variant is None:
-        vllm = any(one.launcher == "vllm" for one in launcher.commands) or any(one.name == "vllm" for one in packages.distributions)
-        variant = "vllm" if vllm else "set" if launcher.start_method == "spawn" else None
+        vllm = any(one.launcher == "vllm" for one in facts.launcher.commands) or any(
+            one.name == "vllm" for one in facts.packages.distributions
+        )
+        variant = "vllm" if vllm else "set" if facts.launcher.start_method == "spawn" else None
     return Hit({}, quoted(matches), variant=variant, confidence=doubt(matches))
 
 
@@ -144,9 +142,10 @@ def _waits_for_names(live: LiveFacts) -> bool:
     return bool(hung) and all(arm.part == "launchers" or all(rank.last_stage in meeting for rank in arm.ranks) for arm in hung)
 
 
-@check(needs=("network",))
-def name_resolution_slow(network: NetworkFacts, live: LiveFacts) -> Answer:
+@check(needs="network", reads="network live")
+def name_resolution_slow(facts: Facts) -> Answer:
     """Names and addresses take their time: every client that connects to a TCPStore asks for the name of its address."""
+    network = facts.network
     asked = {f"the address of {network.hostname}": network.resolve_seconds, "the name of this host's own address": network.reverse_seconds}
     slow = [(what, seconds) for what, seconds in asked.items() if seconds is not None and seconds >= SLOW_SECONDS]
     if not slow:
@@ -154,4 +153,4 @@ def name_resolution_slow(network: NetworkFacts, live: LiveFacts) -> Answer:
     what, seconds = max(slow, key=lambda one: one[1])
     evidence = tuple(Evidence("name resolution", f"{one}: {took:.1f} s") for one, took in slow)
     values: dict[str, object] = {"what": what, "seconds": f"{seconds:.1f}"}
-    return Hit(values, evidence, variant="hang", severity=Severity.ERROR) if _waits_for_names(live) else Hit(values, evidence)
+    return Hit(values, evidence, variant="hang", severity=Severity.ERROR) if _waits_for_names(facts.live) else Hit(values, evidence)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envcheck.checks.hardware import number, nvidia
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import of_variant, quoted, value
 from envcheck.engine.intents import Manual
-from envcheck.engine.rule import Confidence, Evidence, Hit, Severity
+from envcheck.engine.rule import Confidence, Evidence, Facts, Hit, Matches, Severity
 from envcheck.facts.launch_flags import IN_CODE, RANK_LAUNCHERS, find, names, own, replaced, spelled, without, written
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import GpusFacts, LaunchCommand, LauncherFacts, SymptomsFacts, VisibilityFacts
+from envcheck.facts.snapshot import LaunchCommand, LauncherFacts
 
 TASKS = ("srun", "mpirun")  # what is inside of them is started once a task
 DEFAULT_PORT = "29500"
@@ -78,16 +78,16 @@ def todo(text: str, *lines: str | None) -> tuple[Manual, ...]:
 # ------------------------------------------------------------------ ranks and GPUs of a node
 
 
-def _visible(one: LaunchCommand, launcher: LauncherFacts, visibility: VisibilityFacts, gpus: GpusFacts) -> tuple[int, str] | None:
+def _visible(facts: Facts, one: LaunchCommand) -> tuple[int, str] | None:
     """How many GPUs the ranks of a command see, and by what."""
     name = next((name for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if name in one.variables), "CUDA_VISIBLE_DEVICES")
-    raw = one.variables.get(name) or visibility.cuda_visible_devices
+    raw = one.variables.get(name) or facts.visibility.cuda_visible_devices
     if raw is not None:
         entries = [entry for entry in raw.split(",") if entry.strip()]
         return (len(entries), f"{name}={raw}") if entries and not raw.startswith("-") else None
-    if found := nvidia(gpus):
+    if found := nvidia(facts.gpus):
         return len(found), "of this machine"
-    given = next((other for other in launcher.commands if other.gpus and other.launcher != "ray"), None)
+    given = next((other for other in facts.launcher.commands if other.gpus and other.launcher != "ray"), None)
     if given is None or given.gpus is None:
         return None
     return given.gpus, "of a pod" if given.launcher == "kubernetes" else "that the job asked for on a node"
@@ -99,9 +99,9 @@ def _each(launcher: LauncherFacts) -> list[LaunchCommand]:
     return [one for one in starts if one.each is not None and one.each > 1]
 
 
-def ranks_beyond_gpus(launcher: LauncherFacts, visibility: VisibilityFacts, gpus: GpusFacts, matches: Matches) -> Hit | None:
+def ranks_beyond_gpus(facts: Facts, matches: Matches) -> Hit | None:
     """More ranks on a node than GPUs that they see; where the GPUs are not known, the ranks that may be too many."""
-    rows = [(one, _visible(one, launcher, visibility, gpus)) for one in _each(launcher)]
+    rows = [(one, _visible(facts, one)) for one in _each(facts.launcher)]
     beyond = [(one, *known) for one, known in rows if known is not None and one.each is not None and one.each > known[0]]
     if beyond:
         one, count, by = beyond[0]
@@ -281,12 +281,12 @@ _OF_RANKS = ("launch-port-in-use", "launch-env-conflict", "launch-world-size", "
 _WAITED = ("launch-world-size", "launch-unreachable", "launch-env-conflict", "launch-slurm")
 
 
-def slurm_sums(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
+def slurm_sums(facts: Facts) -> Hit | None:
     """What Slurm's part of the commands makes of a failure."""
-    failed, waited = (tuple(one for one in symptoms.matches if one.rule in rules) for rules in (_OF_RANKS, _WAITED))
-    beyond = of_variant(said(symptoms, "visible-devices-out-of-range"), "ordinal")
-    started = launcher_in_tasks(launcher, "srun", failed) if failed else None
-    return started or gpus_bound_to_tasks(launcher, beyond) or only_first_node(launcher, waited)
+    failed, waited = (tuple(one for one in facts.symptoms.matches if one.rule in rules) for rules in (_OF_RANKS, _WAITED))
+    beyond = of_variant(facts.said("visible-devices-out-of-range"), "ordinal")
+    started = launcher_in_tasks(facts.launcher, "srun", failed) if failed else None
+    return started or gpus_bound_to_tasks(facts.launcher, beyond) or only_first_node(facts.launcher, waited)
 
 
 # ------------------------------------------------------------------ ports

@@ -5,24 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from envcheck.checks.answer import code_evidence, contained, cuda_code, driver_answers, driver_os, fails, no_gpu, works
+from envcheck.checks.answer import code_evidence, contained, cuda_answers, cuda_code, driver_os, fails, no_gpu, works
 from envcheck.checks.driver import smi_evidence, smi_failed
-from envcheck.checks.text import Matches, alone, of_programs, of_symptom, of_variant, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
+from envcheck.checks.text import agreed, alone, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts import cuda_codes as cuda
 from envcheck.facts.nvml_codes import MISMATCH
-from envcheck.facts.snapshot import (
-    ContainerFacts,
-    CudaDriverFacts,
-    DevicesFacts,
-    DriverFacts,
-    GpusFacts,
-    Missing,
-    PythonFacts,
-    SymptomsFacts,
-    SystemFacts,
-    Why,
-)
+from envcheck.facts.snapshot import CudaDriverFacts, DriverFacts, Missing, Why
 
 # Errors that speak of something else than a missing or stale device of unified memory.
 _OTHER_CAUSES = (cuda.NO_DEVICE, cuda.INVALID_DEVICE, cuda.SYSTEM_NOT_READY, cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED)
@@ -43,109 +32,65 @@ def _compat_loaded(cuda_driver: CudaDriverFacts) -> bool:
     return cuda_driver.is_compat is True or "/compat" in first
 
 
-@check(needs=("driver",))
-def driver_library_mismatch(
-    system: SystemFacts,
-    driver: DriverFacts,
-    cuda_driver: CudaDriverFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    symptoms: SymptomsFacts,
-) -> Answer:
+@check(needs="driver", reads="system driver cuda_driver devices container symptoms")
+def driver_library_mismatch(facts: Facts) -> Answer:
     """The kernel holds another driver version than the libraries: NVML 18, or CUDA 803 and 804 on a bare machine."""
-    matches = alone(symptoms, "driver-library-mismatch")
-    working = works(devices) or driver_answers(cuda_driver)
-    differ = versions_differ(driver) and driver_os(system) != "windows"
+    matches = alone(facts, "driver-library-mismatch")
+    working = cuda_answers(facts)
+    differ = versions_differ(facts.driver) and driver_os(facts.system) != "windows"
     # a number equal to the module's is that of another copy, not of the one that NVML refuses
-    values: dict[str, object] = {"module": driver.version or value(matches, "module")}
-    values["library"] = (driver.library_version if differ else None) or value(matches, "library")
-    evidence = (*smi_evidence(driver), *code_evidence(devices, cuda_driver), *quoted(matches))
-    stated = smi_failed(driver, MISMATCH) or differ
+    values: dict[str, object] = {"module": facts.driver.version or value(matches, "module")}
+    values["library"] = (facts.driver.library_version if differ else None) or value(matches, "library")
+    evidence = (*smi_evidence(facts.driver), *code_evidence(facts), *quoted(matches))
+    stated = smi_failed(facts.driver, MISMATCH) or differ
     # torch's allocator could not start NVML: most often for this reason, which it does not say
-    guess = not stated and {match.variant for match in matches} == {"assert"}
-    if smi_failed(driver, MISMATCH) or matches or (differ and not working):
+    guess = not stated and agreed(matches) == "assert"
+    if smi_failed(facts.driver, MISMATCH) or matches or (differ and not working):
         known = None if values["module"] and values["library"] else "versions_unknown"
-        variant = "assert" if guess else "container" if contained(container) else known
+        variant = "assert" if guess else "container" if contained(facts.container) else known
         severity = Severity.WARNING if working else None
         return Hit(values, evidence, variant=variant, severity=severity, confidence=Confidence.LIKELY if guess else None)
-    lines = of_symptom(symptoms, "cuda-803", "cuda-804")
-    compat_error = cuda_code(devices, cuda_driver) in (cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED) or bool(lines)
-    if compat_error and not (working or contained(container) or _compat_loaded(cuda_driver) or system.wsl):
+    lines = of_symptom(facts, "cuda-803", "cuda-804")
+    compat_error = cuda_code(facts) in (cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED) or bool(lines)
+    if compat_error and not (working or contained(facts.container) or _compat_loaded(facts.cuda_driver) or facts.system.wsl):
         return Hit(values, (*evidence, *quoted(lines[:1])), variant="code", confidence=Confidence.LIKELY)
     return None
 
 
-def _compat_answer(
-    error: int,
-    matches: Matches,
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    absent: frozenset[str],
-) -> Answer:
+def _compat_answer(facts: Facts, error: int, matches: Matches) -> Answer:
     """803 and 804 alike: certain if a cuda-compat is loaded, a guess where an image may bring one, else another rule's."""
-    if works(devices) or driver_answers(cuda_driver) or (cuda_code(devices, cuda_driver) != error and not matches):
+    if cuda_answers(facts) or (cuda_code(facts) != error and not matches):
         return None
-    values = {"library": cuda_driver.library_path or "a libcuda.so.1 of a cuda-compat package", "driver": driver.version}
-    values["gpu"] = ", ".join(sorted({gpu.name for gpu in gpus.devices if gpu.name})) or "this GPU"
-    evidence = (*code_evidence(devices, cuda_driver), *quoted(matches))
-    if _compat_loaded(cuda_driver):
+    values = {"library": facts.cuda_driver.library_path or "a libcuda.so.1 of a cuda-compat package", "driver": facts.driver.version}
+    values["gpu"] = ", ".join(sorted({gpu.name for gpu in facts.gpus.devices if gpu.name})) or "this GPU"
+    evidence = (*code_evidence(facts), *quoted(matches))
+    if _compat_loaded(facts.cuda_driver):
         return Hit(values, evidence)
-    if "container" in absent or versions_differ(driver):
+    if "container" in facts.absent or versions_differ(facts.driver):
         return None  # driver-library-mismatch
-    return Hit(values, evidence, variant="guess", confidence=None if contained(container) else Confidence.LIKELY)
+    return Hit(values, evidence, variant="guess", confidence=None if contained(facts.container) else Confidence.LIKELY)
 
 
-@check(needs=("cuda_driver",))
-def cuda_compat_shadows_driver(
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
-    """CUDA 803: an older cuda-compat is loaded in place of the driver's own library."""
-    matches = said(symptoms, "cuda-compat-shadows-driver")
-    return _compat_answer(cuda.SYSTEM_DRIVER_MISMATCH, matches, driver, gpus, cuda_driver, devices, container, absent)
+@check(needs="cuda_driver", reads="driver gpus cuda_driver devices container symptoms")
+def cuda_compat_shadows_driver(facts: Facts, matches: Matches) -> Answer:
+    return _compat_answer(facts, cuda.SYSTEM_DRIVER_MISMATCH, matches)
 
 
-@check(needs=("cuda_driver",))
-def cuda_compat_unsupported_gpu(
-    driver: DriverFacts,
-    gpus: GpusFacts,
-    cuda_driver: CudaDriverFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
-    """CUDA 804: a newer cuda-compat is loaded on a GPU that is not entitled to forward compatibility."""
-    matches = said(symptoms, "cuda-compat-unsupported-gpu")
-    return _compat_answer(cuda.COMPAT_NOT_SUPPORTED, matches, driver, gpus, cuda_driver, devices, container, absent)
+@check(needs="cuda_driver", reads="driver gpus cuda_driver devices container symptoms")
+def cuda_compat_unsupported_gpu(facts: Facts, matches: Matches) -> Answer:
+    return _compat_answer(facts, cuda.COMPAT_NOT_SUPPORTED, matches)
 
 
-@check(needs=("driver", "cuda_driver"))
-def nvidia_uvm_missing(
-    system: SystemFacts,
-    driver: DriverFacts,
-    cuda_driver: CudaDriverFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
+@check(needs="driver cuda_driver", reads="system driver cuda_driver devices container symptoms")
+def nvidia_uvm_missing(facts: Facts, matches: Matches) -> Answer:
     """No /dev/nvidia-uvm, or CUDA 999 with a unified-memory module gone stale over a suspend."""
-    matches = said(symptoms, "nvidia-uvm-missing")
-    if works(devices) or driver_answers(cuda_driver) or system.wsl or system.jetson:
+    system, devices = facts.system, facts.devices
+    if cuda_answers(facts) or system.wsl or system.jetson:
         return None
-    if no_gpu(system, absent) and not of_programs(matches):
+    if no_gpu(facts) and not of_programs(matches):
         return None  # a libcuda of a package or an image fails so where there is no driver
-    code, nodes, inside = cuda_code(devices, cuda_driver), driver.device_nodes, contained(container)
-    evidence = (*code_evidence(devices, cuda_driver), *quoted(matches))
+    code, nodes, inside = cuda_code(facts), facts.driver.device_nodes, contained(facts.container)
+    evidence = (*code_evidence(facts), *quoted(matches))
     gone = nodes is not None and "nvidia-uvm" not in nodes and (bool(nodes) or inside)
     if gone or of_variant(matches, "gone"):
         uvm = code not in _OTHER_CAUSES and (fails(devices) or code in (cuda.NOT_INITIALIZED, cuda.UNKNOWN) or matches)
@@ -158,24 +103,17 @@ def nvidia_uvm_missing(
     return None
 
 
-@check(needs=("cuda_driver",))
-def libcuda_stub(
-    system: SystemFacts,
-    cuda_driver: CudaDriverFacts,
-    devices: DevicesFacts,
-    python: PythonFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
+@check(needs="cuda_driver", reads="system cuda_driver devices python symptoms")
+def libcuda_stub(facts: Facts, matches: Matches) -> Answer:
     """CUDA 34: the link-time stub of the toolkit is loaded instead of the driver's library."""
-    matches, stub = said(symptoms, "libcuda-stub"), cuda_driver.is_stub is True
-    if works(devices) or driver_answers(cuda_driver) or not (stub or matches or cuda_code(devices, cuda_driver) == cuda.STUB_LIBRARY):
+    stub = facts.cuda_driver.is_stub is True
+    if cuda_answers(facts) or not (stub or matches or cuda_code(facts) == cuda.STUB_LIBRARY):
         return None
-    path = python.variables.get("LD_LIBRARY_PATH")
-    evidence = (*code_evidence(devices, cuda_driver), *quoted(matches), *((Evidence("LD_LIBRARY_PATH", path),) if path else ()))
-    only_nvml = {match.variant for match in matches} == {"nvml"} and not stub
-    severity = Severity.INFO if no_gpu(system, absent) and not of_programs(matches) else None
-    values = {"library": cuda_driver.library_path or "a libcuda.so.1 in a toolkit's stubs folder"}
+    path = facts.python.variables.get("LD_LIBRARY_PATH")
+    evidence = (*code_evidence(facts), *quoted(matches), *((Evidence("LD_LIBRARY_PATH", path),) if path else ()))
+    only_nvml = agreed(matches) == "nvml" and not stub
+    severity = Severity.INFO if no_gpu(facts) and not of_programs(matches) else None
+    values = {"library": facts.cuda_driver.library_path or "a libcuda.so.1 in a toolkit's stubs folder"}
     return Hit(values, evidence, variant="nvml" if only_nvml else None, severity=severity)
 
 
@@ -183,26 +121,25 @@ def libcuda_stub(
 _ENDED = re.compile(r"(.{1,80}) was ended by (SIG[A-Z]{2,9})")
 
 
-@check(needs=("driver",))
-def libcuda_crashed(devices: DevicesFacts, missing: Mapping[str, Missing]) -> Answer:
-    """A process that did nothing but ask libcuda was killed by a signal."""
-    found = _ENDED.fullmatch(missing["cuda_driver"].reason) if "cuda_driver" in missing else None
-    if found is None and len(silent := _silent(missing)) == 2:
+@check(needs="driver", reads="devices")
+def libcuda_crashed(facts: Facts) -> Answer:
+    found = _ENDED.fullmatch(facts.missing["cuda_driver"].reason) if "cuda_driver" in facts.missing else None
+    if found is None and len(silent := _silent(facts.missing)) == 2:
         return Unknown(silent[0].reason)
-    if found is None or found[2] == "SIGKILL" or works(devices):  # SIGKILL comes from outside: no memory left, a person
+    if found is None or found[2] == "SIGKILL" or works(facts.devices):  # SIGKILL comes from outside: no memory left, a person
         return None
-    return Hit({"call": found[1], "signal": found[2]}, _witnesses(missing))
+    return Hit({"call": found[1], "signal": found[2]}, _witnesses(facts.missing))
 
 
-@check(needs=("driver",))
-def libcuda_unresponsive(missing: Mapping[str, Missing]) -> Answer:
+@check(needs="driver", reads="")
+def libcuda_unresponsive(facts: Facts) -> Answer:
     """Neither libcuda alone nor torch came back. One of them alone may only be slow: many GPUs without persistence mode."""
-    silent = _silent(missing)
+    silent = _silent(facts.missing)
     if len(silent) < 2:
         return None
     if any(one.why is Why.FAILED for one in silent):
         return Unknown(silent[0].reason)
-    return Hit({"alone": silent[0].reason, "torch": silent[1].reason}, _witnesses(missing))
+    return Hit({"alone": silent[0].reason, "torch": silent[1].reason}, _witnesses(facts.missing))
 
 
 def _silent(missing: Mapping[str, Missing]) -> list[Missing]:

@@ -7,19 +7,9 @@ import re
 from envcheck.checks.answer import contained
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
-from envcheck.checks.text import Matches, agreed, doubt, foremost, of_variant, quoted, said, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import (
-    ContainerFacts,
-    GpusFacts,
-    LauncherFacts,
-    LimitsFacts,
-    LiveFacts,
-    LiveStatus,
-    NetworkFacts,
-    SymptomsFacts,
-    SystemFacts,
-)
+from envcheck.checks.text import agreed, doubt, foremost, of_variant, quoted, value
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import LimitsFacts, LiveStatus
 
 _MIB, _GIB = 1 << 20, 1 << 30
 FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks
@@ -33,52 +23,50 @@ def _size(number: int | None) -> str | None:
     return None if number is None else size(number)
 
 
-@check(needs=("limits",))
-def open_files_low(limits: LimitsFacts, gpus: GpusFacts, system: SystemFacts, launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="limits", reads="limits gpus system launcher symptoms")
+def open_files_low(facts: Facts, matches: Matches) -> Answer:
     """The soft limit of open files; loaders that pass tensors by descriptor use one for each."""
-    matches, soft, ranks = said(symptoms, "open-files-low"), limits.open_files_soft, launcher.world_size
-    values: dict[str, object] = {"soft": soft, "hard": limits.open_files_hard}
+    soft, ranks = facts.limits.open_files_soft, facts.launcher.world_size
+    values: dict[str, object] = {"soft": soft, "hard": facts.limits.open_files_hard}
     if matches:
         return Hit(values, quoted(matches), variant="reached", severity=Severity.ERROR)
-    if soft is None or system.os == "darwin":
+    if soft is None or facts.system.os == "darwin":
         return None
     if ranks and soft < (needed := DESCRIPTORS_EACH * ranks + DESCRIPTORS):
         return Hit(values | {"ranks": ranks, "needed": needed}, variant="ranks", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if soft < FEW_FILES:
         return Hit(values)
-    return Hit(values, severity=Severity.INFO) if soft <= FEW_FILES and len(gpus.devices) >= 8 else None
+    return Hit(values, severity=Severity.INFO) if soft <= FEW_FILES and len(facts.gpus.devices) >= 8 else None
 
 
-@check(needs=("symptoms",))
-def processes_low(limits: LimitsFacts, symptoms: SymptomsFacts) -> Answer:
-    """A process or a thread could not be started: the kernel's limit of this user, or that of the container."""
-    matches = said(symptoms, "processes-low")
-    return Hit({"soft": limits.processes_soft}, quoted(matches), variant=foremost(matches, "clone3")) if matches else None
+@check(needs="symptoms", reads="limits symptoms")
+def processes_low(facts: Facts, matches: Matches) -> Answer:
+    return Hit({"soft": facts.limits.processes_soft}, quoted(matches), variant=foremost(matches, "clone3")) if matches else None
 
 
-@check(needs=("limits", "network"))
-def memlock_low(limits: LimitsFacts, network: NetworkFacts, container: ContainerFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="limits network", reads="limits network container symptoms")
+def memlock_low(facts: Facts, matches: Matches) -> Answer:
     """Locked memory is limited where RDMA has to register buffers. Without an InfiniBand or RoCE port it does not matter."""
     # a verbs call that failed without a word of memory has other causes too
-    matches = tuple(match for match in of_variant(said(symptoms, "memlock-low"), "memlock") if match.confidence != "likely")
-    soft = limits.memlock_soft_bytes if limits.memlock_read else None
-    if limits.memlock_read and soft is None:  # unlimited
+    matches = tuple(match for match in of_variant(matches, "memlock") if match.confidence != "likely")
+    soft = facts.limits.memlock_soft_bytes if facts.limits.memlock_read else None
+    if facts.limits.memlock_read and soft is None:  # unlimited
         return None
-    values, variant = {"soft": "only a part" if soft is None else size(soft)}, "container" if contained(container) else None
+    values, variant = {"soft": "only a part" if soft is None else size(soft)}, "container" if contained(facts.container) else None
     if matches:
         return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR)
-    active = [port for port in network.infiniband if port.state is None or "ACTIVE" in port.state.upper()]
-    if soft is None or soft >= RDMA_MEMLOCK or not active or network.variables.get("NCCL_IB_DISABLE") == "1":
+    active = [port for port in facts.network.infiniband if port.state is None or "ACTIVE" in port.state.upper()]
+    if soft is None or soft >= RDMA_MEMLOCK or not active or facts.network.variables.get("NCCL_IB_DISABLE") == "1":
         return None
     ports = [f"{port.device} port {port.port} {port.link_layer or ''} {port.state or ''}".strip() for port in active[:2]]
     return Hit(values, tuple(Evidence("InfiniBand", port) for port in ports), variant=variant)
 
 
-@check(needs=("limits",))
-def shm_small(limits: LimitsFacts, container: ContainerFacts, symptoms: SymptomsFacts) -> Answer:
-    """Shared memory is what containers get by default, or does not give what it promises."""
-    matches, total, free = said(symptoms, "shm-small"), limits.shm_bytes, limits.shm_free_bytes
-    variant = "kubernetes" if container.kubernetes else "container" if contained(container) else None
+@check(needs="limits", reads="limits container symptoms")
+def shm_small(facts: Facts, matches: Matches) -> Answer:
+    limits = facts.limits
+    total, free = limits.shm_bytes, limits.shm_free_bytes
+    variant = "kubernetes" if facts.container.kubernetes else "container" if contained(facts.container) else None
     values: dict[str, object] = {"size": _size(total), "free": _size(free), "wanted": None, "got": None}
     if matches:
         return _shm_said(limits, values, matches, variant)
@@ -107,14 +95,13 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, 
     return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR, confidence=confidence)
 
 
-@check(needs=("system",))
-def host_memory_low(system: SystemFacts, live: LiveFacts, symptoms: SymptomsFacts) -> Answer:
-    """Little memory is left, or the kernel killed a process (SIGKILL without a traceback)."""
-    matches, available, limit = said(symptoms, "host-memory-low"), system.memory_available_bytes, system.memory_limit_bytes
+@check(needs="system", reads="system live symptoms")
+def host_memory_low(facts: Facts, matches: Matches) -> Answer:
+    available, limit = facts.system.memory_available_bytes, facts.system.memory_limit_bytes
     values = {"available": _size(available), "limit": "none" if limit is None else size(limit)}
     if matches:
         return Hit(values, quoted(matches), (), agreed(matches) or "killed", Severity.ERROR, doubt(matches))
-    killed = live.status is not LiveStatus.PASS and any(rank.signal == "SIGKILL" for rank in live.ranks)
+    killed = facts.live.status is not LiveStatus.PASS and any(rank.signal == "SIGKILL" for rank in facts.live.ranks)
     if killed and available is not None and available < 2 * _GIB:
         return Hit(values, variant="killed", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if limit is not None and limit < 2 * _GIB:
@@ -122,13 +109,13 @@ def host_memory_low(system: SystemFacts, live: LiveFacts, symptoms: SymptomsFact
     return Hit(values) if available is not None and available < _GIB else None
 
 
-@check(needs=("limits",))
-def cache_lock_broken(limits: LimitsFacts, launcher: LauncherFacts) -> Answer:
+@check(needs="limits", reads="limits launcher")
+def cache_lock_broken(facts: Facts) -> Answer:
     """A cache folder on a network file system whose locks do not work between processes, or only within one machine."""
-    bad = [one for one in limits.caches if one.lock in ("none", "refused", "hang")]
+    bad = [one for one in facts.limits.caches if one.lock in ("none", "refused", "hang")]
     # NFS: local_lock=flock|all; Lustre: localflock. Locks then hold among the processes of one machine.
-    local = [one for one in limits.caches if re.search(r"\b(?:local_lock=(?:flock|all)|localflock)\b", one.options)]
-    if not bad and not (local and (node_count(launcher) or 1) > 1):
+    local = [one for one in facts.limits.caches if re.search(r"\b(?:local_lock=(?:flock|all)|localflock)\b", one.options)]
+    if not bad and not (local and (node_count(facts.launcher) or 1) > 1):
         return None
     worst = (bad or local)[0]
     evidence = tuple(

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.answer import driver_answers
 from envcheck.checks.hardware import import_failed, nvidia, opened
 from envcheck.checks.ladder import BAD, CONTROL, bisect_transports, explains
 from envcheck.checks.launch_sums import beside_libuv
 from envcheck.checks.origin import origin
-from envcheck.checks.text import quoted, said, value
+from envcheck.checks.text import quoted, value
 from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
 from envcheck.engine.intents import Install, SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts import snapshot as facts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import LiveStatus
-from envcheck.tables.compat import Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from envcheck.facts.snapshot import CudaDriverFacts, LiveFacts, LiveStatus, Missing, RankFacts
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
 # Stage.detail of a rank that hangs in all_reduce, as agent/rank_verdicts.py writes it
@@ -33,13 +27,13 @@ class Run:
     """A trial with ranks."""
 
     name: str
-    ranks: tuple[facts.RankFacts, ...]
+    ranks: tuple[RankFacts, ...]
     status: LiveStatus
     reason: str
     world_size: int
 
 
-def _runs(live: facts.LiveFacts) -> list[Run]:
+def _runs(live: LiveFacts) -> list[Run]:
     """Every trial with ranks. Steps of the search for the transport do not count."""
     counting = [arm for arm in live.arms if arm.part or (arm.ranks and not explains(arm))]
     runs = [Run(arm.name, arm.ranks, arm.status, arm.reason, arm.world_size) for arm in counting]
@@ -48,55 +42,49 @@ def _runs(live: facts.LiveFacts) -> list[Run]:
     return [Run(live.backend or "the process group", live.ranks, live.status, live.reason, live.world_size or len(live.ranks)), *runs]
 
 
-def _first_run(live: facts.LiveFacts, status: LiveStatus) -> Run | None:
-    return next((run for run in _runs(live) if run.status is status), None)
-
-
-def _wrong(run: Run) -> list[tuple[facts.RankFacts, str, str]]:
+def _wrong(run: Run) -> list[tuple[RankFacts, str, str]]:
     return [(rank, stage.name, stage.detail) for rank in run.ranks for stage in rank.stages if stage.status == "wrong"]
 
 
-def _stage_of(rank: facts.RankFacts) -> str:
+def _stage_of(rank: RankFacts) -> str:
     """Where a rank hangs, else the last stage it entered."""
     return next((stage.name for stage in rank.stages if stage.status == "hang"), rank.last_stage or "start")
 
 
-def _tail(rank: facts.RankFacts) -> tuple[Evidence, ...]:
+def _tail(rank: RankFacts) -> tuple[Evidence, ...]:
     """A rank's own words: its error, the end of its stderr, where it stood."""
     pieces = (("error", rank.error, -600), ("stderr", rank.stderr, -600), ("stack", rank.stack, -1200))
     return tuple(Evidence(f"rank {rank.rank}: {name}", text.strip()[start:]) for name, text, start in pieces if text.strip())
 
 
-def _numbers(ranks: list[facts.RankFacts]) -> str:
+def _numbers(ranks: list[RankFacts]) -> str:
     return ", ".join(str(rank.rank) for rank in ranks)
 
 
-def _others(live: facts.LiveFacts, name: str) -> tuple[Evidence, ...]:
+def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
     """Further parts of the full check that went wrong besides the one that is reported."""
     bad = [arm for arm in live.arms if arm.part and arm.name != name and arm.status in BAD]
     return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
 
 
-@check(needs=("torch",))
-def torch_dynamo_broken(torch: facts.TorchFacts, packages: facts.PackagesFacts, live: facts.LiveFacts) -> Answer:
-    """What DDP imports cannot be imported, and the ranks found it so."""
-    failure = torch.dynamo_failure
-    if failure is None or live.status is LiveStatus.PASS:
+@check(needs="torch", reads="torch packages live")
+def torch_dynamo_broken(facts: Facts) -> Answer:
+    failure = facts.torch.dynamo_failure
+    if failure is None or facts.live.status is LiveStatus.PASS:
         return None
     evidence = tuple(Evidence("import torch._dynamo", words) for words in (failure.stack or failure.stderr,) if words)
     if "pkg_resources" in failure.text:
         return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, (Install(("setuptools<70",)),), variant="setuptools")
     if failure.type not in ("crashed", "timeout"):
         return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, variant="raised")
-    where = origin(failure.stack, torch, packages)
+    where = origin(facts, failure.stack)
     sure = None if failure.type == "crashed" or not at_work(failure) else Confidence.LIKELY
     return Hit({"how": failure.text, "where": where and where.file}, evidence, variant=None if where else "nowhere", confidence=sure)
 
 
-@check(needs=("live",))
-def live_wrong_result(live: facts.LiveFacts) -> Answer:
-    """A collective or a DDP step ended, with numbers that are not the right ones."""
-    run = next((one for one in _runs(live) if _wrong(one)), None)
+@check(needs="live", reads="live")
+def live_wrong_result(facts: Facts) -> Answer:
+    run = next((one for one in _runs(facts.live) if _wrong(one)), None)
     if run is None:
         return None
     wrong = _wrong(run)
@@ -104,23 +92,22 @@ def live_wrong_result(live: facts.LiveFacts) -> Answer:
     values = {"arm": run.name, "stage": stage, "detail": detail or "no detail", "size": run.world_size}
     values["ranks"] = _numbers([one for one, _, _ in wrong])
     evidence = tuple(Evidence(f"rank {one.rank}: {at}", words) for one, at, words in wrong[:4] if words)
-    return Hit(values, (*(evidence or _tail(rank)), *_others(live, run.name)), variant="ddp" if stage == "ddp" else None)
+    return Hit(values, (*(evidence or _tail(rank)), *_others(facts.live, run.name)), variant="ddp" if stage == "ddp" else None)
 
 
-@check(needs=("live",))
-def live_hang(live: facts.LiveFacts) -> Answer:
-    """Ranks that did not come back from a stage within its deadline."""
-    if live.status is not LiveStatus.HANG:
+@check(needs="live", reads="live")
+def live_hang(facts: Facts) -> Answer:
+    if facts.live.status is not LiveStatus.HANG:
         return None
-    run = _first_run(live, LiveStatus.HANG)
+    run = next((run for run in _runs(facts.live) if run.status is LiveStatus.HANG), None)
     if run is None:
-        return Hit({"stage": "an unknown stage", "reason": live.reason or "no reason given"}, variant="plain")
+        return Hit({"stage": "an unknown stage", "reason": facts.live.reason or "no reason given"}, variant="plain")
     if not run.ranks:  # a launcher that started nobody
-        return Hit({"stage": "start", "reason": f"{run.name}: {run.reason}"}, _others(live, run.name), variant="plain")
-    return _hanging_ranks(live, run)
+        return Hit({"stage": "start", "reason": f"{run.name}: {run.reason}"}, _others(facts.live, run.name), variant="plain")
+    return _hanging_ranks(facts.live, run)
 
 
-def _hanging_ranks(live: facts.LiveFacts, run: Run) -> Hit:
+def _hanging_ranks(live: LiveFacts, run: Run) -> Hit:
     reason, stages = run.reason or live.reason, {rank.rank: _stage_of(rank) for rank in run.ranks}
     stuck = [rank for rank in run.ranks if any(stage.status == "hang" for stage in rank.stages)]
     stuck = stuck or [rank for rank in run.ranks if rank.last_stage != "destroy"]
@@ -144,7 +131,7 @@ def _hanging_ranks(live: facts.LiveFacts, run: Run) -> Hit:
     return Hit(values | size, _evidence(live, run, shown), variant=variant)
 
 
-def _size_that_hangs(stuck: list[facts.RankFacts], reason: str) -> dict[str, object]:
+def _size_that_hangs(stuck: list[RankFacts], reason: str) -> dict[str, object]:
     """The first size of all_reduce that did not end, and the last one that did, if they are the same for all.
 
     A rank that stays away is another story, whatever sizes it went through when the question for its stack woke it.
@@ -154,22 +141,21 @@ def _size_that_hangs(stuck: list[facts.RankFacts], reason: str) -> dict[str, obj
     return {"passed": passed[0][1], "stuck_at": passed[0][2]} if same else {}
 
 
-def _evidence(live: facts.LiveFacts, run: Run, ranks: list[facts.RankFacts]) -> tuple[Evidence, ...]:
+def _evidence(live: LiveFacts, run: Run, ranks: list[RankFacts]) -> tuple[Evidence, ...]:
     """What the analysis of stacks, logs and NCCL's services says of a trial, what these ranks say, and what else went wrong."""
     insights = tuple(Evidence(one.source, one.text) for one in live.insights if one.arm == run.name)[:6]
     return (*insights, *(one for rank in ranks for one in _tail(rank)), *_others(live, run.name))
 
 
-@check(needs=("live",))
-def live_failed(live: facts.LiveFacts) -> Answer:
-    """A rank raised or died."""
-    if live.status is not LiveStatus.FAIL or any(_wrong(run) for run in _runs(live)):
+@check(needs="live", reads="live")
+def live_failed(facts: Facts) -> Answer:
+    if facts.live.status is not LiveStatus.FAIL or any(_wrong(run) for run in _runs(facts.live)):
         return None
-    run = _first_run(live, LiveStatus.FAIL)
-    return _failed_rank(live, run) if run else Hit({"error": live.reason or "no reason given"}, variant="plain")
+    run = next((run for run in _runs(facts.live) if run.status is LiveStatus.FAIL), None)
+    return _failed_rank(facts.live, run) if run else Hit({"error": facts.live.reason or "no reason given"}, variant="plain")
 
 
-def _failed_rank(live: facts.LiveFacts, run: Run) -> Hit:
+def _failed_rank(live: LiveFacts, run: Run) -> Hit:
     reason = run.reason or live.reason
     first = _nearest_to_the_cause(run, reason)
     proved = [arm.name for arm in live.arms if arm.status is LiveStatus.PASS and not arm.part]  # by the quick check: the ground of the rest
@@ -197,35 +183,35 @@ def _headline(words: str) -> str:
     return ([line for line in lines if _EXCEPTION.match(line)] or lines or [""])[-1]
 
 
-def _nearest_to_the_cause(run: Run, reason: str) -> facts.RankFacts | None:
+def _nearest_to_the_cause(run: Run, reason: str) -> RankFacts | None:
     """The rank that the reason names; the others often only complain that a peer is gone."""
     failed = [rank for rank in run.ranks if any(stage.status == "failed" for stage in rank.stages) or rank.error or rank.signal]
     named = re.match(r"rank (\d+)\b", reason)
     return next((rank for rank in failed if named and rank.rank == int(named[1])), failed[0] if failed else None)
 
 
-@check(needs=("live",))
-def live_inconclusive(live: facts.LiveFacts) -> Answer:
+@check(needs="live", reads="live")
+def live_inconclusive(facts: Facts) -> Answer:
     """The control arm failed too, or there was no time: nothing is proved either way."""
-    found = bisect_transports(live)
+    found = bisect_transports(facts.live)
     if found and found.culprit == "machine":
-        control = [arm for arm in live.arms if arm.name in CONTROL]
+        control = [arm for arm in facts.live.arms if arm.name in CONTROL]
         told = tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
         return Hit({"control": [arm.name for arm in control]}, told, variant="control")
-    if live.status is not LiveStatus.INCONCLUSIVE:
+    if facts.live.status is not LiveStatus.INCONCLUSIVE:
         return None
-    evidence = tuple(one for rank in live.ranks[:2] for one in _tail(rank))
-    return Hit({"reason": live.reason.rstrip(".") or "no reason given"}, evidence)
+    evidence = tuple(one for rank in facts.live.ranks[:2] for one in _tail(rank))
+    return Hit({"reason": facts.live.reason.rstrip(".") or "no reason given"}, evidence)
 
 
-@check(needs=("live",))
-def wire_slow(live: facts.LiveFacts, gpus: facts.GpusFacts, tables: Tables) -> Answer:
-    """Bandwidths of `--live full` far below the other GPUs of this machine, its links, or a machine like it."""
-    if live.wire is None:
+@check(needs="live", reads="live gpus")
+def wire_slow(facts: Facts) -> Answer:
+    if facts.live.wire is None:
         return None
     from envcheck.checks.bandwidth import judge as judge_wire  # only after `--live full`
 
-    bad = sorted((one for one in judge_wire(live.wire, nvidia(gpus), tables) if one.level != "ok"), key=lambda one: one.share)
+    judged = judge_wire(facts.live.wire, nvidia(facts.gpus), facts.tables)
+    bad = sorted((one for one in judged if one.level != "ok"), key=lambda one: one.share)
     if not bad:
         return None
     worst = bad[0]
@@ -238,38 +224,29 @@ def wire_slow(live: facts.LiveFacts, gpus: facts.GpusFacts, tables: Tables) -> A
     return Hit(values, evidence, variant=worst.basis, severity=Severity.ERROR if slow else Severity.WARNING)
 
 
-@check(needs=("torch",))
-def distributed_unavailable(
-    backends: facts.BackendsFacts,
-    torch: facts.TorchFacts,
-    system: facts.SystemFacts,
-    gpus: facts.GpusFacts,
-    launcher: facts.LauncherFacts,
-    symptoms: facts.SymptomsFacts,
-    missing: Mapping[str, facts.Missing],
-) -> Answer:
-    """A torch without torch.distributed, or without the backend that several GPUs need."""
-    matches = said(symptoms, "distributed-unavailable")
+@check(needs="torch", reads="backends torch system gpus launcher symptoms")
+def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
+    backends, torch = facts.backends, facts.torch
     severity = Severity.ERROR if matches else None
-    values = {"version": torch.version or "this torch", "count": len(nvidia(gpus))}
-    if value(matches, "part") == "libuv" and beside_libuv(launcher):
+    values = {"version": torch.version or "this torch", "count": len(nvidia(facts.gpus))}
+    if value(matches, "part") == "libuv" and beside_libuv(facts.launcher):
         return Hit(values, quoted(matches), variant="libuv_launcher", severity=severity)
     if value(matches, "part") == "libuv":
         older = SetEnv("USE_LIBUV", "0", "TCPStore then uses its older server")
         return Hit(values, quoted(matches), (older,), variant="libuv", severity=severity)
     if backends.distributed is False:
         return Hit(values, quoted(matches), severity=severity)
-    if backends.nccl is False and torch.cuda and system.os in (None, "linux") and len(nvidia(gpus)) > 1:
+    if backends.nccl is False and torch.cuda and facts.system.os in (None, "linux") and len(nvidia(facts.gpus)) > 1:
         return Hit(values, quoted(matches), variant="nccl", severity=severity)
     if matches and backends.nccl is not True:
         return Hit(values, quoted(matches), variant="said", severity=severity)
-    return None if import_failed(torch) else not_read("backends", missing)
+    return None if import_failed(torch) else not_read("backends", facts.missing)
 
 
 _DIED = re.compile(r"asking the devices died with (SIG(?:SEGV|BUS|ABRT|ILL|FPE))\b")  # agent/devices.py; SIGKILL is somebody else's
 
 
-def _kernel_crashed(cuda_driver: facts.CudaDriverFacts, unread: facts.Missing | None) -> Hit | None:
+def _kernel_crashed(cuda_driver: CudaDriverFacts, unread: Missing | None) -> Hit | None:
     """torch's process died over a device that libcuda counts without complaint."""
     died = _DIED.search(unread.reason) if unread and driver_answers(cuda_driver) else None
     if unread is None or died is None:
@@ -278,11 +255,11 @@ def _kernel_crashed(cuda_driver: facts.CudaDriverFacts, unread: facts.Missing | 
     return Hit({"signal": died[1]}, found, variant="crashed", confidence=Confidence.LIKELY)
 
 
-@check(needs=("devices",))
-def gpu_kernel_failed(devices: facts.DevicesFacts, cuda_driver: facts.CudaDriverFacts, missing: Mapping[str, facts.Missing]) -> Answer:
-    """A kernel on a visible device failed, gave a wrong result, or took its process along."""
-    if "devices" in missing:
-        return _kernel_crashed(cuda_driver, missing["devices"])
+@check(needs="devices", reads="devices cuda_driver")
+def gpu_kernel_failed(facts: Facts) -> Answer:
+    devices = facts.devices
+    if "devices" in facts.missing:
+        return _kernel_crashed(facts.cuda_driver, facts.missing["devices"])
     wrong = [one for one in devices.devices if one.kernel == "wrong"]
     failed = [one for one in opened(devices) or devices.devices if one.kernel == "failed"]  # of the others gpu-count-differs speaks
     bad = wrong or failed

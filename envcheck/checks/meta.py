@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
-from envcheck.engine.rule import Answer, Evidence, Hit, Unknown, check
-from envcheck.facts.snapshot import BackendsFacts, DevicesFacts, ExpectationsFacts, SystemFacts, TorchFacts
+from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Unknown, check
+from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.versions import parsed, release
-
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
 
 OLD_DAYS = 180  # torch has a release about every two months
 
 
-@check(needs=("system",))
-def tables_old(torch: TorchFacts, system: SystemFacts, tables: Tables) -> Answer:
+@check(needs="system", reads="torch system")
+def tables_old(facts: Facts) -> Answer:
     """A torch newer than the newest row, or a table that was last checked long before the day of the snapshot.
 
     The other rules come before this one: the tables that were read by now are those that the verdict rests on.
     """
-    mine, today = parsed(release(torch.version)), _day(system.date)
+    mine, today = parsed(release(facts.torch.version)), _day(facts.system.date)
     if mine is None and today is None:
         return None
-    newest = tables.releases()[-1]
+    newest = facts.tables.releases()[-1]
     known = parsed(newest.version)
     if mine and known and not mine.is_prerelease and mine.release[:2] > known.release[:2]:
-        return Hit({"version": release(torch.version), "newest": newest.version})
-    checked, name = min(((checked, name) for name, checked in tables.verified.items()), default=(None, ""))
+        return Hit({"version": release(facts.torch.version), "newest": newest.version})
+    checked, name = min(((checked, name) for name, checked in facts.tables.verified.items()), default=(None, ""))
     if today and checked and (today - checked).days > OLD_DAYS:
         values = {"days": (today - checked).days, "checked": checked.isoformat(), "newest": newest.version, "table": name}
         return Hit(values, variant="age")
@@ -43,9 +39,9 @@ def _day(text: str | None) -> datetime.date | None:
         return None
 
 
-@check(needs=("expectations",))
-def expectation_failed(expectations: ExpectationsFacts) -> Answer:
-    """What `--expect` or the configuration demands and the snapshot does not give."""
+@check(needs="expectations", reads="expectations")
+def expectation_failed(facts: Facts) -> Answer:
+    expectations = facts.expectations
     if expectations.failed:
         evidence = tuple(Evidence(f"expected {one.expected}", one.reason or f"found {one.found}") for one in expectations.failed)
         listed = "; ".join(f"{one.expected}, {f'but {one.reason}' if one.reason else f'found {one.found}'}" for one in expectations.failed)
@@ -59,23 +55,20 @@ def expectation_failed(expectations: ExpectationsFacts) -> Answer:
 _OF_GPUS = {"nccl": "CUDA or ROCm", "xccl": "XPU"}
 
 
-@check(needs=("expectations",))
-def backend_unavailable(
-    expectations: ExpectationsFacts, torch: TorchFacts, backends: BackendsFacts, devices: DevicesFacts, absent: frozenset[str]
-) -> Answer:
-    """`--backend` names one that the build lacks, or that has no device to work on."""
-    name = expectations.backend
-    if name is None or "torch" in absent:
+@check(needs="expectations", reads="expectations torch backends devices")
+def backend_unavailable(facts: Facts) -> Answer:
+    name = facts.expectations.backend
+    if name is None or "torch" in facts.absent:
         return None
-    built = False if backends.distributed is False or _lacks_devices(name, torch) else getattr(backends, name)
+    built = False if facts.backends.distributed is False or _lacks_devices(name, facts.torch) else getattr(facts.backends, name)
     if built is None:
         return Unknown(f"whether torch has {name}: it was not asked, or this version does not say")
-    values = {"backend": name, "version": torch.version or "of this environment", "build": _OF_GPUS.get(name, "")}
+    values = {"backend": name, "version": facts.torch.version or "of this environment", "build": _OF_GPUS.get(name, "")}
     evidence = (Evidence("--backend", name),)
     if not built:
         return Hit(values, evidence, variant={"nccl": None, "xccl": None, "gloo": "gloo"}.get(name, "source"))
-    if name in _OF_GPUS and answer.fails(devices):
-        return Hit(values, (*evidence, Evidence("torch", devices.error or "sees no device")), variant="device")
+    if name in _OF_GPUS and answer.fails(facts.devices):
+        return Hit(values, (*evidence, Evidence("torch", facts.devices.error or "sees no device")), variant="device")
     return None
 
 

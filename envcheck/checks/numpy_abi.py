@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from envcheck.checks.origin import missing_module
-from envcheck.checks.text import Matches, quoted, said, value
+from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import Install
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import PackagesFacts, PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import PackagesFacts
 from envcheck.tables.versions import UNKNOWN, major, minor, older, release
-
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
-
 
 # NumPy's C API: the first release with each version. A module refuses every NumPy below the one that it was compiled against.
 # https://github.com/numpy/numpy/blob/main/numpy/_core/meson.build (until 1.25 numpy/core/setup_common.py)
@@ -29,38 +23,35 @@ def _for_api(matches: Matches, built_for_1: bool | None) -> str | None:
     return f"numpy>={first}" if first.startswith("2") and not built_for_1 else f"numpy>={first},<2"
 
 
-def _numpy1_only(torch: TorchFacts, python: PythonFacts, system: SystemFacts, tables: Tables) -> bool | None:
+def _numpy1_only(facts: Facts) -> bool | None:
     """Whether this torch was compiled against NumPy 1 alone; None for builds that the table does not hold.
 
     Wheels for Python 3.8 stayed with NumPy 1. https://github.com/pytorch/pytorch/issues/107302
     """
-    if torch.version is None:
+    if facts.torch.version is None:
         return None
-    if minor(python.version) == (3, 8):
+    if minor(facts.python.version) == (3, 8):
         return True
-    row = tables.release(torch.version)
+    row = facts.tables.release(facts.torch.version)
     if row is not None:
-        return row.numpy_major.get("macos" if system.os == "darwin" else system.os or "linux") == 1
-    return older(release(torch.version), "1.10.0") or None
+        return row.numpy_major.get("macos" if facts.system.os == "darwin" else facts.system.os or "linux") == 1
+    return older(release(facts.torch.version), "1.10.0") or None
 
 
-@check(needs=("packages",))
-def numpy_abi(
-    torch: TorchFacts, packages: PackagesFacts, python: PythonFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables
-) -> Answer:
+@check(needs="packages", reads="torch packages python system symptoms")
+def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     """NumPy 2 under a torch built for NumPy 1, or a NumPy too old, or none where one is needed.
 
     It is an error where a program failed of it. Else training may work: torch warns at import (from 2.1 on) or at the first array.
     """
-    matches = said(symptoms, "numpy-abi")
-    warned = [one for one in torch.import_warnings if "_ARRAY_API" in one or "Failed to initialize NumPy" in one]
-    numpy, built_for_1 = packages.version("numpy") or value(matches, "numpy"), _numpy1_only(torch, python, system, tables)
-    values = {"numpy": numpy, "version": torch.version or UNKNOWN}
+    warned = [one for one in facts.torch.import_warnings if "_ARRAY_API" in one or "Failed to initialize NumPy" in one]
+    numpy, built_for_1 = facts.packages.version("numpy") or value(matches, "numpy"), _numpy1_only(facts)
+    values = {"numpy": numpy, "version": facts.torch.version or UNKNOWN}
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
     text, milder = " ".join([*(match.text for match in matches), *warned]), None if matches else Severity.WARNING
-    listed = bool(packages.version("torch"))  # the list is of this environment
-    if missing_module(text) == "numpy" and (listed or packages.distributions):
-        return _without_numpy(values, evidence, packages, built_for_1, bool(matches))
+    listed = bool(facts.packages.version("torch"))  # the list is of this environment
+    if missing_module(text) == "numpy" and (listed or facts.packages.distributions):
+        return _without_numpy(values, evidence, facts.packages, built_for_1, bool(matches))
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
         return None
@@ -76,7 +67,7 @@ def numpy_abi(
             return Hit(values, evidence, newest, "old", milder)
         return Hit(values, evidence, newest, "unlike", milder, Confidence.LIKELY)
     if listed:
-        return _without_numpy(values, evidence, packages, built_for_1, bool(matches))
+        return _without_numpy(values, evidence, facts.packages, built_for_1, bool(matches))
     return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), "either", confidence=Confidence.LIKELY)
 
 

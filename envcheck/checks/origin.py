@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from envcheck.engine.rule import Facts
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import Distribution, PackagesFacts, TorchFacts
+from envcheck.facts.snapshot import Distribution
 
 IMPORT = "import torch"  # the source of symptoms that the failed import itself printed
 
@@ -39,25 +40,25 @@ def frames(stack: str) -> list[Frame]:
     return found if len(thread) < len(stack) else found[::-1]
 
 
-def origin(stack: str, torch: TorchFacts, packages: PackagesFacts) -> Origin | None:
+def origin(facts: Facts, stack: str) -> Origin | None:
     """Of the innermost file that is neither the interpreter's nor ours; None where the stack tells none."""
     file = next((one.file for one in frames(stack) if not _PASSING.search(one.file)), None)
     if file is None:
         return None
-    if torch.path and file.startswith((torch.path + "/", torch.path + "\\")):
+    if facts.torch.path and file.startswith((facts.torch.path + "/", facts.torch.path + "\\")):
         return Origin(file, "torch", torch=True)
     found = _PACKAGE.search(file)
     if found is None:
         return Origin(file)
-    rows = (one for one in packages.distributions if one.location and file.startswith(one.location))
+    rows = (one for one in facts.packages.distributions if one.location and file.startswith(one.location))
     row = next((one for one in rows if one.name.replace("-", "_") == found[1].lower()), None)
     return Origin(file, found[1], row, torch=found[1] == "torch")
 
 
-def its_own(torch: TorchFacts, packages: PackagesFacts) -> bool:
+def its_own(facts: Facts) -> bool:
     """The torch that is found is the one that its distribution installed, not a file or folder in its place."""
-    rows = (one.location for one in packages.distributions if one.name == "torch" and one.location)
-    return any(torch.path == f"{location.rstrip('/')}/torch" for location in rows)
+    rows = (one.location for one in facts.packages.distributions if one.name == "torch" and one.location)
+    return any(facts.torch.path == f"{location.rstrip('/')}/torch" for location in rows)
 
 
 def missing_module(text: str) -> str | None:

@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
 from envcheck.checks.libraries import Provider, pinned
-from envcheck.checks.text import Matches, quoted, said, value
+from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import UPGRADE, Install, Intent
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import DevicesFacts, Distribution, GpusFacts, PackagesFacts, SymptomsFacts, SystemFacts, TorchFacts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import Distribution, GpusFacts, PackagesFacts, TorchFacts
+from envcheck.tables.compat import Tables
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
-
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
 
 FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
 
-@check(needs=("packages",))
-def torch_duplicated(packages: PackagesFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
-    """More than one torch in the environment, or what an interrupted installation left behind."""
-    matches = said(symptoms, "torch-duplicated")
+@check(needs="packages", reads="packages torch devices symptoms")
+def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
     mixture = tuple(match for match in matches if "torch._C" in match.text)
-    if mixture and not imported(torch, devices):
+    if mixture and not imported(facts):
         return Hit({"name": value(mixture, "name")}, quoted(mixture), variant="files", confidence=Confidence.LIKELY)
     if told := tuple(match for match in matches if "invalid distribution" in match.text):
         paths = f"~{value(told, 'name') or 'orch'}"
         return Hit({"paths": paths}, quoted(told), (), "leftover", Severity.WARNING, Confidence.LIKELY)
-    works = imported(torch, devices) and not import_failed(torch)
+    works = imported(facts)
     severity = Severity.WARNING if works else None
-    if twice := tuple(name for name in packages.duplicates if name in FAMILY):
-        rows = [row for row in packages.distributions if row.name in twice]
+    if twice := tuple(name for name in facts.packages.duplicates if name in FAMILY):
+        rows = [row for row in facts.packages.distributions if row.name in twice]
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} in {row.location}") for row in rows[:6])
-        confidence = None if works or import_failed(torch) else Confidence.LIKELY
+        confidence = None if works or import_failed(facts.torch) else Confidence.LIKELY
         return Hit({"names": twice, "count": len(rows)}, evidence, severity=severity, confidence=confidence)
-    if mixed := _conda_and_pip(packages):
+    if mixed := _conda_and_pip(facts.packages):
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} ({row.installer})") for row in mixed)
         return Hit({"conda": mixed[0].version, "pip": mixed[1].version}, evidence, (), "conda", severity, Confidence.LIKELY)
-    rest = tuple(one for one in packages.leftovers if re.search(r"(?:^|/|\\)(?:~?t?orch\b|~?riton\b|torch-)", one))
+    rest = tuple(one for one in facts.packages.leftovers if re.search(r"(?:^|/|\\)(?:~?t?orch\b|~?riton\b|torch-)", one))
     milder = Severity.INFO if works else Severity.WARNING
     return Hit({"paths": rest}, (), (), "leftover", milder, Confidence.LIKELY) if rest else None
 
@@ -58,14 +53,14 @@ def _conda_and_pip(packages: PackagesFacts) -> tuple[Distribution, Distribution]
     return None
 
 
-@check(needs=("packages",))
-def nvidia_packages_overwritten(packages: PackagesFacts, torch: TorchFacts, devices: DevicesFacts, tables: Tables) -> Answer:
-    """Two distributions wrote the same NVIDIA library; the last one won, and removing either breaks the other."""
-    twins = _twins(packages, tables)
-    files = tuple(one for one in packages.overwritten if "nccl" not in one)
+@check(needs="packages", reads="packages torch")
+def nvidia_packages_overwritten(facts: Facts) -> Answer:
+    torch = facts.torch
+    twins = _twins(facts)
+    files = tuple(one for one in facts.packages.overwritten if "nccl" not in one)
     if not twins and not files:
         return None
-    cuda, pins = major(torch.cuda or cuda_of_build(torch.version)), tables.pins(torch.version) if torch.version else {}
+    cuda, pins = major(torch.cuda or cuda_of_build(torch.version)), facts.tables.pins(torch.version) if torch.version else {}
     remove = tuple(name for names in twins for name in names)
     right = [name for name in remove if cuda and name.endswith(f"-cu{cuda}")]
     fixes: tuple[Intent, ...] = ()
@@ -77,11 +72,11 @@ def nvidia_packages_overwritten(packages: PackagesFacts, torch: TorchFacts, devi
     return Hit(values, evidence, fixes, severity=None if import_failed(torch) else Severity.WARNING)
 
 
-def _twins(packages: PackagesFacts, tables: Tables) -> list[list[str]]:
+def _twins(facts: Facts) -> list[list[str]]:
     """Distributions of the same library for two CUDA majors."""
-    shared = {*tables.shared_files()} - {"nvidia-nccl"}  # which has a rule of its own
+    shared = {*facts.tables.shared_files()} - {"nvidia-nccl"}  # which has a rule of its own
     found: dict[str, list[str]] = {}
-    for row in packages.distributions:
+    for row in facts.packages.distributions:
         name = re.fullmatch(r"(nvidia-[a-z]+)-cu\d\d", row.name)
         if name and name[1] in shared and row.name not in found.setdefault(name[1], []):
             found[name[1]].append(row.name)
@@ -92,33 +87,31 @@ def _twins(packages: PackagesFacts, tables: Tables) -> list[list[str]]:
 _BITSANDBYTES = (("13.2", "0.50.0"), ("13.0", "0.48.0"), ("12.9", "0.46.1"), ("12.8", "0.45.3"))
 
 
-@check(needs=("packages",))
-def bitsandbytes_broken(torch: TorchFacts, packages: PackagesFacts, system: SystemFacts, symptoms: SymptomsFacts) -> Answer:
-    """bitsandbytes has no library for torch's CUDA, or could not load it."""
-    matches = said(symptoms, "bitsandbytes-broken")
-    there = packages.version("bitsandbytes") or value(matches, "version")
-    values: dict[str, object] = {"installed": there or UNKNOWN, "cuda": torch.cuda}
+@check(needs="packages", reads="torch packages system symptoms")
+def bitsandbytes_broken(facts: Facts, matches: Matches) -> Answer:
+    there = facts.packages.version("bitsandbytes") or value(matches, "version")
+    values: dict[str, object] = {"installed": there or UNKNOWN, "cuda": facts.torch.cuda}
     newest = (Install(("bitsandbytes",), note="the newest release", flags=UPGRADE),)
     if forced := value(matches, "override"):
         return Hit(values | {"override": forced}, quoted(matches), newest, "override")
-    if system.os == "windows" and matches and there is None:
+    if facts.system.os == "windows" and matches and there is None:
         newest = (Install(("bitsandbytes>=0.43.0",), note="the first releases for Windows had no CUDA library"),)
-    if system.os == "windows" and older(there, "0.43.0"):
+    if facts.system.os == "windows" and older(there, "0.43.0"):
         return Hit(values | {"first": "0.43.0"}, quoted(matches), (Install(("bitsandbytes>=0.43.0",)),), "windows")
     if error := value(matches, "error"):
         return Hit(values | {"error": error}, quoted(matches), newest, "kernel")
-    first = dict(_BITSANDBYTES).get(torch.cuda or "")
+    first = dict(_BITSANDBYTES).get(facts.torch.cuda or "")
     if first and older(there, first):
         severity = None if matches else Severity.WARNING
         return Hit(values | {"first": first}, quoted(matches), (Install((f"bitsandbytes>={first}",)),), severity=severity)
     return Hit(values, quoted(matches), newest, "said") if matches else None
 
 
-@check(needs=("packages",))
-def pynvml_deprecated(torch: TorchFacts, packages: PackagesFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="packages", reads="torch packages symptoms")
+def pynvml_deprecated(facts: Facts, matches: Matches) -> Answer:
     """The PyPI project `pynvml` beside nvidia-ml-py: harmless, but it makes `import torch` warn."""
-    matches, there = said(symptoms, "pynvml-deprecated"), packages.version("pynvml")
-    warned = [one for one in torch.import_warnings if "pynvml" in one]
+    there = facts.packages.version("pynvml")
+    warned = [one for one in facts.torch.import_warnings if "pynvml" in one]
     # 12.0.0 is an empty package that requires nvidia-ml-py
     if not matches and not warned and not (older(there, "12.0.0") or (minor(there) or (0, 0)) >= (13, 0)):
         return None
@@ -130,19 +123,18 @@ def pynvml_deprecated(torch: TorchFacts, packages: PackagesFacts, symptoms: Symp
 _FLASH = re.compile(r"cu(?P<cuda>\d{2})\d*torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>TRUE|FALSE)", re.IGNORECASE)
 
 
-@check(needs=("packages",))
-def flash_attn_mismatch(torch: TorchFacts, packages: PackagesFacts, gpus: GpusFacts, symptoms: SymptomsFacts) -> Answer:
-    """flash-attn built for another torch, CUDA major or C++ ABI, or a GPU that it does not serve."""
-    matches, there = said(symptoms, "flash-attn-mismatch"), packages.version("flash-attn")
+@check(needs="packages", reads="torch packages gpus symptoms")
+def flash_attn_mismatch(facts: Facts, matches: Matches) -> Answer:
+    there = facts.packages.version("flash-attn")
     severity = None if matches else Severity.WARNING
     # pip would take the wheel that it built for the other torch from its cache
     flags = ("--no-build-isolation", "--no-cache-dir")
     wanted = f"flash-attn=={release(there)}" if release(there) and not matches else "flash-attn"  # a newer one may have the wheel
     again = (Install((wanted,), ("flash-attn",), True, "built for the torch that is installed", flags),)
-    values: dict[str, object] = {"installed": there or UNKNOWN, "version": torch.version or UNKNOWN}
-    if wrong := _flash_built_for(there, torch):
-        return Hit(values | {"wrong": wrong, "cuda": torch.cuda}, quoted(matches), again, severity=severity)
-    low, ampere = _all_below(gpus, 8), any("Ampere" in match.text for match in matches)
+    values: dict[str, object] = {"installed": there or UNKNOWN, "version": facts.torch.version or UNKNOWN}
+    if wrong := _flash_built_for(there, facts.torch):
+        return Hit(values | {"wrong": wrong, "cuda": facts.torch.cuda}, quoted(matches), again, severity=severity)
+    low, ampere = _all_below(facts.gpus, 8), any("Ampere" in match.text for match in matches)
     if ampere or (low and (major(there) or 0) >= 2):
         return Hit(values | {"gpu": low or "This GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)
     return Hit(values, quoted(matches), again, "said") if matches else None
@@ -168,30 +160,30 @@ def _all_below(gpus: GpusFacts, generation: int) -> list[str]:
     return [f"{gpu.name} ({gpu.compute_capability})" for gpu in cards] if low else []
 
 
-def _asks(name: str, packages: PackagesFacts, tables: Tables) -> str | None:
+def _asks(facts: Facts, name: str) -> str | None:
     """What torch an installed distribution asks for: by its own metadata, else by the table."""
-    unmet = next((row for row in packages.unmet if row.distribution == name and re.match(r"torch(?![\w-])", row.requirement)), None)
+    unmet = next((row for row in facts.packages.unmet if row.distribution == name and re.match(r"torch(?![\w-])", row.requirement)), None)
     if unmet:
         return unmet.requirement[len("torch") :].strip()
-    version = packages.version(name)
+    version = facts.packages.version(name)
     if not version:
         return None
-    row = tables.pin_of(name, version)
+    row = facts.tables.pin_of(name, version)
     return row.torch if row else None
 
 
-@check(needs=("packages",))
-def xformers_mismatch(torch: TorchFacts, packages: PackagesFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
-    """xformers built for another torch: its operators are off, or it moves torch when it is installed."""
-    matches, there = said(symptoms, "xformers-mismatch"), packages.version("xformers")
+@check(needs="packages", reads="torch packages symptoms")
+def xformers_mismatch(facts: Facts, matches: Matches) -> Answer:
+    torch = facts.torch
+    there = facts.packages.version("xformers")
     values: dict[str, object] = {"installed": there, "version": torch.version}
-    asks = _asks("xformers", packages, tables)
+    asks = _asks(facts, "xformers")
     if asks and meets(torch.version, asks) is False:
-        fits = _xformers_for(torch.version, tables)
+        fits = _xformers_for(torch.version, facts.tables)
         return Hit(
             values | {"asks": asks, "fits": fits or "none"}, quoted(matches), _xformers(fits, torch.version), None if fits else "none"
         )
-    built = next((row.built_for for row in packages.distributions if row.name == "xformers"), None)
+    built = next((row.built_for for row in facts.packages.distributions if row.name == "xformers"), None)
     cuda = cuda_of_build(built)
     # Its library links CUDA's runtime by major version (libcudart.so.12), and libtorch_cuda.so.
     if cuda and (torch.cuda or torch.cpu_build) and major(cuda) != major(torch.cuda):
@@ -200,7 +192,7 @@ def xformers_mismatch(torch: TorchFacts, packages: PackagesFacts, symptoms: Symp
     if not matches:
         return None
     have = value(matches, "have") or torch.version  # a list of packages may be of another environment
-    fixes = _xformers(_xformers_for(have, tables), have, again=True)
+    fixes = _xformers(_xformers_for(have, facts.tables), have, again=True)
     return Hit({"built": value(matches, "built") or "another torch", "version": have or UNKNOWN}, quoted(matches), fixes, "said")
 
 
@@ -220,29 +212,27 @@ def _xformers(version: str | None, torch: str | None, again: bool = False) -> tu
     return (Install(("xformers", "torch", "torchvision"), note="all three in one command: xformers names its torch", flags=UPGRADE),)
 
 
-@check(needs=("packages",))
-def vllm_pin(torch: TorchFacts, packages: PackagesFacts, gpus: GpusFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
-    """vllm asks for exactly one torch, for the CUDA of its own wheel, and for GPUs from 7.0 on."""
-    matches, there = said(symptoms, "vllm-pin"), packages.version("vllm")
-    values: dict[str, object] = {"installed": there or UNKNOWN, "version": torch.version or UNKNOWN}
+@check(needs="packages", reads="torch packages gpus symptoms")
+def vllm_pin(facts: Facts, matches: Matches) -> Answer:
+    there = facts.packages.version("vllm")
+    values: dict[str, object] = {"installed": there or UNKNOWN, "version": facts.torch.version or UNKNOWN}
     severity = None if matches else Severity.WARNING
-    if there and (wrong := _vllm_built_for(values, there, torch, packages, matches, tables)):
+    if there and (wrong := _vllm_built_for(facts, values, there, matches)):
         return wrong
-    if there and (low := _all_below(gpus, 7)):
+    if there and (low := _all_below(facts.gpus, 7)):
         return Hit(values | {"gpu": low}, quoted(matches), (), "gpu", severity)
     return Hit(values, quoted(matches), variant="said") if matches else None
 
 
-def _vllm_built_for(
-    values: dict[str, object], there: str, torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables
-) -> Hit | None:
+def _vllm_built_for(facts: Facts, values: dict[str, object], there: str, matches: Matches) -> Hit | None:
     """Another torch, or another CUDA."""
+    torch = facts.torch
     if not torch.version or torch.hip or torch.xpu:
         return None
-    severity, asks = None if matches else Severity.WARNING, _asks("vllm", packages, tables)
+    severity, asks = None if matches else Severity.WARNING, _asks(facts, "vllm")
     if asks and meets(torch.version, asks) is False and "a0" not in torch.version:
         fixes = (Install((f"vllm=={release(there)}",), note="in an environment of its own: vLLM installs its own torch"),)
         return Hit(values | {"asks": asks}, quoted(matches), fixes, severity=severity)
-    if tables.linked_cuda_major("vllm", there) == 13 and not cuda_of_build(there) and major(torch.cuda) == 12:
+    if facts.tables.linked_cuda_major("vllm", there) == 13 and not cuda_of_build(there) and major(torch.cuda) == 12:
         return Hit(values | {"cuda": torch.cuda}, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)
     return None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from envcheck.checks.text import quoted, said
-from envcheck.engine.rule import Answer, Check, Confidence, Hit
-from envcheck.facts.snapshot import SymptomsFacts
+from envcheck.checks.text import quoted
+from envcheck.engine.rule import Answer, Check, Confidence, Facts, Hit
 
 
 def passed_on(rule: str) -> Check:
     """The check of such a rule. It hits where a message names the rule; variant, confidence and values are those of the message's row:
     of several the surest one, of these the first that was read."""
 
-    def function(symptoms: SymptomsFacts) -> Answer:
-        matches = sorted(said(symptoms, rule), key=lambda match: match.confidence == Confidence.LIKELY.value)
+    def function(facts: Facts) -> Answer:
+        matches = sorted(facts.said(rule), key=lambda match: match.confidence == Confidence.LIKELY.value)
         if not matches:
             return None
         best = matches[0]

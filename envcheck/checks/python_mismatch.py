@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from envcheck.checks.text import quoted, said
+from envcheck.checks.text import quoted
 from envcheck.engine.intents import Install
-from envcheck.engine.rule import Evidence, Hit, Severity, check
+from envcheck.engine.rule import Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import LiveFacts, LiveStatus, PackagesFacts, PythonFacts, SymptomsFacts, TorchFacts
+from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.tables.versions import minor
 
 
@@ -33,24 +33,21 @@ _PAIRS = (
 _METADATA = ((2, 6), (2, 7), (2, 8))
 
 
-@check(needs=("torch", "python", "packages"))
-def torch_python_mismatch(
-    torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, live: LiveFacts, symptoms: SymptomsFacts
-) -> Hit | None:
+@check(needs="torch python packages", reads="torch python packages live symptoms")
+def torch_python_mismatch(facts: Facts, matches: Matches) -> Hit | None:
     """There is a wheel, and torchrun or torch.save of that release fails on this Python."""
-    here, now = minor(torch.version), minor(python.version)
-    matches = said(symptoms, "torch-python-mismatch")
+    here, now = minor(facts.torch.version), minor(facts.python.version)
     told = matches[0].variant if matches else None
-    values: dict[str, object] = {"torch": torch.version or "2.x", "python": python.version or "3.x"}
-    listed = any(one.location for one in packages.distributions)  # by the agent; a pasted list names what somebody thought of
-    lacks = here in _METADATA and now and now < (3, 10) and listed and packages.version("importlib-metadata") is None
+    values: dict[str, object] = {"torch": facts.torch.version or "2.x", "python": facts.python.version or "3.x"}
+    listed = any(one.location for one in facts.packages.distributions)  # by the agent; a pasted list names what somebody thought of
+    lacks = here in _METADATA and now and now < (3, 10) and listed and facts.packages.version("importlib-metadata") is None
     if lacks or told == "metadata":
-        return _hit(values, "metadata", "importlib-metadata", (*_arms(live, "importlib_metadata"), *quoted(matches)))
+        return _hit(values, "metadata", "importlib-metadata", (*_arms(facts.live, "importlib_metadata"), *quoted(matches)))
     pair = next((one for one in _PAIRS if (one.torch, one.python) == (here, now) or one.variant == told), None)
     if pair is None:
         return None
     values |= {"mended": pair.mended, "older": f"3.{pair.python[1] - 1}"}
-    return _hit(values, pair.variant, f"torch>={pair.mended}", (*_arms(live, pair.words), *quoted(matches)))
+    return _hit(values, pair.variant, f"torch>={pair.mended}", (*_arms(facts.live, pair.words), *quoted(matches)))
 
 
 def _hit(values: dict[str, object], variant: str, requirement: str, seen: tuple[Evidence, ...]) -> Hit:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envcheck.checks.text import Matches, quoted
+from envcheck.checks.text import quoted
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Hit
+from envcheck.engine.rule import Hit, Matches
 
 _MAPPED = "::ffff:"  # an IPv4 address as a GID of RoCE v2
 _NUMBERS = {"Connection timed out": "110", "Network is unreachable": "101", "No route to host": "113", "Invalid argument": "22"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import number
-from envcheck.checks.text import Matches, agreed, alone, doubt, foremost, of_symptom, of_variant, quoted, said, surplus, value
+from envcheck.checks.text import agreed, alone, doubt, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import LauncherFacts, RankReading, SymptomsFacts, VisibilityFacts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import LauncherFacts, RankReading
 
 _LARGEST = (1 << 31) - 1  # torch keeps ranks and sizes in a C int
 _ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -18,17 +18,16 @@ def _native(launcher: LauncherFacts) -> list[RankReading]:
     return [one for one in launcher.readings if one.complete and one.launcher not in ("torchrun", "env", "pet")]
 
 
-@check(needs=("launcher",))
-def launch_env_incomplete(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
-    """Some of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are set and others are not, so env:// cannot work."""
-    matches, seen = said(symptoms, "launch-env-incomplete"), launcher.variables
+@check(needs="launcher", reads="launcher symptoms")
+def launch_env_incomplete(facts: Facts, matches: Matches) -> Answer:
+    seen = facts.launcher.variables
     have = [name for name in _ENV if seen.get(name)]
     lacking = [name for name in _ENV if name not in have]
     if matches:
-        return _variable_said(launcher, matches, have)
+        return _variable_said(facts.launcher, matches, have)
     if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
         return None  # an address alone is what a batch script exports before it starts the ranks
-    if _native(launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
+    if _native(facts.launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
         return None  # the other half comes with the tasks
     return Hit({"set": have, "lacking": lacking}, tuple(Evidence("environment", f"{name}={seen[name]}") for name in have))
 
@@ -44,11 +43,11 @@ def _variable_said(launcher: LauncherFacts, matches: Matches, have: list[str]) -
     return Hit(values, quoted(matches), (), variant or ("slurm" if name.startswith("SLURM_") else "said"), severity)
 
 
-def _pairs(facts: LauncherFacts) -> str | None:
+def _pairs(launcher: LauncherFacts) -> str | None:
     """A contradiction within one set of variables, in words."""
-    numbers = {name: number(facts.variables.get(name)) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+    numbers = {name: number(launcher.variables.get(name)) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
     for name, read in numbers.items():
-        raw, least = facts.variables.get(name), 1 if name.endswith("SIZE") else 0
+        raw, least = launcher.variables.get(name), 1 if name.endswith("SIZE") else 0
         if raw and (read is None or not least <= read <= _LARGEST):
             return f"{name}={raw if raw.strip() else repr(raw)} is no {'size' if least else 'rank'}"
     for small, large in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
@@ -61,21 +60,19 @@ def _pairs(facts: LauncherFacts) -> str | None:
     return None
 
 
-@check(needs=("launcher",))
-def launch_env_conflict(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
-    """Rank variables that contradict each other, within one launcher's set or between two."""
-    matches = said(symptoms, "launch-env-conflict")
-    if wrong := _pairs(launcher):
+@check(needs="launcher", reads="launcher symptoms")
+def launch_env_conflict(facts: Facts, matches: Matches) -> Answer:
+    if wrong := _pairs(facts.launcher):
         return Hit({"problem": wrong}, quoted(matches))
-    if two := _two_launchers(launcher):
+    if two := _two_launchers(facts.launcher):
         return Hit(two, quoted(matches), variant="two", confidence=Confidence.LIKELY)
-    waited = matches or said(symptoms, "launch-world-size") or said(symptoms, "launch-unreachable")
-    if same := waited and launch_sums.same_node_rank(launcher, waited):
+    waited = matches or facts.said("launch-world-size") or facts.said("launch-unreachable")
+    if same := waited and launch_sums.same_node_rank(facts.launcher, waited):
         return same
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.
     guess = all(match.symptom == "clients-joined" for match in matches)
     counts = number(value(matches, "world_size")), number(value(matches, "joined"))
-    if not matches or (guess and (surplus(matches) or launch_sums.nodes_missing(launcher, *counts, matches))):
+    if not matches or (guess and (surplus(matches) or launch_sums.nodes_missing(facts.launcher, *counts, matches))):
         return None
     return Hit({}, quoted(matches), variant="said", confidence=Confidence.LIKELY if guess else None)
 
@@ -97,17 +94,16 @@ def _two_launchers(launcher: LauncherFacts) -> dict[str, object] | None:
     return None
 
 
-@check(needs=("launcher",))
-def launch_rank_duplicate(launcher: LauncherFacts) -> Answer:
-    """Two processes of this host were given the same rank of the same job, which torch does not notice."""
-    claims = launcher.rank_claims
+@check(needs="launcher", reads="launcher")
+def launch_rank_duplicate(facts: Facts) -> Answer:
+    claims = facts.launcher.rank_claims
     if len(claims) < 2:
         return None
     values: dict[str, object] = {
-        "rank": launcher.variables.get("RANK"),
-        "size": launcher.variables.get("WORLD_SIZE"),
-        "address": launcher.master_addr,
-        "port": launcher.master_port,
+        "rank": facts.launcher.variables.get("RANK"),
+        "size": facts.launcher.variables.get("WORLD_SIZE"),
+        "address": facts.launcher.master_addr,
+        "port": facts.launcher.master_port,
         "count": len(claims),
         "claims": claims,
         "pids": ",".join(word for claim in claims for word in claim.split()[1:2] if word.isdecimal()) or None,
@@ -115,26 +111,24 @@ def launch_rank_duplicate(launcher: LauncherFacts) -> Answer:
     return Hit(values, tuple(Evidence("process", claim) for claim in claims[:6]))
 
 
-@check(needs=("launcher",))
-def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answer:
-    """More ranks are announced than are started, so the others wait for ever."""
-    matches = said(symptoms, "launch-world-size")
+@check(needs="launcher", reads="launcher symptoms")
+def launch_world_size(facts: Facts, matches: Matches) -> Answer:
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
     if built := of_variant(matches, "built"):
         wanted = value(built, "size") or ""
         engine = {"size": wanted, "started": value(built, "started")}
-        return Hit(engine, quoted(built), launch_sums.by_mpirun(launcher, wanted), "built")
+        return Hit(engine, quoted(built), launch_sums.by_mpirun(facts.launcher, wanted), "built")
     if fitting := of_variant(matches, "fit", "hosts"):
         return _ranks_do_not_fit(fitting)
-    size, joined = number(value(matches, "world_size")) or launcher.world_size, number(value(matches, "joined"))
-    started = launcher.ranks_started if joined is None else joined
+    size, joined = number(value(matches, "world_size")) or facts.launcher.world_size, number(value(matches, "joined"))
+    started = facts.launcher.ranks_started if joined is None else joined
     if size and started is not None and started > size and surplus(matches):
-        if stale := launch_sums.stale_file(launcher, size, started, matches):
+        if stale := launch_sums.stale_file(facts.launcher, size, started, matches):
             return stale
         too_many: dict[str, object] = {"size": size, "started": started}
         return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    if missing := launch_sums.nodes_missing(launcher, size, started, matches):
+    if missing := launch_sums.nodes_missing(facts.launcher, size, started, matches):
         return missing
     group = number(value(matches, "group")) or 1  # torch counts the groups of a process
     if size and started is not None and started < size and group > 1:
@@ -145,7 +139,7 @@ def launch_world_size(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Answe
     values: dict[str, object] = {"size": size or "announced"}
     if rank := value(matches, "rank"):
         return Hit(values | {"rank": rank}, quoted(matches), variant="rank", confidence=Confidence.LIKELY)
-    return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(launcher)
+    return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(facts.launcher)
 
 
 def _ranks_do_not_fit(matches: Matches) -> Hit:
@@ -168,53 +162,53 @@ def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
     return None
 
 
-@check(needs=("launcher",))
-def launch_slurm(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="launcher", reads="launcher visibility symptoms")
+def launch_slurm(facts: Facts) -> Answer:
     """torchrun in every task of a node, a launcher that runs on the first node only, or GPUs bound to tasks that count them all."""
-    by_facts = _gpus_bound_to_tasks(launcher, visibility, symptoms) or _agents_in_tasks(launcher, symptoms)
-    return by_facts or launch_sums.slurm_sums(launcher, symptoms) or _slurm_said(launcher, symptoms)
+    by_facts = _gpus_bound_to_tasks(facts) or _agents_in_tasks(facts)
+    return by_facts or launch_sums.slurm_sums(facts) or _slurm_said(facts)
 
 
-def _gpus_bound_to_tasks(launcher: LauncherFacts, visibility: VisibilityFacts, symptoms: SymptomsFacts) -> Hit | None:
-    local, mine = number(launcher.variables.get("SLURM_LOCALID")), visibility.cuda_visible_devices
-    beyond = of_symptom(symptoms, "invalid-device-ordinal")
+def _gpus_bound_to_tasks(facts: Facts) -> Hit | None:
+    local, mine = number(facts.launcher.variables.get("SLURM_LOCALID")), facts.visibility.cuda_visible_devices
+    beyond = of_symptom(facts, "invalid-device-ordinal")
     if not beyond or local is None or not mine or len(mine.split(",")) > local:
         return None
     evidence = (Evidence("environment", f"SLURM_LOCALID={local}, CUDA_VISIBLE_DEVICES={mine}"), *quoted(beyond))
     return Hit({"local": local, "visible": mine}, evidence, variant="bound")
 
 
-def _agents_in_tasks(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
+def _agents_in_tasks(facts: Facts) -> Hit | None:
     """A torchrun in every task, each of which starts all the ranks of its node."""
-    seen, counts = launcher.variables, ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES")
+    seen, counts = facts.launcher.variables, ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES")
     tasks, nodes = (number(seen.get(name)) for name in counts)
     agents = any(name.startswith(("TORCHELASTIC_", "PET_")) for name in seen)
     each = number(seen.get("LOCAL_WORLD_SIZE")) or number(seen.get("PET_NPROC_PER_NODE"))
     if not agents or not tasks or not nodes or tasks <= nodes or each == 1:
         return None
-    evidence = (*(Evidence("environment", f"{name}={seen[name]}") for name in counts), *quoted(said(symptoms, "launch-slurm")))
+    evidence = (*(Evidence("environment", f"{name}={seen[name]}") for name in counts), *quoted(facts.said("launch-slurm")))
     return Hit({"tasks": tasks, "nodes": nodes, "each": each or "several"}, evidence, confidence=Confidence.LIKELY)
 
 
-def _slurm_said(launcher: LauncherFacts, symptoms: SymptomsFacts) -> Hit | None:
-    matches = said(symptoms, "launch-slurm")
-    under = launcher.scheduler == "slurm" or any(name.startswith("SLURM_") for name in launcher.variables)
-    own = alone(symptoms, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
-    if not (own or (matches and under)) or launcher.scheduler not in (None, "slurm"):
+def _slurm_said(facts: Facts) -> Hit | None:
+    matches = facts.said("launch-slurm")
+    under = facts.launcher.scheduler == "slurm" or any(name.startswith("SLURM_") for name in facts.launcher.variables)
+    own = alone(facts, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
+    if not (own or (matches and under)) or facts.launcher.scheduler not in (None, "slurm"):
         return None
     if variant := foremost(own, "tasks", "request") or agreed(own):
         told = of_variant(own, variant)
         works = doubt(told)  # Lightning starts the processes itself, a step waits for its turn
-        fixes = launch_sums.slurm_tasks_fix(launcher) if variant == "tasks" else ()
+        fixes = launch_sums.slurm_tasks_fix(facts.launcher) if variant == "tasks" else ()
         values = {"reason": (value(told, "reason") or "").strip(" ()")}
         return Hit(values, quoted(told), fixes, variant, Severity.WARNING if works else None)
     slots = None if own else value(matches, "slots")
     return Hit({"slots": slots}, quoted(matches), variant="slots" if slots else "said", confidence=Confidence.LIKELY)
 
 
-@check(needs=("launcher",))
-def launch_variables_leaked(launcher: LauncherFacts) -> Answer:
-    """Variables of a torchrun that is not this process's launcher any more: the next torchrun obeys them."""
+@check(needs="launcher", reads="launcher")
+def launch_variables_leaked(facts: Facts) -> Answer:
+    launcher = facts.launcher
     seen = launcher.variables
     if all(name in seen for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")):
         return None  # a worker of a torchrun that lives

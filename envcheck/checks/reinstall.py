@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from envcheck.engine.intents import Install, Intent
-from envcheck.facts.snapshot import SystemFacts, TorchFacts
+from envcheck.engine.rule import Facts
+from envcheck.facts.snapshot import TorchFacts
+from envcheck.tables.archs import platform_of
 from envcheck.tables.versions import local, release
 
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
 
-
-def default_variant(torch: TorchFacts, system: SystemFacts, tables: Tables) -> str | None:
+def default_variant(facts: Facts) -> str | None:
     """The build variant that a plain install of this release gives here."""
-    from envcheck.tables.compat import platform_of
-
-    row = tables.release(torch.version) if torch.version else None
-    return row.default_variant.get(platform_of(system.os or "linux", system.machine or "x86_64")) if row else None
+    row = facts.tables.release(facts.torch.version) if facts.torch.version else None
+    return row.default_variant.get(platform_of(facts.system.os or "linux", facts.system.machine or "x86_64")) if row else None
 
 
-def again(torch: TorchFacts, system: SystemFacts, tables: Tables) -> tuple[Intent, ...]:
+def again(facts: Facts) -> tuple[Intent, ...]:
     """The same build of torch again. A conda torch and one without a version have no such command."""
+    torch = facts.torch
     version, variant = release(torch.version), local(torch.version)
-    if not version or torch.conda or (tables.release(version) is None and variant):
+    if not version or torch.conda or (facts.tables.release(version) is None and variant):
         return ()
-    if not variant or variant == default_variant(torch, system, tables):
+    if not variant or variant == default_variant(facts):
         return (Install((f"torch=={version}",), reinstall=True),)
     # PyPI holds the default build only: the plain version would bring another one.
     return (Install((f"torch=={torch.version}",), reinstall=True, note=f"with --index-url https://download.pytorch.org/whl/{variant}"),)

@@ -9,8 +9,8 @@ from envcheck.checks.libraries import provider
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import requirements
 from envcheck.engine.intents import Install, Intent
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, PackagesFacts, PythonFacts, TorchFacts, Unmet
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.facts.snapshot import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, PackagesFacts, TorchFacts, Unmet
 from envcheck.tables.versions import major
 
 # What stops without a package (removed one at a time under torch 2.13): torch.optim and DDP import torch._dynamo, and that sympy.
@@ -60,33 +60,32 @@ def _named(text: str, names: dict[str, Unmet]) -> str | None:
     return "mpmath" if "mpmath" in names and "depends on mpmath" in text else None
 
 
-@check(needs=("torch", "packages"))
-def torch_requirement_missing(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, live: LiveFacts) -> Answer:
-    """A package that torch requires is not installed."""
-    rows = absent(packages)
-    if not rows or torch.version is None:
+@check(needs="torch packages", reads="torch packages devices live")
+def torch_requirement_missing(facts: Facts) -> Answer:
+    rows = absent(facts.packages)
+    if not rows or facts.torch.version is None:
         return None
-    libraries, fixes = [name for name in rows if name.startswith(_LIBRARIES)], _brought(torch, rows)
+    libraries, fixes = [name for name in rows if name.startswith(_LIBRARIES)], _brought(facts.torch, rows)
     evidence = tuple(
         Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, which is not there") for row in list(rows.values())[:6]
     )
-    values: dict[str, object] = {"version": torch.version, "names": list(rows), "count": len(rows)}
-    if stopped := _named(import_text(torch), rows):
+    values: dict[str, object] = {"version": facts.torch.version, "names": list(rows), "count": len(rows)}
+    if stopped := _named(import_text(facts.torch), rows):
         return Hit(values | {"module": stopped}, evidence, fixes)
-    if stopped := _named(_live_text(live), rows):
+    if stopped := _named(_live_text(facts.live), rows):
         return Hit(values | {"module": stopped}, evidence, fixes, "live")
-    if import_failed(torch):  # else something else stops it
-        several = len(libraries) > 1 and "cannot open shared object file" in import_text(torch)
+    if import_failed(facts.torch):  # else something else stops it
+        several = len(libraries) > 1 and "cannot open shared object file" in import_text(facts.torch)
         return Hit(values | {"names": libraries}, evidence, fixes, "libraries") if several else None
     needed = [name for name in rows if name in _FOR_TRAINING]
-    if needed and live.status is not LiveStatus.PASS:
+    if needed and facts.live.status is not LiveStatus.PASS:
         return Hit(values | {"needed": needed}, evidence, fixes, "training", confidence=Confidence.LIKELY)
-    if compiling := [name for name in rows if name in needed or _compiles(name, devices)]:
+    if compiling := [name for name in rows if name in needed or _compiles(name, facts.devices)]:
         return Hit(values | {"needed": compiling}, evidence, fixes, "compiling", Severity.WARNING)
     if not libraries:
         return Hit(values, evidence, fixes, "unused", Severity.INFO)
     files = [name for name in libraries if name != "cuda-toolkit"]  # which only requires others
-    if not files or not imported(torch, devices):
+    if not files or not imported(facts):
         return None  # not tried: the libraries may come from somewhere else
     return Hit(values | {"names": files}, evidence, (), "elsewhere", Severity.INFO)
 
@@ -100,45 +99,40 @@ def _compiles(name: str, devices: DevicesFacts) -> bool:
 _SYMBOL = re.compile(
     r"(lib[\w.+-]{1,80}?)\.so[\d.]{0,12}: (?:undefined symbol: (\w{1,300})(?:, version (lib[\w.+-]{1,60}?)\.so[\d.]{0,12})?|version `)"
 )
-# Beginnings of symbols → the library that has them, where the message names only the one that lacks them.
-_SYMBOLS = {
-    "nvJitLink": "libnvJitLink", "cublasLt": "libcublasLt", "cublas": "libcublas", "cusparseLt": "libcusparseLt", "cusparse": "libcusparse",
-    "cusolver": "libcusolver", "cufft": "libcufft", "cudnn": "libcudnn", "nccl": "libnccl", "pnccl": "libnccl", "nvrtc": "libnvrtc",
-    "cuda": "libcudart", "nvshmem": "libnvshmem_host", "cuFile": "libcufile", "cupti": "libcupti",
-}  # fmt: skip
 
 
-def _involved(text: str, cuda: int | None) -> set[str]:
-    """The packages whose libraries an "undefined symbol" speaks of."""
+def _involved(facts: Facts, text: str) -> set[str]:
+    """The packages whose libraries an "undefined symbol" speaks of; the message may name only the one that lacks it."""
     found: set[str] = set()
     if message := _SYMBOL.search(text):
         symbol = (message[2] or "").lstrip("_")
-        has = next((library for start, library in _SYMBOLS.items() if symbol.startswith(start)), None)
+        rows = facts.tables.rows("torch-pins", "library")
+        has = next((row["stem"] for row in rows if symbol.startswith(tuple(row.get("symbols", ())))), None)
         for stem in (message[1], message[3], has):
-            if stem and (one := provider(stem, cuda, None)):
+            if stem and (one := provider(facts.tables, stem, major(facts.torch.cuda), None)):
                 found.add(one.distribution)
     return found
 
 
-@check(needs=("torch", "packages"))
-def torch_pin_unmet(torch: TorchFacts, packages: PackagesFacts, python: PythonFacts) -> Answer:
+@check(needs="torch packages", reads="torch packages python")
+def torch_pin_unmet(facts: Facts) -> Answer:
     """A package is of another version than the metadata of torch asks for. Companions and triton have a rule of their own."""
-    rows = wrong_versions(packages)
-    if not rows or torch.version is None:
+    rows = wrong_versions(facts.packages)
+    if not rows or facts.torch.version is None:
         return None
     evidence = tuple(
         Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, {row.installed} is installed") for row in rows.values()
     )
     wrong = "; ".join(f"{name} {row.installed} instead of {row.requirement[len(name) :]}" for name, row in rows.items())
-    values: dict[str, object] = {"version": torch.version, "wrong": wrong, "count": len(rows)}
-    fixes, text = _brought(torch, rows), import_text(torch)
-    if not import_failed(torch):
+    values: dict[str, object] = {"version": facts.torch.version, "wrong": wrong, "count": len(rows)}
+    fixes, text = _brought(facts.torch, rows), import_text(facts.torch)
+    if not import_failed(facts.torch):
         return Hit(values, evidence[:6], fixes, "works", Severity.WARNING)
     last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
     evidence = (*(Evidence("import torch", line[:300]) for line in last), *evidence)[:6]
-    if rows.keys() & _involved(text, major(torch.cuda)) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
+    if rows.keys() & _involved(facts, text) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
         return Hit(values, evidence, fixes)
-    set_there = python.variables.get("LD_LIBRARY_PATH") or python.variables.get("LD_PRELOAD")
-    if torch.import_status is ImportStatus.CRASHED or (_SYMBOL.search(text) and not set_there):
+    set_there = facts.python.variables.get("LD_LIBRARY_PATH") or facts.python.variables.get("LD_PRELOAD")
+    if facts.torch.import_status is ImportStatus.CRASHED or (_SYMBOL.search(text) and not set_there):
         return Hit(values, evidence, fixes, "perhaps", confidence=Confidence.LIKELY)
     return Hit(values, evidence, fixes, "beside", Severity.WARNING)

@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
 
-from envcheck.engine.rule import Confidence, Evidence
-from envcheck.facts.snapshot import SymptomsFacts, TextEvidence
-
-Matches: TypeAlias = tuple[TextEvidence, ...]  # what known error texts were recognised in
-
-
-def said(symptoms: SymptomsFacts, rule_id: str) -> Matches:
-    """The matched lines whose symptom names this rule, in the order in which they were read."""
-    return tuple(match for match in symptoms.matches if match.rule == rule_id)
+from envcheck.engine.rule import Confidence, Evidence, Facts, Matches
 
 
 def quoted(matches: Matches, limit: int = 3) -> tuple[Evidence, ...]:
@@ -41,10 +32,10 @@ def value(matches: Matches, name: str) -> str | None:
     return next((match.values[name] for match in matches if match.values.get(name)), None)
 
 
-def alone(symptoms: SymptomsFacts, rule_id: str) -> Matches:
-    """Of `said`, the lines whose symptom names this rule only; the others leave the cause to the facts."""
-    shared = {match.symptom or match.text for match in symptoms.matches if match.rule != rule_id}
-    return tuple(match for match in said(symptoms, rule_id) if (match.symptom or match.text) not in shared)
+def alone(facts: Facts, rule_id: str) -> Matches:
+    """Of the lines that name this rule, those whose symptom names this rule only; the others leave the cause to the facts."""
+    shared = {match.symptom or match.text for match in facts.symptoms.matches if match.rule != rule_id}
+    return tuple(match for match in facts.said(rule_id) if (match.symptom or match.text) not in shared)
 
 
 def of_variant(matches: Matches, *variants: str) -> Matches:
@@ -52,9 +43,9 @@ def of_variant(matches: Matches, *variants: str) -> Matches:
     return tuple(match for match in matches if match.variant in variants)
 
 
-def of_symptom(symptoms: SymptomsFacts, *ids: str) -> Matches:
+def of_symptom(facts: Facts, *ids: str) -> Matches:
     """The matched lines of these symptoms, whatever rule they name."""
-    return tuple(match for match in symptoms.matches if match.symptom in ids)
+    return tuple(match for match in facts.symptoms.matches if match.symptom in ids)
 
 
 def agreed(matches: Matches) -> str | None:

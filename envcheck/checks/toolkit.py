@@ -3,74 +3,61 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks import answer
 from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import agreed, of_variant, quoted, value
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts import snapshot as facts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import SymptomsFacts, TorchFacts
+from envcheck.facts.snapshot import Gpu, GpusFacts, ToolkitFacts, TorchFacts
+from envcheck.tables.archs import runs_on
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, release
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-    from envcheck.tables.compat import Tables
-
-
-@check(needs=("toolkit",))
-def cuda_home_missing(toolkit: facts.ToolkitFacts, python: facts.PythonFacts, torch: TorchFacts, symptoms: SymptomsFacts) -> Answer:
+@check(needs="toolkit", reads="toolkit python torch symptoms")
+def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
     """CUDA_HOME names no folder with a toolkit; or an extension was built where there is none.
 
     torch takes CUDA_HOME and CUDA_PATH without a look whether the folder exists (torch/utils/cpp_extension.py, _find_cuda_home).
     """
-    matches = said(symptoms, "cuda-home-missing")
-    name, home = _cuda_home(toolkit, python)
+    name, home = _cuda_home(facts)
     severity = None if matches else Severity.WARNING
-    values: dict[str, object] = {"name": name, "home": home, "cuda": torch.cuda}
+    values: dict[str, object] = {"name": name, "home": home, "cuda": facts.torch.cuda}
     if home and (":" in home.strip(":") or home != home.strip(":")) and not re.match(r"[A-Za-z]:[\\/]", home):
         one = next((part for part in home.split(":") if part), None)
         return Hit(values, quoted(matches), (SetEnv(name, one),) if one else (), "list", severity)
     if listed := value(matches, "list"):
         where = re.sub(r"/(?:bin/nvcc|include)$", "", listed)
         return Hit(values | {"home": where}, quoted(matches), (SetEnv("CUDA_HOME", where.strip(":")),), "list")
-    if home and toolkit.cuda_home == home and toolkit.cuda_home_exists is False:
-        paths = [nvcc.path.removesuffix("/bin/nvcc") for nvcc in toolkit.nvccs if nvcc.version and nvcc.path.endswith("/bin/nvcc")]
+    if home and facts.toolkit.cuda_home == home and facts.toolkit.cuda_home_exists is False:
+        paths = [nvcc.path.removesuffix("/bin/nvcc") for nvcc in facts.toolkit.nvccs if nvcc.version and nvcc.path.endswith("/bin/nvcc")]
         fix = SetEnv(name, paths[0]) if paths else SetEnv(name, None, "torch then looks for nvcc on PATH and in /usr/local/cuda")
         return Hit(values, quoted(matches), (fix,), severity=severity)
     return Hit(values, quoted(matches), variant="said") if matches else None
 
 
-def _cuda_home(toolkit: facts.ToolkitFacts, python: facts.PythonFacts) -> tuple[str, str | None]:
+def _cuda_home(facts: Facts) -> tuple[str, str | None]:
     """The variable from which torch would take the toolkit's folder, and the folder that it names."""
     for name in ("CUDA_HOME", "CUDA_PATH"):
-        if home := python.variables.get(name):
+        if home := facts.python.variables.get(name):
             return name, home
-    source = toolkit.cuda_home_source
-    return (source, toolkit.cuda_home) if source in ("CUDA_HOME", "CUDA_PATH") else ("CUDA_HOME", None)
+    source = facts.toolkit.cuda_home_source
+    return (source, facts.toolkit.cuda_home) if source in ("CUDA_HOME", "CUDA_PATH") else ("CUDA_HOME", None)
 
 
-def _nvcc(toolkit: facts.ToolkitFacts) -> str | None:
+def _nvcc(toolkit: ToolkitFacts) -> str | None:
     """Version of the nvcc that torch.utils.cpp_extension would take; the first one found where that is not known."""
     return next((one.version for one in (toolkit.nvcc, *toolkit.nvccs) if one and one.version), None)
 
 
-@check(needs=("toolkit",))
-def nvcc_major_mismatch(
-    toolkit: facts.ToolkitFacts,
-    torch: TorchFacts,
-    devices: facts.DevicesFacts,
-    packages: facts.PackagesFacts,
-    symptoms: SymptomsFacts,
-) -> Answer:
+@check(needs="toolkit", reads="toolkit torch devices packages symptoms")
+def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     """nvcc of another CUDA major than torch: extensions cannot be built. A wheel alone does not care."""
-    matches = said(symptoms, "nvcc-major-mismatch")
-    cuda, nvcc = value(matches, "torch_cuda") or torch.cuda, value(matches, "nvcc") or _nvcc(toolkit)
+    toolkit = facts.toolkit
+    cuda, nvcc = value(matches, "torch_cuda") or facts.torch.cuda, value(matches, "nvcc") or _nvcc(toolkit)
     if option := value(matches, "option"):
         values = {"nvcc": nvcc or "of this toolkit", "cuda": cuda or UNKNOWN, "option": option}
         return Hit(values, quoted(matches), variant="option", severity=Severity.ERROR)
@@ -82,16 +69,15 @@ def nvcc_major_mismatch(
         return None
     evidence = (Evidence(toolkit.nvcc.path if toolkit.nvcc else "nvcc", f"release {nvcc}"), Evidence("torch.version.cuda", cuda))
     # In an environment that was read this is everyday, the more if its torch has answered; where nothing else is known it is the lead.
-    lead = devices.available is None and not packages.distributions
+    lead = facts.devices.available is None and not facts.packages.distributions
     return Hit({"nvcc": nvcc, "cuda": cuda}, evidence, severity=Severity.WARNING if lead else None)
 
 
-@check(needs=("toolkit",))
-def nvcc_host_compiler(toolkit: facts.ToolkitFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
-    """gcc newer than nvcc accepts."""
-    matches, nvcc = said(symptoms, "nvcc-host-compiler"), _nvcc(toolkit)
-    gcc = value(matches, "compiler_version") or toolkit.gcc
-    row = tables.host_compiler(nvcc) if nvcc else None
+@check(needs="toolkit", reads="toolkit symptoms")
+def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
+    nvcc = _nvcc(facts.toolkit)
+    gcc = value(matches, "compiler_version") or facts.toolkit.gcc
+    row = facts.tables.host_compiler(nvcc) if nvcc else None
     limit = value(matches, "limit") or (row.max_gcc if row else None)
     values: dict[str, object] = {"nvcc": nvcc or "of this toolkit", "gcc": gcc or "the host compiler", "limit": limit or "its limit"}
     severity = Severity.ERROR if matches else None
@@ -108,26 +94,18 @@ def nvcc_host_compiler(toolkit: facts.ToolkitFacts, symptoms: SymptomsFacts, tab
     return Hit(values, quoted(matches), variant=next((case for case in ("ninja", "missing") if told == {case}), "said"), severity=severity)
 
 
-@check(needs=("packages", "toolkit"))
-def triton_toolchain(
-    toolkit: facts.ToolkitFacts,
-    python: facts.PythonFacts,
-    packages: facts.PackagesFacts,
-    system: facts.SystemFacts,
-    torch: TorchFacts,
-    symptoms: SymptomsFacts,
-    missing: Mapping[str, facts.Missing],
-) -> Answer:
+@check(needs="packages toolkit", reads="toolkit python packages system torch symptoms")
+def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
     """What Triton needs at run time to build its launcher: a C compiler, Python.h, libcuda to link, a ptxas for the GPU."""
-    matches, series = said(symptoms, "triton-toolchain"), minor(python.version)
+    series = minor(facts.python.version)
     values: dict[str, object] = {"python": f"{series[0]}.{series[1]}" if series else "3"}
     if matches:
         return _triton_said(values, matches)
-    if not packages.version("triton") or system.os != "linux" or not (torch.cuda or torch.hip):
+    if not facts.packages.version("triton") or facts.system.os != "linux" or not (facts.torch.cuda or facts.torch.hip):
         return None
-    if "toolkit" not in missing and not (toolkit.compiler or toolkit.gcc or toolkit.clang):
+    if "toolkit" not in facts.missing and not (facts.toolkit.compiler or facts.toolkit.gcc or facts.toolkit.clang):
         return Hit(values, variant="compiler")
-    return Hit(values, variant="headers") if python.include_python_h is False else None
+    return Hit(values, variant="headers") if facts.python.include_python_h is False else None
 
 
 def _triton_said(values: dict[str, object], matches: Matches) -> Hit:
@@ -163,39 +141,30 @@ def covers(target: str, capability: str) -> bool | None:
 _NAMED = re.compile(r"[A-Z][A-Za-z]+")
 
 
-@check(needs=("python", "gpus"))
-def extension_arch_mismatch(
-    system: facts.SystemFacts,
-    python: facts.PythonFacts,
-    gpus: facts.GpusFacts,
-    devices: facts.DevicesFacts,
-    torch: TorchFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
+@check(needs="python gpus", reads="system python gpus devices torch symptoms")
+def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
     """TORCH_CUDA_ARCH_LIST leaves out a GPU of this machine; or an extension, not torch, has no code for it."""
-    if torch.hip:
+    if facts.torch.hip:
         return None
-    matches = said(symptoms, "extension-arch-mismatch")
-    if left_out := _left_out(python.variables.get("TORCH_CUDA_ARCH_LIST", ""), gpus, matches):
+    if left_out := _left_out(facts.python.variables.get("TORCH_CUDA_ARCH_LIST", ""), facts.gpus, matches):
         return left_out
     if matches:
         target = value(matches, "arch")
-        if {match.variant for match in matches} == {"no_gpu"}:
+        if agreed(matches) == "no_gpu":
             return Hit({}, quoted(matches), variant="no_gpu")
-        values = {"arch": target or "this GPU", "capability": _capability(gpus)}
+        values = {"arch": target or "this GPU", "capability": _capability(facts.gpus)}
         return Hit(values, quoted(matches), variant="nvcc" if target else "said")
-    if any(NO_KERNEL in (one.kernel_error or "") for one in devices.devices):
+    if any(NO_KERNEL in (one.kernel_error or "") for one in facts.devices.devices):
         return None  # envcheck's own kernel is one of torch's, and has no image either
-    return _torch_is_fine(system, gpus, devices, torch, symptoms, tables)
+    return _torch_is_fine(facts)
 
 
-def _capability(gpus: facts.GpusFacts) -> str | None:
+def _capability(gpus: GpusFacts) -> str | None:
     """As TORCH_CUDA_ARCH_LIST takes it: "8.6", "8.0;9.0"."""
     return ";".join(sorted({gpu.compute_capability for gpu in nvidia(gpus) if gpu.compute_capability})) or None
 
 
-def _left_out(listed: str, gpus: facts.GpusFacts, matches: Matches) -> Hit | None:
+def _left_out(listed: str, gpus: GpusFacts, matches: Matches) -> Hit | None:
     """The GPUs on which none of the entries of TORCH_CUDA_ARCH_LIST runs."""
     entries = [one for one in re.split(r"[ ;,]+", listed) if one]
     if not entries or any(_NAMED.fullmatch(one.removesuffix("+PTX")) for one in entries):
@@ -210,32 +179,23 @@ def _left_out(listed: str, gpus: facts.GpusFacts, matches: Matches) -> Hit | Non
     return Hit({"list": listed, "gpus": _named(left)}, quoted(matches), (fix,), severity=None if matches else Severity.WARNING)
 
 
-def _named(cards: list[facts.Gpu]) -> list[str]:
+def _named(cards: list[Gpu]) -> list[str]:
     return sorted({f"{gpu.name} ({gpu.compute_capability})" for gpu in cards})
 
 
-def _torch_is_fine(
-    system: facts.SystemFacts,
-    gpus: facts.GpusFacts,
-    devices: facts.DevicesFacts,
-    torch: TorchFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Hit | None:
+def _torch_is_fine(facts: Facts) -> Hit | None:
     """ "no kernel image" although torch's own kernels run here: then it is the extension that lacks them."""
-    from envcheck.tables.compat import runs_on
-
-    blamed = tuple(match for match in said(symptoms, "gpu-too-new-for-torch") if match.symptom == "no-kernel-image")
+    blamed = tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom == "no-kernel-image")
     if not blamed:
         return None
-    cards, code = [gpu for gpu in nvidia(gpus) if gpu.compute_capability], code_of_build(torch, system, symptoms, tables)
+    cards, code = [gpu for gpu in nvidia(facts.gpus) if gpu.compute_capability], code_of_build(facts)
     archs = cubins(code.archs or ())
     served = bool(cards and archs) and all(runs_on(archs, gpu.compute_capability or "", code.cuda) is True for gpu in cards)
-    proved = cuda_works(devices) and any(one.kernel == "ok" for one in devices.devices)
+    proved = cuda_works(facts.devices) and any(one.kernel == "ok" for one in facts.devices.devices)
     if not served and not proved:
         return None
-    sure = None if proved or torch.arch_list else Confidence.LIKELY
-    values = {"gpus": _named(cards) or ["the GPU"], "capability": _capability(gpus)}
+    sure = None if proved or facts.torch.arch_list else Confidence.LIKELY
+    values = {"gpus": _named(cards) or ["the GPU"], "capability": _capability(facts.gpus)}
     return Hit(values, quoted(blamed), variant="torch_is_fine", confidence=sure)
 
 
@@ -244,19 +204,18 @@ _PYG = re.compile(r"pt(?P<torch>\d{2,3})(?P<build>cu\d{2,3}|cpu)")
 _PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv")
 
 
-@check(needs=("packages",))
-def extension_abi_mismatch(packages: facts.PackagesFacts, torch: TorchFacts, symptoms: SymptomsFacts) -> Answer:
-    """A compiled extension that was built for another torch or another CUDA."""
+@check(needs="packages", reads="packages torch symptoms")
+def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     # What torch's own import says is about torch: no extension has been loaded then.
-    matches = tuple(one for one in said(symptoms, "extension-abi-mismatch") if one.source != IMPORT)
-    values: dict[str, object] = {"version": torch.version or UNKNOWN, "cuda": torch.cuda}
-    if wrong := [line for name in _PYG_NAMES if (line := _built_for_another(name, packages.version(name), torch))]:
+    matches = tuple(one for one in matches if one.source != IMPORT)
+    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "cuda": facts.torch.cuda}
+    if wrong := [line for name in _PYG_NAMES if (line := _built_for_another(name, facts.packages.version(name), facts.torch))]:
         evidence = (*(Evidence("installed distributions", one) for one in wrong), *quoted(matches))
         return Hit(values | {"wrong": "; ".join(wrong)}, evidence, severity=None if matches else Severity.WARNING)
     if not matches:
         return None
     said_ = _abi_said(values, matches)
-    return replace(said_, fixes=_again(str(said_.values["library"]), torch, said_.values.get("cuda")))
+    return replace(said_, fixes=_again(str(said_.values["library"]), facts.torch, said_.values.get("cuda")))
 
 
 _PYG_OF_FILE = {name.replace("-", "_"): name for name in _PYG_NAMES}
@@ -302,23 +261,17 @@ def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     return Hit(values, quoted(matches), variant=abi)
 
 
-@check(needs=("torch",))
-def cuda_versions_differ(
-    torch: TorchFacts,
-    toolkit: facts.ToolkitFacts,
-    driver: facts.DriverFacts,
-    cuda_driver: facts.CudaDriverFacts,
-    devices: facts.DevicesFacts,
-) -> Answer:
+@check(needs="torch", reads="torch toolkit driver cuda_driver devices")
+def cuda_versions_differ(facts: Facts) -> Answer:
     """Three different numbers called "CUDA version", and nothing wrong with that."""
-    if not torch.cuda or not answer.works(devices):
+    if not facts.torch.cuda or not answer.works(facts.devices):
         return None
-    nvcc, offers = _nvcc(toolkit), driver.cuda or cuda_driver.driver_version
-    toolkit_differs = nvcc is not None and minor(nvcc) != minor(torch.cuda) and major(nvcc) == major(torch.cuda)
-    newer_than_driver = offers is not None and (minor(offers) or (99, 0)) < (minor(torch.cuda) or (0, 0))
+    nvcc, offers = _nvcc(facts.toolkit), facts.driver.cuda or facts.cuda_driver.driver_version
+    toolkit_differs = nvcc is not None and minor(nvcc) != minor(facts.torch.cuda) and major(nvcc) == major(facts.torch.cuda)
+    newer_than_driver = offers is not None and (minor(offers) or (99, 0)) < (minor(facts.torch.cuda) or (0, 0))
     if not toolkit_differs and not newer_than_driver:
         return None
-    numbers = (f"torch is built for CUDA {torch.cuda}", offers and f"the driver offers up to {offers}", nvcc and f"nvcc is {nvcc}")
-    beyond = newer_than_driver and major(offers) != major(torch.cuda)
+    numbers = (f"torch is built for CUDA {facts.torch.cuda}", offers and f"the driver offers up to {offers}", nvcc and f"nvcc is {nvcc}")
+    beyond = newer_than_driver and major(offers) != major(facts.torch.cuda)
     variant = "forward" if beyond else "compatible" if newer_than_driver else None
     return Hit({"numbers": ", ".join(one for one in numbers if one)}, variant=variant)

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, Unknown, check
-from envcheck.facts import snapshot as facts
-from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PythonFacts, SymptomsFacts, SystemFacts, TorchFacts
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
+from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
+from envcheck.tables.archs import platform_of, runs_on
+from envcheck.tables.compat import Tables
 from envcheck.tables.versions import UNKNOWN, local, minor, older
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-    from envcheck.tables.compat import Tables
-
-
-@check(needs=("torch",))
-def torch_missing(torch: TorchFacts, python: PythonFacts, symptoms: SymptomsFacts, missing: Mapping[str, facts.Missing]) -> Answer:
-    """No distribution and no module; or a program that did not find the torch that is installed."""
-    matches, unread = said(symptoms, "torch-missing"), missing.get("torch")
+@check(needs="torch", reads="torch python symptoms")
+def torch_missing(facts: Facts, matches: Matches) -> Answer:
+    unread = facts.missing.get("torch")
     if unread is None:
         if not matches or all(one.source == IMPORT for one in matches):
             return None  # not even this interpreter's own import finds it: what is damaged says so
-        values: dict[str, object] = {"version": torch.version, "python": python.executable or "the interpreter examined"}
+        values: dict[str, object] = {"version": facts.torch.version, "python": facts.python.executable or "the interpreter examined"}
         return Hit(values, quoted(matches), (), "elsewhere", Severity.WARNING, Confidence.LIKELY)
-    if unread.why is facts.Why.SKIPPED and matches:
+    if unread.why is Why.SKIPPED and matches:
         return Hit({}, quoted(matches), (TorchBuild(),), "said")
-    return _torch_absent(unread.evidence, python, matches) if unread.why is facts.Why.ABSENT else None
+    return _torch_absent(unread.evidence, facts.python, matches) if unread.why is Why.ABSENT else None
 
 
 def _torch_absent(remains: str, python: PythonFacts, matches: Matches) -> Hit:
@@ -52,159 +47,127 @@ def _is_cpu_build(torch: TorchFacts) -> bool:
 
 def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
     """Whether any CUDA build of torch has code for one of these GPUs; an unknown capability counts as yes."""
-    from envcheck.tables.compat import runs_on
-
     archs = {build.archs for build in tables.builds() if build.cuda and build.archs}
     return not capabilities or any(runs_on(list(one), capability) is not False for one in archs for capability in capabilities)
 
 
-def _usually_cpu(torch: TorchFacts, python: PythonFacts, system: SystemFacts, tables: Tables) -> bool:
+def _usually_cpu(facts: Facts) -> bool:
     """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
-    from envcheck.tables.compat import platform_of
-
-    if python.has_conda_meta or python.environment == "conda" or torch.conda or system.jetson or not torch.version:
+    torch, system = facts.torch, facts.system
+    if facts.python.has_conda_meta or facts.python.environment == "conda" or torch.conda or system.jetson or not torch.version:
         return False
     os, machine = system.os or ("linux" if system.machine == "aarch64" else None), system.machine or "x86_64"
-    row = tables.release(torch.version) if os in ("windows", "linux") else None
+    row = facts.tables.release(torch.version) if os in ("windows", "linux") else None
     return row is not None and row.default_variant.get(platform_of(os, machine)) == "cpu"
 
 
-@check(needs=("torch",))
-def torch_cpu_build(
-    torch: TorchFacts,
-    python: PythonFacts,
-    devices: DevicesFacts,
-    gpus: facts.GpusFacts,
-    driver: facts.DriverFacts,
-    cuda_driver: facts.CudaDriverFacts,
-    rocm: facts.RocmFacts,
-    xpu: facts.XpuFacts,
-    system: SystemFacts,
-    toolkit: facts.ToolkitFacts,
-    symptoms: SymptomsFacts,
-    asked: facts.AskedFacts,
-    packages: facts.PackagesFacts,
-    tables: Tables,
-    absent: frozenset[str],
-    missing: Mapping[str, facts.Missing],
-) -> Answer:
+@check(needs="torch", reads="torch python devices gpus driver cuda_driver rocm xpu system toolkit symptoms asked packages")
+def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
-    matches, cards = () if devices.available else said(symptoms, "torch-cpu-build"), nvidia(gpus)
-    if "torch" in absent:
+    matches, cards = () if facts.devices.available else matches, nvidia(facts.gpus)
+    if "torch" in facts.absent:
         return None
-    if not _is_cpu_build(torch):
-        usual = cards and answer.fails(devices) and _usually_cpu(torch, python, system, tables)
-        return _build_not_stated(torch, cards if usual else (), answer.works(devices), system, matches)
-    if system.os == "darwin":
-        return _cpu_said(torch, matches, system)
-    values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
+    if not _is_cpu_build(facts.torch):
+        usual = cards and answer.fails(facts.devices) and _usually_cpu(facts)
+        return _build_not_stated(facts, cards if usual else (), answer.works(facts.devices), matches)
+    if facts.system.os == "darwin":
+        return _cpu_said(facts, matches)
+    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
     evidence = (Evidence("torch", f"version {values['version']}, CUDA none"), *quoted(matches))
-    if cards or answer.driver_answers(cuda_driver):
-        if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], tables):
+    if cards or answer.driver_answers(facts.cuda_driver):
+        if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], facts.tables):
             return None
-        jetson = system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
+        jetson = facts.system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
         values["gpu"] = named(cards) or "an NVIDIA GPU"
         return Hit(values, evidence, () if jetson else (TorchBuild(),), "jetson" if jetson else None)
-    if amd := discrete_amd(rocm):
+    if amd := discrete_amd(facts.rocm):
         return Hit(values | {"kind": "ROCm", "gpu": amd}, evidence, (TorchBuild(),), "amd")
-    if intel := discrete_intel(xpu):
+    if intel := discrete_intel(facts.xpu):
         return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), "intel", Severity.WARNING)
-    if matches or asked.cuda:
-        return _cpu_said(torch, matches, system) or _asked_for(values, evidence, asked, packages)
-    if sign := _sign_of_a_gpu(driver, rocm, toolkit, missing):
+    if matches or facts.asked.cuda:
+        return _cpu_said(facts, matches) or _asked_for(facts, values, evidence)
+    if sign := _sign_of_a_gpu(facts):
         return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
-    return not_read("gpus", missing)
+    return not_read("gpus", facts.missing)
 
 
-def _asked_for(values: dict[str, object], evidence: tuple[Evidence, ...], asked: facts.AskedFacts, packages: facts.PackagesFacts) -> Hit:
+def _asked_for(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit:
     """CUDA was asked for; there need not be a GPU in sight."""
     fixes: tuple[Intent, ...] = (TorchBuild(),)
-    if packages.version("cpuonly"):
+    if facts.packages.version("cpuonly"):
         fixes = (Manual("Remove cpuonly, which holds conda to builds for the CPU.", commands=("conda remove cpuonly",)), *fixes)
-    return Hit(values, (*evidence, Evidence("asked for", asked.cuda or "CUDA")), fixes, "asked")
+    return Hit(values, (*evidence, Evidence("asked for", facts.asked.cuda or "CUDA")), fixes, "asked")
 
 
-def not_read(name: str, missing: Mapping[str, facts.Missing]) -> Unknown | None:
+def not_read(name: str, missing: Mapping[str, Missing]) -> Unknown | None:
     """For what only some builds of torch ask of a section."""
     lost = name in missing and missing[name].trouble
     return Unknown(f"{name}: {missing[name].reason}") if lost else None
 
 
-def _sign_of_a_gpu(
-    driver: facts.DriverFacts, rocm: facts.RocmFacts, toolkit: facts.ToolkitFacts, missing: Mapping[str, facts.Missing]
-) -> str | None:
+def _sign_of_a_gpu(facts: Facts) -> str | None:
     """In a report that lists no GPU: a driver or a toolkit is a sign of one, not a proof."""
-    if not _unlisted(missing):
+    if not _unlisted(facts.missing):
         return None
-    if driver.version:
-        return f"NVIDIA driver {driver.version}"
-    if "rocm" not in missing and not rocm.names and not rocm.gfx:
+    if facts.driver.version:
+        return f"NVIDIA driver {facts.driver.version}"
+    if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
         return "an AMD GPU"
-    return f"CUDA toolkit {toolkit.nvccs[0].version or toolkit.nvccs[0].path}" if toolkit.nvccs else None
+    return f"CUDA toolkit {facts.toolkit.nvccs[0].version or facts.toolkit.nvccs[0].path}" if facts.toolkit.nvccs else None
 
 
-def _build_not_stated(torch: TorchFacts, cards: tuple[facts.Gpu, ...], works: bool, system: SystemFacts, matches: Matches) -> Hit | None:
+def _build_not_stated(facts: Facts, cards: tuple[Gpu, ...], works: bool, matches: Matches) -> Hit | None:
     """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
-    values = {"version": torch.version, "kind": "CUDA"}
-    if torch.cuda or torch.hip or torch.xpu or local(torch.version):
+    values = {"version": facts.torch.version, "kind": "CUDA"}
+    if facts.torch.cuda or facts.torch.hip or facts.torch.xpu or local(facts.torch.version):
         other = of_variant(matches, "other") and not works
         return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY) if other else None
     if matches:
-        return _cpu_said(torch, matches, system)
+        return _cpu_said(facts, matches)
     return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY) if cards else None
 
 
-def _cpu_said(torch: TorchFacts, matches: Matches, system: SystemFacts) -> Hit | None:
+def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
     """Only the error text speaks of a build without CUDA."""
-    values: dict[str, object] = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
+    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
     if not matches:
         return None
-    if system.os == "darwin":
+    if facts.system.os == "darwin":
         return Hit(values, quoted(matches), variant="mac")
-    if system.jetson:
+    if facts.system.jetson:
         return Hit(values | {"gpu": "the Jetson's GPU"}, quoted(matches), variant="jetson")
     return Hit(values, quoted(matches), (TorchBuild(),), "said")
 
 
-@check(needs=("torch",))
-def torch_cuda_unavailable(
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    gpus: facts.GpusFacts,
-    cuda_driver: facts.CudaDriverFacts,
-    driver: facts.DriverFacts,
-    rocm: facts.RocmFacts,
-    visibility: facts.VisibilityFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-    missing: Mapping[str, facts.Missing],
-) -> Answer:
+@check(needs="torch", reads="torch devices gpus cuda_driver driver rocm visibility symptoms")
+def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
-    matches = () if devices.available else said(symptoms, "torch-cuda-unavailable")
-    if "torch" in missing and matches and not absent & {"torch", "gpus"}:  # who printed it saw no GPU, and why is not said
+    torch, devices, missing = facts.torch, facts.devices, facts.missing
+    matches = () if devices.available else matches
+    if "torch" in missing and matches and not facts.absent & {"torch", "gpus"}:  # who printed it saw no GPU, and why is not said
         return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY)
     if not (torch.cuda or torch.hip) or devices.available:
         return None
-    error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(gpus))
+    error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
     if "devices" in missing:
         if unread := not_read("devices", missing):
             return unread if torch.import_status in (ImportStatus.OK, ImportStatus.SKIPPED) else None
         return _unavailable(torch, matches, cards or _UNNAMED, None, Confidence.LIKELY) if matches else None
-    if devices.available is None or (visibility.selected == () and not matches):
+    if devices.available is None or (facts.visibility.selected == () and not matches):
         return None  # hidden on purpose or by mistake: the visibility rules say which
-    told = answer.driver_answers(cuda_driver) or (driver.version and _unlisted(missing))
-    if card := (cards or ("an NVIDIA GPU" if told else "")) if torch.cuda else ", ".join(rocm.names or rocm.gfx):
+    told = answer.driver_answers(facts.cuda_driver) or (facts.driver.version and _unlisted(missing))
+    if card := (cards or ("an NVIDIA GPU" if told else "")) if torch.cuda else ", ".join(facts.rocm.names or facts.rocm.gfx):
         return _unavailable(torch, matches, card, error, None)
-    if (matches or error) and "gpus" not in absent:
+    if (matches or error) and "gpus" not in facts.absent:
         return _unavailable(torch, matches, _UNNAMED, error, Confidence.LIKELY)
     if _unlisted(missing):
         return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
 
 
-def _unlisted(missing: Mapping[str, facts.Missing]) -> bool:
+def _unlisted(missing: Mapping[str, Missing]) -> bool:
     """Whether nobody says which GPUs there are: a text that tells of the driver alone."""
-    return "gpus" in missing and missing["gpus"].why is facts.Why.SKIPPED
+    return "gpus" in missing and missing["gpus"].why is Why.SKIPPED
 
 
 _UNNAMED = "a GPU of unknown name"
@@ -224,94 +187,86 @@ def _tag(python: PythonFacts) -> str | None:
 
 
 def _platform(system: SystemFacts) -> str | None:
-    from envcheck.tables.compat import platform_of
-
     return platform_of(system.os, system.machine) if system.os and system.machine else None
 
 
-@check(needs=("python",))
-def python_unsupported(
-    python: PythonFacts,
-    system: SystemFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-    missing: Mapping[str, facts.Missing],
-) -> Answer:
-    """No torch there, and no release has a wheel for this interpreter."""
-    wanted = said(symptoms, "python-unsupported") or said(symptoms, "no-matching-wheel")
-    if "python" in missing or "torch" not in missing or not (wanted or missing["torch"].why is facts.Why.ABSENT):
+@check(needs="python", reads="python system symptoms")
+def python_unsupported(facts: Facts, matches: Matches) -> Answer:
+    python, missing = facts.python, facts.missing
+    wanted = matches or facts.said("no-matching-wheel")
+    if "python" in missing or "torch" not in missing or not (wanted or missing["torch"].why is Why.ABSENT):
         return None
-    evidence = quoted(said(symptoms, "python-unsupported"))
+    evidence = quoted(matches)
+    tag, platform = _tag(python), _platform(facts.system) or "linux-x86_64"
+    served = [tags for one in facts.tables.releases() if (tags := one.pythons.get(platform))]
+    use = [one for one in served[-1] if not one.endswith("t")][:-1][-1:] if served else []  # the last but one: other packages follow later
+    other: dict[str, object] = {"use": use[0] if use else None}
     if python.implementation and python.implementation != "cpython":
-        return Hit({"implementation": python.implementation, "python": python.version}, evidence, variant="implementation")
+        return Hit({"implementation": python.implementation, "python": python.version, **other}, evidence, variant="implementation")
     if python.bits == 32:
-        return Hit({"python": python.version}, evidence, variant="bits")
-    tag, platform = _tag(python), _platform(system) or "linux-x86_64"
+        return Hit({"python": python.version, **other}, evidence, variant="bits")
     if tag is None:
         return Unknown("the version of the interpreter is not known")
-    served = [tags for one in tables.releases() if (tags := one.pythons.get(platform))]
     known = sorted({one for tags in served for one in tags}, key=lambda one: (minor(one) or (0, 0), one))
     if not known or tag in known:
         return None
-    values = {"python": tag, "platform": platform, "oldest": known[0], "newest": known[-1], "supported": served[-1]}
+    values = {"python": tag, "platform": platform, "oldest": known[0], "newest": known[-1], "supported": served[-1], **other}
     new = (minor(tag) or (0, 0)) > (minor(known[-1]) or (99, 0))
     return Hit(values, evidence, variant="new", confidence=Confidence.LIKELY) if new else Hit(values, evidence)
 
 
-@check(needs=("torch",))
-def no_matching_wheel(python: PythonFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables, absent: frozenset[str]) -> Answer:
-    """The installer found no file for this Python, platform or index; or it would not find one."""
-    matches = said(symptoms, "no-matching-wheel")
-    if "torch" not in absent and not matches:
+@check(needs="torch", reads="python system symptoms")
+def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
+    if "torch" not in facts.absent and not matches:
         return None
-    evidence, platform = quoted(matches), _platform(system)
-    if system.libc == "musl":
-        return Hit({"python": python.version, "system": system.distribution or "musl"}, evidence, variant="musl")
-    if "torch" in absent and platform and not any(platform in one.pythons for one in tables.releases()[-6:]):
-        last = next((one.version for one in reversed(tables.releases()) if platform in one.pythons), None)
+    evidence, platform = quoted(matches), _platform(facts.system)
+    if facts.system.libc == "musl":
+        return Hit({"python": facts.python.version, "system": facts.system.distribution or "musl"}, evidence, variant="musl")
+    if "torch" in facts.absent and platform and not any(platform in one.pythons for one in facts.tables.releases()[-6:]):
+        last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)
         fixes = (TorchBuild(f"=={last}"),) if last else ()
-        return Hit({"platform": platform, "last": last or "none", "python": python.version}, evidence, fixes, "platform")
-    return _no_file_said(matches, python, platform, tables) if matches else None
+        return Hit({"platform": platform, "last": last or "none", "python": facts.python.version}, evidence, fixes, "platform")
+    return _no_file_said(facts, matches, platform) if matches else None
 
 
-def _no_file_said(matches: Matches, python: PythonFacts, platform: str | None, tables: Tables) -> Hit:
+def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
     if of_variant(matches, "conda"):
         return Hit({}, quoted(matches), variant="conda")
-    index, builds = value(matches, "index"), tables.builds()
+    index, builds = value(matches, "index"), facts.tables.builds()
     if index and re.fullmatch(r"cu\d{2,3}", index) and index not in {build.variant for build in builds}:
         seen = {build.variant for build in builds if "low" not in (build.confidence, build.exists)}
         newest = sorted((one for one in seen if re.fullmatch(r"cu\d{3}", one)), key=lambda one: int(one[2:]))[-3:]
         return Hit({"index": index, "newest": newest}, quoted(matches), (TorchBuild(),), "index")
     wanted = value(matches, "requirement") or "torch"
-    values = {"requirement": wanted, "python": python.version, "platform": platform or "this platform"}
-    fixes = (*_other_python(str(wanted), python, platform, tables), TorchBuild())
-    return Hit(values, quoted(matches), fixes, None if python.version else "plain")
+    values = {"requirement": wanted, "python": facts.python.version, "platform": platform or "this platform"}
+    fixes = (*_other_python(facts, str(wanted), platform), TorchBuild())
+    return Hit(values, quoted(matches), fixes, None if facts.python.version else "plain")
 
 
 # Releases before those of the tables, with the newest Python that they have wheels for: https://pypi.org/project/torch/#history
 _LAST_PYTHON = {(1, 4): "3.8", (1, 5): "3.8", (1, 6): "3.8", (1, 7): "3.9", (1, 8): "3.9", (1, 9): "3.9", (1, 10): "3.9"}
 
 
-def _other_python(wanted: str, python: PythonFacts, platform: str | None, tables: Tables) -> tuple[Intent, ...]:
+def _other_python(facts: Facts, wanted: str, platform: str | None) -> tuple[Intent, ...]:
     """An environment with a Python that the wanted release has wheels for, where this one is another or not known."""
     number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
-    row = tables.release(number[1]) if number else None
+    row = facts.tables.release(number[1]) if number else None
     served = row.pythons.get(platform or "linux-x86_64", ()) if row else ()
     old = _LAST_PYTHON.get(minor(number[1]) or (0, 0)) if number and not served else None
     plain = [one for one in served if not one.endswith("t")] or (["3.6", old] if old else [])
-    if not number or not plain or _tag(python) in served:
+    if not number or not plain or _tag(facts.python) in served:
         return ()
     oldest, newest = plain[0], plain[-1]
     text = f"torch {number[1]} has wheels for Python {oldest} to {newest} only: make an environment with one of these."
     return (Manual(text, commands=(f"conda create -n torch-env python={newest}", f"uv venv -p {newest}")),)
 
 
-@check(needs=("system",))
-def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
-    """A library asks for a newer C library than the system has."""
-    if matches := said(symptoms, "glibc-too-old"):
-        return _glibc_said(system, torch, matches)
-    row = tables.release(torch.version) if torch.version and not torch.conda and not imported(torch, devices) else None
+@check(needs="system", reads="system torch devices symptoms")
+def glibc_too_old(facts: Facts, matches: Matches) -> Answer:
+    system, torch = facts.system, facts.torch
+    if matches:
+        return _glibc_said(facts, matches)
+    row = facts.tables.release(torch.version) if torch.version and not torch.conda and not imported(facts) else None
     floor = row.glibc.get(system.machine) if row and system.machine else None
     if not floor or older(system.glibc, floor) is not True:
         return None
@@ -320,31 +275,27 @@ def glibc_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts,
     return Hit(values, (), (TorchBuild(),), "table", confidence=confidence)
 
 
-def _glibc_said(system: SystemFacts, torch: TorchFacts, matches: Matches) -> Answer:
+def _glibc_said(facts: Facts, matches: Matches) -> Answer:
     needed, by = value(matches, "needed"), value(matches, "required_by") or ""
-    if needed and older(system.glibc, needed) is False:
-        return Unknown(f"GLIBC_{needed} is reported missing, but the system has {system.glibc}: another machine or another C library")
-    values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library", "version": torch.version}
+    if needed and older(facts.system.glibc, needed) is False:
+        return Unknown(f"GLIBC_{needed} is reported missing, but the system has {facts.system.glibc}: another machine or another C library")
+    values: dict[str, object] = {"needed": needed or "a newer glibc", "glibc": facts.system.glibc or "older"}
+    values |= {"library": by or "a library", "version": facts.torch.version}
     if by and "/torch/" not in by:
         return Hit(values, quoted(matches), variant="companion")
     return Hit(values, quoted(matches), (TorchBuild(),))
 
 
-@check(needs=("system",))
-def cpu_too_old(system: SystemFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
-    """An instruction that this CPU, or the virtual machine around it, does not have."""
-    matches = said(symptoms, "cpu-too-old")
+@check(needs="system", reads="system torch devices symptoms")
+def cpu_too_old(facts: Facts, matches: Matches) -> Answer:
+    system, torch = facts.system, facts.torch
     died = torch.import_failure is not None and torch.import_failure.signal == "SIGILL"
     x86 = system.cpu_flags_read and system.machine in ("x86_64", "AMD64", "amd64", None)
     lacking = [flag for flag in ("avx", "avx2") if x86 and flag not in system.cpu_flags]
-    values = {
-        "cpu": system.cpu_model or "this CPU",
-        "lacking": lacking or "the instruction in question",
-        "version": torch.version,
-    }
+    values = {"cpu": system.cpu_model or "this CPU", "lacking": lacking or "the instruction in question", "version": torch.version}
     evidence = (Evidence("import torch", "killed by SIGILL"), *quoted(matches)) if died else quoted(matches)
     if not died and not matches:
-        tried = imported(torch, devices) or torch == TorchFacts()
+        tried = imported(facts) or torch == TorchFacts()
         return Hit(values, (), (), "flags", Severity.WARNING, Confidence.LIKELY) if "avx" in lacking and not tried else None
     if lacking:
         return Hit(values, evidence)

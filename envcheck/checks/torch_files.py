@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, imported
 from envcheck.checks.reinstall import again
 from envcheck.engine.intents import Install, Intent
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import DevicesFacts, ImportStatus, PackagesFacts, SystemFacts, TorchFacts
-
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
+from envcheck.facts.snapshot import ImportStatus, PackagesFacts
 
 _DAMAGED = re.compile(r"(.{1,400}) \(([\w.-]{1,80})\)(?:: (\d+) of (\d+) bytes)?")
 # Without these `import torch` cannot work; what else is not there may have been left out of an image on purpose.
@@ -30,6 +26,13 @@ class DamagedFile:
     distribution: str
     cut: str | None = None  # "4096 of 9000 bytes"
 
+    def __str__(self) -> str:
+        return f"{self.file}: {self.cut or 'not there'}"
+
+    @property
+    def core(self) -> bool:
+        return self.distribution == "torch" and self.file.startswith(_CORE)
+
     @property
     def stem(self) -> str:
         """As error texts name it: libshm.so, functional, _C, _multiarray_umath."""
@@ -44,54 +47,46 @@ def damaged_files(packages: PackagesFacts) -> tuple[DamagedFile, ...]:
     return tuple(DamagedFile(one[1], one[2], f"{one[3]} of {one[4]} bytes" if one[3] else None) for one in found if one)
 
 
-def blamed(torch: TorchFacts, packages: PackagesFacts) -> tuple[DamagedFile, ...]:
+def blamed(facts: Facts) -> tuple[DamagedFile, ...]:
     """The damaged files that a failed import speaks of, or that alone are enough to explain it."""
-    files = damaged_files(packages)
-    if torch.import_status is ImportStatus.NOT_TORCH:
+    files = damaged_files(facts.packages)
+    if facts.torch.import_status is ImportStatus.NOT_TORCH:
         return tuple(one for one in files if one.file == "torch/__init__.py")
     cut = tuple(one for one in files if one.cut)
-    if torch.import_status is ImportStatus.CRASHED and cut:
+    if facts.torch.import_status is ImportStatus.CRASHED and cut:
         return cut
-    failure = torch.import_failure
+    failure = facts.torch.import_failure
     text = f"{failure.text}\n{failure.stack}\n{failure.stderr}" if failure else ""
-    return tuple(one for one in files if import_failed(torch) and (one.stem in text or one.file == "torch/__init__.py"))
+    return tuple(one for one in files if import_failed(facts.torch) and (one.stem in text or one.file == "torch/__init__.py"))
 
 
-@check(needs=("torch", "packages"))
-def torch_files_damaged(torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, system: SystemFacts, tables: Tables) -> Answer:
-    """A file that a package's RECORD lists is not there, or a library ends before the parts that are loaded from it."""
-    files, works = damaged_files(packages), imported(torch, devices) and not import_failed(torch)
-    if works and any("No module named 'numpy'" in one for one in torch.import_warnings):
+@check(needs="torch packages", reads="torch packages devices system")
+def torch_files_damaged(facts: Facts) -> Answer:
+    files, works = damaged_files(facts.packages), imported(facts)
+    if works and any("No module named 'numpy'" in one for one in facts.torch.import_warnings):
         files = tuple(one for one in files if one.distribution != "numpy")  # all of it is gone: a rule of its own
-    if not files or not (torch.version or torch.path):
+    if not files or not (facts.torch.version or facts.torch.path):
         return None
     cut = tuple(one for one in files if one.cut)
-    core = tuple(one for one in files if one.distribution == "torch" and one.file.startswith(_CORE))
-    certain = blamed(torch, packages)
+    core = tuple(one for one in files if one.core)
+    certain = blamed(facts)
     shown = certain or (cut if works else cut + core) or files
-    values, evidence = _described(shown[0], files, packages)
-    fixes = _fixes(torch, packages, shown, system, tables)
+    first = shown[0]
+    values: dict[str, object] = {"file": first.file, "size": first.cut, "distribution": first.distribution, "count": len(files) - 1}
+    values["have"] = facts.packages.version(first.distribution) or ""
+    evidence = tuple(Evidence("RECORD of the distributions", str(one)) for one in files[:6])
+    fixes = _fixes(facts, shown)
     if works and cut and not certain:
         return Hit(values, evidence, fixes, "cut_unused", Severity.WARNING)
-    if certain or (not works and (core or cut or import_failed(torch))):
-        kind = "_".join(word for word, holds in (("cut", shown[0].cut), ("more", len(files) > 1)) if holds)
+    if certain or (not works and (core or cut or import_failed(facts.torch))):
+        kind = "_".join(word for word, holds in (("cut", first.cut), ("more", len(files) > 1)) if holds)
         return Hit(values, evidence, fixes, kind or None, confidence=None if certain else Confidence.LIKELY)
     return Hit(values, evidence, variant="unused", severity=Severity.INFO)
 
 
-def _described(
-    first: DamagedFile, files: tuple[DamagedFile, ...], packages: PackagesFacts
-) -> tuple[dict[str, object], tuple[Evidence, ...]]:
-    values: dict[str, object] = {"file": first.file, "size": first.cut, "distribution": first.distribution, "count": len(files) - 1}
-    values["have"] = packages.version(first.distribution) or ""
-    return values, tuple(Evidence("RECORD of the distributions", f"{one.file}: {one.cut or 'not there'}") for one in files[:6])
-
-
-def _fixes(
-    torch: TorchFacts, packages: PackagesFacts, files: tuple[DamagedFile, ...], system: SystemFacts, tables: Tables
-) -> tuple[Intent, ...]:
+def _fixes(facts: Facts, files: tuple[DamagedFile, ...]) -> tuple[Intent, ...]:
     """The packages of these files written again, each as it is."""
     names = tuple(dict.fromkeys(one.distribution for one in files))
-    others = tuple(f"{name}=={packages.version(name)}" for name in names if name != "torch" and packages.version(name))
-    first = again(torch, system, tables) if "torch" in names else ()
+    others = tuple(f"{name}=={facts.packages.version(name)}" for name in names if name != "torch" and facts.packages.version(name))
+    first = again(facts) if "torch" in names else ()
     return (*first, Install(others, reinstall=True)) if others else first

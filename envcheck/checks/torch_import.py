@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.origin import IMPORT, Origin, frames, its_own, last_line, missing_module, origin
 from envcheck.checks.reinstall import again
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import of_variant, quoted, value
 from envcheck.checks.torch_files import blamed, damaged_files
 from envcheck.engine.intents import Install, Manual, SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import (
-    DevicesFacts,
-    ImportFailure,
-    ImportStatus,
-    PackagesFacts,
-    PythonFacts,
-    SymptomsFacts,
-    SystemFacts,
-    TorchFacts,
-)
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import ImportFailure, ImportStatus, PythonFacts
 from envcheck.tables.versions import UNKNOWN
-
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
 
 
 def _innermost(stack: str) -> str:
@@ -61,40 +48,37 @@ def _inconsistent(kind: str, text: str) -> bool:
     )
 
 
-@check(needs=("torch",))
-def torch_import_broken(
-    torch: TorchFacts, packages: PackagesFacts, devices: DevicesFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables
-) -> Answer:
+@check(needs="torch", reads="torch packages devices system symptoms")
+def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
     """`import torch` raises. Rules that know the reason explain it."""
-    matches = said(symptoms, "torch-import-broken")
-    if torch.import_status is ImportStatus.ERROR:
-        return _raised(torch, packages, system, matches, tables)
-    if of_variant(matches, "mkl") and not imported(torch, devices):
+    if facts.torch.import_status is ImportStatus.ERROR:
+        return _raised(facts, matches)
+    if of_variant(matches, "mkl") and not imported(facts):
         by_conda = Manual("Where conda installed torch:", commands=("conda install 'mkl<2024.1'",))
-        return Hit({"version": torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
-    if matches and not imported(torch, devices):
-        return Hit({"version": torch.version or UNKNOWN}, quoted(matches), again(torch, system, tables), "said")
+        return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
+    if matches and not imported(facts):
+        return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), again(facts), "said")
     return None
 
 
-def _raised(torch: TorchFacts, packages: PackagesFacts, system: SystemFacts, matches: Matches, tables: Tables) -> Hit:
-    failure = torch.import_failure or ImportFailure()
+def _raised(facts: Facts, matches: Matches) -> Hit:
+    failure = facts.torch.import_failure or ImportFailure()
     kind, text = failure.type or "an exception", failure.text
     evidence = (Evidence("import torch", failure.stack or text), *quoted(matches))
-    values = {"version": torch.version or UNKNOWN, "type": kind, "path": torch.path, "error": last_line(text) or kind}
+    values = {"version": facts.torch.version or UNKNOWN, "type": kind, "path": facts.torch.path, "error": last_line(text) or kind}
     if "iJIT_NotifyEvent" in text:
         return Hit(values, evidence, (Install(("mkl<2024.1",)),), "mkl")
-    if (system.os == "windows" and "DLL load failed" in text) or "WinError 126" in text or "WinError 1114" in text:
-        return Hit(values, evidence, again(torch, system, tables), "dll")
-    where = origin(failure.stack, torch, packages)
+    if (facts.system.os == "windows" and "DLL load failed" in text) or "WinError 126" in text or "WinError 1114" in text:
+        return Hit(values, evidence, again(facts), "dll")
+    where = origin(facts, failure.stack)
     if where and not where.torch:
         return _from_elsewhere(where, values, evidence)
     gone = missing_module(text) or ""
     if required := _REQUIRED_MODULES.get(gone.partition(".")[0]):
         return Hit(values, evidence, (Install((required,)),))
     # "No module named 'torch'": metadata without the package
-    mends = gone == "torch" or _inconsistent(kind, text) or any(one.distribution == "torch" for one in blamed(torch, packages))
-    return Hit(values, evidence, again(torch, system, tables) if mends else ())
+    mends = gone == "torch" or _inconsistent(kind, text) or any(one.distribution == "torch" for one in blamed(facts))
+    return Hit(values, evidence, again(facts) if mends else ())
 
 
 def _from_elsewhere(where: Origin, values: dict[str, str | None], evidence: tuple[Evidence, ...]) -> Hit:
@@ -110,40 +94,29 @@ def _from_elsewhere(where: Origin, values: dict[str, str | None], evidence: tupl
     return Hit(values, evidence, fixes, variant="package")
 
 
-@check(needs=("torch",))
-def torch_import_crashed(
-    torch: TorchFacts,
-    packages: PackagesFacts,
-    system: SystemFacts,
-    python: PythonFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
-    """`import torch` kills the interpreter, or ends it."""
-    matches, failure = said(symptoms, "torch-import-crashed"), torch.import_failure or ImportFailure()
-    values: dict[str, object] = {"version": torch.version or UNKNOWN, "path": torch.path}
+@check(needs="torch", reads="torch packages system python devices symptoms")
+def torch_import_crashed(facts: Facts, matches: Matches) -> Answer:
+    failure = facts.torch.import_failure or ImportFailure()
+    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "path": facts.torch.path}
     if library := value(matches, "library"):
         return Hit({"library": library, "other": value(matches, "other") or library}, quoted(matches), variant="openmp")
-    if matches and torch.import_status is ImportStatus.SKIPPED and not imported(torch, devices):
+    if matches and facts.torch.import_status is ImportStatus.SKIPPED and not imported(facts):
         return Hit(values | {"signal": (value(matches, "signal") or "a signal").lower()}, quoted(matches), variant="said")
     # MKL asks where the libraries that loaded it are, and gives up without a working folder.
-    if python.working_folder_gone and "oneMKL FATAL ERROR: Cannot load" in failure.stderr:
-        values["folder"] = python.working_folder_gone
+    if facts.python.working_folder_gone and "oneMKL FATAL ERROR: Cannot load" in failure.stderr:
+        values["folder"] = facts.python.working_folder_gone
         return Hit(values, (Evidence("import torch", failure.stderr),), variant="folder")
-    if torch.import_status not in (ImportStatus.CRASHED, ImportStatus.EXITED):
+    if facts.torch.import_status not in (ImportStatus.CRASHED, ImportStatus.EXITED):
         return None
-    return _ended(values, failure, torch, packages, system, tables)
+    return _ended(facts, values, failure)
 
 
-def _ended(
-    values: dict[str, object], failure: ImportFailure, torch: TorchFacts, packages: PackagesFacts, system: SystemFacts, tables: Tables
-) -> Hit:
+def _ended(facts: Facts, values: dict[str, object], failure: ImportFailure) -> Hit:
     """By a signal or by an exit, out of torch's own files or another's."""
     words = failure.stack or failure.stderr
-    evidence, where = (Evidence("import torch", words),) if words else (), origin(words, torch, packages)
+    evidence, where = (Evidence("import torch", words),) if words else (), origin(facts, words)
     values |= {"signal": failure.signal or "a signal", "code": failure.exit_code}
-    exited = torch.import_status is ImportStatus.EXITED
+    exited = facts.torch.import_status is ImportStatus.EXITED
     if where and not where.torch:
         row = where.distribution
         values |= {"file": where.file, "package": row.name if row else where.module or "a file of your own"}
@@ -151,7 +124,7 @@ def _ended(
         return Hit(values, evidence, variant="exited_elsewhere" if exited else "elsewhere")
     # Not of a kill from outside: files do no harm there.
     killed = failure.signal in ("SIGKILL", "SIGTERM", "SIGXCPU")
-    fixes = () if killed or damaged_files(packages) else again(torch, system, tables)
+    fixes = () if killed or damaged_files(facts.packages) else again(facts)
     return Hit(values, evidence, fixes, "exited" if exited else None)
 
 
@@ -169,18 +142,18 @@ _SLOWING = ("PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONDEVMODE", "PY
 _OFF = ("", "0", "default", "pymalloc", "malloc", "mimalloc")
 
 
-@check(needs=("torch",))
-def torch_import_hangs(torch: TorchFacts, python: PythonFacts) -> Answer:
+@check(needs="torch", reads="torch python")
+def torch_import_hangs(facts: Facts) -> Answer:
     """`import torch` does not come back within its limit. Where something still moves in it, it may only be slow."""
-    if torch.import_status is not ImportStatus.TIMEOUT:
+    if facts.torch.import_status is not ImportStatus.TIMEOUT:
         return None
-    failure = torch.import_failure or ImportFailure()
+    failure = facts.torch.import_failure or ImportFailure()
     stack = failure.stack or failure.stderr
     where = _innermost(stack)
-    values: dict[str, object] = {"version": torch.version or UNKNOWN, "where": where or "an unknown place"}
-    values["seconds"] = f"{torch.import_seconds:.0f}" if torch.import_seconds else "many"
+    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "where": where or "an unknown place"}
+    values["seconds"] = f"{facts.torch.import_seconds:.0f}" if facts.torch.import_seconds else "many"
     evidence = (Evidence("stack of the import", stack),) if stack else ()
-    if slowing := [name for name in _SLOWING if python.variables.get(name, "") not in _OFF]:
+    if slowing := [name for name in _SLOWING if facts.python.variables.get(name, "") not in _OFF]:
         fixes = tuple(SetEnv(name, None) for name in slowing)
         return Hit(values | {"variables": slowing}, evidence, fixes, "slowed", confidence=Confidence.LIKELY)
     seconds = failure.watched_seconds
@@ -200,30 +173,25 @@ _TAKEN_FROM = re.compile(
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|/lib(?:64)?/python3|[/\\]Lib[/\\]")
 
 
-@check(needs=("torch",))
-def torch_shadowed(
-    torch: TorchFacts, packages: PackagesFacts, python: PythonFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
-    """Something else of that name is imported in torch's place, or hides a module that torch needs."""
-    own, text, hiding = its_own(torch, packages), import_text(torch), python.shadowing
+@check(needs="torch", reads="torch packages python devices symptoms")
+def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
+    own, text, hiding = its_own(facts), import_text(facts.torch), facts.python.shadowing
     # Of a torch that lies where its distribution put it these words mean that a file of it is gone.
-    matches = tuple(
-        one for one in said(symptoms, "torch-shadowed") if not (own and one.source == IMPORT and one.symptom == "torch-folder-shadows")
-    )
-    if torch.import_status is ImportStatus.NOT_TORCH:
-        if own and blamed(torch, packages):
+    matches = tuple(one for one in matches if not (own and one.source == IMPORT and one.symptom == "torch-folder-shadows"))
+    if facts.torch.import_status is ImportStatus.NOT_TORCH:
+        if own and blamed(facts):
             return None
-        return Hit({"path": torch.path or next(iter(hiding), "a folder named torch")}, quoted(matches))
+        return Hit({"path": facts.torch.path or next(iter(hiding), "a folder named torch")}, quoted(matches))
     if matches:
         return Hit({"path": value(matches, "path") or "a file or folder on sys.path"}, quoted(matches), variant="said")
     taken = _TAKEN_FROM.search(text)
     if taken and not taken[1].startswith("torch") and not _INSTALLED.search(taken[2]):
         return Hit({"path": taken[2]}, (Evidence(IMPORT, text),), variant="said")
-    if works := imported(torch, devices):
-        hiding = _untried(hiding, python)
+    if works := imported(facts):
+        hiding = _untried(hiding, facts.python)
     if not hiding:
         return None
-    if works or not import_failed(torch):
+    if works or not import_failed(facts.torch):
         return Hit({"paths": hiding}, variant="beside", severity=Severity.WARNING, confidence=Confidence.LIKELY)
     return Hit({"paths": hiding}, (Evidence("import torch", text),), variant="beside", confidence=Confidence.LIKELY)
 

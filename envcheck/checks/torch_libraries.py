@@ -3,56 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envcheck.checks.companions import codec_fits
-from envcheck.checks.hardware import import_failed, imported, nccl_proved
+from envcheck.checks.hardware import imported, nccl_proved
 from envcheck.checks.libraries import Provider, pinned, provider
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
-from envcheck.checks.text import Matches, of_variant, quoted, said, value
+from envcheck.checks.text import agreed, of_variant, quoted, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import (
-    DevicesFacts,
-    Distribution,
-    LiveFacts,
-    PackagesFacts,
-    PythonFacts,
-    SymptomsFacts,
-    SystemFacts,
-    TorchFacts,
-)
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import Distribution, PackagesFacts, PythonFacts, TorchFacts
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
-
-if TYPE_CHECKING:
-    from envcheck.tables.compat import Tables
-
 
 # Why the loader does not take a file that it found: the message for it.
 _REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
 
 
-@check(needs=("torch",))
-def missing_library(
-    torch: TorchFacts,
-    packages: PackagesFacts,
-    python: PythonFacts,
-    devices: DevicesFacts,
-    system: SystemFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
-    """A shared library that torch, or a package beside it, cannot open; names the distribution that provides it."""
-    matches = said(symptoms, "missing-library")
+@check(needs="torch", reads="torch packages python devices system symptoms")
+def missing_library(facts: Facts, matches: Matches) -> Answer:
     evidence, library = quoted(matches), value(matches, "library")
     if refused := of_variant(matches, *_REFUSALS):
         file = value(refused, "library")
         return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=refused[0].variant)
     codec = [match.symptom.startswith("torchcodec-") for match in matches]
-    if library is None and any(codec) and _lacks_ffmpeg(torch, packages, matches, tables):
+    if library is None and any(codec) and _lacks_ffmpeg(facts, matches):
         return Hit({"library": "FFmpeg's libraries"}, evidence, variant="ffmpeg", confidence=Confidence.LIKELY)
     if all(codec):
         return None  # no message, or the companion's rule says that either may be the reason
@@ -61,28 +37,20 @@ def missing_library(
     stem = library.partition(".so")[0]
     if stem in ("libcuda", "libnvidia-ml") or stem.startswith(("libtorch", "libc10", "libshm", "libcaffe2")):
         return None  # the driver's libraries, and torch's own missed by a companion: other rules
-    values: dict[str, object] = {"library": library, "version": torch.version or UNKNOWN}
+    values: dict[str, object] = {"library": library, "version": facts.torch.version or UNKNOWN}
     values["needed_by"] = value(matches, "needed_by") or "a program"
-    conda = torch.conda or (python.has_conda_meta and not _from_pip(packages))
-    beside = imported(torch, devices) and not import_failed(torch)
-    return _provided(values, evidence, "beside" if beside else "conda" if conda else None, torch, packages, system, tables)
+    conda = facts.torch.conda or (facts.python.has_conda_meta and not _from_pip(facts.packages))
+    beside = imported(facts)
+    return _provided(facts, values, evidence, "beside" if beside else "conda" if conda else None)
 
 
-def _provided(
-    values: dict[str, object],
-    evidence: tuple[Evidence, ...],
-    variant: str | None,
-    torch: TorchFacts,
-    packages: PackagesFacts,
-    system: SystemFacts,
-    tables: Tables,
-) -> Hit:
+def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...], variant: str | None) -> Hit:
     """By which distribution. `variant`: why that is not to be installed for torch."""
     stem, _, number = str(values["library"]).partition(".so")
-    cuda, soname = _cuda_major(torch, system, tables), major(number.removeprefix("."))
-    if stem.startswith("libcudnn") and soname == 8 and not _takes_cudnn8(torch):
+    cuda, soname = _cuda_major(facts), major(number.removeprefix("."))
+    if stem.startswith("libcudnn") and soname == 8 and not _takes_cudnn8(facts.torch):
         return Hit(values, evidence, variant="cudnn8")
-    found = provider(stem, cuda, soname)
+    found = provider(facts.tables, stem, cuda, soname)
     if found is None:
         return Hit(values, evidence, variant="other")
     if cuda is not None and found.soname_cuda not in (None, cuda):
@@ -90,15 +58,15 @@ def _provided(
     values["distribution"] = found.distribution
     if variant:
         return Hit(values, evidence, variant=variant)
-    requirement, there = _requirement(found, torch, system, tables), packages.version(found.distribution)
+    requirement, there = _requirement(facts, found), facts.packages.version(found.distribution)
     values |= {"requirement": requirement, "installed": there}
     note = "with torch's own pin" if "==" in requirement else "any version of the same CUDA major"
     return Hit(values, evidence, (Install((requirement,), reinstall=there is not None, note=note),), "damaged" if there else None)
 
 
-def _lacks_ffmpeg(torch: TorchFacts, packages: PackagesFacts, matches: Matches, tables: Tables) -> bool:
+def _lacks_ffmpeg(facts: Facts, matches: Matches) -> bool:
     """torchcodec's loader says so, or it did not load although it is for this torch."""
-    fits = codec_fits(torch, packages, tables)
+    fits = codec_fits(facts)
     return fits is True or (fits is None and value(matches, "ffmpeg") is not None)
 
 
@@ -107,12 +75,12 @@ def _from_pip(packages: PackagesFacts) -> bool:
     return any(row.name == "torch" and row.installer in ("pip", "uv") for row in packages.distributions)
 
 
-def _cuda_major(torch: TorchFacts, system: SystemFacts, tables: Tables) -> int | None:
+def _cuda_major(facts: Facts) -> int | None:
     """CUDA major of the build: as torch says, as its version says, else what a plain install of this release brings."""
-    stated = major(torch.cuda or cuda_of_build(torch.version))
-    if stated is not None or local(torch.version):
+    stated = major(facts.torch.cuda or cuda_of_build(facts.torch.version))
+    if stated is not None or local(facts.torch.version):
         return stated
-    return major(cuda_of_build(f"0+{default_variant(torch, system, tables)}"))
+    return major(cuda_of_build(f"0+{default_variant(facts)}"))
 
 
 def _takes_cudnn8(torch: TorchFacts) -> bool:
@@ -120,12 +88,12 @@ def _takes_cudnn8(torch: TorchFacts) -> bool:
     return older(release(torch.version), "2.4.0") is True and (minor(torch.version) or (0, 0)) >= (1, 6)
 
 
-def _requirement(found: Provider, torch: TorchFacts, system: SystemFacts, tables: Tables) -> str:
+def _requirement(facts: Facts, found: Provider) -> str:
     """The provider with torch's own pin where this is the default build, whose pins the table holds."""
-    variant = local(torch.version)
-    if torch.version is None or (variant and variant != default_variant(torch, system, tables)):
+    variant = local(facts.torch.version)
+    if facts.torch.version is None or (variant and variant != default_variant(facts)):
         return found.distribution
-    return pinned(found, tables.pins(torch.version))
+    return pinned(found, facts.tables.pins(facts.torch.version))
 
 
 def _loader_variable(python: PythonFacts) -> str | None:
@@ -137,22 +105,18 @@ def _loader_variable(python: PythonFacts) -> str | None:
 _CUDA_FILES = re.compile(r"/lib(?:cudart|cublas|cublasLt|cudnn\w*|nccl|nvJitLink|nvrtc|cusparse|cusolver|cufft|curand)\.so")
 
 
-@check(needs=("torch", "python"))
-def library_path_shadows(
-    torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
-    """LD_LIBRARY_PATH or LD_PRELOAD puts a foreign CUDA library before the one that torch was built with."""
-    matches = said(symptoms, "library-path-shadows")
-    name = _loader_variable(python) or "LD_LIBRARY_PATH"
-    foreign = _foreign(torch, python, packages)
-    values: dict[str, object] = {"name": name, "path": python.variables.get(name) or "not known", "loaded": foreign}
-    if {match.variant for match in matches} == {"cxx"}:
-        return _cxx_library(values, matches, python)
+@check(needs="torch python", reads="torch python packages devices symptoms")
+def library_path_shadows(facts: Facts, matches: Matches) -> Answer:
+    name = _loader_variable(facts.python) or "LD_LIBRARY_PATH"
+    foreign = _foreign(facts)
+    values: dict[str, object] = {"name": name, "path": facts.python.variables.get(name) or "not known", "loaded": foreign}
+    if agreed(matches) == "cxx":
+        return _cxx_library(values, matches, facts.python)
     if own := tuple(match for match in matches if match.source == IMPORT and "symbol" in match.values and match.variant != "cxx"):
-        return _undefined_symbol(values, own, torch, python, packages, matches)
+        return _undefined_symbol(facts, values, own, matches)
     if matches:
-        return _library_said(values, matches, python)
-    works = imported(torch, devices) and not import_failed(torch)
+        return _library_said(values, matches, facts.python)
+    works = imported(facts)
     evidence = tuple(Evidence("libraries loaded", one) for one in foreign[:4])
     return Hit(values, evidence, _unset(name), "loaded", Severity.WARNING if works else None) if foreign else None
 
@@ -177,49 +141,38 @@ def _cxx_library(values: dict[str, object], matches: Matches, python: PythonFact
     return Hit(values, quoted(matches), variant="cxx", confidence=Confidence.LIKELY)
 
 
-def _undefined_symbol(
-    values: dict[str, object], own: Matches, torch: TorchFacts, python: PythonFacts, packages: PackagesFacts, matches: Matches
-) -> Hit | None:
+def _undefined_symbol(facts: Facts, values: dict[str, object], own: Matches, matches: Matches) -> Hit | None:
     """What the failed import did not find in a library."""
     library = (value(own, "asker") or value(own, "library") or "a library").rpartition("/")[2]
     values |= {"symbol": value(own, "symbol"), "library": library, "of": value(own, "of") or "libnv"}
-    name = _loader_variable(python)
-    if name or python.executable is None:  # then what is set is not known
+    name = _loader_variable(facts.python)
+    if name or facts.python.executable is None:  # then what is set is not known
         if any(match.symptom in ("nvjitlink-symbol", "cuda-symbol-version") for match in own):
             sure = None if name else Confidence.LIKELY
             return Hit(values, quoted(matches), _unset(str(values["name"])), confidence=sure)
-        return _library_said(values, matches, python)
+        return _library_said(values, matches, facts.python)
     # Nothing is set: another copy that the system's linker knows is left, and that only if the packages are what torch asks for.
-    if wrong_versions(packages) or blamed(torch, packages) or packages.overwritten:
+    if wrong_versions(facts.packages) or blamed(facts) or facts.packages.overwritten:
         return None
     return Hit(values, quoted(own), variant="unset", confidence=Confidence.LIKELY)
 
 
-def _foreign(torch: TorchFacts, python: PythonFacts, packages: PackagesFacts) -> tuple[str, ...]:
+def _foreign(facts: Facts) -> tuple[str, ...]:
     """CUDA libraries loaded from a folder of LD_LIBRARY_PATH although wheels of this environment bring them."""
-    folders = tuple(one.rstrip("/") + "/" for one in python.variables.get("LD_LIBRARY_PATH", "").split(":") if one)
-    own = (python.prefix or "\0", python.purelib or "\0", torch.path or "\0")
-    if not any(row.name.startswith("nvidia-") for row in packages.distributions):
+    folders = tuple(one.rstrip("/") + "/" for one in facts.python.variables.get("LD_LIBRARY_PATH", "").split(":") if one)
+    own = (facts.python.prefix or "\0", facts.python.purelib or "\0", facts.torch.path or "\0")
+    if not any(row.name.startswith("nvidia-") for row in facts.packages.distributions):
         return ()
-    return tuple(one for one in torch.libraries if _CUDA_FILES.search(one) and not one.startswith(own) and one.startswith(folders))
+    return tuple(one for one in facts.torch.libraries if _CUDA_FILES.search(one) and not one.startswith(own) and one.startswith(folders))
 
 
-@check(needs=("packages",))
-def nccl_package_mismatch(
-    torch: TorchFacts,
-    packages: PackagesFacts,
-    python: PythonFacts,
-    devices: DevicesFacts,
-    live: LiveFacts,
-    system: SystemFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
+@check(needs="packages", reads="torch packages python devices live system symptoms")
+def nccl_package_mismatch(facts: Facts, matches: Matches) -> Answer:
     """An NCCL that torch was not built with: two packages in one place, or a foreign libnccl.so.2."""
-    matches = said(symptoms, "nccl-package-mismatch")
-    rows = tuple(row for row in packages.distributions if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
+    torch = facts.torch
+    rows = tuple(row for row in facts.packages.distributions if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
     two = len({row.name for row in rows}) > 1
-    drifted = torch.nccl and torch.nccl_loaded and older(torch.nccl_loaded, torch.nccl) and not nccl_proved(live, 2)
+    drifted = torch.nccl and torch.nccl_loaded and older(torch.nccl_loaded, torch.nccl) and not nccl_proved(facts.live, 2)
     if not (matches or two or drifted):
         return None  # nothing to look up in the tables
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "built": torch.nccl, "loaded": torch.nccl_loaded}
@@ -227,17 +180,17 @@ def nccl_package_mismatch(
     if compiled := tuple(match for match in matches if match.symptom == "nccl-older-than-program"):
         versions = {"built": value(compiled, "built"), "loaded": value(compiled, "loaded")}
         return Hit(values | versions, quoted(compiled), variant="program")
-    right = Provider(f"nvidia-nccl-cu{_cuda_major(torch, system, tables) or 13}")
-    values |= {"requirement": _requirement(right, torch, system, tables), "packages": [f"{row.name} {row.version}" for row in rows]}
+    right = Provider(f"nvidia-nccl-cu{_cuda_major(facts) or 13}")
+    values |= {"requirement": _requirement(facts, right), "packages": [f"{row.name} {row.version}" for row in rows]}
     evidence = quoted(matches)
     if two:
-        return _two_nccls(values, evidence, rows, bool(matches), nccl_proved(live) or imported(torch, devices))
+        return _two_nccls(values, evidence, rows, bool(matches), nccl_proved(facts.live) or imported(facts))
     install = Install((str(values["requirement"]),), reinstall=True)
     if matches:
-        name = _loader_variable(python)
+        name = _loader_variable(facts.python)
         note = "another libnccl.so.2 in one of its folders comes before torch's own"
         newest = Install((right.distribution,), note="the newest one; torch's own pin is narrower", flags=UPGRADE)
-        fixes: tuple[Intent, ...] = (*_unset(name or "LD_LIBRARY_PATH", note), install if packages.distributions else newest)
+        fixes: tuple[Intent, ...] = (*_unset(name or "LD_LIBRARY_PATH", note), install if facts.packages.distributions else newest)
         return Hit(values, evidence, fixes, "path" if name else None)
     return Hit(values, evidence, (install,), "older", Severity.WARNING, Confidence.LIKELY)
 
@@ -267,23 +220,22 @@ def cudnn_text(raw: str | None) -> str | None:
     return raw.strip() or None
 
 
-@check(needs=("torch",))
-def cudnn_mismatch(torch: TorchFacts, python: PythonFacts, system: SystemFacts, symptoms: SymptomsFacts, tables: Tables) -> Answer:
+@check(needs="torch", reads="torch python system symptoms")
+def cudnn_mismatch(facts: Facts, matches: Matches) -> Answer:
     """The cuDNN loaded is older than the one torch was compiled with (torch's own rule: same major, minor not smaller)."""
-    matches = said(symptoms, "cudnn-mismatch")
-    built = cudnn_text(value(matches, "compiled")) or torch.cudnn
-    loaded = cudnn_text(value(matches, "loaded")) or torch.cudnn_loaded
+    built = cudnn_text(value(matches, "compiled")) or facts.torch.cudnn
+    loaded = cudnn_text(value(matches, "loaded")) or facts.torch.cudnn_loaded
     mine, other = minor(built), minor(loaded)
     wrong = mine is not None and other is not None and (mine[0] != other[0] or other[1] < mine[1])
-    if torch.hip or not (wrong or matches):
+    if facts.torch.hip or not (wrong or matches):
         return None
-    name = _loader_variable(python)
-    path, cuda = python.variables.get(name or ""), _cuda_major(torch, system, tables)
+    name = _loader_variable(facts.python)
+    path, cuda = facts.python.variables.get(name or ""), _cuda_major(facts)
     fixes: tuple[Intent, ...] = _unset(name, "for this run")
-    if cuda and not torch.conda and (major(built) or 9) >= 8 and (minor(torch.version) or (0, 0)) >= (1, 13):
+    if cuda and not facts.torch.conda and (major(built) or 9) >= 8 and (minor(facts.torch.version) or (0, 0)) >= (1, 13):
         found = Provider(f"nvidia-cudnn-cu{cuda}")
-        fixes = (*fixes, Install((_requirement(found, torch, system, tables),), reinstall=True))
-    values = {"version": torch.version or UNKNOWN, "built": built, "loaded": loaded, "name": name, "path": path}
+        fixes = (*fixes, Install((_requirement(facts, found),), reinstall=True))
+    values = {"version": facts.torch.version or UNKNOWN, "built": built, "loaded": loaded, "name": name, "path": path}
     if not wrong and mine and other:
         return Hit(values, quoted(matches), fixes, "newer", Severity.WARNING, Confidence.LIKELY)
     known = built and loaded

@@ -6,22 +6,10 @@ import re
 
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import discrete_amd, discrete_intel
-from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
+from envcheck.checks.text import agreed, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv, TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import (
-    BackendsFacts,
-    ContainerFacts,
-    DevicesFacts,
-    GpusFacts,
-    MpsFacts,
-    PythonFacts,
-    RocmFacts,
-    SymptomsFacts,
-    SystemFacts,
-    TorchFacts,
-    XpuFacts,
-)
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import MpsFacts, RocmFacts, TorchFacts, XpuFacts
 from envcheck.tables.archs import platform_of
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import minor
@@ -29,22 +17,21 @@ from envcheck.tables.versions import minor
 _KFD = "/dev/kfd"
 
 
-@check(needs=("rocm",))
-def rocm_permission(
-    system: SystemFacts, rocm: RocmFacts, container: ContainerFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
+@check(needs="rocm", reads="system rocm container torch devices symptoms")
+def rocm_permission(facts: Facts, matches: Matches) -> Answer:
     """/dev/kfd or the render nodes are closed to this user, or were not passed into the container. WSL has none."""
-    matches, inside = said(symptoms, "rocm-permission"), contained(container)
-    if works(devices) or system.wsl:
+    rocm = facts.rocm
+    inside = contained(facts.container)
+    if works(facts.devices) or facts.system.wsl:
         return None
     groups = ", ".join(rocm.groups) or "unknown"
-    absent = of_variant(matches, "absent") or (rocm.kfd is False and inside and (torch.hip or matches))
+    absent = of_variant(matches, "absent") or (rocm.kfd is False and inside and (facts.torch.hip or matches))
     closed = _KFD if rocm.kfd_access is False and rocm.kfd is not False else "/dev/dri/renderD*" if rocm.render_access is False else None
     if absent:
         return Hit({"node": _KFD, "groups": groups}, quoted(matches), variant="absent")
-    if not closed and {match.variant for match in matches} == {"text"}:
+    if not closed and agreed(matches) == "text":
         return Hit({"node": _KFD, "groups": groups}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
-    if matches or (closed and (torch.hip or fails(devices)) and (rocm.gfx or rocm.names)):
+    if matches or (closed and (facts.torch.hip or fails(facts.devices)) and (rocm.gfx or rocm.names)):
         return Hit({"node": closed or _KFD, "groups": groups}, quoted(matches), variant="container" if inside else None)
     return None
 
@@ -60,28 +47,25 @@ def sibling(gfx: str) -> str | None:
     return "10.3.0" if re.fullmatch(r"gfx103[1-6]", gfx) else "11.0.0" if re.fullmatch(r"gfx110[1-3]", gfx) else None
 
 
-@check(needs=("rocm",))
-def rocm_gfx_unsupported(
-    system: SystemFacts, rocm: RocmFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts, tables: Tables
-) -> Answer:
-    """The ROCm build has no code for this gfx target."""
-    matches = said(symptoms, "rocm-gfx-unsupported")
-    if any(one.kernel == "ok" for one in devices.devices) or (of_symptom(symptoms, "torch-no-driver") and not torch.hip):
+@check(needs="rocm", reads="system rocm torch devices symptoms")
+def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
+    rocm, torch = facts.rocm, facts.torch
+    if any(one.kernel == "ok" for one in facts.devices.devices) or (of_symptom(facts, "torch-no-driver") and not torch.hip):
         return None
     override = overridden(rocm.gfx_override)
     targets = (override,) if override else rocm.gfx
-    archs, source = _rocm_archs(torch, system, tables)
+    archs, source = _rocm_archs(facts)
     missing = [one for one in targets if archs and one not in archs]
     values: dict[str, object] = {"gfx": ", ".join(missing or rocm.gfx) or "this GPU", "archs": " ".join(archs), "source": source}
     if torch.hip:  # torch's own texts say CUDA in a build for ROCm too
         alike = ("no-kernel-image", "invalid-device-function")
-        matches += tuple(match for match in said(symptoms, "gpu-too-new-for-torch") if match.symptom in alike)
+        matches += tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom in alike)
     if missing and len(missing) == len(targets) and (torch.hip or matches or torch == TorchFacts()):
         fixes = _as_sibling(missing[0], archs, rocm)
         confidence = None if matches or (torch.hip and torch.arch_list) else Confidence.LIKELY
         return Hit(values, quoted(matches), fixes, variant=None if fixes else "none", confidence=confidence)
     if matches and targets and not archs:  # which build it is, the tables do not know
-        fixes, everywhere = _as_sibling(targets[0], (), rocm), _every_target(tables)
+        fixes, everywhere = _as_sibling(targets[0], (), rocm), _every_target(facts.tables)
         values |= {"archs": " ".join(sorted(everywhere)), "source": "any published ROCm build"}
         return Hit(values, quoted(matches), fixes, "text" if fixes or targets[0] in everywhere else "none")
     return Hit(values, quoted(matches), variant="text") if matches else None
@@ -96,13 +80,15 @@ def _as_sibling(gfx: str, archs: tuple[str, ...], rocm: RocmFacts) -> tuple[SetE
     return (SetEnv("HSA_OVERRIDE_GFX_VERSION", relative, note),)
 
 
-def _rocm_archs(torch: TorchFacts, system: SystemFacts, tables: Tables) -> tuple[tuple[str, ...], str]:
+def _rocm_archs(facts: Facts) -> tuple[tuple[str, ...], str]:
     """gfx targets of this build: its own list, the table's, or those of any build where nothing is known of torch."""
-    if torch == TorchFacts():
-        return tuple(sorted(_every_target(tables))), "any published ROCm build"
-    own = tuple(arch.partition(":")[0] for arch in torch.arch_list or () if arch.startswith("gfx"))
+    if facts.torch == TorchFacts():
+        return tuple(sorted(_every_target(facts.tables))), "any published ROCm build"
+    own = tuple(arch.partition(":")[0] for arch in facts.torch.arch_list or () if arch.startswith("gfx"))
     row = (
-        tables.build(torch.version, platform_of(system.os or "linux", system.machine or "x86_64")) if torch.version and torch.hip else None
+        facts.tables.build(facts.torch.version, platform_of(facts.system.os or "linux", facts.system.machine or "x86_64"))
+        if facts.torch.version and facts.torch.hip
+        else None
     )
     if not own and row and row.archs:
         return row.archs, f"the published build {row.version}+{row.variant}"
@@ -114,49 +100,40 @@ def _every_target(tables: Tables) -> set[str]:
     return {arch for build in tables.builds() if build.variant.startswith("rocm") for arch in build.archs or ()}
 
 
-@check(needs=("torch",))
-def rocm_build_mismatch(
-    system: SystemFacts,
-    rocm: RocmFacts,
-    xpu: XpuFacts,
-    gpus: GpusFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
-    """A build for the GPU of another vendor than the machine's only one, or ROCm libraries of another version."""
-    matches = said(symptoms, "rocm-build-mismatch")
-    if works(devices):
+@check(needs="torch", reads="system rocm xpu gpus torch devices symptoms")
+def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
+    rocm, gpus = facts.rocm, facts.gpus
+    if works(facts.devices):
         return None
     if library := value(matches, "library"):
         return Hit({"library": library}, quoted(matches), (TorchBuild(),), variant="library")
     # CUDA's torch looked for NVIDIA's driver on a machine of which only a Radeon is known
-    if (asked := of_symptom(symptoms, "torch-no-driver")) and discrete_amd(rocm) and not gpus.devices and not torch.hip:
+    if (asked := of_symptom(facts, "torch-no-driver")) and discrete_amd(rocm) and not gpus.devices and not facts.torch.hip:
         return Hit({"gpu": discrete_amd(rocm)}, quoted(asked), (), "driver")
     if rocm == RocmFacts():
-        return _on_nvidia(gpus, torch, matches) or (_on_intel(xpu, torch, matches) if fails(devices) and not gpus.devices else None)
-    return _on_amd(system, rocm, torch, matches, _every_target(tables)) if not gpus.devices else None
+        return _on_nvidia(facts, matches) or (_on_intel(facts, matches) if fails(facts.devices) and not gpus.devices else None)
+    return _on_amd(facts, matches, _every_target(facts.tables)) if not gpus.devices else None
 
 
-def _on_nvidia(gpus: GpusFacts, torch: TorchFacts, matches: Matches) -> Hit | None:
-    if torch.hip is None or not gpus.devices:
+def _on_nvidia(facts: Facts, matches: Matches) -> Hit | None:
+    if facts.torch.hip is None or not facts.gpus.devices:
         return None
-    values = {"gpu": gpus.devices[0].name or "an NVIDIA GPU", "torch": torch.version, "hip": torch.hip}
+    values = {"gpu": facts.gpus.devices[0].name or "an NVIDIA GPU", "torch": facts.torch.version, "hip": facts.torch.hip}
     return Hit(values, quoted(matches), (TorchBuild(),), variant="nvidia")
 
 
-def _on_intel(xpu: XpuFacts, torch: TorchFacts, matches: Matches) -> Hit | None:
-    built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else None
-    cards = discrete_intel(xpu)
+def _on_intel(facts: Facts, matches: Matches) -> Hit | None:
+    built = f"CUDA {facts.torch.cuda}" if facts.torch.cuda else f"ROCm {facts.torch.hip}" if facts.torch.hip else None
+    cards = discrete_intel(facts.xpu)
     if not cards or not built:
         return None
-    values = {"gpu": ", ".join(cards), "torch": torch.version or "(version not known)", "built": built}
+    values = {"gpu": ", ".join(cards), "torch": facts.torch.version or "(version not known)", "built": built}
     severity, confidence = Severity.WARNING, Confidence.LIKELY
     return Hit(values, quoted(matches), (TorchBuild(),), variant="intel", severity=severity, confidence=confidence)
 
 
-def _on_amd(system: SystemFacts, rocm: RocmFacts, torch: TorchFacts, matches: Matches, every: set[str]) -> Hit | None:
+def _on_amd(facts: Facts, matches: Matches, every: set[str]) -> Hit | None:
+    rocm, torch = facts.rocm, facts.torch
     values: dict[str, object] = {"torch": torch.version, "gfx": ", ".join(rocm.gfx) or "unknown"}
     supported, cards = [gfx for gfx in rocm.gfx if gfx in every], discrete_amd(rocm)
     if torch.cpu_build and cards:
@@ -166,27 +143,20 @@ def _on_amd(system: SystemFacts, rocm: RocmFacts, torch: TorchFacts, matches: Ma
         return None
     values |= {"cuda": torch.cuda, "gfx": ", ".join(supported) or "unknown", "gpu": ", ".join(cards or rocm.names) or supported[0]}
     confidence = None if supported else Confidence.LIKELY
-    return Hit(values, quoted(matches), (TorchBuild(),), variant="wsl" if system.wsl else None, confidence=confidence)
+    return Hit(values, quoted(matches), (TorchBuild(),), variant="wsl" if facts.system.wsl else None, confidence=confidence)
 
 
-@check(needs=("mps",))
-def mps_unavailable(
-    mps: MpsFacts,
-    system: SystemFacts,
-    python: PythonFacts,
-    torch: TorchFacts,
-    backends: BackendsFacts,
-    symptoms: SymptomsFacts,
-    tables: Tables,
-) -> Answer:
+@check(needs="mps", reads="mps system python torch backends symptoms")
+def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     """Metal cannot be used: a translated interpreter, a macOS too old for this torch, or a sandbox. Intel Macs are left alone."""
-    matches, known = said(symptoms, "mps-unavailable"), mps != MpsFacts()
+    mps, backends = facts.mps, facts.backends
+    known = mps != MpsFacts()
     if backends.mps or (not known and not matches):
         return None
-    macos, floor = mps.macos if known else system.macos_version, mps_floor(torch.version, tables)
+    macos, floor = mps.macos if known else facts.system.macos_version, facts.tables.mps_floor(facts.torch.version or "")
     have = minor(macos) or minor(f"{macos}.0")
-    values: dict[str, object] = {"macos": macos, "chip": mps.chip or "Apple silicon", "torch": torch.version, "minimum": floor}
-    if mps.rosetta or (mps.apple_silicon and "x86_64" in (python.platform or "")):
+    values: dict[str, object] = {"macos": macos, "chip": mps.chip or "Apple silicon", "torch": facts.torch.version, "minimum": floor}
+    if mps.rosetta or (mps.apple_silicon and "x86_64" in (facts.python.platform or "")):
         return Hit(values, quoted(matches), variant="rosetta")
     if mps.apple_silicon is False:
         return None
@@ -197,31 +167,22 @@ def mps_unavailable(
     return Hit(values, quoted(matches), variant=variant, confidence=Confidence.LIKELY) if matches or unusable else None
 
 
-def mps_floor(version: str | None, tables: Tables) -> str | None:
-    """Lowest macOS for the MPS backend of this torch."""
-    wanted = minor(version)
-    found = [str(row["macos"]) for row in tables.rows("mps", "floor") if wanted and (minor(row["torch"]) or (0, 0)) <= wanted]
-    return found[-1] if found else None
-
-
-@check(needs=("torch", "xpu"))
-def xpu_driver(
-    xpu: XpuFacts, system: SystemFacts, torch: TorchFacts, backends: BackendsFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
+@check(needs="torch xpu", reads="xpu system torch backends devices symptoms")
+def xpu_driver(facts: Facts, matches: Matches) -> Answer:
     """An XPU build that finds no Intel GPU: kernel driver, Level Zero, compute runtime, or access to the render nodes."""
-    matches = said(symptoms, "xpu-driver")
+    xpu, torch = facts.xpu, facts.torch
     known = torch != TorchFacts()
-    if known and (not (torch.xpu or "+xpu" in (torch.version or "")) or backends.xpu or (works(devices) and not matches)):
+    if known and (not (torch.xpu or "+xpu" in (torch.version or "")) or facts.backends.xpu or (works(facts.devices) and not matches)):
         return None
     values: dict[str, object] = {"torch": torch.version or "(version not known)", "gpu": ", ".join(xpu.names) or "an Intel GPU"}
     values["driver"] = xpu.driver or "none"
     if matches:
         return Hit(values, quoted(matches), variant="text", confidence=None if known else Confidence.LIKELY)
-    if not known or xpu == XpuFacts() or not (fails(devices) or backends.xpu is False):
+    if not known or xpu == XpuFacts() or not (fails(facts.devices) or facts.backends.xpu is False):
         return None
     if xpu.render_access is False:
         return Hit(values, (Evidence("/dev/dri", "no access to the render nodes"),), variant="access")
-    if xpu.driver is None and not system.wsl:
+    if xpu.driver is None and not facts.system.wsl:
         return Hit(values, variant="kernel")
     parts = (("Level Zero loader", xpu.level_zero), ("compute runtime", xpu.compute_runtime))
     missing = " and ".join(name for name, found in parts if found is None)

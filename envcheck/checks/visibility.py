@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
 from envcheck.checks.launch_sums import ranks_beyond_gpus
-from envcheck.checks.text import Matches, of_symptom, of_variant, quoted, said, value
+from envcheck.checks.text import of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.cuda_visible_devices import Problem, Selection, read_visible
-from envcheck.facts.snapshot import (
-    AskedFacts,
-    ContainerFacts,
-    CudaDriverFacts,
-    DevicesFacts,
-    Gpu,
-    GpusFacts,
-    LauncherFacts,
-    Missing,
-    SymptomsFacts,
-    SystemFacts,
-    TorchFacts,
-    VisibilityFacts,
-)
+from envcheck.facts.snapshot import Gpu, VisibilityFacts
 
 NAME = "CUDA_VISIBLE_DEVICES"
 _SHOWS = "unset shows every GPU; set to nothing shows none"
-
-
-def _range(gpus: tuple[Gpu, ...]) -> str:
-    if not gpus:
-        return "unknown here"
-    return "0 only" if len(gpus) == 1 else f"0 to {len(gpus) - 1}"
 
 
 def _values(visibility: VisibilityFacts, gpus: tuple[Gpu, ...], chosen: Selection) -> dict[str, object]:
@@ -42,7 +21,7 @@ def _values(visibility: VisibilityFacts, gpus: tuple[Gpu, ...], chosen: Selectio
         "value": visibility.cuda_visible_devices,
         "entry": chosen.stopped_at,
         "count": len(gpus) or None,
-        "range": _range(gpus),
+        "range": f"0 to {len(gpus) - 1}" if len(gpus) > 1 else "0 only" if gpus else "unknown here",
         "kept": chosen.count,
         "lost": ",".join(chosen.lost),
     }
@@ -56,24 +35,24 @@ def _listed(gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:
     return (Evidence("GPUs", ", ".join(f"{gpu.index}: {gpu.name or gpu.uuid}" for gpu in gpus[:8])),) if gpus else ()
 
 
-def _found_none(symptoms: SymptomsFacts) -> Matches:
+def _found_none(facts: Facts) -> Matches:
     """What programs said that asked for a GPU and found none."""
-    return of_symptom(symptoms, "no-cuda-gpus", "framework-sees-no-gpu")
+    return of_symptom(facts, "no-cuda-gpus", "framework-sees-no-gpu")
 
 
-def _blind(devices: DevicesFacts, symptoms: SymptomsFacts) -> bool:
+def _blind(facts: Facts) -> bool:
     """A program found no device, and no other error is on record."""
-    found_none = fails(devices) or bool(_found_none(symptoms))
-    return found_none and devices.error_code in (None, cuda_codes.NO_DEVICE, cuda_codes.INVALID_DEVICE)
+    found_none = fails(facts.devices) or bool(_found_none(facts))
+    return found_none and facts.devices.error_code in (None, cuda_codes.NO_DEVICE, cuda_codes.INVALID_DEVICE)
 
 
-def _without_gpu(system: SystemFacts, torch: TorchFacts, absent: frozenset[str]) -> bool:
+def _without_gpu(facts: Facts) -> bool:
     """Nothing is there that the variable could hide, or torch could not use it anyway."""
-    return (bool(absent & {"gpus", "driver"}) and not nvidia_on_bus(system)) or wants_cuda(torch) is False
+    return (bool(facts.absent & {"gpus", "driver"}) and not nvidia_on_bus(facts.system)) or wants_cuda(facts.torch) is False
 
 
-def _read(visibility: VisibilityFacts, gpus: GpusFacts) -> tuple[tuple[Gpu, ...], Selection]:
-    return gpus.devices, read_visible(visibility.cuda_visible_devices, gpus.devices, visibility.cuda_device_order)
+def _read(facts: Facts) -> tuple[tuple[Gpu, ...], Selection]:
+    return facts.gpus.devices, read_visible(facts.visibility.cuda_visible_devices, facts.gpus.devices, facts.visibility.cuda_device_order)
 
 
 def _first_ones(gpus: tuple[Gpu, ...]) -> tuple[SetEnv, ...]:
@@ -82,29 +61,22 @@ def _first_ones(gpus: tuple[Gpu, ...]) -> tuple[SetEnv, ...]:
     return (SetEnv(NAME, ",".join(str(number) for number in range(len(gpus))), "or unset it: every GPU is visible then"),)
 
 
-@check(needs=("visibility",))
-def visible_devices_empty(
-    system: SystemFacts,
-    gpus: GpusFacts,
-    visibility: VisibilityFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
+@check(needs="visibility", reads="system gpus visibility torch devices symptoms")
+def visible_devices_empty(facts: Facts) -> Answer:
     """Set to nothing, to -1 or to NoDevFiles: every GPU is hidden, on purpose or by a launcher."""
+    gpus, visibility, devices = facts.gpus, facts.visibility, facts.devices
     if works(devices) or devices.devices:
         return None
-    rocm = fails(devices) and bool(torch.hip)
-    if not rocm and _without_gpu(system, torch, absent):
+    rocm = fails(devices) and bool(facts.torch.hip)
+    if not rocm and _without_gpu(facts):
         return None
     variables = _rocm_variables(visibility) if rocm else ((NAME, visibility.cuda_visible_devices),)
     problems = ((name, raw, read_visible(raw, gpus.devices, visibility.cuda_device_order).problem) for name, raw in variables)
     name, raw, problem = next((one for one in problems if one[2] in (Problem.EMPTY, Problem.HIDDEN)), (NAME, None, None))
     if problem is None:
         return None
-    asked = _found_none(symptoms)
-    known = rocm or gpus.devices or nvidia_on_bus(system) or _blind(devices, symptoms)
+    asked = _found_none(facts)
+    known = rocm or gpus.devices or nvidia_on_bus(facts.system) or _blind(facts)
     confidence = None if known else Confidence.LIKELY
     evidence = (Evidence(name, repr(raw)), *_listed(gpus.devices), *quoted(asked))
     if (raw or "").strip() == "NoDevFiles":
@@ -122,98 +94,78 @@ def _rocm_variables(visibility: VisibilityFacts) -> tuple[tuple[str, str | None]
     return first, ("ROCR_VISIBLE_DEVICES", visibility.rocr_visible_devices)
 
 
-@check(needs=("visibility",))
-def visible_devices_out_of_range(
-    system: SystemFacts,
-    gpus: GpusFacts,
-    launcher: LauncherFacts,
-    visibility: VisibilityFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    container: ContainerFacts,
-    symptoms: SymptomsFacts,
-    asked: AskedFacts,
-    absent: frozenset[str],
-    missing: Mapping[str, Missing],
-) -> Answer:
+@check(needs="visibility", reads="system gpus launcher visibility torch devices container symptoms asked")
+def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
-    raw, (found, chosen) = visibility.cuda_visible_devices, _read(visibility, gpus)
+    visibility, devices, asked = facts.visibility, facts.devices, facts.asked
+    raw, (found, chosen) = visibility.cuda_visible_devices, _read(facts)
     if devices.available and devices.count and asked.device is not None and asked.device >= devices.count:
         values: dict[str, object] = {"value": "not stated" if raw is None else raw}
         return Hit(values, (Evidence("asked for", asked.cuda or f"device {asked.device}"),), variant="ordinal")
-    beyond = of_variant(said(symptoms, "visible-devices-out-of-range"), "ordinal")
-    mig = any(gpu.mig or is_mig(gpu.name) for gpu in gpus.devices)
+    beyond = of_variant(matches, "ordinal")
+    mig = any(gpu.mig or is_mig(gpu.name) for gpu in facts.gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
-        started = ranks_beyond_gpus(launcher, visibility, gpus, beyond)
-        unset = "not stated" if "visibility" in missing else "unset"
+        started = ranks_beyond_gpus(facts, beyond)
+        unset = "not stated" if "visibility" in facts.missing else "unset"
         return started or Hit({"value": unset if raw is None else raw}, quoted(beyond), variant="ordinal")
-    if raw is None or works(devices) or _without_gpu(system, torch, absent):
+    if raw is None or works(devices) or _without_gpu(facts):
         return None
     values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
     if chosen.problem is Problem.OUT_OF_RANGE:
-        return Hit(values, evidence, _first_ones(found), variant="container" if contained(container) else None)
+        return Hit(values, evidence, _first_ones(found), variant="container" if contained(facts.container) else None)
     first = raw.split(",")[0].strip().lstrip("+")
-    if not found and first.isdecimal() and int(first) > 0 and _blind(devices, symptoms):
-        evidence += quoted(_found_none(symptoms))
+    if not found and first.isdecimal() and int(first) > 0 and _blind(facts):
+        evidence += quoted(_found_none(facts))
         return Hit(values | {"entry": first}, evidence, _first_ones(()), variant="guess", confidence=Confidence.LIKELY)
     return None
 
 
-@check(needs=("visibility",))
-def visible_devices_truncated(gpus: GpusFacts, visibility: VisibilityFacts) -> Answer:
+@check(needs="visibility", reads="gpus visibility")
+def visible_devices_truncated(facts: Facts) -> Answer:
     """Reading stops at the first entry that is no GPU; those after it are lost without a word."""
-    found, chosen = _read(visibility, gpus)
+    found, chosen = _read(facts)
     if chosen.problem is not Problem.TRUNCATED:
         return None
     # "0,1,-1" says where the list ends; with GPUs after it, "-1" was hardly meant to hide them
     deliberate = (chosen.stopped_at or "").strip().startswith("-") and len(chosen.lost) == 1
-    values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
+    values, evidence = _values(facts.visibility, found, chosen), _evidence(facts.visibility, found)
     if deliberate:
         return Hit(values, evidence, severity=Severity.INFO)
-    first = (visibility.cuda_visible_devices or "").split(",")[0]
+    first = (facts.visibility.cuda_visible_devices or "").split(",")[0]
     if chosen.lost and first.startswith("MIG-"):
         return Hit(values | {"instance": first}, evidence, variant="mig")
     return Hit(values, evidence, _first_ones(found))
 
 
-@check(needs=("visibility",))
-def visible_devices_duplicate(gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts) -> Answer:
-    """One GPU named twice: CUDA initialisation fails with error 101."""
-    found, chosen = _read(visibility, gpus)
+@check(needs="visibility", reads="gpus visibility devices")
+def visible_devices_duplicate(facts: Facts) -> Answer:
+    found, chosen = _read(facts)
     if chosen.problem is not Problem.DUPLICATE:
         return None
-    entries = [entry.strip() for entry in (visibility.cuda_visible_devices or "").split(",")]
+    entries = [entry.strip() for entry in (facts.visibility.cuda_visible_devices or "").split(",")]
     once = SetEnv(NAME, ",".join(dict.fromkeys(entries)), "each GPU once")
-    values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
-    variant, severity = ("works", Severity.WARNING) if works(devices) else (None, None)
+    values, evidence = _values(facts.visibility, found, chosen), _evidence(facts.visibility, found)
+    variant, severity = ("works", Severity.WARNING) if works(facts.devices) else (None, None)
     return Hit(values, evidence, (once,), variant, severity)
 
 
-@check(needs=("visibility",))
-def visible_devices_unreadable(
-    system: SystemFacts,
-    gpus: GpusFacts,
-    visibility: VisibilityFacts,
-    torch: TorchFacts,
-    devices: DevicesFacts,
-    symptoms: SymptomsFacts,
-    absent: frozenset[str],
-) -> Answer:
+@check(needs="visibility", reads="system gpus visibility torch devices symptoms")
+def visible_devices_unreadable(facts: Facts, matches: Matches) -> Answer:
     """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
-    raw = visibility.cuda_visible_devices
-    if names := of_variant(said(symptoms, "visible-devices-unreadable"), "program"):
+    raw = facts.visibility.cuda_visible_devices
+    if names := of_variant(matches, "program"):
         entry = value(names, "entry") or "a UUID"
-        number = _number_of(entry, gpus.devices, visibility)
+        number = _number_of(entry, facts.gpus.devices, facts.visibility)
         return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(names), variant="program")
-    if raw is None or works(devices) or _without_gpu(system, torch, absent):
+    if raw is None or works(facts.devices) or _without_gpu(facts):
         return None
-    found, chosen = _read(visibility, gpus)
+    found, chosen = _read(facts)
     if chosen.problem is not Problem.UNREADABLE:
         return None
-    values = _values(visibility, found, chosen) | {"entry": chosen.stopped_at or "an empty entry"}
+    values = _values(facts.visibility, found, chosen) | {"entry": chosen.stopped_at or "an empty entry"}
     variant = "quotes" if {'"', "'"} & set(chosen.stopped_at or "") else None
-    confidence = None if found or _blind(devices, symptoms) else Confidence.LIKELY
-    return Hit(values, _evidence(visibility, found), _first_ones(found), variant=variant, confidence=confidence)
+    confidence = None if found or _blind(facts) else Confidence.LIKELY
+    return Hit(values, _evidence(facts.visibility, found), _first_ones(found), variant=variant, confidence=confidence)
 
 
 def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -> str | None:
@@ -223,16 +175,15 @@ def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -
     return str(chosen.indices[0]) if alike and gpus and chosen.indices and entry.startswith("GPU-") else None
 
 
-@check(needs=("gpus", "visibility"))
-def visible_devices_order(
-    gpus: GpusFacts, visibility: VisibilityFacts, devices: DevicesFacts, symptoms: SymptomsFacts, missing: Mapping[str, Missing]
-) -> Answer:
+@check(needs="gpus visibility", reads="gpus visibility devices symptoms")
+def visible_devices_order(facts: Facts, matches: Matches) -> Answer:
     """Different GPU models: CUDA counts the fastest first, nvidia-smi by PCI bus."""
-    usable = nvidia(gpus)  # CUDA leaves out a GPU that is lost or wants a reset
+    devices = facts.devices
+    usable = nvidia(facts.gpus)  # CUDA leaves out a GPU that is lost or wants a reset
     models = {gpu.name for gpu in usable if gpu.name}
-    raw = visibility.cuda_visible_devices
+    raw = facts.visibility.cuda_visible_devices
     by_uuid = (raw or "").startswith(("GPU-", "MIG-"))
-    if "visibility" in missing or len(models) < 2 or visibility.cuda_device_order == "PCI_BUS_ID" or fails(devices) or by_uuid:
+    if "visibility" in facts.missing or len(models) < 2 or facts.visibility.cuda_device_order == "PCI_BUS_ID" or fails(devices) or by_uuid:
         return None
     fix = (SetEnv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA then counts as nvidia-smi does"),)
     values: dict[str, object] = {"value": raw or "unset", "models": ", ".join(sorted(models))}
@@ -244,7 +195,7 @@ def visible_devices_order(
         return Hit(values | {"index": one.index, "cuda": one.name, "smi": gpu.name}, (), fix, variant="moved")
     if devices.devices and not any(entry.strip().isdecimal() for entry in (raw or "").split(",")):
         return None
-    return Hit(values, quoted(said(symptoms, "visible-devices-order")), fix, confidence=Confidence.LIKELY)
+    return Hit(values, quoted(matches), fix, confidence=Confidence.LIKELY)
 
 
 def _same(name: str | None, uuid: str | None, gpu: Gpu) -> bool:
@@ -253,19 +204,17 @@ def _same(name: str | None, uuid: str | None, gpu: Gpu) -> bool:
     return name is None or gpu.name is None or name == gpu.name
 
 
-@check(needs=("visibility", "devices"))
-def visible_devices_too_late(
-    gpus: GpusFacts, visibility: VisibilityFacts, cuda_driver: CudaDriverFacts, devices: DevicesFacts, symptoms: SymptomsFacts
-) -> Answer:
+@check(needs="visibility devices", reads="gpus visibility cuda_driver devices symptoms")
+def visible_devices_too_late(facts: Facts, matches: Matches) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
-    matches, raw = said(symptoms, "visible-devices-too-late"), visibility.cuda_visible_devices
-    unknown = cuda_code(devices, cuda_driver) == cuda_codes.UNKNOWN or bool(of_symptom(symptoms, "cuda-999"))
+    raw = facts.visibility.cuda_visible_devices
+    unknown = cuda_code(facts) == cuda_codes.UNKNOWN or bool(of_symptom(facts, "cuda-999"))
     if matches and not unknown:
         return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
-    found, chosen = _read(visibility, gpus)
+    found, chosen = _read(facts)
     mig = any(gpu.mig for gpu in found)
-    if raw is None or not works(devices) or mig or not found or chosen.problem is Problem.DUPLICATE:  # of that another rule speaks
+    if raw is None or not works(facts.devices) or mig or not found or chosen.problem is Problem.DUPLICATE:  # of that another rule speaks
         return None
-    if chosen.count is None or devices.count is None or devices.count <= chosen.count:
+    if chosen.count is None or facts.devices.count is None or facts.devices.count <= chosen.count:
         return None
-    return Hit({"value": raw, "seen": devices.count, "kept": chosen.count}, _evidence(visibility, found))
+    return Hit({"value": raw, "seen": facts.devices.count, "kept": chosen.count}, _evidence(facts.visibility, found))

@@ -3,6 +3,6 @@
 # Subcommand → the module whose execute(args) it is.
 MODULES = {
     "check": "check", "record": "check", "compare": "compare", "diagnose": "diagnose", "plan": "plan",
-    "explain": "explain", "rules": "explain", "run": "run",
+    "explain": "explain", "rules": "explain", "run": "run", "config": "show_config", "init": "init", "schema": "schema",
 }  # fmt: skip
 COMMANDS = tuple(MODULES)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from envcheck.commands.configuration import rule_session, told_of
 from envcheck.commands.output import put
+from envcheck.commands.rendering import write
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,18 @@ def execute(args: argparse.Namespace) -> int:
     """Returns the exit code of DESIGN's table: 0, 1 or 3."""
     if args.command == "record":
         return _record(args)
-    report = examine_and_judge(args, session_of(args))
+    from envcheck.commands import try_flags
+
+    elsewhere = bool(args.facts or args.assume)
+    if try_it := getattr(args, "try_it", False):  # `run` has no such flag
+        try_flags.require_answer(args, elsewhere)
+    by = session_of(args)
+    report = examine_and_judge(args, by)
+    if try_it:
+        from envcheck.commands import trying
+
+        args.fix_suggest = True
+        report = trying.try_fixes(report, args, by, elsewhere, examine_and_judge)
     write(report, args)
     return report.exit_code
 
@@ -49,6 +61,7 @@ def examine_and_judge(args: argparse.Namespace, by: RuleSession) -> Report:
         snapshot = load_facts(args.facts, by)
     else:
         snapshot, timings = examine(args, by)
+    from envcheck.report.report import live_asked
     from envcheck.report.session import report_on
 
     snapshot, assumed = assume(snapshot, args.assume, by)
@@ -63,7 +76,7 @@ def examine_and_judge(args: argparse.Namespace, by: RuleSession) -> Report:
         by,
         fail_on=args.fail_on,
         strict=args.strict,
-        live_requested=not args.facts and not args.static and args.live != "off",
+        live_requested=live_asked(snapshot.live) if args.facts else not args.static and args.live != "off",
         assumed=assumed,
         timings=timings,
         tool=args.tool,
@@ -123,7 +136,7 @@ def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[s
         asked, at_work = cast("Host", recording or host), running
         collected = _watched(lambda tick: collect(asked, chosen, at_work, by, lambda: _get_ready(by, args), tick))
         if recording:
-            put(recording.rendered(), args.host, "--host")
+            put(recording.rendered(), args.host, "--host ")
         if getattr(args, "evidence", None):
             _keep_evidence(folder, args.evidence, collected.snapshot, chosen.executable)
         return collected.snapshot, dict(collected.timings)
@@ -228,34 +241,18 @@ def assume(snapshot: Snapshot, assumptions: list[str], by: RuleSession) -> tuple
 
 
 def _check_output(args: argparse.Namespace) -> None:
-    for flag, path in (("-o", args.output), ("--host", getattr(args, "host", None))):
+    documents = [(f"-o {form}=", path) for form, path in getattr(args, "documents", ())]
+    for flag, path in (("-o ", args.output), ("--host ", getattr(args, "host", None)), *documents):
         if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
-            raise UsageError(f"{flag} {path}: cannot be written")
-
-
-def rendered(report: Report, args: argparse.Namespace, to_terminal: bool) -> str:
-    """The report in the format asked for."""
-    from envcheck.render import render
-
-    options = None
-    if to_terminal and args.format == "text":
-        from envcheck.commands.terminal import page_options
-
-        options = page_options(sys.stdout, os.environ)
-    return render(
-        report,
-        args.format,
-        fix_suggest=args.fix_suggest,
-        options=options,
-        users=[os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)],
-        homes=[os.path.expanduser("~")],
-    )
-
-
-def write(report: Report, args: argparse.Namespace) -> None:
-    """The report, in the format asked for, to stdout or into the file of -o."""
-    text = rendered(report, args, to_terminal=not args.output)
-    put(text if text.endswith("\n") else text + "\n", args.output)
+            raise UsageError(f"{flag}{path}: cannot be written")
+    evidence = getattr(args, "evidence", None)
+    if evidence:  # what cannot be kept must not be noticed after the whole run
+        try:
+            os.makedirs(evidence, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--evidence {evidence}: {error.strerror}") from None
+        if not os.access(evidence, os.W_OK | os.X_OK):
+            raise UsageError(f"--evidence {evidence}: cannot be written")
 
 
 def _record(args: argparse.Namespace) -> int:

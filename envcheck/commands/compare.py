@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envcheck.commands.configuration import rule_session
+from envcheck.commands.output import put
 
 # These differ between any two runs and mean nothing.
 VOLATILE = (
-    "seconds", "pid", "uptime_seconds", "memory_available_bytes", "shm_free_bytes", "tmp_free_bytes", "utilization_percent",
+    "date", "time", "seconds", "pid", "uptime_seconds", "memory_available_bytes", "shm_free_bytes", "tmp_free_bytes", "utilization_percent",
     "temperature_celsius", "power_watts", "sm_clock_mhz",
 )  # fmt: skip
 
@@ -34,9 +35,9 @@ def execute(args: argparse.Namespace) -> int:
             "facts": [{"fact": path, "before": old, "after": new} for path, old, new in changed],
             "rules": [{"rule": rule, "before": old, "after": new} for rule, old, new in flipped],
         }
-        print(json.dumps(document, indent=2))
+        put(json.dumps(document, indent=2) + "\n")
     else:
-        _print(changed, flipped)
+        put(_text(changed, flipped))
     return int(bool(changed or flipped))
 
 
@@ -55,20 +56,15 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
         yield path, before, after
 
 
-def _print(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> None:
+def _text(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> str:
     from envcheck.facts.printable import one_line
 
-    for path, old, new in changed:
-        print(f"{path}: {one_line(_short(old))} → {one_line(_short(new))}")
-    if flipped:
-        print()
-    for rule, was, now in flipped:
-        print(f"{rule}: {was} → {now}")
-    print(
-        f"{len(changed)} facts differ, {len(flipped)} rules change their verdict"
-        if changed or flipped
-        else "the same facts, the same verdicts"
-    )
+    lines = [f"{path}: {one_line(_short(old))} → {one_line(_short(new))}" for path, old, new in changed]
+    lines += [""] if flipped else []
+    lines += [f"{rule}: {was} → {now}" for rule, was, now in flipped]
+    differ = f"{len(changed)} facts differ, {len(flipped)} rules change their verdict"
+    lines.append(differ if changed or flipped else "the same facts, the same verdicts")
+    return "\n".join(lines) + "\n"
 
 
 def _short(value: Any) -> str:

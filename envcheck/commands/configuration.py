@@ -38,45 +38,71 @@ def _number(value: object) -> bool:
 
 A_TEXT = ("a text", _text)
 A_LIST = ("a list of texts", _texts)
+A_SWITCH = ("true or false", lambda value: isinstance(value, bool))
 # Keys of [tool.envcheck] and envcheck.toml: what is expected of their values, and whether a value is that.
 KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "python": A_TEXT,
+    "static": A_SWITCH,
     "live": A_TEXT,
     "nproc": ('a number of ranks or "all"', lambda value: isinstance(value, int | str) and not isinstance(value, bool)),
     "backend": A_TEXT,
     "start-method": A_TEXT,
     "timeout": ("a number of seconds", _number),
+    "facts": A_TEXT,
+    "assume": A_LIST,
+    "expect": A_LIST,
+    "evidence": A_TEXT,
+    "fix-suggest": A_SWITCH,
     "tool": A_TEXT,
+    "index-base": A_TEXT,
+    "files": A_SWITCH,
     "format": A_TEXT,
+    "json": A_SWITCH,
+    "output": ("a text or a list of texts", lambda value: _text(value) or _texts(value)),
+    "redact": A_SWITCH,
+    "color": A_TEXT,
+    "quiet": A_SWITCH,
+    "verbose": A_SWITCH,
     "fail-on": A_TEXT,
-    "strict": ("true or false", lambda value: isinstance(value, bool)),
+    "strict": A_SWITCH,
     "select": A_LIST,
     "ignore": ("a list of texts, or a table of rules with reasons", lambda value: _texts(value) or _table_of_texts(value)),
-    "expect": A_LIST,
     "severity": ("a table of rules with severities", _table_of_texts),
     "rules": ("a list of folders", _texts),
-    "index-base": A_TEXT,
 }
+PROFILE = "profile"  # the table of named tables with the same keys
 
 RULES = ("rules", "select", "ignore", "severity")  # what they say counts in every command, also in one without such a flag
+# A flag on the command line takes back what a file says of the same question.
+RIVALS = {"json": "--format", "format": "--json", "quiet": "--verbose", "verbose": "--quiet", "static": "--live", "live": "--static"}
+
+
+def given_flags(words: Sequence[str]) -> set[str]:
+    """The flags that stand on the command line: "--live", "-o"."""
+    return {word.split("=")[0] if word.startswith("--") else word[:2] for word in words if word.startswith("-")}
 
 
 def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.ArgumentParser) -> None:
-    """Values of the configuration file for flags that were not given. `args.configured` keeps what the file set, by key."""
+    """Values of the configuration file for flags that were not given.
+
+    `args.configured` keeps what the file set, by key, `args.profiled` which of it stands in the profile, `args.given` every
+    spelling of the flags that the command line holds.
+    """
     args.configuration, table = find(args.config)
     args.severities, args.ignore_reasons, args.site, args.configured = {}, {}, [], {}
-    path = args.configuration.path
-    given = {word.split("=")[0] for word in words if word.startswith("-")}
+    path = args.configuration.path or ""
     flags = {flag: action for action in parser._actions for flag in action.option_strings}
-    for key, value in table.items():
-        _check(path, key, value, flags.get(f"--{key}"))
+    given = {spelling for flag in given_flags(words) & flags.keys() for spelling in flags[flag].option_strings}
+    args.given = given
+    settings, args.profiled = _chosen(table, args.profile, path, flags)
+    for key, value in settings.items():
         if key == "severity":
             args.severities = dict(value)
         elif key == "rules":
             args.site = [os.path.join(_folder(path), folder) for folder in value]
         elif key == "ignore" and isinstance(value, Mapping):  # rules with reasons stay ignored whatever else is
             args.ignore_reasons = dict(value)
-        elif (f"--{key}" in flags or key in RULES) and f"--{key}" not in given:
+        elif (f"--{key}" in flags or key in RULES) and not given & {f"--{key}", RIVALS.get(key)}:
             if key == "python":
                 value, args.python_named_in = _python(path, value), path
             setattr(args, flags[f"--{key}"].dest if f"--{key}" in flags else key, value)
@@ -85,19 +111,44 @@ def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.Argum
         args.configured[key] = value
 
 
-def _check(path: str, key: str, value: object, flag: argparse.Action | None) -> None:
-    """UsageError with file, key and what is expected."""
+def _chosen(
+    table: Mapping[str, Any], profile: str | None, path: str, flags: Mapping[str, argparse.Action]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """The settings with those of one profile over them, and the keys that are the profile's. Every profile is looked through."""
+    base = {key: value for key, value in table.items() if key != PROFILE}
+    profiles = table.get(PROFILE, {})
+    if not isinstance(profiles, dict) or not all(isinstance(one, dict) for one in profiles.values()):
+        raise UsageError(f"{path}: {PROFILE} = {_shown(profiles)}: a table of tables is expected, as in [tool.envcheck.profile.ci]")
+    for where, settings in (("", base), *((f"{PROFILE}.{name}.", one) for name, one in profiles.items())):
+        for key, value in settings.items():
+            _check(path, where, key, value, flags.get(f"--{key}"))
+    if profile is None:
+        return base, frozenset()
+    if profile not in profiles:
+        there = f"there are {', '.join(profiles)}" if profiles else "there are none"
+        raise UsageError(f"--profile {profile}: no such profile in {path or 'a configuration file'}; {there}")
+    return {**base, **profiles[profile]}, frozenset(profiles[profile])
+
+
+def _check(path: str, where: str, key: str, value: object, flag: argparse.Action | None) -> None:
+    """UsageError with file, key and what is expected. `where` is the table of the key, "profile.ci."."""
+    if key in ("config", PROFILE):
+        raise UsageError(f"{path}: {where}{key}: a file cannot choose the {'file' if key == 'config' else 'profile'}; use --{key}")
     if key not in KEYS:
         import difflib
 
-        near = difflib.get_close_matches(key, KEYS, 1, 0.5)
-        raise UsageError(f"{path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(KEYS)}"))
+        near = difflib.get_close_matches(key.replace("_", "-"), KEYS, 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(KEYS)}"
+        raise UsageError(f"{path}: unknown key {where + key!r}; {hint}")
     expected, right = KEYS[key]
     if flag is not None and flag.choices is not None:
         expected, right = f"one of {', '.join(map(str, flag.choices))}", lambda one: one in (flag.choices or ())
     if not right(value):
-        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
-        raise UsageError(f"{path}: {key} = {shown}: {expected} is expected")
+        raise UsageError(f"{path}: {where}{key} = {_shown(value)}: {expected} is expected")
+
+
+def _shown(value: object) -> str:
+    return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
 
 
 def _python(path: str, value: str) -> str:
@@ -204,7 +255,7 @@ def _table(data: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         return data
     table = data["tool"].get("envcheck", {})
     if not isinstance(table, dict):
-        raise UsageError(f"{path}: tool.envcheck = {table!r}: a table is expected")
+        raise UsageError(f"{path}: tool.envcheck = {_shown(table)}: a table is expected")
     return table
 
 

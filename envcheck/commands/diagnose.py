@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.inputs import named, wait_for_text
-from envcheck.commands.output import put
+from envcheck.commands.output import add_flags, deliver
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.recorded import FACTS_LIMIT_BYTES
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 IN_PASSING = ("statements", "demands")  # read in every text: they say nothing of what kind it is
 LOUD = 4  # findings at error or warning that are shown: a list of guesses names nothing
 FACTS_BYTES = 4 << 20
+OUT_OF_MEMORY = "gpu-out-of-memory"
+TOO_LARGE = "the program asked for more GPU memory than there was; whether this machine trains what takes less, the text does not show"
 RECORDS = ("record", "evidence archive")  # forms of our own documents that hold facts and no verdict
-FORMATS = ("text", "json", "markdown", "junit", "github", "html")
 
 
 def configure_parser(parser: argparse.ArgumentParser) -> None:
@@ -45,15 +46,12 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="also what was taken for a fact, and which known message each line is")
     parser.add_argument("--fix-suggest", action="store_true", help="print every command that would fix a finding, for pip, uv and conda")
     parser.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first")
     parser.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    parser.add_argument("--json", action="store_true", help="the same as --format json")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the report there instead of to stdout")
     parser.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules (a,b or repeated)")
     parser.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="without these rules (a,b or repeated)")
+    add_flags(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -69,7 +67,7 @@ def execute(args: argparse.Namespace) -> int:
     texts.refused.update(left_out)
     report, read = diagnose(texts, tool=args.tool, index_base=args.index_base)
     report = replace(report, configuration=args.configuration)
-    put(_rendered(report, read, args), args.output)
+    deliver(args, lambda form, to_stdout: _rendered(report, read, args, form, to_stdout))
     return report.exit_code
 
 
@@ -188,7 +186,7 @@ class Given:
         """One clean piece of text, out of which documents were taken."""
         from envcheck.read.identify import log_kinds, read_text
         from envcheck.read.own_reports import take_pages
-        from envcheck.symptoms.course import outlived, proposed
+        from envcheck.symptoms.course import innermost, outlived, proposed
 
         text, reports = take_pages(text, self.by.texts.ids)
         self._keep(reports, name)
@@ -200,7 +198,7 @@ class Given:
         self.kinds.setdefault(name, {}).update(
             dict.fromkeys([*(one.kind for one in found if one.kind not in IN_PASSING), *log_kinds(text)])
         )
-        self.scanner.scan(outlived(text), name)
+        self.scanner.scan(innermost(outlived(text)), name)
         if proposed(text):
             self.proposed.add(name)
 
@@ -395,7 +393,7 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
             pasted = any((each.source, each.text) in messages for one in loud for each in one.evidence)
             if not pasted and not _trouble(read, texts):
                 return replace(report, verdict="pass", exit_code=0, because=())
-            reason = f"{loud[0].rule} is certain, but need not be why the program failed"
+            reason = TOO_LARGE if loud[0].rule == OUT_OF_MEMORY else f"{loud[0].rule} is certain, but need not be why the program failed"
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
     if _trouble(read, texts) or not _says_something(read, texts):
@@ -429,7 +427,7 @@ def _trouble(read: Read, texts: Given) -> bool:
     if read.symptoms.victims or texts.scanner.complains:
         return True
     if read.symptoms.harmless:
-        return any(one.ends for one in read.symptoms.harmless)
+        return False
     kinds = {kind for kinds in read.files.values() for kind in kinds}
     return bool(kinds & _LOGS) or any(not kinds for name, kinds in read.files.items() if name in texts.filled)
 
@@ -453,19 +451,17 @@ def _ask(read: Read) -> str:
 # ------------------------------------------------------------------ write
 
 
-def _rendered(report: Report, read: Read, args: argparse.Namespace) -> str:
-    form = "json" if args.json else args.format
+def _rendered(report: Report, read: Read, args: argparse.Namespace, form: str, to_stdout: bool) -> str:
+    from envcheck.commands.rendering import myself, rendered
+
+    if args.redact:
+        from envcheck.report.redact import map_strings, redacted, redactor
+
+        report, read = redacted(report, **myself()), map_strings(read, redactor(report, **myself()))
     if form == "json":
         return _json(report, read)
-    from envcheck.render import render
-
-    options = None
-    if form == "text" and not args.output:
-        from envcheck.commands.terminal import page_options
-
-        options = page_options(sys.stdout, os.environ)
-    body = render(report, form, fix_suggest=args.fix_suggest, options=options)
-    if form != "text":
+    body = rendered(report, args, form, to_stdout)
+    if form != "text" or args.quiet:
         return body
     told = _taken_lines(read) if args.verbose else []
     return "\n".join([*_read_lines(read), *told, body + "".join(f"{reason}\n" for reason in report.because[-1:])])

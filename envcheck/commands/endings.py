@@ -21,13 +21,6 @@ CRASHES = (SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV)
 TAIL = 1 << 18  # characters of the output in which the last error is looked for
 WORTH_NAMING = 256 << 20  # bytes of memory that a process held
 
-_SIZE = r"(\d{1,9}(?:\.\d{1,3})? [KMGT]?i?B)"
-_OOM = re.compile(rf"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate {_SIZE}")
-_CAPACITY = re.compile(rf"GPU (\d{{1,3}}) has a total capacity of {_SIZE} of which {_SIZE} is free")
-_CAPACITY_OLD = re.compile(rf"\(GPU (\d{{1,3}}); {_SIZE} total capacity; {_SIZE} already allocated; {_SIZE} free")
-_OWN = re.compile(rf"this process has {_SIZE} memory in use")
-_OTHER = re.compile(rf"Process \d{{1,9}} has {_SIZE} memory in use")
-_UNUSED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _NO_SPACE = re.compile(r"No space left on device(?:: '([^'\n]{1,400})')?")
 _IN_USE = re.compile(r"\[Errno (?:98|48)\]|[Aa]ddress already in use|EADDRINUSE")
 _PORT = re.compile(r"\b[Pp]ort[ :=]{1,3}(\d{2,5})\b|(?:\]|\b[\w.*-]{1,60}|'):(\d{4,5})\b")
@@ -57,7 +50,7 @@ def causes(
     """What the end, the output and this machine say, the surest first."""
     text = output[-TAIL:].replace("\r\n", "\n")
     found: Iterator[Cause | None] = (
-        look(text) for look in (_gpu_memory, _no_space, _port, lambda said: _missing_module(said, snapshot, by))
+        look(text) for look in (_no_space, _port, lambda said: _missing_module(said, snapshot, by))
     )  # fmt: skip
     death = _killed(kernel) if code == SIGKILL else _crashed(code, text, argv, kernel) if code in CRASHES else None
     return tuple(one for one in (death, *found) if one is not None)
@@ -100,36 +93,6 @@ def _crashed(code: int, text: str, argv: Sequence[str], kernel: KernelWord) -> C
     if not _FRAME.search(text) and os.path.basename(argv[0]).startswith(("python", "torchrun", "accelerate", "deepspeed")):
         lines.append(f"to see which Python line it was: PYTHONFAULTHANDLER=1 {shlex.join(argv)}")
     return Cause("", tuple(lines))
-
-
-def _gpu_memory(text: str) -> Cause | None:
-    last = next(iter(list(_OOM.finditer(text))[-1:]), None)
-    if last is None:
-        return None
-    after = text[last.end() : last.end() + 1500]
-    asked, own, unused = last[1], _OWN.search(after), _UNUSED.search(after)
-    others = _OTHER.findall(after)
-    if found := _CAPACITY.search(after):
-        where, total, free = f"GPU {found[1]}", found[2], found[3]
-    elif found := _CAPACITY_OLD.search(after):
-        where, total, free = f"GPU {found[1]}", found[2], found[4]
-    else:
-        return Cause("out of memory", (f"the GPU has no {asked} of memory left for the program", _SMALLER))
-    held = f", {own[1]} are the program's own" if own else ""
-    lines = [f"{where} is out of memory: the program asked for {asked} more, and {free} of {total} are free{held}"]
-    if others:
-        lines.append(f"other processes hold {', '.join(others[:4])} of it: nvidia-smi shows them")
-    if unused and _bytes(unused[1]) >= _bytes(asked):
-        lines.append(f"{unused[1]} are reserved and unused, in pieces: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
-    return Cause("out of memory", (*lines, _SMALLER))
-
-
-_SMALLER = "what takes less: a smaller batch or sequence, gradient checkpointing, bf16, a model that is sharded or offloaded"
-
-
-def _bytes(size: str) -> float:
-    number, _, unit = size.partition(" ")
-    return float(number) * 1024.0 ** "BKMGT".index(unit[0])
 
 
 def _amount(number: int) -> str:

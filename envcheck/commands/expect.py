@@ -12,8 +12,35 @@ from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Missing, Snapshot, Why
 from envcheck.tables.versions import meets
 
+# Name → what it is and an example, for those who write a gate. The names of numbers, versions and texts are NUMBERS, VERSIONS, TEXTS.
+EXPLAINED = {
+    "gpus": ("GPUs of this machine", "gpus>=8"),
+    "visible_gpus": ("GPUs that torch sees", "visible_gpus==8"),
+    "gpu": ("name of every GPU", "gpu==NVIDIA H100 80GB HBM3"),
+    "gpu_memory_gib": ("memory of every GPU", "gpu_memory_gib>=79"),
+    "compute_capability": ("of every GPU", "compute_capability>=9.0"),
+    "driver": ("NVIDIA driver", "driver>=580"),
+    "driver_cuda": ("newest CUDA that the driver offers", "driver_cuda>=13.0"),
+    "torch": ("torch", "torch~=2.14"),
+    "cuda": ("CUDA that torch is built with", "cuda==13.0"),
+    "nccl": ("NCCL that torch loads", "nccl>=2.27"),
+    "cudnn": ("cuDNN that torch loads", "cudnn>=9"),
+    "python": ("Python under test", "python==3.12.*"),
+    "glibc": ("glibc", "glibc>=2.28"),
+    "ranks": ("ranks that the live check trained with", "ranks>=2"),
+    "cpus": ("CPUs that this process may use", "cpus>=16"),
+    "memory_gib": ("memory, or its limit", "memory_gib>=200"),
+    "shm_gib": ("shared memory, /dev/shm", "shm_gib>=8"),
+    "open_files": ("limit of open files", "open_files>=65536"),
+}
+
 # 'gpus>=8', 'driver>=580', 'torch~=2.14', 'gpu==NVIDIA H100 80GB HBM3', 'torch.import_seconds<30'
 SYNTAX = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(>=|<=|==|!=|~=|>|<)\s*(.+?)\s*")
+
+
+def kind(name: str) -> str:
+    """ "number", "version" or "text"."""
+    return "number" if name in NUMBERS else "version" if name in VERSIONS else "text"
 
 
 def check_syntax(assumptions: Sequence[str], expectations: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcheck.commands.configuration import rule_session
+from envcheck.commands.output import put
 from envcheck.engine.rule import FAMILY_RANK, RuleText
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import SECTIONS
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def execute(args: argparse.Namespace) -> int:
     """The two commands on the command line; `args.command` tells them apart."""
     by = rule_session(args)
-    print(explain(" ".join(args.rule), by) if args.command == "explain" else catalogue(by, as_json=args.json), end="")
+    put(explain(" ".join(args.rule), by) if args.command == "explain" else catalogue(by, as_json=args.json))
     return 0
 
 
@@ -45,11 +46,22 @@ def unknown_rule(word: str, known: Iterable[str]) -> UsageError:
 def explain(rule_id: str, by: RuleSession) -> str:
     """The page of one rule, or the pages about some words. Raises UsageError where there is neither, naming the nearest rule."""
     rule_id = rule_id.lower() if rule_id.lower() in by.texts.ids else rule_id
+    if rule_id.lower() in FAMILY_RANK:
+        return _family(rule_id.lower(), by)
     if rule_id not in by.texts.ids:
         return _about(rule_id, by)
     from envcheck.commands.page import page
 
     return page(by.texts.read(rule_id), by)
+
+
+def _family(family: str, by: RuleSession) -> str:
+    from envcheck.commands.page import general_title
+
+    rows = [by.texts.read(rule) for rule in by.texts.ids if by.texts.family(rule) == family]
+    width = max((len(row.id) for row in rows), default=0)
+    lines = [f"  envcheck explain {row.id:<{width}}  {general_title(row.title)}" for row in rows]
+    return "\n".join([f"The rules of the family {family} (--select {family} judges by them alone):", *lines, ""])
 
 
 PAGES = 5  # that a question is answered with
@@ -70,7 +82,7 @@ def _about(words: str, by: RuleSession) -> str:
 
 def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
     """All rules, family by family: a table, or JSON with everything of the rule files but the examples."""
-    needs = {one.id: one.parameters for one in by.every_check}
+    needs = {one.id: one.reads for one in by.every_check}
     rows = sorted(map(by.texts.read, by.texts.ids), key=lambda row: (FAMILY_RANK[row.family], row.family, row.id))
     if as_json:
         import json

@@ -1,23 +1,145 @@
-"""Where a finished text goes: stdout, or the file of -o."""
+"""Where a finished text goes: stdout, or the files of -o."""
 
 from __future__ import annotations
 
+import argparse
+import codecs
+import os
 import sys
+from collections.abc import Callable
+from typing import TextIO
 
 from envcheck.errors import UsageError
+from envcheck.render import FORMATS
+
+_HANDLER = "envcheck-ascii"
+UTF8 = ("markdown", "html")  # whatever the locale says; the other formats spell what it lacks in ASCII
 
 
-def put(text: str, path: str | None, flag: str = "-o") -> None:
-    """Write to `path`, which `flag` gave, or to stdout if it is None. UsageError if the file cannot be written."""
+def add_flags(parser: argparse._ActionsContainer) -> None:
+    """How a report is written, the same in each command that has one."""
+    add = parser.add_argument
+    add("--format", choices=FORMATS, default="text", help="default: text")
+    add("--json", action="store_true", help="the same as --format json")
+    add(
+        "-o",
+        "--output",
+        metavar="[FORMAT=]FILE",
+        action="append",
+        help="write the report there instead of to stdout; -o junit=report.xml writes one more document, whatever --format says",
+    )
+    add(
+        "--redact",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="leave out names of users and hosts, home folders, addresses and identifiers (default: in Markdown only)",
+    )
+    add("--color", choices=("auto", "always", "never"), default="auto", help="default: auto, which is a terminal without NO_COLOR")
+    add("-q", "--quiet", action="store_true", help="text: nothing where all is well, else findings and verdict only")
+    add("-v", "--verbose", action="store_true", help="text: all the evidence, all that was left open, how long each step took")
+
+
+def settle(args: argparse.Namespace) -> None:
+    """-o FILE is for the report in --format, each -o FORMAT=FILE for one more document of the same run, -o - is stdout.
+
+    Makes `args.output` a path or None, `args.stdout` whether -o named that, and `args.documents` pairs of format and path.
+    UsageError for two files without a format.
+    """
+    files, args.documents = [], []
+    for one in args.output if isinstance(args.output, list) else [args.output] if args.output else []:
+        form, equals, path = one.partition("=")
+        if equals and form in FORMATS and hasattr(args, "format"):
+            args.documents.append((form, path))
+        else:
+            files.append(one)
+    if len(files) > 1:
+        raise UsageError(f"-o {files[1]}: a second file needs its format, as in -o json={files[1]}")
+    args.stdout = files == ["-"]
+    args.output = files[0] if files and not args.stdout else None
+
+
+def deliver(args: argparse.Namespace, rendered: Callable[[str, bool], str], stdout: bool = True) -> None:
+    """Write the report to stdout, if it may go there, or into the file of -o, and its further documents.
+
+    `rendered` makes it in one format; True where it goes to stdout. UsageError if a file cannot be written.
+    """
+    if args.output or stdout:
+        put(rendered(args.format, not args.output), args.output, utf8=args.format in UTF8)
+        if args.format == "github":
+            _step_summary(rendered)
+    for form, path in args.documents:
+        put(rendered(form, False), path, f"-o {form}=")
+
+
+def _step_summary(rendered: Callable[[str, bool], str]) -> None:
+    """Markdown for the page of a GitHub Actions run, which GitHub takes from the file that this variable names."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(rendered("markdown", False))
+    except OSError as error:
+        print(f"envcheck: GITHUB_STEP_SUMMARY {path}: {error.strerror}", file=sys.stderr)
+
+
+def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = False) -> None:
+    """Write to `path`, which `flag` gave, or to stdout if it is None. `utf8`: also on a stdout of another encoding.
+
+    UsageError if it cannot be written. BrokenPipeError where the reader of stdout is gone.
+    """
     if path is None:
-        try:
-            sys.stdout.write(text)
-        except UnicodeEncodeError:  # Markdown and HTML are UTF-8 whatever the locale says; text and JSON never come here
-            sys.stdout.flush()
-            sys.stdout.buffer.write(text.encode("utf-8"))
+        _to_stdout(text, utf8)
         return
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise UsageError(f"{flag} {path}: {error.strerror}") from None
+        raise UsageError(f"{flag}{path}: {error.strerror}") from None
+
+
+def _to_stdout(text: str, utf8: bool) -> None:
+    try:
+        if utf8 and not takes(sys.stdout, text):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(text.encode("utf-8"))
+        else:
+            sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_stdout()
+        raise UsageError(f"stdout: {error.strerror}") from None
+
+
+def drop_stdout() -> None:
+    """What stdout does not take is given up, so that Python's own flush at exit has nothing to complain of."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def take_every_character(stream: TextIO) -> None:
+    """A stream whose encoding lacks a character gets its nearest ASCII spelling instead of an exception."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None and not takes(stream, "✓…→"):
+        codecs.register_error(_HANDLER, _spelled)
+        reconfigure(errors=_HANDLER)
+
+
+def takes(stream: TextIO, text: str) -> bool:
+    """Whether the encoding of a stream has every character of a text."""
+    try:
+        text.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    from envcheck.facts.printable import ascii_only
+
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return ascii_only(error.object[error.start : error.end]), error.end

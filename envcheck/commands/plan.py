@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from envcheck.commands import try_flags
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from envcheck.facts.snapshot import Snapshot
-    from envcheck.plan.result import PlanReport
+    from envcheck.plan.result import PlanReport, Way
     from envcheck.read.wish_file import WishFile
     from envcheck.report.session import RuleSession
 
@@ -30,18 +31,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
         metavar="REQUIREMENT",
         help="what is wanted, e.g. 'torch>=2.6,<2.8' torchvision xformers; a bare cu126 or cpu names the build",
     )
-    add(
-        "-r",
-        "--requirement",
-        dest="requirements",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="wishes from a file (requirements.txt, pyproject.toml, environment.yml, uv.lock, pylock.toml): what fits, what must move",
-    )
-    add(
-        "-c", "--constraint", dest="constraints", metavar="FILE", action="append", default=[], help="versions that a file allows, as in pip"
-    )
+    _configure_files(parser)
     add(
         "--for",
         dest="devices",
@@ -61,18 +51,37 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     add("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands (default: all, the target's own first)")
     add("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl")
     add("--files", action="store_true", help="also as requirements.txt, Dockerfile and pyproject.toml lines")
-    add("--files-to", metavar="FOLDER", help="write the files of -r there, with what must move in its place; nothing is written over")
     add("--static", action="store_true", help="do not import the torch that is there")
     add("--timeout", metavar="S", type=float, default=120.0, help="time limit of the look at this machine in seconds (default: 120)")
+    try_flags.configure_parser(parser, "the first way")
     add("--json", action="store_true", help="JSON instead of text")
     add("-o", "--output", metavar="FILE", help="write there instead of to stdout")
 
 
+def _configure_files(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "-r",
+        "--requirement",
+        dest="requirements",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="wishes from a file (requirements.txt, pyproject.toml, environment.yml, uv.lock, pylock.toml): what fits, what must move",
+    )
+    add(
+        "-c", "--constraint", dest="constraints", metavar="FILE", action="append", default=[], help="versions that a file allows, as in pip"
+    )
+    add("--files-to", metavar="FOLDER", help="write the files of -r there, with what must move in its place; nothing is written over")
+
+
 def execute(args: argparse.Namespace) -> int:
-    """Returns 0 with a plan, 3 without one."""
+    """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
     from envcheck import plan
     from envcheck.plan.wish import read_wish
 
+    elsewhere = _elsewhere(args) or bool(args.facts or args.assume)
+    try_flags.require_answer(args, elsewhere)
     by = rule_session(args)
     files = _files(args)
     if args.files_to and not args.requirements:
@@ -86,9 +95,21 @@ def execute(args: argparse.Namespace) -> int:
         from envcheck.commands.wish_files import save
 
         save(args.files_to, files, report.written)
+    if args.try_it:
+        from envcheck.commands.check import examine_and_judge
+        from envcheck.commands.trying import try_plan
+
+        report = try_plan(report, snapshot, args, by, elsewhere, examine_and_judge)
     text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args, by)
     put(text, args.output)
-    return 0 if report.ways else EXIT_NO_PLAN
+    return 0 if _stands(report, args.try_it) else EXIT_NO_PLAN
+
+
+def _stands(report: PlanReport, tried: bool) -> bool:
+    """Whether there is a way; with --try, whether one passed or was resolved."""
+    if not tried:
+        return bool(report.ways)
+    return any(way.trial is not None and way.trial.status in ("passed", "resolved") for way in report.ways)
 
 
 def _files(args: argparse.Namespace) -> tuple[WishFile, ...]:
@@ -181,6 +202,19 @@ def _asked(report: PlanReport, args: argparse.Namespace, say: Callable[..., str]
     return lines
 
 
+def _standing(way: Way, say: Callable[..., str]) -> list[str]:
+    """How far a way is vouched for, in the last lines of it."""
+    from envcheck.plan.result import Grade
+    from envcheck.render.wording import trial_lines
+
+    trial = [f"   {line}" for line in trial_lines(way.trial)] if way.trial else []
+    if way.trial and way.trial.status in ("passed", "failed"):
+        return [*trial, *([f"   {way.note}"] if way.note else [])]
+    told = way.note.endswith(say("note.proof"))
+    status = "" if told else say("print.unchecked" if way.grade is Grade.UNCHECKED else "print.checked")
+    return [f"   {f'{status} {way.note}'.strip()}", *trial]
+
+
 def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace, by: RuleSession) -> str:
     from envcheck.facts.printable import visible
     from envcheck.plan.installers import texts
@@ -205,9 +239,7 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
         if args.files and not args.requirements:
             for name, content in way.files.items():
                 lines += [f"   {say('print.files', name=name)}", *(f"     {line}" for line in content.splitlines())]
-        told = way.note.endswith(say("note.proof")) if way.proved else way.note.startswith("Not proved")
-        status = "" if told else say("print.proved" if way.proved else "print.not-proved")
-        lines.append(f"   {f'{status} {way.note}'.strip()}")
+        lines += _standing(way, say)
         lines.append("")
     lines += _asked(report, args, say)
     if not report.ways:

@@ -85,7 +85,7 @@ def _not_started(args: argparse.Namespace, error: OSError, before: Report | None
 
 def _save_open(args: argparse.Namespace, reason: str, before: Report | None, command: CommandRun | None) -> None:
     """A document in which nothing but the reason is known, or beside it what the check found."""
-    if not args.output:
+    if not (args.output or args.documents):
         return
     from envcheck.facts.snapshot import Snapshot
     from envcheck.report.report import finish
@@ -117,13 +117,11 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
 
 
 def _save(report: Report, args: argparse.Namespace) -> None:
-    """Into the file of -o. A full disk is told and no more."""
-    if not args.output:
-        return
-    from envcheck.commands.check import write
+    """Into the files of -o. A full disk is told and no more."""
+    from envcheck.commands.rendering import write
 
     try:
-        write(report, args)
+        write(report, args, stdout=False)
     except UsageError as error:
         say(f"envcheck: {error}\n")
 

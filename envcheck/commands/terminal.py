@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Mapping
 from typing import TextIO
 
+from envcheck.commands.output import takes
 from envcheck.render.text import WIDEST, PageOptions
 
 
-def page_options(stream: TextIO, env: Mapping[str, str]) -> PageOptions:
-    """What this stream can show: COLUMNS, then the terminal, then 80 columns; https://no-color.org for colour."""
+def page_options(stream: TextIO | None, env: Mapping[str, str], args: argparse.Namespace) -> PageOptions:
+    """What this stream can show: COLUMNS, then the terminal, then 80 columns. None is a file: plain, 80 columns, Unicode.
+
+    --color, then https://no-color.org, then https://force-color.org decide about colour.
+    """
+    quiet, verbose = args.quiet, args.verbose
+    if stream is None:
+        return PageOptions(quiet=quiet, verbose=verbose, color=args.color == "always")
     tty = stream.isatty()
     columns = env.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) else 0
@@ -19,13 +27,13 @@ def page_options(stream: TextIO, env: Mapping[str, str]) -> PageOptions:
             width = os.get_terminal_size(stream.fileno()).columns
         except (OSError, ValueError):
             width = 0
-    color = tty and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
-    return PageOptions(max(min(width or 80, WIDEST), 40), tty, color, _takes(stream.encoding, "✓✗–×…"))
+    color = {"always": True, "never": False}.get(args.color, _wants_color(tty, env))
+    return PageOptions(max(min(width or 80, WIDEST), 40), tty, color, takes(stream, "✓✗–×…"), quiet, verbose)
 
 
-def _takes(encoding: str | None, text: str) -> bool:
-    try:
-        text.encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
+def _wants_color(tty: bool, env: Mapping[str, str]) -> bool:
+    if env.get("NO_COLOR"):
         return False
-    return True
+    if env.get("FORCE_COLOR"):
+        return True
+    return tty and env.get("TERM") != "dumb"

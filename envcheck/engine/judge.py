@@ -9,7 +9,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
-from envcheck.engine.rule import Check, Confidence, Evidence, Hit, RuleText, RuleTexts, Severity, Unknown
+from envcheck.engine.rule import Check, Confidence, Evidence, Facts, Hit, RuleText, RuleTexts, Severity, Unknown
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import SECTIONS, Missing, Snapshot, TextEvidence
 
@@ -54,15 +54,15 @@ class Finding:
 def judge(snapshot: Snapshot, checks: Iterable[Check], tables: Tables) -> tuple[Verdict, ...]:
     """One verdict a check, in the order given. A check that raises is CRASHED, the others go on."""
     missing = {name: section for name in SECTIONS if isinstance(section := getattr(snapshot, name), Missing)}
-    given: dict[str, Any] = {name: SECTIONS[name]() if name in missing else getattr(snapshot, name) for name in SECTIONS}
-    given |= {"tables": tables, "missing": missing, "absent": snapshot.absent}
-    return tuple(_judge(one, given, missing) for one in checks)
+    sections: dict[str, Any] = {name: SECTIONS[name]() if name in missing else getattr(snapshot, name) for name in SECTIONS}
+    facts = Facts(**sections, tables=tables, missing=missing, absent=snapshot.absent)
+    return tuple(_judge(one, facts) for one in checks)
 
 
-def _judge(one: Check, given: Mapping[str, Any], missing: Mapping[str, Missing]) -> Verdict:
+def _judge(one: Check, facts: Facts) -> Verdict:
     """A hit stands on what was read; "nothing found" stands only if everything needed was read."""
     try:
-        answer = one.function(**{name: given[name] for name in one.parameters})
+        answer = one.answer(facts)
     except Exception as error:  # a broken rule must not cost the others
         return Verdict(one.id, Outcome.CRASHED, f"{type(error).__name__}: {error}")
     match answer:
@@ -70,6 +70,7 @@ def _judge(one: Check, given: Mapping[str, Any], missing: Mapping[str, Missing])
             return Verdict(one.id, Outcome.HIT, hit=answer)
         case Unknown(reason):
             return Verdict(one.id, Outcome.UNKNOWN, reason)
+    missing = facts.missing
     unread = [name for name in one.needs if name in missing]
     for name in sorted(unread, key=lambda name: not missing[name].trouble):
         outcome = Outcome.UNKNOWN if missing[name].trouble else Outcome.NOT_APPLICABLE

@@ -5,12 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from envcheck.engine.intents import Intent
 from envcheck.facts.record import field, record
 from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import load_toml
+
+if TYPE_CHECKING:
+    from envcheck.facts.snapshot import (
+        AskedFacts,
+        BackendsFacts,
+        ContainerFacts,
+        CudaDriverFacts,
+        DevicesFacts,
+        DriverFacts,
+        ExpectationsFacts,
+        GpusFacts,
+        LauncherFacts,
+        LimitsFacts,
+        LiveFacts,
+        Missing,
+        MpsFacts,
+        NetworkFacts,
+        PackagesFacts,
+        PythonFacts,
+        RocmFacts,
+        SymptomsFacts,
+        SystemFacts,
+        TextEvidence,
+        ToolkitFacts,
+        TorchFacts,
+        VisibilityFacts,
+        XpuFacts,
+    )
+    from envcheck.tables.compat import Tables
 
 
 class Severity(Enum):
@@ -57,31 +86,82 @@ class Unknown:
 
 
 Answer: TypeAlias = Hit | Unknown | None
+Matches: TypeAlias = "tuple[TextEvidence, ...]"  # lines in which known messages were recognised
+
+
+@record
+class Facts:
+    """What a check is given: each section of the snapshot by its name, and the tables.
+
+    A section that is missing is empty: each of its fields says nothing. `absent` holds the names of the sections that are known not
+    to exist, for checks of which the absence is a fact; `missing` all that were not read, for the few that say why, or where a
+    section without a word means something.
+    """
+
+    system: SystemFacts
+    limits: LimitsFacts
+    driver: DriverFacts
+    gpus: GpusFacts
+    cuda_driver: CudaDriverFacts
+    toolkit: ToolkitFacts
+    visibility: VisibilityFacts
+    container: ContainerFacts
+    network: NetworkFacts
+    launcher: LauncherFacts
+    rocm: RocmFacts
+    xpu: XpuFacts
+    mps: MpsFacts
+    python: PythonFacts
+    packages: PackagesFacts
+    torch: TorchFacts
+    backends: BackendsFacts
+    devices: DevicesFacts
+    live: LiveFacts
+    symptoms: SymptomsFacts
+    expectations: ExpectationsFacts
+    asked: AskedFacts
+    tables: Tables
+    missing: Mapping[str, Missing]
+    absent: frozenset[str]
+
+    @cached_property
+    def _lines(self) -> Mapping[str, Matches]:
+        found: dict[str, Matches] = {}
+        for match in self.symptoms.matches:
+            found[match.rule] = (*found.get(match.rule, ()), match)
+        return found
+
+    def said(self, rule_id: str) -> Matches:
+        """The lines whose message names this rule, in the order in which they were read."""
+        return self._lines.get(rule_id, ())
 
 
 @record
 class Check:
-    """A rule's condition. `id` is the function's name in kebab case; parameters are section names, `tables`, `absent` or `missing`.
+    """A rule's condition. `id` is the function's name in kebab case; `reads` names the sections that it looks at.
 
-    A section that is missing arrives empty: each of its fields says nothing. `needs` names the sections without which "nothing
-    found" means nothing: the answer None is then not "ok". `absent` holds the names of the sections that are known not to exist,
-    for checks of which the absence is a fact; `missing` all that were not read, for the few that say why, or where a section without
-    a word means something.
+    `needs` names the sections without which "nothing found" means nothing: the answer None is then not "ok".
     """
 
     id: str
     function: Callable[..., Answer]
-    parameters: tuple[str, ...]
     needs: tuple[str, ...]
+    reads: tuple[str, ...]
+
+    def answer(self, facts: Facts) -> Answer:
+        """The function is handed the lines that name its rule, if it takes them."""
+        return self.function(facts, facts.said(self.id)) if self.function.__code__.co_argcount > 1 else self.function(facts)
 
 
-def check(*, needs: tuple[str, ...]) -> Callable[[Callable[..., Answer]], Check]:
-    """Make a Check of a function whose parameters are named after sections of `Snapshot`, `tables`, `absent` or `missing`."""
+Condition: TypeAlias = Callable[[Facts], Answer] | Callable[[Facts, Matches], Answer]
 
-    def make(function: Callable[..., Answer]) -> Check:
-        code = function.__code__
-        parameters = code.co_varnames[: code.co_argcount]
-        return Check(function.__name__.replace("_", "-"), function, parameters, needs)
+
+def check(*, needs: str, reads: str) -> Callable[[Condition], Check]:
+    """Make a Check of a function of the facts, and of the lines that programs printed of its rule if those count. Names of sections
+    are separated by blanks."""
+
+    def make(function: Condition) -> Check:
+        return Check(function.__name__.replace("_", "-"), function, tuple(needs.split()), tuple(reads.split()))
 
     return make
 
@@ -132,6 +212,7 @@ class RuleTexts:
     """Lazy access to the rule files below one or more folders. A site's file holds the keys that it says otherwise than ours."""
 
     folders: tuple[Folder, ...]
+    severities: tuple[tuple[str, Severity], ...] = ()  # by rule, as a configuration sets them; the texts keep their own
 
     @cached_property
     def _files(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:

@@ -85,6 +85,7 @@ class SystemFacts:
     iommu: bool | None = None  # an IOMMU translates device addresses (not "iommu=pt", not off)
     acs: bool | None = None  # PCIe bridges redirect peer-to-peer traffic (ACSCtl ReqRedir+)
     date: str | None = None  # day of the snapshot in UTC, "2026-11-27"
+    time: str | None = None  # time of day in UTC, "21:20:05"
     suspends: int | None = None  # times the machine slept since boot: /sys/power/suspend_stats/success
 
 
@@ -817,7 +818,7 @@ _NOT_READ = Missing(Why.SKIPPED, "not read")
 
 @record
 class Snapshot:
-    """All sections of one run. The field names are the parameter names of checks."""
+    """All sections of one run. The field names are those by which checks ask for them."""
 
     system: SystemFacts | Missing = _NOT_READ
     limits: LimitsFacts | Missing = _NOT_READ

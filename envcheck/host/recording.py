@@ -106,6 +106,7 @@ QUESTIONS: Mapping[str, Question] = {
     "reverse": _of_machine("reverse", lambda answer, *_, **__: float(answer), _nothing, _rounded),
     "addresses": _of_machine("addresses", _in_pairs, lambda _: ()),
     "today": _of_machine("today", str, _nothing),
+    "clock": _of_machine("clock", str, _nothing),
     "libraries": _of_path("libraries", _names, lambda *_: ()),
     # Arguments name folders of this installation; the program alone is the question.
     "child": _of_path(

@@ -24,6 +24,7 @@ from envcheck.facts.snapshot import (
     XpuFacts,
 )
 from envcheck.plan.installers import installers
+from envcheck.plan.profile import ASSERTED
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Product, Tables
@@ -71,7 +72,7 @@ def assumed(one: Machine, tables: Tables) -> tuple[Snapshot, tuple[str, ...]]:
         visibility=VisibilityFacts(),
         rocm=_rocm(found),
         xpu=_xpu(found),
-        mps=MpsFacts(macos=one.macos, apple_silicon=True) if system.os == "darwin" else Missing(Why.ABSENT, "not macOS"),
+        mps=_mps(one, system, any(device.get("cpu") for device in found)),
         python=_python(one, system),
         packages=PackagesFacts(),
         torch=Missing(Why.ABSENT, "a machine that is not here"),
@@ -111,6 +112,12 @@ def _system(one: Machine, hints: Mapping[str, Any]) -> SystemFacts:
     )
 
 
+def _mps(one: Machine, system: SystemFacts, for_cpu: bool) -> MpsFacts | Missing:
+    if system.os != "darwin" or for_cpu:
+        return Missing(Why.ABSENT, "planned for its CPU" if for_cpu else "not macOS")
+    return MpsFacts(macos=one.macos, apple_silicon=True)
+
+
 def _python(one: Machine, system: SystemFacts) -> PythonFacts:
     if one.python is None:
         return PythonFacts()
@@ -137,7 +144,7 @@ def _gpus(found: Sequence[Mapping[str, Any]], tables: Tables) -> GpusFacts | Mis
         Gpu(at, str(card["product"]), compute_capability=str(card["cuda"]), compute_capability_source="table")
         for at, card in enumerate(cards)
     )
-    return GpusFacts(devices, "--for")
+    return GpusFacts(devices, ASSERTED)
 
 
 def _rocm(found: Sequence[Mapping[str, Any]]) -> RocmFacts | Missing:

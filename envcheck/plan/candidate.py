@@ -263,15 +263,41 @@ def _serves(archs: tuple[str, ...], capability: str, cuda: str | None) -> bool |
 def _driver(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstacle]:
     if profile.accelerator != "cuda" or one.cuda is None or profile.jetson:
         return
+    yield from _dropped(profile, tables)
     needed, wants, offers = driver_needed(one, profile, tables), major(one.cuda) or 0, major(profile.driver_cuda)
     if needed and not profile.driver and offers is not None and offers < wants >= 11:
         # its number is not known, what it offers is ("found version 11040")
         yield Obstacle("driver", {"driver": f"one for CUDA {profile.driver_cuda}", "needed": needed, "cuda": one.cuda}, needed)
     if not needed or not profile.driver or version(profile.driver) >= version(needed):
         return
-    if offers is not None and offers >= wants >= 11 and not _card_floor(profile, tables):
-        return  # a cuda-compat library is in use and offers this CUDA family
-    yield Obstacle("driver", {"driver": profile.driver, "needed": needed, "cuda": one.cuda}, needed)
+    board = _card_floor(profile, tables)
+    if offers is not None and offers >= wants >= 11 and not board and _has_compat(profile, tables):
+        return
+    unclear = not board and tables.driver_suffices(profile.driver, one.cuda, driver_os(profile)) is None
+    values = {"driver": profile.driver, "needed": needed, "cuda": one.cuda}
+    yield Obstacle("driver-unclear" if unclear else "driver", values, needed)
+
+
+def _has_compat(profile: Profile, tables: Tables) -> bool:
+    """Whether the CUDA that is offered is newer than this driver's own: a cuda-compat library is in use."""
+    own = tables.driver_cuda(profile.driver or "", driver_os(profile))
+    return own is None or version(profile.driver_cuda or "0") > version(own)
+
+
+@lru_cache(maxsize=1024)
+def _dropped(profile: Profile, tables: Tables) -> tuple[Obstacle, ...]:
+    """The first GPU that the driver in use no longer drives."""
+    for card in profile.cards if profile.driver else ():
+        row = gpu_row(tables, card.compute_capability) if card.compute_capability else None
+        if row and row.last_branch and tables.is_past(profile.driver or "", row.last_branch, driver_os(profile)):
+            return (Obstacle("dropped", {"gpu": card.shown, "driver": str(profile.driver), "last": str(row.last_branch)}),)
+    return ()
+
+
+def last_branch(profile: Profile, tables: Tables) -> int | None:
+    """The last driver branch that drives every GPU here; None where none is dropped yet."""
+    rows = [gpu_row(tables, card.compute_capability) for card in profile.cards if card.compute_capability]
+    return min((row.last_branch for row in rows if row and row.last_branch), default=None)
 
 
 def driver_needed(one: Candidate, profile: Profile, tables: Tables) -> str | None:
@@ -290,13 +316,17 @@ def driver_os(profile: Profile) -> str:
 @lru_cache(maxsize=1024)
 def _card_floor(profile: Profile, tables: Tables) -> str | None:
     """First driver that drives every GPU of the machine, if the branch in use is older than theirs."""
-    branch = tables.branch(profile.driver, driver_os(profile)) if profile.driver else None
+    system = driver_os(profile)
+    branch = tables.branch(profile.driver, system) if profile.driver else None
     rows = [gpu_row(tables, card.compute_capability) for card in profile.cards if card.compute_capability]
     firsts = [int(row.first_driver) for row in rows if row and row.first_driver and row.first_driver.isdecimal()]
-    if branch is None or not firsts or branch >= max(firsts):
-        return None
-    boards = [tables.first_driver(card.name, driver_os(profile)) for card in profile.cards if card.name]
-    return max((str(max(firsts)), *(board for board in boards if board)), key=version)
+    boards = [board for card in profile.cards if card.name and (board := tables.first_driver(card.name, system))]
+    if branch is not None and firsts and branch < max(firsts):
+        return max((str(max(firsts)), *boards), key=version)
+    # Some drivers drive boards that they do not list: where one answered for its GPUs, the list says nothing.
+    asserted = all(card.asserted for card in profile.cards)
+    later = [board for board in boards if asserted and profile.driver and version(profile.driver) < version(board)]
+    return max(later, key=version, default=None)
 
 
 def _shown(archs: tuple[str, ...]) -> str:

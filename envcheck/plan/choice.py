@@ -7,7 +7,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from envcheck.facts.record import record, replace
-from envcheck.plan.candidate import Candidate, Obstacle, driver_needed, driver_os, gpu_row, hardware_obstacles, pool, system_obstacles
+from envcheck.plan.candidate import (
+    Candidate,
+    Obstacle,
+    driver_needed,
+    driver_os,
+    gpu_row,
+    hardware_obstacles,
+    last_branch,
+    pool,
+    system_obstacles,
+)
 from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
@@ -39,16 +49,16 @@ class Choice:
         else:
             distance = 2
         older = distance == 1 and version(one.version) < version(profile.torch or "0")
-        doubtful = not one.seen or (one.hip is not None and one.confidence == "low")
+        doubtful = is_doubtful(one)
         age = max((move.age for move in self.beside.moves), default=0) if self.beside.moves else 0
         return (
             doubtful,
             distance,
             len(self.beside.broken),
             age,
-            one.confidence == "low",
             older,
             *_newest_first(one.version),
+            one.confidence == "low",
             one.channel == "pytorch",
             not self.knows,
             not one.default,
@@ -57,6 +67,11 @@ class Choice:
             not one.mainline,
             *_newest_first(one.cuda or one.hip or "0"),
         )
+
+
+def is_doubtful(one: Candidate) -> bool:
+    """Whether it is not certain that a build exists, or for which GPUs: the members of a CUDA list are certain, of a ROCm one not."""
+    return not one.seen or (one.hip is not None and one.confidence == "low")
 
 
 @lru_cache(maxsize=512)
@@ -156,6 +171,11 @@ def named(choice: Choice, profile: Profile, works: bool) -> Choice:
     return replace(choice, kind="build" if choice.build.version == profile.torch else "version")
 
 
+def goes_back(choice: Choice, profile: Profile) -> bool:
+    """Whether a way asks for an older driver than the one in use."""
+    return choice.kind == "driver" and version(choice.driver or "") < version(profile.driver or "")
+
+
 def nearest(found: BuildSearch, profile: Profile) -> Choice | None:
     """Of the builds that fit, the one whose version is closest to the installed one, newer before older."""
     if profile.torch is None or not found.fits:
@@ -187,7 +207,7 @@ def with_driver(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish
     blocked = [
         row
         for row in found.rejected
-        if row.obstacle.key == "driver"
+        if row.obstacle.key in _OF_DRIVER
         and row.obstacle.needed
         and not row.build.undocumented
         and not any(broken.wished for broken in companions(row.build, profile, wish.beside, tables).broken)
@@ -208,6 +228,19 @@ def with_driver(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish
             return None
     beside = companions(row.build, profile, wish.beside, tables)
     return Choice(row.build, beside, "driver", driver=needed)
+
+
+_OF_DRIVER = ("driver", "driver-unclear")
+
+
+def with_older_driver(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish) -> Choice | None:
+    """Where the driver in use dropped a GPU: the last branch that drives all of them, and the best build on it."""
+    last = last_branch(profile, tables)
+    if last is None or not any(row.obstacle.key == "dropped" for row in found.rejected):
+        return None
+    driver = tables.first_of_branch(last, driver_os(profile))
+    best = find(replace(profile, driver=driver, driver_cuda=None), tables, wish, False).best
+    return replace(best, kind="driver", driver=driver) if best else None
 
 
 def with_compat(found: BuildSearch, profile: Profile, tables: Tables) -> Choice | None:
@@ -253,6 +286,9 @@ def excluded(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish, m
         why = say(row.obstacle, tables)
         variant = "" if row.obstacle.key in _WHOLE_RELEASE else f" {row.build.variant}"
         groups.setdefault((variant, why), []).append(row.build.version)
+    for choice in found.fits if found.best and not is_doubtful(found.best.build) else ():
+        if is_doubtful(choice.build) and version(choice.build.version) > (floor or version("0")):
+            groups.setdefault((f" {choice.build.variant}", texts(tables).say("note.not-certain")), []).append(choice.build.version)
     return tuple((f"torch {span(versions)}{variant}", why) for (variant, why), versions in list(groups.items())[:most])
 
 
@@ -260,7 +296,7 @@ _WHOLE_RELEASE = frozenset(("python", "glibc", "macos", "mps", "musl", "implemen
 
 
 _STAGES = (
-    ("driver",),
+    ("driver", "driver-unclear", "dropped"),
     ("gpu-too-new", "gpu-too-old", "gpu-unknown", "ptx", "cudnn", "conda-cudnn", "gfx", "archs-unknown", "jetson", "jetson-cuda"),
 )
 

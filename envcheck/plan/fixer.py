@@ -13,7 +13,7 @@ from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, catalogue
 from envcheck.plan.companions import Companions, Move, has_variant
 from envcheck.plan.installers import installers, texts
-from envcheck.plan.result import Commands, Fix, PlanReport, Way
+from envcheck.plan.result import Commands, Fix, Grade, PlanReport, Way
 from envcheck.plan.ways import Planner, planner
 from envcheck.tables.versions import release
 
@@ -80,7 +80,8 @@ class Fixer:
         if self.supposed and kind == "install":
             note = " ".join((texts(self.planner.tables).say("note.supposed", platform=self.supposed), note)).strip()
         proved = way.proved and not self.supposed
-        return Fix(way.title, way.who, kind, way.commands, "; ".join(way.changes), proved, note, way.no_command)  # type: ignore[arg-type]
+        grade = way.grade if proved else Grade.UNCHECKED
+        return Fix(way.title, way.who, kind, way.commands, "; ".join(way.changes), proved, note, way.no_command, grade)  # type: ignore[arg-type]
 
     def _variable(self, name: str, value: str | None, note: str) -> Fix:
         say = texts(self.planner.tables).say

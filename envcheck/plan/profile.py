@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from envcheck.plan.result import Tool
     from envcheck.tables.compat import Tables
 
+ASSERTED = "--for"  # source of GPUs that a user names
+
 Accelerator: TypeAlias = Literal["cuda", "rocm", "xpu", "mps", "cpu"]
 
 
@@ -44,6 +46,7 @@ class Card:
     name: str | None
     compute_capability: str | None
     uuid: str | None = None
+    asserted: bool = False  # named by a user: that the driver drives it, nobody saw
 
     @property
     def shown(self) -> str:
@@ -83,6 +86,7 @@ class Profile:
     torch_metadata: str | None = None  # version as pip sees it: "2.14.1" or "2.14.1+cpu"
     torch_from_conda: bool = False
     torch_imports: bool = False
+    torch_fails: bool = False  # its import was tried and failed
     packages: Mapping[str, str] = field(default_factory=dict)
     nvcc: str | None = None
 
@@ -149,6 +153,7 @@ def profile_of(snapshot: Snapshot, tables: Tables) -> Profile:
         torch_metadata=metadata or torch.version,
         torch_from_conda=conda,
         torch_imports=torch.import_status is ImportStatus.OK,
+        torch_fails=torch.import_status not in (None, ImportStatus.OK, ImportStatus.SKIPPED),
         packages=installed,
     )
 
@@ -164,7 +169,7 @@ def _machine(snapshot: Snapshot, system: SystemFacts, machine: str | None, table
         machine=machine,
         platform=platform_of(system.os, machine) if system.os and machine else None,
         glibc=system.glibc,
-        musl=system.libc == "musl",
+        musl=system.libc == "musl" or (system.libc is None and "alpine" in f"{system.distribution_id} {system.distribution}".lower()),
         macos=_macos(snapshot, system),
         jetson=system.jetson,
         wsl=bool(system.wsl),
@@ -230,12 +235,12 @@ def _cards(snapshot: Snapshot, tables: Tables) -> tuple[Card, ...]:
         # An empty selection hides all: that is a finding of its own, and the plan is made for the GPUs that are there.
         chosen = [snapshot.gpus.devices[at] for at in snapshot.visibility.selected if at < len(snapshot.gpus.devices)]
         devices = [gpu for gpu in chosen if not gpu.error] or devices
-    return tuple(_card(gpu, tables) for gpu in devices)
+    return tuple(_card(gpu, tables, snapshot.gpus.source == ASSERTED) for gpu in devices)
 
 
-def _card(gpu: Gpu, tables: Tables) -> Card:
+def _card(gpu: Gpu, tables: Tables, asserted: bool) -> Card:
     capability = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
-    return Card(gpu.index, gpu.name, capability, gpu.uuid)
+    return Card(gpu.index, gpu.name, capability, gpu.uuid, asserted)
 
 
 def _accelerator(
@@ -252,7 +257,8 @@ def _accelerator(
     if isinstance(snapshot.xpu, XpuFacts) and snapshot.xpu.names:
         return "xpu"
     if system.os == "darwin" and machine == "arm64":
-        return "mps"
+        unwanted = isinstance(snapshot.mps, Missing) and snapshot.mps.why is Why.ABSENT  # planned for its CPU
+        return "cpu" if unwanted else "mps"
     unknown = isinstance(snapshot.gpus, Missing) and snapshot.gpus.why is not Why.ABSENT
     return "cuda" if unknown and _speaks_of_cuda(snapshot) else "cpu"
 

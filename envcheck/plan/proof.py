@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.judge import Outcome, Verdict, judge
-from envcheck.engine.rule import Severity
+from envcheck.engine.rule import Confidence, Severity
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import (
     BackendsFacts,
@@ -20,6 +20,7 @@ from envcheck.facts.snapshot import (
     Missing,
     PackagesFacts,
     Snapshot,
+    SystemFacts,
     TorchFacts,
     VisibilityFacts,
     Why,
@@ -45,6 +46,7 @@ class Change:
     driver_cuda: str | None = None
     visible: tuple[int, ...] | None = None  # positions in gpus.devices that stay
     compat_cuda: str | None = None  # CUDA of a cuda-compat library that is put in front
+    cpu_only: bool = False  # as the user asked, or on a Mac whose Metal is too old for the build
 
 
 @record
@@ -53,11 +55,12 @@ class Proof:
 
     left: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()  # other errors below the live step: no torch trains before they are mended
     unsure: tuple[str, ...] = ()  # rules about the build that could not be decided
 
     @property
     def holds(self) -> bool:
-        return not (self.left or self.new or self.unsure)
+        return not (self.left or self.new or self.stays or self.unsure)
 
 
 @record
@@ -86,7 +89,7 @@ class Judge:
     @cached_property
     def wanting(self) -> frozenset[str]:
         """Errors and warnings that ask for another torch build."""
-        return frozenset(one.rule for one in self.before if self._wants_build(one) and self._severity(one) is not Severity.INFO)
+        return frozenset(one.rule for one in self.before if self._wants_build(one) and self.severity(one) is not Severity.INFO)
 
     def prove(self, change: Change) -> Proof:
         """Apply a change to the snapshot and judge again."""
@@ -94,34 +97,61 @@ class Judge:
         errors = self._errors(after)
         undecided = {one.rule for one in self.before if one.outcome is Outcome.UNKNOWN}
         unsure = [one.rule for one in after if one.outcome is Outcome.UNKNOWN and one.rule not in undecided and self._decides(one.rule)]
-        wanting = {one.rule for one in after if self._wants_build(one) and self._severity(one) is not Severity.INFO}
+        wanting = {one.rule for one in after if self._wants_build(one) and self.severity(one) is not Severity.INFO}
         left = (errors & self.targeted) | (wanting & self.wanting)
-        return Proof(tuple(sorted(left)), tuple(sorted(errors - self.errors)), tuple(sorted(unsure)))
+        stays = self._fundamental(after) & self.errors - left
+        return Proof(*(tuple(sorted(rules)) for rules in (left, errors - self.errors, stays, unsure)))
+
+    def prove_kept(self) -> Proof:
+        """What the rules say of a torch that stays as it is."""
+        return Proof(tuple(sorted(self.targeted)), (), tuple(sorted(self._fundamental(self.before) - self.targeted)))
+
+    def _fundamental(self, verdicts: Sequence[Verdict]) -> frozenset[str]:
+        """Certain errors of the driver, of CUDA and of torch itself."""
+        errors = self._errors(verdicts)
+        texts = {one.rule: _text(self.texts, one.rule) for one in verdicts if one.rule in errors}
+        sure = {one.rule: one.hit.confidence or texts[one.rule].confidence for one in verdicts if one.hit and one.rule in texts}
+        return frozenset(rule for rule, text in texts.items() if text.layer in _FUNDAMENTAL and sure[rule] is Confidence.CERTAIN)
 
     def _errors(self, verdicts: Sequence[Verdict]) -> frozenset[str]:
-        return frozenset(one.rule for one in verdicts if one.hit and self._severity(one) is Severity.ERROR)
+        return frozenset(one.rule for one in verdicts if one.hit and self.severity(one) is Severity.ERROR)
 
-    def _severity(self, verdict: Verdict) -> Severity:
-        return (verdict.hit.severity if verdict.hit else None) or _text(self.texts, verdict.rule)[0]
+    def severity(self, verdict: Verdict) -> Severity:
+        """As the site sets it, else as the hit or its rule has it."""
+        own = (verdict.hit.severity if verdict.hit else None) or _text(self.texts, verdict.rule).severity
+        return dict(self.texts.severities).get(verdict.rule, own)
 
     def _decides(self, rule: str) -> bool:
         """Whether the rule says that a build runs here: while it cannot be decided, a plan is not proved."""
-        return _text(self.texts, rule)[2]
+        return _text(self.texts, rule).decides
 
     def _wants_build(self, verdict: Verdict) -> bool:
         return verdict.hit is not None and (
-            any(isinstance(fix, TorchBuild) for fix in verdict.hit.fixes) or _text(self.texts, verdict.rule)[1]
+            any(isinstance(fix, TorchBuild) for fix in verdict.hit.fixes) or _text(self.texts, verdict.rule).wants_build
         )
 
 
+_FUNDAMENTAL = ("driver", "CUDA", "kernels", "torch")  # layers below the GPUs' use
+
+
+class _Text(NamedTuple):
+    """What a rule's text says that a proof asks for."""
+
+    severity: Severity
+    confidence: Confidence = Confidence.CERTAIN
+    layer: str | None = None
+    wants_build: bool = False
+    decides: bool = False  # whether a build runs here
+
+
 @lru_cache(maxsize=1024)
-def _text(texts: RuleTexts, rule: str) -> tuple[Severity, bool, bool]:
-    """Severity of a rule, whether its text asks for another build, and whether it decides if a build runs here."""
+def _text(texts: RuleTexts, rule: str) -> _Text:
     try:
         text = texts.read(rule)
     except KeyError:
-        return Severity.ERROR, False, False
-    return text.severity, any(fix["kind"] == "torch" for fix in text.fixes), "build" in text.decides
+        return _Text(Severity.ERROR)
+    wants = any(fix["kind"] == "torch" for fix in text.fixes)
+    return _Text(text.severity, text.confidence, text.layer, wants, "build" in text.decides)
 
 
 def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:
@@ -137,12 +167,21 @@ def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:
         after = _with_driver(after, change.driver, change.driver_cuda)
     if change.compat_cuda is not None:
         library = after.cuda_driver if isinstance(after.cuda_driver, CudaDriverFacts) else CudaDriverFacts()
-        after = replace(after, cuda_driver=replace(library, init_code=0, driver_version=change.compat_cuda, is_compat=True))
+        count = len(after.gpus.devices) if isinstance(after.gpus, GpusFacts) else None
+        library = replace(library, init_code=0, driver_version=change.compat_cuda, is_compat=True, device_count=count, device_count_code=0)
+        after = replace(after, cuda_driver=library)
     if change.visible is not None and isinstance(after.gpus, GpusFacts):
         seen = after.visibility if isinstance(after.visibility, VisibilityFacts) else VisibilityFacts()
         names = ",".join(after.gpus.devices[at].uuid or str(at) for at in change.visible)
         after = replace(after, visibility=replace(seen, selected=change.visible, cuda_visible_devices=names, stopped_at=None))
-    return after
+    return _without_gpu(after) if change.cpu_only else after
+
+
+def _without_gpu(snapshot: Snapshot) -> Snapshot:
+    """The machine as a torch that trains on its CPU finds it."""
+    unused = Missing(Why.ABSENT, "assumed by a plan: no GPU is to be used")
+    after = replace(snapshot, driver=unused, gpus=unused, cuda_driver=unused, visibility=unused, rocm=unused, xpu=unused, mps=unused)
+    return replace(after, system=replace(after.system, pci_gpus=())) if isinstance(after.system, SystemFacts) else after
 
 
 def _with_build(snapshot: Snapshot, one: Candidate, beside: Companions | None, tables: Tables) -> Snapshot:
@@ -179,7 +218,7 @@ def _with_build(snapshot: Snapshot, one: Candidate, beside: Companions | None, t
 def _with_packages(packages: PackagesFacts, one: Candidate, beside: Companions | None, tables: Tables) -> PackagesFacts:
     """Distributions after the change. Libraries that torch pins are known for the default wheel only; of others they are left out."""
     moves: Mapping[str, str | None] = {move.name: _landed(move.version, move.specifier) for move in beside.moves} if beside else {}
-    pins = {name: wanted.lstrip("=~<> ") for name, wanted in tables.pins(one.version).items()} if one.default and one.cuda else {}
+    pins = {name: _landed(None, wanted) for name, wanted in tables.pins(one.version).items()} if one.default and one.cuda else {}
     gone = {*(beside.remove if beside else ()), "torch", *moves, *pins}
     site = next((row.location for row in packages.distributions if row.name == "torch"), None)
     kept = [row for row in packages.distributions if row.name not in gone and not _pinned_library(row.name)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Literal, TypeAlias
 
 from envcheck.facts.record import field, record
@@ -12,6 +13,15 @@ FixKind: TypeAlias = Literal["install", "env", "manual"]
 Who: TypeAlias = Literal["user", "admin"]
 Tool: TypeAlias = Literal["pip", "uv", "conda"]
 TOOLS: tuple[Tool, ...] = ("pip", "uv", "conda")
+
+
+class Grade(Enum):
+    """How far a way or fix is vouched for."""
+
+    TRIED = "tried"  # built here and examined, with a training step
+    RESOLVED = "resolved"  # the installer finds all of it for that machine, and the tables agree
+    CHECKED = "checked"  # envcheck's tables and rules agree
+    UNCHECKED = "unchecked"
 
 
 @record
@@ -28,6 +38,23 @@ class Commands:
         return {"pip": self.pip, "uv": self.uv, "conda": self.conda}[tool]
 
 
+TrialStatus: TypeAlias = Literal["passed", "failed", "undecided", "resolved", "not-run"]
+
+
+@record
+class TrialResult:
+    """What became of a way when it was tried: built in a throwaway environment and examined, or resolved for a machine elsewhere."""
+
+    status: TrialStatus
+    reason: str = ""  # what failed, or why it was not run or not decided
+    tool: str = ""  # "uv" or "pip": whose lines were run
+    seconds: float = 0.0
+    commands: tuple[str, ...] = ()  # the lines that were run, with the throwaway interpreter in them
+    failed: str = ""  # the one that failed
+    said: tuple[str, ...] = ()  # its last lines, or the findings of the check
+    download_bytes: int | None = None
+
+
 @record
 class Fix:
     """One way to mend a finding."""
@@ -40,6 +67,8 @@ class Fix:
     proved: bool | None = None  # the plan was applied to the snapshot and judged again; None = cannot be proved so
     note: str = ""
     no_command: Mapping[str, str] = field(default_factory=dict)  # tool → why it has no command here
+    grade: Grade = Grade.UNCHECKED
+    trial: TrialResult | None = None
 
 
 @record
@@ -54,6 +83,8 @@ class Way:
     who: Who = "user"
     no_command: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # "requirements.txt", "Dockerfile", "pyproject.toml" -> lines to put there
+    grade: Grade = Grade.UNCHECKED
+    trial: TrialResult | None = None
 
 
 @record

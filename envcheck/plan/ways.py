@@ -6,27 +6,43 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from envcheck.engine.intents import Install
+from envcheck.engine.rule import Severity
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, GpusFacts, Snapshot
 from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
-from envcheck.plan.choice import BuildSearch, Choice, excluded, find, named, nearest, undemanding, with_compat, with_driver, with_hidden
-from envcheck.plan.companions import Move, nearest_known
+from envcheck.plan.choice import (
+    BuildSearch,
+    Choice,
+    excluded,
+    find,
+    goes_back,
+    named,
+    nearest,
+    undemanding,
+    with_compat,
+    with_driver,
+    with_hidden,
+    with_older_driver,
+)
+from envcheck.plan.companions import RELEASED_WITH, Move, nearest_known
 from envcheck.plan.conda import CondaAnswer, conda_answer
 from envcheck.plan.install_commands import IndexForm, InstallOptions, Spelled
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile, profile_of
 from envcheck.plan.proof import Change, Judge, Proof
 from envcheck.plan.refusal import why_not
-from envcheck.plan.result import Commands, Excluded, PlanReport, Way
+from envcheck.plan.result import Commands, Excluded, Grade, PlanReport, Way
 from envcheck.plan.wish import Wish, read_wish
-from envcheck.tables.versions import version
+from envcheck.tables.versions import at_least, version
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import Check, RuleTexts
     from envcheck.tables.compat import Tables
 
 MOST_WAYS = 3
+BESIDE = (*RELEASED_WITH, "numpy")  # what moves beside a torch that stays
 
 
 @record
@@ -50,9 +66,14 @@ class Planner:
         devices = self.snapshot.devices
         return not self.judge.wanting or (isinstance(devices, DevicesFacts) and devices.available is True)
 
+    @cached_property
+    def stays(self) -> bool:
+        """Nothing speaks against the torch that is there, whether or not its import was seen."""
+        return self.works or (self.profile.torch is not None and not self.profile.torch_fails and not self.judge.targeted)
+
     def plan(self, words: Sequence[str] = ()) -> PlanReport:
         """The ways for a wish, best first, at most three, and what was excluded."""
-        return self.plan_wish(read_wish(words, self.tables))
+        return self.plan_wish(read_wish(words or self.needed_beside(), self.tables))
 
     @property
     def conda_first(self) -> bool:
@@ -64,22 +85,33 @@ class Planner:
         """The ways for a wish that is read already."""
         conda_first = self.conda_first
         found = find(self.profile, self.tables, wish, self.works, "conda" if conda_first else "wheel")
+        if not found.fits and self.profile.accelerator == "mps":  # too old for Metal
+            found = find(replace(self.profile, accelerator="cpu"), self.tables, wish, self.works, "conda" if conda_first else "wheel")
         chosen = self.choices(found, wish)
         if conda_first and self.options.tool != "conda" and not any(choice.kind in ("keep", "packages") for choice in chosen):
             wheels = find(self.profile, self.tables, wish, self.works)
             if not found.fits:
                 found, chosen = wheels, self.choices(wheels, wish)
             elif wheels.best is not None:
-                chosen = [*chosen[: MOST_WAYS - 1], named(wheels.best, self.profile, self.works)]
+                chosen = [*chosen[: MOST_WAYS - 1], named(wheels.best, self.profile, self.stays)]
         ways = [self.way(choice, wish) for choice in chosen]
         rows = [Excluded(what, why) for what, why in excluded(found, self.profile, self.tables, wish)]
-        if not ways and (wish.texts or self.profile.jetson):
-            rows = [*why_not(self.profile, self.tables, found, wish), *rows]
+        if not ways:
+            rows = [*why_not(self.profile, self.tables, found, wish, conda_first), *rows]
         return PlanReport(tuple(ways), tuple(dict.fromkeys(rows)))
+
+    def needed_beside(self) -> tuple[str, ...]:
+        """What goes with a torch that stays and has to move, as a rule found."""
+        if not self.stays:
+            return ()
+        hits = [one.hit for one in self.judge.before if one.hit and self.judge.severity(one) is not Severity.INFO]
+        wanted = [text for hit in hits for fix in hit.fixes if isinstance(fix, Install) for text in fix.requirements]
+        names = {name for text in wanted if (name := install_commands.name_of(text)) in BESIDE and name in self.profile.packages}
+        return tuple(sorted(names))
 
     def choices(self, found: BuildSearch, wish: Wish) -> list[Choice]:
         """At most three ways out: the best build, the driver, another version."""
-        best = named(found.best, self.profile, self.works) if found.best else None
+        best = named(found.best, self.profile, self.stays) if found.best else None
         result: list[Choice] = []
         if best is not None:
             result.append(best)
@@ -90,6 +122,8 @@ class Planner:
         driver = with_driver(found, self.profile, self.tables, wish)
         if driver is not None and self._worth(driver, best, wish):
             result.append(driver)
+        if best is None and (back := with_older_driver(found, self.profile, self.tables, wish)):
+            result.append(back)
         if other := undemanding(found, self.profile, self.tables):
             result.append(other)
         if compat := with_compat(found, self.profile, self.tables):
@@ -98,7 +132,7 @@ class Planner:
             for other in (nearest(found, self.profile), self._newest(found)):
                 if other is not None and other.build.seen and all(other.build.version != one.build.version for one in result):
                     result.append(other)
-        return [named(choice, self.profile, self.works) for choice in result[:MOST_WAYS]]
+        return [named(choice, self.profile, self.stays) for choice in result[:MOST_WAYS]]
 
     def _worth(self, driver: Choice, best: Choice | None, wish: Wish) -> bool:
         """A newer driver is offered where nothing else helps, or where it keeps the installed or wished torch."""
@@ -120,7 +154,7 @@ class Planner:
         """A choice with its commands, what it changes, and its proof."""
         one = choice.build
         say_ = texts(self.tables).say
-        proof = Proof(tuple(sorted(self.judge.targeted))) if choice.kind == "keep" else self.judge.prove(self.change(choice))
+        proof = self.judge.prove_kept() if choice.kind == "keep" else self.judge.prove(self.change(choice))
         certain, doubts = self.doubts(choice)
         lines, no_command, spelled_notes = self.lines(choice, wish)
         notes = [*doubts, *spelled_notes, *choice.beside.notes]
@@ -129,8 +163,10 @@ class Planner:
             notes.insert(0, self.unproved(proof))
         elif certain and not empty and choice.kind != "keep":
             notes.append(say_("note.proof"))
-        kind = "driver-install" if choice.kind == "driver" and changes_anything(choice, self.profile) else choice.kind
-        title = say_(f"way.{kind}", torch=one.shown, driver=choice.driver or "", cuda=one.cuda or "")
+        kind = choice.kind
+        if kind == "driver":
+            kind += "-back" * goes_back(choice, self.profile) + "-install" * changes_anything(choice, self.profile)
+        title = say_(f"way.{kind}", torch=one.shown, driver=self.named_driver(choice), cuda=one.cuda or "")
         files = (
             self.spelled(choice).files
             if one.channel == "wheel" and choice.kind in ("install", "build", "version", "reinstall", "packages")
@@ -145,13 +181,21 @@ class Planner:
             "admin" if choice.kind in ("driver", "compat") else "user",
             no_command,
             files,
+            Grade.CHECKED if proof.holds and certain and not empty else Grade.UNCHECKED,
         )
+
+    def named_driver(self, choice: Choice) -> str:
+        """The driver that a way asks for: a number at least, or the branch to go back to."""
+        number = choice.driver or ""
+        return str(self.tables.branch(number, driver_os(self.profile)) or number) if goes_back(choice, self.profile) else number
 
     def unproved(self, proof: Proof) -> str:
         """What stands against a plan."""
         say_ = texts(self.tables).say
         if proof.new:
             return say_("note.new-errors", rules=", ".join(proof.new))
+        if proof.stays:
+            return say_("note.stays", rules=", ".join(proof.stays))
         return say_("note.unproved", rules=", ".join((*proof.left, *proof.unsure)))
 
     def change(self, choice: Choice) -> Change:
@@ -165,7 +209,16 @@ class Planner:
             return Change(choice.build, choice.beside, compat_cuda=choice.build.cuda)
         if choice.kind == "driver" and choice.driver:
             return Change(choice.build, choice.beside, choice.driver, self.tables.driver_cuda(choice.driver, driver_os(self.profile)))
-        return Change(choice.build, choice.beside, visible=visible)
+        return Change(choice.build, choice.beside, visible=visible, cpu_only=self.uses_no_gpu(choice.build))
+
+    def uses_no_gpu(self, one: Candidate) -> bool:
+        """Whether a build leaves the GPU alone: a CPU build is a way on a GPU host only where it was asked for."""
+        return self.lacks_metal(one) is not None or (one.cpu and self.profile.accelerator not in ("cpu", "mps"))
+
+    def lacks_metal(self, one: Candidate) -> str | None:
+        """The macOS that a build's MPS backend needs, where this one is older."""
+        floor = self.tables.mps_floor(one.version) if self.profile.accelerator == "mps" else None
+        return None if at_least(self.profile.macos, floor) else floor
 
     def doubts(self, choice: Choice) -> tuple[bool, list[str]]:
         """What the tables cannot vouch for: unknown GPUs, an unknown driver, architecture lists that were not read from the wheel."""
@@ -186,22 +239,32 @@ class Planner:
             notes.append(say_("note.not-seen", torch=one.full))
         if one.undocumented:
             notes.append(say_("note.undocumented", torch=one.version))
+        if choice.kind != "keep" and (rows := low_rows(one, choice.driver or profile.driver, profile, self.tables)):
+            notes.append(say_("note.low", rows=", ".join(rows)))
+            certain = certain and choice.knows
+        return certain, [*notes, *self.conditions(choice)]
+
+    def conditions(self, choice: Choice) -> list[str]:
+        """What a way needs of the driver and the system, and who can do it."""
+        one, profile, say_ = choice.build, self.profile, texts(self.tables).say
+        notes: list[str] = []
         if profile.accelerator == "cuda" and profile.driver is None and one.cuda and not profile.jetson:
             needed = driver_needed(one, profile, self.tables)
             if needed:
                 notes.append(say_("note.driver-unknown", driver=needed))
+        if floor := self.lacks_metal(one):
+            notes.append(say_("note.no-mps", macos=profile.macos, torch=one.version, needed=floor))
         if choice.kind == "driver":
             notes.append(say_("note.driver-admin"))
-            if any(
-                (row := self.tables.gpu(card.compute_capability)) and row.open_module == "required"
-                for card in profile.cards
-                if card.compute_capability
-            ):
+            modules = {row.open_module for card in profile.cards if (row := self.tables.gpu(card.compute_capability or ""))}
+            if "required" in modules:
                 notes.append(say_("note.driver-open"))
+            elif goes_back(choice, profile):
+                notes.append(say_("note.driver-proprietary"))
         if choice.kind == "compat" and one.cuda:
             major, small = one.cuda.split(".")[:2]
             notes.append(say_("note.compat-admin", major=major, minor=small))
-        return certain, notes
+        return notes
 
     def package_doubts(self, choice: Choice) -> list[str]:
         """What nobody knows of the packages beside torch: what they ask for, and whether they compile."""
@@ -221,7 +284,8 @@ class Planner:
         if choice.kind in ("keep", "compat"):
             return ()
         if choice.kind == "driver":
-            lines.append(say_("change.driver", old=profile.driver or "(number not known)", new=choice.driver))
+            key = "change.driver-back" if goes_back(choice, profile) else "change.driver"
+            lines.append(say_(key, old=profile.driver or "(number not known)", new=self.named_driver(choice)))
         if choice.kind != "packages":
             old = f"{profile.torch}+{profile.variant}" if profile.torch and profile.variant else profile.torch
             if old is None:
@@ -308,8 +372,15 @@ class Planner:
             profile = replace(profile, cards=tuple(card for card in profile.cards if card.index in choice.kept))
         if choice.kind == "driver":
             profile = replace(profile, driver=choice.driver, driver_cuda=None)
+        no_gpu = self.uses_no_gpu(choice.build)
         others = choice.kind not in ("driver", "hide") and not self.works
-        return conda_answer(choice, profile, self.tables, wish.torch if others else None, lambda change: self.judge.prove(change).holds)
+        return conda_answer(
+            choice,
+            profile,
+            self.tables,
+            wish.torch if others else None,
+            lambda change: self.judge.prove(replace(change, cpu_only=no_gpu)).holds,
+        )
 
     def conda_notes(self, one: Candidate) -> list[str]:
         say_ = texts(self.tables).say
@@ -319,6 +390,20 @@ class Planner:
         if one.cuda and not self.profile.driver:
             notes.append(say_("note.override"))
         return notes
+
+
+def low_rows(one: Candidate, driver: str | None, profile: Profile, tables: Tables) -> tuple[str, ...]:
+    """What is known of the GPUs, the driver's branch and the build's CUDA from a row of low confidence alone, in words."""
+    if one.cuda is None:
+        return ()
+    rows = {f"compute capability {card.compute_capability}": tables.gpu(card.compute_capability or "") for card in profile.cards}
+    found = [name for name, row in rows.items() if row is not None and row.confidence == "low" and not row.jetson]
+    branch = tables.branch(driver, driver_os(profile)) if driver else None
+    if any(row["branch"] == branch and row.get("confidence") == "low" for row in tables.rows("driver-branch", "branch")):
+        found.append(f"driver branch {branch}")
+    if any(row["cuda"] == one.cuda and row.get("confidence") == "low" for row in tables.rows("cuda-driver", "floor")):
+        found.append(f"lowest driver of CUDA {one.cuda}")
+    return tuple(found)
 
 
 def changes_anything(choice: Choice, profile: Profile) -> bool:

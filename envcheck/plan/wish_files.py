@@ -14,7 +14,7 @@ from envcheck.plan.companions import Move, companions, knows
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.refusal import distance, pivot, why_not
-from envcheck.plan.result import AskedRow, PlanReport, Way
+from envcheck.plan.result import AskedRow, Grade, PlanReport, Way
 from envcheck.plan.wish import Wish, together
 from envcheck.plan.wish_rewrite import Spelling, spelling, written
 from envcheck.tables.versions import meets, variant_of_cuda, version
@@ -178,7 +178,7 @@ class FilePlan:
             return replace(plain, asked=(*self.asked.rows, *self.without()))
         ways = [self.way(choice, wish)]
         if wish != self.wish and (driver := with_driver(self.find(self.wish), self.planner.profile, self.planner.tables, self.wish)):
-            ways.append(self.planner.way(named(driver, self.planner.profile, self.planner.works), self.wish))
+            ways.append(self.planner.way(named(driver, self.planner.profile, self.planner.stays), self.wish))
         rows = [row for entry in (*self.asked.wishes, *self.asked.constraints) for row in self.rows(entry, choice)]
         rows += list(self.index_rows(choice))
         files, refused = written(self.files, rows, self.spelling, choice, self.planner.tables)
@@ -189,11 +189,16 @@ class FilePlan:
         """The way to the chosen build. conda installs the rest of its file by itself, and pip has no line for a part of it."""
         unknown = [move for move in choice.beside.moves if not move.known] if self.source == "conda" else []
         beside = replace(choice.beside, moves=tuple(move for move in choice.beside.moves if move not in unknown))
-        way = self.planner.way(named(replace(choice, beside=beside), self.planner.profile, self.planner.works), wish)
+        way = self.planner.way(named(replace(choice, beside=beside), self.planner.profile, self.planner.stays), wish)
         if not unknown:
             return way
         names = ", ".join(move.name for move in unknown)
-        return replace(way, proved=False, note=texts(self.planner.tables).say("asked.rest", names=names, file=self.files[0].name))
+        return replace(
+            way,
+            proved=False,
+            grade=Grade.UNCHECKED,
+            note=texts(self.planner.tables).say("asked.rest", names=names, file=self.files[0].name),
+        )
 
     @cached_property
     def wish(self) -> Wish:
@@ -364,4 +369,8 @@ class FilePlan:
             packages = () if torch else ((entry.one.name, self.freed(entry.one)),)
             wish = Wish(str(entry.one.specifier) if torch else "", packages=packages, texts=(entry.line.text,))
             found = find(profile, tables, wish, False, self.source)
-            yield row if found.fits else replace(row, verdict="refused", why=why_not(profile, tables, found, wish)[0].why)
+            yield (
+                row
+                if found.fits
+                else replace(row, verdict="refused", why=why_not(profile, tables, found, wish, self.source == "conda")[0].why)
+            )

@@ -33,6 +33,7 @@ def probe(host: Host) -> SystemFacts | Missing:
                 cpu_count=online,
                 cpu_affinity=usable,
                 date=host.today(),
+                time=host.clock(),
             )
 
 
@@ -75,6 +76,7 @@ def _linux(host: Host) -> SystemFacts:
         iommu=iommu_translates(host, nvidia),
         acs=acs_redirects(host, nvidia),
         date=host.today(),
+        time=host.clock(),
         suspends=int(slept) if slept.isascii() and slept.isdecimal() else None,
     )
 
@@ -214,6 +216,7 @@ def _macos(host: Host) -> SystemFacts:
         memory_bytes=int(memory) if memory.isdecimal() else None,
         macos_version=version,
         date=host.today(),
+        time=host.clock(),
     )
 
 
@@ -242,4 +245,5 @@ def _windows(host: Host) -> SystemFacts:
         memory_bytes=number("memory_bytes"),
         memory_available_bytes=number("memory_available_bytes"),
         date=host.today(),
+        time=host.clock(),
     )

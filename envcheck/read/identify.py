@@ -39,7 +39,56 @@ def read_text(text: str) -> list[Found]:
     """
     if len(text) <= WHOLE:
         return _read(text)
-    return [_moved(found, text.count("\n", 0, start)) for start, end in regions(text) for found in _read(text[start:end])]
+    started = _started_in(text)
+    others = [_moved(found, text.count("\n", 0, start)) for start, end in regions(text) for found in _read(text[start:end])]
+    return [*([started] if started else []), *others]
+
+
+_EDGE = 1 << 15  # characters at either end of a long piece that are looked through for whatever was started
+# Long words, which are found fast; what stands between the ends of a log beside them are short ones, such as "srun ".
+_LAUNCHERS = ("torchrun ", "deepspeed ", "accelerate launch ", ".distributed.launch ", ".distributed.run ")
+_PLACES, _ABOVE, _CONTINUED = 8, 3, 24  # of one word; lines above and, while each goes on, below
+
+
+def _started_in(text: str) -> Found | None:
+    """What a long text says was started: its ends, and between them the lines with the name of a launcher."""
+    ends = (text.rfind("\n", 0, _EDGE) + 1, text.find("\n", len(text) - _EDGE) + 1 or len(text))
+    kept = [(1, text[: ends[0]])]
+    places: set[int] = set()
+    for word in _LAUNCHERS:
+        at = text.find(word, ends[0], ends[1])
+        for _ in range(_PLACES):
+            if at < 0:
+                break
+            places.add(text.rfind("\n", 0, at) + 1)
+            at = text.find(word, text.find("\n", at), ends[1]) if text.find("\n", at) >= 0 else -1
+    after = ends[0]
+    for place in sorted(places):
+        if place >= after:
+            start, after = _lines_around(text, place, after)
+            kept.append((text.count("\n", 0, start) + 1, text[start:after]))
+    kept.append((text.count("\n", 0, ends[1]) + 1, text[ends[1] :]))
+    found = _started("\n".join(part for _, part in kept))
+    numbers = [number for first, part in kept for number in range(first, first + part.count("\n") + 1)]
+    if found is None:
+        return None
+    return replace(found, facts=tuple(replace(one, number=numbers[min(one.number, len(numbers)) - 1]) for one in found.facts))
+
+
+def _lines_around(text: str, place: int, low: int) -> tuple[int, int]:
+    """A few lines above a line, which may name the script; and those that continue it."""
+    start = place
+    for _ in range(_ABOVE):
+        start = max(text.rfind("\n", low, start - 1) + 1, low) if start > low else start
+    end = place
+    for _ in range(_CONTINUED):
+        newline = text.find("\n", end, end + (1 << 12))
+        if newline < 0:
+            return start, min(end + (1 << 12), len(text))
+        end = newline + 1
+        if text[newline - 1 : newline] not in ("\\", "^", "`"):
+            break
+    return start, end
 
 
 WHOLE = 1 << 18  # characters of a piece that is read as a whole

@@ -1,4 +1,4 @@
-"""envcheck's JSON: a report, or what `envcheck record` wrote. Alone in its file, or in the middle of other text.
+"""envcheck's JSON: a report, the one in a SARIF file, or what `envcheck record` wrote. Alone, or in the middle of other text.
 
 It is ours if it has a `schema` and says that its `tool` is envcheck. Values of another type than ours are left out, never trusted.
 """
@@ -16,7 +16,8 @@ from envcheck.read import own_report as own
 from envcheck.read.own_report import OwnReport, ReportedFinding, ReportedFix
 
 MOST_DOCUMENTS = 64  # in one text
-_BEGIN = re.compile(r'\{\s{0,40}"schema"\s{0,4}:\s{0,4}\d{1,4}\b')
+# A document of ours, or SARIF, in which one stands
+_BEGIN = re.compile(r'\{\s{0,40}"(?:schema"\s{0,4}:\s{0,4}\d{1,4}\b|\$schema"\s{0,4}:\s{0,4}"https://[\w./-]{1,120}sarif)')
 
 
 def take_json(text: str) -> tuple[str, list[OwnReport]]:
@@ -52,6 +53,9 @@ def _document(text: str, at: int) -> tuple[OwnReport, int] | None:
 
 def report_of(value: object) -> OwnReport | None:
     """A parsed document as a report; None if it is another program's."""
+    form = "JSON"
+    if isinstance(value, dict) and isinstance(value.get("runs"), list):
+        form, value = "SARIF", _in_sarif(value["runs"])
     if not isinstance(value, dict) or not isinstance(value.get("schema"), int) or isinstance(value["schema"], bool):
         return None
     tool = value.get("tool")
@@ -70,7 +74,13 @@ def report_of(value: object) -> OwnReport | None:
     ignored = tuple(_word(one, "rule") for one in _rows(value, "ignored", own.MOST_FINDINGS))
     because = tuple(_words(value, "because"))
     line = _LINES.get(_word(value, "verdict"), "")
-    return OwnReport("JSON" if reported else "record", _word(tool, "version")[:50], findings, line, because, ignored, snapshot)
+    return OwnReport(form if reported else "record", _word(tool, "version")[:50], findings, line, because, ignored, snapshot)
+
+
+def _in_sarif(runs: list[Any]) -> object:
+    """The document that `render.sarif` puts into the property bag of its one run."""
+    bag = runs[0].get("properties") if len(runs) == 1 and isinstance(runs[0], dict) else None
+    return bag.get("envcheck") if isinstance(bag, dict) else None
 
 
 _LINES = {"pass": "No problem found", "fail": "Not ready: ", "inconclusive": "Cannot tell: "}

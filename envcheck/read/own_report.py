@@ -25,8 +25,11 @@ _VERDICTS = (
     ),
 )
 _COUNTED = re.compile(r" \(and \d{1,3} more reasons?\)$")
-# What is said in brackets behind a fix: whose task it is and whether it was proved.
-_ASIDE = re.compile(r" \((administrator|administrator; [^()]{1,120}|checked against [^()]{1,120}|not proved|proved[^()]{0,120})\)")
+# What is said in brackets behind a fix: whose task it is and its grade.
+_ASIDE = re.compile(
+    r" \((administrator|administrator; [^()]{1,800}|checked against [^()]{1,800}|not checked[^()]{0,800}|not proved|proved[^()]{0,120}"
+    r"|(?:not )?(?:tried|resolved)[^()]{1,600})\)"
+)
 
 
 AS_REPORTED = " (as reported)"  # behind a fix that another report printed: its commands are a stranger's

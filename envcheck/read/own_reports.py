@@ -8,7 +8,8 @@ from envcheck.read.own_report import OwnReport
 
 
 def take_documents(raw: str, rules: Collection[str]) -> tuple[str, list[OwnReport]]:
-    """JSON, HTML, JUnit and Markdown, whose fold is JSON, out of text as it stands in the file; `rules` are the ids that are known."""
+    """JSON, HTML, JUnit and Markdown (its source or what a page shows of it), whose fold is JSON, out of text as it stands in the file;
+    `rules` are the ids that are known."""
     found: list[OwnReport] = []
     if '"schema"' in raw:
         from envcheck.read.own_json import take_json
@@ -24,6 +25,11 @@ def take_documents(raw: str, rules: Collection[str]) -> tuple[str, list[OwnRepor
         from envcheck.read.own_markdown import take_markdown
 
         raw, more = take_markdown(raw, rules)
+        found += more
+    if "envcheck " in raw:
+        from envcheck.read.own_rendered import take_rendered
+
+        raw, more = take_rendered(raw, rules)
         found += more
     return raw, found
 

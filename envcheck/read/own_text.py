@@ -36,7 +36,7 @@ _RULE = re.compile(r" ?\[([a-z0-9-]{3,80})\]$")
 _LABEL = re.compile(r"(?:  (evidence|seen|why|leads to|so|fix|do) {2,10}|(evidence|leads to|why|fix) )(?=\S)")
 _NUMBER = re.compile(r"\d{1,2}\. ")
 _TOOLS = re.compile(r"(?:pip|uv|conda)(?:, (?:pip|uv|conda)){0,2}:$")
-_MORE = re.compile(r"and \d{1,4} more \(--json has them all\)$")
+_MORE = re.compile(r"and \d{1,4} more \(--(?:json|verbose) has them all\)$")
 _SIGNS = tuple(f"{sign} " for sign in "✓✗!?–+x-")
 _FINDING_SIGNS = ("✗ ", "! ", "– ", "x ", "- ")
 _HEADINGS = (

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from envcheck.render.text import PageOptions
     from envcheck.report.report import Report
 
-FORMATS = ("text", "json", "markdown", "junit", "github", "html")
+# Format → its module in this folder.
+MODULES = {
+    "text": "text", "json": "json_v1", "markdown": "markdown", "junit": "junit", "github": "github", "sarif": "sarif", "html": "html",
+    "termination": "termination",
+}  # fmt: skip
+FORMATS = tuple(MODULES)
 
 
 def render(
@@ -18,33 +24,22 @@ def render(
     *,
     fix_suggest: bool = False,
     options: PageOptions | None = None,
+    redact: bool | None = None,
     users: Iterable[str] = (),
     homes: Iterable[str] = (),
 ) -> str:
     """The report in one of FORMATS. `options` is what the reader of text can see; None is a file: plain, 80 columns.
 
-    `users` and `homes` are the login name and home folder, which Markdown, made for sharing, leaves out.
+    `redact`: without names, addresses and identifiers; None is only Markdown, which is made for sharing. `users` and `homes` are
+    the login name and home folder that it leaves out then.
     """
-    if format_name == "json":
-        from envcheck.render import json_v1
+    if redact if redact is not None else format_name == "markdown":
+        from envcheck.report.redact import redacted
 
-        return json_v1.render(report, fix_suggest=fix_suggest)
-    if format_name == "markdown":
-        from envcheck.render import markdown
+        report = redacted(report, users, homes)
+    if format_name == "text":
+        from envcheck.render import text
 
-        return markdown.render(report, fix_suggest=fix_suggest, users=users, homes=homes)
-    if format_name == "junit":
-        from envcheck.render import junit
-
-        return junit.render(report, fix_suggest=fix_suggest)
-    if format_name == "github":
-        from envcheck.render import github
-
-        return github.render(report, fix_suggest=fix_suggest)
-    if format_name == "html":
-        from envcheck.render import html
-
-        return html.render(report, fix_suggest=fix_suggest)
-    from envcheck.render import text
-
-    return text.render(report, fix_suggest=fix_suggest, options=options)
+        return text.render(report, fix_suggest=fix_suggest, options=options)
+    text_of: str = import_module(f"envcheck.render.{MODULES[format_name]}").render(report, fix_suggest=fix_suggest)
+    return text_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape as _html_escape
 
+from envcheck.engine.rule import Confidence, Severity
 from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import LiveFacts
@@ -31,15 +32,19 @@ _STYLE = """
   :root { --ok: #3fb950; --bad: #f85149; --warn: #d29922; --unknown: #a371f7; --none: #8b949e; --line: #30363d; --code: #161b22; }
 }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+body { background: Canvas; color: CanvasText; overflow-wrap: anywhere; }
 h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-bottom: .3rem; }
 table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; vertical-align: top; text-align: left; font-weight: normal; }
 pre, code { font-family: ui-monospace, monospace; font-size: .9em; background: var(--code); border-radius: 4px; }
-code { padding: .1em .3em; } pre { padding: .6rem .8rem; overflow-x: auto; } pre code { padding: 0; }
+code { padding: .1em .3em; } pre { padding: .6rem .8rem; overflow-x: auto; overflow-wrap: normal; } pre code { padding: 0; }
 .finding { border-left: 4px solid var(--none); padding-left: 1rem; margin: 1.5rem 0; }
 .ok, .pass { color: var(--ok); } .bad, .fail, .error { color: var(--bad); } .warn, .warning { color: var(--warn); }
 .unknown, .inconclusive { color: var(--unknown); } .none, .info { color: var(--none); }
-.finding.error { border-color: var(--bad); color: inherit; } .finding.warning { border-color: var(--warn); color: inherit; }
-.finding.info { color: inherit; }
+.finding.error { border-color: var(--bad); color: inherit; }
+.finding.warning, .finding.likely { border-color: var(--warn); color: inherit; }
+.likely { color: var(--warn); } .finding.info { color: inherit; }
+ol, ul { padding-left: 1.4rem; } svg { max-width: 100%; height: auto; } th { white-space: nowrap; }
+@media print { pre { white-space: pre-wrap; } .finding { break-inside: avoid; } }
 .verdict { border-top: 1px solid var(--line); padding-top: 1rem; font-weight: bold; }
 """
 
@@ -65,7 +70,7 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
+        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body><main>\n" + "\n".join(body) + "\n</main></body></html>\n"
     )
 
 
@@ -76,6 +81,14 @@ def _beside(report: Report) -> list[tuple[str, str]]:
 def escape(text: str) -> str:
     """Machine text as HTML text."""
     return _html_escape(visible(mask_secrets(text)))
+
+
+def _prose(text: str) -> str:
+    """Sentences in which `words between ticks` are code."""
+    parts = escape(text).split("`")
+    if len(parts) % 2 == 0:  # a tick without its fellow
+        return "`".join(parts)
+    return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
@@ -95,18 +108,22 @@ def _stack(report: Report) -> str:
 def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     finding = reported.finding
     word = severity_word(finding)
+    likely = finding.severity is Severity.ERROR and finding.confidence is Confidence.LIKELY  # it does not fail the run alone
+    kind = f"{finding.severity.value} likely" if likely else finding.severity.value
     parts = [
-        f"<section class='finding {finding.severity.value}'>",
-        f"<h2><span class='{finding.severity.value}'>{word}</span>: {escape(finding.title)} <code>{escape(finding.rule)}</code></h2>",
-        f"<p>{escape(finding.message)}</p>",
+        f"<section class='finding {kind}'>",
+        f"<h2><span class='{kind}'>{word}</span>: {escape(finding.title)} <code>{escape(finding.rule)}</code></h2>",
+        f"<p>{_prose(finding.message)}</p>",
     ]
+    if reported.fixes:
+        parts.append("<ol>" + "".join(_fix(fix, report, fix_suggest) for fix in reported.fixes) + "</ol>")
     if finding.evidence:
         parts.append(
             "<ul>" + "".join(f"<li>{escape(one.source)}: <code>{escape(one.text)}</code></li>" for one in finding.evidence) + "</ul>"
         )
-    parts += [f"<p>{escape(' '.join(paragraph.split()))}</p>" for paragraph in reported.why.strip().split("\n\n") if paragraph]
-    if reported.fixes:
-        parts.append("<ol>" + "".join(_fix(fix, report, fix_suggest) for fix in reported.fixes) + "</ol>")
+    why = [f"<p>{_prose(' '.join(paragraph.split()))}</p>" for paragraph in reported.why.strip().split("\n\n") if paragraph]
+    if why:
+        parts += ["<details><summary>Why</summary>", *why, "</details>"]
     links = [url for url in finding.docs if url.startswith(("https://", "http://"))]
     if links:
         parts.append("<p>" + " · ".join(f"<a href='{escape(url)}' rel='noreferrer'>{escape(url)}</a>" for url in links) + "</p>")
@@ -119,7 +136,7 @@ def _fix(fix: Fix, report: Report, fix_suggest: bool) -> str:
     if fix.title and fix.text and fix.text != fix.title:
         parts.append(f"<br>{escape(fix.text)}")
     for label, lines in command_groups(fix.commands, report.tool, fix_suggest):
-        parts.append((f"<br>{escape(label)}:" if label else "") + "<pre><code>" + escape("\n".join(lines)) + "</code></pre>")
+        parts.append((f"<br>{escape(label)}:" if label else "") + "<pre tabindex='0'><code>" + escape("\n".join(lines)) + "</code></pre>")
     if fix.note:
         parts.append(f"<p>{escape(fix.note)}</p>")
     return "<li>" + "".join(parts) + "</li>"
@@ -155,4 +172,4 @@ def _facts(report: Report) -> str:
     from envcheck.render.json_v1 import compact
 
     text = json.dumps(compact(report.snapshot), indent=1, ensure_ascii=False)
-    return f"<details><summary>Facts</summary><pre><code>{escape(text)}</code></pre></details>"
+    return f"<details><summary>Facts</summary><pre tabindex='0'><code>{escape(text)}</code></pre></details>"

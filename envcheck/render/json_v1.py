@@ -14,8 +14,8 @@ from envcheck.engine.judge import Finding
 from envcheck.facts.codec import encode
 from envcheck.facts.recorded import OF_TEXTS, RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
-from envcheck.facts.snapshot import LiveFacts, Missing, Snapshot
-from envcheck.plan.result import Commands, Fix, PlanReport, Way
+from envcheck.facts.snapshot import Expectation, LiveFacts, Missing, Snapshot
+from envcheck.plan.result import Commands, Fix, PlanReport, TrialResult, Way
 from envcheck.report.report import CommandRun, Report, Reported, SeverityChange
 
 
@@ -45,11 +45,20 @@ def document(report: Report) -> dict[str, Any]:
         "nearest": [{"rule": one.rule, "title": one.title, "words": list(one.words)} for one in report.nearest],
         "counts": dict(report.counts),
         **_facts(report.snapshot),
+        **_expectations(report.snapshot),
         "plan": plan_document(report.plan),
         "assumed": list(report.assumed),
         "timings": dict(report.timings),
         **({} if report.command is None else {"command": _command(report.command)}),
     }
+
+
+def without_facts(report: Report) -> dict[str, Any]:
+    """What the report says, for a format that does not hold the machine."""
+    kept = ("schema", "tool", "verdict", "exit_code", "because", "findings", "ignored")
+    whole = document(report)
+    plain: dict[str, Any] = _plain({key: whole[key] for key in kept})
+    return plain
 
 
 def _command(run: CommandRun) -> dict[str, Any]:
@@ -83,6 +92,21 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
     if not isinstance(snapshot.symptoms, Missing):
         facts["symptoms"] = encode(snapshot.symptoms)
     return facts
+
+
+def _expectations(snapshot: Snapshot) -> dict[str, Any]:
+    """What became of each --expect, where there was one."""
+    told = snapshot.expectations
+    if isinstance(told, Missing):
+        return {}
+    rows = [("failed", one) for one in told.failed] + [("undecided", one) for one in told.undecided]
+    rows += [("met", Expectation(text)) for text in told.met]
+    return {
+        "expectations": [
+            {"expected": one.expected, "outcome": outcome, "found": one.found or None, "reason": one.reason or None}
+            for outcome, one in rows
+        ]
+    }
 
 
 def compact(snapshot: Snapshot) -> dict[str, Any]:
@@ -151,6 +175,8 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "proved": fix.proved,
         "note": fix.note,
         "no_command": dict(fix.no_command),
+        "grade": fix.grade.value,
+        **_trial(fix.trial),
     }
 
 
@@ -163,6 +189,26 @@ def _way(way: Way) -> dict[str, Any]:
         "changes": list(way.changes),
         "note": way.note,
         "no_command": dict(way.no_command),
+        "grade": way.grade.value,
+        **_trial(way.trial),
+    }
+
+
+def _trial(trial: TrialResult | None) -> dict[str, Any]:
+    """What --try made of it; without --try there is no such key."""
+    if trial is None:
+        return {}
+    return {
+        "trial": {
+            "status": trial.status,
+            "reason": trial.reason,
+            "tool": trial.tool,
+            "seconds": round(trial.seconds, 1),
+            "commands": list(trial.commands),
+            "failed": trial.failed or None,
+            "said": list(trial.said),
+            "download_bytes": trial.download_bytes,
+        }
     }
 
 

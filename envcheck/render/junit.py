@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from envcheck.engine.judge import Outcome
 from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
+from envcheck.facts.snapshot import Missing
 from envcheck.render.wording import NEAREST, command_groups, ignored_because, nearest_lines, severity_hits, severity_word, verdict_line
 from envcheck.report.report import Ignored, Report, Reported
 
@@ -34,10 +35,11 @@ def render(report: Report, *, fix_suggest: bool = False) -> str:
         totals["failures"] += reported is not None and report.fails(reported.finding)
         totals["errors"] += rule == WHOLE and outcome is Outcome.UNKNOWN
         totals["skipped"] += rule != WHOLE and reported is None and outcome in (Outcome.UNKNOWN, Outcome.CRASHED, Outcome.NOT_APPLICABLE)
+    of_all = {"name": report.name, **_texts({key: count for key, count in totals.items() if key != "skipped"})}  # Jenkins' XSD
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f"<testsuites {_attributes({'name': report.name, **_texts(totals)})}>",
-        *(line for family, cases in suites.items() for line in _suite(family, cases)),
+        f"<testsuites {_attributes(of_all)}>",
+        *(line for family, cases in suites.items() for line in _suite(family, cases, report)),
         "</testsuites>",
     ]
     return "\n".join(lines) + "\n"
@@ -58,14 +60,20 @@ def _ignored(one: Ignored) -> str:
     return f"ignored: {ignored_because(one)} (it would be a finding)" if one.outcome is Outcome.HIT else f"ignored: {ignored_because(one)}"
 
 
-def _suite(family: str, cases: Sequence[str]) -> Sequence[str]:
+def _suite(family: str, cases: Sequence[str], report: Report) -> Sequence[str]:
     counts = {
         "tests": len(cases),
         "failures": sum("<failure" in case for case in cases),
         "skipped": sum("<skipped" in case for case in cases),
         "errors": sum("<error" in case for case in cases),
     }
-    return [f"  <testsuite {_attributes({'name': f'envcheck.{family}', **_texts(counts)})}>", *cases, "  </testsuite>"]
+    system, network = report.snapshot.system, report.snapshot.network
+    told = {"name": f"envcheck.{family}", **_texts(counts)}
+    if not isinstance(system, Missing) and system.date and system.time:
+        told["timestamp"] = f"{system.date}T{system.time}Z"
+    if not isinstance(network, Missing) and network.hostname:
+        told["hostname"] = network.hostname
+    return [f"  <testsuite {_attributes(told)}>", *cases, "  </testsuite>"]
 
 
 def _case(rule: str, family: str, outcome: Outcome, reason: str, reported: Reported | None, report: Report, fix_suggest: bool) -> str:

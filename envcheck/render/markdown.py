@@ -1,11 +1,11 @@
-"""The report for pasting into an issue: Markdown, short, without names, addresses or secrets; facts in a fold."""
+"""The report for pasting into an issue: Markdown, short; facts in a fold."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from envcheck.facts.printable import one_line, visible
+from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import LiveFacts
 from envcheck.plan.result import Fix
 from envcheck.render.wording import (
@@ -19,7 +19,6 @@ from envcheck.render.wording import (
     unknown_groups,
     verdict_line,
 )
-from envcheck.report.redact import redacted
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import Mark, stack
 
@@ -27,9 +26,8 @@ _MARKS = {Mark.OK: "✅", Mark.BAD: "❌", Mark.WARN: "⚠️", Mark.UNKNOWN: "�
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@!])")
 
 
-def render(report: Report, *, fix_suggest: bool = False, users: Iterable[str] = (), homes: Iterable[str] = ()) -> str:
-    """The redacted report; `users` and `homes` are what the caller knows of the person beside what the facts show."""
-    report = redacted(report, users, homes)
+def render(report: Report, *, fix_suggest: bool = False) -> str:
+    """The report, redacted by the caller if it is to be."""
     parts = [f"### {report.name} {report.version}: {escape(verdict_line(report))}", _table(report)]
     parts += [_finding(one, report, fix_suggest) for one in report.findings]
     parts += [
@@ -45,12 +43,12 @@ def render(report: Report, *, fix_suggest: bool = False, users: Iterable[str] = 
 
 def escape(text: str) -> str:
     """One line of machine text that Markdown and HTML leave alone; a mention or an issue link becomes none."""
-    return _SPECIAL.sub(r"\\\1", one_line(text)).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\@", "@\u200b")
+    return _SPECIAL.sub(r"\\\1", one_line(mask_secrets(text))).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\@", "@\u200b")
 
 
 def code(text: str) -> str:
     """Inline code that holds any text."""
-    text = one_line(text)
+    text = one_line(mask_secrets(text))
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * (longest + 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
@@ -59,7 +57,7 @@ def code(text: str) -> str:
 
 def fenced(text: str, language: str = "") -> str:
     """A code block that its own content cannot end."""
-    text = visible(text)
+    text = visible(mask_secrets(text))
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -39,6 +40,8 @@ class PageOptions:
     is_tty: bool = False
     color: bool = False
     unicode: bool = True
+    quiet: bool = False  # nothing where all is well, else findings and verdict only
+    verbose: bool = False  # everything uncut
 
 
 _STYLE = {Mark.OK: "green", Mark.BAD: "bold red", Mark.WARN: "yellow", Mark.UNKNOWN: "magenta", Mark.NONE: "dim"}
@@ -47,8 +50,12 @@ _VERDICT = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold mage
 
 
 def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | None = None) -> str:
-    """The whole report; its last line is the verdict."""
+    """The whole report; its last line is the verdict. Empty if the reader wants to hear nothing where all is well."""
     page = _Page(options or PageOptions())
+    loud = [one for one in report.findings if one.finding.severity is not Severity.INFO]
+    if page.options.quiet:
+        blocks = [finding_text(one, report, page.options, fix_suggest) for one in loud]
+        return "\n".join([*blocks, verdict_line(report) + "\n"]) if blocks or report.verdict != "pass" else ""
     _head(page, report)
     _stack(page, report)
     _wire(page, report)
@@ -59,9 +66,17 @@ def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | 
     _parts(page, report)
     _not_proved(page, report)
     _settings(page, report)
-    _hints(page, report, fix_suggest)
+    _timings(page, report)
+    _hints(page, loud, fix_suggest)
     page.gap()
     page.line(Text(one_line(verdict_line(report), page.width if report.verdict == "inconclusive" else None), _VERDICT[report.verdict]))
+    return page.text()
+
+
+def finding_text(one: Reported, report: Report, options: PageOptions, fix_suggest: bool) -> str:
+    """One finding as it stands in the report."""
+    page = _Page(options)
+    _finding(page, one, report, fix_suggest)
     return page.text()
 
 
@@ -69,6 +84,7 @@ class _Page:
     """Lines of styled text at one width. Blocks have a hanging indent; commands are never broken."""
 
     def __init__(self, options: PageOptions) -> None:
+        self.options = options
         self.width = options.width
         self.unicode = options.unicode
         self._out = io.StringIO()
@@ -160,12 +176,13 @@ def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool)
         Text.assemble((f"{sign} {severity_word(finding)}: ", style)), f"{one_line(finding.title)} [{finding.rule}]", "bold", indent=2
     )
     page.block(Text("  "), finding.message)
-    shown = finding.evidence[:EVIDENCE_SHOWN]
+    verbose = page.options.verbose
+    shown = finding.evidence[: None if verbose else EVIDENCE_SHOWN]
     for number, evidence in enumerate(shown):
-        source, text = one_line(evidence.source), one_line(evidence.text, EVIDENCE_CHARACTERS)
+        source, text = one_line(evidence.source), one_line(evidence.text, None if verbose else EVIDENCE_CHARACTERS)
         page.block(Text.assemble("  ", (f"{'' if number else 'evidence':10}", "dim")), f"{source}: {text}" if text else source, "dim")
     if len(finding.evidence) > len(shown):
-        page.block(Text(" " * 12), f"and {len(finding.evidence) - len(shown)} more (--json has them all)", "dim")
+        page.block(Text(" " * 12), f"and {len(finding.evidence) - len(shown)} more (--verbose has them all)", "dim")
     if reported.why and finding.severity is not Severity.INFO:
         page.block(Text.assemble("  ", ("why       ", "dim")), in_short(reported.why))
     if finding.consequences:
@@ -216,7 +233,8 @@ def _unknown(page: _Page, report: Report) -> None:
     page.gap()
     page.line(Text("Could not tell", "bold"))
     for reason, rules in groups.items():
-        names = ", ".join(rules[:3]) + (f" and {len(rules) - 3} more" if len(rules) > 3 else "")
+        few = rules if page.options.verbose else rules[:3]
+        names = ", ".join(few) + (f" and {len(rules) - len(few)} more" if len(rules) > len(few) else "")
         page.block(Text.assemble(("? ", "magenta")), f"{names}: {one_line(reason, 2 * EVIDENCE_CHARACTERS)}")
 
 
@@ -256,8 +274,16 @@ def _settings(page: _Page, report: Report) -> None:
         page.block(Text(""), line, "dim", indent=2)
 
 
-def _hints(page: _Page, report: Report, fix_suggest: bool) -> None:
-    loud = [one for one in report.findings if one.finding.severity is not Severity.INFO]
+def _timings(page: _Page, report: Report) -> None:
+    if not (page.options.verbose and report.timings):
+        return
+    page.gap()
+    page.line(Text("Seconds", "bold"))
+    for what, seconds in sorted(report.timings.items(), key=lambda row: -row[1]):
+        page.line(Text(f"{seconds:8.2f}  {one_line(what)}"))
+
+
+def _hints(page: _Page, loud: Sequence[Reported], fix_suggest: bool) -> None:
     if not loud:
         return
     hints = [f"envcheck explain {loud[0].finding.rule}"]

@@ -23,7 +23,7 @@ from envcheck.facts.snapshot import (
     Why,
     read,
 )
-from envcheck.plan.result import TOOLS, Commands, Fix, Tool
+from envcheck.plan.result import TOOLS, Commands, Fix, Grade, Tool, TrialResult
 from envcheck.report.report import Ignored, Report
 from envcheck.report.stack import accelerator
 
@@ -203,9 +203,43 @@ def in_short(text: str, sentences: int = 2) -> str:
     return " ".join(_SENTENCE_END.split(first_paragraph(text))[:sentences])
 
 
-PROVED: Mapping[bool | None, str] = {True: "checked against envcheck's tables; nothing was installed", False: "not proved", None: ""}
+REASON_CHARACTERS = 300
+SAID_SHOWN = 6
+
+_SQUARE = str.maketrans("()", "[]")  # it stands in brackets itself, and is read back out of them
+
+CHECKED = "checked against envcheck's tables; nothing was installed"
 
 
 def fix_aside(fix: Fix) -> str:
-    """What is said in brackets after a fix: whose task it is and whether it was proved."""
-    return "; ".join(word for word in ("administrator" if fix.who == "admin" else "", PROVED[fix.proved]) if word)
+    """What is said in brackets after a fix: whose task it is, and its grade."""
+    words = ["administrator" if fix.who == "admin" else ""]
+    if fix.proved is not None and (fix.trial is None or fix.trial.status not in ("passed", "failed")):
+        words.append("not checked" if fix.grade is Grade.UNCHECKED else CHECKED)
+    if fix.trial:
+        words.append(trial_line(fix.trial).translate(_SQUARE))
+    return "; ".join(word for word in words if word)
+
+
+def trial_line(trial: TrialResult) -> str:
+    """ "tried with uv: passed in 41 s", "tried with pip: failed after 9 s: …", "resolved with uv in 2 s …", "not tried: …"."""
+    seconds, reason = f"{trial.seconds:.0f} s", one_line(trial.reason, REASON_CHARACTERS)
+    match trial.status:
+        case "passed":
+            return f"tried with {trial.tool}: passed in {seconds}" if trial.tool else f"tried as it is: passed in {seconds}"
+        case "failed" if trial.failed != "check" and "--dry-run" in trial.failed:
+            return f"not resolved: {reason}"
+        case "failed":
+            return f"tried{f' with {trial.tool}' if trial.tool else ''}: failed after {seconds}: {reason}"
+        case "undecided":
+            return f"tried, not decided after {seconds}: {reason}"
+        case "resolved":
+            return f"resolved with {trial.tool} in {seconds}, not installed{f' ({reason})' if reason else ''}"
+    return f"not tried: {reason}"
+
+
+def trial_lines(trial: TrialResult) -> list[str]:
+    """The same as a sentence, and below it the last words of what failed."""
+    line = trial_line(trial)
+    said = trial.said[-SAID_SHOWN:] if trial.failed not in ("", "check") else ()
+    return [f"{line[0].upper()}{line[1:]}.", *(f"  | {one}" for one in said)]

@@ -328,13 +328,14 @@ def target_line(snapshot: Snapshot) -> str:
 
 
 def host_line(snapshot: Snapshot) -> str:
-    """The machine in one line: system, architecture, cores, memory, container."""
+    """Which machine and when, in one line: name, system, architecture, cores, memory, container, time."""
     system = snapshot.system
     if isinstance(system, Missing):
         return f"unknown ({system.reason})"
     cores = system.cpu_limit or system.cpu_affinity or system.cpu_count
     memory = system.memory_limit_bytes or system.memory_bytes
     container = None if isinstance(snapshot.container, Missing) else snapshot.container.runtime or "container"
+    name = None if isinstance(snapshot.network, Missing) else snapshot.network.hostname
     parts = (
         system.distribution or system.os,
         system.machine,
@@ -342,8 +343,10 @@ def host_line(snapshot: Snapshot) -> str:
         f"{memory / 2**30:.0f} GiB" if memory else None,
         f"WSL {system.wsl}" if system.wsl else None,
         f"in {container}" if container else None,
+        f"{system.date}T{system.time}Z" if system.date and system.time else None,
     )
-    return ", ".join(part for part in parts if part) or "not stated"
+    machine = ", ".join(part for part in parts if part) or "not stated"
+    return f"{name}: {machine}" if name else machine
 
 
 def live_asked(live: LiveFacts | Missing) -> bool:

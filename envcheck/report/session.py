@@ -41,7 +41,7 @@ class RuleSession:
 
     @cached_property
     def texts(self) -> RuleTexts:
-        return RuleTexts(self.folders)
+        return RuleTexts(self.folders, tuple(self.severities.items()))
 
     @cached_property
     def tables(self) -> Tables:

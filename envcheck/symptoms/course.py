@@ -41,6 +41,30 @@ def outlived(text: str) -> str:
     return "\n".join(kept) + text[end:]
 
 
+# "h:10:20 [1] NCCL INFO misc/socket.cc:47 -> 2": one frame of an error's way through NCCL, by who prints it
+_FRAME = re.compile(r"^(.{0,200}?)NCCL INFO [\w./-]{1,120}:\d{1,6} -> \d{1,2}$")
+
+
+def innermost(text: str) -> str:
+    """The text with only the first frame of each such way: the others lead back to the call. Lines keep their place."""
+    if " -> " not in text or "NCCL INFO" not in text:
+        return text
+    lines = text.split("\n")
+    inside: set[str] = set()
+    for number, line in enumerate(lines):
+        if "NCCL" not in line:
+            continue
+        frame = _FRAME.match(line.rstrip())
+        who = frame[1] if frame else line.partition("NCCL")[0]
+        if frame and who in inside:
+            lines[number] = ""
+        elif frame:
+            inside.add(who)
+        else:
+            inside.discard(who)
+    return "\n".join(lines)
+
+
 def at_warning_level(line: str) -> bool:
     """Whether a line is a warning by the word of the program that printed it."""
     return bool(_WARNING.search(line)) or _OF_PYTHON in line

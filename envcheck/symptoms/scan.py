@@ -86,7 +86,6 @@ class Noted:
     source: str
     text: str
     advice: str  # of a victim: what would show the cause; of a harmless line: why it is one
-    ends: bool = False  # a harmless line that ends the program all the same: it is out of memory
 
 
 @record
@@ -273,9 +272,7 @@ class Scanner:
         last = _end_of(match.start("what"), ends) if row.fallback else match.end()
         shown = _shown(window, match.start(), last, ends)
         if row.kind != "symptom":
-            self.noted.setdefault(
-                row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""), bool(row.data.get("ends"))))
-            )
+            self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""))))
             return
         values = {name: window[match.start(name) : min(match.end(name), last)] for name, value in match.groupdict().items() if value}
         for rule in row.rules:
@@ -389,5 +386,5 @@ SAME = 30  # characters
 
 
 def _one_of(what: str, known: Sequence[str]) -> bool:
-    """Whether a row has read this line, or a part of it."""
-    return any(what[:SAME] in one or (len(one) > SAME and one.strip("…") in what) for one in known)
+    """Whether a row has read this line, or a part of it. A number is in many lines."""
+    return not what.isdecimal() and any(what[:SAME] in one or (len(one) > SAME and one.strip("…") in what) for one in known)

@@ -113,6 +113,19 @@ class Tables:
         rows = self.rows("driver-branch", "windows")
         return next((int(row["branch"]) for row in rows if row["first"] <= number.major <= row["last"]), None)
 
+    def is_past(self, driver: str, last: int, os: str = "linux") -> bool | None:
+        """Whether a driver is of a later branch than `last`, the last one of a GPU; also a branch that the table does not know."""
+        number = parsed(driver)
+        if number is None or os == "linux":
+            return None if number is None else number.major > last
+        begun = [int(row["branch"]) for row in self.rows("driver-branch", "windows") if row["first"] <= number.major]
+        return max(begun) > last if begun else None
+
+    def first_of_branch(self, branch: int, os: str = "linux") -> str:
+        """The lowest driver number of a branch: 470 -> "470", on Windows "471"."""
+        rows = self.rows("driver-branch", "windows") if os != "linux" else ()
+        return next((str(row["first"]) for row in rows if row["branch"] == branch), str(branch))
+
     def driver_cuda(self, driver: str, os: str = "linux") -> str | None:
         """Newest CUDA that this driver's branch offers: "580.95.05" -> "13.0". None for a branch whose pairing is not certain."""
         row = self._by("driver-branch", "branch", "branch").get(self.branch(driver, os))
@@ -408,10 +421,8 @@ class Tables:
 
     def mps_floor(self, version: str) -> str | None:
         """Lowest macOS on which MPS can be available with a torch release."""
-        number = parsed(versions.release(version))
-        if number is None or self.release(version) is None:
-            return None
-        rows = [row for row in self.rows("mps", "floor") if (parsed(row["torch"]) or number) <= number]
+        wanted = versions.minor(version) or (0, 0)
+        rows = [row for row in self.rows("mps", "floor") if (versions.minor(row["torch"]) or wanted) <= wanted]
         return str(rows[-1]["macos"]) if rows else None
 
     def cudnn_floor(self, cudnn: str) -> str | None:

@@ -16,11 +16,14 @@ from rank_server import Ranks, serving
 
 from envcheck.agent import numerics
 from envcheck.checks.live import live_wrong_result
-from envcheck.engine.rule import Hit
+from envcheck.engine.judge import judge
 from envcheck.facts.codec import decode
-from envcheck.facts.snapshot import Arm, LiveStatus
+from envcheck.facts.snapshot import Arm, LiveStatus, Snapshot
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
 from envcheck.target.sections import summary
 
+TABLES = Tables((rules_folder("compat"),))
 pytestmark = [needs_torch, pytest.mark.torch]
 
 GLOO = {"name": "gloo-loopback", "backend": "gloo", "device": "cpu", "world": 2, "loopback": True}
@@ -36,9 +39,9 @@ def said_wrong(lines: list[dict[str, Any]]) -> str:
     """What the rule says of the only arm; that there is a hit at all is the test."""
     [arm] = [decode(Arm, line["value"]) for line in lines if line.get("section") == "arm"]
     assert arm.status is LiveStatus.FAIL, arm
-    hit = live_wrong_result.function(summary([arm], "fork", ()))
-    assert isinstance(hit, Hit)
-    return str(hit.values["detail"])
+    [verdict] = judge(Snapshot(live=summary([arm], "fork", ())), [live_wrong_result], TABLES)
+    assert verdict.hit, verdict
+    return str(verdict.hit.values["detail"])
 
 
 QUICK = [

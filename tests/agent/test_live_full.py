@@ -168,13 +168,16 @@ def test_fault_is_named(first_patient: Examined, name: str, status: LiveStatus, 
 
 def test_the_whole_fails_when_a_part_does(first_patient: Examined) -> None:
     from envcheck.checks.live import live_wrong_result
-    from envcheck.engine.rule import Hit
+    from envcheck.engine.judge import judge
+    from envcheck.facts.snapshot import Snapshot
+    from envcheck.tables.compat import Tables
+    from envcheck.tables.folders import rules_folder
 
     live = first_patient.facts["live"]
     assert live.status is LiveStatus.FAIL
     assert live.reason.startswith("collectives-gloo: ")
-    hit = live_wrong_result.function(live)
-    assert isinstance(hit, Hit) and hit.values["arm"] == "collectives-gloo"
+    hit = judge(Snapshot(live=live), [live_wrong_result], Tables((rules_folder("compat"),)))[0].hit
+    assert hit and hit.values["arm"] == "collectives-gloo"
     assert any(one.source == "trial ddp-static-graph" and "hang" in one.text for one in hit.evidence)
 
 

@@ -10,6 +10,7 @@ from envcheck.symptoms.scan import SymptomTable
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 
+TABLES = Tables((rules_folder("compat"),))
 GUESS = TextEvidence("a.log", "it may be this", "made-up", variant="guess", confidence="likely", values={"port": "1"})
 SURE = TextEvidence("a.log", "it is that", "made-up", variant="that", values={"port": "2"})
 LATER = TextEvidence("b.log", "and this too", "made-up", variant="later")
@@ -17,9 +18,9 @@ OTHER = TextEvidence("a.log", "something else", "another")
 
 
 def answer(*matches: TextEvidence) -> Hit | None:
-    found = passed_on.passed_on("made-up").function(symptoms=SymptomsFacts(matches))
-    assert found is None or isinstance(found, Hit)
-    return found
+    [verdict] = judge(Snapshot(symptoms=SymptomsFacts(matches)), [passed_on.passed_on("made-up")], TABLES)
+    assert verdict.outcome in (Outcome.HIT, Outcome.OK), verdict
+    return verdict.hit
 
 
 def test_the_surest_message_decides_and_of_these_the_first() -> None:
@@ -41,13 +42,12 @@ def test_a_text_without_a_function_gets_its_check() -> None:
     checks = all_checks(("driver-too-old", "made-up"))
     assert [one.id for one in checks].count("driver-too-old") == 1 and checks[-1].id != "made-up"
     check = next(one for one in checks if one.id == "made-up")
-    tables = Tables((rules_folder("compat"),))
     for symptoms, outcome in (
         (SymptomsFacts((SURE,)), Outcome.HIT),
         (SymptomsFacts(), Outcome.OK),
         (Missing(Why.FAILED, "unreadable"), Outcome.UNKNOWN),
     ):
-        [verdict] = judge(Snapshot(symptoms=symptoms), [check], tables)
+        [verdict] = judge(Snapshot(symptoms=symptoms), [check], TABLES)
         assert verdict.outcome is outcome, verdict
 
 

@@ -58,6 +58,23 @@ def test_the_source_file_places_it(line: str, rule: str) -> None:
     assert found.fixes
 
 
+TRACE = """h:10:20 [1] NCCL INFO misc/ibvwrap.cc:77 -> 2
+h:10:21 [0] NCCL INFO NET/IB : something is read
+h:10:20 [1] NCCL INFO bootstrap.cc:360 -> 2
+h:10:20 [1] NCCL INFO transport/shm.cc:9 -> 2
+h:10:20 [1] NCCL INFO init.cc:1040 -> 2
+"""
+
+
+def test_without_a_warning_the_way_of_the_error_is_placed_by_its_innermost_file() -> None:
+    [found] = report(TRACE + GENERIC).findings
+    assert (found.finding.rule, found.finding.confidence) == ("nccl-infiniband", Confidence.LIKELY)
+    assert '(misc/ibvwrap.cc): "ncclSystemError (2)"' in found.finding.message
+    warned = report(TRACE + "h:10:20 [1] graph/xml.cc:332 NCCL WARN the thing is of another kind\n" + GENERIC)
+    assert [one.finding.rule for one in warned.findings] == ["nccl-warning"], "its own words tell more"
+    assert not report(TRACE + "step 10 loss 0.3\n").findings, "nothing failed"
+
+
 def test_it_is_not_asked_for_again() -> None:
     found = report(f"h:10:20 [1] graph/xml.cc:332 NCCL WARN the thing is of another kind\n{GENERIC}")
     assert found.exit_code == 3

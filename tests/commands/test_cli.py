@@ -42,7 +42,22 @@ def test_version() -> None:
         (["--select", "driver-too-odl"], "did you mean driver-too-old"),
         (["--ignore", "nonsense-rule-xyzzy"], "no such rule or family"),
         (["explain", "torch-misssing"], "torch-missing"),
-        (["--live", "slow"], "invalid choice"),
+        (["--live", "slow"], "--live slow: one of quick, full, off"),
+        (["--live"], "expected one argument, one of quick, full, off"),
+        (["--backend", "glo"], "did you mean gloo?"),
+        (["--fix"], "did you mean --fix-suggest?"),
+        (["--for", "h100"], "--for is a flag of `envcheck plan`"),
+        (["doctor"], "doctor: no such command; there are check,"),
+        (["--static", "--live", "full"], "--static and --live full contradict each other"),
+        (["--json", "--format", "html"], "--json and --format html contradict each other"),
+        (["-q", "-v"], "--quiet and --verbose contradict each other"),
+        (["--facts", "x.json", "--python", "python3"], "--python and --facts contradict each other"),
+        (["--facts", "x.json", "--live=full"], "--live and --facts contradict each other"),
+        (["--static", "--select", ""], "--select: no rule is named"),
+        (["-o", "a.txt", "-o", "b.json"], "-o b.json: a second file needs its format, as in -o json=b.json"),
+        (["-o", "json=/nowhere/report.json"], "cannot be written"),
+        (["--evidence", "/proc/nowhere"], "--evidence /proc/nowhere: "),
+        (["run", "-o", "-", "--", "true"], "run: a report needs -o FILE"),
         (["--timeout", "1"], "between 5 and"),
         (["--nproc", "zero"], "a number of ranks"),
         (["--python", "/nowhere/python"], "no such file"),
@@ -284,3 +299,57 @@ def test_a_torch_that_writes_without_end_does_not_fill_the_disk(tmp_path: Path, 
     # The last time may come just before the end, and then little is left.
     assert emptied and not any(emptied) and examined.ended.finished
     assert set(examined.ended.stderr.strip()) <= {"y"} and len(examined.ended.stderr) <= 8000
+
+
+def test_who_calls_main_has_its_signal_handlers_back(capsys: pytest.CaptureFixture[str]) -> None:
+    from envcheck import cli
+
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    assert cli.main(["rules"]) == 0
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["--help"], ["rules"], ["explain", "torch-missing"], ["--static"], ["schema"], ["config"]])
+def test_a_full_disk_behind_stdout_is_no_bug(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "envcheck", *words], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=120
+        )
+    assert (done.returncode, done.stderr) == (2, "envcheck: stdout: No space left on device\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "koi8-r"])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["plan", "--help"], ["rules"], ["explain", "torch-missing"], ["plan", "torch", "--for", "4090"]]
+)
+def test_output_in_any_encoding(encoding: str, words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "envcheck", *words],
+        capture_output=True,
+        cwd=ROOT,
+        timeout=120,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert done.returncode == 0 and done.stderr == b""
+    assert done.stdout.decode(encoding)
+
+
+def test_several_documents_of_one_run(tmp_path: Path) -> None:
+    done = run("--static", "-o", "json=a.json", "-o", "junit=b.xml", "-o", "sarif=c.sarif", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("No problem found")
+    assert json.loads((tmp_path / "a.json").read_text())["verdict"] == "pass"
+    assert (tmp_path / "b.xml").read_text().startswith("<?xml") and json.loads((tmp_path / "c.sarif").read_text())["runs"]
+    only = run("--static", "-o", "json=a.json", "-o", "report.txt", cwd=tmp_path)
+    assert (only.returncode, only.stdout) == (0, "") and "No problem found" in (tmp_path / "report.txt").read_text()
+    named = run("--static", "-o", "-", "--format", "markdown", cwd=tmp_path)
+    assert named.stdout.startswith("### envcheck") and not (tmp_path / "-").exists()
+
+
+def test_a_step_summary_is_added_for_github(tmp_path: Path) -> None:
+    summary = tmp_path / "summary"
+    summary.write_text("before\n")
+    done = run("--static", "--format", "github", env={"GITHUB_STEP_SUMMARY": str(summary)}, cwd=tmp_path)
+    assert done.stdout.startswith("::") and summary.read_text().startswith("before\n### envcheck ")
+    lost = run("--static", "--format", "github", env={"GITHUB_STEP_SUMMARY": "/nowhere/summary"}, cwd=tmp_path)
+    assert lost.returncode == 0 and "GITHUB_STEP_SUMMARY /nowhere/summary" in lost.stderr

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import SAMPLES, healthy
+from report_samples import SAMPLES, healthy, machine
 
-from envcheck.commands.configuration import find, rule_session
+from envcheck import options
+from envcheck.commands.configuration import KEYS, find, rule_session
+from envcheck.commands.expect import expected
+from envcheck.commands.init import TEMPLATE, expectations
 from envcheck.errors import UsageError
 from envcheck.facts.record import replace
 from envcheck.facts.settings import Configuration
+from envcheck.facts.snapshot import ExpectationsFacts
 from envcheck.options import parse
 from envcheck.render import render
 from envcheck.target.interpreter import choose
@@ -240,10 +245,10 @@ def test_every_page_names_what_was_passed_over(format_name: str) -> None:
 
 def test_a_path_in_the_file_is_meant_from_its_folder(here: Path) -> None:
     (here.parent / "venv" / "bin").mkdir(parents=True)
-    for value, expected in (("venv", f"{here.parent}/venv"), ("./venv", f"{here.parent}/./venv"), ("python3.12", "python3.12")):
+    for value, meant in (("venv", f"{here.parent}/venv"), ("./venv", f"{here.parent}/./venv"), ("python3.12", "python3.12")):
         path = put(here.parent, f'python = "{value}"\n')
         args = parse([])
-        assert (args.python, args.python_named_in) == (expected, str(path))
+        assert (args.python, args.python_named_in) == (meant, str(path))
     assert parse(["--python", "x"]).python == "x"
 
 
@@ -274,7 +279,7 @@ LIST, TEXT = "a list of texts is expected", "a text is expected"
         ('tool = "npm"', "tool = 'npm': one of auto, pip, uv, conda is expected"),
         ("live = 5", "live = 5: one of quick, full, off is expected"),
         ("timuot = 5", "unknown key 'timuot'; did you mean 'timeout'?"),
-        ("zzz = 5", "unknown key 'zzz'; there are python, live,"),
+        ("zzz = 5", "unknown key 'zzz'; there are python, static,"),
         ("timeout = ", "not TOML: "),
         ("x = " + "[" * 3000, "not TOML: "),
     ],
@@ -312,6 +317,154 @@ def test_the_tool_of_the_file_is_taken(here: Path) -> None:
     settings = {one.name: (one.reason, one.file) for one in rule_session(args).ignore}
     assert settings == {"gpu-busy": ("the desktop runs on this card", str(here / "envcheck.toml")), "limits": ("--ignore", None)}
     assert parse(["--config", "envcheck.toml", "--tool", "pip"]).tool == "pip"
+
+
+PROFILES = """
+timeout = 77
+strict = false
+[profile.ci]
+strict = true
+output = ["json=a.json", "junit=b.xml"]
+[profile.nightly]
+live = "full"
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "name"), [("", "envcheck.toml"), ("[tool.envcheck]", "envcheck.toml"), ("[tool.envcheck]", "pyproject.toml")]
+)
+def test_a_profile_stands_over_the_settings_and_flags_over_both(here: Path, head: str, name: str) -> None:
+    put(here, head + PROFILES.replace("[profile", "[tool.envcheck.profile" if head else "[profile"), name)
+    assert (parse([]).strict, parse([]).timeout, parse([]).documents) == (False, 77, [])
+    ci = parse(["--profile", "ci"])
+    assert (ci.strict, ci.timeout, ci.documents, ci.live) == (True, 77, [("json", "a.json"), ("junit", "b.xml")], "quick")
+    assert parse(["--profile", "ci", "-o", "x.txt"]).documents == []
+    assert parse(["--profile", "nightly"]).live == "full" and parse(["--profile=nightly", "--live", "off"]).live == "off"
+    with pytest.raises(UsageError, match=r"--profile cI: no such profile in .*; there are ci, nightly"):
+        parse(["--profile", "cI"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[profile.ci]\nstrickt = true", "unknown key 'profile.ci.strickt'; did you mean 'strict'?"),
+        ("[profile.ci]\nstrict = 1", "profile.ci.strict = 1: true or false is expected"),
+        ('[profile.ci]\nlive = "fast"', "profile.ci.live = 'fast': one of quick, full, off is expected"),
+        ('profile = "ci"', "profile = 'ci': a table of tables is expected"),
+        ('[profile]\nci = "strict"', "profile = {'ci': 'strict'}: a table of tables is expected"),
+        ('config = "other.toml"', "config: a file cannot choose the file; use --config"),
+        ('[profile.ci]\nprofile = "x"', "profile.ci.profile: a file cannot choose the profile; use --profile"),
+        ("fix_suggest = true", "unknown key 'fix_suggest'; did you mean 'fix-suggest'?"),
+        ('color = "pink"', "color = 'pink': one of auto, always, never is expected"),
+        ("output = 5", "output = 5: a text or a list of texts is expected"),
+    ],
+)
+def test_a_wrong_profile_is_told_though_nobody_chose_it(here: Path, text: str, words: str) -> None:
+    path = put(here, text)
+    with pytest.raises(UsageError) as caught:
+        parse([])
+    assert str(caught.value).startswith(f"{path}: {words}")
+
+
+def test_every_flag_of_a_check_is_a_key(here: Path) -> None:
+    """And works as the flag does: the file holds a value that is not the default."""
+    flags = {
+        flag: action for flag, action in options._parser("check").flags.items() if flag.startswith("--") and not flag.startswith("--no-")
+    }
+    others = {"--help", "--version", "--config", "--profile", "--try", "--yes", "--try-timeout"}  # who downloads gigabytes says so himself
+    assert {flag[2:] for flag in flags} - {flag[2:] for flag in others} <= KEYS.keys()
+    for flag in flags.keys() - others:
+        action, key = flags[flag], flag[2:]
+        value: Any = next((one for one in action.choices or () if one != action.default), None)
+        if value is None:
+            listed = isinstance(action.default, list)
+            value = (
+                True
+                if action.nargs == 0
+                else ["gpus>=0"]
+                if key == "expect"
+                else ["limits"]
+                if listed
+                else 7
+                if key in ("nproc", "timeout")
+                else "x"
+            )
+        (here / "envcheck.toml").write_text(f"{key} = {json.dumps(value)}\n")
+        assert getattr(parse([]), action.dest) not in (action.default, None), key
+
+
+@pytest.mark.parametrize(("file", "flags", "expected"), [
+    ("json = true", ["--format", "html"], {"format": "html"}),
+    ('format = "html"', ["--json"], {"format": "json"}),
+    ("quiet = true", ["-v"], {"quiet": False, "verbose": True}),
+    ("verbose = true", ["-q"], {"quiet": True, "verbose": False}),
+    ("static = true", ["--live", "full"], {"static": False, "live": "full"}),
+    ('live = "full"', ["--static"], {"static": True}),
+    ('output = "file.txt"', ["-o-"], {"output": None}),
+    ('output = "file.txt"', ["-oother.txt"], {"output": "other.txt"}),
+])  # fmt: skip
+def test_a_flag_takes_back_what_the_file_says(here: Path, file: str, flags: list[str], expected: dict[str, Any]) -> None:
+    put(here, file)
+    args = parse(flags)
+    assert {name: getattr(args, name) for name in expected} == expected
+
+
+def test_config_says_what_is_in_force_and_who_set_it(here: Path) -> None:
+    path = put(here, PROFILES + '[severity]\nnumpy-abi = "error"\n'.replace("[severity]", "[profile.ci.severity]"))
+    shown = run("config", "--profile", "ci", "--nproc", "4", "--json", cwd=here)
+    assert shown.returncode == 0, shown.stderr
+    document = json.loads(shown.stdout)
+    assert document["config"] == {"path": str(path), "passed_over": [], "profile": "ci"}
+    rows = {key: (one["value"], one["from"]) for key, one in document["settings"].items()}
+    assert rows["timeout"] == (77, str(path)) and rows["strict"] == (True, f"{path} [profile.ci]")
+    assert rows["nproc"] == (4, "command line") and rows["live"] == ("quick", "default")
+    assert rows["severity"] == ({"numpy-abi": "error"}, f"{path} [profile.ci]")
+    text = run("config", cwd=here).stdout
+    assert f"# {path}\n" in text and "strict = false" in text and "# python is not set" in text
+
+
+def test_what_config_prints_is_a_configuration(here: Path) -> None:
+    put(here, PROFILES)
+    shown = run("config", "--profile", "ci", "--nproc", "4", cwd=here).stdout
+    before = vars(parse(["--profile", "ci", "--nproc", "4"]))
+    put(here, shown)
+    after = vars(parse([]))
+    same = before.keys() - {"configuration", "configured", "profiled", "given", "profile"}
+    assert {name: after[name] for name in same} == {name: before[name] for name in same}
+
+
+def test_init_writes_what_a_check_then_meets(here: Path) -> None:
+    done = run("init", cwd=here)
+    assert done.returncode == 0, done.stderr
+    text = (here / "envcheck.toml").read_text()
+    assert f"python=={sys.version_info[0]}.{sys.version_info[1]}.*" in text
+    again = run("init", cwd=here)
+    assert again.returncode == 2 and "there is such a file already" in again.stderr and (here / "envcheck.toml").read_text() == text
+    checked = run("--live", "off", "--profile", "ci", "--json", cwd=here)
+    report = json.loads((here / "envcheck.json").read_text())
+    assert [one["outcome"] for one in report["expectations"]] == ["met"] * text.count('  "')
+    assert checked.returncode in (0, 3), checked.stderr
+    assert run("init", "-o", "-", cwd=here).stdout == text
+
+
+@pytest.mark.parametrize(("base", "wanted"), [
+    ("h100x8", ["gpus>=8", "gpu==NVIDIA H100 80GB HBM3", "driver>=580"]),
+    ("cpu", []),
+])  # fmt: skip
+def test_init_expects_the_machine_that_it_sees(base: str, wanted: list[str]) -> None:
+    snapshot = machine(base)
+    rows = expectations(snapshot)
+    assert [one for one in rows if not one.startswith(("torch", "python"))] == wanted
+    assert any(one.startswith("torch==") for one in rows) and any(one.startswith("python==") for one in rows)
+    told = expected(snapshot, rows).expectations
+    assert isinstance(told, ExpectationsFacts) and sorted(told.met) == sorted(rows)
+
+
+def test_the_template_names_keys_that_exist(here: Path) -> None:
+    live = re.sub(r"(?m)^# (?=[a-z-]+ = )", "", TEMPLATE.replace("@expect@", "[]").replace("ignore = {", "ignore = {"))
+    put(here, live.replace('rules = ["envcheck-rules"]  # folders', "rules = []  # folders"))
+    args = parse([])
+    assert args.backend == "auto" and args.severities == {"numpy-abi": "error"} and args.index_base == "https://mirror.example/whl"
 
 
 @pytest.mark.parametrize("name", ["nowhere.toml", ".", "a\0b"])

@@ -238,11 +238,19 @@ def test_diagnose_output_weighs_text_against_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_diagnose_output_hands_on_what_is_known_of_lines_that_name_no_rule() -> None:
-    texts = [("train.py", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"), ("exit code", "Segmentation fault")]
+    texts = [("train.py", "RuntimeError: CUDA error: device-side assert triggered\n"), ("exit code", "Segmentation fault")]
     report, known = diagnose.diagnose_output(texts, None, rule_session())
     assert report.findings == ()
-    assert known[0].startswith("torch.OutOfMemoryError: CUDA out of memory.") and "nothing of the environment is broken" in known[0]
+    assert known[0].startswith("RuntimeError: CUDA error: device-side assert") and "The environment is not at fault" in known[0]
     assert known[1].startswith("Segmentation fault: what would tell more: python -X faulthandler")
+
+
+def test_out_of_memory_is_a_cause_and_no_verdict_on_the_machine() -> None:
+    texts = diagnose.Given(rule_session())
+    texts.take_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", "log")
+    report, _ = diagnose.diagnose(texts)
+    assert [(one.finding.rule, one.finding.severity.value) for one in report.findings] == [("gpu-out-of-memory", "warning")]
+    assert report.exit_code == 3 and report.because[0] == diagnose.TOO_LARGE
 
 
 def test_select_and_ignore(tmp_path: Path) -> None:

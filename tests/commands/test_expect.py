@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from report_samples import machine
 
-from envcheck.commands.expect import check_syntax, expected
+from envcheck import cli
+from envcheck.commands.expect import EXPLAINED, check_syntax, expected, kind
+from envcheck.commands.explain import explain
+from envcheck.commands.named_facts import NAMES
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Snapshot
 from envcheck.render import render
+from envcheck.render.json_v1 import render_record
 from envcheck.report.report import Report
 from envcheck.report.session import IgnoreSetting, report_on, rule_session
 
@@ -227,3 +233,25 @@ def test_a_backend_that_was_not_tried_is_no_pass() -> None:
     assert (report.verdict, report.because) == ("inconclusive", (f"the live check: nccl was asked for and not tried ({held})",))
     assert judged(machine("rtx4090"), backend="nccl").exit_code == 0
     assert judged(machine("cpu"), backend="gloo").exit_code == 0
+
+
+def test_every_name_is_explained_where_gates_are_written() -> None:
+    assert EXPLAINED.keys() == NAMES.keys()
+    page = " ".join(explain("expectation-failed", rule_session()).split())
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    for name, (what, example) in EXPLAINED.items():
+        check_syntax((), (example,))
+        assert re.match(rf"{name}\W", example)
+        assert f"| `{name}` | {kind(name)} | {what} | `{example}` |" in readme
+        note = {"number": "Numbers", "version": "Versions", "text": "A text"}[kind(name)]
+        assert re.search(rf"{note}: [^:]*\b{name}\b", page), name
+
+
+def test_a_recorded_check_that_did_not_decide_is_as_undecided_when_it_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    open_check = {"live": {"status": "inconclusive", "reason": "no time was left for it"}}
+    path = tmp_path / "node.json"
+    path.write_text(render_record(machine("cpu", open_check), "envcheck", "0.1.0"))
+    assert cli.main(["--facts", str(path)]) == 3
+    assert "no time was left for it" in capsys.readouterr().out
+    path.write_text(render_record(machine("cpu", {"live": {"missing": "skipped", "reason": "switched off"}}), "envcheck", "0.1.0"))
+    assert cli.main(["--facts", str(path)]) == 0

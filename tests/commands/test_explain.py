@@ -220,3 +220,9 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     json.loads(capsys.readouterr().out)
     with pytest.raises(UsageError):
         execute(parse(["explain", "no-such-thing-at-all"]))
+
+
+def test_a_family_lists_its_rules() -> None:
+    shown = explain("Driver", SESSION)
+    listed = re.findall(r"^  envcheck explain (\S+)  +\S", shown, re.MULTILINE)
+    assert listed == [rule for rule in SESSION.texts.ids if SESSION.texts.family(rule) == "driver"] and len(listed) > 3

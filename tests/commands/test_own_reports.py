@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,40 @@ def test_every_rule_comes_back_from_every_format(rule: str) -> None:
         assert not kinds.symptoms.matches, f"{name}: the report's own prose was searched"
         if name != "record":
             assert again.verdict == first.verdict, name
+
+
+def rendered(markdown: str, *, numbers: bool, unfolded: bool) -> str:
+    """What a page shows of Markdown, as a browser copies it."""
+    lines, fenced = [], False
+    for line in markdown.replace("<details><summary>Facts</summary>", "\x00").split("\n"):
+        if line.strip().startswith("```"):
+            fenced = not fenced
+        elif line.startswith("\x00"):
+            lines.append("▶ Facts")
+            if not unfolded:
+                break
+        elif fenced:
+            lines.append(line if "▶ Facts" in lines else line.removeprefix("   "))
+        elif line.startswith("|"):
+            lines += [] if line.startswith(("|-", "| | |")) and not line.strip("|- ") else ["\t".join(line.strip("| ").split(" | "))]
+        elif line != "</details>":
+            line = re.sub(r"^(?:#{3,4} |   |- )", "", line)
+            line = line if numbers else re.sub(r"^\d+\. ", "", line)
+            lines.append(html.unescape(re.sub(r"\\([^A-Za-z0-9\s])", r"\1", line.replace("`", ""))))
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_markdown_comes_back_as_a_page_shows_it(rule: str) -> None:
+    first, source = report_of(rule), documents(rule)["markdown"]
+    for numbers, unfolded in ((True, True), (False, True), (True, False), (False, False)):
+        page = rendered(source, numbers=numbers, unfolded=unfolded)
+        again, kinds = read(f"Hello,\n\nthis is what I get:\n\n{page}\n\nAny idea?\n")
+        assert told(again) == told(first), page
+        assert not kinds.symptoms.matches, "the report's own prose was searched"
+        assert read(page)[0].verdict == first.verdict
+    fixed = [one for one in first.findings if one.fixes]
+    assert not fixed or any(one.fixes for one in again.findings)
 
 
 @pytest.mark.parametrize("rule", RULES[::6])

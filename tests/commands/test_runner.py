@@ -440,9 +440,17 @@ def test_a_death_by_signal_is_explained(start: Callable[..., Any], number: signa
 
 
 def test_what_is_known_of_harmless_lines_is_said(start: Callable[..., Any]) -> None:
-    code, _, said = ended(start(*python("raise MemoryError('CUDA out of memory. Tried to allocate 2.00 GiB.')")))
+    code, _, said = ended(start(*python("raise SystemExit('CUDA error: device-side assert triggered')")))
     assert code == 1
-    assert "nothing of the environment is broken" in said
+    assert "An index in the program is out of range" in said
+
+
+def test_out_of_memory_is_named_with_its_numbers_and_once(start: Callable[..., Any]) -> None:
+    words = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 23.65 GiB of which 1.20 GiB is free."
+    code, _, said = ended(start(*python(f"raise RuntimeError({words!r})")))
+    assert code == 1
+    assert " ".join(said.split()).count("1.20 GiB of 23.65 GiB were free") == 1
+    assert "nvidia-smi --query-compute-apps" in said and "expandable_segments:True" in said
 
 
 @pytest.mark.parametrize(

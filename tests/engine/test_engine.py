@@ -8,7 +8,7 @@ import pytest
 
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.judge import Finding, Outcome, Verdict, command, findings, judge
-from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, RuleTexts, Severity, Unknown, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, RuleTexts, Severity, Unknown, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import DriverFacts, Missing, Snapshot, SystemFacts, Why
 from envcheck.tables.compat import Tables
@@ -67,11 +67,11 @@ def test_errors_first_then_certain_ones_then_by_name(tmp_path: Path) -> None:
 TABLES = Tables((Path(rules_folder()) / "compat",))
 
 
-@check(needs=("system", "driver"))
-def sample(system: SystemFacts, driver: DriverFacts, absent: frozenset[str]) -> Answer:
-    if driver.version == "1":
+@check(needs="system driver", reads="system driver")
+def sample(facts: Facts) -> Answer:
+    if facts.driver.version == "1":
         return Unknown("undecided")
-    return Hit({"os": system.os}) if system.os == "broken" or "gpus" in absent else None
+    return Hit({"os": facts.system.os}) if facts.system.os == "broken" or "gpus" in facts.absent else None
 
 
 HEALTHY = Snapshot(system=SystemFacts(os="linux"), driver=DriverFacts(version="580.95.05"))
@@ -101,9 +101,9 @@ def test_a_check_names_what_it_needs(changes: dict[str, object], outcome: Outcom
     assert (verdict.outcome, verdict.section) == (outcome, section)
 
 
-@check(needs=())
-def about_a_failure(missing: dict[str, Missing]) -> Answer:
-    return Hit({"why": missing["driver"].reason}) if "driver" in missing else None
+@check(needs="", reads="")
+def about_a_failure(facts: Facts) -> Answer:
+    return Hit({"why": facts.missing["driver"].reason}) if "driver" in facts.missing else None
 
 
 def test_a_check_may_be_about_what_could_not_be_read() -> None:
@@ -113,12 +113,12 @@ def test_a_check_may_be_about_what_could_not_be_read() -> None:
 
 
 def test_one_that_crashes_costs_only_itself() -> None:
-    @check(needs=())
-    def broken() -> Answer:
+    @check(needs="", reads="")
+    def broken(facts: Facts) -> Answer:
         raise KeyError("x")
 
-    @check(needs=())
-    def sound() -> Answer:
+    @check(needs="", reads="")
+    def sound(facts: Facts) -> Answer:
         return Hit()
 
     assert [one.outcome for one in judge(Snapshot(), [broken, sound], TABLES)] == [Outcome.CRASHED, Outcome.HIT]

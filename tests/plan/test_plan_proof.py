@@ -8,7 +8,7 @@ import pytest
 from plan_hosts import TABLES, TEXTS, build_of, machine
 
 from envcheck.engine.intents import Intent, TorchBuild
-from envcheck.engine.rule import Answer, Check, Hit, RuleTexts, Severity, Unknown, check
+from envcheck.engine.rule import Answer, Check, Facts, Hit, RuleTexts, Severity, Unknown, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     CudaDriverFacts,
@@ -155,11 +155,11 @@ def test_gpus_that_are_hidden() -> None:
 def rule(identity: str, answer: Any) -> Check:
     """A check whose answer depends on the version of torch."""
 
-    def function(torch: TorchFacts) -> Answer:
-        made: Answer = answer(torch.version or "")
+    def function(facts: Facts) -> Answer:
+        made: Answer = answer(facts.torch.version or "")
         return made
 
-    return replace(check(needs=())(function), id=identity)
+    return replace(check(needs="", reads="torch")(function), id=identity)
 
 
 def hit(*fixes: Intent, severity: Severity = Severity.ERROR) -> Hit:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from envcheck.facts.launch_flags import find, replaced, spelled, without, written
 from envcheck.facts.snapshot import LaunchCommand
+from envcheck.read import identify
 from envcheck.read.found import Found
 from envcheck.read.job_script import read_started
 from envcheck.read.launch_commands import split
@@ -216,3 +217,17 @@ def test_accelerate_with_its_configuration() -> None:
 def test_calls_in_code_see_what_their_script_sees() -> None:
     python, trainer = commands("CUDA_VISIBLE_DEVICES=2 python fit.py\nTrainer(gpus=2)")
     assert (python.program, trainer.variables) == ("fit.py", {"CUDA_VISIBLE_DEVICES": "2"})
+
+
+@pytest.mark.parametrize("at", [0, 5_000, 9_999])
+@pytest.mark.parametrize(
+    "command",
+    ["$ torchrun --nproc_per_node=8 \\\n    --nnodes=2 train.py", "python -m torch.distributed.run --nproc_per_node=8 --nnodes=2 train.py"],
+)
+def test_a_command_in_a_long_text_is_read_with_its_line(command: str, at: int) -> None:
+    lines = [f"worker {number} has loaded the shard {number * 7919} of the corpus" for number in range(10_000)]
+    text = "\n".join([*lines[:at], command, *lines[at:]])
+    assert len(text) > identify.WHOLE
+    [fact] = [fact for found in identify.read_text(text) for fact in found.facts if fact.path == "launcher.commands"]
+    [one] = fact.value
+    assert (one.each, one.nodes, fact.number) == (8, 2, at + 1)

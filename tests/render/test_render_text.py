@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from report_samples import SAMPLES, driver_old, healthy, hostile, machine, mixed
 
 from envcheck.commands.terminal import page_options
+from envcheck.engine.rule import Severity
 from envcheck.facts.printable import ascii_only, one_line, visible
+from envcheck.options import parse
 from envcheck.plan.result import Commands
 from envcheck.render import FORMATS, render
 from envcheck.render import text as text_renderer
@@ -100,10 +102,38 @@ class Stream(io.StringIO):
         (Stream(True, "ascii"), {"TERM": "dumb", "COLUMNS": "9999"}, PageOptions(120, True, False, False)),
         (Stream(True, "latin-1"), {"COLUMNS": "x"}, PageOptions(80, True, True, False)),
         (Stream(False, "utf-8"), {"COLUMNS": "10", "NO_COLOR": ""}, PageOptions(40, False, False, True)),
+        (Stream(False, "utf-8"), {"FORCE_COLOR": "1"}, PageOptions(80, False, True, True)),
+        (Stream(False, "utf-8"), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, PageOptions(80, False, False, True)),
+        (None, {"FORCE_COLOR": "1", "COLUMNS": "200"}, PageOptions(80, False, False, True)),
     ],
 )
-def test_options_of_a_stream(stream: Stream, env: dict[str, str], expected: PageOptions) -> None:
-    assert page_options(stream, env) == expected
+def test_options_of_a_stream(stream: Stream | None, env: dict[str, str], expected: PageOptions) -> None:
+    assert page_options(stream, env, parse([])) == expected
+
+
+@pytest.mark.parametrize(("word", "color"), [("always", True), ("never", False)])
+def test_the_flag_decides_about_colour_before_the_variables(word: str, color: bool) -> None:
+    flags = parse(["--color", word])
+    assert page_options(Stream(True, "utf-8"), {"NO_COLOR": "1"}, flags).color is color
+    assert page_options(Stream(False, "utf-8"), {"FORCE_COLOR": "1"}, flags).color is color
+    assert page_options(None, {}, flags).color is color
+
+
+def test_quiet_says_nothing_where_all_is_well() -> None:
+    assert text_renderer.render(healthy("cpu"), options=PageOptions(quiet=True)) == ""
+    shown = text_renderer.render(mixed(), options=PageOptions(quiet=True))
+    whole = text_renderer.render(mixed())
+    assert shown.splitlines()[-1] == whole.splitlines()[-1] and "target  " not in shown
+    loud = [one.finding for one in mixed().findings if one.finding.severity is not Severity.INFO]
+    assert loud and all(f"[{one.rule}]" in shown for one in loud)
+
+
+def test_verbose_leaves_nothing_out() -> None:
+    shown = " ".join(text_renderer.render(mixed(), options=PageOptions(verbose=True)).split())
+    assert "has them all" not in shown
+    for one in mixed().findings:
+        for evidence in one.finding.evidence:
+            assert " ".join(evidence.text.split())[:60] in shown
 
 
 def test_the_verdict_without_torch_and_without_the_rule_that_would_say_so() -> None:

@@ -152,7 +152,9 @@ def test_target_tool(changes: dict[str, Any], tool: str) -> None:
 def test_lines_about_target_and_host() -> None:
     snapshot = machine("cpu", {"python.chosen_because": "--python", "system.cpu_limit": 2.0, "container": {"runtime": "docker"}})
     assert target_line(snapshot) == "/venv/bin/python (Python 3.12.3, venv): given with --python"
-    assert host_line(snapshot) == "Ubuntu 24.04.3 LTS, x86_64, 2 cores, 64 GiB, in docker"
+    assert host_line(snapshot) == "node1: Ubuntu 24.04.3 LTS, x86_64, 2 cores, 64 GiB, in docker"
+    dated = replace(snapshot, system=replace(snapshot.system, date="2026-11-28", time="21:20:05"), network=Missing(Why.SKIPPED, ""))  # type: ignore[type-var]
+    assert host_line(dated) == "Ubuntu 24.04.3 LTS, x86_64, 2 cores, 64 GiB, in docker, 2026-11-28T21:20:05Z"
     lost = replace(snapshot, python=Missing(Why.TIMEOUT, "no answer"), system=Missing(Why.FAILED, "broken"))
     assert target_line(lost) == "unknown (no answer)"
     assert host_line(lost) == "unknown (broken)"

@@ -103,7 +103,6 @@ def test_symptom_is_complete(symptom: str) -> None:
             "messages",
             "variant",
             "confidence",
-            "ends",
             "ask",
             "why",
             "fallback",

@@ -1,0 +1,56 @@
+"""`envcheck config`: every setting of a check, its value and who set it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from envcheck.commands.configuration import KEYS, rule_session
+from envcheck.commands.output import put
+from envcheck.facts.printable import one_line
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Prints the settings as TOML with comments, or as JSON."""
+    rule_session(args)  # names of rules that do not exist are told here as well
+    asked = {"json", "format"} if "--json" in args.given else set()  # that is how this very answer is written
+    rows = [(key, *_in_force(args, key)) for key in KEYS if key not in asked and _known(args, key)]
+    if args.json:
+        settings = {key: {"value": value, "from": origin} for key, value, origin in rows}
+        configuration = {"path": args.configuration.path, "passed_over": list(args.configuration.passed_over), "profile": args.profile}
+        put(json.dumps({"schema": 1, "config": configuration, "settings": settings}, indent=2) + "\n")
+        return 0
+    lines = [f"# {one_line(args.configuration.path or 'no configuration file was found')}"]
+    lines += [f"# {one_line(one)}" for one in args.configuration.passed_over]
+    width = max(len(_setting(key, value)) for key, value, _ in rows if len(_toml(value)) < 40)
+    lines += [f"{_setting(key, value):<{width}}  # {one_line(origin)}" for key, value, origin in rows]
+    put("\n".join(lines) + "\n")
+    return 0
+
+
+def _known(args: argparse.Namespace, key: str) -> bool:
+    return hasattr(args, _attribute(key)) or key in args.configured or key in ("severity", "rules")
+
+
+def _attribute(key: str) -> str:
+    return key.replace("-", "_")
+
+
+def _in_force(args: argparse.Namespace, key: str) -> tuple[Any, str]:
+    """The value of a key and where it comes from: the command line, the file, a profile of it, or nowhere."""
+    path = args.configuration.path
+    if key in args.configured:
+        return args.configured[key], f"{path} [profile.{args.profile}]" if key in args.profiled else f"{path}"
+    value = {"severity": args.severities, "rules": args.site}.get(key, getattr(args, _attribute(key), None))
+    return value, "command line" if f"--{key}" in args.given else "default"
+
+
+def _setting(key: str, value: Any) -> str:
+    return f"# {key} is not set" if value is None else f"{key} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + " }" if value else "{}"
+    return json.dumps(value, ensure_ascii=False)

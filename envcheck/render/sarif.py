@@ -1,0 +1,93 @@
+"""The report as SARIF 2.1.0, for code scanning and other viewers of results.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.printable import visible
+from envcheck.facts.secrets import mask_secrets
+from envcheck.facts.snapshot import Missing
+from envcheck.render.json_v1 import without_facts
+from envcheck.render.wording import command_groups, first_paragraph, severity_word, verdict_line
+from envcheck.report.report import Report, Reported
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+# An environment has no source line, and GitHub shows no result without a file: the one that says what the project needs stands for it.
+PLACE = "pyproject.toml"
+
+
+def render(report: Report, *, fix_suggest: bool = False) -> str:
+    """One run with a result for each finding. A run that cannot tell did not succeed, which `invocations` states."""
+    rules = {one.finding.rule: one for one in report.findings}
+    index = {rule: number for number, rule in enumerate(rules)}
+    notes = [_notification(reason) for reason in report.because]
+    system = report.snapshot.system
+    ended = "" if isinstance(system, Missing) or not (system.date and system.time) else f"{system.date}T{system.time}Z"
+    run: dict[str, Any] = {
+        "tool": {"driver": {"name": report.name, "version": report.version, "rules": [_rule(one) for one in rules.values()]}},
+        "invocations": [
+            {
+                "executionSuccessful": report.verdict != "inconclusive",
+                "exitCode": report.exit_code,
+                "exitCodeDescription": _text(verdict_line(report)),
+                "toolExecutionNotifications": notes,
+                **({"endTimeUtc": ended} if ended else {}),
+            }
+        ],
+        "results": [_result(one, index[one.finding.rule], report, fix_suggest) for one in report.findings],
+        "columnKind": "unicodeCodePoints",
+        "properties": {report.name: without_facts(report)},  # so that `envcheck diagnose` reads it as it reads JSON
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _notification(reason: str) -> dict[str, Any]:
+    return {"level": "warning", "message": {"text": _text(reason)}}
+
+
+def _rule(one: Reported) -> dict[str, Any]:
+    finding = one.finding
+    help_uri = {"helpUri": finding.docs[0]} if finding.docs else {}
+    return {
+        "id": finding.rule,
+        "shortDescription": {"text": _text(finding.title)},
+        "fullDescription": {"text": _text(first_paragraph(one.why) or finding.title)},
+        "help": {"text": f"envcheck explain {finding.rule}"},
+        "properties": {"tags": ["environment", finding.family]},
+        **help_uri,
+    }
+
+
+def _result(one: Reported, index: int, report: Report, fix_suggest: bool) -> dict[str, Any]:
+    finding = one.finding
+    certain = finding.confidence is not Confidence.LIKELY
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        # What is only likely does not fail the run, and must not show as an error.
+        "level": _LEVELS[finding.severity] if certain or finding.severity is not Severity.ERROR else "warning",
+        "message": {"text": _text("\n".join(_lines(one, report, fix_suggest)))},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": PLACE}, "region": {"startLine": 1}}}],
+        "partialFingerprints": {"envcheckRule/v1": finding.rule},
+        "properties": {"confidence": finding.confidence.value},
+    }
+
+
+def _lines(one: Reported, report: Report, fix_suggest: bool) -> list[str]:
+    finding = one.finding
+    lines = [f"{severity_word(finding)}: {finding.title}", finding.message, *(f"{row.source}: {row.text}" for row in finding.evidence[:3])]
+    for fix in one.fixes:
+        lines.append(f"fix: {fix.title or fix.text}")
+        for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
+            lines += [f"  {f'{label}: ' if label else ''}{line}" for line in commands]
+    return lines
+
+
+def _text(text: str) -> str:
+    return visible(mask_secrets(text))

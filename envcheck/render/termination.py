@@ -1,0 +1,32 @@
+"""The report in the few bytes that Kubernetes keeps of a container's end: /dev/termination-log.
+
+https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/ allows 4096 bytes a container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envcheck.facts.printable import one_line
+from envcheck.facts.secrets import mask_secrets
+from envcheck.render.text import PageOptions, finding_text
+from envcheck.render.wording import verdict_line
+from envcheck.report.report import Report, host_line
+
+LIMIT_BYTES = 4096
+
+
+def render(report: Report, *, fix_suggest: bool = False) -> str:
+    """As text: machine, findings in order, verdict. Findings that do not fit whole are counted."""
+    blocks = [finding_text(one, report, PageOptions(width=120), fix_suggest) for one in report.findings]
+    kept = len(blocks)
+    while kept and len(_text(report, blocks, kept).encode("utf-8")) > LIMIT_BYTES:
+        kept -= 1
+    return _text(report, blocks, kept)
+
+
+def _text(report: Report, blocks: Sequence[str], kept: int) -> str:
+    left = len(blocks) - kept
+    head = f"{report.name} {report.version}\ntarget  {one_line(report.target, 300)}\nhost    {one_line(host_line(report.snapshot), 300)}\n"
+    more = [f"{left} more finding{'' if left == 1 else 's'} did not fit into {LIMIT_BYTES} bytes\n"] if left else []
+    return mask_secrets("\n".join([head, *blocks[:kept], *more, f"{one_line(verdict_line(report), 1000)}\n"]))

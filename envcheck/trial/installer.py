@@ -1,0 +1,109 @@
+"""uv or pip as they stand on this machine, kept away from every environment but the throwaway one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from envcheck.facts.record import record
+from envcheck.host.access import Completed
+from envcheck.host.long_command import run_long
+
+Tick: TypeAlias = Callable[[str], None] | None
+Trouble: TypeAlias = Literal["", "network", "disk"]
+
+# Variables that lead an installer somewhere else than to the interpreter that it is given, or make it do nothing.
+_ELSEWHERE = (
+    "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "PYTHONPATH", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_DRY_RUN",
+    "PIP_REPORT",
+    "UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_PROJECT_ENVIRONMENT", "UV_BREAK_SYSTEM_PACKAGES", "UV_MANAGED_PYTHON",
+)  # fmt: skip
+_QUIET = {"PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_PROGRESS_BAR": "off", "PIP_NO_COLOR": "1",
+          "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"}  # fmt: skip
+# The same in a configuration file, as `uv pip install --show-settings` and `pip config list` print it.
+_UV_ELSEWHERE = re.compile(r"^ {4,12}(target|prefix): Some\(", re.MULTILINE)
+_PIP_ELSEWHERE = re.compile(r"^(?:global|install|user|site)\.(target|prefix|root)='", re.MULTILINE)
+SHORT_SECONDS = 30.0
+# What installers say when the way is not to blame: the words of uv, of pip (urllib3) and of the system.
+_NETWORK = re.compile(
+    r"dns error|error sending request|client error \(Connect\)|[Ff]ailed to establish a new connection|Temporary failure in name resolution"
+    r"|ProxyError|Network is unreachable|Connection(?: was)? (?:refused|reset|broken|aborted)|[Tt]imed? ?out"
+    r"|Max retries exceeded|tunnel error"
+    r"|network connectivity is disabled|\b50[234] (?:Server|Bad|Service|Gateway)"
+)
+_DISK = re.compile(r"[Nn]o space left on device|os error 28\b|Errno 28\b|Disk quota exceeded|not enough space on the disk")
+
+
+@record
+class Installer:
+    """uv, or the pip of the throwaway environment itself (`program` is None then)."""
+
+    tool: Literal["pip", "uv"]
+    target: str  # the interpreter that environments are made from
+    program: str | None
+    env: Mapping[str, str]
+
+    def cache(self, seconds: float) -> str | None:
+        """The folder of its cache; None if it has none or does not say."""
+        argv = (self.program, "cache", "dir") if self.program else (self.target, "-I", "-m", "pip", "cache", "dir")
+        done = run_long(argv, timeout=seconds, env=self.env)
+        last = done.stdout.strip().splitlines()[-1:]
+        return last[0] if done.ok and last and os.path.isabs(last[0]) else None
+
+    def run(self, argv: Sequence[str], seconds: float, tick: Callable[[], None] | None = None, cwd: str | None = None) -> Completed:
+        return run_long(argv, timeout=max(0.1, seconds), env=self.env, tick=tick, cwd=cwd)
+
+    def within(self, folder: str, **more: str) -> Installer:
+        """The same with its temporary files in `folder`, and with more variables."""
+        return Installer(self.tool, self.target, self.program, {**self.env, "TMPDIR": folder, "TEMP": folder, "TMP": folder, **more})
+
+    def diverted(self, python: str) -> str | None:
+        """The setting of a configuration file that would install somewhere else than into the environment of `python`."""
+        if self.program:
+            shown, pattern = (
+                self.run((self.program, "pip", "install", "--python", python, "--show-settings", "pip"), SHORT_SECONDS),
+                _UV_ELSEWHERE,
+            )
+        else:
+            shown, pattern = self.run((python, "-m", "pip", "config", "list"), SHORT_SECONDS), _PIP_ELSEWHERE
+        found = pattern.search(shown.stdout) if shown.ok else None
+        return found[1] if found else None
+
+    def make_environment(self, folder: str, seconds: float, cwd: str) -> Completed:
+        """An empty environment with the target's Python in `folder`."""
+        if self.program:
+            return self.run((self.program, "venv", "-q", "--no-project", "--python", self.target, folder), seconds, cwd=cwd)
+        made = self.run((self.target, "-I", "-m", "venv", folder), seconds, cwd=cwd)
+        if made.ok or made.timed_out:
+            return made
+        # Debian keeps ensurepip in a package of its own: then the target's pip brings one.
+        bare = self.run((self.target, "-I", "-m", "venv", "--clear", "--without-pip", folder), seconds, cwd=cwd)
+        if not bare.ok:
+            return made
+        fetched = self.run((self.target, "-I", "-m", "pip", "--python", python_of(folder), "install", "-q", "pip"), seconds, cwd=cwd)
+        return fetched if fetched.ok or trouble(fetched.stdout) else made
+
+
+def find_installer(tool: str, target: str, env: Mapping[str, str]) -> Installer | None:
+    """uv where it may be used and is there: on PATH, beside the target, beside envcheck; else pip. None for `--tool uv` without uv."""
+    mine = {name: value for name, value in env.items() if name not in _ELSEWHERE} | _QUIET
+    if tool != "pip":
+        beside = (os.path.join(os.path.dirname(python), "uv.exe" if os.name == "nt" else "uv") for python in (target, sys.executable))
+        uv = shutil.which("uv", path=env.get("PATH")) or next((path for path in beside if os.access(path, os.X_OK)), None)
+        if uv:
+            return Installer("uv", target, uv, mine)
+    return None if tool == "uv" else Installer("pip", target, None, mine)
+
+
+def python_of(environment: str) -> str:
+    """The interpreter of a virtual environment."""
+    return os.path.join(environment, *(("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")))
+
+
+def trouble(said: str) -> Trouble:
+    """What of this machine or its network stopped an installer, if it says so."""
+    return "disk" if _DISK.search(said) else "network" if _NETWORK.search(said) else ""

@@ -1,0 +1,108 @@
+"""envcheck from Python: what `import envcheck` costs, and that a program gets what the command prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jsonschema
+import pytest
+from patients import needs_torch
+from report_samples import driver_old, machine
+
+import envcheck
+from envcheck import api
+from envcheck.errors import UsageError
+from envcheck.render.json_v1 import render_record
+
+NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+SCHEMA = json.loads((Path(envcheck.__file__).parent / "schema" / "report-v1.json").read_text(encoding="utf-8"))
+
+
+def test_importing_the_package_imports_nothing_of_it() -> None:
+    code = "import sys; before = set(sys.modules); import envcheck; print(sorted(n for n in set(sys.modules) - before if n != 'envcheck'))"
+    done = subprocess.run([sys.executable, "-c", f"import typing; {code}"], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_name_that_is_not_there_is_told() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        envcheck.nonsense  # noqa: B018
+
+
+def test_a_check_of_this_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = envcheck.check(static=True, expect=["python>=3.10", "gpus>=99"])
+    assert (report.ok, report.exit_code, report.verdict) == (False, 1, "fail")
+    assert [one["rule"] for one in report.findings] == ["expectation-failed"]
+    python = report.facts["python"]
+    assert python["executable"] == sys.executable
+    document = json.loads(report.to_json())
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    assert document["findings"] == list(report.findings)
+    assert str(report).rstrip().endswith("Not ready: 1 error") and "Not ready: 1 error" in repr(report)
+    assert python["executable"] in report.to_html()
+    assert json.loads(report.to_json(redact=True))["facts"]["network"]["hostname"] == "[host]"
+
+
+@needs_torch
+def test_a_check_beside_a_torch_that_is_imported(tmp_path: Path) -> None:
+    """In a notebook torch is there already, with its threads; the check has processes of its own."""
+    code = (
+        "import torch, envcheck; x = torch.ones(4, requires_grad=True); (x * 2).sum().backward()\n"
+        "report = envcheck.check()\n"
+        "assert report.ok, report\n"
+        "(x * 2).sum().backward(); print(report.verdict, x.grad.tolist(), len(torch.multiprocessing.active_children()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    assert done.stdout == "pass [4.0, 4.0, 4.0, 4.0] 0\n", done.stderr
+
+
+def test_a_recorded_machine_and_the_same_refusals_as_on_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    path.write_text(render_record(machine("h100x8"), "envcheck", "0.1.0"))
+    assert envcheck.check(facts=path, expect=["gpus==8"]).ok
+    assert not envcheck.check(facts=path, expect=["gpus==4"]).ok
+    with pytest.raises(UsageError, match="did you mean gpu"):
+        envcheck.check(facts=path, expect=["gpsu>=8"])
+    with pytest.raises(UsageError, match="--python and --facts contradict"):
+        envcheck.check(facts=path, python=sys.executable)
+    with pytest.raises(UsageError, match="one of quick, full, off"):
+        envcheck.check(live="slow")  # type: ignore[arg-type]
+
+
+def test_settings_of_the_file_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "envcheck.toml").write_text('static = true\n[profile.ci]\nexpect = ["gpus>=99"]\n')
+    assert envcheck.check().ok
+    assert not envcheck.check(profile="ci").ok
+
+
+def test_a_text_is_a_text_and_a_path_a_file(tmp_path: Path) -> None:
+    assert envcheck.diagnose(NO_KERNEL).findings[0]["rule"] == "gpu-too-new-for-torch"
+    log = tmp_path / "train.log"
+    log.write_text(NO_KERNEL)
+    assert envcheck.diagnose(log, "hello").findings[0]["rule"] == "gpu-too-new-for-torch"
+    assert envcheck.diagnose(tmp_path).findings[0]["rule"] == "gpu-too-new-for-torch"
+    nothing = envcheck.diagnose("all is well")
+    assert (nothing.findings, nothing.exit_code) == ([], 3) and not nothing.ok
+    with pytest.raises(UsageError, match=r"nowhere\.log"):
+        envcheck.diagnose(tmp_path / "nowhere.log")
+
+
+class Frame(HTMLParser):
+    srcdoc = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag == "iframe", "the report is inside the frame, as text"
+        self.srcdoc = dict(attrs)["srcdoc"] or ""
+
+
+def test_a_notebook_shows_the_page_in_a_frame() -> None:
+    report = api.Report(driver_old())
+    frame = Frame()
+    frame.feed(report._repr_html_())
+    assert frame.srcdoc == report.to_html() and "driver-too-old" in frame.srcdoc

@@ -1,0 +1,91 @@
+"""The recipes, run as their hosts run them: a GitHub step, a Slurm prolog, hooks and containers by what they call."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envcheck.options import parse
+
+ROOT = Path(__file__).parents[1]
+RECIPES = ROOT / "recipes"
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    """envcheck as a program at a path of its own."""
+    path = tmp_path / "opt" / "envcheck"
+    path.parent.mkdir()
+    path.write_text(f'#!/bin/sh\nexec env PYTHONPATH={shlex.quote(str(ROOT))} {shlex.quote(sys.executable)} -m envcheck "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def prolog(tool: Path, config: str) -> subprocess.CompletedProcess[str]:
+    path = tool.parent / "envcheck.toml"
+    path.write_text(config)
+    env = {**os.environ, "ENVCHECK": str(tool), "ENVCHECK_CONFIG": str(path), "ENVCHECK_PYTHON": sys.executable}
+    return subprocess.run(["bash", str(RECIPES / "slurm-prolog.sh")], capture_output=True, text=True, env=env, timeout=120)
+
+
+def test_the_prolog_drains_a_node_only_for_what_is_certain(tool: Path) -> None:
+    healthy = prolog(tool, 'expect = ["python>=3.8"]\n')
+    assert (healthy.returncode, healthy.stdout) == (0, "")
+    broken = prolog(tool, 'expect = ["gpus>=99"]\n')
+    assert (broken.returncode, broken.stdout) == (1, "print envcheck: Not ready: 1 error\n"), "Slurm shows lines that begin with print"
+    undecided = prolog(tool, 'expect = ["ranks>=2"]\n')
+    assert (undecided.returncode, undecided.stdout) == (0, ""), "nobody drains a node for what --static cannot tell"
+    misspelled = prolog(tool, 'expct = ["ranks>=2"]\n')
+    assert misspelled.returncode == 0
+
+
+def test_the_action_is_a_step_that_calls_its_script() -> None:
+    text = (ROOT / "action.yml").read_text()
+    assert re.search(r"using: composite", text) and 'bash "$GITHUB_ACTION_PATH/recipes/github-action.sh"' in text
+    run = text[text.index("      run:") :]
+    assert "${{" not in run, "an input in the script would be run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("flags", "code", "verdict"), [("--static", 0, "pass"), ("--static --expect gpus>=99", 1, "fail")])
+def test_the_step_as_a_runner_runs_it(tmp_path: Path, flags: str, code: int, verdict: str) -> None:
+    output, summary = tmp_path / "output", tmp_path / "summary"
+    env = {**os.environ, "GITHUB_ACTION_PATH": str(ROOT), "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(summary)}
+    env |= {
+        "RUNNER_TEMP": str(tmp_path),
+        "ENVCHECK_PYTHON": sys.executable,
+        "ENVCHECK_FLAGS": flags,
+        "ENVCHECK_HOST_PYTHON": sys.executable,
+    }
+    done = subprocess.run(["bash", str(RECIPES / "github-action.sh")], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=300)
+    assert done.returncode == code, done.stderr
+    told = dict(line.split("=", 1) for line in output.read_text().splitlines())
+    assert told["verdict"] == verdict and json.loads(Path(told["report"]).read_text())["exit_code"] == code
+    assert done.stdout.splitlines()[-1].startswith("::notice" if code == 0 else "::error")
+    assert summary.read_text().startswith("### envcheck ")
+
+
+def calls() -> list[str]:
+    """Each command line of envcheck in the recipes."""
+    texts = [path.read_text() for path in (*RECIPES.iterdir(), ROOT / ".pre-commit-hooks.yaml")]
+    found = [line for text in texts for line in re.findall(r"(?:^|&& |entry: |    )(envcheck --.*)$", text, re.MULTILINE)]
+    pod = re.search(r"command: \[(envcheck, .*)\]", (RECIPES / "kubernetes-init-container.yaml").read_text())
+    nox = re.search(r'session\.run\(("envcheck".*)\)', (RECIPES / "noxfile.py").read_text())
+    assert pod and nox
+    listed = [" ".join(shlex.quote(word.strip(' "')) for word in row.split(", ")) for row in (pod[1], nox[1])]
+    return [*found, *listed]
+
+
+def test_every_call_in_a_recipe_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = calls()
+    assert len(lines) >= 5
+    for line in lines:
+        assert parse(shlex.split(line)[1:]).command == "check", line

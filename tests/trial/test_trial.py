@@ -1,0 +1,237 @@
+"""One way tried with the real installers on wheels of a few bytes: what is run, what is said, and that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trial_wheels import imports, index, installer, variables, wheel
+
+from envcheck.plan.result import Commands, TrialResult
+from envcheck.trial import place, trial
+from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+
+
+class Tryer:
+    """Tries lines of one tool, and keeps what was asked."""
+
+    def __init__(self, tool: str, tmp_path: Path, **more: str) -> None:
+        self.tool = tool
+        self.env = variables(tmp_path, **more)
+        self.installer = installer(tool, self.env)
+        self.asked: list[str] = []
+        self.seen: list[str] = []
+
+    def line(self, *words: str) -> str:
+        return " ".join(
+            ("uv pip install --python /home/me/venv/bin/python" if self.tool == "uv" else "/home/me/venv/bin/python -m pip install", *words)
+        )
+
+    def __call__(
+        self, *lines: str, check: Any = None, answer: bool = True, seconds: float = 120.0, base: tuple[str, ...] = ()
+    ) -> TrialResult:
+        def agreed(question: str) -> bool:
+            self.asked.append(question)
+            return answer
+
+        found = check or imports("demo", self.installer)
+
+        def checked(python: str, *rest: Any) -> Checked:
+            self.seen.append(python)
+            result: Checked = found(python, *rest)
+            return result
+
+        commands, before = (Commands(uv=one) if self.tool == "uv" else Commands(pip=one) for one in (lines, base))
+        return run_trial(Attempt("Install demo", commands, before), Bench(self.installer, checked, agreed, time.monotonic() + seconds))
+
+
+@pytest.fixture(params=["uv", "pip"])
+def try_lines(request: pytest.FixtureRequest, tmp_path: Path) -> Tryer:
+    return Tryer(request.param, tmp_path)
+
+
+def nothing_left(tmp_path: Path) -> None:
+    assert os.listdir(tmp_path / "tmp") == []
+    assert [name for name in os.listdir(tmp_path / "cache") if name.startswith(place.PREFIX)] == []
+
+
+def test_what_is_printed_is_run_with_another_interpreter_and_nothing_else_changed(try_lines: Tryer, tmp_path: Path) -> None:
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0", requires=["helper"]), wheel(tmp_path, "helper", "2.0"))
+    before = sorted(os.listdir(os.path.dirname(sys.executable)))
+    found = try_lines(try_lines.line("demo==1.0", "--index-url", url))
+    assert (found.status, found.reason, found.tool) == ("passed", "", try_lines.tool)
+    (ran,) = found.commands
+    python = try_lines.seen[0]
+    assert ran.replace(python, "/home/me/venv/bin/python").replace(try_lines.installer.program or "uv", "uv") == try_lines.line(
+        "demo==1.0", "--index-url", url
+    )
+    sizes = sum(path.stat().st_size for path in tmp_path.glob("*.whl"))
+    assert found.download_bytes == sizes
+    assert "Install demo" in try_lines.asked[0]
+    assert "1 MB" in try_lines.asked[0]
+    assert sorted(os.listdir(os.path.dirname(sys.executable))) == before
+    nothing_left(tmp_path)
+
+
+def test_the_files_of_an_environment_beside_the_cache_are_hard_links(tmp_path: Path) -> None:
+    links: list[int] = []
+
+    def check(python: str, *_: object) -> Checked:
+        links.extend(path.stat().st_nlink for path in Path(python).parents[1].rglob("demo.py"))
+        return Checked("pass")
+
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
+    uv = Tryer("uv", tmp_path)
+    assert uv(uv.line("demo==1.0", "--index-url", url), check=check).status == "passed"
+    assert links == [2]
+    again = uv(uv.line("demo==1.0", "--index-url", url), check=check)
+    assert again.status == "passed"
+    assert "everything is in the cache of uv" in uv.asked[1]
+
+
+def test_a_version_that_nobody_has_fails_before_the_question_with_the_installers_words(try_lines: Tryer, tmp_path: Path) -> None:
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
+    found = try_lines(try_lines.line("demo==3.0", "--index-url", url))
+    assert found.status == "failed"
+    assert "demo==3.0" in found.reason
+    assert "--dry-run" in found.failed
+    assert any("demo==3.0" in line for line in found.said)
+    assert (try_lines.asked, try_lines.seen) == ([], [])
+    nothing_left(tmp_path)
+
+
+def test_what_does_not_import_fails_in_the_check(try_lines: Tryer, tmp_path: Path) -> None:
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0", body="raise OSError('libfoo.so.1: cannot open')\n"))
+    found = try_lines(try_lines.line("demo==1.0", "--index-url", url))
+    assert (found.status, found.failed, found.said) == ("failed", "check", ("OSError: libfoo.so.1: cannot open",))
+    assert found.reason == "the check finds OSError: libfoo.so.1: cannot open"
+    nothing_left(tmp_path)
+
+
+def test_what_stays_as_it_is_comes_first(tmp_path: Path) -> None:
+    uv = Tryer("uv", tmp_path)
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0", body="import kept\n"), wheel(tmp_path, "kept", "1.5"))
+    lines = uv.line("demo==1.0", "--index-url", url)
+    assert uv(lines).status == "failed"
+    found = uv(lines, base=(uv.line("kept==1.5", "--index-url", url),))
+    assert (found.status, [line.split()[-3] for line in found.commands]) == ("passed", ["kept==1.5", "demo==1.0"])
+
+
+def test_an_answer_of_no_downloads_nothing(try_lines: Tryer, tmp_path: Path) -> None:
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
+    found = try_lines(try_lines.line("demo==1.0", "--index-url", url), answer=False)
+    assert (found.status, found.reason, found.commands, try_lines.seen) == ("not-run", "the question was answered with no", (), [])
+    nothing_left(tmp_path)
+
+
+def test_no_network_says_nothing_of_the_way(try_lines: Tryer, tmp_path: Path) -> None:
+    with socket.socket() as taken:  # bound and not listening: a connection is refused
+        taken.bind(("127.0.0.1", 0))
+        found = try_lines(try_lines.line("demo==1.0", "--index-url", f"http://u:s3cret@127.0.0.1:{taken.getsockname()[1]}/simple"))
+    assert found.status == "not-run", found
+    assert found.reason.startswith("the package index cannot be reached: ")
+    assert "s3cret" not in str(found)
+    nothing_left(tmp_path)
+
+
+def test_a_disk_without_the_room_is_told_before_the_question(try_lines: Tryer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
+    monkeypatch.setattr(trial, "free_bytes", lambda path: 10)
+    found = try_lines(try_lines.line("demo==1.0", "--index-url", url))
+    assert found.status == "not-run"
+    assert found.reason.startswith("it needs about 1 MB in ")
+    assert try_lines.asked == []
+    nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("error: Failed to install: x.whl (x==1)\n  Caused by: failed to copy file: No space left on device (os error 28)", "disk"),
+        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "disk"),
+        ("ERROR: Could not install packages due to an OSError: [Errno 122] Disk quota exceeded", "disk"),
+        ("  cause: error sending request for url (https://x/)\n  cause: client error (Connect)\n  cause: dns error", "network"),
+        (
+            "WARNING: Retrying after connection broken by 'NewConnectionError(': Failed to establish a new connection: [Errno 111]'",
+            "network",
+        ),
+        ("ERROR: Could not find a version that satisfies the requirement torch==9.9 (from versions: 2.8.0)", ""),
+        ("  cause: Because torch==2.2.0 has no wheels with a matching Python ABI tag (e.g., `cp313`)", ""),
+    ],
+)
+def test_what_stops_an_installer_without_being_its_fault(said: str, kind: str) -> None:
+    assert trial.trouble(said) == kind
+
+
+def test_the_time_limit_ends_an_installer_that_waits(tmp_path: Path) -> None:
+    """An index that takes the connection and never answers."""
+    uv = Tryer("uv", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        found = uv(uv.line("demo==1.0", "--index-url", f"http://127.0.0.1:{silent.getsockname()[1]}/simple"), seconds=6.0)
+    assert time.monotonic() - began < 60
+    assert (found.status, found.seconds < 60) == ("undecided", True)
+    nothing_left(tmp_path)
+
+
+def test_a_check_that_cannot_decide_and_an_interpreter_that_does_not_answer(tmp_path: Path) -> None:
+    uv = Tryer("uv", tmp_path)
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
+    found = uv(uv.line("demo==1.0", "--index-url", url), check=lambda *_: Checked("inconclusive", (), "the live check did not decide"))
+    assert (found.status, found.reason) == ("undecided", "the live check did not decide")
+
+
+def test_what_is_no_line_of_the_tool_is_not_run(tmp_path: Path) -> None:
+    uv = Tryer("uv", tmp_path)
+    assert uv("sudo apt install demo") == TrialResult("not-run", "`sudo apt install demo` is no command of pip or uv")
+    assert uv() == TrialResult("not-run", "it has no command of uv")
+
+
+def test_a_configuration_that_installs_elsewhere_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the throwaway folder is written to, whatever pip.conf and uv.toml say."""
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "pip.conf").write_text(f"[install]\ntarget = {elsewhere}\n")
+    (tmp_path / "uv.toml").write_text(f'[pip]\nprefix = "{elsewhere}"\n')
+    pip = Tryer("pip", tmp_path, PIP_CONFIG_FILE=str(tmp_path / "pip.conf"))
+    uv = Tryer("uv", tmp_path, UV_CONFIG_FILE=str(tmp_path / "uv.toml"), UV_NO_CONFIG="0")
+    for tryer, setting in ((pip, "target"), (uv, "prefix")):
+        found = tryer(tryer.line("demo==1.0", "--index-url", url))
+        assert (found.status, f"the configuration of {tryer.tool} sets {setting}: " in found.reason) == ("not-run", True), found
+    assert not elsewhere.exists()
+
+
+def left_behind(folder: Path, name: str, hold: bool) -> Callable[[], None]:
+    """A trial's folder from two minutes ago, whose lock somebody holds or nobody."""
+    import fcntl
+
+    (folder / name).mkdir()
+    descriptor = os.open(folder / name / place.LOCK, os.O_RDWR | os.O_CREAT)
+    if hold:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    else:
+        os.close(descriptor)
+    os.utime(folder / name, (time.time() - 120,) * 2)
+    return lambda: os.close(descriptor) if hold else None
+
+
+def test_what_a_killed_trial_left_goes_with_the_next_one_and_that_of_a_running_one_stays(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    left_behind(tmp_path / "place", "envcheck-try-1-dead", False)
+    release = left_behind(tmp_path / "place", "envcheck-try-2-alive", True)
+    (tmp_path / "place" / "envcheck-try-of-the-user").mkdir()
+    place.sweep(str(tmp_path / "place"))
+    release()
+    assert sorted(os.listdir(tmp_path / "place")) == ["envcheck-try-2-alive", "envcheck-try-of-the-user"]
