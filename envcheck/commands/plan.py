@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from envcheck.facts.snapshot import Snapshot
     from envcheck.plan.result import PlanReport, Way
+    from envcheck.read.wish_file import WishFile
     from envcheck.report.session import RuleSession
 
 EXIT_NO_PLAN = 3
@@ -30,7 +31,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
         metavar="REQUIREMENT",
         help="what is wanted, e.g. 'torch>=2.6,<2.8' torchvision xformers; a bare cu126 or cpu names the build",
     )
-    add("-r", "--requirement", dest="requirements", metavar="FILE", help=argparse.SUPPRESS)  # known, so that it can be refused in words
+    _configure_files(parser)
     add(
         "--for",
         dest="devices",
@@ -57,19 +58,43 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="FILE", help="write there instead of to stdout")
 
 
+def _configure_files(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "-r",
+        "--requirement",
+        dest="requirements",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="wishes from a file (requirements.txt, pyproject.toml, environment.yml, uv.lock, pylock.toml): what fits, what must move",
+    )
+    add(
+        "-c", "--constraint", dest="constraints", metavar="FILE", action="append", default=[], help="versions that a file allows, as in pip"
+    )
+    add("--files-to", metavar="FOLDER", help="write the files of -r there, with what must move in its place; nothing is written over")
+
+
 def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
     from envcheck import plan
-    from envcheck.plan.wish import read_wish, requirements_file
+    from envcheck.plan.wish import read_wish
 
     elsewhere = _elsewhere(args) or bool(args.facts or args.assume)
     try_flags.require_answer(args, elsewhere)
     by = rule_session(args)
-    if args.requirements:
-        raise requirements_file(args.requirements, by.tables)
+    files = _files(args)
+    if args.files_to and not args.requirements:
+        raise UsageError("--files-to: there is no -r FILE whose content could be written")
     read_wish(args.wish, by.tables, [word for word in args.wish if os.path.isfile(word)])  # a typo must not cost a look at the machine
     snapshot, assumed = _snapshot(args, by)
-    report = plan.search(snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base)
+    report = plan.search(
+        snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base, files=files
+    )
+    if args.files_to:
+        from envcheck.commands.wish_files import save
+
+        save(args.files_to, files, report.written)
     if args.try_it:
         from envcheck.commands.check import examine_and_judge
         from envcheck.commands.trying import try_plan
@@ -85,6 +110,14 @@ def _stands(report: PlanReport, tried: bool) -> bool:
     if not tried:
         return bool(report.ways)
     return any(way.trial is not None and way.trial.status in ("passed", "resolved") for way in report.ways)
+
+
+def _files(args: argparse.Namespace) -> tuple[WishFile, ...]:
+    if not args.requirements and not args.constraints:
+        return ()
+    from envcheck.commands.wish_files import load
+
+    return load(args.requirements, args.constraints)
 
 
 def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tuple[str, ...]]:
@@ -151,6 +184,24 @@ def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
     )
 
 
+def _asked(report: PlanReport, args: argparse.Namespace, say: Callable[..., str]) -> list[str]:
+    """What becomes of the entries of the files, and the files themselves."""
+    lines: list[str] = []
+    for name in dict.fromkeys(row.file for row in report.asked):
+        mine = [row for row in report.asked if row.file == name]
+        lines.append(say("print.asked", name=name))
+        for row in mine:
+            if row.verdict != "unknown":
+                new = f" -> {row.new}" if row.new else ""
+                lines.append(f"   {row.verdict:8} {row.text}{new}" + (f": {row.why}" if row.why else ""))
+        if unknown := [row for row in mine if row.verdict == "unknown"]:
+            lines.append(f"   {'unknown':8} {', '.join(row.text for row in unknown)}: {unknown[0].why}")
+        lines.append("")
+    for name, content in report.written.items() if args.files else ():
+        lines += [say("print.files", name=name), *(f"  {line}" for line in content.splitlines()), ""]
+    return lines
+
+
 def _standing(way: Way, say: Callable[..., str]) -> list[str]:
     """How far a way is vouched for, in the last lines of it."""
     from envcheck.plan.result import Grade
@@ -185,11 +236,12 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
             for tool, reason in way.no_command.items()
             if args.tool in ("auto", tool)
         ]
-        if args.files:
+        if args.files and not args.requirements:
             for name, content in way.files.items():
                 lines += [f"   {say('print.files', name=name)}", *(f"     {line}" for line in content.splitlines())]
         lines += _standing(way, say)
         lines.append("")
+    lines += _asked(report, args, say)
     if not report.ways:
         lines += [say("print.none"), ""]
     if report.excluded:

@@ -204,7 +204,14 @@ def undemanding(found: BuildSearch, profile: Profile, tables: Tables) -> Choice 
 
 def with_driver(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish) -> Choice | None:
     """The installed (or wished, or newest) build, if a newer driver is all it lacks and these GPUs have one."""
-    blocked = [row for row in found.rejected if row.obstacle.key in _OF_DRIVER and row.obstacle.needed and not row.build.undocumented]
+    blocked = [
+        row
+        for row in found.rejected
+        if row.obstacle.key in _OF_DRIVER
+        and row.obstacle.needed
+        and not row.build.undocumented
+        and not any(broken.wished for broken in companions(row.build, profile, wish.beside, tables).broken)
+    ]
     if not blocked:
         return None
     mine = [row for row in blocked if row.build.version == profile.torch and row.build.variant == profile.variant]
