@@ -15,6 +15,8 @@ _MIB, _GIB = 1 << 20, 1 << 30
 FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks
 # gloo joins every two ranks: 589 descriptors in each of 192 processes, 13 of them whatever the number (torch 2.13)
 DESCRIPTORS_EACH, DESCRIPTORS = 3, 13
+# A process of a run on a CPU has 5 tasks, and 7 with two loader workers (torch 2.13, gloo, OMP_NUM_THREADS=1); CUDA and NCCL add more.
+FEW_TASKS = 16
 DOCKER_SHM = 64 * _MIB  # what docker and Kubernetes give without being asked
 RDMA_MEMLOCK = 64 * _MIB  # less than one set of NCCL buffers
 
@@ -42,6 +44,18 @@ def open_files_low(facts: Facts, matches: Matches) -> Answer:
 @check(needs="symptoms", reads="limits symptoms")
 def processes_low(facts: Facts, matches: Matches) -> Answer:
     return Hit({"soft": facts.limits.processes_soft}, quoted(matches), variant=foremost(matches, "clone3")) if matches else None
+
+
+@check(needs="limits", reads="limits system")
+def processes_nearly_used(facts: Facts) -> Answer:
+    """The control group has no room for the threads of one more process: OpenMP and OpenBLAS start one for each CPU that they see."""
+    used, limit, cpus = facts.limits.group_tasks, facts.limits.group_tasks_limit, facts.system.cpu_affinity or facts.system.cpu_count
+    if used is None or limit is None or limit - used >= max(FEW_TASKS, cpus or 0):
+        return None
+    free = max(0, limit - used)
+    values = {"used": used, "limit": limit, "free": free, "cpus": cpus}
+    evidence = (Evidence("control group", f"pids.current {used}, pids.max {limit}"),)
+    return Hit(values, evidence, variant=None if free < (cpus or 0) else "few")
 
 
 @check(needs="limits network", reads="limits network container symptoms")

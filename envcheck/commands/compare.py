@@ -13,7 +13,7 @@ from envcheck.commands.output import put
 # These differ between any two runs and mean nothing.
 VOLATILE = (
     "date", "time", "seconds", "pid", "uptime_seconds", "memory_available_bytes", "shm_free_bytes", "tmp_free_bytes", "utilization_percent",
-    "temperature_celsius", "power_watts", "sm_clock_mhz",
+    "temperature_celsius", "power_watts", "sm_clock_mhz", "group_tasks",
 )  # fmt: skip
 
 

@@ -111,6 +111,8 @@ class LimitsFacts:
     memlock_hard_bytes: int | None = None
     memlock_read: bool = False  # then memlock None means unlimited
     processes_soft: int | None = None
+    group_tasks: int | None = None  # processes and threads in the control group that has the least room for more
+    group_tasks_limit: int | None = None  # pids.max of that group; None: no group has a limit, or none can be seen
     stack_soft_bytes: int | None = None
     shm_bytes: int | None = None
     shm_free_bytes: int | None = None

@@ -1,7 +1,8 @@
-"""CPU and memory limits of the control groups this process is in, versions 1 and 2.
+"""Limits of the control groups this process is in, versions 1 and 2: CPU, memory, processes and threads.
 
 A limit may sit on any group up to the root, and the tightest one counts.
 https://docs.kernel.org/admin-guide/cgroup-v2.html  https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
+https://docs.kernel.org/admin-guide/cgroup-v1/pids.html
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ class CgroupLimits(NamedTuple):
     cpus: float | None = None  # quota in cores; None = none found
     memory_bytes: int | None = None
     memory_free_bytes: int | None = None  # below the tightest group: limit less use that cannot be reclaimed
+
+
+class Tasks(NamedTuple):
+    """Processes and threads of one group."""
+
+    used: int
+    limit: int
 
 
 def parse_cgroup(text: str | None) -> dict[str, str]:
@@ -51,7 +59,7 @@ def read_cgroup(host: Host) -> CgroupLimits:
         if mount.kind == "cgroup2":
             for folder in _folders(mount, paths.get("", "/")):
                 cpus += _cpu_v2(host.read(f"{folder}/cpu.max"))
-                limit = _bytes(host.read(f"{folder}/memory.max"))
+                limit = _number(host.read(f"{folder}/memory.max"))
                 if limit is not None:
                     memory.append(limit)
                     free += _free(limit, host.read(f"{folder}/memory.current"), host.read(f"{folder}/memory.stat"), "inactive_file")
@@ -63,12 +71,26 @@ def read_cgroup(host: Host) -> CgroupLimits:
             if "memory" in names:
                 for folder in _folders(mount, paths.get("memory", "/")):
                     stat = host.read(f"{folder}/memory.stat")
-                    found = (_bytes(host.read(f"{folder}/memory.limit_in_bytes")), _stat(stat, "hierarchical_memory_limit"))
+                    found = (_number(host.read(f"{folder}/memory.limit_in_bytes")), _stat(stat, "hierarchical_memory_limit"))
                     limits = [limit for limit in found if limit is not None and limit < NO_LIMIT]
                     memory += limits
                     if limits:
                         free += _free(min(limits), host.read(f"{folder}/memory.usage_in_bytes"), stat, "total_inactive_file")
     return CgroupLimits(min(cpus, default=None), min(memory, default=None), min(free, default=None))
+
+
+def read_tasks(host: Host) -> Tasks | None:
+    """The group that has the least room for another process or thread; None where no limit can be seen."""
+    paths = parse_cgroup(host.read("/proc/self/cgroup"))
+    found: list[Tasks] = []
+    for mount in parse_mountinfo(host.read("/proc/self/mountinfo")) if paths else ():
+        first = mount.kind == "cgroup" and "pids" in mount.options.split(",")
+        if mount.kind == "cgroup2" or first:
+            for folder in _folders(mount, paths.get("pids" if first else "", "/")):
+                limit, used = _number(host.read(f"{folder}/pids.max")), _number(host.read(f"{folder}/pids.current"))
+                if limit is not None and used is not None:
+                    found.append(Tasks(used, limit))
+    return min(found, key=lambda tasks: tasks.limit - tasks.used, default=None)
 
 
 def _folders(mount: Mount, path: str) -> Iterator[str]:
@@ -105,7 +127,7 @@ def _cores(quota: str, period: str) -> list[float]:
     return []
 
 
-def _bytes(text: str | None) -> int | None:
+def _number(text: str | None) -> int | None:
     number = (text or "").strip()
     return int(number) if number.isdecimal() and int(number) < NO_LIMIT else None
 
@@ -115,12 +137,12 @@ def _stat(text: str | None, name: str) -> int | None:
     for line in (text or "").splitlines():
         key, _, value = line.partition(" ")
         if key == name:
-            return _bytes(value)
+            return _number(value)
     return None
 
 
 def _free(limit: int, used: str | None, stat: str | None, reclaimable: str) -> list[int]:
-    use = _bytes(used)
+    use = _number(used)
     return [] if use is None else [max(0, limit - use + min(use, _stat(stat, reclaimable) or 0))]
 
 

@@ -6,7 +6,7 @@ from envcheck.facts.snapshot import LimitsFacts, Missing
 from envcheck.host.access import Host
 from envcheck.host.syscalls import Disk, Trial
 from envcheck.probes.caches import probe_caches
-from envcheck.probes.cgroup import read_cgroup
+from envcheck.probes.cgroup import read_cgroup, read_tasks
 from envcheck.probes.meminfo import parse_meminfo
 
 SHM = "/dev/shm"  # noqa: S108  # the folder is the question, no file name is made up in it
@@ -22,6 +22,7 @@ def probe(host: Host) -> LimitsFacts | Missing:
     memlock = limits.get("MEMLOCK", NOTHING)
     temp = host.disk(host.env.get("TMPDIR") or "/tmp")  # noqa: S108  # only its free space is read
     shm, trial = _shared_memory(host)
+    tasks = read_tasks(host)
     return LimitsFacts(
         open_files_soft=files[0],
         open_files_hard=files[1],
@@ -29,6 +30,8 @@ def probe(host: Host) -> LimitsFacts | Missing:
         memlock_hard_bytes=memlock[1],
         memlock_read="MEMLOCK" in limits,
         processes_soft=limits.get("NPROC", NOTHING)[0],
+        group_tasks=tasks.used if tasks else None,
+        group_tasks_limit=tasks.limit if tasks else None,
         stack_soft_bytes=limits.get("STACK", NOTHING)[0],
         # a tmpfs mounted without a limit states a size of 0
         shm_bytes=shm.total_bytes if shm and shm.total_bytes else None,

@@ -96,3 +96,39 @@ def test_allocation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(os, "posix_fallocate", full)
     partly = allocate(str(tmp_path), 64 * MIB)
     assert (partly.requested_bytes, partly.allocated_bytes, partly.error) == (64 * MIB, 32 * MIB, "No space left on device")
+
+
+GROUP2 = {
+    "read /proc/self/cgroup": "0::/pod/worker\n",
+    "read /proc/self/mountinfo": "1 0 0:35 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n",
+    "read /sys/fs/cgroup/pod/worker/pids.max": "max\n",
+    "read /sys/fs/cgroup/pod/worker/pids.current": "90\n",
+    "read /sys/fs/cgroup/pod/pids.max": "1024\n",
+    "read /sys/fs/cgroup/pod/pids.current": "100\n",
+}
+
+
+def tasks(answers: dict[str, str]) -> tuple[int | None, int | None]:
+    found = limits.probe(linux(answers))
+    assert isinstance(found, LimitsFacts)
+    return found.group_tasks, found.group_tasks_limit
+
+
+def test_tasks_of_the_group_with_the_least_room() -> None:
+    assert tasks(GROUP2) == (100, 1024)  # the limit sits on the parent
+    wider = {"read /sys/fs/cgroup/pids.max": "4096\n", "read /sys/fs/cgroup/pids.current": "4000\n"}
+    assert tasks(GROUP2 | wider) == (4000, 4096)  # more are allowed there, and fewer are left
+    first = {
+        "read /proc/self/cgroup": "8:pids:/docker/abc\n4:memory:/\n0::/\n",
+        "read /proc/self/mountinfo": "1 0 0:35 / /sys/fs/cgroup/pids ro - cgroup cgroup rw,pids\n",
+        "read /sys/fs/cgroup/pids/docker/abc/pids.max": "512\n",
+        "read /sys/fs/cgroup/pids/docker/abc/pids.current": "7\n",
+    }
+    assert tasks(first) == (7, 512)
+
+
+@pytest.mark.parametrize("limit", ["max\n", "", "x"])
+def test_no_limit_of_tasks(limit: str) -> None:
+    assert tasks(GROUP2 | {"read /sys/fs/cgroup/pod/pids.max": limit}) == (None, None)
+    assert tasks({}) == (None, None)
+    assert tasks({key: value for key, value in GROUP2.items() if not key.endswith("pids.current")}) == (None, None)
