@@ -139,7 +139,7 @@ def _explained(hit: Sequence[RuleText]) -> dict[str, tuple[str, ...]]:
 
 
 def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]], traits: Collection[str] | None) -> Finding:
-    values = {key: _shown(value) for key, value in hit.values.items()}
+    values = _Values({key: _shown(value) for key, value in hit.values.items()})
     mine = [fix for fix in text.fixes if fix.get("when") in (None, hit.variant or "default") and _is_for(fix, traits)]
     static = tuple(_intent(fix, values, hit.values) for fix in mine)
     return Finding(
@@ -177,6 +177,13 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple | list | frozenset | set):
         return ", ".join(str(item) for item in value)
     return "unknown" if value is None else str(value)
+
+
+class _Values(dict[str, str]):
+    """What a message asks for and nobody caught, such as a hole that one of its rows does not have, is unknown, and no reason to fail."""
+
+    def __missing__(self, key: str) -> str:
+        return "unknown"
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:

@@ -10,13 +10,14 @@ import pytest
 
 from envcheck.checks import all_checks
 from envcheck.commands.bases import base, example_snapshot
-from envcheck.engine.judge import Outcome, findings, judge
-from envcheck.engine.rule import DECISIONS, LAYERS, SUBJECTS, RuleTexts
+from envcheck.engine.judge import Outcome, Verdict, findings, judge
+from envcheck.engine.rule import DECISIONS, LAYERS, SUBJECTS, Hit, RuleTexts
 from envcheck.facts.snapshot import SymptomsFacts
 from envcheck.render.wording import in_short
 from envcheck.report.stack import stack
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
+from envcheck.tables.toml import load_toml
 
 RULES = Path(rules_folder())
 TEXTS = RuleTexts((RULES,))
@@ -64,11 +65,35 @@ def test_files_and_functions_match() -> None:
     assert set(TEXTS.ids) == set(CHECKS)
 
 
+KEYS = {
+    "severity", "confidence", "since", "rank", "title", "message", "messages", "why", "confirm", "notes", "docs", "explains", "layer",
+    "decides", "about", "constants", "fix", "example",
+}  # fmt: skip
+FIX_KEYS = {
+    "kind", "when", "who", "on", "not_on", "text", "commands", "name", "value", "note", "requirements", "remove", "reinstall", "version",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", sorted(TEXTS.ids))
+def test_no_key_of_a_rule_file_is_read_by_nobody(rule: str) -> None:
+    """A misspelt key would be lost without a word."""
+    data = load_toml(RULES / TEXTS.family(rule) / f"{rule}.toml")
+    assert set(data) - KEYS == set(), "a key that CONTRIBUTING.md does not name"
+    for fix in data.get("fix", ()):
+        assert set(fix) - FIX_KEYS == set(), "a key of a fix that CONTRIBUTING.md does not name"
+
+
+def test_a_hole_that_a_row_does_not_have_is_unknown() -> None:
+    said = Verdict("user-without-name", Outcome.HIT, hit=Hit({}))
+    [one] = findings([said], TEXTS)
+    assert "{" not in one.message and "unknown" in one.title + one.message
+
+
 @pytest.mark.parametrize("rule", sorted(TEXTS.ids))
 def test_rule_file(rule: str) -> None:
     text = TEXTS.read(rule)
     expects = [example["expect"] for example in text.examples]
-    assert "hit" in expects and "ok" in expects
+    assert "hit" in expects and "ok" in expects, "a rule needs an example that hits and one that is ok"
     assert text.title and not text.title.endswith(".")
     assert "!" not in text.title + "".join(text.messages.values())
     assert 80 < len(text.why.strip()) <= 450, "what is wrong, why it bites and what it looks like; the rest goes into notes"
