@@ -103,7 +103,7 @@ def _to_stdout(text: str, utf8: bool) -> None:
         if utf8 and not takes(sys.stdout, text):
             sys.stdout.flush()
             sys.stdout.buffer.write(text.encode("utf-8"))
-        else:
+        elif text:  # even an empty text is written, and a full disk complains of it
             sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:

@@ -495,7 +495,7 @@ def test_a_check_that_breaks_does_not_stop_the_command(monkeypatch: pytest.Monke
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(check, "examine_and_judge", broken)
-    assert runner._checked(argparse.Namespace(argv=["true"], output=None), rule_session()) is None
+    assert runner._checked(argparse.Namespace(argv=["true"], output=None, documents=[]), rule_session()) is None
     assert capfd.readouterr().err == "envcheck: the check failed: RuntimeError: can't start new thread; this is a bug of envcheck\n"
 
 
