@@ -46,10 +46,6 @@ class Installers:
         name = self.data["conda"]["names"].get(package)
         return str(name) if name else None
 
-    def machine(self, name: str) -> Mapping[str, Any] | None:
-        """A machine by its short name: "mi300x", "orin", "m3"."""
-        return next((row for row in self.data["machine"] if name in row["names"]), None)
-
 
 @record
 class PlanTexts:

@@ -27,6 +27,7 @@ from envcheck.facts.snapshot import (
     Why,
     XpuFacts,
 )
+from envcheck.tables.gpu_names import capability_named
 from envcheck.tables.versions import build_tag, release, series
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def _cards(snapshot: Snapshot, tables: Tables) -> tuple[Card, ...]:
 
 
 def _card(gpu: Gpu, tables: Tables) -> Card:
-    capability = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
+    capability = gpu.compute_capability or (capability_named(gpu.name, tables) if gpu.name else None)
     return Card(gpu.index, gpu.name, capability, gpu.uuid)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import os as _os
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -168,17 +167,6 @@ class Tables:
             return None
         rows = self.rows("gpu-product", "pci")
         return next((str(row["compute_capability"]) for row in rows if int(row["first"], 16) <= number <= int(row["last"], 16)), None)
-
-    def gfx(self, product: str) -> str | None:
-        """gfx target of a Radeon or Instinct board by the words of its name: "AMD Radeon RX 6700 XT". What the device reports wins."""
-        words = re.findall(r"[a-z]+|\d+[a-z]*", product.lower())
-        best: tuple[int, str | None] = (0, None)
-        for row in self.rows("gpu-product", "amd"):
-            for name in row["names"]:
-                wanted = re.findall(r"[a-z]+|\d+[a-z]*", name.lower())
-                if len(wanted) > best[0] and any(words[at : at + len(wanted)] == wanted for at in range(len(words))):
-                    best = (len(wanted), str(row["gfx"]))
-        return best[1]
 
     def is_datacenter(self, product: str) -> bool | None:
         """May this product use forward compatibility? Data-centre GPUs and Jetson may, GeForce may not, of RTX boards only some (None)."""
