@@ -71,7 +71,9 @@ def assumed(one: Machine, tables: Tables) -> tuple[Snapshot, tuple[str, ...]]:
         visibility=VisibilityFacts(),
         rocm=_rocm(found),
         xpu=_xpu(found),
-        mps=MpsFacts(macos=one.macos, apple_silicon=True) if system.os == "darwin" else Missing(Why.ABSENT, "not macOS"),
+        mps=MpsFacts(macos=one.macos, apple_silicon=system.machine == "arm64")
+        if system.os == "darwin"
+        else Missing(Why.ABSENT, "not macOS"),
         python=_python(one, system),
         packages=PackagesFacts(),
         torch=Missing(Why.ABSENT, "a machine that is not here"),

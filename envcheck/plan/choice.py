@@ -7,7 +7,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from envcheck.facts.record import record, replace
-from envcheck.plan.candidate import Candidate, Obstacle, driver_needed, driver_os, gpu_row, hardware_obstacles, pool, system_obstacles
+from envcheck.plan.candidate import (
+    Candidate,
+    Obstacle,
+    driver_needed,
+    driver_os,
+    gpu_row,
+    hardware_obstacles,
+    not_on_conda,
+    pool,
+    system_obstacles,
+)
 from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
@@ -110,7 +120,7 @@ def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str 
         if floor is not None and version(one.version) < floor:
             obstacle = downgrade
         if one is not kept:  # what works is not called unfit, whatever the tables say
-            obstacle = obstacle or of_system or of_hardware
+            obstacle = obstacle or of_system or of_hardware or not_on_conda(one, wish.beside, tables)
         if obstacle is not None:
             rejected.append(Rejected(one, obstacle))
             continue

@@ -36,11 +36,6 @@ class Installers:
             return False
         return machine != "aarch64" or version(torch) >= version(self.data["pip"]["local_version_aarch64"]["since"])
 
-    def conda_pythons(self, torch: str) -> tuple[str, ...]:
-        """Pythons that conda-forge builds a torch release for."""
-        rows = [row for row in self.data["conda"]["pythons"] if version(row["since"]) <= version(torch)]
-        return tuple(rows[-1]["pythons"]) if rows else ()
-
     def conda_name(self, package: str) -> str | None:
         """Name on conda-forge of a package that it is known to carry."""
         name = self.data["conda"]["names"].get(package)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
 
 
-def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish) -> list[Excluded]:
+def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish, source: str = "wheel") -> list[Excluded]:
     """Why nothing fits a wish, and the nearest that does."""
     rows: list[Excluded] = []
     asked = " ".join(wish.texts)
@@ -31,9 +31,9 @@ def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish) ->
         rows.append(Excluded(asked, texts(tables).say("fix.no-release", wish=asked)))
     elif not rows:
         rows.append(Excluded(asked, say((telling or matching)[0].obstacle, tables)))
-    relaxed = find(profile, tables, replace(wish, torch="", variant=None), False)
+    relaxed = find(profile, tables, replace(wish, torch="", variant=None), False, source)
     if not relaxed.fits:
-        relaxed = find(profile, tables, replace(wish, torch="", variant=None, packages=()), False)
+        relaxed = find(profile, tables, replace(wish, torch="", variant=None, packages=()), False, source)
     if relaxed.fits and wish.torch:
         pivot = _pivot(wish.torch)
         close = min(relaxed.fits, key=lambda choice: (_distance(choice.build.version, pivot), choice.key(profile)))

@@ -12,7 +12,7 @@ from envcheck.plan import install_commands
 from envcheck.plan.candidate import Candidate, driver_needed, driver_os
 from envcheck.plan.choice import BuildSearch, Choice, excluded, find, named, nearest, undemanding, with_compat, with_driver, with_hidden
 from envcheck.plan.companions import Move, nearest_known
-from envcheck.plan.conda import CondaAnswer, conda_answer
+from envcheck.plan.conda import CondaAnswer, conda_answer, no_conda
 from envcheck.plan.install_commands import IndexForm, InstallOptions, Spelled
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile, profile_of
@@ -63,10 +63,15 @@ class Planner:
                 found, chosen = wheels, self.choices(wheels, wish)
             elif wheels.best is not None:
                 chosen = [*chosen[: MOST_WAYS - 1], named(wheels.best, self.profile, self.works)]
+        if not chosen and self.options.tool == "auto" and not conda_first:  # what no wheel fits, a conda build may
+            forge = find(self.profile, self.tables, wish, self.works, "conda")
+            chosen = self.choices(forge, wish) if forge.fits else []
         ways = [self.way(choice, wish) for choice in chosen]
         rows = [Excluded(what, why) for what, why in excluded(found, self.profile, self.tables, wish)]
         if not ways and (words or self.profile.jetson):
-            rows = [*why_not(self.profile, self.tables, found, wish), *rows]
+            rows = [*why_not(self.profile, self.tables, found, wish, "conda" if conda_first else "wheel"), *rows]
+        if not ways and self.options.tool == "conda" and (reason := no_conda(self.profile, self.tables)):
+            rows = [Excluded("torch", reason), *rows]
         return PlanReport(tuple(ways), tuple(dict.fromkeys(rows)))
 
     def choices(self, found: BuildSearch, wish: Wish) -> list[Choice]:

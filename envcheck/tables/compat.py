@@ -290,6 +290,17 @@ class Tables:
         row = self._by("torch-companion", "ended", "package").get(package, {})
         return row.get("torch")
 
+    def conda_pythons(self, torch: str) -> tuple[str, ...]:
+        """Pythons that conda-forge builds a release of torch for."""
+        number = versions.version(torch)
+        rows = [row for row in self.rows("conda", "pythons") if versions.version(row["from"]) <= number]
+        return tuple(rows[-1]["pythons"].split()) if rows else ()
+
+    def conda_companions(self, package: str, platform: str) -> tuple[str, ...] | None:
+        """Minors of torch that conda-forge builds a companion for, "2.10"; () where it builds none; None for another package."""
+        rows = [row for row in self.rows("conda", "companion") if row["package"] == package]
+        return next((tuple(row["minors"].split()) for row in rows if row["platform"] == platform), ()) if rows else None
+
     def compares_cuda(self, package: str, version: str) -> str | None:
         """How a companion holds its CUDA against torch's at import: "major", "minor"; None: not known of this version."""
         number = parsed(versions.release(version))

@@ -118,7 +118,7 @@ _GFX = re.compile(r"(gfx[0-9a-f]{3,5})(?::.*)?\Z")
 
 def gpu_named(text: str, tables: Tables) -> Meant:
     """What a name stands for, a count included: "8xH100", "4090x2", "h100:8"."""
-    name = _plain(text)[:_LONGEST]
+    name = _plain(text)
     if not name:
         return Meant()
     whole = _named(name, tables)
@@ -139,33 +139,32 @@ def gpu_named(text: str, tables: Tables) -> Meant:
 def capability_named(name: str, tables: Tables) -> str | None:
     """Compute capability of an NVIDIA GPU by its name; None where the name leaves a choice, or the table is not sure of it."""
     exact = tables.compute_capability(name)
-    gpu = None if exact else _named(_plain(name)[:_LONGEST], tables).gpu
+    gpu = None if exact else _named(_plain(name), tables).gpu
     return exact or (gpu.target if gpu and gpu.kind == "cuda" and gpu.confidence != "low" else None)
 
 
 def gfx_named(name: str, tables: Tables) -> str | None:
     """gfx target of an AMD GPU by its name. What the device reports wins."""
-    gpu = _named(_plain(name)[:_LONGEST], tables).gpu
+    gpu = _named(_plain(name), tables).gpu
     return gpu.target if gpu and gpu.kind == "gfx" else None
 
 
 def _plain(text: str) -> str:
     """Lower case, without marks, brackets, the slice of a MIG device and identifiers."""
     text = unicodedata.normalize("NFKC", text.replace("®", " ").replace("™", " ")).lower().replace("×", "x")
-    text = re.sub(r"\((?:r|tm|c)\)", " ", text)
-    if inside := re.search(r"\[([^\]]+)\]", text):  # lspci: Navi 31 [Radeon RX 7900 XT/7900 XTX]
+    text = " ".join(re.sub(r"\((?:r|tm|c)\)", " ", text[:_LONGEST]).split())
+    if inside := re.search(r"(?<!\[)\[([^\[\]]{1,120})\]", text):  # lspci: Navi 31 [Radeon RX 7900 XT/7900 XTX]
         text = inside[1]
-    text = re.sub(r"\((?:uuid|gpu-)[^)]{0,80}\)?|\s+mig\b.*|\bgpu[- ]?\d{1,2}:", " ", text)
-    text = re.sub(r"\(([^()]*)\)", _bracketed, text)
+    text = re.sub(r"\((?:uuid|gpu-)[^()]{0,80}\)?|\bgpu[- ]?\d{1,2}:", " ", text.partition(" mig ")[0])
+    text = re.sub(r"\(([^()]{0,80})\)", _bracketed, text)
     text = re.sub(r"max[ -]([qp])\b", r"max\1", text)
-    text = re.sub(r"(\d)\s+(gb|gib)\b", r"\1\2", text).replace("+", " ")
-    return " ".join(text.split())
+    return " ".join(re.sub(r"(\d) (gb|gib)\b", r"\1\2", text).replace("+", " ").split())
 
 
 def _bracketed(match: re.Match[str]) -> str:
     """Of what stands in brackets the generation ("TITAN X (Pascal)") and a count ("H100 (x8)") tell something."""
-    telling = match[1].strip() in _ERAS or re.fullmatch(r"\s*x?\s*\d{1,4}\s*x?\s*", match[1])
-    return f" {match[1].strip()} " if telling else " "
+    words = match[1].strip()
+    return f" {words} " if words in _ERAS or re.fullmatch(r"x? ?\d{1,4} ?x?", words) else " "
 
 
 def _named(name: str, tables: Tables) -> Meant:
