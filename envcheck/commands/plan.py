@@ -149,6 +149,7 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
         for tool in order:
             lines += [f"     {tool + ':':6} {line}" for line in way.commands.of(tool)]
         lines += [f"     shell: {line}" for line in way.commands.shell]
+        lines += [f"     {name}, in cmd: {line}" for name, some in way.commands.cmd.items() for line in some]
         lines += [
             f"     {say('print.no-command', tool=tool, reason=reason)}"
             for tool, reason in way.no_command.items()

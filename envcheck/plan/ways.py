@@ -270,7 +270,7 @@ class Planner:
             shell = (install_commands.export(profile, "CUDA_VISIBLE_DEVICES", ",".join(card.uuid or str(card.index) for card in kept)),)
             if not all(card.uuid for card in kept):  # CUDA counts the fastest GPU first unless told otherwise
                 shell = (install_commands.export(profile, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"), *shell)
-        return Commands(pip, uv, conda, shell), no_command, (*spelled.notes, *notes)
+        return install_commands.with_cmd(Commands(pip, uv, conda, shell), profile), no_command, (*spelled.notes, *notes)
 
     def spelled(self, choice: Choice) -> Spelled:
         """pip and uv lines of a wheel build."""
