@@ -45,7 +45,8 @@ REMINDERS = (
     "torch-build: the variants of the download index beside PyPI's default (release matrix, PYTORCH_RELEASES_CODE_CC)",
     "torch-release: [index-form], [early-python] and the ranges marked above as carried on",
     "torch-companion: torchcodec (its README), [cuda-check], [variants], [conflict]",
-    "third-party: [torchao], [flash-attn], [bitsandbytes], [cuda-major], [xformers] (release pages, files inside the wheels)",
+    "torch-companion: [pythons], and third-party: [wheel] (file names on the registry; tests/tables/test_wheel_oracle.py compares)",
+    "third-party: [index], [flash-attn], [bitsandbytes], [cuda-major], [xformers], [minimum-gpu] (release pages, files inside the wheels)",
 )
 
 Key = TypeVar("Key")

@@ -11,8 +11,11 @@ from envcheck.commands.output import put
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from envcheck.facts.snapshot import Snapshot
     from envcheck.plan.result import PlanReport
+    from envcheck.read.wish_file import WishFile
     from envcheck.report.session import RuleSession
 
 EXIT_NO_PLAN = 3
@@ -27,7 +30,18 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
         metavar="REQUIREMENT",
         help="what is wanted, e.g. 'torch>=2.6,<2.8' torchvision xformers; a bare cu126 or cpu names the build",
     )
-    add("-r", "--requirement", dest="requirements", metavar="FILE", help=argparse.SUPPRESS)  # known, so that it can be refused in words
+    add(
+        "-r",
+        "--requirement",
+        dest="requirements",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="wishes from a file (requirements.txt, pyproject.toml, environment.yml, uv.lock, pylock.toml): what fits, what must move",
+    )
+    add(
+        "-c", "--constraint", dest="constraints", metavar="FILE", action="append", default=[], help="versions that a file allows, as in pip"
+    )
     add(
         "--for",
         dest="devices",
@@ -47,6 +61,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     add("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands (default: all, the target's own first)")
     add("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl")
     add("--files", action="store_true", help="also as requirements.txt, Dockerfile and pyproject.toml lines")
+    add("--files-to", metavar="FOLDER", help="write the files of -r there, with what must move in its place; nothing is written over")
     add("--static", action="store_true", help="do not import the torch that is there")
     add("--timeout", metavar="S", type=float, default=120.0, help="time limit of the look at this machine in seconds (default: 120)")
     add("--json", action="store_true", help="JSON instead of text")
@@ -56,17 +71,32 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan, 3 without one."""
     from envcheck import plan
-    from envcheck.plan.wish import read_wish, requirements_file
+    from envcheck.plan.wish import read_wish
 
     by = rule_session(args)
-    if args.requirements:
-        raise requirements_file(args.requirements, by.tables)
+    files = _files(args)
+    if args.files_to and not args.requirements:
+        raise UsageError("--files-to: there is no -r FILE whose content could be written")
     read_wish(args.wish, by.tables, [word for word in args.wish if os.path.isfile(word)])  # a typo must not cost a look at the machine
     snapshot, assumed = _snapshot(args, by)
-    report = plan.search(snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base)
+    report = plan.search(
+        snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base, files=files
+    )
+    if args.files_to:
+        from envcheck.commands.wish_files import save
+
+        save(args.files_to, files, report.written)
     text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args, by)
     put(text, args.output)
     return 0 if report.ways else EXIT_NO_PLAN
+
+
+def _files(args: argparse.Namespace) -> tuple[WishFile, ...]:
+    if not args.requirements and not args.constraints:
+        return ()
+    from envcheck.commands.wish_files import load
+
+    return load(args.requirements, args.constraints)
 
 
 def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tuple[str, ...]]:
@@ -133,6 +163,24 @@ def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
     )
 
 
+def _asked(report: PlanReport, args: argparse.Namespace, say: Callable[..., str]) -> list[str]:
+    """What becomes of the entries of the files, and the files themselves."""
+    lines: list[str] = []
+    for name in dict.fromkeys(row.file for row in report.asked):
+        mine = [row for row in report.asked if row.file == name]
+        lines.append(say("print.asked", name=name))
+        for row in mine:
+            if row.verdict != "unknown":
+                new = f" -> {row.new}" if row.new else ""
+                lines.append(f"   {row.verdict:8} {row.text}{new}" + (f": {row.why}" if row.why else ""))
+        if unknown := [row for row in mine if row.verdict == "unknown"]:
+            lines.append(f"   {'unknown':8} {', '.join(row.text for row in unknown)}: {unknown[0].why}")
+        lines.append("")
+    for name, content in report.written.items() if args.files else ():
+        lines += [say("print.files", name=name), *(f"  {line}" for line in content.splitlines()), ""]
+    return lines
+
+
 def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace, by: RuleSession) -> str:
     from envcheck.facts.printable import visible
     from envcheck.plan.installers import texts
@@ -155,13 +203,14 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
             for tool, reason in way.no_command.items()
             if args.tool in ("auto", tool)
         ]
-        if args.files:
+        if args.files and not args.requirements:
             for name, content in way.files.items():
                 lines += [f"   {say('print.files', name=name)}", *(f"     {line}" for line in content.splitlines())]
         told = way.note.endswith(say("note.proof")) if way.proved else way.note.startswith("Not proved")
         status = "" if told else say("print.proved" if way.proved else "print.not-proved")
         lines.append(f"   {f'{status} {way.note}'.strip()}")
         lines.append("")
+    lines += _asked(report, args, say)
     if not report.ways:
         lines += [say("print.none"), ""]
     if report.excluded:

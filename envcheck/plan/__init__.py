@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from envcheck.engine.rule import Check, RuleTexts
     from envcheck.facts.snapshot import Snapshot
     from envcheck.plan.result import Fix, PlanReport
+    from envcheck.read.wish_file import WishFile
     from envcheck.tables.compat import Tables
 
 
@@ -38,9 +39,18 @@ def search(
     texts: RuleTexts,
     tool: str = "auto",
     index_base: str | None = None,
+    files: Sequence[WishFile] = (),
 ) -> PlanReport:
-    """The ways to a torch that trains on this machine, best first, and what was excluded and why."""
+    """The ways to a torch that trains on this machine, best first, and what was excluded and why.
+
+    Of files of wishes also what becomes of each entry, and the files with what moves in its place.
+    """
     from envcheck.plan.fixer import fixer
 
     one = fixer(snapshot, tables, checks, texts, tool, index_base)
+    if files:
+        from envcheck.plan.wish import read_wish
+        from envcheck.plan.wish_files import plan_files
+
+        return plan_files(one.planner, files, read_wish(wish, tables))
     return one.planner.plan(wish) if wish else one.report(None)

@@ -159,17 +159,14 @@ def first_obstacle(one: Candidate, profile: Profile, tables: Tables) -> Obstacle
     return next(obstacles(one, profile, tables), None)
 
 
-def not_on_conda(one: Candidate, names: Iterable[str], tables: Tables) -> Obstacle | None:
-    """The first package that a conda channel does not have beside this build; None for a wheel."""
-    if one.channel == "wheel":
-        return None
-    for name in names:
-        minors = tables.conda_companions(name, one.platform) if one.channel == "conda-forge" else None
+def not_on_conda(one: Candidate, names: Iterable[str], python: str | None, tables: Tables) -> Obstacle | None:
+    """The first companion of torch that conda-forge does not build for this build and Python."""
+    for name in names if one.channel == "conda-forge" else ():
+        minors = tables.conda_companions(name, one.platform, python)
         if minors is not None and series(one.version) not in minors:
-            key = "conda-companion" if minors else "conda-companion-platform"
-            return Obstacle(key, {"name": name, "minors": span(minors) if minors else "", "platform": one.platform})
-        if not installers().conda_name(name):
-            return Obstacle("conda-package", {"name": name})
+            where = " on ".join((f"Python {python}", one.platform) if python else (one.platform,))
+            key = "conda-companion" if minors else "conda-no-companion"
+            return Obstacle(key, {"name": name, "minors": span(minors) if minors else "", "where": where})
     return None
 
 

@@ -120,7 +120,7 @@ def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str 
         if floor is not None and version(one.version) < floor:
             obstacle = downgrade
         if one is not kept:  # what works is not called unfit, whatever the tables say
-            obstacle = obstacle or of_system or of_hardware or not_on_conda(one, wish.beside, tables)
+            obstacle = obstacle or of_system or of_hardware or not_on_conda(one, wish.beside, profile.python, tables)
         if obstacle is not None:
             rejected.append(Rejected(one, obstacle))
             continue
@@ -194,7 +194,14 @@ def undemanding(found: BuildSearch, profile: Profile, tables: Tables) -> Choice 
 
 def with_driver(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish) -> Choice | None:
     """The installed (or wished, or newest) build, if a newer driver is all it lacks and these GPUs have one."""
-    blocked = [row for row in found.rejected if row.obstacle.key == "driver" and row.obstacle.needed and not row.build.undocumented]
+    blocked = [
+        row
+        for row in found.rejected
+        if row.obstacle.key == "driver"
+        and row.obstacle.needed
+        and not row.build.undocumented
+        and not any(broken.wished for broken in companions(row.build, profile, wish.beside, tables).broken)
+    ]
     if not blocked:
         return None
     mine = [row for row in blocked if row.build.version == profile.torch and row.build.variant == profile.variant]

@@ -48,7 +48,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
         return CondaAnswer(reason=say_("none.conda-platform", platform=one.platform))
     beside = [move.name for move in choice.beside.moves]
     obstacle = {
-        other: first_obstacle(other, profile, tables) or not_on_conda(other, beside, tables)
+        other: first_obstacle(other, profile, tables) or not_on_conda(other, beside, profile.python, tables)
         for other in pool
         if (other.cuda is None) == (one.cuda is None)
     }

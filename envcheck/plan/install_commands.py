@@ -90,8 +90,8 @@ class _Order:
     def moves(self) -> tuple[Move, ...]:
         """torch and what the download index holds beside it."""
         torch = Move("torch", self.one.version, old=self.profile.torch_metadata)
-        released = (move for move in self.beside.moves if move.name in installers().data["pip"]["local_version_since"])
-        return (torch, *released) if self.torch else tuple(released)
+        there = (move for move in self.beside.moves if move.index or move.name in installers().data["pip"]["local_version_since"])
+        return (torch, *there) if self.torch else tuple(there)
 
     @property
     def others(self) -> tuple[Move, ...]:
@@ -115,7 +115,8 @@ class _Order:
     @property
     def plain(self) -> bool:
         """PyPI itself gives this variant here, and nothing that is installed stands in the way."""
-        return self.one.default and not self.clash and not self.options.index_base
+        apart = any(move.index == "alone" for move in self.beside.moves)
+        return self.one.default and not self.clash and not apart and not self.options.index_base
 
     @property
     def labels(self) -> bool:
@@ -191,14 +192,15 @@ class _Order:
         forced = profile.variables.get("UV_TORCH_BACKEND")
         if (self.plain and not forced) or not self.moves:
             source, together = [], self.others
-        elif backend:
-            source, together = [f"--torch-backend={self.one.variant}"], self.others
+        elif backend:  # with a backend uv asks PyPI for none of its list, and not every index has them
+            alone = installers().data["uv"]["index_alone"]
+            source, together = [f"--torch-backend={self.one.variant}"], tuple(move for move in self.others if move.name not in alone)
         else:
             source, together = self.source(uv=True), ()
         if names := self.requirements((*self.moves, *together)):
             lines.append(line(profile, "uv", "pip", "install", *where, *force, *names, *source))
-        if self.others and not together:
-            lines.append(line(profile, "uv", "pip", "install", *where, *(move.requirement() for move in self.others)))
+        if rest := [move.requirement() for move in self.others if move not in together]:
+            lines.append(line(profile, "uv", "pip", "install", *where, *rest))
         lines += [line(profile, "uv", "pip", "install", *where, move.requirement(), "--no-build-isolation") for move in self.built_here]
         return tuple(lines)
 
@@ -229,14 +231,17 @@ class _Order:
 
     def project(self) -> str:
         """Dependencies and `[tool.uv.sources]`: uv sync and uv lock do not know --torch-backend."""
-        depend = ", ".join(f'"{move.requirement()}"' for move in (*self.moves, *self.others))
+        triton = installers().triton(self.one.variant, self.one.version) if self.torch and not self.plain else None
+        marker = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}.get(self.one.platform.partition("-")[0], "")
+        # sources hold for direct dependencies alone; elsewhere the lock is for a torch of PyPI, which has no such triton
+        named = [triton + (f" ; {marker}" if marker else "")] if triton else []
+        depend = ", ".join(f'"{text}"' for text in (*map(Move.requirement, self.moves), *named, *map(Move.requirement, self.others)))
         text = f"# below [project]\ndependencies = [{depend}]\n"
         if self.plain:
             return text
         name = f"pytorch-{self.one.variant.replace('.', '-')}"
-        marker = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}.get(self.one.platform.partition("-")[0], "")
         entry = f'{{ index = "{name}"' + (f', marker = "{marker}"' if marker else "") + " }"
-        sources = "".join(f"{move.name} = [{entry}]\n" for move in self.moves)
+        sources = "".join(f"{package} = [{entry}]\n" for package in (*(move.name for move in self.moves), *([triton] if triton else [])))
         return f'{text}\n[[tool.uv.index]]\nname = "{name}"\nurl = "{self.url}"\nexplicit = true\n\n[tool.uv.sources]\n{sources}'
 
     def notes(self) -> tuple[str, ...]:

@@ -36,6 +36,11 @@ class Installers:
             return False
         return machine != "aarch64" or version(torch) >= version(self.data["pip"]["local_version_aarch64"]["since"])
 
+    def triton(self, variant: str, torch: str) -> str | None:
+        """What a build for ROCm or XPU asks for in place of triton, where it is not on PyPI."""
+        rows = [row for row in self.data["uv"]["triton"] if variant.startswith(row["kind"]) and version(torch) >= version(row["since"])]
+        return str(rows[-1]["package"]) if rows else None
+
     def conda_name(self, package: str) -> str | None:
         """Name on conda-forge of a package that it is known to carry."""
         name = self.data["conda"]["names"].get(package)

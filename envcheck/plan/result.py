@@ -70,10 +70,27 @@ class Excluded:
     why: str
 
 
+AskedVerdict: TypeAlias = Literal["fits", "moves", "unknown", "kept", "skipped", "refused"]
+
+
+@record
+class AskedRow:
+    """One entry of a file of wishes on this machine."""
+
+    file: str
+    line: int
+    text: str
+    verdict: AskedVerdict
+    new: str = ""  # of what moves
+    why: str = ""
+
+
 @record
 class PlanReport:
     ways: tuple[Way, ...] = ()
     excluded: tuple[Excluded, ...] = ()
+    asked: tuple[AskedRow, ...] = ()
+    written: Mapping[str, str] = field(default_factory=dict)  # the files of wishes as they should be, by name
 
 
 def target_tool(snapshot: Snapshot) -> Tool:

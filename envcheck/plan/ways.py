@@ -53,8 +53,21 @@ class Planner:
     def plan(self, words: Sequence[str] = ()) -> PlanReport:
         """The ways for a wish, best first, at most three, and what was excluded."""
         wish = read_wish(words, self.tables)
+        unnamed = [name for name in wish.beside if not installers().conda_name(name)] if self.options.tool == "conda" else []
+        if unnamed:  # a line without them would not do what was asked for
+            say_ = texts(self.tables).say
+            return PlanReport((), tuple(Excluded(name, say_("none.conda-package", name=name)) for name in unnamed))
+        return self.plan_wish(wish)
+
+    @property
+    def conda_first(self) -> bool:
+        """Whether conda's builds are looked at before the wheels."""
         own = self.profile.torch_from_conda or (self.profile.torch is None and self.profile.environment in ("conda", "pixi"))
-        conda_first = self.options.tool == "conda" or (self.options.tool == "auto" and own)
+        return self.options.tool == "conda" or (self.options.tool == "auto" and own)
+
+    def plan_wish(self, wish: Wish) -> PlanReport:
+        """The ways for a wish that is read already."""
+        conda_first = self.conda_first
         found = find(self.profile, self.tables, wish, self.works, "conda" if conda_first else "wheel")
         chosen = self.choices(found, wish)
         if conda_first and self.options.tool != "conda" and not any(choice.kind in ("keep", "packages") for choice in chosen):
@@ -66,9 +79,11 @@ class Planner:
         if not chosen and self.options.tool == "auto" and not conda_first:  # what no wheel fits, a conda build may
             forge = find(self.profile, self.tables, wish, self.works, "conda")
             chosen = self.choices(forge, wish) if forge.fits else []
-        ways = [self.way(choice, wish) for choice in chosen]
+        ways = [
+            way for choice in chosen if (way := self.way(choice, wish)).commands.conda or choice.build.channel == "wheel" or conda_first
+        ]
         rows = [Excluded(what, why) for what, why in excluded(found, self.profile, self.tables, wish)]
-        if not ways and (words or self.profile.jetson):
+        if not ways and (wish.texts or self.profile.jetson):
             rows = [*why_not(self.profile, self.tables, found, wish, "conda" if conda_first else "wheel"), *rows]
         if not ways and self.options.tool == "conda" and (reason := no_conda(self.profile, self.tables)):
             rows = [Excluded("torch", reason), *rows]
@@ -172,10 +187,9 @@ class Planner:
             if card.compute_capability is None and one.cuda:
                 certain = False
                 notes.append(say_("note.gpu-unknown", gpu=card.name or f"GPU {card.index}"))
-        if unknown := [move.name for move in choice.beside.moves if not move.known]:
-            certain = False
-            notes.append(say_("note.unknown-package", names=", ".join(unknown)))
-            notes += [say_("note.near", name=name, near=near) for name in unknown if (near := nearest_known(name, self.tables))]
+        of_packages = self.package_doubts(choice)
+        certain = certain and not of_packages
+        notes += of_packages
         if one.confidence == "low":
             notes.append(say_("note.confidence"))
             certain = certain and bool(one.cuda)  # of the CUDA lists the members are certain, of the ROCm ones they are not
@@ -201,6 +215,17 @@ class Planner:
             notes.append(say_("note.compat-admin", major=major, minor=small))
         return certain, notes
 
+    def package_doubts(self, choice: Choice) -> list[str]:
+        """What nobody knows of the packages beside torch: what they ask for, and whether they compile."""
+        say_, notes = texts(self.tables).say, []
+        unknown = [move for move in choice.beside.moves if not move.known]
+        if here := [move.name for move in unknown if move.build_here]:
+            notes.append(say_("note.compiled-here", names=", ".join(here), torch=choice.build.version))
+        if names := [move.name for move in unknown if not move.build_here]:
+            notes.append(say_("note.unknown-package", names=", ".join(names)))
+            notes += [say_("note.near", name=name, near=near) for name in names if (near := nearest_known(name, self.tables))]
+        return notes
+
     def changes(self, choice: Choice) -> tuple[str, ...]:
         """What the way does to the environment, in lines; what would break comes last."""
         say_, one, profile = texts(self.tables).say, choice.build, self.profile
@@ -216,7 +241,7 @@ class Planner:
             elif old != one.full or choice.kind == "reinstall":
                 lines.append(say_("change.move", name="torch", old=old, new=one.shown))
         for move in choice.beside.moves:
-            if move.old is None and not move.known:
+            if move.old is None and not move.known and not move.build_here:
                 lines.append(say_("change.install-unknown", name=move.requirement()))
             elif move.old is None:
                 lines.append(say_("change.install" if move.new else "change.install-any", name=move.name, new=move.new))

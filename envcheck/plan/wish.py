@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -71,7 +72,19 @@ def read_wish(words: Sequence[str], tables: Tables, files: Collection[str] = ())
         SpecifierSet(torch)
     except InvalidSpecifier:
         raise UsageError(f"torch{torch}: not a version specifier") from None
-    return Wish(torch, variant, tuple(packages), tuple(words))
+    return Wish(torch, variant, together(packages), tuple(words))
+
+
+def together(packages: Sequence[tuple[str, Requirement]]) -> tuple[tuple[str, Requirement], ...]:
+    """One requirement a package: what was asked of it twice holds twice."""
+    result: dict[str, Requirement] = {}
+    for name, one in packages:
+        if name not in result:
+            result[name] = copy.copy(one)
+            continue
+        result[name].specifier = result[name].specifier & one.specifier
+        result[name].extras = result[name].extras | one.extras
+    return tuple(result.items())
 
 
 def _requirement(word: str, tables: Tables, is_file: bool) -> Requirement:
@@ -98,11 +111,6 @@ def _requirement(word: str, tables: Tables, is_file: bool) -> Requirement:
 
 def _shown(word: str) -> str:
     return repr(word if len(word) <= 80 else word[:80] + "…")
-
-
-def requirements_file(name: str, tables: Tables) -> UsageError:
-    """The error for `-r FILE`."""
-    return UsageError(texts(tables).say("wish.file", word=f"-r {_shown(name)}"))
 
 
 # ------------------------------------------------------------------ words that are no requirement

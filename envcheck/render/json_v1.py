@@ -64,10 +64,17 @@ def _command(run: CommandRun) -> dict[str, Any]:
 
 def plan_document(plan: PlanReport) -> dict[str, Any]:
     """The `plan` block, also what `envcheck plan --json` puts into its document."""
-    return {
+    document: dict[str, Any] = {
         "ways": [_way(way) for way in plan.ways],
         "excluded": [{"what": one.what, "why": one.why} for one in plan.excluded],
     }
+    if plan.asked:  # only files ask so
+        document["asked"] = [
+            {"file": one.file, "line": one.line, "text": one.text, "verdict": one.verdict, "new": one.new, "why": one.why}
+            for one in plan.asked
+        ]
+        document["written"] = dict(plan.written)
+    return document
 
 
 def _facts(snapshot: Snapshot) -> dict[str, Any]:

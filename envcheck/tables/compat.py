@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import os as _os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from envcheck.facts.record import field, mutable
 from envcheck.tables import versions
@@ -296,10 +296,11 @@ class Tables:
         rows = [row for row in self.rows("conda", "pythons") if versions.version(row["from"]) <= number]
         return tuple(rows[-1]["pythons"].split()) if rows else ()
 
-    def conda_companions(self, package: str, platform: str) -> tuple[str, ...] | None:
+    def conda_companions(self, package: str, platform: str, python: str | None = None) -> tuple[str, ...] | None:
         """Minors of torch that conda-forge builds a companion for, "2.10"; () where it builds none; None for another package."""
         rows = [row for row in self.rows("conda", "companion") if row["package"] == package]
-        return next((tuple(row["minors"].split()) for row in rows if row["platform"] == platform), ()) if rows else None
+        mine = [row for row in rows if platform in row["platforms"].split() and (python is None or python in row["pythons"].split())]
+        return tuple(minor for row in mine for minor in row["minors"].split()) if rows else None
 
     def compares_cuda(self, package: str, version: str) -> str | None:
         """How a companion holds its CUDA against torch's at import: "major", "minor"; None: not known of this version."""
@@ -330,11 +331,11 @@ class Tables:
         """What the versions of a package ask of torch, oldest first; the name in normalized form, "flash-attn"."""
         table = self.table("third-party")
         rows = (row for row in table.rows("pin") if row["package"] == package)
-        known = ("package", "versions", "first", "last", "torch", "python", "source", "date", "confidence", "yanked")
+        known = ("package", "versions", "first", "last", "torch", "python", "source", "date", "confidence", "yanked", "below")
         return tuple(
             PinRow(
                 package, tuple(row.get("versions", "").split()), _range(row), row.get("torch"), row.get("python"),
-                {name: value for name, value in row.items() if name not in known}, table.source(row),
+                {name: value for name, value in row.items() if name not in known}, table.source(row), row.get("below"),
             )
             for row in rows
         )  # fmt: skip
@@ -355,6 +356,51 @@ class Tables:
         rows = (row for row in self.rows("third-party", "cuda-major") if row["package"] == package)
         fitting = [row for row in rows if number >= (parsed(row["first"]) or number)]
         return int(fitting[-1]["cuda_major"]) if fitting else None
+
+    def wheel_lacks(self, package: str, version: str, platform: str, python: str | None) -> Literal["platform", "python"] | None:
+        """What no wheel on PyPI of a version of a package is for; None: nothing known against it. `python` as in "3.12", "3.14t"."""
+        number = parsed(versions.release(version))
+        row = self._of("third-party", "wheel", package, number)
+        if row is not None:
+            if platform not in row["platforms"].split():
+                return "platform"
+            listed = row["pythons"].split() if "pythons" in row else None
+            fits = python in listed if listed is not None else not (row.get("abi") == "abi3" and (python or "").endswith("t"))
+            return "python" if python and not fits else None
+        for other in self.rows("torch-companion", "pythons"):
+            if other["package"] == package and _between(number, other) and platform in other["platforms"].split():
+                listed = other["pythons"].split()
+                return "platform" if not listed else "python" if python and python not in listed else None
+        return None
+
+    def cuda_alone(self, package: str, version: str) -> bool:
+        """Whether the wheels of a version on PyPI hold kernels for CUDA and for nothing else."""
+        row = self._of("third-party", "wheel", package, parsed(versions.release(version)))
+        return row is not None and row.get("builds") == "cuda"
+
+    def on_index(self, package: str, version: str, platform: str = "linux-x86_64") -> tuple[tuple[str, ...], str] | None:
+        """Variants of a version on download.pytorch.org, and the one that PyPI has; None: not known of it."""
+        row = self._of("third-party", "index", package, parsed(versions.release(version)))
+        if row is None:
+            return None
+        os, _, processor = platform.partition("-")
+        return tuple(row.get(f"on_{os}", row["variants"]).split()) if processor == "x86_64" else (), str(row["pypi"])
+
+    def gpu_floor(self, package: str, version: str | None) -> str | None:
+        """Lowest compute capability that a version of a package supports; without a version, its newest."""
+        rows = [row for row in self.rows("third-party", "minimum-gpu") if row["package"] == package]
+        number = parsed(versions.release(version)) if version else None
+        fitting = [row for row in rows if number is None or (parsed(row["first"]) or number) <= number]
+        return str(fitting[-1]["compute_capability"]) if fitting else None
+
+    def with_wheels(self, package: str) -> tuple[str, ...]:
+        """Versions that the table of wheels names, oldest first: the ends of its ranges."""
+        rows = (row for row in self.rows("third-party", "wheel") if row["package"] == package)
+        return tuple(dict.fromkeys(str(row[end]) for row in rows for end in ("from", "to")))
+
+    def _of(self, table: str, section: str, package: str, number: Version | None) -> Row | None:
+        """The row of a section that one version of a package lies in."""
+        return next((row for row in self.rows(table, section) if row["package"] == package and _between(number, row)), None)
 
     def uv_backends(self) -> frozenset[str]:
         """Names that uv's --torch-backend takes beside "auto"."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from envcheck.facts.record import record
+from envcheck.tables.versions import meets, version
 
 
 @record
@@ -71,3 +72,9 @@ class PinRow:
     python: str | None
     requires: Mapping[str, str]  # further pins: torchvision, torchaudio, tensorrt
     source: str
+    below: str | None = None  # first torch that a compiled wheel does not load beside, where its metadata name none
+
+    def takes(self, torch: str) -> bool:
+        """Whether these versions load beside a torch; also where they ask for none."""
+        newer = self.below is not None and version(torch) >= version(self.below)
+        return not newer and (self.torch is None or meets(torch, self.torch) is True)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
-from plan_hosts import TABLES, build_of, machine
+from plan_hosts import TABLES
 
 from envcheck.facts.record import replace
+from envcheck.plan.candidate import catalogue
 from envcheck.plan.companions import Broken, Companions, Move, companions, knows, nearest_known
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Card, Profile
 
-HOST = machine({"gpu": "h100", "driver": "580.95.05"})
 PROFILE = Profile(
     os="linux", machine="x86_64", platform="linux-x86_64", python="3.12", torch="2.9.1", variant="cu128", accelerator="cuda"
 )  # fmt: skip
@@ -21,10 +21,11 @@ CU130, CU132 = "2.13.0+cu130", "2.13.0+cu132"
 say = texts(TABLES).say
 
 
-def found(build: str, packages: dict[str, str] | None = None, *wishes: str, **changes: Any) -> Companions:
+def found(build: str, packages: dict[str, str] | None = None, *wishes: str, build_on: str = "linux-x86_64", **changes: Any) -> Companions:
     wished = {one.name: one for one in map(Requirement, wishes)}
     profile = replace(PROFILE, packages=packages or {}, **changes)
-    return companions(build_of(HOST, build), profile, wished, TABLES)
+    [one] = [one for one in catalogue(TABLES, build_on) if one.full == build]
+    return companions(one, profile, wished, TABLES)
 
 
 def moved(name: str, version: str | None = None, specifier: str = "", old: str | None = None, **more: Any) -> Companions:
@@ -84,16 +85,32 @@ CASES: dict[str, tuple[Companions, Companions]] = {
     "compiled for the same of both": (found("2.9.0+cu126", {"flash-attn": "2.8.0"}), NOTHING),
     "another extension": (found(CU130, {"apex": "2.8.0"}), broken("apex", "compiled", **COMPILED)),
     "another extension of the same of both": (found("2.9.0+cu126", {"apex": "2.8.0"}), NOTHING),
-    "an extension, wished": (found(CU130, {}, "apex"), wished("apex", build_here=True)),
+    "an extension, wished": (found(CU130, {}, "apex"), wished("apex", build_here=True, known=False)),
+    "kernels for GPUs that are not there": (
+        found("2.13.0+cpu", {}, "mamba-ssm"),
+        broken("mamba-ssm", "accelerator", True, kinds="CUDA or ROCm", variant="cpu"),
+    ),
+    "kernels for one vendor's GPUs": (
+        found("2.13.0+rocm7.2", {}, "transformer-engine"),
+        broken("transformer-engine", "accelerator", True, kinds="CUDA", variant="rocm7.2"),
+    ),
+    "kernels for both": (
+        found("2.13.0+rocm7.2", {}, "flash-attn"),
+        wished("flash-attn", build_here=True, known=False),
+    ),
+    "an extension for any torch": (found("2.13.0+cpu", {}, "torch-scatter"), wished("torch-scatter", build_here=True, known=False)),
     "flash-attn, for which there is a wheel": (
         found("2.8.0+cu128", {}, "flash-attn>=2"),
         wished("flash-attn", specifier=">=2", build_here=True),
     ),
     "flash-attn, for which there is none": (
         found(CU130, {}, "flash-attn"),
-        replace(wished("flash-attn", build_here=True), notes=(say("note.flash-build", major=13),)),
+        replace(wished("flash-attn", build_here=True, known=False), notes=(say("note.flash-build", major=13),)),
     ),
-    "flash-attn on an old GPU": (found(CU130, {}, "flash-attn", cards=(P100,)), broken("flash-attn", "flash-gpu", True, gpu=P100.shown)),
+    "flash-attn on an old GPU": (
+        found(CU130, {}, "flash-attn", cards=(P100,)),
+        broken("flash-attn", "gpu", True, floor="8.0", gpu=P100.shown),
+    ),
     "flash-attn on the oldest that will do": (
         found("2.8.0+cu128", {}, "flash-attn", cards=(A100,)),
         wished("flash-attn", build_here=True),
@@ -117,18 +134,98 @@ CASES: dict[str, tuple[Companions, Companions]] = {
         broken("bitsandbytes", "pin", version="0.49.0", wanted="<3,>=2.3"),
     ),
     "bitsandbytes, wished": (found(CU130, {}, "bitsandbytes"), wished("bitsandbytes", specifier=">=0.48.0")),
-    "bitsandbytes, wished so": (found(CU130, {}, "bitsandbytes<1"), wished("bitsandbytes", specifier="<1")),
+    "bitsandbytes, wished so": (found(CU130, {}, "bitsandbytes<1"), wished("bitsandbytes", specifier="<1,>=0.48.0")),
+    "bitsandbytes, wished without a library for this CUDA": (
+        found(CU130, {}, "bitsandbytes==0.45.0"),
+        broken("bitsandbytes", "wish-range", True, torch="2.13.0", wanted=">=0.48.0", requirement="bitsandbytes==0.45.0"),
+    ),
+    "bitsandbytes before it came to this platform": (
+        found("2.9.1+cpu", {}, "bitsandbytes<0.46", platform="linux-aarch64", build_on="linux-aarch64"),
+        broken("bitsandbytes", "platform", True, version="0.45.5", platform="linux-aarch64"),
+    ),
     # pinned to a torch
     "the version for this torch": (
         found("2.8.0+cu128", {"xformers": "0.0.33.post2"}),
-        moved("xformers", "0.0.32.post2", old="0.0.33.post2"),
+        moved("xformers", "0.0.32.post2", old="0.0.33.post2", index="too"),
     ),
     "of another CUDA than its own": (
         found("2.8.0+cu126", {"xformers": "0.0.33.post2"}),
-        replace(moved("xformers", "0.0.32.post2", old="0.0.33.post2"), notes=(say("note.xformers"),)),
+        moved("xformers", "0.0.32.post2", old="0.0.33.post2", index="alone"),
     ),
-    "not on these GPUs": (found("2.8.0+cu128", {}, "xformers", cards=(P100,)), broken("xformers", "none-for", True, torch="2.8.0")),
-    "not in these versions": (found("2.8.0+cu128", {}, "xformers>=0.0.33"), broken("xformers", "none-for", True, torch="2.8.0")),
+    "of another CUDA, and no index has its own": (
+        found("2.13.0+cu129", {}, "xformers"),
+        replace(
+            wished("xformers", "0.0.35", age=0),
+            notes=(say("note.other-build", name="xformers", version="0.0.35", built="12.8", cuda="12.9"),),
+        ),
+    ),
+    "of another CUDA major, and no index has its own": (
+        found(CU132, {}, "xformers"),
+        broken("xformers", "other-cuda", True, version="0.0.35", built=12, cuda="13.2"),
+    ),
+    "for ROCm on its index alone": (found("2.13.0+rocm7.1", {}, "xformers"), wished("xformers", "0.0.35", index="alone")),
+    "for no other ROCm": (
+        found("2.13.0+rocm7.2", {}, "xformers"),
+        broken("xformers", "cuda-alone", True, version="0.0.35", variant="rocm7.2"),
+    ),
+    "for CUDA alone": (found("2.14.0+cpu", {}, "vllm"), broken("vllm", "cuda-alone", True, version="0.33.0", variant="cpu")),
+    "for CUDA alone, installed": (
+        found("2.13.0+cpu", {"vllm": "0.32.0"}),
+        broken("vllm", "cuda-alone", version="0.32.0", variant="cpu"),
+    ),
+    "not on these GPUs": (
+        found("2.8.0+cu128", {}, "xformers", cards=(P100,)),
+        broken("xformers", "gpu-code", True, version="0.0.32.post2", gpu=P100.shown, archs="sm_75 sm_80 sm_90a compute_80"),
+    ),
+    "not on GPUs as old": (
+        found("2.10.0+cu126", {}, "vllm", cards=(P100,)),
+        broken("vllm", "gpu", True, floor="7.0", gpu=P100.shown),
+    ),
+    "not in these versions": (
+        found("2.8.0+cu128", {}, "xformers>=0.0.33"),
+        broken("xformers", "not-wished", True, torch="2.8.0", versions="0.0.32.post1, 0.0.32.post2", requirement="xformers>=0.0.33"),
+    ),
+    "compiled for an older torch whatever it asks for": (
+        found("2.9.1+cu128", {}, "vllm<0.14"),
+        broken("vllm", "not-wished", True, torch="2.9.1", versions="0.14.0, 0.14.1, 0.15.0, 0.15.1, 0.16.0", requirement="vllm<0.14"),
+    ),
+    "compiled for the newest torch of its day": (
+        found("2.1.2+cu121", {}, "vllm<0.2.6", python="3.10"),
+        wished("vllm", "0.2.5", age=TABLES.third_party("vllm")[::-1].index(TABLES.pin_of("vllm", "0.2.5"))),
+    ),
+    "no wheel for this platform": (
+        found("2.11.0+cu126", {}, "vllm", platform="windows-x86_64", os="windows", build_on="windows-x86_64"),
+        broken("vllm", "platform", True, version="0.26.0", platform="windows-x86_64"),
+    ),
+    "no wheel for this Python": (
+        found("2.6.0+cu124", {}, "torch-tensorrt", python="3.13"),
+        broken("torch-tensorrt", "python", True, version="2.6.1", python="3.13"),
+    ),
+    "no wheel for a free-threaded Python": (
+        found("2.10.0+cu128", {}, "xformers==0.0.34", python="3.14t"),
+        broken("xformers", "python", True, version="0.0.34", python="3.14t"),
+    ),
+    "a wheel for any Python": (found("2.10.0+cu128", {}, "xformers", python="3.14t"), wished("xformers", "0.0.35", index="too")),
+    "a companion later than its torch": (
+        found("2.5.1+cu124", {}, "torchvision", python="3.13"),
+        broken("torchvision", "python", True, version="0.20.1", python="3.13"),
+    ),
+    "a companion in time": (found("2.5.1+cu124", {}, "torchvision", python="3.12"), wished("torchvision", "0.20.1")),
+    "companions for XPU": (found("2.14.1+xpu", {}, "torchvision"), wished("torchvision", "0.29.1")),
+    "companions for ROCm": (found("2.12.1+rocm7.2", {}, "torchaudio"), wished("torchaudio", "2.11.0")),
+    "companions not seen for a ROCm": (
+        found("2.12.1+rocm7.1", {}, "torchaudio"),
+        broken("torchaudio", "no-build", True, version="2.11.0", torch="2.12.1", variant="rocm7.1"),
+    ),
+    "a torchcodec of another torch": (
+        found(CU130, {}, "torchcodec<0.9"),
+        broken("torchcodec", "wish-range", True, torch="2.13.0", wanted=">=0.12", requirement="torchcodec<0.9"),
+    ),
+    "a torchcodec that both allow": (found(CU130, {}, "torchcodec<0.14"), wished("torchcodec", specifier="<0.14,>=0.12")),
+    "a torchcodec without a wheel": (
+        found("2.9.1+cpu", {}, "torchcodec", platform="linux-aarch64", build_on="linux-aarch64"),
+        broken("torchcodec", "platform", True, version="0.9.1", platform="linux-aarch64"),
+    ),
     "the one that is there will do": (found("2.9.1+cu128", {"vllm": "0.16.0"}), NOTHING),
     "a package that nobody knows": (found(CU130, {}, "unknown-thing>=2"), wished("unknown-thing", specifier=">=2", known=False)),
     "a package that nobody knows, installed": (found(CU130, {"unknown-thing": "2"}), NOTHING),

@@ -49,7 +49,7 @@ PLANS: list[tuple[dict[str, Any], list[str], str, str]] = [
     (GPU | {"driver": "535.183.01"}, ["torch==2.2.*", "torchtext"], LINUX, "3.11"),
     (GPU | {"driver": "535.183.01"}, ["torch==2.1.*", "torchvision"], LINUX, "3.10"),
     (GPU | {"driver": "535.183.01", "glibc": "2.17"}, [], "x86_64-manylinux2014", "3.11"),
-    (GPU | {"driver": DRIVER}, ["torch", "xformers"], LINUX, "3.12"),
+    (GPU | {"driver": DRIVER}, ["torch==2.10.*", "xformers"], LINUX, "3.12"),
     (GPU | {"driver": "550.90.07"}, ["torch==2.9.*", "xformers"], LINUX, "3.12"),
     ({"gpu": "gh200", "driver": DRIVER}, [], "aarch64-manylinux_2_28", "3.12"),
     ({"gpu": "gb10", "driver": DRIVER}, ["torch", "torchvision"], "aarch64-manylinux_2_28", "3.12"),

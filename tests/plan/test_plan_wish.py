@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
 from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import plan
@@ -50,17 +51,17 @@ def test_any_wish_is_read_or_refused(words: list[str]) -> None:
 
 
 MISTAKEN = [
-    ("requirements.txt", "plan reads none yet"),
-    ("requirements.in", "plan reads none yet"),
-    ("setup.py", "plan reads none yet"),
-    ("pyproject.toml", "plan reads none yet"),
-    ("setup.cfg", "plan reads none yet"),
-    ("uv.lock", "plan reads none yet"),
-    ("environment.yml", "plan reads none yet"),
-    ("environment.yaml", "plan reads none yet"),
-    ("torch.whl", "plan reads none yet"),
-    ("./folder", "plan reads none yet"),
-    ("C:\\work\\requirements", "plan reads none yet"),
+    ("requirements.txt", "-r FILE reads"),
+    ("requirements.in", "-r FILE reads"),
+    ("setup.py", "-r FILE reads"),
+    ("pyproject.toml", "-r FILE reads"),
+    ("setup.cfg", "-r FILE reads"),
+    ("uv.lock", "-r FILE reads"),
+    ("environment.yml", "-r FILE reads"),
+    ("environment.yaml", "-r FILE reads"),
+    ("torch.whl", "-r FILE reads"),
+    ("./folder", "-r FILE reads"),
+    ("C:\\work\\requirements", "-r FILE reads"),
     ("dist/torch-2.9.1+cu126-cp312-cp312-linux_x86_64.whl", "'torch==2.9.1+cu126'"),
     ("2.9", "'torch==2.9.*'"),
     ("2.9.1", "'torch==2.9.1'"),
@@ -124,10 +125,9 @@ def test_a_word_that_is_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert main(["plan", "torch", "torchvision", *HERE]) == 0  # what the tables know is that package, whatever lies here
 
 
-@pytest.mark.parametrize("words", [["-r", "requirements.txt"], ["-rrequirements.txt"], ["torch", "--requirement", "requirements.txt"]])
-def test_a_requirements_file_is_refused_in_words(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", *words]) == 2
-    assert "-r 'requirements.txt' names a file or folder, and plan reads none yet" in capsys.readouterr().err
+def test_what_is_asked_of_a_package_twice_holds_twice() -> None:
+    [(name, one)] = read_wish(["vllm>=0.10", "vllm[audio]<0.20"], TABLES).packages
+    assert (name, one.specifier, one.extras) == ("vllm", SpecifierSet(">=0.10,<0.20"), {"audio"})
 
 
 def planned(*words: str, tool: str = "auto", **spec: object) -> PlanReport:

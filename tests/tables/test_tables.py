@@ -617,6 +617,37 @@ def test_third_party(tables: Tables) -> None:
     assert (tables.linked_cuda_major("vllm", "0.19.1"), tables.linked_cuda_major("vllm", "0.20.0")) == (12, 13)
 
 
+def test_a_compiled_wheel_loads_beside_the_torch_of_its_day_alone(tables: Tables) -> None:
+    old, new = tables.pin_of("vllm", "0.2.5"), tables.pin_of("xformers", "0.0.35")
+    assert old and [old.takes(torch) for torch in ("2.1.0", "2.1.2", "2.2.0", "2.14.1")] == [False, True, False, False]
+    assert new and new.takes("2.10.0") and new.takes("2.15.0") and not new.takes("2.9.1")
+
+
+def test_what_wheels_are_for(tables: Tables) -> None:
+    lacks = tables.wheel_lacks
+    assert [lacks("vllm", "0.33.0", platform, "3.12") for platform in ("linux-aarch64", "windows-x86_64")] == [None, "platform"]
+    assert [lacks("vllm", "0.33.0", "linux-x86_64", python) for python in ("3.14", "3.14t", None)] == [None, "python", None]
+    assert [lacks("torch-tensorrt", "2.6.1", "linux-x86_64", python) for python in ("3.12", "3.13", None)] == [None, "python", None]
+    assert [lacks("torchvision", "0.20.1+cu124", "linux-x86_64", python) for python in ("3.12", "3.13")] == [None, "python"]
+    assert (lacks("torchtext", "0.16.0", "linux-aarch64", None), lacks("torchtext", "0.16.0", "linux-x86_64", "3.11")) == ("platform", None)
+    assert lacks("vllm", "99.0", "windows-x86_64", "3.12") is None and lacks("nonsense", "1.0", "linux-x86_64", "3.12") is None
+    assert (tables.cuda_alone("vllm", "0.33.0"), tables.cuda_alone("bitsandbytes", "0.50.0")) == (True, False)
+    assert tables.with_wheels("torchcodec")[0] == "0.0.1" and tables.with_wheels("nonsense") == ()
+
+
+def test_builds_of_a_package_on_the_index_of_torch(tables: Tables) -> None:
+    on = tables.on_index
+    assert on("xformers", "0.0.35") == (("cu126", "cu128", "cu130", "rocm7.1"), "cu128")
+    assert on("xformers", "0.0.35", "windows-x86_64") == (("cu126", "cu128", "cu130"), "cu128")
+    assert on("xformers", "0.0.35", "linux-aarch64") == ((), "cu128")
+    assert on("xformers", "0.0.16") is None and on("vllm", "0.33.0") is None
+
+
+def test_the_gpus_that_a_package_supports(tables: Tables) -> None:
+    assert [tables.gpu_floor("vllm", version) for version in ("0.0.1", "0.19.1", "0.20.0", None)] == [None, "7.0", "7.5", "7.5"]
+    assert tables.gpu_floor("flash-attn", None) == "8.0" and tables.gpu_floor("xformers", None) is None
+
+
 def test_uv(tables: Tables) -> None:
     assert {"cpu", "cu126", "cu132", "rocm7.2", "xpu"} <= tables.uv_backends()
     assert "cu134" not in tables.uv_backends()

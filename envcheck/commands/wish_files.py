@@ -1,0 +1,70 @@
+"""Files of wishes on the disk: read with what they include, and written anew into a folder of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from envcheck.errors import UsageError
+from envcheck.read.wish_file import WishFile
+from envcheck.read.wish_kinds import read_wish_file
+
+MOST_BYTES = 32 << 20
+MOST_FILES = 100
+
+
+def load(names: Sequence[str], constraints: Sequence[str] = ()) -> tuple[WishFile, ...]:
+    """The files of -r and -c, each with those that it includes, once each. Raises UsageError."""
+    wanted = [*((name, False, "-r") for name in names), *((name, True, "-c") for name in constraints)]
+    found: dict[str, WishFile] = {}
+    while wanted:
+        name, constraint, where = wanted.pop(0)
+        key = os.path.realpath(name)
+        if key in found:
+            continue
+        if len(found) >= MOST_FILES:
+            raise UsageError(f"{where}: more than {MOST_FILES} files include each other")
+        found[key] = file = read_wish_file(name, _text(name, where), constraint)
+        for role, path, line in file.includes:
+            place = f"{name}:{line}"
+            if "://" in path:
+                raise UsageError(f"{place}: {path} is behind a URL, and plan asks no network: save it, and name it with -r")
+            wanted.append((os.path.join(os.path.dirname(name), path), constraint or role == "constraint", place))
+    return tuple(found.values())
+
+
+def _text(name: str, where: str) -> str:
+    try:
+        with open(name, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise UsageError(f"{where} {name}: larger than {MOST_BYTES >> 20} MiB")
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{where} {name}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{where} {name}: not UTF-8 text") from None
+
+
+def save(folder: str, files: Sequence[WishFile], written: Mapping[str, str]) -> tuple[str, ...]:
+    """Write a whole set of files into a folder, as they lie to each other; the paths. Nothing that is there is written over."""
+    if not written:
+        return ()
+    targets = dict(_targets(folder, files))
+    if there := [target for target in targets.values() if os.path.lexists(target)]:
+        raise UsageError(f"--files-to {folder}: {there[0]} is there already, and nothing is written over")
+    try:
+        for file in files:
+            target = targets[file.name]
+            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+            with open(target, "x", encoding="utf-8", newline="") as out:
+                out.write(written.get(file.name, file.text))
+    except OSError as error:
+        raise UsageError(f"--files-to {folder}: {error.strerror or error}") from None
+    return tuple(targets.values())
+
+
+def _targets(folder: str, files: Sequence[WishFile]) -> Iterator[tuple[str, str]]:
+    places = {file.name: os.path.abspath(file.name) for file in files}
+    top = os.path.commonpath([os.path.dirname(place) for place in places.values()])
+    yield from ((name, os.path.join(folder, os.path.relpath(place, top))) for name, place in places.items())

@@ -1,0 +1,91 @@
+"""requirements.txt and constraints.txt as wishes, by pip's rules: options, comments, continued lines, hashes, URLs and paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envcheck.errors import UsageError
+from envcheck.read.wish_file import Role, WishFile, WishLine
+
+_INCLUDES: dict[str, Role] = {"-r": "wish", "--requirement": "wish", "-c": "constraint", "--constraint": "constraint"}
+_INDEXES: dict[str, Role] = {
+    "-i": "index", "--index-url": "index", "--pypi-url": "index", "--extra-index-url": "extra-index",
+}  # fmt: skip
+_LINKS = ("-f", "--find-links")
+_EDITABLE = ("-e", "--editable")
+
+
+def requirements(name: str, text: str, constraint: bool) -> WishFile:
+    """A requirements file, or one of constraints. Raises UsageError for a line that pip would not take either."""
+    lines: list[WishLine] = []
+    includes: list[tuple[Role, str, int]] = []
+    for number, start, words in _logical(text):
+        option, value = _option(words)
+        if option in _INCLUDES:
+            includes.append((_INCLUDES[option], value, number))
+        elif option in _LINKS and "/whl/" in value:
+            lines.append(WishLine(number, words, "extra-index", value, start))
+        elif option in _INDEXES:
+            lines.append(WishLine(number, value, _INDEXES[option], value, start + words.rindex(value) if value else -1))
+        elif option in _EDITABLE:
+            lines.append(WishLine(number, words, "kept", why="editable"))
+        elif option:
+            lines.append(WishLine(number, words, "kept", why="option"))
+        else:
+            lines.append(_requirement(name, number, start, words, "constraint" if constraint else "wish"))
+    return WishFile(name, "requirements", text, tuple(lines), tuple(includes))
+
+
+def _logical(text: str) -> Iterator[tuple[int, int, str]]:
+    """Line number, place and content of each line, without comments; what a backslash continues is one line, as long as it is written."""
+    place, number, whole, began, first = 0, 0, "", 0, 1
+    for physical in text.splitlines(keepends=True):
+        number += 1
+        if not whole:
+            began, first = place, number
+        place += len(physical)
+        body = physical.rstrip("\r\n")
+        if body.endswith("\\") and not body.lstrip().startswith("#"):
+            whole += body[:-1] + " " * (len(physical) - len(body) + 1)
+            continue
+        whole, content = "", _uncommented(whole + body)
+        if content.strip():
+            yield first, began + len(content) - len(content.lstrip()), content.strip()
+    if content := _uncommented(whole).strip():
+        yield first, began, content
+
+
+def _uncommented(content: str) -> str:
+    if content.lstrip().startswith("#"):
+        return ""
+    marks = [at for at in (content.find(" #"), content.find("\t#")) if at >= 0]
+    return content[: min(marks)] if marks else content
+
+
+def _option(words: str) -> tuple[str, str]:
+    """An option and its value: "--index-url=URL", "-r other.txt", "-rother.txt"; ("", "") for a requirement."""
+    if not words.startswith("-"):
+        return "", ""
+    if words.startswith("--"):
+        head, mark, rest = words.partition("=") if "=" in words.split()[0] else words.partition(" ")
+        return head, rest.strip() if mark else ""
+    return words[:2], words[2:].strip().removeprefix("=")
+
+
+def _requirement(name: str, number: int, start: int, words: str, role: Role) -> WishLine:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    end = words.find(" --")
+    text, options = (words[:end].rstrip(), words[end:]) if end >= 0 else (words, "")
+    hashes = "--hash" in options
+    if "${" in text:
+        return WishLine(number, text, "kept", why="variable")
+    try:
+        one = Requirement(text)
+    except InvalidRequirement as error:
+        if "://" in text or text.startswith((".", "/", "~", "file:")) or text.endswith((".whl", ".gz", ".zip")):
+            return WishLine(number, text, "kept", why="url")
+        raise UsageError(f"{name}:{number}: {text[:80]!r} is not a requirement: {str(error).splitlines()[0]}") from None
+    if one.url:
+        return WishLine(number, text, "kept", why="url")
+    return WishLine(number, text, role, text, start, hashes=hashes)
