@@ -247,6 +247,8 @@ class _Order:
     def notes(self) -> tuple[str, ...]:
         say = self.options.texts.say
         notes = []
+        if self.profile.notebook and not self.profile.managed and (cells := in_notebook(self.pip())):
+            notes.append(say("note.notebook", lines="; ".join(cells)))
         if self.beside.remove:
             notes.append(say("note.same-files"))
         if self.profile.managed:
@@ -355,6 +357,11 @@ def export(profile: Profile, name: str, value: str | None) -> str:
     if profile.windows:
         return powershell_export(name, value)
     return f"unset {shlex.quote(name)}" if value is None else f"export {shlex.quote(name)}={shlex.quote(value)}"
+
+
+def in_notebook(lines: Sequence[str]) -> tuple[str, ...]:
+    """pip lines as cells: %pip is the pip of the kernel's own Python, which the shell's need not be."""
+    return tuple("%pip" + line.partition(" -m pip")[2] for line in lines if " -m pip " in line)
 
 
 def with_cmd(commands: Commands, profile: Profile) -> Commands:

@@ -118,6 +118,11 @@ class Profile:
         )
 
     @property
+    def notebook(self) -> bool:
+        """Whether the commands are read in a notebook: its kernel hands these variables on to what a cell starts."""
+        return any(name in self.variables for name in ("JPY_PARENT_PID", "COLAB_RELEASE_TAG"))
+
+    @property
     def windows(self) -> bool:
         return self.os == "windows"
 

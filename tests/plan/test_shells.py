@@ -18,6 +18,8 @@ from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import plan
 from envcheck.engine.intents import Install, SetEnv
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import PythonFacts
 from envcheck.plan.assume import Machine, assumed
 from envcheck.plan.result import TOOLS, Commands
 from envcheck.plan.shells import in_cmd, posix_line, powershell_export, powershell_line
@@ -161,3 +163,14 @@ def test_conda_without_a_driver_sets_its_variable_on_a_line_of_its_own() -> None
         'set "CONDA_OVERRIDE_CUDA=13.0"',
         "conda install -c conda-forge pytorch-gpu=2.13.0 cuda-version=13.0",
     )
+
+
+def test_in_a_notebook_the_line_is_a_cell_too() -> None:
+    """%pip takes the kernel's own interpreter; the line for a shell names this one by its path all the same."""
+    here = machine({"gpu": "4090", "driver": "535.183.01", "torch": "2.15.0+cu132"})
+    assert isinstance(here.python, PythonFacts)
+    there = replace(here, python=replace(here.python, variables={"JPY_PARENT_PID": "812"}))
+    ways = [plan.search(one, TABLES, checks=checks(), texts=TEXTS).ways[0] for one in (here, there)]
+    assert ways[0].commands == ways[1].commands and "%pip" not in ways[0].note
+    cell = "%pip install " + ways[1].commands.pip[-1].partition(" install ")[2]
+    assert f"In a notebook whose kernel is this Python: {cell}; then restart the kernel." in ways[1].note
