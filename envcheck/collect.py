@@ -170,10 +170,12 @@ def _with_capabilities(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     if not isinstance(gpus, GpusFacts) or all(gpu.compute_capability or not gpu.name for gpu in gpus.devices):
         return snapshot
 
+    from envcheck.tables.gpu_names import capability_named
+
     def filled(gpu: Any) -> Any:
         if gpu.compute_capability or not gpu.name:
             return gpu
-        known = by.tables.compute_capability(gpu.name)
+        known = capability_named(gpu.name, by.tables)
         return replace(gpu, compute_capability=known, compute_capability_source="table") if known else gpu
 
     return replace(snapshot, gpus=replace(gpus, devices=tuple(filled(gpu) for gpu in gpus.devices)))

@@ -3,6 +3,8 @@
     python tools/refresh_tables.py                what the registry says and rules/compat does not, as a diff of facts
     python tools/refresh_tables.py --write        and writes it: new rows, ranges that reach further, `verified`
     python tools/refresh_tables.py --check        exit 1 if a torch is published that the tables do not know
+    python tools/refresh_tables.py --files        also: for which Pythons and platforms companions and third parties have wheels
+    python tools/refresh_tables.py --variants     also: in which variants they are on download.pytorch.org
 
 Reads the index of pip's configuration, and single files of wheels over HTTP ranges: of a torch that is new, or has files
 uploaded since the tables were verified, torch/version.py, METADATA, ATen/ATen.h, and with --archs the architectures
@@ -27,26 +29,27 @@ from typing import TypeVar
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import package_files
 import packages
 import releases
 from difference import AddRow, Difference, Row, row_text, write
 from packaging.version import Version
-from registry import PYPI, Registry, RegistryError, Settings, pip_settings
+from registry import PYPI, File, Registry, RegistryError, Settings, pip_settings
 from table_checks import contradictions, problems
 from wheels import Metadata, TorchFacts, Wheel, read_metadata, read_torch, specifier_text
 
 from envcheck.tables.compat import Tables
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "rules", "compat")
-NAMES = ("torch", *packages.COMPANIONS, *packages.THIRD_PARTY)
+NAMES = tuple(dict.fromkeys(("torch", *packages.COMPANIONS, *packages.THIRD_PARTY, *package_files.WITH_FILES)))
 TABLES = {"torch": ("torch-release", "torch-build", "torch-pins"), **dict.fromkeys(packages.COMPANIONS, ("torch-companion",))}
 READERS = 6  # wheels read at a time
 REMINDERS = (
     "torch-build: the variants of the download index beside PyPI's default (release matrix, PYTORCH_RELEASES_CODE_CC)",
     "torch-release: [index-form], [early-python] and the ranges marked above as carried on",
-    "torch-companion: torchcodec (its README), [cuda-check], [variants], [conflict]",
-    "torch-companion: [pythons], and third-party: [wheel] (file names on the registry; tests/tables/test_wheel_oracle.py compares)",
-    "third-party: [index], [flash-attn], [bitsandbytes], [cuda-major], [xformers], [minimum-gpu] (release pages, files inside the wheels)",
+    "torch-companion: torchcodec (its README), [cuda-check], [conflict]",
+    "without --files: torch-companion [pythons], third-party [wheel]; without --variants: torch-companion [variants], third-party [index]",
+    "third-party: [flash-attn], [bitsandbytes], [cuda-major], [xformers], [minimum-gpu] (release pages, files inside the wheels)",
 )
 
 Key = TypeVar("Key")
@@ -77,6 +80,9 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     what.add_argument("--check", action="store_true", help="only say whether a torch is published that the tables do not know")
     what.add_argument("--write", action="store_true", help="write the tables")
     parser.add_argument("--archs", action="store_true", help="read the compiled-in architectures too (8 MB a wheel)")
+    parser.add_argument("--files", action="store_true", help="hold the names of all wheels against the Pythons and platforms of the tables")
+    parser.add_argument("--variants", action="store_true", help="hold the download index of torch against the variants of the tables")
+    parser.add_argument("--index-base", default=package_files.INDEX, metavar="URL", help=f"that index (default: {package_files.INDEX})")
     parser.add_argument("--all", action="store_true", help="look into the wheels of every release of torch again")
     parser.add_argument("--tables", default=FOLDER, metavar="FOLDER", help="the tables (default: rules/compat of this checkout)")
     parser.add_argument("--index-url", metavar="URL", help=f"the index (default: pip's, else {PYPI})")
@@ -116,10 +122,31 @@ def _refresh(args: argparse.Namespace, registry: Registry) -> int:
             new = packages.unknown(tables, package, packages.versions(files))
             read = _side_by_side(new, lambda wheel: read_metadata(registry, wheel))
             differences += packages.third_party_rows(package, read, packages.first_days(files))
+    differences += _files(args, registry, tables)
     for one in differences:
         print("\n".join(one.lines()))
     print("\nNot on the registry, so for a person to look at:", *REMINDERS, sep="\n  ")
     return _written(args, names, differences) if args.write else 0
+
+
+def _files(args: argparse.Namespace, registry: Registry, tables: Tables) -> Iterator[Difference]:
+    """What the names of wheels say, on the registry and on the download index of torch."""
+    names = {name.partition("==")[0] for name in args.names} or {*package_files.WITH_FILES, *package_files.ON_INDEX}
+    for package in package_files.WITH_FILES if args.files else ():
+        if package in names:
+            yield from package_files.compared(tables, package, registry.files(package))
+    for package in package_files.ON_INDEX if args.variants else ():
+        if package in names:
+            yield from package_files.variants(tables, package, lambda variant, name: _page(args, registry, variant, name))
+
+
+def _page(args: argparse.Namespace, registry: Registry, variant: str, package: str) -> tuple[File, ...]:
+    page = Registry(Settings(f"{args.index_base.rstrip('/')}/{variant}", registry.settings.certificates, registry.settings.proxy))
+    try:
+        return page.files(package)
+    finally:
+        registry.requests += page.requests
+        registry.bytes_read += page.bytes_read
 
 
 def _written(args: argparse.Namespace, names: set[str], differences: list[Difference]) -> int:

@@ -38,11 +38,11 @@ MODULES = {"typing-extensions": "typing_extensions", "sympy": "sympy", "mpmath":
            "jinja2": "jinja2", "markupsafe": "markupsafe", "fsspec": "fsspec", "setuptools": "setuptools", "triton": "triton"}  # fmt: skip
 # Their metadata carries no local version on PyPI; version.py of each does.
 LABELLED = ("torchvision", "torchaudio", "torchcodec")
-# Variables of the target that decide what is loaded or from where it is installed.
+# Variables of the target that decide what is loaded or from where it is installed, and those that a notebook's kernel hands on.
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "CONDA_PREFIX", "CONDA_OVERRIDE_CUDA",
              "VIRTUAL_ENV", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BNB_CUDA_VERSION", "TRITON_CACHE_DIR", "MAX_JOBS", "CC", "CXX",
              "HF_HOME", "PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONDEVMODE", "PYTHONMALLOC", "PYTHONVERBOSE", "LD_DEBUG",
-             "MALLOC_CHECK_", "COVERAGE_PROCESS_START")  # fmt: skip
+             "MALLOC_CHECK_", "COVERAGE_PROCESS_START", "JPY_PARENT_PID", "COLAB_RELEASE_TAG")  # fmt: skip
 VARIABLE_PREFIXES = ("PYTORCH_", "TORCH_", "CUDA_", "PIP_", "UV_", "HSA_", "XLA_", "TORCHINDUCTOR_")
 SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
 # Modules of the standard library that torch's import needs and whose names people give to their own files.

@@ -23,6 +23,7 @@ from envcheck.facts.snapshot import (
     XpuFacts,
 )
 from envcheck.tables.compat import Tables
+from envcheck.tables.gpu_names import capability_named
 
 # Codes of NVML about one GPU that a rule of their own or none speaks of.
 _MEANT = (*CLOSED, LOST, RESET, POWER, IRQ, INFOROM)
@@ -74,7 +75,7 @@ def heard(rows: Iterable[GpuTrouble]) -> tuple[Evidence, ...]:
 
 def capability(gpu: Gpu, tables: Tables) -> str | None:
     """What the driver says, else what the table says of the product."""
-    return gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
+    return gpu.compute_capability or (capability_named(gpu.name, tables) if gpu.name else None)
 
 
 def gpu_nodes(driver: DriverFacts) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
         metavar="GPU",
         action="append",
         default=[],
-        help="a machine that is not here, by its GPU: h100, 8xh100, 4090, mi300x, m3, cpu",
+        help="a machine that is not here, by its GPU: h100, 8xh100, rtx4090, 'NVIDIA A10-24Q', mi300x, m3, cpu",
     )
     add("--driver", metavar="VERSION", help="its NVIDIA driver, e.g. 570.124")
     add("--python", metavar="PATH|VERSION", help="the interpreter to install into; with a version, one that is not here: 3.12, 3.14t")
@@ -231,6 +231,7 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
         for tool in order:
             lines += [f"     {tool + ':':6} {line}" for line in way.commands.of(tool)]
         lines += [f"     shell: {line}" for line in way.commands.shell]
+        lines += [f"     {name}, in cmd: {line}" for name, some in way.commands.cmd.items() for line in some]
         lines += [
             f"     {say('print.no-command', tool=tool, reason=reason)}"
             for tool, reason in way.no_command.items()

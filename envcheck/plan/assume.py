@@ -23,18 +23,18 @@ from envcheck.facts.snapshot import (
     Why,
     XpuFacts,
 )
-from envcheck.plan.installers import installers
 from envcheck.plan.profile import ASSERTED
+from envcheck.tables.gpu_names import MOST, GpuName, gpu_named
 
 if TYPE_CHECKING:
-    from envcheck.tables.compat import Product, Tables
+    from envcheck.tables.compat import Tables
 
 
 @record
 class Machine:
     """What the user says of a machine; None is what he leaves open."""
 
-    devices: tuple[str, ...] = ()  # "h100", "8xh100", "rtx 4090", "mi300x", "m3", "cpu"
+    devices: tuple[str, ...] = ()  # "h100", "8xh100", "rtx4090", "mi300x", "m3", "cpu"
     driver: str | None = None
     python: str | None = None  # "3.12", "3.14t"
     os: str | None = None
@@ -161,83 +161,42 @@ def _xpu(found: Sequence[Mapping[str, Any]]) -> XpuFacts | Missing:
     return XpuFacts(names=names, level_zero="assumed", render_access=True) if names else Missing(Why.ABSENT, "no Intel GPU")
 
 
-_MOST = 1024  # GPUs of one machine
-
-
 def _devices(text: str, tables: Tables) -> list[dict[str, Any]]:
     """The devices that one word of `--for` names: "8xh100" is eight."""
-    result: list[dict[str, Any]] = []
-    for part in text.split(","):
-        name = part.strip().lower()
-        count = re.match(r"(\d+)\s*[x*]\s*(?=[a-z0-9])", name)
-        if count and not _row(name):
-            if len(count[1]) > 4 or int(count[1]) > _MOST:
-                raise UsageError(f"--for {text}: at most {_MOST} GPUs")
-            name = name[count.end() :]
-        row = _row(name)
-        if row is None:
-            product = product_named(name, tables)
-            row = {"cuda": product.compute_capability, "product": product.name}
-        device = dict(row)
-        device.setdefault("product", device.get("xpu") or ("Apple " + name.upper() if device.get("apple") else name))
-        if device.get("cpu"):
-            device.pop("product")
-            device["product"] = "none"
-        result += [device] * (int(count[1]) if count and name != part.strip().lower() else 1)
-    return result
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return [device for part in parts for device in _device(part, tables)]
+
+
+def _device(text: str, tables: Tables) -> list[dict[str, Any]]:
+    """One device, as often as it was named; raises UsageError with what was probably meant."""
+    meant = gpu_named(text, tables)
+    if meant.several:
+        raise UsageError(f"--for {text}: {', or '.join(meant.several)}: name one of them")
+    if meant.gpu is None:
+        near = f"; did you mean {', or '.join(meant.near)}?" if meant.near else ""
+        raise UsageError(f"--for {text}: no such GPU in the tables{near}")
+    if meant.gpu.kind == "old":
+        raise UsageError(
+            f"--for {text}: {meant.gpu.product} has compute capability {meant.gpu.target}, older than every build of torch in the tables;"
+            " --for cpu plans for its machine without it"
+        )
+    if not 0 < meant.count <= MOST:
+        raise UsageError(f"--for {text}: 1 to {MOST} GPUs")
+    return [_facts_of(meant.gpu)] * meant.count
+
+
+def _facts_of(gpu: GpuName) -> dict[str, Any]:
+    """What a board says of its machine."""
+    device: dict[str, Any] = {"product": gpu.product, gpu.kind: gpu.target or True}
+    if gpu.kind == "xpu":
+        device["xpu"] = gpu.product
+    device |= {name: value for name, value in (("machine", gpu.machine), ("jetson", gpu.jetson)) if value}
+    return device | ({"os": "linux"} if gpu.jetson else {})
 
 
 def names_device(text: str, tables: Tables) -> bool:
     """Whether a word with a number in it is one that `--for` takes: "h100", "8xh100"."""
     if not any(letter.isdecimal() for letter in text):
         return False
-    try:
-        return bool(_devices(text, tables))
-    except UsageError as error:
-        return "name one of them" in str(error)
-
-
-def _row(name: str) -> Mapping[str, Any] | None:
-    key = re.sub(r"^(nvidia|amd|intel|apple|radeon|instinct|arc|jetson|geforce)\s+", "", name)
-    key = re.sub(r"^(instinct|radeon|arc|rx)\s+", "", key)
-    return installers().machine(key) or installers().machine(key.replace(" ", "")) or installers().machine(key.replace(" ", "-"))
-
-
-# Words of product names that tell nothing apart.
-_FILLERS = frozenset(("nvidia", "geforce", "rtx", "gtx", "tesla", "quadro", "gpu", "generation", "edition", "graphics", "titan"))
-
-
-def product_named(text: str, tables: Tables) -> Product:
-    """The NVIDIA product of a short name: "4090", "rtx a6000", "l40s", "3080ti", "4090 laptop"."""
-    exact = tables.product(text)
-    if exact:
-        return exact
-    asked = _words(text)
-    names = [name for row in tables.rows("gpu-product", "product") for name in row["names"]]
-    scored: list[tuple[int, int, str]] = []
-    for name in names:
-        words = _words(name)
-        if asked and all(word in words for word in asked):
-            extra = [word for word in words if word not in asked and word not in _FILLERS]
-            scored.append((len(extra), len(words), name))
-    if not scored:
-        import difflib
-
-        short = sorted({word for name in names for word in _words(name) if any(letter.isdecimal() for letter in word)})
-        near = difflib.get_close_matches(text.lower(), short, 3, 0.6)
-        raise UsageError(f"--for {text}: no such GPU in the tables" + (f"; did you mean {', '.join(near)}?" if near else ""))
-    scored.sort()
-    fewest = scored[0][0]
-    best = [product for score, _, name in scored if score == fewest and (product := tables.product(name))]
-    # Generations share numbers: Quadro RTX 6000 (7.5) and RTX 6000 Ada (8.9). One word more or less does not tell which is meant.
-    close = [product for score, _, name in scored if score <= fewest + 1 and (product := tables.product(name))]
-    kinds = {product.compute_capability: product.name for product in reversed(close)}
-    if len(kinds) > 1:
-        raise UsageError(f"--for {text}: {', or '.join(kinds.values())}: name one of them")
-    return best[0]
-
-
-def _words(text: str) -> list[str]:
-    """["rtx", "4070", "ti"] of "RTX 4070Ti"."""
-    spaced = re.sub(r"(?<=\d)(ti|super|laptop)\b", r" \1", text.lower())
-    return [word for word in re.split(r"[\s\-()/]+", spaced) if word]
+    meant = gpu_named(text, tables)
+    return bool(meant.several or (meant.gpu and meant.gpu.kind != "old"))  # k2 is a package too

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from envcheck.facts.record import field, record
 from envcheck.plan.installers import installers
 from envcheck.plan.profile import Card, Profile
 from envcheck.tables.archs import arch_number, runs_on
-from envcheck.tables.versions import at_least, major, minor, older, variant_of_cuda, version
+from envcheck.tables.versions import at_least, major, minor, older, series, span, variant_of_cuda, version
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Build, GpuRow, Tables
@@ -104,29 +104,46 @@ def _wheel(row: Build, mainline: str | None) -> Candidate:
 def conda_catalogue(tables: Tables, platform: str) -> tuple[Candidate, ...]:
     """Every build of conda-forge and of the frozen channel `pytorch` for a platform, newest release first."""
     data = installers()
+    forge = tables.rows("conda", "conda-forge")
     made = [
-        _conda(row["torch"], row["cuda"], platform, row, data.conda_pythons(row["torch"]), "conda-forge")
-        for row in tables.rows("conda", "conda-forge")
-        if row["platform"] == platform and row.get("archs")
+        _conda(row["torch"], row["cuda"], platform, row, tables.conda_pythons(row["torch"])) for row in forge if row["platform"] == platform
     ]
-    if platform in data.data["conda"]["cpu_platforms"]:
-        releases = dict.fromkeys(row["torch"] for row in tables.rows("conda", "conda-forge"))
-        made += [_conda(one, None, platform, {}, data.conda_pythons(one), "conda-forge") for one in releases]
+    for row in tables.rows("conda", "cpu"):
+        if row["platform"] == platform:
+            among = [one for one in dict.fromkeys(one["torch"] for one in forge) if _lies(one, row)]
+            made += [_conda(one, None, platform, row, tables.conda_pythons(one)) for one in among]
     if platform in ("linux-x86_64", "windows-x86_64"):
         for release in tables.releases():
             last = version(data.data["conda"]["last_channel_python"])
             pythons = tuple(one for one in release.pythons.get(platform, ()) if version(one.rstrip("t")) <= last)
             for row in tables.rows("conda", "pytorch"):
-                if version(row["from"]) <= version(release.version) <= version(row["to"]):
+                if _lies(release.version, row):
                     made.append(_conda(release.version, row["cuda"], platform, row, pythons, "pytorch"))
     return tuple(sorted(made, key=lambda one: version(one.version), reverse=True))
 
 
-def _conda(torch: str, cuda: str | None, platform: str, row: Mapping[str, Any], pythons: tuple[str, ...], channel: str) -> Candidate:
+def _lies(torch: str, row: Mapping[str, Any]) -> bool:
+    return version(row["from"]) <= version(torch) <= version(row["to"])
+
+
+def _conda(
+    torch: str, cuda: str | None, platform: str, row: Mapping[str, Any], pythons: tuple[str, ...], channel: str = "conda-forge"
+) -> Candidate:
     archs = (*(f"sm_{one}" for one in row.get("archs", "").split()), *(f"compute_{one}" for one in row.get("ptx", "").split()))
     variant = (variant_of_cuda(cuda) if cuda else None) or "cpu"
     glibc = row.get("glibc", "2.17") if platform.startswith("linux") else None
-    return Candidate(torch, variant, platform, cuda, archs, pythons=pythons, glibc=glibc, channel=channel, selector=row.get("selector"))
+    return Candidate(
+        torch,
+        variant,
+        platform,
+        cuda,
+        archs,
+        pythons=pythons,
+        glibc=glibc,
+        macos=row.get("macos"),
+        channel=channel,
+        selector=row.get("selector"),
+    )
 
 
 def obstacles(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obstacle]:
@@ -140,6 +157,17 @@ def obstacles(one: Candidate, profile: Profile, tables: Tables) -> Iterator[Obst
 def first_obstacle(one: Candidate, profile: Profile, tables: Tables) -> Obstacle | None:
     """The gravest obstacle, None for a build that fits."""
     return next(obstacles(one, profile, tables), None)
+
+
+def not_on_conda(one: Candidate, names: Iterable[str], python: str | None, tables: Tables) -> Obstacle | None:
+    """The first companion of torch that conda-forge does not build for this build and Python."""
+    for name in names if one.channel == "conda-forge" else ():
+        minors = tables.conda_companions(name, one.platform, python)
+        if minors is not None and series(one.version) not in minors:
+            where = " on ".join((f"Python {python}", one.platform) if python else (one.platform,))
+            key = "conda-companion" if minors else "conda-no-companion"
+            return Obstacle(key, {"name": name, "minors": span(minors) if minors else "", "where": where})
+    return None
 
 
 def pool(tables: Tables, platform: str, source: str) -> tuple[Candidate, ...]:

@@ -15,6 +15,7 @@ from envcheck.plan.candidate import (
     gpu_row,
     hardware_obstacles,
     last_branch,
+    not_on_conda,
     pool,
     system_obstacles,
 )
@@ -125,7 +126,7 @@ def find(profile: Profile, tables: Tables, wish: Wish, works: bool, source: str 
         if floor is not None and version(one.version) < floor:
             obstacle = downgrade
         if one is not kept:  # what works is not called unfit, whatever the tables say
-            obstacle = obstacle or of_system or of_hardware
+            obstacle = obstacle or of_system or of_hardware or not_on_conda(one, wish.beside, profile.python, tables)
         if obstacle is not None:
             rejected.append(Rejected(one, obstacle))
             continue

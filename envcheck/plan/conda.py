@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from envcheck.facts.record import record, replace
 from envcheck.plan import install_commands
-from envcheck.plan.candidate import Candidate, conda_catalogue, first_obstacle
+from envcheck.plan.candidate import Candidate, conda_catalogue, first_obstacle, not_on_conda
 from envcheck.plan.choice import Choice, say
 from envcheck.plan.companions import Companions
 from envcheck.plan.installers import installers, texts
@@ -39,16 +39,19 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     lacking = say_("none.conda-package", name=", ".join(move.name for move in unnamed)) if unnamed else ""
     if one.channel != "wheel":  # what is installed by pip beside a torch of conda stays pip's to move; what was asked for is not left out
         return CondaAnswer(() if any(move.wished for move in unnamed) else install_commands.conda(one, choice.beside, profile), lacking)
-    if one.hip:
-        return CondaAnswer(reason=say_("none.conda-rocm"))
-    if one.xpu:
-        return CondaAnswer(reason=say_("none.conda-xpu"))
+    if one.hip or one.xpu:
+        return CondaAnswer(reason=say_("none.conda-rocm" if one.hip else "none.conda-xpu"))
     if lacking:
         return CondaAnswer(reason=lacking)
     pool = conda_catalogue(tables, one.platform)
     if not pool:
         return CondaAnswer(reason=say_("none.conda-platform", platform=one.platform))
-    obstacle = {other: first_obstacle(other, profile, tables) for other in pool if (other.cuda is None) == (one.cuda is None)}
+    beside = [move.name for move in choice.beside.moves]
+    obstacle = {
+        other: first_obstacle(other, profile, tables) or not_on_conda(other, beside, profile.python, tables)
+        for other in pool
+        if (other.cuda is None) == (one.cuda is None)
+    }
     same = [other for other in obstacle if other.version == one.version]
     best = _nearest([other for other in same if obstacle[other] is None], one, profile)
     if best:
@@ -63,6 +66,16 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
         return CondaAnswer(reason=reason)
     fitting = [other for other, found in obstacle.items() if found is None]
     return _other_release(choice.beside, fitting, profile, tables, wanted, proved, reason)
+
+
+def no_conda(profile: Profile, tables: Tables) -> str | None:
+    """Why no conda channel has a torch for such a machine; None if one has."""
+    say_ = texts(tables).say
+    if profile.accelerator in ("rocm", "xpu"):
+        return say_(f"none.conda-{profile.accelerator}")
+    if profile.platform and not conda_catalogue(tables, profile.platform):
+        return say_("none.conda-platform", platform=profile.platform)
+    return None
 
 
 def _nearest(fitting: list[Candidate], one: Candidate, profile: Profile) -> Candidate | None:

@@ -87,7 +87,8 @@ class Fixer:
         say = texts(self.planner.tables).say
         shell = install_commands.export(self.planner.profile, name, value)
         title = say("env.title-unset", name=name) if value is None else say("env.title-set", name=name, value=value)
-        return Fix(title, "user", "env", Commands((), (), (), (shell,)), "", None, note)
+        lines = install_commands.with_cmd(Commands((), (), (), (shell,)), self.planner.profile)
+        return Fix(title, "user", "env", lines, "", None, note)
 
     def _install(self, intent: Install) -> Fix:
         """Packages by name; torch and what is released with it come from the index of the installed variant."""
@@ -114,6 +115,7 @@ class Fixer:
         lines = Commands(
             pip if wanted in ("auto", "pip") else (), uv if wanted in ("auto", "uv") else (), conda if wanted in ("auto", "conda") else ()
         )
+        lines = install_commands.with_cmd(lines, profile)
         return Fix(say(key, what=what), "user", "install", lines, "", None, intent.note, {"conda": why} if why else {})
 
     def _family(self, requirements: Sequence[str]) -> tuple[Candidate | None, tuple[Move, ...], tuple[str, ...]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from envcheck.facts.record import field, record
+from envcheck.facts.record import field, record, replace
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.companions import Companions, Move
 from envcheck.plan.installers import PlanTexts, installers
 from envcheck.plan.profile import Profile
+from envcheck.plan.result import TOOLS, Commands
+from envcheck.plan.shells import in_cmd, posix_line, powershell_export, powershell_line
 from envcheck.tables.versions import build_tag, release
 
 
@@ -150,10 +151,11 @@ class _Order:
 
     def pip(self) -> tuple[str, ...]:
         profile = self.profile
-        python = ".venv/bin/python" if profile.managed else profile.executable or "python"
+        made = ".venv\\Scripts\\python.exe" if profile.windows else ".venv/bin/python"
+        python = made if profile.managed else profile.executable or "python"
         lines: list[str] = []
         if profile.managed:
-            lines.append(line(profile, profile.executable or "python3", "-m", "venv", ".venv"))
+            lines.append(line(profile, profile.executable or ("python" if profile.windows else "python3"), "-m", "venv", ".venv"))
         elif profile.has_pip is False:
             lines.append(line(profile, python, "-m", "ensurepip", "--upgrade"))
         pip = (python, "-m", "pip")
@@ -245,6 +247,8 @@ class _Order:
     def notes(self) -> tuple[str, ...]:
         say = self.options.texts.say
         notes = []
+        if self.profile.notebook and not self.profile.managed and (cells := in_notebook(self.pip())):
+            notes.append(say("note.notebook", lines="; ".join(cells)))
         if self.beside.remove:
             notes.append(say("note.same-files"))
         if self.profile.managed:
@@ -283,7 +287,10 @@ def conda(one: Candidate, beside: Companions, profile: Profile) -> tuple[str, ..
         return tuple(lines)
     command = line(profile, "conda", "install", *_prefix(profile), "-c", "conda-forge", *wanted)
     if one.cuda and not profile.driver:
-        command = f"set CONDA_OVERRIDE_CUDA={one.cuda} && {command}" if profile.windows else f"CONDA_OVERRIDE_CUDA={one.cuda} {command}"
+        if profile.windows:
+            lines.append(export(profile, "CONDA_OVERRIDE_CUDA", one.cuda))
+        else:
+            command = f"CONDA_OVERRIDE_CUDA={one.cuda} {command}"
     return (*lines, command)
 
 
@@ -341,25 +348,25 @@ def name_of(requirement: str) -> str:
 
 
 def line(profile: Profile, *words: str) -> str:
-    """One command line for the user's shell, quoted for it."""
-    return " ".join(map(_windows_word, words)) if profile.windows else shlex.join(words)
+    """One command line for the user's shell, quoted for it; on Windows for PowerShell, of which `with_cmd` makes one for cmd."""
+    return powershell_line(words) if profile.windows else posix_line(words)
 
 
 def export(profile: Profile, name: str, value: str | None) -> str:
     """Set or unset a variable of the shell that starts training."""
     if profile.windows:
-        return "set " + _windows_word(f"{name}={value or ''}")
+        return powershell_export(name, value)
     return f"unset {shlex.quote(name)}" if value is None else f"export {shlex.quote(name)}={shlex.quote(value)}"
 
 
-_PLAIN = re.compile(r"[\w.:/\\=+~\[\]-]+\Z")  # neither cmd nor PowerShell reads anything into these
-_NEVER = re.compile(r'["%\x00-\x1f]|\$(?=[({])')
+def in_notebook(lines: Sequence[str]) -> tuple[str, ...]:
+    """pip lines as cells: %pip is the pip of the kernel's own Python, which the shell's need not be."""
+    return tuple("%pip" + line.partition(" -m pip")[2] for line in lines if " -m pip " in line)
 
 
-def _windows_word(word: str) -> str:
-    """A word between double quotes, which cmd and PowerShell share.
-
-    Neither has a way there to write a quotation mark or what both would fill in; "?" stands for it, which no file name holds.
-    """
-    word = _NEVER.sub("?", word)
-    return word if _PLAIN.match(word) else f'"{word}"'
+def with_cmd(commands: Commands, profile: Profile) -> Commands:
+    """Commands for Windows with those lines for cmd that PowerShell writes otherwise."""
+    if not profile.windows:
+        return commands
+    made = {name: tuple(map(in_cmd, lines)) for name in (*TOOLS, "shell") if (lines := getattr(commands, name))}
+    return replace(commands, cmd={name: lines for name, lines in made.items() if lines != getattr(commands, name)})

@@ -41,19 +41,10 @@ class Installers:
         rows = [row for row in self.data["uv"]["triton"] if variant.startswith(row["kind"]) and version(torch) >= version(row["since"])]
         return str(rows[-1]["package"]) if rows else None
 
-    def conda_pythons(self, torch: str) -> tuple[str, ...]:
-        """Pythons that conda-forge builds a torch release for."""
-        rows = [row for row in self.data["conda"]["pythons"] if version(row["since"]) <= version(torch)]
-        return tuple(rows[-1]["pythons"]) if rows else ()
-
     def conda_name(self, package: str) -> str | None:
         """Name on conda-forge of a package that it is known to carry."""
         name = self.data["conda"]["names"].get(package)
         return str(name) if name else None
-
-    def machine(self, name: str) -> Mapping[str, Any] | None:
-        """A machine by its short name: "mi300x", "orin", "m3"."""
-        return next((row for row in self.data["machine"] if name in row["names"]), None)
 
 
 @record

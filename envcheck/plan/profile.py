@@ -27,6 +27,7 @@ from envcheck.facts.snapshot import (
     Why,
     XpuFacts,
 )
+from envcheck.tables.gpu_names import capability_named
 from envcheck.tables.versions import build_tag, release, series
 
 if TYPE_CHECKING:
@@ -120,6 +121,11 @@ class Profile:
             cards=self.cards,
             gfx=self.gfx,
         )
+
+    @property
+    def notebook(self) -> bool:
+        """Whether the commands are read in a notebook: its kernel hands these variables on to what a cell starts."""
+        return any(name in self.variables for name in ("JPY_PARENT_PID", "COLAB_RELEASE_TAG"))
 
     @property
     def windows(self) -> bool:
@@ -247,7 +253,7 @@ def _cards(snapshot: Snapshot, tables: Tables) -> tuple[Card, ...]:
 
 
 def _card(gpu: Gpu, tables: Tables, asserted: bool) -> Card:
-    capability = gpu.compute_capability or (tables.compute_capability(gpu.name) if gpu.name else None)
+    capability = gpu.compute_capability or (capability_named(gpu.name, tables) if gpu.name else None)
     return Card(gpu.index, gpu.name, capability, gpu.uuid, asserted)
 
 

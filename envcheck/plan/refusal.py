@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish, conda: bool) -> list[Excluded]:
     """Why nothing fits a machine or a wish, and the nearest that does. There is always a reason."""
+    source = "conda" if conda else "wheel"
     if general := _no_build_of_its_kind(profile, tables, found, conda):
         return [Excluded("torch", general)]
     rows: list[Excluded] = []
@@ -33,9 +34,9 @@ def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish, co
         rows.append(Excluded(asked, _newer_than_tables(wish, tables) or texts(tables).say("fix.no-release", wish=asked)))
     elif not rows:
         rows.append(Excluded(asked, say((telling or matching)[0].obstacle, tables)))
-    relaxed = find(profile, tables, replace(wish, torch="", variant=None), False)
+    relaxed = find(profile, tables, replace(wish, torch="", variant=None), False, source)
     if not relaxed.fits:
-        relaxed = find(profile, tables, replace(wish, torch="", variant=None, packages=()), False)
+        relaxed = find(profile, tables, replace(wish, torch="", variant=None, packages=()), False, source)
     if relaxed.fits and wish.torch:
         near = pivot(wish.torch)
         close = min(relaxed.fits, key=lambda choice: (distance(choice.build.version, near), choice.key(profile)))

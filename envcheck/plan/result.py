@@ -32,6 +32,12 @@ class Commands:
     uv: tuple[str, ...] = ()
     conda: tuple[str, ...] = ()
     shell: tuple[str, ...] = ()
+    cmd: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # on Windows, where the others are for PowerShell: what cmd needs otherwise
+
+    def __hash__(self) -> int:
+        return hash((self.pip, self.uv, self.conda, self.shell))
 
     def of(self, tool: Tool) -> tuple[str, ...]:
         """The lines of one tool."""

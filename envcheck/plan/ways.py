@@ -27,7 +27,7 @@ from envcheck.plan.choice import (
     with_older_driver,
 )
 from envcheck.plan.companions import RELEASED_WITH, Move, nearest_known
-from envcheck.plan.conda import CondaAnswer, conda_answer
+from envcheck.plan.conda import CondaAnswer, conda_answer, no_conda
 from envcheck.plan.install_commands import IndexForm, InstallOptions, Spelled
 from envcheck.plan.installers import installers, texts
 from envcheck.plan.profile import Profile, profile_of
@@ -83,6 +83,10 @@ class Planner:
 
     def plan_wish(self, wish: Wish) -> PlanReport:
         """The ways for a wish that is read already."""
+        unnamed = [name for name in wish.beside if not installers().conda_name(name)] if self.options.tool == "conda" else []
+        if unnamed:  # a line without them would not do what was asked for
+            say_ = texts(self.tables).say
+            return PlanReport((), tuple(Excluded(name, say_("none.conda-package", name=name)) for name in unnamed))
         conda_first = self.conda_first
         found = find(self.profile, self.tables, wish, self.works, "conda" if conda_first else "wheel")
         if not found.fits and self.profile.accelerator == "mps":  # too old for Metal
@@ -94,10 +98,17 @@ class Planner:
                 found, chosen = wheels, self.choices(wheels, wish)
             elif wheels.best is not None:
                 chosen = [*chosen[: MOST_WAYS - 1], named(wheels.best, self.profile, self.stays)]
-        ways = [self.way(choice, wish) for choice in chosen]
+        if not chosen and self.options.tool == "auto" and not conda_first:  # what no wheel fits, a conda build may
+            forge = find(self.profile, self.tables, wish, self.works, "conda")
+            chosen = self.choices(forge, wish) if forge.fits else []
+        ways = [
+            way for choice in chosen if (way := self.way(choice, wish)).commands.conda or choice.build.channel == "wheel" or conda_first
+        ]
         rows = [Excluded(what, why) for what, why in excluded(found, self.profile, self.tables, wish)]
         if not ways:
             rows = [*why_not(self.profile, self.tables, found, wish, conda_first), *rows]
+        if not ways and self.options.tool == "conda" and (reason := no_conda(self.profile, self.tables)):
+            rows = [Excluded("torch", reason), *rows]
         return PlanReport(tuple(ways), tuple(dict.fromkeys(rows)))
 
     def needed_beside(self) -> tuple[str, ...]:
@@ -347,7 +358,7 @@ class Planner:
             shell = (install_commands.export(profile, "CUDA_VISIBLE_DEVICES", ",".join(card.uuid or str(card.index) for card in kept)),)
             if not all(card.uuid for card in kept):  # CUDA counts the fastest GPU first unless told otherwise
                 shell = (install_commands.export(profile, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"), *shell)
-        return Commands(pip, uv, conda, shell), no_command, (*spelled.notes, *notes)
+        return install_commands.with_cmd(Commands(pip, uv, conda, shell), profile), no_command, (*spelled.notes, *notes)
 
     def spelled(self, choice: Choice) -> Spelled:
         """pip and uv lines of a wheel build."""

@@ -206,4 +206,4 @@ def _is_device(word: str, tables: Tables) -> bool:
     """Whether a word names a GPU: "h100", "rtx4090", "8xh100"."""
     from envcheck.plan.assume import names_device
 
-    return names_device(re.sub(r"(?i)^(rtx|gtx)(?=\d)", r"\1 ", word), tables)
+    return names_device(word, tables)

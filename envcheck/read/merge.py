@@ -13,6 +13,7 @@ from envcheck.read.found import Fact, Found
 from envcheck.read.products import capability_of
 from envcheck.read.values import gpu_vendor
 from envcheck.read.variables import place
+from envcheck.tables.gpu_names import gfx_named
 from envcheck.tables.versions import build_tag
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str
         if stated:
             values.setdefault(section, {})["names"] = stated
     if boards := values.get("rocm", {}).get("names"):
-        values["rocm"].setdefault("gfx", tuple(gfx for name in boards if (gfx := tables.gfx(name))))
+        values["rocm"].setdefault("gfx", tuple(gfx for name in boards if (gfx := gfx_named(name, tables))))
 
 
 def _with_capability(gpu: Gpu, tables: Tables) -> Gpu:

@@ -15,7 +15,7 @@ from envcheck.facts.codec import encode
 from envcheck.facts.recorded import OF_TEXTS, RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import Expectation, LiveFacts, Missing, Snapshot
-from envcheck.plan.result import Commands, Fix, PlanReport, TrialResult, Way
+from envcheck.plan.result import TOOLS, Commands, Fix, PlanReport, TrialResult, Way
 from envcheck.report.report import CommandRun, Report, Reported, SeverityChange
 
 
@@ -212,8 +212,9 @@ def _trial(trial: TrialResult | None) -> dict[str, Any]:
     }
 
 
-def _commands(commands: Commands) -> dict[str, list[str]]:
-    return {"pip": list(commands.pip), "uv": list(commands.uv), "conda": list(commands.conda), "shell": list(commands.shell)}
+def _commands(commands: Commands) -> dict[str, Any]:
+    made = {name: list(getattr(commands, name)) for name in (*TOOLS, "shell")}
+    return {**made, "cmd": {name: list(lines) for name, lines in commands.cmd.items()}} if commands.cmd else made
 
 
 def _text(value: Mapping[str, Any]) -> str:

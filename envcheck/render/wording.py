@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from envcheck.checks.answer import visible
 from envcheck.checks.hardware import opened
@@ -180,14 +180,22 @@ def command_groups(commands: Commands, tool: Tool, every: bool) -> tuple[tuple[s
     """(label, lines) to show. `every`: all tools, equal ones together; else the target's tool, or the next that has a command."""
     if not every:
         order = [tool, *(one for one in TOOLS if one != tool)]
-        lines = next((commands.of(one) for one in order if commands.of(one)), ())
-        return (("", (*lines, *(line for line in commands.shell if line not in lines))),) if lines or commands.shell else ()
+        chosen = next((one for one in order if commands.of(one)), None)
+        lines = commands.of(chosen) if chosen else ()
+        own = [("", (*lines, *(line for line in commands.shell if line not in lines)))] if lines or commands.shell else []
+        return (*own, *_in_cmd(commands, [name for name in (chosen, "shell") if name]))
     groups: dict[tuple[str, ...], list[str]] = {}
     for one in [tool, *(other for other in TOOLS if other != tool)]:
         if commands.of(one):
             groups.setdefault(commands.of(one), []).append(one)
     made = [("" if len(names) == len(TOOLS) else ", ".join(names), lines) for lines, names in groups.items()]
-    return (*made, ("", commands.shell)) if commands.shell else tuple(made)
+    shell = [("", commands.shell)] if commands.shell else []
+    return (*made, *shell, *_in_cmd(commands, (*TOOLS, "shell")))
+
+
+def _in_cmd(commands: Commands, names: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """The lines that cmd needs otherwise than PowerShell."""
+    return [("in cmd" if name == "shell" else f"{name} in cmd", commands.cmd[name]) for name in names if name in commands.cmd]
 
 
 def first_paragraph(text: str) -> str:

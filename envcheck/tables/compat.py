@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import os as _os
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -182,17 +181,6 @@ class Tables:
         rows = self.rows("gpu-product", "pci")
         return next((str(row["compute_capability"]) for row in rows if int(row["first"], 16) <= number <= int(row["last"], 16)), None)
 
-    def gfx(self, product: str) -> str | None:
-        """gfx target of a Radeon or Instinct board by the words of its name: "AMD Radeon RX 6700 XT". What the device reports wins."""
-        words = re.findall(r"[a-z]+|\d+[a-z]*", product.lower())
-        best: tuple[int, str | None] = (0, None)
-        for row in self.rows("gpu-product", "amd"):
-            for name in row["names"]:
-                wanted = re.findall(r"[a-z]+|\d+[a-z]*", name.lower())
-                if len(wanted) > best[0] and any(words[at : at + len(wanted)] == wanted for at in range(len(words))):
-                    best = (len(wanted), str(row["gfx"]))
-        return best[1]
-
     def is_datacenter(self, product: str) -> bool | None:
         """May this product use forward compatibility? Data-centre GPUs and Jetson may, GeForce may not, of RTX boards only some (None)."""
         row = self.product(product)
@@ -314,6 +302,18 @@ class Tables:
         """The last torch that the last release of an ended companion goes with."""
         row = self._by("torch-companion", "ended", "package").get(package, {})
         return row.get("torch")
+
+    def conda_pythons(self, torch: str) -> tuple[str, ...]:
+        """Pythons that conda-forge builds a release of torch for."""
+        number = versions.version(torch)
+        rows = [row for row in self.rows("conda", "pythons") if versions.version(row["from"]) <= number]
+        return tuple(rows[-1]["pythons"].split()) if rows else ()
+
+    def conda_companions(self, package: str, platform: str, python: str | None = None) -> tuple[str, ...] | None:
+        """Minors of torch that conda-forge builds a companion for, "2.10"; () where it builds none; None for another package."""
+        rows = [row for row in self.rows("conda", "companion") if row["package"] == package]
+        mine = [row for row in rows if platform in row["platforms"].split() and (python is None or python in row["pythons"].split())]
+        return tuple(minor for row in mine for minor in row["minors"].split()) if rows else None
 
     def compares_cuda(self, package: str, version: str) -> str | None:
         """How a companion holds its CUDA against torch's at import: "major", "minor"; None: not known of this version."""

@@ -19,7 +19,7 @@ from envcheck import plan
 from envcheck.checks import all_checks
 from envcheck.cli import main
 from envcheck.commands.bases import example_snapshot
-from envcheck.engine.intents import Install, Intent, SetEnv
+from envcheck.engine.intents import Intent, SetEnv
 from envcheck.engine.judge import Outcome, command, findings, judge
 from envcheck.facts.snapshot import GpusFacts
 from envcheck.tables.folders import rules_folder
@@ -260,21 +260,3 @@ def commands_of(*intents: Intent, **spec: object) -> tuple[str, ...]:
 def test_variables_are_words(value: str, name: str) -> None:
     put, gone = commands_of(SetEnv(name, value), SetEnv(name, None))
     assert shlex.split(put) == ["export", f"{name}={value}"] and shlex.split(gone) == ["unset", name]
-
-
-@given(st.text(max_size=20))
-def test_a_path_on_windows_cannot_end_its_quotes(text: str) -> None:
-    executable = f"C:\\{text}\\python.exe"
-    [line] = commands_of(Install(("numpy<2",)), os="windows", driver="581.57", executable=executable)
-    assert line.endswith('-m pip install "numpy<2"')
-    path = line.removesuffix(' -m pip install "numpy<2"')
-    quoted = path.startswith('"')
-    inner = path[1:-1] if quoted else path
-    assert '"' not in inner and "%" not in inner and "$(" not in inner and "${" not in inner and "\n" not in inner
-    assert quoted or not re.search(r"[\s&|<>^();,'`@{}#!$]", inner)
-    assert len(inner) == len(executable)
-
-
-def test_a_variable_on_windows_is_one_word() -> None:
-    [line] = commands_of(SetEnv("A", "b&calc"), os="windows", driver="581.57")
-    assert line == 'set "A=b&calc"'

@@ -13,7 +13,7 @@ from plan_hosts import TABLES
 from envcheck.cli import main
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import GpusFacts, Missing, RocmFacts, SystemFacts, XpuFacts
-from envcheck.plan.assume import Machine, assumed, product_named
+from envcheck.plan.assume import Machine, assumed
 
 CAPABILITIES = {
     "h100": "9.0", "h200": "9.0", "a100": "8.0", "4090": "8.9", "5090": "12.0", "v100": "7.0", "t4": "7.5", "l4": "8.9",
@@ -65,7 +65,8 @@ def test_what_cannot_be(machine: Machine, words: str) -> None:
 @given(st.text(max_size=40))
 def test_any_name_is_found_or_refused(name: str) -> None:
     try:
-        assert product_named(name, TABLES).compute_capability
+        snapshot, _ = assumed(Machine((name,)), TABLES)
+        assert isinstance(snapshot.system, SystemFacts)
     except UsageError as error:
         assert str(error).startswith("--for ")
 

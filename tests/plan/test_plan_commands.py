@@ -35,7 +35,7 @@ CONDA: list[tuple[Candidate, dict[str, Any], list[str]]] = [
     (
         FORGE,
         {"driver": None, "os": "windows"},
-        ['set CONDA_OVERRIDE_CUDA=12.9 && conda install -c conda-forge pytorch-gpu=2.13.0 cuda-version=12.9 torchvision "numpy<2"'],
+        ["$env:CONDA_OVERRIDE_CUDA = '12.9'", 'conda install -c conda-forge pytorch-gpu=2.13.0 cuda-version=12.9 torchvision "numpy<2"'],
     ),
     (
         FORGE,
@@ -144,12 +144,9 @@ def test_names_of_requirements() -> None:
         (POSIX, "a b", "export N='a b'"),
         (POSIX, "", "export N=''"),
         (POSIX, None, "unset N"),
-        (WINDOWS, "C:\\a\\b", "set N=C:\\a\\b"),
-        (WINDOWS, "a b", 'set "N=a b"'),
-        (WINDOWS, None, "set N="),
-        (WINDOWS, 'a"b%c', 'set "N=a?b?c"'),
-        (WINDOWS, "$(calc)", 'set "N=?(calc)"'),
-        (WINDOWS, "a$b", 'set "N=a$b"'),
+        (WINDOWS, "C:\\a\\b", "$env:N = 'C:\\a\\b'"),
+        (WINDOWS, "it's", "$env:N = 'it''s'"),
+        (WINDOWS, None, "Remove-Item Env:N"),
     ],
 )
 def test_variables(profile: Profile, value: str | None, shown: str) -> None:
@@ -160,5 +157,5 @@ def test_a_line_is_quoted_for_its_shell() -> None:
     assert line(POSIX, "a", "b c", "$(d)") == "a 'b c' '$(d)'"
     assert (
         line(WINDOWS, "C:\\Program Files\\python.exe", "-m", "pip", "a[x]==1.0+cu1")
-        == '"C:\\Program Files\\python.exe" -m pip a[x]==1.0+cu1'
+        == '& "C:\\Program Files\\python.exe" -m pip a[x]==1.0+cu1'
     )

@@ -102,7 +102,7 @@ def test_variables_for_a_shell_and_for_windows() -> None:
     assert unset.commands.shell == ("unset LD_LIBRARY_PATH",) and unset.note == "it hides" and unset.kind == "env"
     assert put.commands.shell == ("export NCCL_SOCKET_IFNAME='eth 0'",)
     [windows] = fixes(machine({"gpu": "4070", "os": "windows", "driver": "581.57"}), SetEnv("A", "b"))
-    assert windows.commands.shell == ("set A=b",)
+    assert windows.commands.shell == ("$env:A = 'b'",) and windows.commands.cmd == {"shell": ('set "A=b"',)}
 
 
 def test_manual_work_keeps_its_words() -> None:

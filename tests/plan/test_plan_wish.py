@@ -166,8 +166,8 @@ def test_the_json_says_so_too(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_line_of_conda_leaves_out_what_was_asked_for() -> None:
     [way] = planned("torch", "vllm").ways
     assert not way.commands.conda and "vllm" in way.no_command["conda"] and way.proved
-    [alone] = planned("torch", "vllm", tool="conda").ways
-    assert not alone.commands.conda and "vllm" in alone.no_command["conda"] and not alone.proved
+    alone = planned("torch", "vllm", tool="conda")
+    assert not alone.ways and alone.excluded[0].why == "no conda-forge package is known here for vllm"
     [way] = planned("torch", "torchvision").ways
     assert "torchvision" in way.commands.conda[0]
 

@@ -49,6 +49,14 @@ def test_every_table_is_there() -> None:
     assert set(EXPECTED) <= set(NAMES)
 
 
+def test_a_reader_can_open_every_source(tables: Tables) -> None:
+    """An address, except where there is none by nature: no list was seen, or a device said its own name."""
+    without = {"torch-build neighbours", "gpu-product device-name"}
+    for name in table_names((FOLDER,)):
+        for key, text in tables.table(name).sources.items():
+            assert "https://" in text or f"{name} {key}" in without, f"{name}: {key} = {text}"
+
+
 def test_no_file_breaks_the_format() -> None:
     assert problems(FOLDER) == ()
 

@@ -5,10 +5,11 @@ The wheel is right: where it disagrees, the row of the table is to be changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+import package_files
 import pytest
 import releases
 from packages import THIRD_PARTY, torch_of, versions
@@ -20,9 +21,8 @@ from registry import NoAnswer, Registry
 from releases import Published, published
 from wheels import ARCHS_BYTES, METADATA_BYTES, Metadata, TorchFacts, Wheel, newest_first, read_metadata, read_torch
 
-from envcheck.tables.compat import PLATFORMS, Tables
+from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
-from envcheck.tables.versions import meets
 
 pytestmark = pytest.mark.network
 
@@ -217,63 +217,17 @@ def version_of(file: str) -> Version | None:
         return None
 
 
-WITH_FILES = ("torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "xformers", "vllm", "torch-tensorrt", "bitsandbytes")
-PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t")
-
-
-@pytest.mark.parametrize("package", WITH_FILES)
+@pytest.mark.parametrize("package", package_files.WITH_FILES)
 def test_the_files_agree(package_index: Registry, package: str) -> None:
     """What [wheel] and [pythons] say that no wheel is for, and nothing else that a torch is there for, is for no wheel."""
     try:
         files = package_index.files(package)
     except NoAnswer as error:
         pytest.skip(f"the package registry does not answer: {error}")
-    there: dict[str, set[tuple[str, str]]] = {}
-    for file in files:
-        if file.name.endswith(".whl") and (version := version_of(file.name)) is not None and not version.is_prerelease:
-            there.setdefault(str(version), set()).update(served(file.name))
-    listed = [row for row in TABLES.rows("third-party", "wheel") if row["package"] == package]
-    wrong, compared = [], 0
-    for version, torch, platform in asked(package, there, listed):
-        pin = TABLES.pin_of(package, version)
-        for python in PYTHONS:
-            released = TABLES.release(torch) if torch else None
-            if (released and python not in released.pythons.get(platform, ())) or (pin and not meets(python.rstrip("t"), pin.python or "")):
-                continue
-            compared += 1
-            lacks = TABLES.wheel_lacks(package, version, platform, python)
-            if (lacks is None) != ((platform, python) in there[version]):
-                wrong.append((version, platform, python, lacks))
-    assert wrong == []
-    assert compared > 50
-
-
-def asked(package: str, there: Mapping[str, object], listed: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str | None, str]]:
-    """Versions that a row speaks of, on every platform; and what goes with a torch, where that torch is."""
-    for version in there:
-        if any(Version(row["from"]) <= Version(version) <= Version(row["to"]) for row in listed):
-            yield from ((version, None, platform) for platform in PLATFORMS)
-    for release in TABLES.releases() if not listed else ():
-        if (partner := TABLES.companions(release.version).get(package)) in there:
-            yield from ((str(partner), release.version, platform) for platform in PLATFORMS)
-
-
-def served(name: str) -> Iterator[tuple[str, str]]:
-    """Platform and Python of a wheel, by its tags."""
-    for tag in parse_wheel_filename(name)[3]:
-        for python in PYTHONS:
-            number = python.rstrip("t").replace(".", "")
-            exact = tag.interpreter == f"cp{number}" and (tag.abi.endswith("t") == python.endswith("t"))
-            stable = tag.abi == "abi3" and int(tag.interpreter[3:]) <= int(number[1:]) and not python.endswith("t")
-            pure = tag.abi == "none" and tag.interpreter.startswith("py3") and int(tag.interpreter[3:] or 0) <= int(number[1:])
-            if exact or stable or pure:
-                yield from ((platform, python) for platform in PLATFORMS if tag_is_for(tag.platform, platform))
-
-
-def tag_is_for(tag: str, platform: str) -> bool:
-    system, _, machine = platform.partition("-")
-    mine = {"linux": "linux", "windows": "win", "macos": "macosx"}[system]
-    return tag == "any" or (mine in tag and tag.endswith(({"windows": "amd64"}.get(system, machine), "universal2")))
+    found = [one for one in package_files.compared(TABLES, package, files) if one.edit is None]
+    assert [one.lines() for one in found] == []
+    known = list(package_files.asked(TABLES, package, package_files.on_registry(files)))
+    assert sum(len(list(package_files.expected(TABLES, package, *one))) for one in known) > 50
 
 
 def test_there_are_enough_wheels() -> None:
