@@ -188,7 +188,7 @@ def test_a_node_that_did_not_come(command: str, counted: str, fix: str) -> None:
 def test_windows_and_libuv() -> None:
     error = "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"
     assert "WSL2" in first(diagnosed(f"OS: Windows 11\ntorchrun --nproc_per_node 2 t.py\n{error}"))[1]
-    assert "USE_LIBUV=0" in first(diagnosed(f"OS: Windows 11\npython t.py\n{error}"))[1]
+    assert "$env:USE_LIBUV = '0'" in first(diagnosed(f"OS: Windows 11\npython t.py\n{error}"))[1]
 
 
 def test_tasks_of_which_each_starts_all_ranks() -> None:
