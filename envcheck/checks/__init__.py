@@ -18,6 +18,7 @@ def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
         container,
         driver,
         driver_tools,
+        foreign_wheels,
         gpu,
         gpu_count,
         gpu_health,
@@ -44,7 +45,7 @@ def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
 
     modules = (
         driver, driver_tools, libcuda, container, visibility, gpu, gpu_count, gpu_health, vendor, limits,
-        torch_build, torch_import, torch_libraries, numpy_abi, torch_files, requirements, packages,
+        torch_build, torch_import, torch_libraries, foreign_wheels, numpy_abi, torch_files, requirements, packages,
         companions, toolkit, ranks, launch, python_mismatch, comm, warned, live,
     )  # fmt: skip
     checks, last = [warned.or_warned(check) for module in modules for check in _own(module)], _own(meta)

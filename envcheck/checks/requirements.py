@@ -17,6 +17,10 @@ from envcheck.tables.versions import major
 _FOR_TRAINING = ("typing-extensions", "sympy", "mpmath")
 _FOR_COMPILING = ("filelock", "networkx", "triton")
 _LIBRARIES = ("nvidia-", "cuda-")
+# Pure Python, of which torch takes nearly every version, whatever it asks for.
+_LENIENT = ("sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec", "filelock")
+# What the loader says of a library that is not there, and torch itself of one that it looks for in the packages of NVIDIA.
+_NOT_FOUND = ("cannot open shared object file", "not found in the system path")
 # Whose requirements are torch's own, directly or through what it requires.
 _OWNERS = ("torch", "cuda-toolkit", "sympy", "jinja2")
 
@@ -76,7 +80,7 @@ def torch_requirement_missing(torch: TorchFacts, packages: PackagesFacts, device
     if stopped := _named(_live_text(live), rows):
         return Hit(values | {"module": stopped}, evidence, fixes, "live")
     if import_failed(torch):  # else something else stops it
-        several = len(libraries) > 1 and "cannot open shared object file" in import_text(torch)
+        several = len(libraries) > 1 and any(words in import_text(torch) for words in _NOT_FOUND)
         return Hit(values | {"names": libraries}, evidence, fixes, "libraries") if several else None
     needed = [name for name in rows if name in _FOR_TRAINING]
     if needed and live.status is not LiveStatus.PASS:
@@ -121,7 +125,7 @@ def _involved(text: str, cuda: int | None) -> set[str]:
 
 
 @check(needs=("torch", "packages"))
-def torch_pin_unmet(torch: TorchFacts, packages: PackagesFacts, python: PythonFacts) -> Answer:
+def torch_pin_unmet(torch: TorchFacts, packages: PackagesFacts, python: PythonFacts, live: LiveFacts) -> Answer:
     """A package is of another version than the metadata of torch asks for. Companions and triton have a rule of their own."""
     rows = wrong_versions(packages)
     if not rows or torch.version is None:
@@ -133,7 +137,8 @@ def torch_pin_unmet(torch: TorchFacts, packages: PackagesFacts, python: PythonFa
     values: dict[str, object] = {"version": torch.version, "wrong": wrong, "count": len(rows)}
     fixes, text = _brought(torch, rows), import_text(torch)
     if not import_failed(torch):
-        return Hit(values, evidence[:6], fixes, "works", Severity.WARNING)
+        harmless = all(name in _LENIENT for name in rows) and live.status is not LiveStatus.FAIL
+        return Hit(values, evidence[:6], fixes, "works", Severity.INFO if harmless else Severity.WARNING)
     last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
     evidence = (*(Evidence("import torch", line[:300]) for line in last), *evidence)[:6]
     if rows.keys() & _involved(text, major(torch.cuda)) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
