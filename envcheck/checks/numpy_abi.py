@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envcheck.checks.origin import missing_module
+from envcheck.checks.reinstall import once
 from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
@@ -61,6 +62,9 @@ def numpy_abi(
     listed = bool(packages.version("torch"))  # the list is of this environment
     if missing_module(text) == "numpy" and (listed or packages.distributions):
         return _without_numpy(values, evidence, packages, built_for_1, bool(matches))
+    if "numpy" in packages.duplicates and (warned or matches):
+        fixes = once("numpy", "numpy<2" if built_for_1 else "numpy", packages, python)
+        return Hit(values, evidence, fixes, "twice", milder)
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
         return None

@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
 from envcheck.checks.libraries import Provider, pinned
+from envcheck.checks.reinstall import once
 from envcheck.checks.text import Matches, quoted, said, value
 from envcheck.engine.intents import UPGRADE, Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Hit, Severity, check
-from envcheck.facts.snapshot import DevicesFacts, Distribution, GpusFacts, PackagesFacts, SymptomsFacts, SystemFacts, TorchFacts
+from envcheck.facts.snapshot import (
+    DevicesFacts,
+    Distribution,
+    GpusFacts,
+    PackagesFacts,
+    PythonFacts,
+    SymptomsFacts,
+    SystemFacts,
+    TorchFacts,
+)
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
 
 if TYPE_CHECKING:
@@ -20,7 +30,9 @@ FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
 
 @check(needs=("packages",))
-def torch_duplicated(packages: PackagesFacts, torch: TorchFacts, devices: DevicesFacts, symptoms: SymptomsFacts) -> Answer:
+def torch_duplicated(
+    packages: PackagesFacts, torch: TorchFacts, devices: DevicesFacts, python: PythonFacts, symptoms: SymptomsFacts
+) -> Answer:
     """More than one torch in the environment, or what an interrupted installation left behind."""
     matches = said(symptoms, "torch-duplicated")
     mixture = tuple(match for match in matches if "torch._C" in match.text)
@@ -35,7 +47,8 @@ def torch_duplicated(packages: PackagesFacts, torch: TorchFacts, devices: Device
         rows = [row for row in packages.distributions if row.name in twice]
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} in {row.location}") for row in rows[:6])
         confidence = None if works or import_failed(torch) else Confidence.LIKELY
-        return Hit({"names": twice, "count": len(rows)}, evidence, severity=severity, confidence=confidence)
+        fixes = once("torch", f"torch=={release(torch.version)}", packages, python) if "torch" in twice and torch.version else ()
+        return Hit({"names": twice, "count": len(rows)}, evidence, fixes, severity=severity, confidence=confidence)
     if mixed := _conda_and_pip(packages):
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} ({row.installer})") for row in mixed)
         return Hit({"conda": mixed[0].version, "pip": mixed[1].version}, evidence, (), "conda", severity, Confidence.LIKELY)

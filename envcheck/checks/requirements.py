@@ -128,8 +128,8 @@ def _involved(text: str, cuda: int | None) -> set[str]:
 def torch_pin_unmet(torch: TorchFacts, packages: PackagesFacts, python: PythonFacts, live: LiveFacts) -> Answer:
     """A package is of another version than the metadata of torch asks for. Companions and triton have a rule of their own."""
     rows = wrong_versions(packages)
-    if not rows or torch.version is None:
-        return None
+    if not rows or torch.version is None or ("torch" in packages.duplicates and import_failed(torch)):
+        return None  # of two torches it is not known whose requirements count
     evidence = tuple(
         Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, {row.installed} is installed") for row in rows.values()
     )
