@@ -288,7 +288,45 @@ def distribution(folder: str, path: str, name: str, fields: List[Tuple[str, str]
         "installer": (read(os.path.join(path, "INSTALLER"), 100) or "").strip() or None,
         "direct_url": direct_url(path),
         "built_for": built_for(folder) if name == "xformers" else None,
+        "foreign_tag": foreign_tag(read(os.path.join(path, "WHEEL"), 20000) or ""),
     }
+
+
+def foreign_tag(wheel: str) -> Optional[str]:
+    """The first tag of a wheel of which no tag is for this Python and machine: "cp312-cp312-manylinux_2_28_x86_64" under Python 3.11."""
+    tags = [line.partition(":")[2].strip() for line in wheel.splitlines() if line.startswith("Tag:")]
+    tags = [tag for tag in tags if tag.count("-") == 2]
+    if not tags or sys.implementation.name != "cpython" or any(for_this_python(tag) and for_this_machine(tag) for tag in tags):
+        return None
+    return tags[0]
+
+
+def for_this_python(tag: str) -> bool:
+    """By the first two parts of a tag; what is not known is taken to fit. abi3 fits its own Python and all that came after it."""
+    names, abi, _ = tag.split("-")
+    minors = [int(name[3:]) for name in names.split(".") if name.startswith("cp3") and name[3:].isdecimal()]
+    if not minors or abi == "none":
+        return True
+    return min(minors) <= sys.version_info[1] if abi == "abi3" else sys.version_info[1] in minors
+
+
+# What ends the platform of a tag, and the machine as the kernel calls it.
+MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
+
+
+def for_this_machine(tag: str) -> bool:
+    """By the last part of a tag: "manylinux_2_28_aarch64.manylinux2014_aarch64", "macosx_11_0_universal2", "any"."""
+    here = MACHINES.get(marker_environment()["platform_machine"].lower())
+    system = {"linux": ("manylinux", "musllinux", "linux"), "darwin": ("macosx",), "win32": ("win",)}.get(sys.platform)
+    for platform in tag.split("-")[2].split("."):
+        machine = next((name for end, name in MACHINES.items() if platform.endswith(end)), None)
+        other_system = (
+            system is not None and platform.startswith(("manylinux", "linux", "macosx", "win")) and not platform.startswith(system)
+        )
+        other_machine = machine is not None and here is not None and machine != here and sys.maxsize > 2**32
+        if not (other_system or other_machine):
+            return True
+    return False
 
 
 def labelled(folder: str, name: str, version: str) -> str:

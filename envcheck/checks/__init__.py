@@ -11,7 +11,7 @@ from envcheck.tables.folders import rules_folder
 # In the order in which verdicts are listed. What a rule of `meta` says rests on the others, so these come last.
 _MODULES = (
     "driver", "driver_tools", "libcuda", "container", "visibility", "gpu", "gpu_count", "gpu_health", "gpu_memory", "vendor", "limits",
-    "torch_build", "torch_import", "torch_libraries", "numpy_abi", "torch_files", "requirements", "packages",
+    "torch_build", "torch_import", "torch_libraries", "foreign_wheels", "numpy_abi", "torch_files", "requirements", "packages",
     "companions", "toolkit", "ranks", "launch", "python_mismatch", "comm", "warned", "live",
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from envcheck.checks.origin import missing_module
+from envcheck.checks.reinstall import once
 from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
@@ -52,6 +53,9 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     listed = bool(facts.packages.version("torch"))  # the list is of this environment
     if missing_module(text) == "numpy" and (listed or facts.packages.distributions):
         return _without_numpy(values, evidence, facts.packages, built_for_1, bool(matches))
+    if "numpy" in facts.packages.duplicates and (warned or matches):
+        fixes = once("numpy", "numpy<2" if built_for_1 else "numpy", facts)
+        return Hit(values, evidence, fixes, "twice", milder)
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
         return None

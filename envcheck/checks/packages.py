@@ -6,6 +6,7 @@ import re
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
 from envcheck.checks.libraries import Provider, pinned
+from envcheck.checks.reinstall import once
 from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import UPGRADE, Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
@@ -16,7 +17,7 @@ from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets
 FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
 
-@check(needs="packages", reads="packages torch devices symptoms")
+@check(needs="packages", reads="packages torch devices python symptoms")
 def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
     mixture = tuple(match for match in matches if "torch._C" in match.text)
     if mixture and not imported(facts):
@@ -30,7 +31,9 @@ def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
         rows = [row for row in facts.packages.distributions if row.name in twice]
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} in {row.location}") for row in rows[:6])
         confidence = None if works or import_failed(facts.torch) else Confidence.LIKELY
-        return Hit({"names": twice, "count": len(rows)}, evidence, severity=severity, confidence=confidence)
+        version = facts.torch.version
+        fixes = once("torch", f"torch=={release(version)}", facts) if "torch" in twice and version else ()
+        return Hit({"names": twice, "count": len(rows)}, evidence, fixes, severity=severity, confidence=confidence)
     if mixed := _conda_and_pip(facts.packages):
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} ({row.installer})") for row in mixed)
         return Hit({"conda": mixed[0].version, "pip": mixed[1].version}, evidence, (), "conda", severity, Confidence.LIKELY)

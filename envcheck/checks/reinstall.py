@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.engine.intents import Install, Intent
+from envcheck.engine.intents import Install, Intent, SetEnv
 from envcheck.engine.rule import Facts
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.archs import platform_of
@@ -31,3 +31,18 @@ def requirements(torch: TorchFacts) -> tuple[Intent, ...]:
     """torch as it is, with everything that it requires: what is there in the right version is left alone."""
     version = release(torch.version)
     return (Install((f"torch=={version}",), note="torch stays; this installs the right versions of what it requires"),) if version else ()
+
+
+def once(name: str, requirement: str, facts: Facts) -> tuple[Intent, ...]:
+    """What leaves one distribution of a name of which there are two."""
+    rows, python = facts.packages.distributions, facts.python
+    places = [row.location.rstrip("/") for row in rows if row.name == name and row.location and row.installer != "conda"]
+    if len(places) < 2:
+        return ()
+    if len(set(places)) == 1:
+        return (Install((requirement,), (name, name), note="both entries go first: their files lie over each other"),)
+    if places[0] in [folder.rstrip("/") for folder in (python.pythonpath or "").split(":")]:
+        return (SetEnv("PYTHONPATH", None, f"or take {places[0]} out of it"),)
+    if python.user_site and python.user_site.rstrip("/") in places:
+        return (SetEnv("PYTHONNOUSERSITE", "1", f"then {python.user_site} is not looked at"),)
+    return ()

@@ -17,6 +17,10 @@ from envcheck.tables.versions import major
 _FOR_TRAINING = ("typing-extensions", "sympy", "mpmath")
 _FOR_COMPILING = ("filelock", "networkx", "triton")
 _LIBRARIES = ("nvidia-", "cuda-")
+# Pure Python, of which torch takes nearly every version, whatever it asks for.
+_LENIENT = ("sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec", "filelock")
+# What the loader says of a library that is not there, and torch itself of one that it looks for in the packages of NVIDIA.
+_NOT_FOUND = ("cannot open shared object file", "not found in the system path")
 # Whose requirements are torch's own, directly or through what it requires.
 _OWNERS = ("torch", "cuda-toolkit", "sympy", "jinja2")
 
@@ -75,7 +79,7 @@ def torch_requirement_missing(facts: Facts) -> Answer:
     if stopped := _named(_live_text(facts.live), rows):
         return Hit(values | {"module": stopped}, evidence, fixes, "live")
     if import_failed(facts.torch):  # else something else stops it
-        several = len(libraries) > 1 and "cannot open shared object file" in import_text(facts.torch)
+        several = len(libraries) > 1 and any(words in import_text(facts.torch) for words in _NOT_FOUND)
         return Hit(values | {"names": libraries}, evidence, fixes, "libraries") if several else None
     needed = [name for name in rows if name in _FOR_TRAINING]
     if needed and facts.live.status is not LiveStatus.PASS:
@@ -114,12 +118,13 @@ def _involved(facts: Facts, text: str) -> set[str]:
     return found
 
 
-@check(needs="torch packages", reads="torch packages python")
+@check(needs="torch packages", reads="torch packages python live")
 def torch_pin_unmet(facts: Facts) -> Answer:
     """A package is of another version than the metadata of torch asks for. Companions and triton have a rule of their own."""
     rows = wrong_versions(facts.packages)
-    if not rows or facts.torch.version is None:
-        return None
+    twice = "torch" in facts.packages.duplicates and import_failed(facts.torch)
+    if not rows or facts.torch.version is None or twice:
+        return None  # of two torches it is not known whose requirements count
     evidence = tuple(
         Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, {row.installed} is installed") for row in rows.values()
     )
@@ -127,7 +132,8 @@ def torch_pin_unmet(facts: Facts) -> Answer:
     values: dict[str, object] = {"version": facts.torch.version, "wrong": wrong, "count": len(rows)}
     fixes, text = _brought(facts.torch, rows), import_text(facts.torch)
     if not import_failed(facts.torch):
-        return Hit(values, evidence[:6], fixes, "works", Severity.WARNING)
+        harmless = all(name in _LENIENT for name in rows) and facts.live.status is not LiveStatus.FAIL
+        return Hit(values, evidence[:6], fixes, "works", Severity.INFO if harmless else Severity.WARNING)
     last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
     evidence = (*(Evidence("import torch", line[:300]) for line in last), *evidence)[:6]
     if rows.keys() & _involved(facts, text) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):

@@ -18,7 +18,8 @@ class TorchBuild:
 class Install:
     """Requirements of the target environment, with what must be uninstalled first.
 
-    `reinstall` names packages whose files must be written again although their version is right.
+    `reinstall` names packages whose files must be written again although their version is right. A name stands twice in `remove` where
+    two distributions of it lie in one folder: pip takes one away at a time.
     """
 
     requirements: tuple[str, ...]

@@ -498,6 +498,7 @@ class Distribution:
     channel: str | None = None
     direct_url: str | None = None
     built_for: str | None = None  # xformers: the torch that it was compiled with, "2.10.0+cu128"
+    foreign_tag: str | None = None  # of a wheel for another Python or machine than the target's: "cp312-cp312-manylinux_2_28_aarch64"
 
 
 @record

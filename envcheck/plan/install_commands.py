@@ -331,13 +331,14 @@ def install(
     uv: list[str] = []
     where = ["--python", profile.executable] if profile.executable else []
     if remove:
-        pip.append(line(profile, python, "-m", "pip", "uninstall", "-y", *remove))
-        uv.append(line(profile, "uv", "pip", "uninstall", *where, *remove))
+        names, twice = dict.fromkeys(remove), [name for at, name in enumerate(remove) if name in remove[:at]]
+        pip += [line(profile, python, "-m", "pip", "uninstall", "-y", *some) for some in (names, twice) if some]
+        uv.append(line(profile, "uv", "pip", "uninstall", *where, *names))
     if requirements:
         force = ["--force-reinstall", "--no-deps"] if again else []
-        names = [flag for text in requirements for flag in ("--reinstall-package", name_of(text))] if again else []
+        anew = [flag for text in requirements for flag in ("--reinstall-package", name_of(text))] if again else []
         pip.append(line(profile, python, "-m", "pip", "install", *force, *flags, *requirements))
-        uv.append(line(profile, "uv", "pip", "install", *where, *names, *(["--no-deps"] if again else []), *flags, *requirements))
+        uv.append(line(profile, "uv", "pip", "install", *where, *anew, *(["--no-deps"] if again else []), *flags, *requirements))
     return tuple(pip), tuple(uv)
 
 

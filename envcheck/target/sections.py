@@ -91,8 +91,9 @@ def _packages(ended: Ended) -> PackagesFacts | Missing:
     )
 
 
-# Requirements whose being of another version breaks torch or its companions; of the rest (sympy, jinja2, …) only absence counts.
-WATCHED = ("torch", "pytorch", "nvidia-", "triton", "cuda-", "numpy", "xformers", "flash-attn", "rocm", "intel-")
+# Requirements whose being of another version is looked at. What of pure Python torch requires seldom matters, and a rule says so.
+WATCHED = ("torch", "pytorch", "nvidia-", "triton", "cuda-", "numpy", "xformers", "flash-attn", "rocm", "intel-",
+           "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "markupsafe")  # fmt: skip
 
 
 def _unmet(
@@ -141,14 +142,21 @@ def _unmet(
     return tuple(dict.fromkeys(found))
 
 
-_FLOOR = re.compile(r"([A-Za-z0-9._-]+) ?>= ?(\d[\w.]*)")
+_BOUNDS = re.compile(r"([A-Za-z0-9._-]+) ?((?:>=\d[\w.]*|<\d[\d.]*)(?:, ?(?:>=\d[\w.]*|<\d[\d.]*))*)")
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")  # "<1.4" has its own mind about 1.4rc1
 
 
 def _plainly_met(text: str, absent: Sequence[str], installed: Mapping[str, str | None]) -> bool:
-    """Whether a requirement is a floor without a marker, and what is installed reaches it."""
-    floor = _FLOOR.fullmatch(text)
-    name = re.sub(r"[-_.]+", "-", floor[1]).lower() if floor else ""
-    return floor is not None and name not in absent and bool(installed.get(name)) and at_least(installed.get(name), floor[2])
+    """Whether a requirement has bounds alone and no marker, and what is installed lies between them: "mpmath<1.4,>=1.1.0"."""
+    found = _BOUNDS.fullmatch(text)
+    name = re.sub(r"[-_.]+", "-", found[1]).lower() if found else ""
+    version = installed.get(name)
+    if found is None or name in absent or not version:
+        return False
+    if "<" in found[2] and not _NUMBERS.fullmatch(version):
+        return False
+    bounds = re.findall(r"(>=|<)([\w.]+)", found[2])
+    return all(at_least(version, number) is (sign == ">=") for sign, number in bounds)
 
 
 def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> TorchFacts | Missing:

@@ -257,6 +257,35 @@ def test_an_xformers_that_does_not_say_it(tmp_path: Path, text: str) -> None:
     assert next(row for row in packages_of(tmp_path).distributions if row.name == "xformers").built_for is None
 
 
+HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+
+
+@pytest.mark.parametrize(
+    ("tags", "foreign"),
+    [
+        ((f"{HERE}-{HERE}-manylinux_2_28_x86_64.manylinux2014_x86_64", f"{HERE}-{HERE}-manylinux_2_28_aarch64"), False),
+        (("py3-none-any",), False),
+        (("py2-none-any", "py3-none-any"), False),
+        (("cp38-abi3-manylinux2014_x86_64", "cp38-abi3-manylinux2014_aarch64"), False),
+        ((f"{HERE}-{HERE}t-any",), False),  # free threads are another matter
+        (("cp39-cp39-any",), True),
+        (("cp399-abi3-any",), True),
+        (("py3-none-manylinux_2_28_s390x",), True),
+        (("py3-none-win_amd64", "py3-none-macosx_11_0_arm64"), True),
+        (("py3-none-a_system_of_tomorrow",), False),
+        (("nonsense",), False),
+        ((), False),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="tags for Linux")
+def test_a_wheel_for_another_python_or_machine(tmp_path: Path, tags: tuple[str, ...], foreign: bool) -> None:
+    distribution(tmp_path, "numpy", "2.5.5")
+    [info] = tmp_path.glob("numpy-*.dist-info")
+    (info / "WHEEL").write_text("".join(f"Tag: {tag}\n" for tag in tags))
+    row = next(row for row in packages_of(tmp_path).distributions if row.name == "numpy" and row.location == str(tmp_path))
+    assert row.foreign_tag == (tags[0] if foreign else None)
+
+
 def test_pins_behind_an_extra(tmp_path: Path) -> None:
     toolkit = (
         "nvidia-cublas==13.4.1.3.*; (sys_platform == 'linux' or sys_platform == 'win32') and extra == 'cublas'",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,9 @@ from envcheck.target.sections import WATCHED, _plainly_met, _unmet
 
 NAMES = st.sampled_from(["typing-extensions", "typing_extensions", "Typing.Extensions", "numpy"])
 VERSIONS = st.sampled_from(["1", "1.0", "1.0.post1", "1.0rc1", "1.0.dev3", "1.10", "1.9", "2!1.0", "1.0+cpu", "v1.0", "one", "1.0.0"])
-BOUNDS = st.sampled_from([">=", " >= ", ">", "==", "~=", "<", "!=", "===", ">=1,<2,>=", " (>=", "[extra]>=", "@ https://", ">=*"])
+BOUNDS = st.sampled_from(
+    [">=", " >= ", ">", "==", ">=1,<", "<1.10,>=", "~=", "<", "!=", "===", ">=1,<2,>=", " (>=", "[extra]>=", "@ https://", ">=*"]
+)
 ENDS = st.sampled_from(["", ")", " ; python_version < '3'", ",!=1.0", ".*"])
 
 
@@ -30,6 +34,12 @@ def test_a_floor_is_plain() -> None:
     assert not _plainly_met("typing-extensions>=4.10.0", (), {})
 
 
+def test_bounds_are_plain() -> None:
+    """Nearly every environment has this one: for it alone packaging's parser would be loaded."""
+    assert _plainly_met("mpmath<1.4,>=1.1.0", (), {"mpmath": "1.3.0"})
+    assert not _plainly_met("mpmath<1.4,>=1.1.0", (), {"mpmath": "1.4.0"})
+
+
 @pytest.mark.parametrize(
     ("text", "version", "found"),
     [
@@ -37,11 +47,14 @@ def test_a_floor_is_plain() -> None:
         ("torch>=2.10", "2.10+cpu", None),
         ("torch==2.10; python_version<'4'", "2.9", "torch==2.10"),
         ("torch==2.10; python_version>'4'", "2.9", None),
-        ("sympy>=1.13", "1.0", None),  # only its absence counts
+        ("sympy>=1.13", "1.0", "sympy>=1.13"),
+        ("sympy<2,>=1.13", "1.14.0", None),
+        ("mpmath<1.4,>=1.1.0", "1.4.0", "mpmath<1.4,>=1.1.0"),
+        ("regex>=1.13", "1.0", None),  # nothing of torch's
     ],
 )
 def test_unmet(text: str, version: str, found: str | None) -> None:
-    name = text.partition(">")[0].partition("=")[0]
+    name = re.split("[<>=]", text)[0]
     rows = (Distribution(name, version),)
     unmet = _unmet([("owner", text)], WATCHED, (), {"python_version": "3.12"}, rows)
     assert unmet == (() if found is None else (Unmet("owner", found, version),))
