@@ -97,7 +97,9 @@ class Place:
 
     def shell(self) -> dict[str, str]:
         """Variables of a shell in which nothing is active but what a damage set."""
-        taken = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD")
+        taken = (
+            "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONDONTWRITEBYTECODE",
+        )  # fmt: skip
         path = os.pathsep.join((os.path.dirname(uv()), os.environ["PATH"]))
         return {key: value for key, value in os.environ.items() if key not in taken} | {"PATH": path} | self.env
 
@@ -129,7 +131,7 @@ class Bases:
 
 
 def make(base: Base, place: Path) -> None:
-    shell = dict(os.environ)
+    shell = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     if base.pip:
         call([interpreters()[base.python], "-m", "venv", str(place)], shell)
     else:

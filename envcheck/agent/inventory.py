@@ -259,7 +259,7 @@ def package_facts(ours: str) -> Dict[str, Any]:
                 continue
             fields = list(headers_of(read(file, 200000) or ""))
             rows.append(distribution(folder, path, name, fields))
-            if name in REQUIRING:
+            if name in REQUIRING and all(name != owner for owner, _ in headers):  # the first on the path is the one that is imported
                 headers.append((name, fields))
             if name.startswith("nvidia-") or name in COMPARED:
                 records[path] = (name, folder)

@@ -50,11 +50,10 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     values = {"numpy": numpy, "version": facts.torch.version or UNKNOWN}
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
     text, milder = " ".join([*(match.text for match in matches), *warned]), None if matches else Severity.WARNING
-    listed = bool(facts.packages.version("torch"))  # the list is of this environment
-    if missing_module(text) == "numpy" and (listed or facts.packages.distributions):
+    if missing_module(text) == "numpy" and facts.packages.distributions:
         return _without_numpy(values, evidence, facts.packages, built_for_1, bool(matches))
     if "numpy" in facts.packages.duplicates and (warned or matches):
-        fixes = once("numpy", "numpy<2" if built_for_1 else "numpy", facts)
+        fixes = once("numpy", "numpy<2" if built_for_1 else "numpy", facts.packages, facts.python)
         return Hit(values, evidence, fixes, "twice", milder)
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
@@ -62,17 +61,32 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     if new or "NumPy 1.x" in text or "_ARRAY_API" in text:
         variant = "text" if not numpy else "module" if new and built_for_1 is False else None
         return Hit(values, evidence, (Install(("numpy<2",)),), variant, milder)
-    if wanted := _for_api(matches, built_for_1):
+    return _other(values, evidence, text, _for_api(matches, built_for_1), milder) or _none(values, evidence, facts, built_for_1, matches)
+
+
+def _other(
+    values: dict[str, str | None], evidence: tuple[Evidence, ...], text: str, wanted: str | None, milder: Severity | None
+) -> Hit | None:
+    """A NumPy that is there, or is known to be wanted, and not the one that fits."""
+    numpy = values["numpy"]
+    if wanted:
         return Hit(values, evidence, (Install((wanted,)),), "old" if numpy else "either", milder)
-    if numpy:
-        newest = (Install(("numpy",), note="the newest that torch and the Python allow"),)
-        # API version 0xe came with NumPy 1.20: what is built against it or a later one refuses 1.19 (numpy/core/setup_common.py)
-        if "this version of numpy is" in text or older(release(numpy), "1.20.0"):
-            return Hit(values, evidence, newest, "old", milder)
-        return Hit(values, evidence, newest, "unlike", milder, Confidence.LIKELY)
-    if listed:
+    if not numpy:
+        return None
+    newest = (Install(("numpy",), note="the newest that torch and the Python allow"),)
+    old = _refused(numpy, text)
+    return Hit(values, evidence, newest, "old" if old else "unlike", milder, None if old else Confidence.LIKELY)
+
+
+def _none(values: dict[str, str | None], evidence: tuple[Evidence, ...], facts: Facts, built_for_1: bool | None, matches: Matches) -> Hit:
+    if facts.packages.version("torch"):  # the list is of this environment
         return _without_numpy(values, evidence, facts.packages, built_for_1, bool(matches))
     return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), "either", confidence=Confidence.LIKELY)
+
+
+def _refused(numpy: str, text: str) -> bool:
+    """API version 0xe came with NumPy 1.20: what is built against it or a later one refuses 1.19 (numpy/core/setup_common.py)."""
+    return "this version of numpy is" in text or bool(older(release(numpy), "1.20.0"))
 
 
 def _without_numpy(

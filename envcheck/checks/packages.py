@@ -32,7 +32,7 @@ def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} in {row.location}") for row in rows[:6])
         confidence = None if works or import_failed(facts.torch) else Confidence.LIKELY
         version = facts.torch.version
-        fixes = once("torch", f"torch=={release(version)}", facts) if "torch" in twice and version else ()
+        fixes = once("torch", f"torch=={release(version)}", facts.packages, facts.python) if "torch" in twice and version else ()
         return Hit({"names": twice, "count": len(rows)}, evidence, fixes, severity=severity, confidence=confidence)
     if mixed := _conda_and_pip(facts.packages):
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} ({row.installer})") for row in mixed)

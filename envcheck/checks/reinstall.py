@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envcheck.engine.intents import Install, Intent, SetEnv
 from envcheck.engine.rule import Facts
-from envcheck.facts.snapshot import TorchFacts
+from envcheck.facts.snapshot import PackagesFacts, PythonFacts, TorchFacts
 from envcheck.tables.archs import platform_of
 from envcheck.tables.versions import local, release
 
@@ -33,10 +33,9 @@ def requirements(torch: TorchFacts) -> tuple[Intent, ...]:
     return (Install((f"torch=={version}",), note="torch stays; this installs the right versions of what it requires"),) if version else ()
 
 
-def once(name: str, requirement: str, facts: Facts) -> tuple[Intent, ...]:
+def once(name: str, requirement: str, packages: PackagesFacts, python: PythonFacts) -> tuple[Intent, ...]:
     """What leaves one distribution of a name of which there are two."""
-    rows, python = facts.packages.distributions, facts.python
-    places = [row.location.rstrip("/") for row in rows if row.name == name and row.location and row.installer != "conda"]
+    places = [row.location.rstrip("/") for row in packages.distributions if row.name == name and row.location and row.installer != "conda"]
     if len(places) < 2:
         return ()
     if len(set(places)) == 1:

@@ -122,8 +122,7 @@ def _involved(facts: Facts, text: str) -> set[str]:
 def torch_pin_unmet(facts: Facts) -> Answer:
     """A package is of another version than the metadata of torch asks for. Companions and triton have a rule of their own."""
     rows = wrong_versions(facts.packages)
-    twice = "torch" in facts.packages.duplicates and import_failed(facts.torch)
-    if not rows or facts.torch.version is None or twice:
+    if not rows or facts.torch.version is None or "torch" in facts.packages.duplicates:
         return None  # of two torches it is not known whose requirements count
     evidence = tuple(
         Evidence(f"metadata of {row.distribution}", f"requires {row.requirement}, {row.installed} is installed") for row in rows.values()

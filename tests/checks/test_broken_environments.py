@@ -118,6 +118,14 @@ class TestDamage:
         report = environment.report()
         assert loud(report) == [("error", "torch-import-broken")] and installs(first(report))[0].startswith("torch==")
 
+    def test_a_library_for_another_machine(self, environment: Environment) -> None:
+        file = "torch/lib/libtorch_python.so"
+        content = bytearray((environment.site / file).read_bytes())
+        struct.pack_into("<H", content, 18, 183)  # e_machine: aarch64
+        environment.write(file, bytes(content))
+        report = environment.report()
+        assert loud(report) == [("error", "torch-import-broken")] and installs(first(report))[0].startswith("torch==")
+
     @pytest.mark.parametrize("static", [True, False])
     @pytest.mark.parametrize("metadata", [True, False])
     def test_what_an_uninstallation_left(self, environment: Environment, static: bool, metadata: bool) -> None:
