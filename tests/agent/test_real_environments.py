@@ -138,7 +138,15 @@ CPU = [
     Case("torch-folder-beside", "cpu", by.beside("torch/")),
     Case("typing_extensions-beside", "cpu", by.beside("typing_extensions.py"), ("import",), "torch-shadowed", "Rename the file"),
     Case("torch-on-PYTHONPATH", "cpu", by.on_pythonpath("torch.py"), ("backward", "numpy", "ddp"), "torch-shadowed", "Rename the file", 1),
-    Case("typing_extensions-on-PYTHONPATH", "cpu", by.on_pythonpath("typing_extensions.py"), ("import",), "torch-shadowed", "Rename the file", 1),
+    Case(
+        "typing_extensions-on-PYTHONPATH",
+        "cpu",
+        by.on_pythonpath("typing_extensions.py"),
+        ("import",),
+        "torch-shadowed",
+        "Rename the file",
+        1,
+    ),
     Case(
         "numpy-of-3.12-on-PYTHONPATH",
         "cpu",
