@@ -118,10 +118,10 @@ def _bare(line: str, before: str) -> str | None:
     """A line without the mark before each line of the report; None if it has not got it."""
     if not before or line.startswith(before):
         return line[len(before) :].rstrip()
-    if before.startswith(line.rstrip()):  # ">" for "> "
-        return ""
     mark, same = line[: len(before)].translate(_NO_DIGITS), before.translate(_NO_DIGITS)
-    return line[len(before) :].rstrip() if mark == same else None
+    if mark == same:
+        return line[len(before) :].rstrip()
+    return "" if len(line) < len(before) and same.startswith(mark.rstrip()) else None  # ">" for "> ", a time alone in an empty line
 
 
 def _of_a_page(line: str) -> bool:

@@ -142,21 +142,24 @@ def _unmet(
     return tuple(dict.fromkeys(found))
 
 
-_BOUNDS = re.compile(r"([A-Za-z0-9._-]+) ?((?:>=\d[\w.]*|<\d[\d.]*)(?:, ?(?:>=\d[\w.]*|<\d[\d.]*))*)")
-_NUMBERS = re.compile(r"\d+(?:\.\d+)*")  # "<1.4" has its own mind about 1.4rc1
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_BOUND = re.compile(r"(>=)(\d[\w.]{0,40})|(<)(\d[\d.]{0,40})")
 
 
 def _plainly_met(text: str, absent: Sequence[str], installed: Mapping[str, str | None]) -> bool:
     """Whether a requirement has bounds alone and no marker, and what is installed lies between them: "mpmath<1.4,>=1.1.0"."""
-    found = _BOUNDS.fullmatch(text)
-    name = re.sub(r"[-_.]+", "-", found[1]).lower() if found else ""
+    named = _NAME.match(text)
+    if named is None:
+        return False
+    name = re.sub(r"[-_.]+", "-", named[0]).lower()
     version = installed.get(name)
-    if found is None or name in absent or not version:
+    bounds = [_BOUND.fullmatch(one.strip()) for one in text[named.end() :].split(",")]
+    if not version or name in absent or not all(bounds):
         return False
-    if "<" in found[2] and not _NUMBERS.fullmatch(version):
+    found = [(one[1] or one[3], one[2] or one[4]) for one in bounds if one]
+    if any(sign == "<" for sign, _ in found) and set(version) - set("0123456789."):  # "<1.4" has its own mind about 1.4rc1
         return False
-    bounds = re.findall(r"(>=|<)([\w.]+)", found[2])
-    return all(at_least(version, number) is (sign == ">=") for sign, number in bounds)
+    return all(at_least(version, number) is (sign == ">=") for sign, number in found)
 
 
 def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> TorchFacts | Missing:
