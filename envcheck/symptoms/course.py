@@ -24,6 +24,7 @@ _MET = re.compile(
 )
 # A person's word is about the whole text.
 _GOES_ON = re.compile(r"\b(?:training|the run|everything|it) (?:runs|works|starts|is fine|goes on)\b(?! out)", re.IGNORECASE)
+POST = 64 << 10  # characters in which a person has said what the text is about; what goes on for longer is a log
 _PROPOSED = re.compile(
     r"^\W{0,12}(?:feature request|proposal|enhancement|rfc)\b|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
     r"|\bfeature request\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: |^\s{0,3}fix(?:es|ed):\s{0,3}$",
@@ -72,4 +73,4 @@ def at_warning_level(line: str) -> bool:
 
 def proposed(text: str) -> bool:
     """Whether a text speaks of a message without having met it now: a feature request with no print in it."""
-    return bool(_PROPOSED.search(text)) and not _PRINTED.search(text)
+    return bool(_PROPOSED.search(text, 0, POST)) and not _PRINTED.search(text)
