@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"envcheck {__version__}")
         return 0
-    from envcheck.commands.output import put, take_every_character
+    from envcheck.commands.output import drop_stdout, put, take_every_character
     from envcheck.errors import UsageError
 
     for stream in (sys.stdout, sys.stderr):
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader is gone (`| head`); what is left unsaid must not become a traceback when Python flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop_stdout()
         return 141
     except Exception as error:  # noqa: BLE001  # the last resort: told as a bug of ours, with its own exit code
         return _bug(error, words)

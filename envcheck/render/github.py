@@ -10,11 +10,12 @@ from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
 from envcheck.render.wording import (
     NEAREST,
-    command_groups,
+    fix_lines,
     ignored_hits,
     nearest_lines,
     severity_hits,
     severity_word,
+    shown_severity,
     unknown_groups,
     verdict_line,
 )
@@ -37,13 +38,9 @@ def render(report: Report, *, fix_suggest: bool = False) -> str:
 
 def _annotation(reported: Reported, report: Report, fix_suggest: bool) -> str:
     finding = reported.finding
-    # What is only likely must not show as an error: it does not fail the run.
-    word = "warning" if finding.severity is Severity.ERROR and finding.confidence is Confidence.LIKELY else _COMMAND[finding.severity]
+    word = _COMMAND[shown_severity(finding)]
     body = [finding.message, *(f"{one.source}: {one.text}" for one in finding.evidence[:3])]
-    for fix in reported.fixes:
-        body.append(f"fix: {fix.title or fix.text}")
-        for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
-            body += [f"  {f'{label}: ' if label else ''}{line}" for line in commands]
+    body += fix_lines(reported.fixes, report.tool, fix_suggest)
     mark = f"{severity_word(finding)}: " if finding.confidence is Confidence.LIKELY else ""
     return _line(word, f"{finding.rule}: {mark}{finding.title}", "\n".join(body))
 

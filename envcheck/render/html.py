@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from html import escape as _html_escape
 
-from envcheck.engine.rule import Confidence, Severity
 from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import LiveFacts
@@ -19,6 +18,7 @@ from envcheck.render.wording import (
     nearest_lines,
     setting_lines,
     severity_word,
+    shown_severity,
     unknown_groups,
     verdict_line,
 )
@@ -108,8 +108,7 @@ def _stack(report: Report) -> str:
 def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     finding = reported.finding
     word = severity_word(finding)
-    likely = finding.severity is Severity.ERROR and finding.confidence is Confidence.LIKELY  # it does not fail the run alone
-    kind = f"{finding.severity.value} likely" if likely else finding.severity.value
+    kind = finding.severity.value if shown_severity(finding) is finding.severity else f"{finding.severity.value} likely"
     parts = [
         f"<section class='finding {kind}'>",
         f"<h2><span class='{kind}'>{word}</span>: {escape(finding.title)} <code>{escape(finding.rule)}</code></h2>",

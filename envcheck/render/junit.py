@@ -12,8 +12,8 @@ from envcheck.engine.judge import Outcome
 from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import Missing
-from envcheck.render.wording import NEAREST, command_groups, ignored_because, nearest_lines, severity_hits, severity_word, verdict_line
-from envcheck.report.report import Ignored, Report, Reported
+from envcheck.render.wording import NEAREST, fix_lines, ignored_because, nearest_lines, severity_hits, severity_word, verdict_line
+from envcheck.report.report import Ignored, Report, Reported, taken_at
 
 # XML 1.0 has no way to write these, not even as a reference: https://www.w3.org/TR/xml/#charsets
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -67,10 +67,10 @@ def _suite(family: str, cases: Sequence[str], report: Report) -> Sequence[str]:
         "skipped": sum("<skipped" in case for case in cases),
         "errors": sum("<error" in case for case in cases),
     }
-    system, network = report.snapshot.system, report.snapshot.network
+    network = report.snapshot.network
     told = {"name": f"envcheck.{family}", **_texts(counts)}
-    if not isinstance(system, Missing) and system.date and system.time:
-        told["timestamp"] = f"{system.date}T{system.time}Z"
+    if ended := taken_at(report.snapshot):
+        told["timestamp"] = ended
     if not isinstance(network, Missing) and network.hostname:
         told["hostname"] = network.hostname
     return [f"  <testsuite {_attributes(told)}>", *cases, "  </testsuite>"]
@@ -101,10 +101,7 @@ def _body(reported: Reported, report: Report, fix_suggest: bool) -> str:
     became = dict(severity_hits(report)).get(finding.rule)
     lines = [finding.title, *([f"severity changed: {became}"] if became else []), finding.message]
     lines += [f"{one.source}: {one.text}" for one in finding.evidence]
-    for fix in reported.fixes:
-        lines.append(f"fix: {fix.title or fix.text}")
-        for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
-            lines += [f"  {f'{label}: ' if label else ''}{line}" for line in commands]
+    lines += fix_lines(reported.fixes, report.tool, fix_suggest)
     return "\n".join(lines)
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from envcheck.engine.rule import Confidence, Severity
+from envcheck.engine.rule import Severity
 from envcheck.facts.printable import visible
 from envcheck.facts.secrets import mask_secrets
-from envcheck.facts.snapshot import Missing
 from envcheck.render.json_v1 import without_facts
-from envcheck.render.wording import command_groups, first_paragraph, severity_word, verdict_line
-from envcheck.report.report import Report, Reported
+from envcheck.render.wording import first_paragraph, fix_lines, severity_word, shown_severity, verdict_line
+from envcheck.report.report import Report, Reported, taken_at
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -27,8 +26,7 @@ def render(report: Report, *, fix_suggest: bool = False) -> str:
     rules = {one.finding.rule: one for one in report.findings}
     index = {rule: number for number, rule in enumerate(rules)}
     notes = [_notification(reason) for reason in report.because]
-    system = report.snapshot.system
-    ended = "" if isinstance(system, Missing) or not (system.date and system.time) else f"{system.date}T{system.time}Z"
+    ended = taken_at(report.snapshot)
     run: dict[str, Any] = {
         "tool": {"driver": {"name": report.name, "version": report.version, "rules": [_rule(one) for one in rules.values()]}},
         "invocations": [
@@ -66,12 +64,10 @@ def _rule(one: Reported) -> dict[str, Any]:
 
 def _result(one: Reported, index: int, report: Report, fix_suggest: bool) -> dict[str, Any]:
     finding = one.finding
-    certain = finding.confidence is not Confidence.LIKELY
     return {
         "ruleId": finding.rule,
         "ruleIndex": index,
-        # What is only likely does not fail the run, and must not show as an error.
-        "level": _LEVELS[finding.severity] if certain or finding.severity is not Severity.ERROR else "warning",
+        "level": _LEVELS[shown_severity(finding)],
         "message": {"text": _text("\n".join(_lines(one, report, fix_suggest)))},
         "locations": [{"physicalLocation": {"artifactLocation": {"uri": PLACE}, "region": {"startLine": 1}}}],
         "partialFingerprints": {"envcheckRule/v1": finding.rule},
@@ -82,10 +78,7 @@ def _result(one: Reported, index: int, report: Report, fix_suggest: bool) -> dic
 def _lines(one: Reported, report: Report, fix_suggest: bool) -> list[str]:
     finding = one.finding
     lines = [f"{severity_word(finding)}: {finding.title}", finding.message, *(f"{row.source}: {row.text}" for row in finding.evidence[:3])]
-    for fix in one.fixes:
-        lines.append(f"fix: {fix.title or fix.text}")
-        for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
-            lines += [f"  {f'{label}: ' if label else ''}{line}" for line in commands]
+    lines += fix_lines(one.fixes, report.tool, fix_suggest)
     return lines
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from envcheck.engine.rule import Confidence, Severity
+from envcheck.engine.rule import Severity
 from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
@@ -21,6 +21,7 @@ from envcheck.render.wording import (
     nearest_lines,
     setting_lines,
     severity_word,
+    shown_severity,
     unknown_groups,
     verdict_line,
 )
@@ -168,9 +169,7 @@ def _wire(page: _Page, report: Report) -> None:
 
 def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool) -> None:
     finding = reported.finding
-    sign, style = _SEVERITY[finding.severity]
-    if finding.confidence is Confidence.LIKELY and finding.severity is Severity.ERROR:
-        sign, style = _SEVERITY[Severity.WARNING]
+    sign, style = _SEVERITY[shown_severity(finding)]
     page.gap()
     page.block(
         Text.assemble((f"{sign} {severity_word(finding)}: ", style)), f"{one_line(finding.title)} [{finding.rule}]", "bold", indent=2

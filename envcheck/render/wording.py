@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from envcheck.checks.answer import visible
 from envcheck.checks.hardware import opened
@@ -48,6 +48,12 @@ def tally(report: Report) -> str:
 def severity_word(finding: Finding) -> str:
     """ "error", "possible error", "warning", "possible warning", "info"."""
     return f"possible {finding.severity.value}" if finding.confidence is Confidence.LIKELY else finding.severity.value
+
+
+def shown_severity(finding: Finding) -> Severity:
+    """An error that is only likely does not fail the run, and must not show as one."""
+    likely = finding.severity is Severity.ERROR and finding.confidence is Confidence.LIKELY
+    return Severity.WARNING if likely else finding.severity
 
 
 NEAREST = "Nearest known problems (pages to read, not findings)"
@@ -196,6 +202,16 @@ def command_groups(commands: Commands, tool: Tool, every: bool) -> tuple[tuple[s
 def _in_cmd(commands: Commands, names: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """The lines that cmd needs otherwise than PowerShell."""
     return [("in cmd" if name == "shell" else f"{name} in cmd", commands.cmd[name]) for name in names if name in commands.cmd]
+
+
+def fix_lines(fixes: Iterable[Fix], tool: Tool, every: bool) -> list[str]:
+    """ "fix: …" and its commands indented below it, for formats of plain lines."""
+    lines = []
+    for fix in fixes:
+        lines.append(f"fix: {fix.title or fix.text}")
+        for label, commands in command_groups(fix.commands, tool, every):
+            lines += [f"  {f'{label}: ' if label else ''}{line}" for line in commands]
+    return lines
 
 
 def first_paragraph(text: str) -> str:

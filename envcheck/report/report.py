@@ -327,6 +327,12 @@ def target_line(snapshot: Snapshot) -> str:
     return f"{python.executable or 'path not stated'} ({kind}){because}"
 
 
+def taken_at(snapshot: Snapshot) -> str:
+    """When the machine was looked at, "2026-11-28T21:20:05Z"; "" where it does not say."""
+    system = snapshot.system
+    return f"{system.date}T{system.time}Z" if not isinstance(system, Missing) and system.date and system.time else ""
+
+
 def host_line(snapshot: Snapshot) -> str:
     """Which machine and when, in one line: name, system, architecture, cores, memory, container, time."""
     system = snapshot.system
@@ -343,7 +349,7 @@ def host_line(snapshot: Snapshot) -> str:
         f"{memory / 2**30:.0f} GiB" if memory else None,
         f"WSL {system.wsl}" if system.wsl else None,
         f"in {container}" if container else None,
-        f"{system.date}T{system.time}Z" if system.date and system.time else None,
+        taken_at(snapshot),
     )
     machine = ", ".join(part for part in parts if part) or "not stated"
     return f"{name}: {machine}" if name else machine
