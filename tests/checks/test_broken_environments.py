@@ -113,10 +113,21 @@ class TestDamage:
         assert not report.findings and report.exit_code == 0
 
     def test_a_module_deeper_down(self, environment: Environment) -> None:
-        """RECORD is compared on the first level only; torch's own words tell the rest."""
         environment.remove("torch/nn/functional.py")
         report = environment.report()
+        assert loud(report) == [("error", "torch-files-damaged")] and installs(first(report))[0].startswith("torch==")
+
+    def test_a_module_deeper_down_holds_nothing(self, environment: Environment) -> None:
+        """Of these the sizes are not read; torch's own words tell the rest."""
+        environment.write("torch/nn/functional.py", b"")
+        report = environment.report()
         assert loud(report) == [("error", "torch-import-broken")] and installs(first(report))[0].startswith("torch==")
+
+    def test_what_only_torchrun_imports(self, environment: Environment) -> None:
+        environment.remove("torch/distributed/run.py")
+        report = environment.report(live="quick")
+        assert loud(report) == [("warning", "torch-files-damaged")] and report.exit_code == 0
+        assert "torch/distributed/run.py" in first(report).message and installs(first(report))[0].startswith("torch==")
 
     def test_a_library_for_another_machine(self, environment: Environment) -> None:
         file = "torch/lib/libtorch_python.so"
