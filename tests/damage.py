@@ -180,6 +180,7 @@ def stale_entry(name: str, version: str) -> Damage:
         text = (here / "METADATA").read_text()
         (there / "METADATA").write_text(re.sub(r"^Version: .*$", f"Version: {version}", text, count=1, flags=re.MULTILINE))
         (there / "INSTALLER").write_text("pip")
+        (there / "RECORD").write_text((here / "RECORD").read_text().replace(here.name, there.name))
 
     return do
 
