@@ -65,12 +65,13 @@ def lay(source: Path, target: Path) -> None:
     shutil.rmtree(source)
 
 
-def for_another_python(name: str, version: str) -> Damage:
-    """A package that was installed for another Python and copied: its compiled files have the other one's names."""
+def for_another_python(name: str, version: str, machine: str | None = None) -> Damage:
+    """A package that was installed for another Python or machine and copied: its compiled files have other names."""
 
     def do(place: Place) -> None:
         other = place.root / "other"
         where = ["--target", str(other), "--python-version", version, "--only-binary", ":all:"]
+        where += ["--python-platform", machine] if machine else []
         place.uv("uninstall", name)
         call([uv(), "pip", "install", "-q", "--no-deps", "-p", place.python, *where, name], place.shell())
         lay(other, place.site)
@@ -179,6 +180,7 @@ def stale_entry(name: str, version: str) -> Damage:
         text = (here / "METADATA").read_text()
         (there / "METADATA").write_text(re.sub(r"^Version: .*$", f"Version: {version}", text, count=1, flags=re.MULTILINE))
         (there / "INSTALLER").write_text("pip")
+        (there / "RECORD").write_text((here / "RECORD").read_text().replace(here.name, there.name))
 
     return do
 
@@ -315,8 +317,3 @@ def user_site(*requirements: str) -> Damage:
         place.env["PYTHONUSERBASE"] = str(home)
 
     return do
-
-
-def from_fresh(place: Place) -> None:
-    """Only what torch itself brings: `pip install torch` in a new environment."""
-    place.uv("uninstall", "numpy", "setuptools")

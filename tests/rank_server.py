@@ -110,7 +110,7 @@ def live_check(torch: Any, request: dict[str, Any], out: str) -> None:
         patched(torch, request["fault"])
     at_start(request)
     options = {"folder": request["folder"], "nproc": request.get("nproc"), "backend": request.get("backend", "gloo"), "live": "quick"}
-    options["stage_seconds"] = request.get("stage_seconds", 3.0)
+    options["stage_seconds"] = request.get("stage_seconds", 10.0)  # the least that a stage of a real check is given
     writer = jsonl.Writer(out)
     plan = rank_start.Plan(options, writer, True, options["stage_seconds"], time.monotonic() + request.get("within", 40.0))
     if "tasks" in request:  # of the full check

@@ -141,7 +141,8 @@ def make(base: Base, place: Path) -> None:
         source = ["--find-links", links() or ""] if f"torch-{base.torch}" in linked() else ["--torch-backend=cpu"]
     call([uv(), "pip", "install", "-q", "-p", str(place), f"torch=={base.torch}", *base.beside, *source], shell)
     # Compiled once here, not in each copy.
-    call([str(place / "bin/python"), "-W", "ignore", "-c", "import torch, torch.distributed.run, torch._dynamo"], shell)
+    warm = "import torch, torch.distributed.run, importlib.util as u; u.find_spec('torch._dynamo') and __import__('torch._dynamo')"
+    call([str(place / "bin/python"), "-W", "ignore", "-c", warm], shell)
 
 
 # ---------------------------------------------------------------- what Python shows

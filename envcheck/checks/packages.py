@@ -191,7 +191,7 @@ def xformers_mismatch(facts: Facts, matches: Matches) -> Answer:
     # Its library links CUDA's runtime by major version (libcudart.so.12), and libtorch_cuda.so.
     if cuda and (torch.cuda or torch.cpu_build) and major(cuda) != major(torch.cuda):
         values |= {"built": built, "cuda": f"CUDA {torch.cuda}" if torch.cuda else "the CPU"}
-        return Hit(values, quoted(matches), _xformers(there, torch.version, again=True), "cuda")
+        return Hit(values, quoted(matches), (), "cuda")  # the same wheel again changes nothing
     if not matches:
         return None
     have = value(matches, "have") or torch.version  # a list of packages may be of another environment

@@ -7,9 +7,10 @@ import re
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.libraries import provider
 from envcheck.checks.origin import missing_module
-from envcheck.checks.reinstall import requirements
+from envcheck.checks.reinstall import over_each_other, requirements
 from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, PackagesFacts, TorchFacts, Unmet
 from envcheck.tables.versions import major
 
@@ -129,7 +130,9 @@ def torch_pin_unmet(facts: Facts) -> Answer:
     )
     wrong = "; ".join(f"{name} {row.installed} instead of {row.requirement[len(name) :]}" for name, row in rows.items())
     values: dict[str, object] = {"version": facts.torch.version, "wrong": wrong, "count": len(rows)}
-    fixes, text = _brought(facts.torch, rows), import_text(facts.torch)
+    text = import_text(facts.torch)
+    twice = tuple(name for name in rows if over_each_other(name, facts.packages))
+    fixes = tuple(replace(one, remove=(*twice, *twice)) if isinstance(one, Install) else one for one in _brought(facts.torch, rows))
     if not import_failed(facts.torch):
         harmless = all(name in _LENIENT for name in rows) and facts.live.status is not LiveStatus.FAIL
         return Hit(values, evidence[:6], fixes, "works", Severity.INFO if harmless else Severity.WARNING)

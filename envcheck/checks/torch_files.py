@@ -35,8 +35,10 @@ class DamagedFile:
 
     @property
     def stem(self) -> str:
-        """As error texts name it: libshm.so, functional, _C, _multiarray_umath."""
+        """As error texts name it: libshm.so, functional, _C, _multiarray_umath; of a module deeper down torch.optim.sgd."""
         name = posixpath.basename(self.file)
+        if self.file.endswith(".py") and self.file.count("/") > 1:  # "api" and "utils" stand in every second text
+            return self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         if name == "__init__.py":
             return posixpath.basename(posixpath.dirname(self.file))
         return name if name.startswith("lib") and ".so" in name else name.partition(".")[0]
@@ -81,6 +83,13 @@ def torch_files_damaged(facts: Facts) -> Answer:
     if certain or (not works and (core or cut or import_failed(facts.torch))):
         kind = "_".join(word for word, holds in (("cut", first.cut), ("more", len(files) > 1)) if holds)
         return Hit(values, evidence, fixes, kind or None, confidence=None if certain else Confidence.LIKELY)
+    return _untouched(facts, values, evidence, files)
+
+
+def _untouched(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...], files: tuple[DamagedFile, ...]) -> Hit:
+    """Files that are missing while torch can be imported. The quick check starts its ranks without torchrun, which needs some of them."""
+    if ranks := tuple(one for one in files if one.file.startswith("torch/distributed/")):
+        return Hit(values | {"file": ranks[0].file}, evidence, _fixes(facts, ranks), "ranks", Severity.WARNING)
     return Hit(values, evidence, variant="unused", severity=Severity.INFO)
 
 

@@ -28,7 +28,9 @@ def _innermost(stack: str) -> str:
 
 # What only a torch whose own files do not belong together says; a module of torch that is not there, in all of torch's Python files.
 _OWN_SYMBOL = re.compile(r"[/\\]torch[/\\]lib[/\\]\S{1,80}: undefined symbol: _ZNK?(?:2at|3c10|5torch|5caffe2)")
-_OWN_NAME = re.compile(r"cannot import name '\w{1,60}' from (?:partially initialized module )?'torch[\w.]{0,80}'")
+_OWN_NAME = re.compile(
+    r"cannot import name '\w{1,60}' from (?:partially initialized module )?'torch[\w.]{0,80}'|module 'torch\.[\w.]{1,80}' has no attribute"
+)
 # The loader says "cannot open" as well of a file that is there and for another machine.
 _OWN_LIBRARY = re.compile(
     r"(?:[/\\]torch[/\\][^\s:]{1,200}|(?<![\w/])lib(?:torch|c10|shm|caffe2)\w{0,40})\.so:"

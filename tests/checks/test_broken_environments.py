@@ -14,7 +14,7 @@ from environments import Environment, borrowed
 from patients import distribution, examine, fake_torch, needs_torch
 
 from envcheck.commands.bases import base
-from envcheck.engine.intents import Install
+from envcheck.engine.intents import Install, Manual, TorchBuild
 from envcheck.engine.rule import Severity
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Distribution, ImportStatus, Missing, PackagesFacts, TorchFacts, Unmet
@@ -113,10 +113,31 @@ class TestDamage:
         assert not report.findings and report.exit_code == 0
 
     def test_a_module_deeper_down(self, environment: Environment) -> None:
-        """RECORD is compared on the first level only; torch's own words tell the rest."""
         environment.remove("torch/nn/functional.py")
         report = environment.report()
+        assert loud(report) == [("error", "torch-files-damaged")] and installs(first(report))[0].startswith("torch==")
+
+    def test_a_module_deeper_down_holds_nothing(self, environment: Environment) -> None:
+        """Of these the sizes are not read; torch's own words tell the rest."""
+        environment.write("torch/nn/functional.py", b"")
+        report = environment.report()
         assert loud(report) == [("error", "torch-import-broken")] and installs(first(report))[0].startswith("torch==")
+
+    def test_what_only_torchrun_imports(self, environment: Environment) -> None:
+        environment.remove("torch/distributed/run.py")
+        report = environment.report(live="quick")
+        assert loud(report) == [("warning", "torch-files-damaged")] and report.exit_code == 0
+        assert "torch/distributed/run.py" in first(report).message and installs(first(report))[0].startswith("torch==")
+
+    @pytest.mark.parametrize("version", [True, False])
+    def test_an_installation_that_was_stopped(self, environment: Environment, version: bool) -> None:
+        """Metadata is written last. What torch requires may be missing as well, and without version.py nobody knows which one it was."""
+        for gone in ("torch-*.dist-info", "torch/torch_version.py", *(() if version else ("torch/version.py",))):
+            environment.remove(gone)
+        report = environment.report()
+        assert loud(report) == [("error", "torch-import-broken")]
+        [intent] = [one for one in first(report).fixes if not isinstance(one, Manual)]
+        assert (isinstance(intent, Install) and not intent.reinstall) if version else isinstance(intent, TorchBuild)
 
     def test_a_library_for_another_machine(self, environment: Environment) -> None:
         file = "torch/lib/libtorch_python.so"
