@@ -208,7 +208,8 @@ def keep(folder: str, path: str, snapshot: Snapshot, recorded: str, executable: 
     texts["snapshot.json"] = recorded.encode()
     index = "".join(f"{len(data):>12}  {entry}\n" for entry, data in sorted(texts.items()))
     texts = {"README.txt": (README + index).encode(), **texts}
-    with tarfile.open(path, "w:gz") as archive:
+    only_ours = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    with open(only_ours, "wb") as kept, tarfile.open(fileobj=kept, mode="w:gz") as archive:
         for entry_name, data in texts.items():
             info = tarfile.TarInfo(f"envcheck-evidence/{entry_name}")
             info.size, info.mode = len(data), 0o600

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def envcheck(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(folder / "here"), "PIP_INDEX_URL": "https://me:Pw123456@h.example/simple"}
     return subprocess.run(
-        [sys.executable, "-m", "envcheck", *words], capture_output=True, text=True, check=False, env=environment, cwd=folder
+        [sys.executable, "-m", "envcheck", *words], capture_output=True, text=True, check=False, env=environment, cwd=folder, umask=0o022
     )
 
 
@@ -71,3 +71,33 @@ def test_record_and_plan(folder: Path) -> None:
     base = "https://me:Pw123456@h.example/whl"
     planned = envcheck(folder, "plan", "torch", "--for", "h100", "--driver", "580.95.05", "--python", "3.12", "--index-base", base)
     assert planned.returncode == 0 and "h.example/whl" in planned.stdout and found_in(planned.stdout) == []
+
+
+def test_what_holds_more_than_a_verdict_is_its_owners_alone(folder: Path) -> None:
+    for path in (folder / "record.json", folder / "host.json"):
+        path.unlink(missing_ok=True)
+    envcheck(folder, "--static", *(word for form in FORMATS for word in ("-o", f"{form}={folder / f'mode.{form}'}")))
+    envcheck(folder, "record", "-o", "record.json", "--host", "host.json")
+    envcheck(folder, "--live", "off", "--evidence", "modes")
+    written = [*folder.glob("mode.*"), folder / "record.json", folder / "host.json"]
+    only_mine = {path.name: path.stat().st_mode & 0o077 == 0 for path in written}
+    assert only_mine == {
+        "mode.text": True, "mode.json": True, "mode.html": True, "record.json": True, "host.json": True,
+        "mode.markdown": False, "mode.junit": False, "mode.github": False, "mode.sarif": False, "mode.termination": False,
+    }  # fmt: skip
+    envcheck(folder, "--static", "--redact", "-o", "json=redacted.json")
+    assert (folder / "redacted.json").stat().st_mode & 0o044, "without names it is for everybody"
+    [archive] = (folder / "modes").iterdir()
+    assert archive.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_planted_link_is_not_written_through(folder: Path) -> None:
+    """As root in a folder of others `-o /scratch/report.json` would write over whatever the link names."""
+    (folder / "precious").write_text("mine")
+    (folder / "report.json").symlink_to("precious")
+    (folder / "new.json").symlink_to("not-there-yet")
+    for name, target in (("report.json", "precious"), ("new.json", "not-there-yet")):
+        ended = envcheck(folder, "--static", "-o", f"json={name}")
+        assert (ended.returncode, ended.stderr.count("\n")) == (2, 1) and f"a link to {folder / target}" in ended.stderr, ended.stderr
+    assert (folder / "precious").read_text() == "mine" and not (folder / "not-there-yet").exists()
+    assert '"schema": 1' in envcheck(folder, "--static", "-o", "json=/dev/stdout").stdout
