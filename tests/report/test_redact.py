@@ -11,7 +11,7 @@ from report_samples import SAMPLES, finding, machine
 from envcheck.engine.judge import Outcome, Verdict
 from envcheck.engine.rule import Evidence
 from envcheck.facts.record import replace
-from envcheck.facts.secrets import is_secret_name, mask_secrets, mask_words
+from envcheck.facts.secrets import is_secret_name, mask_secrets, mask_words, process_name
 from envcheck.render import FORMATS, json_v1, render
 from envcheck.report.redact import Identity, Redactor, identity, map_strings, redacted
 from envcheck.report.report import Reported, finish
@@ -101,6 +101,23 @@ def test_mask_secrets(text: str, expected: str) -> None:
 def test_what_is_no_secret_stays(text: str) -> None:
     """Words of a vocabulary, keys of a dispatcher, symbols of a library: a cause is read from them."""
     assert mask_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("/usr/bin/python3", "/usr/bin/python3"),
+        ("/opt/venv/bin/python train.py --api-key=abc", "python train.py"),
+        ("python3 -u -m vllm.entrypoints.api --token x", "python3 -m vllm.entrypoints.api"),
+        ("python -c password='x'", "python"),
+        ("ray::Worker.train()", "ray::Worker.train()"),
+        ("[Insufficient Permissions]", "[Insufficient Permissions]"),
+        (r"C:\Program Files -x\app.exe", r"C:\Program Files -x\app.exe"),
+        (None, None),
+    ],
+)
+def test_a_process_on_a_gpu_is_named_without_its_arguments(said: str | None, shown: str | None) -> None:
+    assert process_name(said) == shown
 
 
 def test_the_word_behind_a_flag_is_a_secret_whatever_it_is() -> None:
