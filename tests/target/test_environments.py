@@ -234,9 +234,7 @@ def test_a_tool_of_the_same_name_in_the_same_folder_is_told(installed: Tool, tmp
         for command in ("envcheck", "torch-envcheck"):
             ended = Tool(installed.environment, installed.command.with_name(command)).run("--version", cwd=tmp_path)
             assert (ended.returncode, ended.stdout) == (2, "")
-            assert (
-                "envcheck-0.0.9, another tool, is installed over torch-envcheck" in ended.stderr
-                and "pip uninstall envcheck" in ended.stderr
-            )
+            assert "envcheck-0.0.9, another tool, is installed over torch-envcheck" in ended.stderr
+            assert "pip uninstall envcheck" in ended.stderr
     finally:
         other.rmdir()
