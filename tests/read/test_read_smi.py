@@ -493,7 +493,8 @@ def test_long_junk_takes_linear_time() -> None:
 
 
 def test_the_topology_is_a_matrix() -> None:
-    text = "        GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity\nGPU0     X      NV18    PIX     0-51            0\nNIC0    PIX     SYS      X"
+    head = "        GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity"
+    text = f"{head}\nGPU0     X      NV18    PIX     0-51            0\nNIC0    PIX     SYS      X"
     assert matrix(text) == (["GPU0", "GPU1", "NIC0"], [("GPU0", ["X", "NV18", "PIX"]), ("NIC0", ["PIX", "SYS", "X"])])
     assert matrix("GPU0     X      NV4") == (["GPU0", "GPU1"], [("GPU0", ["X", "NV4"])]), "without its head"
     assert matrix("") == ([], [])
