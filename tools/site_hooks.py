@@ -35,7 +35,7 @@ def on_files(files: Any, config: Any) -> Any:
     """MkDocs asks which files there are: those of docs/, and a page for each rule."""
     from mkdocs.structure.files import File
 
-    for name, text in rule_pages():
+    for name, text in rule_pages().items():
         files.append(File.generated(config, f"rules/{name}.md", content=text))
     return files
 
@@ -45,14 +45,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return _MADE.sub(lambda found: made(found[1], found[2]), markdown)
 
 
-def rule_pages() -> Iterator[tuple[str, str]]:
-    """(name, Markdown) of the pages of the rules, the list of them included."""
+@lru_cache(maxsize=1)
+def rule_pages() -> dict[str, str]:
+    """Name → Markdown of the pages of the rules, the list of them included."""
     by = _session()
     rows = sorted(map(by.texts.read, by.texts.ids), key=lambda row: (FAMILY_RANK[row.family], row.family, row.id))
     caused = {row.id: [other.id for other in rows if row.id in other.explains] for row in rows}
-    yield "index", "\n".join(_index(rows))
-    for row in rows:
-        yield row.id, rule_page(row, by, caused[row.id])
+    return {"index": "\n".join(_index(rows)), **{row.id: rule_page(row, by, caused[row.id]) for row in rows}}
 
 
 @lru_cache(maxsize=1)

@@ -90,7 +90,7 @@ def test_explain_url_is_an_address_of_the_site(built: Path) -> None:
 
 
 def test_each_rule_has_its_page() -> None:
-    pages = dict(site_hooks.rule_pages())
+    pages = site_hooks.rule_pages()
     assert set(pages) == {"index", *RULES}
     assert set(re.findall(r"^\| \[([\w-]+)\]\(\1\.md\) \|", pages["index"], re.MULTILINE)) == set(RULES)
     text = pages["driver-too-old"]
@@ -106,7 +106,7 @@ def test_nothing_of_a_page_is_lost() -> None:
     """Every word of `envcheck explain` stands on the page, its headings apart."""
     from envcheck.commands.page import page
 
-    by, pages = rule_session(parse(["rules"])), dict(site_hooks.rule_pages())
+    by, pages = rule_session(parse(["rules"])), site_hooks.rule_pages()
     for rule in RULES:
         wanted = _words(page(by.texts.read(rule), by))
         assert wanted - _words(pages[rule].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")) <= {"Reports", "reports"}, rule
