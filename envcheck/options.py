@@ -171,7 +171,7 @@ def _parser(command: str) -> Parser:
             parser.add_argument("after", metavar="B.json")
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
         case "explain":
-            parser.add_argument("rule", metavar="RULE|WORDS", nargs="+", help="a rule's id, or words: then the pages that are about them")
+            _explain_flags(parser)
         case "init":
             parser.add_argument("--python", metavar="PATH", help="the interpreter that this machine's training uses")
             parser.add_argument("--timeout", metavar="S", type=float, default=120.0, help="time limit in seconds (default: 120)")
@@ -198,6 +198,11 @@ DESCRIPTIONS = {
     "init": "Writes a commented envcheck.toml whose expectations are what this machine has.",
     "schema": "Prints the JSON Schema of `envcheck --json`, version 1.",
 }
+
+
+def _explain_flags(parser: Parser) -> None:
+    parser.add_argument("rule", metavar="RULE|WORDS", nargs="+", help="a rule's id, or words: then the pages that are about them")
+    parser.add_argument("--url", action="store_true", help="print the address of the rule's page in the documentation instead")
 
 
 def _target_flags(parser: Parser) -> None:

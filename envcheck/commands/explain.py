@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,16 @@ if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
 
 
+# Where the documentation is: until it is hosted, where `mkdocs serve` shows it in a checkout. Who hosts a copy sets the variable.
+SITE, SITE_VARIABLE = "http://127.0.0.1:8000/", "ENVCHECK_DOCS_URL"
+
+
 def execute(args: argparse.Namespace) -> int:
     """The two commands on the command line; `args.command` tells them apart."""
     by = rule_session(args)
+    if args.command == "explain" and args.url:
+        put("".join(f"{address(rule, by, os.environ.get(SITE_VARIABLE))}\n" for rule in args.rule))
+        return 0
     put(explain(" ".join(args.rule), by) if args.command == "explain" else catalogue(by, as_json=args.json))
     return 0
 
@@ -41,6 +49,13 @@ def unknown_rule(word: str, known: Iterable[str]) -> UsageError:
     near = nearest(word, known)
     hint = f"did you mean {near}?" if near else "`envcheck rules` lists them"
     return UsageError(f"no rule is called {' '.join(word.split())[:80]!r}; {hint}")
+
+
+def address(rule_id: str, by: RuleSession, site: str | None = None) -> str:
+    """Where the page of a rule is. Raises UsageError for what is no rule."""
+    if rule_id.lower() not in by.texts.ids:
+        raise unknown_rule(rule_id, by.texts.ids)
+    return f"{(site or SITE).rstrip('/')}/rules/{rule_id.lower()}/"
 
 
 def explain(rule_id: str, by: RuleSession) -> str:

@@ -35,3 +35,24 @@ def read_topology(text: str) -> Found | None:
     notes.put("gpus.topology", "\n".join(line for line, _ in rows), rows[0][0], rows[0][1])
     notes.put("count.gpus", max(int(re.sub(r"\D", "", match[1]) or 0) for match in cells) + 1, rows[-1][0], rows[-1][1])
     return notes.found()
+
+
+_CELL = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|SOC|NV\d{1,2}")
+_COLUMN = re.compile(r"(?:GPU|NIC|mlx)\w{1,12}")
+Matrix = tuple[list[str], list[tuple[str, list[str]]]]
+
+
+def matrix(text: str) -> Matrix:
+    """(columns, rows) of the text as it was read above; a row that was cut is shorter."""
+    columns: list[str] = []
+    rows: list[tuple[str, list[str]]] = []
+    for line in text.split("\n"):
+        if found := _ROW.match(line):
+            cells = found[2].split()
+            count = next((at for at, cell in enumerate(cells) if not _CELL.fullmatch(cell)), len(cells))
+            rows.append((found[1], cells[: min(count, len(columns) or count)]))
+        elif _HEAD.match(line) and not columns:
+            words = line.replace(">", " ").replace("|", " ").split()
+            columns = words[: next((at for at, word in enumerate(words) if not _COLUMN.fullmatch(word)), len(words))]
+    width = max((len(cells) for _, cells in rows), default=0)
+    return (columns or [f"GPU{at}" for at in range(width)])[:width], rows

@@ -1,8 +1,13 @@
-"""The report as one self-contained HTML file: no script, nothing loaded, light and dark."""
+"""The report as one self-contained HTML file: nothing loaded, light and dark.
+
+Its one script filters the table of facts. The page's policy names that script by its hash: no other one runs, whatever the facts hold.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape as _html_escape
+from typing import Any
 
 from envcheck.facts.printable import visible
 from envcheck.facts.snapshot import LiveFacts
@@ -10,6 +15,7 @@ from envcheck.plan.result import Fix
 from envcheck.render.bandwidth_chart import lines as wire_lines
 from envcheck.render.bandwidth_chart import svg as wire_svg
 from envcheck.render.bandwidth_chart import wire_of
+from envcheck.render.pictures import bars, lanes, peers, scrolled, topology
 from envcheck.render.wording import (
     NEAREST,
     command_groups,
@@ -25,15 +31,19 @@ from envcheck.report.report import Report, Reported, configuration_lines, host_l
 from envcheck.report.stack import stack
 
 _STYLE = """
-:root { color-scheme: light dark; --ok: #1a7f37; --bad: #cf222e; --warn: #9a6700; --unknown: #8250df; --none: #6e7781; }
-:root { --line: #d0d7de; --code: #f6f8fa; }
-@media (prefers-color-scheme: dark) {
-  :root { --ok: #3fb950; --bad: #f85149; --warn: #d29922; --unknown: #a371f7; --none: #8b949e; --line: #30363d; --code: #161b22; }
+:root { color-scheme: light dark; --ok: #116329; --bad: #b31d28; --warn: #7d4e00; --unknown: #6639ba; --none: #57606a; }
+:root { --line: #d0d7de; --code: #f6f8fa; --page: #fff; --ink: #1f2328; }
+:root { --bar: #0969da; --step0: #b6d4f5; --step1: #d4e5f9; --tint: 9, 105, 218; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ok: #56d364; --bad: #ff8f88; --warn: #e3b341; --unknown: #c8a4ff; --none: #9da7b3; --line: #3d444d; --code: #161b22; }
+  :root { --page: #0d1117; --ink: #e6edf3; --bar: #58a6ff; --step0: #1f4b7d; --step1: #163354; --tint: 88, 166, 255; }
 }
+* { box-sizing: border-box; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-body { background: Canvas; color: CanvasText; overflow-wrap: anywhere; }
-h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-bottom: .3rem; }
+body { background: var(--page); color: var(--ink); overflow-wrap: anywhere; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .3rem; } .finding h2 { margin-top: 0; } a { color: var(--bar); }
 table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; vertical-align: top; text-align: left; font-weight: normal; }
+th { overflow-wrap: normal; }
 pre, code { font-family: ui-monospace, monospace; font-size: .9em; background: var(--code); border-radius: 4px; }
 code { padding: .1em .3em; } pre { padding: .6rem .8rem; overflow-x: auto; overflow-wrap: normal; } pre code { padding: 0; }
 .finding { border-left: 4px solid var(--none); padding-left: 1rem; margin: 1.5rem 0; }
@@ -42,9 +52,45 @@ code { padding: .1em .3em; } pre { padding: .6rem .8rem; overflow-x: auto; overf
 .finding.error { border-color: var(--bad); color: inherit; }
 .finding.warning, .finding.likely { border-color: var(--warn); color: inherit; }
 .likely { color: var(--warn); } .finding.info { color: inherit; }
-ol, ul { padding-left: 1.4rem; } svg { max-width: 100%; height: auto; } th { white-space: nowrap; }
-@media print { pre { white-space: pre-wrap; } .finding { break-inside: avoid; } }
+ol, ul { padding-left: 1.4rem; }
+.stack { border-collapse: separate; border-spacing: 0 4px; width: 100%; }
+.stack td, .stack th { padding: .4rem .7rem; background: var(--code); }
+.stack th { white-space: nowrap; width: 1%; font-weight: 600; }
+.stack .mark { width: 1%; border-left: 5px solid currentColor; font-weight: bold; }
+.wide { overflow-x: auto; max-width: 100%; margin-top: .5rem; } svg { display: block; } svg text { fill: var(--ink); }
+.step0 { fill: var(--step0); } .step1 { fill: var(--step1); } .hurt { fill: var(--bad); } svg text.on-hurt { fill: var(--page); }
+.bars { width: 100%; } .bars .number { text-align: right; } .bars .bar { width: 60%; vertical-align: middle; }
+.bar div { height: .7rem; background: var(--bar); min-width: 1px; print-color-adjust: exact; }
+.grid td, .grid th { padding: .2rem .5rem; text-align: center; white-space: nowrap; overflow-wrap: normal; border: 1px solid var(--line); }
+.grid td { print-color-adjust: exact; }
+.link-nv, .speed3 { background: rgba(var(--tint), .32); } .link-pix, .link-pxb, .speed2 { background: rgba(var(--tint), .2); }
+.link-phb, .speed1 { background: rgba(var(--tint), .1); }
+#facts table { width: 100%; table-layout: fixed; font-size: .9em; } #facts th { width: 45%; overflow-wrap: anywhere; }
+#facts tr { border-top: 1px solid var(--line); } [hidden] { display: none !important; }
+input { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--none); border-radius: 4px; padding: .2rem .5rem; }
+input { max-width: 100%; } :focus-visible { outline: 2px solid var(--bar); outline-offset: 2px; } summary { cursor: pointer; }
+@media print {
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; } .finding, .stack tr, .wide { break-inside: avoid; } h2 { break-after: avoid; }
+  .wide { overflow: visible; } svg { max-width: 100%; height: auto; } .search { display: none; }
+  .grid { font-size: .6em; max-width: 100%; } .grid td, .grid th { padding: .1rem .15rem; white-space: normal; overflow-wrap: anywhere; }
+  .why::details-content { content-visibility: visible; block-size: auto; }
+}
 .verdict { border-top: 1px solid var(--line); padding-top: 1rem; font-weight: bold; }
+"""
+
+SCRIPT = """
+const box = document.getElementById("search"), facts = document.getElementById("facts"), rows = [...facts.querySelectorAll("tr")];
+box.closest(".search").hidden = false;
+box.addEventListener("input", () => {
+  const words = box.value.toLowerCase().split(/\\s+/);
+  let found = 0;
+  for (const row of rows) {
+    row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+    found += row.hidden ? 0 : 1;
+  }
+  facts.open = true;
+  document.getElementById("found").textContent = `${found} of ${rows.length} facts`;
+});
 """
 
 
@@ -55,22 +101,34 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         f"<h1>{escape(report.name)} {escape(report.version)}: <span class='{report.verdict}'>{title}</span></h1>",
         _table([("target", report.target), ("host", host_line(report.snapshot)), *_beside(report)]),
         _stack(report),
-        *_wire(report),
         *(_finding(one, report, fix_suggest) for one in report.findings),
         *_nearest(report),
         *_unknown(report),
+        *lanes(report, escape),
+        *_wire(report),
+        *topology(report.snapshot, escape),
+        *bars(report, escape),
         *_not_proved(report),
         *(f"<p class='none'>{escape(line)}</p>" for line in setting_lines(report)),
-        _facts(report),
         f"<p class='verdict {report.verdict}'>{title}</p>",
+        *_facts(report),
     ]
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_script_hash()}'"
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body><main>\n" + "\n".join(body) + "\n</main></body></html>\n"
+        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body><main>\n"
+        + "\n".join(body)
+        + f"\n</main><script>{SCRIPT}</script></body></html>\n"
     )
+
+
+def _script_hash() -> str:
+    from base64 import b64encode
+    from hashlib import sha256
+
+    return f"sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}"
 
 
 def _beside(report: Report) -> list[tuple[str, str]]:
@@ -91,17 +149,17 @@ def _prose(text: str) -> str:
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
-    return "<table>" + "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows) + "</table>"
+    return "<table>" + "".join(f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows) + "</table>"
 
 
 def _stack(report: Report) -> str:
     rows = [
-        f"<tr><td class='{layer.mark.value}'>{layer.mark.sign}</td><th>{escape(layer.name)}</th><td>{escape(layer.value)}"
+        f"<tr><td class='mark {layer.mark.value}'>{layer.mark.sign}</td><th scope='row'>{escape(layer.name)}</th><td>{escape(layer.value)}"
         + "".join(f" <code>{escape(rule)}</code>" for rule in layer.rules)
         + "</td></tr>"
         for layer in stack(report.snapshot, [one.finding for one in report.findings])
     ]
-    return "<h2>The stack</h2>\n<table>" + "".join(rows) + "</table>"
+    return "<h2>The stack</h2>\n<table class='stack'>" + "".join(rows) + "</table>"
 
 
 def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
@@ -121,7 +179,7 @@ def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
         )
     why = [f"<p>{_prose(' '.join(paragraph.split()))}</p>" for paragraph in reported.why.strip().split("\n\n") if paragraph]
     if why:
-        parts += ["<details><summary>Why</summary>", *why, "</details>"]
+        parts += ["<details class='why'><summary>Why</summary>", *why, "</details>"]
     links = [url for url in finding.docs if url.startswith(("https://", "http://"))]
     if links:
         parts.append("<p>" + " · ".join(f"<a href='{escape(url)}' rel='noreferrer'>{escape(url)}</a>" for url in links) + "</p>")
@@ -161,13 +219,40 @@ def _not_proved(report: Report) -> list[str]:
 
 def _wire(report: Report) -> list[str]:
     wire = wire_of(report.snapshot.live)
-    return ["<h2>Speed of the connections</h2>", wire_svg(wire), _table(list(wire_lines(wire, unicode=False)))] if wire else []
+    if wire is None:
+        return []
+    curve = wire_svg(wire)
+    chart = scrolled("Bandwidth over message size", curve) if curve else ""
+    return ["<h2>Speed of the connections</h2>", chart, _table(list(wire_lines(wire, unicode=False))), peers(wire, escape)]
 
 
-def _facts(report: Report) -> str:
+def _facts(report: Report) -> list[str]:
+    """A table to search, and the same as JSON, which `envcheck diagnose` reads back: it stays the last fold of the page."""
     import json
 
     from envcheck.render.json_v1 import compact
 
-    text = json.dumps(compact(report.snapshot), indent=1, ensure_ascii=False)
-    return f"<details><summary>Facts</summary><pre tabindex='0'><code>{escape(text)}</code></pre></details>"
+    value = compact(report.snapshot)
+    named = {**value.get("facts", {}), **{name: part for name, part in value.items() if name != "facts"}}
+    rows = "".join(f"<tr><th scope='row'>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _leaves(named))
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    return [
+        "<h2>Facts</h2>",
+        "<p class='search' hidden><label>Search the facts: <input id='search' type='search'></label> <output id='found'></output></p>",
+        f"<details id='facts'><summary>Facts, one a line</summary><table>{rows}</table></details>",
+        f"<details><summary>Facts as JSON</summary><pre tabindex='0'><code>{escape(text)}</code></pre></details>",
+    ]
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """(path as `--expect` takes it, value) of each fact; a list of plain values is one."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        for at, item in enumerate(value):
+            yield from _leaves(item, f"{path}.{at}")
+    elif isinstance(value, list):
+        yield path, ", ".join(str(item) for item in value)
+    else:
+        yield path, {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

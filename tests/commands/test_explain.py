@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from envcheck import cli
 from envcheck.commands.bases import example_snapshot
 from envcheck.commands.explain import catalogue, execute, explain, nearest
 from envcheck.commands.page import general_title
@@ -226,3 +227,14 @@ def test_a_family_lists_its_rules() -> None:
     shown = explain("Driver", SESSION)
     listed = re.findall(r"^  envcheck explain (\S+)  +\S", shown, re.MULTILINE)
     assert listed == [rule for rule in SESSION.texts.ids if SESSION.texts.family(rule) == "driver"] and len(listed) > 3
+
+
+def test_the_address_of_a_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENVCHECK_DOCS_URL", raising=False)
+    assert cli.main(["explain", "--url", "driver-too-old", "Torch-Missing"]) == 0
+    assert capsys.readouterr().out == "http://127.0.0.1:8000/rules/driver-too-old/\nhttp://127.0.0.1:8000/rules/torch-missing/\n"
+    monkeypatch.setenv("ENVCHECK_DOCS_URL", "https://docs.example/envcheck")
+    assert cli.main(["explain", "--url", "driver-too-old"]) == 0
+    assert capsys.readouterr().out == "https://docs.example/envcheck/rules/driver-too-old/\n"
+    assert cli.main(["explain", "--url", "driver-too-odd"]) == 2
+    assert "did you mean driver-too-old?" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from envcheck.read.kernel import read_complaints, read_module_version, read_xids
 from envcheck.read.nvcc import read_nvcc, read_tool_version
 from envcheck.read.rocm_smi import read_rocm_smi
 from envcheck.read.smi import SmiReport, read_failure, read_smi
+from envcheck.read.topology import matrix
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 SHARED = Path(os.environ.get("ENVCHECK_SHARED", Path(__file__).parents[3] / "shared"))
@@ -489,3 +490,22 @@ def test_long_junk_takes_linear_time() -> None:
     for junk in ("<nvidia_smi_log>" + "<a>" * 50_000, "| " * 50_000, ("| " * 100 + "\n") * 500, "a, " * 50_000, "x: y\n" * 20_000):
         read_smi(junk)
     assert time.process_time() - began < 5
+
+
+def test_the_topology_is_a_matrix() -> None:
+    head = "        GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity"
+    text = f"{head}\nGPU0     X      NV18    PIX     0-51            0\nNIC0    PIX     SYS      X"
+    assert matrix(text) == (["GPU0", "GPU1", "NIC0"], [("GPU0", ["X", "NV18", "PIX"]), ("NIC0", ["PIX", "SYS", "X"])])
+    assert matrix("GPU0     X      NV4") == (["GPU0", "GPU1"], [("GPU0", ["X", "NV4"])]), "without its head"
+    assert matrix("") == ([], [])
+
+
+@pytest.mark.parametrize("name", ["5090-1gpu-2nic", "a100-nv12-nic-pxb", "h100-nv18-9nic", "pcie-8gpu-pix-node-sys", "all-sys-10nic"])
+def test_real_topologies_are_square(name: str) -> None:
+    path = SHARED / "cases" / "topo" / f"{name}.txt"
+    if not path.is_file():
+        pytest.skip(f"{path} is not here")
+    columns, rows = matrix(path.read_text(encoding="utf-8"))
+    assert rows and all(len(cells) == len(columns) for _, cells in rows)
+    at = {name: number for number, name in enumerate(columns)}
+    assert [cells[at[name]] for name, cells in rows if name in at] == ["X"] * len(rows)
