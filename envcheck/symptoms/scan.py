@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from envcheck.facts.record import field, mutable, record
+from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.symptoms.normalize import bare, hearsay, one_quote, rewrapped
 from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight, words_in
@@ -31,6 +31,15 @@ SHOWN = 300  # characters
 _FALLBACK = "a fallback"
 
 _NO_DIGITS = dict.fromkeys(range(48, 58))
+
+
+@record
+class Named:
+    """A rule that a row points to, and which case of that rule it shows."""
+
+    rule: str
+    variant: str = ""
+    confidence: str = ""
 
 
 @record
@@ -63,9 +72,18 @@ class Message:
         """For a sentence that a person typed."""
         return re.compile(self.pattern.pattern, re.IGNORECASE | re.ASCII)
 
+    @cached_property
+    def named(self) -> tuple[Named, ...]:
+        """The rules that it points to, the first first. Another one has the row's variant and confidence where it has none of its own."""
+        if self.kind != "symptom":
+            return ()
+        first = Named(self.data["rule"], self.variant, self.confidence)
+        also = ({"rule": one} if isinstance(one, str) else one for one in self.data.get("also", ()))
+        return (first, *(replace(first, **one) for one in also))
+
     @property
     def rules(self) -> tuple[str, ...]:
-        return (self.data["rule"], *self.data.get("also", ())) if self.kind == "symptom" else ()
+        return tuple(one.rule for one in self.named)
 
     @property
     def stated(self) -> bool:
@@ -149,6 +167,11 @@ def _rows(file: str, kind: str, data: Mapping[str, Any]) -> Sequence[Message]:
     if not data.get("messages"):
         raise ValueError(f"{file}: {name} has no messages")
     known = {"text", "variant", "confidence", "sample", *(["anchors"] if file.endswith(JSON) else [])}
+    for one in data.get("also", ()):
+        if not isinstance(one, str) and (unknown := one.keys() - {"rule", "variant", "confidence"}):
+            raise ValueError(f"{file}: {name}: also: {', '.join(sorted(unknown))} is no key of a rule")
+        if not isinstance(one, str) and "rule" not in one:
+            raise ValueError(f"{file}: {name}: also: a rule is not named")
     made = []
     for one in data["messages"]:
         row: Mapping[str, Any] = {"text": one} if isinstance(one, str) else one
@@ -204,7 +227,7 @@ class Scanner:
 
     table: SymptomTable
     met: set[str] = field(default_factory=set)
-    hits: dict[tuple[str, str], tuple[Message, TextEvidence]] = field(default_factory=dict)
+    hits: dict[tuple[str, str, str], tuple[Message, TextEvidence]] = field(default_factory=dict)
     noted: dict[str, tuple[Message, Noted]] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
     complains: bool = False  # beside lines that mean no harm, a text holds an error of its own
@@ -275,18 +298,21 @@ class Scanner:
             self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""))))
             return
         values = {name: window[match.start(name) : min(match.end(name), last)] for name, value in match.groupdict().items() if value}
-        for rule in row.rules:
-            if (rule, shown) not in self.hits:
-                found = TextEvidence(
-                    source, shown, rule, row.id, values, quoted, row.text, row.variant, row.confidence, rule != row.rules[0]
-                )
-                self.hits[rule, shown] = (row, found)
-                if rule == row.rules[0]:
+        for one in row.named:
+            if (one.rule, shown, row.id) not in self.hits:
+                second = one is not row.named[0]
+                found = TextEvidence(source, shown, one.rule, row.id, values, quoted, row.text, one.variant, one.confidence, second)
+                self.hits[one.rule, shown, row.id] = (row, found)
+                if not second:
                     self.count[row.id] = self.count.get(row.id, 0) + 1
 
     def finish(self) -> Symptoms:
-        """Matches whose conditions hold."""
-        held = [(row, evidence) for row, evidence in self.hits.values() if self._holds(row)]
+        """Matches whose conditions hold; of several rows that tell one rule of the same words the first that holds."""
+        first: dict[tuple[str, str], tuple[Message, TextEvidence]] = {}
+        for (rule, shown, _), (row, evidence) in self.hits.items():
+            if self._holds(row):
+                first.setdefault((rule, shown), (row, evidence))
+        held = first.values()
         known = [evidence.text for row, evidence in held if not row.fallback] + [noted.text for _, noted in self.noted.values()]
         kept = tuple(evidence for row, evidence in held if not row.fallback or not _one_of(evidence.values.get("what", ""), known))
         others = {kind: tuple(one for row, one in self.noted.values() if row.kind == kind) for kind in ("victim", "harmless")}
