@@ -14,6 +14,7 @@ from typing import Any
 
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import TextEvidence
+from envcheck.symptoms.languages import Languages
 from envcheck.symptoms.normalize import bare, hearsay, one_quote, rewrapped
 from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight, words_in
 from envcheck.tables.folders import Folder, toml_files
@@ -142,11 +143,14 @@ class SymptomTable:
     def rarest(self) -> frozenset[Word]:
         return frozenset(self.index)
 
-    def possible(self, text: str) -> Iterator[tuple[Message | str, str]]:
-        """The rows that a text can hold, each with a piece of it, in their order; before them the conditions, texts that a row needs or
-        must not meet elsewhere.
+    @cached_property
+    def languages(self) -> Languages:
+        return Languages(self.folders)
+
+    def possible(self, words: Sequence[str]) -> Iterator[tuple[Message | str, str]]:
+        """The rows that a text of these words can hold, each with a piece of it, in their order; before them the conditions, texts that a
+        row needs or must not meet elsewhere.
         """
-        words = words_in(text)
         near = self.rarest.intersection(words) | self.rarest.intersection(zip(words, words[1:], strict=False))
         held = frozenset((*words, *zip(words, words[1:], strict=False))) if near else frozenset()
         entries = [one for word in ("", *near) for one in self.index.get(word, ()) if one[2].needed <= held]
@@ -204,21 +208,39 @@ class _Part:
     typed: str  # the same in small letters, where a person may have typed it; else empty
     first: int  # its own lines begin here
     last: int  # and end here
+    words: Sequence[str]
+    original: str = ""  # what stood there, where words of another language were put into English
+    spoken: Sequence[str] = ()  # these words
     taken: list[tuple[int, int]] = field(default_factory=list)  # lines that mean no harm
     told: set[tuple[str, int]] = field(default_factory=set)  # symptoms, and the lines that a row of theirs has read
 
 
-def _parts(text: str, source: str, typed: bool) -> Iterator[_Part]:
+def _parts(text: str, source: str, typed: bool, languages: Languages) -> Iterator[_Part]:
     at = 0
     while at < len(text):
         end = text.rfind("\n", at, at + CHUNK) + 1 if len(text) - at > CHUNK else len(text)
         end = end if end > at else min(at + CHUNK, len(text))
         before = text.rfind("\n", 0, max(at - WINDOW_BEFORE, 0)) + 1
-        part = text[before : end + WINDOW_AFTER]
-        flat = one_quote(part).replace("\n", " ")
-        low = flat.lower() if typed else ""
-        yield _Part(source, part, flat, low if len(low) == len(flat) else "", at - before, end - before)
+        yield _part(text[before : end + WINDOW_AFTER], (at - before, end - before), source, typed, languages)
         at = end
+
+
+def _part(part: str, own: tuple[int, int], source: str, typed: bool, languages: Languages) -> _Part:
+    """`own`: where its own lines begin and end."""
+    flat = one_quote(part)
+    words = words_in(flat)
+    original = ""
+    spoken = languages.spoken(flat, words)
+    if spoken:
+        first, last = own
+        original, cuts = part, [languages.in_english(one, spoken) for one in (part[:first], part[first:last], part[last:])]
+        own = (len(cuts[0]), len(cuts[0]) + len(cuts[1]))
+        part = "".join(cuts)
+        flat = one_quote(part)
+        words = words_in(flat)
+    flat = flat.replace("\n", " ")
+    low = flat.lower() if typed else ""
+    return _Part(source, part, flat, low if len(low) == len(flat) else "", *own, words, original, spoken)
 
 
 @mutable
@@ -240,14 +262,14 @@ class Scanner:
             form = "\n".join(map(bare, form.split("\n")))
             tries: dict[str, int] = {}
             harmless = error = False
-            for part in _parts(form, source, len(form) <= TYPED):
+            for part in _parts(form, source, len(form) <= TYPED, self.table.languages):
                 self._scan(part, stated, tries)
                 harmless, error = harmless or bool(part.taken), error or _complains(part)
             self.complains = self.complains or (harmless and error)
 
     def _scan(self, part: _Part, stated: bool, tries: dict[str, int]) -> None:
         holds: dict[str, bool] = {}  # many rows share a piece
-        for row, piece in self.table.possible(part.flat):
+        for row, piece in self.table.possible(part.words):
             if isinstance(row, str):
                 if row not in self.met and piece in part.flat:
                     self.met.add(row)
@@ -283,17 +305,18 @@ class Scanner:
                     window = wider
                 if match and not any(start <= at < end for start, end in part.taken):
                     part.told.add((name, line))
-                    self._keep(row, match, window, ends, part.source, _quoted(part.text, at))
+                    self._keep(row, match, window, ends, part, _quoted(part.text, at))
                     if row.kind == "harmless":
                         part.taken.append((line, after))
                 elif match is None and row.kind == "harmless" and len(part.taken) > HITS:
                     break
             at = flat.find(piece, after, part.last + len(piece))
 
-    def _keep(self, row: Message, match: re.Match[str], window: str, ends: Sequence[int], source: str, quoted: bool) -> None:
+    def _keep(self, row: Message, match: re.Match[str], window: str, ends: Sequence[int], part: _Part, quoted: bool) -> None:
         # Where nothing but the end of its line says where a message ends, its last hole holds lines of others too.
         last = _end_of(match.start("what"), ends) if row.fallback else match.end()
-        shown = _shown(window, match.start(), last, ends)
+        shown = _as_it_stood(_shown(window, match.start(), last, ends), part, self.table.languages)
+        source = part.source
         if row.kind != "symptom":
             self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""))))
             return
@@ -406,6 +429,14 @@ def _shown(window: str, first: int, after: int, ends: Sequence[int]) -> str:
     last = _end_of(after, ends)
     end = min(max(after, start + SHOWN // 2), first + SHOWN, last)
     return f"{'…' if start > line else ''}{window[start:end].strip()}{'…' if end < last else ''}"
+
+
+def _as_it_stood(shown: str, part: _Part, languages: Languages) -> str:
+    """A quotation with the words that stood there in another language."""
+    if part.spoken and shown.strip("…") not in " ".join(part.original.split()):
+        for words in part.spoken:
+            shown = shown.replace(languages.english[words], words)
+    return shown
 
 
 SAME = 30  # characters

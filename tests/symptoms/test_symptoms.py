@@ -17,7 +17,7 @@ from envcheck.collect import settle
 from envcheck.facts.snapshot import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
 from envcheck.report.session import rule_session
 from envcheck.symptoms.scan import CHUNK, Message, Scanner, SymptomTable, condense, with_anchors
-from envcheck.symptoms.template import SAMPLES, TYPES, Hole, anchors, expression, parts_of, sample_of
+from envcheck.symptoms.template import SAMPLES, TYPES, Hole, anchors, expression, parts_of, sample_of, words_in
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import as_json, load_toml
 
@@ -496,4 +496,4 @@ def test_a_word_pair_counts_over_the_end_of_a_line_and_in_any_case() -> None:
     table.__dict__["messages"] = (row,)
     assert [one.words for _, _, one in table.index["failed", "to"]] == [anchor.words]
     for text, found in (("failed\nto bind x of\nthe NIC", True), ("to bind x of the NIC, failed", False)):
-        assert bool(list(table.possible(text))) is found
+        assert bool(list(table.possible(words_in(text)))) is found
