@@ -512,10 +512,9 @@ def _claim(name: str, claim: Claim) -> dict[str, Any]:
 
 
 def _json(report: Report, read: Read) -> str:
-    import json
 
     from envcheck.facts.printable import one_line
-    from envcheck.render.json_v1 import document
+    from envcheck.render.json_v1 import document, json_text
 
     def noted(rows: Sequence[Any]) -> list[dict[str, str]]:
         return [{"id": one.entry, "source": one.source, "text": one_line(one.text), "advice": one.advice} for one in rows]
@@ -542,4 +541,4 @@ def _json(report: Report, read: Read) -> str:
         "conflicts": [one_line(one) for one in read.conflicts],
         "claims": [_claim(name, one) for name, one in read.claims],
     }
-    return json.dumps({**document(report), "read": extra}, indent=2, ensure_ascii=True) + "\n"
+    return json_text({**document(report), "read": extra})
