@@ -117,7 +117,10 @@ def test_rule_file(rule: str) -> None:
     short = in_short(text.why)  # what the report shows of it
     shown = ("container", "packages", "launch", "limits", "toolkit", "meta")  # any other is about one part of the stack, whose row shows it
     length, unknown = len(text.why.strip()), set(text.explains) - set(CHECKS)
+    cases = [case for fix in text.fixes if "when" in fix for case in ([fix["when"]] if isinstance(fix["when"], str) else fix["when"])]
+    nobody = set(cases) - set(text.messages) - {"default"}
     wrong = {
+        f"fix: when = {sorted(nobody)}: no such message in [messages]": bool(nobody),
         f"[[example]]: one with expect = hit and one with ok are expected, there is {sorted(expects)}": not {"hit", "ok"} <= expects,
         f"title {text.title!r}: one line without a full stop": not text.title or text.title.endswith("."),
         "title, message: no exclamation mark": "!" in text.title + "".join(text.messages.values()),
