@@ -177,7 +177,9 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
     if supposed := _supposed(facts, demand) if open_ else None:
         return supposed[0].hit(matches, supposed[1], guess=not matches)
     if beyond and not (demand.offered and demand.cuda and not _older(demand.offered, demand.cuda)):
-        return demand.hit(beyond, "minor", guess=True)
+        hit = demand.hit(beyond, "minor", guess=True)
+        first = facts.tables.driver_offering(demand.cuda, driver_os(facts.system)) if demand.cuda else None
+        return replace(hit, values={**hit.values, "target": f"{first} or newer, which offers CUDA {demand.cuda} itself"}) if first else hit
     if works(facts.devices):
         return None
     if demand.cuda is None:

@@ -116,13 +116,9 @@ def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
 def _triton_said(values: dict[str, object], matches: Matches) -> Hit:
     values |= {"target": value(matches, "arch") or "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
     values |= {name: value(matches, name) for name in ("gpu", "needs", "refused")}
-    told = {_TRITON.get(match.symptom, match.variant) for match in matches}
+    told = {match.variant for match in matches}
     kind = next((one for one in ("refused", "headers", "old", "gpu", "libcuda", "ptxas", "compiler") if one in told), None)
     return Hit(values, quoted(matches), (), kind, Severity.ERROR, Confidence.LIKELY if kind == "refused" else None)
-
-
-# Rows of other rules, which say something else of Triton.
-_TRITON = {"libcuda-plain-name": "libcuda", "no-gcc": "compiler"}
 
 
 def covers(target: str, capability: str) -> bool | None:

@@ -37,8 +37,8 @@ _RESULTS = {
 
 
 def _placed(matches: Matches, variant: str | None) -> Hit:
-    what = matches[0].values.get("what", "").rstrip(".")
-    values = {"what": f"{_RESULTS[what]} ({what})" if what in _RESULTS else what, "file": matches[0].values.get("file", "")}
+    what = matches[0].values.get("what", "").removeprefix("Warning: ").rstrip(".")
+    values = {"what": f"{_RESULTS[what]} ({what})" if what in _RESULTS else what, "file": matches[0].values.get("file", "").lstrip("[./")}
     return Hit(values, quoted(matches), variant=variant, severity=Severity.WARNING, confidence=Confidence.LIKELY)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.commands.configuration import rule_session
-from envcheck.commands.inputs import named, wait_for_text
+from envcheck.commands.inputs import named, standard_input
 from envcheck.commands.output import add_flags, deliver
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
@@ -132,8 +131,7 @@ class Given:
     def take_file(self, name: str, label: str = "") -> None:
         """Read a file, or stdin for "-", in pieces. UsageError if it cannot be opened; a binary one is refused with a line."""
         if name == "-":
-            wait_for_text()
-            self._take_stream(sys.stdin.buffer, "stdin")
+            self._take_stream(standard_input(), "stdin")
             return
         try:
             with open(name, "rb") as file:

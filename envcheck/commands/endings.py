@@ -88,8 +88,9 @@ def _crashed(code: int, text: str, argv: Sequence[str], kernel: KernelWord) -> C
     for pattern, words in patterns:
         if last := next(iter(list(pattern.finditer(text))[-1:]), None):
             lines.append(one_line(words(last), 400))
-    if code != SIGABRT and not lines:
-        lines.append("native code crashed; no Python exception can say where")
+    if not lines:
+        ended = "it ended itself, after an assertion, a C++ exception that nobody caught or a damaged heap: see its last lines"
+        lines.append(ended if code == SIGABRT else "native code crashed; no Python exception can say where")
     if not _FRAME.search(text) and os.path.basename(argv[0]).startswith(("python", "torchrun", "accelerate", "deepspeed")):
         lines.append(f"to see which Python line it was: PYTHONFAULTHANDLER=1 {shlex.join(argv)}")
     return Cause("", tuple(lines))

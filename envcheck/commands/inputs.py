@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
 
 from envcheck.errors import UsageError
 
@@ -27,11 +29,16 @@ _WAITS = (
 )
 
 
-def wait_for_text() -> None:
-    """Say on a terminal that text is waited for: a command that only reads stdin looks hung there."""
-    if sys.stdin is not None and sys.stdin.isatty():
-        end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-        print(_WAITS.format(end=end), file=sys.stderr, flush=True)
+def standard_input() -> BinaryIO:
+    """stdin. On a terminal it says that text is waited for, since a command that only reads looks hung there, and takes all of it: at a
+    terminal an end is no state, and who asks again waits for another Ctrl-D."""
+    if sys.stdin is None:
+        raise UsageError("stdin is closed; name a file")
+    if not sys.stdin.isatty():
+        return sys.stdin.buffer
+    end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+    print(_WAITS.format(end=end), file=sys.stderr, flush=True)
+    return io.BytesIO(sys.stdin.buffer.read())
 
 
 def named(names: Sequence[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:

@@ -138,9 +138,15 @@ def _explained(hit: Sequence[RuleText]) -> dict[str, tuple[str, ...]]:
     return result
 
 
+def is_about(fix: Mapping[str, Any], variant: str | None) -> bool:
+    """Whether a fix is for this message: it names none, this one, or this one among several."""
+    when = fix.get("when")
+    return when is None or (variant or "default") in ([when] if isinstance(when, str) else when)
+
+
 def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]], traits: Collection[str] | None) -> Finding:
     values = _Values({key: _shown(value) for key, value in hit.values.items()})
-    mine = [fix for fix in text.fixes if fix.get("when") in (None, hit.variant or "default") and _is_for(fix, traits)]
+    mine = [fix for fix in text.fixes if is_about(fix, hit.variant) and _is_for(fix, traits)]
     static = tuple(_intent(fix, values, hit.values) for fix in mine)
     return Finding(
         text.id,

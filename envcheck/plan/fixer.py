@@ -63,7 +63,7 @@ class Fixer:
     def _build(self, wanted: str | None) -> tuple[Fix, ...]:
         report = self.report(wanted)
         if report.ways:
-            ways = [way for way in report.ways if way.commands != Commands() or way.who == "admin" or way.changes]
+            ways = [way for way in report.ways if not way.idle and (way.commands != Commands() or way.who == "admin" or way.changes)]
             return tuple(self._of_way(way) for way in ways)
         if not report.excluded:
             return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -91,6 +91,10 @@ class Judge:
         """Errors and warnings that ask for another torch build."""
         return frozenset(one.rule for one in self.before if self._wants_build(one) and self.severity(one) is not Severity.INFO)
 
+    def outside(self, rules: Iterable[str]) -> bool:
+        """Whether all of these rules are about the driver and the GPU, which no file of torch changes."""
+        return all(_text(self.texts, rule).layer in _OUTSIDE for rule in rules)
+
     def prove(self, change: Change) -> Proof:
         """Apply a change to the snapshot and judge again."""
         after = judge(apply(self.snapshot, change, self.tables), self.checks, self.tables)
@@ -131,6 +135,7 @@ class Judge:
         )
 
 
+_OUTSIDE = ("GPU", "driver", "CUDA", "kernels")
 _FUNDAMENTAL = ("driver", "CUDA", "kernels", "torch")  # layers below the GPUs' use
 
 
@@ -209,9 +214,9 @@ def _with_build(snapshot: Snapshot, one: Candidate, beside: Companions | None, t
     backends = snapshot.backends
     if isinstance(backends, BackendsFacts):
         gpu = bool(one.cuda or one.hip)
-        backends = replace(
-            backends, cuda=gpu, cudnn=gpu, nccl=gpu if not one.platform.startswith("windows") else False, xpu=one.xpu, xccl=one.xpu
-        )
+        nccl = gpu and not one.platform.startswith("windows")
+        # Published builds of every platform have torch.distributed and gloo; an own build that is replaced need not.
+        backends = replace(backends, cuda=gpu, cudnn=gpu, distributed=True, gloo=True, nccl=nccl, xpu=one.xpu, xccl=one.xpu)
     return replace(snapshot, torch=torch, packages=packages, backends=backends)
 
 

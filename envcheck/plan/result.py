@@ -91,6 +91,7 @@ class Way:
     files: Mapping[str, str] = field(default_factory=dict)  # "requirements.txt", "Dockerfile", "pyproject.toml" -> lines to put there
     grade: Grade = Grade.UNCHECKED
     trial: TrialResult | None = None
+    idle: bool = False  # the build that is there once more, for a fault that no file of torch has
 
 
 @record

@@ -71,6 +71,12 @@ class Planner:
         """Nothing speaks against the torch that is there, whether or not its import was seen."""
         return self.works or (self.profile.torch is not None and not self.profile.torch_fails and not self.judge.targeted)
 
+    @cached_property
+    def damage(self) -> bool:
+        """Whether the very build that is there could mend something: not what only the driver or the GPU has against it."""
+        known = self.profile.variant is not None and not self.profile.torch_fails
+        return not (known and self.judge.targeted and self.judge.outside(self.judge.targeted))
+
     def plan(self, words: Sequence[str] = ()) -> PlanReport:
         """The ways for a wish, best first, at most three, and what was excluded."""
         return self.plan_wish(read_wish(words or self.needed_beside(), self.tables))
@@ -175,7 +181,9 @@ class Planner:
         elif certain and not empty and choice.kind != "keep":
             notes.append(say_("note.proof"))
         kind = choice.kind
-        if kind == "driver":
+        if kind == "reinstall" and self.profile.variant is None:  # which build is there, nobody knows
+            kind = "install"
+        elif kind == "driver":
             kind += "-back" * goes_back(choice, self.profile) + "-install" * changes_anything(choice, self.profile)
         title = say_(f"way.{kind}", torch=one.shown, driver=self.named_driver(choice), cuda=one.cuda or "")
         files = (
@@ -193,6 +201,7 @@ class Planner:
             no_command,
             files,
             Grade.CHECKED if proof.holds and certain and not empty else Grade.UNCHECKED,
+            idle=choice.kind == "reinstall" and not self.damage,
         )
 
     def named_driver(self, choice: Choice) -> str:

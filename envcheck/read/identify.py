@@ -45,8 +45,10 @@ def read_text(text: str) -> list[Found]:
 
 
 _EDGE = 1 << 15  # characters at either end of a long piece that are looked through for whatever was started
-# Long words, which are found fast; what stands between the ends of a log beside them are short ones, such as "srun ".
-_LAUNCHERS = ("torchrun ", "deepspeed ", "accelerate launch ", ".distributed.launch ", ".distributed.run ")
+_LAUNCHERS = (
+    "torchrun ", "deepspeed ", "accelerate launch ", ".distributed.launch ", ".distributed.run ", "srun ", "mpirun ", "mpiexec ", "salloc ",
+    "#SBATCH ",
+)  # fmt: skip
 _PLACES, _ABOVE, _CONTINUED = 8, 3, 24  # of one word; lines above and, while each goes on, below
 
 
@@ -86,7 +88,7 @@ def _lines_around(text: str, place: int, low: int) -> tuple[int, int]:
         if newline < 0:
             return start, min(end + (1 << 12), len(text))
         end = newline + 1
-        if text[newline - 1 : newline] not in ("\\", "^", "`"):
+        if text[newline - 1 : newline] not in ("\\", "^", "`") and not text.startswith("#SBATCH ", end):
             break
     return start, end
 

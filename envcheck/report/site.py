@@ -101,7 +101,8 @@ def _check_symptoms(folder: Folder) -> None:
     for path in toml_files(folder, SYMPTOMS).values():
         for rows in _content(path).values():
             for row in rows if isinstance(rows, list) else ():
-                for rule in (row.get("rule"), *row.get("also", ())) if isinstance(row, dict) else ():
+                also = [one.get("rule") if isinstance(one, dict) else one for one in row.get("also", ())] if isinstance(row, dict) else []
+                for rule in (row.get("rule"), *also) if isinstance(row, dict) else ():
                     if rule is not None and rule not in rules:
                         raise UsageError(f"{path}: no rule is called {rule!r}; `envcheck rules` lists them")
     _readable(f"{folder}/{SYMPTOMS}", lambda: [row.pattern for row in SymptomTable((folder,)).messages])

@@ -46,11 +46,11 @@ def bare(line: str) -> str:
     return " ".join(line.rstrip(" │┃║").split())
 
 
-_QUOTES = dict.fromkeys(map(ord, '"`\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u00b4\u2032\u00ab\u00bb'), "'")
+_QUOTES = dict.fromkeys(map(ord, '"`\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u00b4\u2032\u00ab\u00bb'), "'") | {0xA0: " ", 0x202F: " "}
 
 
 def one_quote(text: str) -> str:
-    """The same text of the same length in which every kind of quote is "'"."""
+    """The same text of the same length in which every kind of quote is "'", and a blank that breaks no line is a blank."""
     if text.isascii():
         return text.replace('"', "'").replace("`", "'")
     return text.translate(_QUOTES)

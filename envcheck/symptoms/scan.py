@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from envcheck.facts.record import field, mutable, record
+from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import TextEvidence
+from envcheck.symptoms.languages import Languages
 from envcheck.symptoms.normalize import bare, hearsay, one_quote, rewrapped
 from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight, words_in
 from envcheck.tables.folders import Folder, toml_files
@@ -31,6 +32,15 @@ SHOWN = 300  # characters
 _FALLBACK = "a fallback"
 
 _NO_DIGITS = dict.fromkeys(range(48, 58))
+
+
+@record
+class Named:
+    """A rule that a row points to, and which case of that rule it shows."""
+
+    rule: str
+    variant: str = ""
+    confidence: str = ""
 
 
 @record
@@ -63,9 +73,18 @@ class Message:
         """For a sentence that a person typed."""
         return re.compile(self.pattern.pattern, re.IGNORECASE | re.ASCII)
 
+    @cached_property
+    def named(self) -> tuple[Named, ...]:
+        """The rules that it points to, the first first. Another one has the row's variant and confidence where it has none of its own."""
+        if self.kind != "symptom":
+            return ()
+        first = Named(self.data["rule"], self.variant, self.confidence)
+        also = ({"rule": one} if isinstance(one, str) else one for one in self.data.get("also", ()))
+        return (first, *(replace(first, **one) for one in also))
+
     @property
     def rules(self) -> tuple[str, ...]:
-        return (self.data["rule"], *self.data.get("also", ())) if self.kind == "symptom" else ()
+        return tuple(one.rule for one in self.named)
 
     @property
     def stated(self) -> bool:
@@ -124,11 +143,14 @@ class SymptomTable:
     def rarest(self) -> frozenset[Word]:
         return frozenset(self.index)
 
-    def possible(self, text: str) -> Iterator[tuple[Message | str, str]]:
-        """The rows that a text can hold, each with a piece of it, in their order; before them the conditions, texts that a row needs or
-        must not meet elsewhere.
+    @cached_property
+    def languages(self) -> Languages:
+        return Languages(self.folders)
+
+    def possible(self, words: Sequence[str]) -> Iterator[tuple[Message | str, str]]:
+        """The rows that a text of these words can hold, each with a piece of it, in their order; before them the conditions, texts that a
+        row needs or must not meet elsewhere.
         """
-        words = words_in(text)
         near = self.rarest.intersection(words) | self.rarest.intersection(zip(words, words[1:], strict=False))
         held = frozenset((*words, *zip(words, words[1:], strict=False))) if near else frozenset()
         entries = [one for word in ("", *near) for one in self.index.get(word, ()) if one[2].needed <= held]
@@ -149,6 +171,11 @@ def _rows(file: str, kind: str, data: Mapping[str, Any]) -> Sequence[Message]:
     if not data.get("messages"):
         raise ValueError(f"{file}: {name} has no messages")
     known = {"text", "variant", "confidence", "sample", *(["anchors"] if file.endswith(JSON) else [])}
+    for one in data.get("also", ()):
+        if not isinstance(one, str) and (unknown := one.keys() - {"rule", "variant", "confidence"}):
+            raise ValueError(f"{file}: {name}: also: {', '.join(sorted(unknown))} is no key of a rule")
+        if not isinstance(one, str) and "rule" not in one:
+            raise ValueError(f"{file}: {name}: also: a rule is not named")
     made = []
     for one in data["messages"]:
         row: Mapping[str, Any] = {"text": one} if isinstance(one, str) else one
@@ -181,21 +208,39 @@ class _Part:
     typed: str  # the same in small letters, where a person may have typed it; else empty
     first: int  # its own lines begin here
     last: int  # and end here
+    words: Sequence[str]
+    original: str = ""  # what stood there, where words of another language were put into English
+    spoken: Sequence[str] = ()  # these words
     taken: list[tuple[int, int]] = field(default_factory=list)  # lines that mean no harm
     told: set[tuple[str, int]] = field(default_factory=set)  # symptoms, and the lines that a row of theirs has read
 
 
-def _parts(text: str, source: str, typed: bool) -> Iterator[_Part]:
+def _parts(text: str, source: str, typed: bool, languages: Languages) -> Iterator[_Part]:
     at = 0
     while at < len(text):
         end = text.rfind("\n", at, at + CHUNK) + 1 if len(text) - at > CHUNK else len(text)
         end = end if end > at else min(at + CHUNK, len(text))
         before = text.rfind("\n", 0, max(at - WINDOW_BEFORE, 0)) + 1
-        part = text[before : end + WINDOW_AFTER]
-        flat = one_quote(part).replace("\n", " ")
-        low = flat.lower() if typed else ""
-        yield _Part(source, part, flat, low if len(low) == len(flat) else "", at - before, end - before)
+        yield _part(text[before : end + WINDOW_AFTER], (at - before, end - before), source, typed, languages)
         at = end
+
+
+def _part(part: str, own: tuple[int, int], source: str, typed: bool, languages: Languages) -> _Part:
+    """`own`: where its own lines begin and end."""
+    flat = one_quote(part)
+    words = words_in(flat)
+    original = ""
+    spoken = languages.spoken(flat, words)
+    if spoken:
+        first, last = own
+        original, cuts = part, [languages.in_english(one, spoken) for one in (part[:first], part[first:last], part[last:])]
+        own = (len(cuts[0]), len(cuts[0]) + len(cuts[1]))
+        part = "".join(cuts)
+        flat = one_quote(part)
+        words = words_in(flat)
+    flat = flat.replace("\n", " ")
+    low = flat.lower() if typed else ""
+    return _Part(source, part, flat, low if len(low) == len(flat) else "", *own, words, original, spoken)
 
 
 @mutable
@@ -204,7 +249,7 @@ class Scanner:
 
     table: SymptomTable
     met: set[str] = field(default_factory=set)
-    hits: dict[tuple[str, str], tuple[Message, TextEvidence]] = field(default_factory=dict)
+    hits: dict[tuple[str, str, str], tuple[Message, TextEvidence]] = field(default_factory=dict)
     noted: dict[str, tuple[Message, Noted]] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
     complains: bool = False  # beside lines that mean no harm, a text holds an error of its own
@@ -217,14 +262,14 @@ class Scanner:
             form = "\n".join(map(bare, form.split("\n")))
             tries: dict[str, int] = {}
             harmless = error = False
-            for part in _parts(form, source, len(form) <= TYPED):
+            for part in _parts(form, source, len(form) <= TYPED, self.table.languages):
                 self._scan(part, stated, tries)
                 harmless, error = harmless or bool(part.taken), error or _complains(part)
             self.complains = self.complains or (harmless and error)
 
     def _scan(self, part: _Part, stated: bool, tries: dict[str, int]) -> None:
         holds: dict[str, bool] = {}  # many rows share a piece
-        for row, piece in self.table.possible(part.flat):
+        for row, piece in self.table.possible(part.words):
             if isinstance(row, str):
                 if row not in self.met and piece in part.flat:
                     self.met.add(row)
@@ -260,33 +305,37 @@ class Scanner:
                     window = wider
                 if match and not any(start <= at < end for start, end in part.taken):
                     part.told.add((name, line))
-                    self._keep(row, match, window, ends, part.source, _quoted(part.text, at))
+                    self._keep(row, match, window, ends, part, _quoted(part.text, at))
                     if row.kind == "harmless":
                         part.taken.append((line, after))
                 elif match is None and row.kind == "harmless" and len(part.taken) > HITS:
                     break
             at = flat.find(piece, after, part.last + len(piece))
 
-    def _keep(self, row: Message, match: re.Match[str], window: str, ends: Sequence[int], source: str, quoted: bool) -> None:
+    def _keep(self, row: Message, match: re.Match[str], window: str, ends: Sequence[int], part: _Part, quoted: bool) -> None:
         # Where nothing but the end of its line says where a message ends, its last hole holds lines of others too.
         last = _end_of(match.start("what"), ends) if row.fallback else match.end()
-        shown = _shown(window, match.start(), last, ends)
+        shown = _as_it_stood(_shown(window, match.start(), last, ends), part, self.table.languages)
+        source = part.source
         if row.kind != "symptom":
             self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""))))
             return
         values = {name: window[match.start(name) : min(match.end(name), last)] for name, value in match.groupdict().items() if value}
-        for rule in row.rules:
-            if (rule, shown) not in self.hits:
-                found = TextEvidence(
-                    source, shown, rule, row.id, values, quoted, row.text, row.variant, row.confidence, rule != row.rules[0]
-                )
-                self.hits[rule, shown] = (row, found)
-                if rule == row.rules[0]:
+        for one in row.named:
+            if (one.rule, shown, row.id) not in self.hits:
+                second = one is not row.named[0]
+                found = TextEvidence(source, shown, one.rule, row.id, values, quoted, row.text, one.variant, one.confidence, second)
+                self.hits[one.rule, shown, row.id] = (row, found)
+                if not second:
                     self.count[row.id] = self.count.get(row.id, 0) + 1
 
     def finish(self) -> Symptoms:
-        """Matches whose conditions hold."""
-        held = [(row, evidence) for row, evidence in self.hits.values() if self._holds(row)]
+        """Matches whose conditions hold; of several rows that tell one rule of the same words the first that holds."""
+        first: dict[tuple[str, str], tuple[Message, TextEvidence]] = {}
+        for (rule, shown, _), (row, evidence) in self.hits.items():
+            if self._holds(row):
+                first.setdefault((rule, shown), (row, evidence))
+        held = first.values()
         known = [evidence.text for row, evidence in held if not row.fallback] + [noted.text for _, noted in self.noted.values()]
         kept = tuple(evidence for row, evidence in held if not row.fallback or not _one_of(evidence.values.get("what", ""), known))
         others = {kind: tuple(one for row, one in self.noted.values() if row.kind == kind) for kind in ("victim", "harmless")}
@@ -380,6 +429,14 @@ def _shown(window: str, first: int, after: int, ends: Sequence[int]) -> str:
     last = _end_of(after, ends)
     end = min(max(after, start + SHOWN // 2), first + SHOWN, last)
     return f"{'…' if start > line else ''}{window[start:end].strip()}{'…' if end < last else ''}"
+
+
+def _as_it_stood(shown: str, part: _Part, languages: Languages) -> str:
+    """A quotation with the words that stood there in another language."""
+    if part.spoken and shown.strip("…") not in " ".join(part.original.split()):
+        for words in part.spoken:
+            shown = shown.replace(languages.english[words], words)
+    return shown
 
 
 SAME = 30  # characters

@@ -130,6 +130,13 @@ class Tables:
         row = self._by("driver-branch", "branch", "branch").get(self.branch(driver, os))
         return None if row is None or _confidence(row) == "low" else str(row["cuda"])
 
+    def driver_offering(self, cuda: str, os: str = "linux") -> str | None:
+        """The first driver branch that offers this CUDA itself, PTX included: "12.8" -> "570", on Windows "572"."""
+        wanted = parsed(cuda)
+        offers = [(row["branch"], parsed(str(row["cuda"]))) for row in self.rows("driver-branch", "branch") if _confidence(row) != "low"]
+        branches = [branch for branch, offered in offers if wanted and offered and offered >= wanted]
+        return self.first_of_branch(min(branches), os) if branches else None
+
     def forward_compat(self, cuda: str, driver: str, gpu_name: str | None, os: str = "linux") -> bool | None:
         """May a cuda-compat package of this CUDA bridge this (older) Linux driver on this GPU?
 

@@ -40,3 +40,18 @@ def test_what_libcuda_offers_against_what_torch_was_built_for(offered: str, buil
     [check] = [one for one in all_checks() if one.id == "driver-too-old"]
     [verdict] = judge(snapshot, [check], TABLES)
     assert (verdict.outcome is Outcome.HIT) is too_old
+
+
+@pytest.mark.parametrize(
+    ("built", "os", "target"),
+    [("12.8", "linux", "570 or newer"), ("12.4", "linux", "550 or newer"), ("12.4", "windows", "551 or newer")],
+)
+def test_ptx_needs_the_driver_that_offers_the_toolkit_itself(built: str, os: str, target: str) -> None:
+    """The floor of the major version, 525, is what that driver already has."""
+    facts = {"system": {"os": os}, "torch": {"version": "2.8.0", "cuda": built}, "driver": {"version": "535.183.01", "cuda": "12.2"}}
+    log = "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain."
+    snapshot = example_snapshot(RULES, {"base": "nothing", "set": facts, "log": log})
+    [check] = [one for one in all_checks() if one.id == "driver-too-old"]
+    [verdict] = judge(snapshot, [check], TABLES)
+    assert verdict.hit and verdict.hit.variant == "minor"
+    assert verdict.hit.values["target"] == f"{target}, which offers CUDA {built} itself"

@@ -22,6 +22,11 @@ CHECKS = [pytest.param(check, id=check.id) for check in all_checks()]
 OUTCOMES = {Why.FAILED: Outcome.UNKNOWN, Why.TIMEOUT: Outcome.UNKNOWN, Why.SKIPPED: Outcome.NOT_APPLICABLE}
 
 
+def place(check: Check) -> str:
+    """The function to open."""
+    return f"{check.id}: def {check.id.replace('-', '_')} in envcheck/checks"
+
+
 def without_a_word(why: Why) -> Snapshot:
     return Snapshot(**{name: Missing(why, "nothing came") for name in SECTIONS})
 
@@ -31,17 +36,19 @@ def without_a_word(why: Why) -> Snapshot:
 def test_of_what_was_not_read_nothing_is_said(check: Check, why: Why) -> None:
     [verdict] = judge(without_a_word(why), [check], TABLES)
     hangs = check.id == "libcuda-unresponsive" and why is Why.TIMEOUT  # that neither libcuda nor torch came back is what it is about
-    assert verdict.outcome is (Outcome.HIT if hangs else OUTCOMES[why]), verdict
-    if hangs:
-        return
-    assert "nothing came" in verdict.reason
+    expected = Outcome.HIT if hangs else OUTCOMES[why]
+    said = f"{verdict.outcome.value} ({verdict.reason})"
+    assert verdict.outcome is expected, f"{place(check)}: with every section {why.value} {expected.value} is expected, not {said}"
+    assert hangs or "nothing came" in verdict.reason, f"{place(check)}: the reason of the section is expected in {verdict.reason!r}"
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_needs_are_sections_that_the_check_reads(check: Check) -> None:
-    assert check.needs
-    assert set(check.needs) <= set(SECTIONS)
-    assert set(check.needs) <= set(check.reads) | {"torch", "driver"}  # of which its absence may be all that is asked
+    assert check.needs, f"{place(check)}: @check(needs=…) names no section"
+    strange = set(check.needs) - set(SECTIONS)
+    assert not strange, f"{place(check)}: needs {strange}, which is no section; they are {', '.join(SECTIONS)}"
+    unread = set(check.needs) - set(check.reads) - {"torch", "driver"}  # of which its absence may be all that is asked
+    assert not unread, f"{place(check)}: needs {unread}, which reads does not name"
 
 
 MODULES = {module.__name__: module for name, module in sys.modules.items() if name.startswith("envcheck.checks.")}
@@ -78,7 +85,10 @@ OWN = [one for module in MODULES.values() for one in vars(module).values() if is
 def test_a_check_names_the_sections_that_it_reads(check: Check) -> None:
     """`envcheck rules --json` says so of each rule."""
     handed = {"symptoms"} if check.function.__code__.co_argcount > 1 else set()
-    assert read_by(check.function.__module__, check.function.__name__) | handed == set(check.reads)
+    found = read_by(check.function.__module__, check.function.__name__) | handed
+    more, less = found - set(check.reads), set(check.reads) - found
+    assert not more, f"{place(check)}: it reads {sorted(more)}; add them to @check(reads=…)"
+    assert not less, f"{place(check)}: @check(reads=…) names {sorted(less)}, which it does not read"
 
 
 def test_what_a_check_is_given_has_every_section() -> None:

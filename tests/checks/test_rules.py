@@ -33,36 +33,57 @@ def _examples() -> list[Any]:
     ]
 
 
+def file_of(rule: str) -> str:
+    """The file to open."""
+    return f"rules/{TEXTS.family(rule)}/{rule}.toml"
+
+
+def example_of(rule: str, example: dict[str, Any]) -> str:
+    return f"{file_of(rule)}, example {example.get('name', '')!r}"
+
+
 @pytest.mark.parametrize(("rule", "example"), _examples())
 def test_example(rule: str, example: dict[str, Any]) -> None:
     snapshot = example_snapshot(RULES, example)
     [verdict] = judge(snapshot, [CHECKS[rule]], TABLES)
-    assert verdict.outcome is not Outcome.CRASHED, verdict.reason
+    where, check = example_of(rule, example), f"def {rule.replace('-', '_')} in envcheck/checks"
+    assert verdict.outcome is not Outcome.CRASHED, f"{where}: {check} raised: {verdict.reason}"
     allowed = {"ok": {Outcome.OK, Outcome.NOT_APPLICABLE}, "hit": {Outcome.HIT}, "unknown": {Outcome.UNKNOWN}}[example["expect"]]
-    assert verdict.outcome in allowed, verdict
+    got = f"{verdict.outcome.value}: {verdict.reason or (verdict.hit and verdict.hit.values)}"
+    assert verdict.outcome in allowed, f"{where}: expected {example['expect']}, but {check} says {got}"
     if verdict.hit:
         if "variant" in example:
-            assert verdict.hit.variant == example["variant"]
+            assert verdict.hit.variant == example["variant"], (
+                f"{where}: expected variant {example['variant']!r}, not {verdict.hit.variant!r}"
+            )
         [finding] = findings([verdict], TEXTS)
-        assert "{" not in finding.message or "{" in str(verdict.hit.values)
+        assert "{" not in finding.message or "{" in str(verdict.hit.values), f"{where}: a placeholder is left in {finding.message!r}"
         if "severity" in example:
-            assert finding.severity.value == example["severity"]
+            expected = example["severity"]
+            assert finding.severity.value == expected, f"{where}: expected severity {expected!r}, not {finding.severity.value!r}"
         for text in example.get("says", ()):
-            assert text in finding.message
+            assert text in finding.message, f"{where}: expected {text!r} (says) in the message {finding.message!r}"
 
 
 @pytest.mark.parametrize(("rule", "example"), _examples())
 def test_an_example_says_what_was_printed(rule: str, example: dict[str, Any]) -> None:
     """Never what the scanner should have made of it; and a text that no entry knows would show nothing."""
-    assert set(example) <= {"name", "expect", "base", "set", "log", "stated", "variant", "severity", "says"}
-    assert not [path for path in example.get("set", {}) if path.partition(".")[0] == "symptoms"]
+    where = example_of(rule, example)
+    strange = set(example) - {"name", "expect", "base", "set", "log", "stated", "variant", "severity", "says"}
+    assert not strange, f"{where}: {strange} is no key of an example"
+    given = [path for path in example.get("set", {}) if path.partition(".")[0] == "symptoms"]
+    assert not given, f"{where}: set holds {given}; write what was printed into log"
     if "log" in example or "stated" in example:
         symptoms = example_snapshot(RULES, example).symptoms
-        assert isinstance(symptoms, SymptomsFacts) and symptoms.matches
+        told = isinstance(symptoms, SymptomsFacts) and symptoms.matches
+        assert told, f"{where}: no row of rules/symptoms knows a line of its log or stated; take one that does, or add a row there"
 
 
 def test_files_and_functions_match() -> None:
-    assert set(TEXTS.ids) == set(CHECKS)
+    alone = set(TEXTS.ids) ^ set(CHECKS)
+    assert not alone, (
+        f"{sorted(alone)}: a rule is rules/<family>/<id>.toml and, unless a message alone shows it, a function in envcheck/checks"
+    )
 
 
 KEYS = {
@@ -78,9 +99,9 @@ FIX_KEYS = {
 def test_no_key_of_a_rule_file_is_read_by_nobody(rule: str) -> None:
     """A misspelt key would be lost without a word."""
     data = load_toml(RULES / TEXTS.family(rule) / f"{rule}.toml")
-    assert set(data) - KEYS == set(), "a key that CONTRIBUTING.md does not name"
-    for fix in data.get("fix", ()):
-        assert set(fix) - FIX_KEYS == set(), "a key of a fix that CONTRIBUTING.md does not name"
+    assert set(data) - KEYS == set(), f"{file_of(rule)}: a key that CONTRIBUTING.md (Add a rule, 5) does not name"
+    for number, fix in enumerate(data.get("fix", ()), 1):
+        assert set(fix) - FIX_KEYS == set(), f"{file_of(rule)}: fix {number}: a key that CONTRIBUTING.md (Add a rule, 5) does not name"
 
 
 def test_a_hole_that_a_row_does_not_have_is_unknown() -> None:
@@ -92,22 +113,33 @@ def test_a_hole_that_a_row_does_not_have_is_unknown() -> None:
 @pytest.mark.parametrize("rule", sorted(TEXTS.ids))
 def test_rule_file(rule: str) -> None:
     text = TEXTS.read(rule)
-    expects = [example["expect"] for example in text.examples]
-    assert "hit" in expects and "ok" in expects, "a rule needs an example that hits and one that is ok"
-    assert text.title and not text.title.endswith(".")
-    assert "!" not in text.title + "".join(text.messages.values())
-    assert 80 < len(text.why.strip()) <= 450, "what is wrong, why it bites and what it looks like; the rest goes into notes"
-    assert text.confirm.endswith("."), "how a reader sees that it is so"
-    assert all(url.startswith("https://") for url in text.docs)
-    assert set(text.explains) <= set(CHECKS), "explains a rule that does not exist"
-    assert text.layer in (None, *LAYERS)
-    assert set(text.decides) <= set(DECISIONS)
-    assert text.about in (None, *SUBJECTS)
-    # a family about one part of the stack: its row shows the finding
-    assert text.layer or text.family in ("container", "packages", "launch", "limits", "toolkit", "meta"), "no layer"
+    expects = {example["expect"] for example in text.examples}
     short = in_short(text.why)  # what the report shows of it
-    assert short.count('"') % 2 == 0 and short.count("(") == short.count(")"), "the first two sentences are cut inside of a quotation"
-    assert not any(fix.get("text", "").startswith("Or") for fix in text.fixes), "the list says itself that it is one of these"
+    shown = ("container", "packages", "launch", "limits", "toolkit", "meta")  # any other is about one part of the stack, whose row shows it
+    length, unknown = len(text.why.strip()), set(text.explains) - set(CHECKS)
+    cases = [case for fix in text.fixes if "when" in fix for case in ([fix["when"]] if isinstance(fix["when"], str) else fix["when"])]
+    nobody = set(cases) - set(text.messages) - {"default"}
+    wrong = {
+        f"fix: when = {sorted(nobody)}: no such message in [messages]": bool(nobody),
+        f"[[example]]: one with expect = hit and one with ok are expected, there is {sorted(expects)}": not {"hit", "ok"} <= expects,
+        f"title {text.title!r}: one line without a full stop": not text.title or text.title.endswith("."),
+        "title, message: no exclamation mark": "!" in text.title + "".join(text.messages.values()),
+        f"why: 81 to 450 characters, not {length}: what is wrong, why it bites, what it looks like; the rest into notes": not 80
+        < length
+        <= 450,
+        "confirm: sentences, which say how a reader sees that it is so": not text.confirm.endswith("."),
+        "docs: addresses with https": not all(url.startswith("https://") for url in text.docs),
+        f"explains: no rule is called {unknown}": bool(unknown),
+        f"layer {text.layer!r}: one of {LAYERS}": text.layer not in (None, *LAYERS),
+        f"decides {text.decides}: of {DECISIONS}": not set(text.decides) <= set(DECISIONS),
+        f"about {text.about!r}: one of {SUBJECTS}, or left out": text.about not in (None, *SUBJECTS),
+        f"layer: the family {text.family} needs one": not (text.layer or text.family in shown),
+        f"why: reports cut it after {short!r}, inside of a quotation": short.count('"') % 2 != 0 or short.count("(") != short.count(")"),
+        "fix: no text begins with Or; the list says itself that it is one of these": any(
+            fix.get("text", "").startswith("Or") for fix in text.fixes
+        ),
+    }
+    assert not [f"{file_of(rule)}: {what}" for what, found in wrong.items() if found]
     for message in text.messages.values():
         list(string.Formatter().parse(message))
 
@@ -116,7 +148,7 @@ def test_rule_file(rule: str) -> None:
 def test_healthy_base_is_quiet(name: str) -> None:
     verdicts = judge(base(RULES, name), CHECKS.values(), TABLES)
     loud = [(v.rule, v.reason, v.hit and v.hit.values) for v in verdicts if v.outcome in (Outcome.HIT, Outcome.CRASHED, Outcome.UNKNOWN)]
-    assert not loud
+    assert not loud, f"rules/bases/{name}.toml is a healthy machine, and these rules are not quiet on it: {loud}"
 
 
 def test_the_rows_of_the_stack_are_the_layers_of_the_rules() -> None:

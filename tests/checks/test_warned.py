@@ -44,6 +44,11 @@ def report(text: str) -> Report:
         ("h:10:20 [1] proxy.cc:9 NCCL WARN {}", "nccl-warning"),
         ("[../third_party/gloo/gloo/transport/uv/libuv.h:596] {}", "gloo-interface"),
         ("[W1128 10:00:00.123456789 socket.cpp:999] [c10d] {}", "launch-unreachable"),
+        ("[W tensorpipe_agent.cpp:940] {}", "launch-unreachable"),
+        ("[rank1]:[W1128 10:00:00.123456789 ProcessGroupGloo.cpp:715] Warning: {}", "gloo-interface"),
+        ("[/pytorch/third_party/gloo/gloo/transport/tcp/buffer.cc:72] {}", "gloo-interface"),
+        ("[W ProcessGroupNCCL.cpp:1569] {}", "nccl-warning"),
+        ("[rank3]:[E1128 10:00:00.123456789 NCCLUtils.cpp:77] Warning: {}", "nccl-warning"),
     ],
 )
 def test_the_source_file_places_it(line: str, rule: str) -> None:
@@ -52,7 +57,7 @@ def test_the_source_file_places_it(line: str, rule: str) -> None:
     [found] = report(f"{line.format(words)}\n{after}").findings
     assert found.finding.rule == rule
     assert (found.finding.severity, found.finding.confidence) == (Severity.WARNING, Confidence.LIKELY)
-    assert words in found.finding.message
+    assert f'{words}"' in found.finding.message and not any(one in found.finding.message for one in ("([", "Warning: "))
     [evidence] = found.finding.evidence
     assert evidence.text.endswith(words), "it ends where the message ends"
     assert found.fixes
@@ -79,6 +84,13 @@ def test_it_is_not_asked_for_again() -> None:
     found = report(f"h:10:20 [1] graph/xml.cc:332 NCCL WARN the thing is of another kind\n{GENERIC}")
     assert found.exit_code == 3
     assert not any("WARN line above" in one for one in found.because)
+
+
+@pytest.mark.parametrize("line", ["[W socket.cpp:9] [c10d] odd", "[W ProcessGroupNCCL.cpp:9] odd", "[W tensorpipe_agent.cpp:9] odd"])
+def test_a_line_of_torch_is_not_asked_for_again(line: str) -> None:
+    found = report(f"{line}\nTraceback (most recent call last):\nRuntimeError: the ranks are at odds\n")
+    assert found.exit_code == 3 and len(found.findings) == 1
+    assert not any("line above" in one or "add the error text" in one for one in found.because)
 
 
 def test_without_it_the_line_is_asked_for() -> None:

@@ -37,6 +37,7 @@ def said(code: int, output: str, kernel: KernelWord = SILENT, *argv: str) -> str
     [
         (139, FAULT, ["/w/net.py, line 41, in forward"]),
         (139, "", ["native code crashed", "PYTHONFAULTHANDLER=1 python train.py"]),
+        (134, "", ["it ended itself", "PYTHONFAULTHANDLER=1 python train.py"]),
         (134, THROWN, ["c10::Error: CUDA error: the launch timed out"]),
         (134, "terminate called after throwing an instance of 'std::bad_alloc'\n", ["std::bad_alloc: it says no more"]),
         (134, "free(): invalid pointer\n", ["the heap damaged (free(): invalid pointer)"]),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from patients import SOON
 
 from envcheck.cli import main
 from envcheck.commands import inputs
@@ -34,6 +37,31 @@ def test_a_terminal_is_told_what_is_waited_for(
     printed = capsys.readouterr()
     assert ("Ctrl-D" in printed.err) is told
     assert json.loads(printed.out)["findings"], "stdout stays data"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_one_end_of_file_at_a_terminal_is_enough() -> None:
+    """A terminal's end is no state: whoever reads on after it waits for the next."""
+    import pty
+
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "envcheck", "diagnose"]
+    with subprocess.Popen(command, stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        os.write(leader, KERNEL.encode() + b"\x04")
+        try:
+            out, err = process.communicate(timeout=SOON)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            pytest.fail("it goes on waiting after Ctrl-D")
+    os.close(leader)
+    os.close(follower)
+    assert "gpu-too-new-for-torch" in out and "Ctrl-D on a line of its own ends it" in err
+
+
+def test_a_closed_stdin_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["diagnose"]) == 2
+    assert "stdin is closed; name a file" in capsys.readouterr().err
 
 
 def test_a_file_is_read_without_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

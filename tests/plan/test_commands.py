@@ -20,7 +20,7 @@ from envcheck.checks import all_checks
 from envcheck.cli import main
 from envcheck.commands.bases import example_snapshot
 from envcheck.engine.intents import Intent, SetEnv
-from envcheck.engine.judge import Outcome, command, findings, judge
+from envcheck.engine.judge import Outcome, command, findings, is_about, judge
 from envcheck.facts.snapshot import GpusFacts
 from envcheck.tables.folders import rules_folder
 
@@ -172,7 +172,7 @@ def test_a_placeholder_has_a_value_in_some_example(rule: str, fix: dict[str, Any
     [check] = [one for one in all_checks() if one.id == rule]
     for example in TEXTS.read(rule).examples:
         [verdict] = judge(example_snapshot(RULES, example), [check], TABLES)
-        if verdict.hit and fix.get("when") in (None, verdict.hit.variant or "default") and command(line, verdict.hit.values):
+        if verdict.hit and is_about(fix, verdict.hit.variant) and command(line, verdict.hit.values):
             return
     pytest.fail("no example fills it")
 

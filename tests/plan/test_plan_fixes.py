@@ -9,7 +9,7 @@ from plan_hosts import TABLES, TEXTS, checks, machine
 from envcheck import plan
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import Distribution, PackagesFacts, Snapshot
+from envcheck.facts.snapshot import BackendsFacts, Distribution, ExpectationsFacts, PackagesFacts, Snapshot, SymptomsFacts, TextEvidence
 from envcheck.plan.proof import Change, Judge
 from envcheck.plan.result import Fix
 
@@ -37,6 +37,24 @@ def test_a_pinned_torch_build() -> None:
 
 def test_nothing_to_build_where_torch_fits() -> None:
     assert fixes(machine({**CU126, "works": True}), TorchBuild()) == ()
+
+
+def test_the_build_that_is_there_is_no_cure_for_what_only_the_driver_lacks() -> None:
+    """Nor is it one that may be mended: its import works."""
+    newer = {**CU126, "driver": "535.183.01", "torch": "2.8.0+cu128"}
+    said = TextEvidence("log", "the provided PTX was compiled with an unsupported toolchain", "driver-too-old", variant="minor")
+    snapshot = replace(machine(newer), symptoms=SymptomsFacts((said,)))
+    assert "driver-too-old" in Judge(snapshot, checks(), TEXTS, TABLES).targeted
+    assert [fix.title for fix in fixes(snapshot, TorchBuild()) if "torch 2.8.0+cu128 again" in fix.title] == []
+
+
+def test_a_build_of_ones_own_without_gloo_is_replaced_by_the_published_one() -> None:
+    """The proof takes the published build's backends, not those of the build that goes."""
+    own = replace(machine({**CU126, "works": True}), backends=BackendsFacts(cuda=True, distributed=True, gloo=False, nccl=True))
+    snapshot = replace(own, expectations=ExpectationsFacts(backend="gloo"))
+    assert Judge(snapshot, checks(), TEXTS, TABLES).targeted == {"backend-unavailable"}
+    [first, *_] = fixes(snapshot, TorchBuild())
+    assert first.title == "Install torch 2.14.1+cu126 again" and first.proved
 
 
 def test_no_build_for_a_jetson_says_where_wheels_are() -> None:

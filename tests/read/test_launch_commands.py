@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -231,3 +233,38 @@ def test_a_command_in_a_long_text_is_read_with_its_line(command: str, at: int) -
     [fact] = [fact for found in identify.read_text(text) for fact in found.facts if fact.path == "launcher.commands"]
     [one] = fact.value
     assert (one.each, one.nodes, fact.number) == (8, 2, at + 1)
+
+
+JOB = "#SBATCH --job-name=a\n#SBATCH --partition=gpu\n" + "#SBATCH --export=ALL\n" * 9 + "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n"
+
+
+@pytest.mark.parametrize("at", [5_000, 9_000])
+@pytest.mark.parametrize(
+    ("printed", "first"),
+    [
+        ("+ srun --nodes=2 --ntasks=16 python train.py", ("srun", 16, 2, None)),
+        ("$ mpirun -np 16 -H a:8,b:8 python train.py", ("mpirun", 16, None, None)),
+        ("$ mpiexec -n 16 python train.py", ("mpirun", 16, None, None)),
+        (f"{JOB}\nsrun python train.py", ("sbatch", None, 2, 4)),
+    ],
+)
+def test_tasks_started_in_the_middle_of_a_long_text(printed: str, first: tuple[object, ...], at: int) -> None:
+    lines = [f"worker {number} has loaded the shard {number * 7919} of the corpus" for number in range(14_000)]
+    text = "\n".join([*lines[:at], printed, *lines[at:]])
+    short = [fact for found in identify.read_text(printed) for fact in found.facts if fact.path == "launcher.commands"]
+    [fact] = [fact for found in identify.read_text(text) for fact in found.facts if fact.path == "launcher.commands"]
+    one = fact.value[0]
+    assert fact.value == short[0].value, "as in a text of its own"
+    assert (one.launcher, one.tasks, one.nodes, one.each) == first
+    assert fact.number == at + short[0].number
+
+
+def test_looking_for_what_was_started_is_linear() -> None:
+    """A launcher in every line is looked at a few times, not in every line."""
+    took = []
+    for lines in (20_000, 40_000):
+        text = "".join(f"srun mpirun #SBATCH torchrun {number * 7919}\n" for number in range(lines))
+        began = time.process_time()
+        identify.read_text(text)
+        took.append(time.process_time() - began)
+    assert took[1] < 3 * took[0] + 0.1 and took[1] < 2.0

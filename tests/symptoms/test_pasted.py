@@ -98,6 +98,8 @@ def test_a_copy_keeps_its_match(symptom: str) -> None:
     same = [row for row in TABLE.messages if row.id == symptom or (row.rules and row.rules[:1] == rows[0].rules[:1])]
     table.__dict__["messages"] = tuple(same)
     lost = []
+    where = f"tests/symptom_lines.toml: {symptom}"
+    assert LINES.get(symptom), f"{where}: no line that the program printed; add some (CONTRIBUTING.md, Add a message, 6)"
     for line in LINES[symptom]:
         alone = line == "Killed"  # which says so only where nothing else stands
         for name, copy in COPIES.items():
@@ -106,7 +108,7 @@ def test_a_copy_keeps_its_match(symptom: str) -> None:
             scanner.scan(clean(copy(line)), "log")
             if not scanner.hits and not scanner.noted and not (alone and name in ("sentence", "JSON", "jq")):
                 lost.append((name, copy(line)))
-    assert not lost
+    assert not lost, f"{where}: these copies of its lines are known to no row of rules/symptoms that names {rows[0].rules[:1]}: {lost[:3]}"
 
 
 @pytest.mark.parametrize(

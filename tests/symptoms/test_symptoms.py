@@ -17,7 +17,7 @@ from envcheck.collect import settle
 from envcheck.facts.snapshot import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
 from envcheck.report.session import rule_session
 from envcheck.symptoms.scan import CHUNK, Message, Scanner, SymptomTable, condense, with_anchors
-from envcheck.symptoms.template import SAMPLES, TYPES, Hole, anchors, expression, parts_of, sample_of
+from envcheck.symptoms.template import SAMPLES, TYPES, Hole, anchors, expression, parts_of, sample_of, words_in
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import as_json, load_toml
 
@@ -133,6 +133,8 @@ def test_one_id_stands_for_one_symptom() -> None:
     ("body", "error"),
     [
         ('id = "ours"', r"site\.toml: ours has no messages"),
+        ('id = "ours"\nrule = "gpu-lost"\nalso = [{ name = "gpu-xid" }]\nmessages = ["a"]', "also: name is no key of a rule"),
+        ('id = "ours"\nrule = "gpu-lost"\nalso = [{ variant = "x" }]\nmessages = ["a"]', "also: a rule is not named"),
         ('id = "ours"\nmessages = ["a {thing} here"]', "thing is no type of a hole"),
         ('id = "ours"\nmessages = ["a } here"]', "a brace that opens no hole is written twice"),
         ('id = "ours"\nmessages = [{ text = "a", pattern = "b" }]', "pattern is no key of a message"),
@@ -278,6 +280,62 @@ def test_needs_and_unless_look_at_all_texts() -> None:
     missing = "ModuleNotFoundError: No module named 'torch'"
     assert [match.rule for match in scan(missing).finish().matches] == ["torch-missing"]
     assert not scan(missing, "Getting requirements to build wheel did not run successfully").finish().matches
+
+
+def rows_of(tmp_path: Path, body: str) -> SymptomTable:
+    (tmp_path / "symptoms").mkdir()
+    (tmp_path / "symptoms" / "site.toml").write_text(body)
+    return SymptomTable((tmp_path,))
+
+
+BOTH = """
+[[symptom]]
+id = "inside"
+rule = "gpu-lost"
+needs = ["kubelet"]
+messages = ["the GPU went away"]
+
+[[symptom]]
+id = "outside"
+rule = "gpu-lost"
+unless = ["kubelet"]
+variant = "plain"
+messages = ["the GPU went away"]
+"""
+
+
+@pytest.mark.parametrize(("beside", "symptom"), [("", "outside"), ("kubelet", "inside")])
+def test_of_two_symptoms_with_the_same_words_the_one_whose_condition_holds_is_heard(tmp_path: Path, beside: str, symptom: str) -> None:
+    scanner = Scanner(rows_of(tmp_path, BOTH))
+    scanner.scan(f"the GPU went away\n{beside}\n", "log")
+    assert [match.symptom for match in scanner.finish().matches] == [symptom]
+
+
+def test_of_two_symptoms_with_the_same_words_that_both_hold_the_first_keeps_the_line(tmp_path: Path) -> None:
+    scanner = Scanner(rows_of(tmp_path, BOTH.replace('unless = ["kubelet"]\n', "")))
+    scanner.scan("the GPU went away\nkubelet\n", "log")
+    assert [match.symptom for match in scanner.finish().matches] == ["inside"]
+
+
+def test_each_further_rule_has_its_own_variant_or_that_of_the_row(tmp_path: Path) -> None:
+    also = '["gpu-xid", { rule = "wsl-driver", variant = "nccl", confidence = "likely" }, { rule = "gpu-busy", confidence = "certain" }]'
+    body = f'[[symptom]]\nid = "ours"\nrule = "gpu-lost"\nalso = {also}\nvariant = "mine"\nmessages = ["the GPU went away"]\n'
+    scanner = Scanner(rows_of(tmp_path, body))
+    scanner.scan("the GPU went away\n", "log")
+    told = [(match.rule, match.variant, match.confidence, match.second) for match in scanner.finish().matches]
+    assert told == [
+        ("gpu-lost", "mine", "", False),
+        ("gpu-xid", "mine", "", True),
+        ("wsl-driver", "nccl", "likely", True),
+        ("gpu-busy", "mine", "certain", True),
+    ]
+
+
+def test_a_variant_of_a_further_rule_is_one_of_its_messages() -> None:
+    """A misspelt one would be heard by nobody."""
+    texts = rule_session().texts
+    own = [(row.id, one) for row in TABLE.messages if row.kind == "symptom" for one in row.data.get("also", ()) if isinstance(one, dict)]
+    assert own and [(symptom, one) for symptom, one in own if one.get("variant", "") not in texts.read(one["rule"]).messages] == []
 
 
 def test_harmless_lines_count_for_no_rule() -> None:
@@ -438,4 +496,4 @@ def test_a_word_pair_counts_over_the_end_of_a_line_and_in_any_case() -> None:
     table.__dict__["messages"] = (row,)
     assert [one.words for _, _, one in table.index["failed", "to"]] == [anchor.words]
     for text, found in (("failed\nto bind x of\nthe NIC", True), ("to bind x of the NIC, failed", False)):
-        assert bool(list(table.possible(text))) is found
+        assert bool(list(table.possible(words_in(text)))) is found
