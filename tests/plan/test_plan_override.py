@@ -1,4 +1,6 @@
-"""A GPU of AMD that no build has code for, and a relative whose code it can be made to run; a login in the URL of a mirror."""
+"""A GPU of AMD that no build has code for, and a relative whose code it can be made to run; a login in the URL of a mirror; packages
+that link a CUDA of their own.
+"""
 
 from __future__ import annotations
 
@@ -61,3 +63,39 @@ def test_torch_tensorrt_goes_with_the_cuda_whose_libraries_it_asks_for(driver: s
     [way, *_] = planned({"gpu": "4090", "driver": driver}, "torch-tensorrt").ways
     assert f"torch=={torch} torch-tensorrt=={tensorrt}" in way.commands.pip[0]
     assert "pypi.nvidia.com" in way.note
+
+
+@pytest.mark.parametrize(
+    ("host", "torch", "runtime"),
+    [
+        ({"gpu": "h100", "driver": "535.183.01", "python": "3.12"}, "2.14.1", "1.26.0"),
+        ({"gpu": "h100", "driver": "580.95.05", "python": "3.12"}, "2.15.0", "1.31.1"),
+        ({"gpu": "h100", "driver": "580.95.05", "python": "3.10"}, "2.14.1", "1.23.2"),
+        ({"gpu": "t4", "driver": "535.183.01", "python": "3.9"}, "2.8.0", "1.19.2"),
+    ],
+)
+def test_onnxruntime_gpu_goes_with_the_cuda_of_torch_and_with_the_python(host: dict[str, Any], torch: str, runtime: str) -> None:
+    [way, *_] = planned(host, "onnxruntime-gpu").ways
+    text = " ".join(way.commands.pip)
+    assert f"torch=={torch}" in text
+    assert f"onnxruntime-gpu=={runtime}" in text
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ({"gpu": "gb10", "driver": "580.95.05", "python": "3.9"}, "no wheel for Python 3.9"),
+        ({"gpu": "m3", "macos": "15.2"}, "no wheel for macos-arm64"),
+    ],
+)
+def test_onnxruntime_gpu_is_refused_with_a_reason_where_it_has_no_wheel(host: dict[str, Any], why: str) -> None:
+    report = planned(host, "onnxruntime-gpu")
+    assert not report.ways
+    assert why in report.excluded[0].why
+
+
+@pytest.mark.parametrize("name", ["torchao", "sglang", "onnxruntime", "flash-attn"])
+def test_what_asks_for_nobody_knows_what_is_not_called_checked(name: str) -> None:
+    [way, *_] = planned({"gpu": "h100", "driver": "580.95.05"}, name).ways
+    assert way.grade is Grade.UNCHECKED
+    assert name in way.note
