@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import discrete_amd, discrete_intel
 from envcheck.checks.text import agreed, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import MpsFacts, RocmFacts, TorchFacts, XpuFacts
-from envcheck.tables.archs import platform_of
+from envcheck.tables.archs import overridden, platform_of, sibling
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import minor
 
@@ -34,17 +32,6 @@ def rocm_permission(facts: Facts, matches: Matches) -> Answer:
     if matches or (closed and (facts.torch.hip or fails(facts.devices)) and (rocm.gfx or rocm.names)):
         return Hit({"node": closed or _KFD, "groups": groups}, quoted(matches), variant="container" if inside else None)
     return None
-
-
-def overridden(version: str | None) -> str | None:
-    """HSA_OVERRIDE_GFX_VERSION "10.3.0" makes the runtime report gfx1030."""
-    found = re.fullmatch(r"\s*(\d{1,2})\.(\d{1,2})\.(\d{1,2})\s*", version or "")
-    return f"gfx{int(found[1])}{int(found[2]):x}{int(found[3]):x}" if found else None
-
-
-def sibling(gfx: str) -> str | None:
-    """The override under which a card runs the code of its supported relative: RDNA 2 as gfx1030, RDNA 3 as gfx1100."""
-    return "10.3.0" if re.fullmatch(r"gfx103[1-6]", gfx) else "11.0.0" if re.fullmatch(r"gfx110[1-3]", gfx) else None
 
 
 @check(needs="rocm", reads="system rocm torch devices symptoms")

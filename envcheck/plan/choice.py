@@ -23,6 +23,7 @@ from envcheck.plan.companions import Broken, Companions, changes, companions
 from envcheck.plan.installers import texts
 from envcheck.plan.profile import Profile
 from envcheck.plan.wish import Wish
+from envcheck.tables.archs import overridden, sibling
 from envcheck.tables.versions import major, minor, span, version
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ class Choice:
 
     build: Candidate
     beside: Companions
-    kind: str = ""  # "keep", "packages", "reinstall", "install", "build", "version", "driver", "compat", "hide"
+    kind: str = ""  # "keep", "packages", "reinstall", "install", "build", "version", "driver", "compat", "hide", "override"
     driver: str | None = None  # the driver that it needs and that is not there
     kept: tuple[int, ...] | None = None  # indices of the GPUs that stay visible
+    gfx_override: str | None = None  # HSA_OVERRIDE_GFX_VERSION, under which the GPUs run the code of a relative
     knows: bool = True  # the build's CUDA is one that NVIDIA made for these GPUs
 
     def key(self, profile: Profile) -> tuple[object, ...]:
@@ -268,6 +270,17 @@ def with_hidden(profile: Profile, tables: Tables, wish: Wish, works: bool) -> Ch
         if found.best and (best is None or len(kept) > len(best.kept or ())):
             best = replace(found.best, kind="hide", kept=tuple(card.index for card in kept))
     return best
+
+
+def with_override(profile: Profile, tables: Tables, wish: Wish) -> Choice | None:
+    """Where no build has code for these AMD GPUs: the best one for the relative whose code they run under an override."""
+    if profile.accelerator != "rocm" or profile.windows:
+        return None
+    relatives = {sibling(gfx) for gfx in profile.gfx}
+    value = relatives.pop() if len(relatives) == 1 else None  # the variable holds for every GPU of a process
+    gfx = overridden(value)
+    best = find(replace(profile, gfx=(gfx,)), tables, wish, False).best if gfx else None
+    return replace(best, kind="override", gfx_override=value) if best else None
 
 
 def excluded(found: BuildSearch, profile: Profile, tables: Tables, wish: Wish, most: int = 12) -> tuple[tuple[str, str], ...]:

@@ -344,6 +344,8 @@ def _pinned(
     elif index and one.cuda and move.version:
         built = build_tag(f"+{index[1]}").cuda
         yield texts(tables).say("note.other-build", name=name, version=move.version, built=built, cuda=one.cuda)
+    if name == "torch-tensorrt":
+        yield texts(tables).say("note.fetched", name=name)
     yield move
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from envcheck.facts.record import field, record, replace
+from envcheck.facts.secrets import MASK, mask_secrets
 from envcheck.plan.candidate import Candidate
 from envcheck.plan.companions import Companions, Move
 from envcheck.plan.installers import PlanTexts, installers
@@ -255,6 +256,8 @@ class _Order:
             notes.append(say("note.tool" if self.profile.environment == "tool" else "note.venv"))
         if self.extra and self.profile.index_url and not self.options.index_base:
             notes.append(say("note.mirror", url=self.url))
+        if mask_secrets(self.url) != self.url and not self.plain:
+            notes.append(say("note.login", mask=MASK))
         if self.profile.torch_from_conda and self.profile.torch:
             notes.append(say("note.conda-mix"))
         return tuple(notes)

@@ -27,6 +27,7 @@ from envcheck.facts.snapshot import (
     Why,
     XpuFacts,
 )
+from envcheck.tables.archs import overridden
 from envcheck.tables.gpu_names import capability_named
 from envcheck.tables.versions import build_tag, release, series
 
@@ -177,7 +178,7 @@ def _machine(snapshot: Snapshot, system: SystemFacts, machine: str | None, table
     from envcheck.tables.compat import platform_of
 
     cards = _cards(snapshot, tables)
-    gfx = snapshot.rocm.gfx if isinstance(snapshot.rocm, RocmFacts) else ()
+    gfx = _gfx(snapshot.rocm) if isinstance(snapshot.rocm, RocmFacts) else ()
     return Profile(
         os=system.os,
         machine=machine,
@@ -300,3 +301,9 @@ def _variant(torch: TorchFacts, metadata: str | None) -> str | None:
 def _nvcc(snapshot: Snapshot) -> str | None:
     toolkit = snapshot.toolkit
     return toolkit.nvcc.version if isinstance(toolkit, ToolkitFacts) and toolkit.nvcc else None
+
+
+def _gfx(rocm: RocmFacts) -> tuple[str, ...]:
+    """The targets that ROCm's runtime reports: with HSA_OVERRIDE_GFX_VERSION all are the one it names."""
+    override = overridden(rocm.gfx_override)
+    return (override,) if override and rocm.gfx else rocm.gfx

@@ -19,6 +19,7 @@ from envcheck.facts.snapshot import (
     ImportStatus,
     Missing,
     PackagesFacts,
+    RocmFacts,
     Snapshot,
     SystemFacts,
     TorchFacts,
@@ -46,6 +47,7 @@ class Change:
     driver_cuda: str | None = None
     visible: tuple[int, ...] | None = None  # positions in gpus.devices that stay
     compat_cuda: str | None = None  # CUDA of a cuda-compat library that is put in front
+    gfx_override: str | None = None  # HSA_OVERRIDE_GFX_VERSION
     cpu_only: bool = False  # as the user asked, or on a Mac whose Metal is too old for the build
 
 
@@ -170,6 +172,8 @@ def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:
         after = _with_build(after, change.build, change.beside, tables)
     if change.driver is not None:
         after = _with_driver(after, change.driver, change.driver_cuda)
+    if change.gfx_override is not None and isinstance(after.rocm, RocmFacts):
+        after = replace(after, rocm=replace(after.rocm, gfx_override=change.gfx_override))
     if change.compat_cuda is not None:
         library = after.cuda_driver if isinstance(after.cuda_driver, CudaDriverFacts) else CudaDriverFacts()
         count = len(after.gpus.devices) if isinstance(after.gpus, GpusFacts) else None

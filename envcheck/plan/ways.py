@@ -25,6 +25,7 @@ from envcheck.plan.choice import (
     with_driver,
     with_hidden,
     with_older_driver,
+    with_override,
 )
 from envcheck.plan.companions import RELEASED_WITH, Move, nearest_known
 from envcheck.plan.conda import CondaAnswer, conda_answer, no_conda
@@ -35,6 +36,7 @@ from envcheck.plan.proof import Change, Judge, Proof
 from envcheck.plan.refusal import why_not
 from envcheck.plan.result import Commands, Excluded, Grade, PlanReport, Way
 from envcheck.plan.wish import Wish, read_wish
+from envcheck.tables.archs import overridden
 from envcheck.tables.versions import at_least, version
 
 if TYPE_CHECKING:
@@ -141,6 +143,8 @@ class Planner:
             result.append(driver)
         if best is None and (back := with_older_driver(found, self.profile, self.tables, wish)):
             result.append(back)
+        if best is None and (relative := with_override(self.profile, self.tables, wish)):
+            result.append(relative)
         if other := undemanding(found, self.profile, self.tables):
             result.append(other)
         if compat := with_compat(found, self.profile, self.tables):
@@ -185,10 +189,12 @@ class Planner:
             kind = "install"
         elif kind == "driver":
             kind += "-back" * goes_back(choice, self.profile) + "-install" * changes_anything(choice, self.profile)
-        title = say_(f"way.{kind}", torch=one.shown, driver=self.named_driver(choice), cuda=one.cuda or "")
+        title = say_(
+            f"way.{kind}", torch=one.shown, driver=self.named_driver(choice), cuda=one.cuda or "", override=choice.gfx_override or ""
+        )
         files = (
             self.spelled(choice).files
-            if one.channel == "wheel" and choice.kind in ("install", "build", "version", "reinstall", "packages")
+            if one.channel == "wheel" and choice.kind in ("install", "build", "version", "reinstall", "packages", "override")
             else {}
         )
         return Way(
@@ -229,7 +235,9 @@ class Planner:
             return Change(choice.build, choice.beside, compat_cuda=choice.build.cuda)
         if choice.kind == "driver" and choice.driver:
             return Change(choice.build, choice.beside, choice.driver, self.tables.driver_cuda(choice.driver, driver_os(self.profile)))
-        return Change(choice.build, choice.beside, visible=visible, cpu_only=self.uses_no_gpu(choice.build))
+        return Change(
+            choice.build, choice.beside, visible=visible, gfx_override=choice.gfx_override, cpu_only=self.uses_no_gpu(choice.build)
+        )
 
     def uses_no_gpu(self, one: Candidate) -> bool:
         """Whether a build leaves the GPU alone: a CPU build is a way on a GPU host only where it was asked for."""
@@ -257,6 +265,9 @@ class Planner:
         if not one.seen:
             certain = False
             notes.append(say_("note.not-seen", torch=one.full))
+        if choice.gfx_override:
+            certain = False
+            notes.append(say_("note.gfx-override", gfx=", ".join(profile.gfx), relative=overridden(choice.gfx_override)))
         if one.undocumented:
             notes.append(say_("note.undocumented", torch=one.version))
         if choice.kind != "keep" and (rows := low_rows(one, choice.driver or profile.driver, profile, self.tables)):
@@ -367,6 +378,8 @@ class Planner:
             shell = (install_commands.export(profile, "CUDA_VISIBLE_DEVICES", ",".join(card.uuid or str(card.index) for card in kept)),)
             if not all(card.uuid for card in kept):  # CUDA counts the fastest GPU first unless told otherwise
                 shell = (install_commands.export(profile, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"), *shell)
+        if choice.gfx_override:
+            shell = (install_commands.export(profile, "HSA_OVERRIDE_GFX_VERSION", choice.gfx_override),)
         return install_commands.with_cmd(Commands(pip, uv, conda, shell), profile), no_command, (*spelled.notes, *notes)
 
     def spelled(self, choice: Choice) -> Spelled:

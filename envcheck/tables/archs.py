@@ -69,3 +69,14 @@ def platform_of(os: str | None, machine: str | None) -> str:
     chip = (machine or "unknown").lower()
     chip = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(chip, chip)
     return f"{system}-{'arm64' if chip == 'aarch64' and system in ('macos', 'windows') else chip}"
+
+
+def overridden(version: str | None) -> str | None:
+    """HSA_OVERRIDE_GFX_VERSION "10.3.0" makes the runtime report gfx1030."""
+    found = re.fullmatch(r"\s*(\d{1,2})\.(\d{1,2})\.(\d{1,2})\s*", version or "")
+    return f"gfx{int(found[1])}{int(found[2]):x}{int(found[3]):x}" if found else None
+
+
+def sibling(gfx: str) -> str | None:
+    """The override under which a card runs the code of its supported relative: RDNA 2 as gfx1030, RDNA 3 as gfx1100."""
+    return "10.3.0" if re.fullmatch(r"gfx103[1-6]", gfx) else "11.0.0" if re.fullmatch(r"gfx110[1-3]", gfx) else None

@@ -97,20 +97,24 @@ class Resolver:
     def __init__(self, uv: str, index: Registry, folder: Path) -> None:
         self.uv, self.index, self.folder = uv, index, folder
         self.pool = ThreadPoolExecutor(RESOLVERS)
-        self.asked: dict[tuple[tuple[str, ...], str, str], Future[subprocess.CompletedProcess[str]]] = {}
+        self.asked: dict[tuple[tuple[str, ...], str, str, tuple[str, ...]], Future[subprocess.CompletedProcess[str]]] = {}
 
-    def ask(self, requirements: Sequence[str], platform: str, python: str) -> Future[subprocess.CompletedProcess[str]]:
-        key = (tuple(requirements), platform, python)
+    def ask(
+        self, requirements: Sequence[str], platform: str, python: str, flags: Sequence[str] = ()
+    ) -> Future[subprocess.CompletedProcess[str]]:
+        key = (tuple(requirements), platform, python, tuple(flags))
         if key not in self.asked:
             self.asked[key] = self.pool.submit(self._resolved, len(self.asked), *key)
         return self.asked[key]
 
-    def _resolved(self, number: int, requirements: Sequence[str], platform: str, python: str) -> subprocess.CompletedProcess[str]:
+    def _resolved(
+        self, number: int, requirements: Sequence[str], platform: str, python: str, flags: Sequence[str]
+    ) -> subprocess.CompletedProcess[str]:
         """What uv resolves them to, for a Python and a platform that need not be here."""
         source = self.folder / f"{number}.in"
         source.write_text("\n".join(requirements) + "\n")
         line = [self.uv, "pip", "compile", str(source), "--python", sys.executable, "--python-version", python]
-        line += ["--python-platform", platform, "--no-header", "--no-annotate", "--no-config", "-q"]
+        line += ["--python-platform", platform, "--no-header", "--no-annotate", "--no-config", "-q", *flags]
         # Where pip is told to look: uv reads none of pip's settings, and settings of its own must not answer for PyPI.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("UV_")}
         environment |= {
