@@ -214,6 +214,8 @@ def _platform(system: SystemFacts) -> str | None:
 def python_unsupported(facts: Facts, matches: Matches) -> Answer:
     python, missing = facts.python, facts.missing
     wanted = matches or facts.said("no-matching-wheel")
+    if of_variant(wanted, "musl"):  # another Python would meet the same C library
+        return None
     if "python" in missing or "torch" not in missing or not (wanted or missing["torch"].why is Why.ABSENT):
         return None
     evidence = quoted(matches)
@@ -240,7 +242,7 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
     if "torch" not in facts.absent and not matches:
         return None
     evidence, platform = quoted(matches), _platform(facts.system)
-    if facts.system.libc == "musl":
+    if facts.system.libc == "musl" or of_variant(matches, "musl"):
         return Hit({"python": facts.python.version, "system": facts.system.distribution or "musl"}, evidence, variant="musl")
     if "torch" in facts.absent and platform and not any(platform in one.pythons for one in facts.tables.releases()[-6:]):
         last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)

@@ -64,7 +64,7 @@ def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
         by_conda = Manual("Where conda installed torch:", commands=("conda install 'mkl<2024.1'",))
         return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
     if matches and not imported(facts):
-        values = {"version": facts.torch.version or UNKNOWN, "file": value(matches, "file") or "a DLL"}
+        values = {"version": facts.torch.version or UNKNOWN, "file": value(matches, "file") or "one of its files"}
         return Hit(values, quoted(matches), again(facts), "dll_said" if of_variant(matches, "dll") else "said")
     return None
 

@@ -56,7 +56,7 @@ def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
     targets = (override,) if override else rocm.gfx
     archs, source = _rocm_archs(facts)
     missing = [one for one in targets if archs and one not in archs]
-    values: dict[str, object] = {"gfx": ", ".join(missing or rocm.gfx) or "this GPU", "archs": " ".join(archs), "source": source}
+    values: dict[str, object] = {"gfx": ", ".join(dict.fromkeys(missing or rocm.gfx)) or "this GPU", "archs": " ".join(archs), "source": source}
     if torch.hip:  # torch's own texts say CUDA in a build for ROCm too
         alike = ("no-kernel-image", "invalid-device-function")
         matches += tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom in alike)
@@ -68,7 +68,11 @@ def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
         fixes, everywhere = _as_sibling(targets[0], (), rocm), _every_target(facts.tables)
         values |= {"archs": " ".join(sorted(everywhere)), "source": "any published ROCm build"}
         return Hit(values, quoted(matches), fixes, "text" if fixes or targets[0] in everywhere else "none")
-    return Hit(values, quoted(matches), variant="text") if matches else None
+    if not matches:
+        return None
+    # HIP found no code although the newest builds have some: an older build, which the relative's code or a newer build mends
+    here = (*_as_sibling(targets[0], (), rocm), TorchBuild()) if targets and torch == TorchFacts() else ()
+    return Hit(values, quoted(matches), here, "text" if targets else "unnamed")
 
 
 def _as_sibling(gfx: str, archs: tuple[str, ...], rocm: RocmFacts) -> tuple[SetEnv, ...]:

@@ -93,6 +93,8 @@ _AFTER_NAME = re.compile(r"\s:\s|[(,;]|\s\d{1,3}\s?G(?:i?B)?\b|\s[x×*]\s?\d{1,2
 
 def _gpu(text: str) -> Iterator[tuple[str, object]]:
     text = re.sub(r"\s?\((?:TM|R|tm|r)\)", "", text.strip("`'\"* "))
+    if listed := re.search(r"\[([^\[\]]{3,120})\]$", text):  # lspci and lshw: the chip, and in brackets the cards that have it
+        text = listed[1].rpartition(" / ")[2]
     start = _BEFORE_NAME.match(text)
     name = _AFTER_NAME.split(text[start.end() if start else 0 :], maxsplit=1)[0].strip()
     if not name or len(name) > 60 or not re.search(r"\d", name) or gpu_vendor(name) is None or re.match(r"(?:cpu|https?)\b", name.lower()):
@@ -193,8 +195,8 @@ _MACOS_SAID = re.compile(
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
-    r"(?:(?:RTX|GTX) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
-    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|RX ?\d{{4}} ?(?:XTX?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
+    r"(?:(?:RTX|GTX|rtx|gtx) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
+    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:RX|rx) ?\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
 _BARE_NUMBER = re.compile(
@@ -295,6 +297,8 @@ class _Reader:
         if path := _PYTHON_PATH.search(line):
             self.say(iter([("python.version", f"{path[1]}.{path[2]}")]), printed=False)
         if _COMMAND.match(line) or any(sign in line for sign in _ERRORS):
+            if line.startswith("# "):  # the title of a post: an error, and the card that has it
+                self._products()
             return
         for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID), ("macos", _MACOS_SAID)):
             for match in pattern.finditer(line):
