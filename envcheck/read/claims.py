@@ -283,7 +283,7 @@ class _Reader:
 
     def _mentions(self) -> None:
         line = self.line
-        for match in _BANNER.finditer(line):
+        for match in _BANNER.finditer(line if "uninstall" not in line.lower() else ""):
             self.say(_python(match["python"]) if match["python"] else _torch(match["torch"]))
         for match in _BANNER_GPU.finditer(line):
             self.say(iter([("gpu", (match[2].strip(), 1))]))
@@ -377,7 +377,20 @@ def _l4t(text: str, sign: str) -> str:
     return {"4": "32", "5": "35", "6": "36", "7": "38"}.get(jetpack[1], sign) if jetpack else sign
 
 
+# uname -a: "Darwin host 19.6.0 Darwin Kernel Version … RELEASE_X86_64 x86_64", "Linux host 5.15.0 #101 SMP … x86_64 GNU/Linux"
+_UNAME = re.compile(
+    r"^[^\w\n]{0,6}(?:Darwin \S{1,80} \d[^\n]{0,160}\bRELEASE_(?P<mac>X86_64|ARM64)"
+    r"|Linux \S{1,80} \d[^\n]{0,160} (?P<linux>x86_64|aarch64)(?: GNU/Linux)?\s*$)",
+    re.MULTILINE,
+)
+
+
 def _surroundings(text: str) -> Iterator[Claim]:
+    if match := _UNAME.search(text):
+        line, number = line_at(text, match.start())
+        machine = {"X86_64": "x86_64", "ARM64": "arm64"}[match["mac"]] if match["mac"] else match["linux"]
+        yield Claim("system.os", "darwin" if match["mac"] else "linux", Role.HAS, True, line.strip()[:LINE_LIMIT], number)
+        yield Claim("system.machine", machine, Role.HAS, True, line.strip()[:LINE_LIMIT], number)
     if match := _IN_KUBERNETES.search(text):
         line, number = line_at(text, match.start())
         yield Claim("container.kubernetes", True, Role.HAS, False, line.strip()[:LINE_LIMIT], number)
