@@ -163,6 +163,8 @@ def _on_amd(facts: Facts, matches: Matches, every: set[str]) -> Hit | None:
 def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     """Metal cannot be used: a translated interpreter, a macOS too old for this torch, or a sandbox. Intel Macs are left alone."""
     mps, backends = facts.mps, facts.backends
+    if lacking := of_variant(matches, "operator"):  # the GPU works
+        return Hit({"operator": value(lacking, "operator") or "an operator"}, quoted(lacking), variant="operator")
     known = mps != MpsFacts()
     if backends.mps or (not known and not matches):
         return None

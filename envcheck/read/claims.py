@@ -187,6 +187,8 @@ _PYTHON_SAID = re.compile(r"\bpython(?: version)?(?: is|:)? v?([23]\.\d{1,2}(?:\
 _PYTHON_PRINTED = re.compile(r"Python ([23]\.\d{1,2}\.\d{1,2}) [(|]")  # the interpreter's own first line
 _PYTHON_PATH = re.compile(r"[\\/](?:lib[\\/]python|Python)([23])\.?(\d{1,2})[\\/](?:Lib[\\/])?(?:site|dist)-packages")
 _DRIVER_SAID = re.compile(r"\b(?:driver|Treiber)(?: version)?(?: is|:)? v?(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?![\w.]*\d)", re.IGNORECASE)
+# A build is told by its suffix where nobody names torch: says "2.0.0+cpu Autocast half"
+_BUILD = re.compile(r"(?<![\w.=+-])['\"`]?([12]\.\d{1,2}\.\d{1,2}\+(?:cpu|cu\d{2,3}|rocm[\d.]{3,5}|xpu))(?![\w.])")
 _BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?\s*")
 # "macOS 13.7.4", "macOS-12.7.6-arm64-arm-64bit", "MacOs is `12.7.6`"; "MacOS 12.3+" is what something needs.
 _MACOS_SAID = re.compile(
@@ -301,6 +303,8 @@ class _Reader:
                 self._products()
             return
         for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID), ("macos", _MACOS_SAID)):
+            if what == "torch" and not pattern.search(line) and not re.search("audio|vision|text|xformers", line):
+                pattern = _BUILD
             for match in pattern.finditer(line):
                 role = Role.BUILT_FOR if yours and what == "torch" else _mention(line, match.start(), match.end())
                 self.say(_VALUES[what](match[1]), role, printed=False)
