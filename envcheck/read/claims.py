@@ -285,7 +285,9 @@ class _Reader:
 
     def _mentions(self) -> None:
         line = self.line
-        for match in _BANNER.finditer(line if "uninstall" not in line.lower() else ""):
+        if re.search("uninstall|existing installation", line, re.IGNORECASE):
+            return  # pip takes it away
+        for match in _BANNER.finditer(line):
             self.say(_python(match["python"]) if match["python"] else _torch(match["torch"]))
         for match in _BANNER_GPU.finditer(line):
             self.say(iter([("gpu", (match[2].strip(), 1))]))
@@ -331,7 +333,7 @@ def _key(text: str) -> str:
 
 
 _HINTS = re.compile(
-    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|acOs|acos|Operating|ystem|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 

@@ -114,6 +114,21 @@ def test_nothing_known_is_inconclusive(tmp_path: Path) -> None:
     assert document["because"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the build fails with torch 2.3.0",
+        "torch 2.3.0 does not work on two nodes",
+        "torch 2.3.0: cannot import it",
+        "stuck with torch 2.3.0",
+    ],
+)
+def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, words: str) -> None:
+    code, document = run(tmp_path, words)
+    assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
+    assert run(tmp_path, "we train with torch 2.3.0, 12 passed, 0 failed")[0] == 0
+
+
 def test_a_healthy_report_passes(tmp_path: Path) -> None:
     code, document = run(tmp_path, (TESTS / "samples" / "collect_env" / "vllm-sections.txt").read_text())
     assert (code, document["verdict"]) == (0, "pass")
