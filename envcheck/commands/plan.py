@@ -172,16 +172,11 @@ def _here(args: argparse.Namespace, by: RuleSession) -> Snapshot:
 
 
 def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
-    import json
-
     from envcheck import __version__
-    from envcheck.render.json_v1 import plan_document
+    from envcheck.render.json_v1 import json_text, plan_document
 
     tool = {"name": "envcheck", "version": __version__}
-    return (
-        json.dumps({"schema": 1, "tool": tool, "plan": plan_document(report), "assumed": list(assumed)}, indent=2, ensure_ascii=False)
-        + "\n"
-    )
+    return json_text({"schema": 1, "tool": tool, "plan": plan_document(report), "assumed": list(assumed)})
 
 
 def _asked(report: PlanReport, args: argparse.Namespace, say: Callable[..., str]) -> list[str]:

@@ -1,42 +1,65 @@
-"""Secrets that no report may carry: passwords in URLs, tokens of known services, variables named after a secret."""
+"""Secrets that no report may carry: passwords in URLs, tokens of known services, what is named after a secret, addresses of e-mail."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
 
 MASK = "[secret]"
 
-# "https://user:pass@host", "https://token@host"
-_URL_LOGIN = re.compile(r"(?<=://)[^/\s@'\"]+@")
-# Prefixes that the services document: Hugging Face, GitHub, GitLab, AWS, Slack, OpenAI and its like, NGC, PyPI, Google, JSON Web Tokens
-_TOKEN = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abeoprs]-[\w-]{10,}"
-    r"|sk-(?=[\w-]{0,200}\d)[\w-]{20,}|nvapi-[\w-]{20,}|pypi-[\w-]{32,}|AIza[\w-]{30,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2})"
-)
-_HINTS = ("hf_", "gh", "glpat-", "AKIA", "ASIA", "xox", "sk-", "nvapi-", "pypi-", "AIza", "eyJ")
-# TOKENIZERS_PARALLELISM is none
-_SECRET_NAME = re.compile(r"(?i)token(?!iz)|secret|passw|credential|api_?key|access_?key|private_?key|_auth$|^auth_|(^|_)key$")
+# In lower case: a text without any of these, and without an "@", holds no secret that can be told.
+_HINTS = (
+    "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "akia", "asia", "xox", "sk-", "nvapi-", "pypi-", "aiza", "eyj",
+    "token", "secret", "passw", "passphrase", "credential", "key", "authoriz", "_pass", "_pwd", "_pat", "-pwd", "bearer", "sig=",
+    "signature",
+)  # fmt: skip
 
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret as a rule."""
-    return bool(_SECRET_NAME.search(name))
+    from envcheck.facts.secret_patterns import SECRET_NAME
+
+    return bool(SECRET_NAME.search(name))
 
 
 def mask_secrets(text: str) -> str:
-    """Text without passwords in URLs and without tokens of known services."""
-    if "://" in text and "@" in text:
-        text = _URL_LOGIN.sub(f"{MASK}@", text)
-    return _TOKEN.sub(MASK, text) if any(hint in text for hint in _HINTS) else text
+    """Text without passwords, tokens, signatures and addresses of e-mail. What stands around them stays, so that a cause can be read."""
+    low = text.lower()
+    if "@" not in text and not any(hint in low for hint in _HINTS):
+        return text
+    from envcheck.facts.secret_patterns import masked
+
+    return masked(text, MASK)
 
 
-# "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "Authorization: Bearer …"
-_ASSIGNED = re.compile(
-    r"(?i)((?:token(?!iz)|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization)[\w-]{0,80}[\"']?\s*[=:]\s*[\"']?)"
-    r"((?:bearer|basic)\s+)?([^\s\"'&,;]{4,})"
-)
+def mask_words(words: Sequence[str]) -> Iterator[str]:
+    """The words of a command line. The one behind a flag like --password is a secret whatever it is."""
+    before = ""
+    for word in words:
+        whole = mask_secrets(f"{before} {word}" if before.startswith("-") and "=" not in before else word)
+        yield whole.removeprefix(f"{before} ") if before.startswith("-") and "=" not in before else whole
+        before = word
 
 
-def mask_assignments(text: str) -> str:
-    """Text without the values of what is named after a secret: "password=…", "HF_TOKEN: …", "Authorization: Bearer …"."""
-    return _ASSIGNED.sub(lambda found: f"{found[1]}{found[2] or ''}{MASK}", text)
+def program_of(words: Sequence[str]) -> str:
+    """Program and script or module of a command line, of whatever user; other arguments, and code after -c, may hold secrets."""
+    if not words:
+        return ""
+    name = words[0].rsplit("/", 1)[-1]
+    if not name.startswith(("python", "pypy")):
+        return name
+    for at, word in enumerate(words[1:], 1):
+        if word == "-m":
+            return " ".join([name, "-m", *words[at + 1 : at + 2]])
+        if word == "-c":
+            return name
+        if not word.startswith("-") and words[at - 1] not in ("-X", "-W"):
+            return f"{name} {word.rsplit('/', 1)[-1]}"
+    return name
+
+
+def process_name(said: str | None) -> str | None:
+    """The same of what nvidia-smi and NVML call a process: a path, or a command line in one text. "[Not Found]" stays."""
+    if not said or said.startswith("[") or "\\" in said or (" -" not in said and ".py " not in said):
+        return said
+    program, *others = said.split()
+    return program_of((program, *others)) if others else said

@@ -333,7 +333,8 @@ def _key(text: str) -> str:
 
 
 _HINTS = re.compile(
-    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
+    r"|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 

@@ -114,19 +114,12 @@ def test_nothing_known_is_inconclusive(tmp_path: Path) -> None:
     assert document["because"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "the build fails with torch 2.3.0",
-        "torch 2.3.0 does not work on two nodes",
-        "torch 2.3.0: cannot import it",
-        "stuck with torch 2.3.0",
-    ],
-)
+@pytest.mark.parametrize("words", ["the build fails", "does not work on two nodes", "I cannot import it", "it is stuck", "it crashes"])
 def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, words: str) -> None:
-    code, document = run(tmp_path, words)
+    command = "```\n#SBATCH --nodes=1\ntorchrun --nproc-per-node 2 train.py\n```\n"
+    code, document = run(tmp_path, command + words)
     assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
-    assert run(tmp_path, "we train with torch 2.3.0, 12 passed, 0 failed")[0] == 0
+    assert run(tmp_path, command + "two epochs, 12 passed, 0 failed")[0] == 0
 
 
 def test_a_healthy_report_passes(tmp_path: Path) -> None:
