@@ -30,7 +30,7 @@ def _lacks_compute(container: ContainerFacts) -> bool:
 
 def _by_tool(own: Matches, outside: bool, wanted: bool) -> Hit | None:
     """What the tool that starts containers said."""
-    variant = foremost(own, "toolkit", "runtime", "brought", "podman", "cdi", "scheduling")
+    variant = foremost(own, "toolkit", "runtime", "driver", "brought", "podman", "cdi", "scheduling")
     if variant:
         lines = of_variant(own, variant)
         return Hit({"library": value(lines, "library"), "device": value(lines, "device")}, quoted(lines), variant=variant)

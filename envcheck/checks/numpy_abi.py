@@ -12,7 +12,8 @@ from envcheck.tables.versions import UNKNOWN, major, minor, older, release
 
 # NumPy's C API: the first release with each version. A module refuses every NumPy below the one that it was compiled against.
 # https://github.com/numpy/numpy/blob/main/numpy/_core/meson.build (until 1.25 numpy/core/setup_common.py)
-_FIRST_WITH_API = {0xD: "1.16", 0xE: "1.20", 0xF: "1.22", 0x10: "1.23", 0x11: "1.25", 0x12: "2.0", 0x13: "2.1", 0x14: "2.3"}
+_FIRST_WITH_API = {0xA: "1.10", 0xB: "1.13", 0xC: "1.14", 0xD: "1.16", 0xE: "1.20", 0xF: "1.22", 0x10: "1.23", 0x11: "1.25",
+                   0x12: "2.0", 0x13: "2.1", 0x14: "2.3"}  # fmt: skip
 
 
 def _for_api(matches: Matches, built_for_1: bool | None) -> str | None:

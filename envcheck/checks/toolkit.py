@@ -153,7 +153,10 @@ def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
         target = value(matches, "arch")
         if agreed(matches) == "no_gpu":
             return Hit({}, quoted(matches), variant="no_gpu")
-        values = {"arch": target or "this GPU", "capability": _capability(facts.gpus)}
+        # the folder above csrc is named as the package is: /build/mmcv/csrc/…, ../xformers/csrc/…
+        owner = re.search(r"(?:^|[/\\])(\w[\w-]{1,40})[/\\]csrc[/\\]", value(matches, "file") or "")
+        package = owner[1] if owner else "PACKAGE"
+        values = {"arch": target or "this GPU", "capability": _capability(facts.gpus), "package": package}
         return Hit(values, quoted(matches), variant="nvcc" if target else "said")
     if any(NO_KERNEL in (one.kernel_error or "") for one in facts.devices.devices):
         return None  # envcheck's own kernel is one of torch's, and has no image either

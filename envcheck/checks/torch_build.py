@@ -210,17 +210,24 @@ def _platform(system: SystemFacts) -> str | None:
     return platform_of(system.os, system.machine) if system.os and system.machine else None
 
 
+def _usual_python(facts: Facts, platform: str | None) -> list[str]:
+    """The last but one Python that the newest release has wheels for: other packages follow later."""
+    served = [tags for one in facts.tables.releases() if (tags := one.pythons.get(platform or "linux-x86_64"))]
+    return [one for one in served[-1] if not one.endswith("t")][:-1][-1:] if served else []
+
+
 @check(needs="python", reads="python system symptoms")
 def python_unsupported(facts: Facts, matches: Matches) -> Answer:
     python, missing = facts.python, facts.missing
     wanted = matches or facts.said("no-matching-wheel")
+    if of_variant(wanted, "musl"):  # another Python would meet the same C library
+        return None
     if "python" in missing or "torch" not in missing or not (wanted or missing["torch"].why is Why.ABSENT):
         return None
     evidence = quoted(matches)
     tag, platform = _tag(python), _platform(facts.system) or "linux-x86_64"
     served = [tags for one in facts.tables.releases() if (tags := one.pythons.get(platform))]
-    use = [one for one in served[-1] if not one.endswith("t")][:-1][-1:] if served else []  # the last but one: other packages follow later
-    other: dict[str, object] = {"use": use[0] if use else None}
+    other: dict[str, object] = {"use": next(iter(_usual_python(facts, platform)), None)}
     if python.implementation and python.implementation != "cpython":
         return Hit({"implementation": python.implementation, "python": python.version, **other}, evidence, variant="implementation")
     if python.bits == 32:
@@ -240,7 +247,7 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
     if "torch" not in facts.absent and not matches:
         return None
     evidence, platform = quoted(matches), _platform(facts.system)
-    if facts.system.libc == "musl":
+    if facts.system.libc == "musl" or of_variant(matches, "musl"):
         return Hit({"python": facts.python.version, "system": facts.system.distribution or "musl"}, evidence, variant="musl")
     if "torch" in facts.absent and platform and not any(platform in one.pythons for one in facts.tables.releases()[-6:]):
         last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)
@@ -257,10 +264,22 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         seen = {build.variant for build in builds if "low" not in (build.confidence, build.exists)}
         newest = sorted((one for one in seen if re.fullmatch(r"cu\d{3}", one)), key=lambda one: int(one[2:]))[-3:]
         return Hit({"index": index, "newest": newest}, quoted(matches), (TorchBuild(),), "index")
-    wanted = value(matches, "requirement") or "torch"
+    wanted = str(value(matches, "requirement") or "torch")
     values = {"requirement": wanted, "python": facts.python.version, "platform": platform or "this platform"}
-    fixes = (*_other_python(facts, str(wanted), platform), TorchBuild())
+    if of_variant(matches, "sources") and (own := _empty_packages(facts, wanted, platform)):
+        return Hit(values | own, quoted(matches), _other_python(facts, wanted, platform), "sources")
+    fixes = (*_other_python(facts, wanted, platform), TorchBuild())
     return Hit(values, quoted(matches), fixes, None if facts.python.version else "plain")
+
+
+def _empty_packages(facts: Facts, wanted: str, platform: str | None) -> dict[str, object] | None:
+    """The Python to take where pip saw no wheel at all; None where it is known and something else is wrong."""
+    pinned = re.match(r"torch\s?(?:==|~=|<=?)\s?(\d{1,2}\.\d{1,2})", wanted)
+    series = (minor(pinned[1]) or (9, 9)) if pinned else (9, 9)
+    if facts.python.version and not (facts.system.os == "windows" and series < (1, 7)):
+        return None
+    last = "3.7" if series < (1, 4) else _LAST_PYTHON.get(series)
+    return {"use": last or next(iter(_usual_python(facts, platform)), None)}
 
 
 # Releases before those of the tables, with the newest Python that they have wheels for: https://pypi.org/project/torch/#history

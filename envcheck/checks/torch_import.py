@@ -63,8 +63,11 @@ def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
     if of_variant(matches, "mkl") and not imported(facts):
         by_conda = Manual("Where conda installed torch:", commands=("conda install 'mkl<2024.1'",))
         return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
+    if (strange := of_variant(matches, "python")) and not imported(facts):
+        names = {"symbol": value(strange, "symbol"), "python": facts.python.version or UNKNOWN}
+        return Hit({"version": facts.torch.version or UNKNOWN, **names}, quoted(strange), variant="python")
     if matches and not imported(facts):
-        values = {"version": facts.torch.version or UNKNOWN, "file": value(matches, "file") or "a DLL"}
+        values = {"version": facts.torch.version or UNKNOWN, "file": value(matches, "file") or "one of its files"}
         return Hit(values, quoted(matches), again(facts), "dll_said" if of_variant(matches, "dll") else "said")
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import discrete_amd, discrete_intel
 from envcheck.checks.text import agreed, of_symptom, of_variant, quoted, value
-from envcheck.engine.intents import SetEnv, TorchBuild
+from envcheck.engine.intents import Intent, SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import MpsFacts, RocmFacts, TorchFacts, XpuFacts
 from envcheck.tables.archs import overridden, platform_of, sibling
@@ -43,7 +43,11 @@ def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
     targets = (override,) if override else rocm.gfx
     archs, source = _rocm_archs(facts)
     missing = [one for one in targets if archs and one not in archs]
-    values: dict[str, object] = {"gfx": ", ".join(missing or rocm.gfx) or "this GPU", "archs": " ".join(archs), "source": source}
+    values: dict[str, object] = {
+        "gfx": ", ".join(dict.fromkeys(missing or rocm.gfx)) or "this GPU",
+        "archs": " ".join(archs),
+        "source": source,
+    }
     if torch.hip:  # torch's own texts say CUDA in a build for ROCm too
         alike = ("no-kernel-image", "invalid-device-function")
         matches += tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom in alike)
@@ -51,11 +55,20 @@ def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
         fixes = _as_sibling(missing[0], archs, rocm)
         confidence = None if matches or (torch.hip and torch.arch_list) else Confidence.LIKELY
         return Hit(values, quoted(matches), fixes, variant=None if fixes else "none", confidence=confidence)
-    if matches and targets and not archs:  # which build it is, the tables do not know
-        fixes, everywhere = _as_sibling(targets[0], (), rocm), _every_target(facts.tables)
+    return _gfx_said(facts, matches, targets, values) if matches else None
+
+
+def _gfx_said(facts: Facts, matches: Matches, targets: tuple[str, ...], values: dict[str, object]) -> Hit:
+    """HIP found no code, and no list of this build's targets says why."""
+    everywhere = _every_target(facts.tables)
+    if targets and not values["archs"]:  # which build it is, the tables do not know
+        fixes = _as_sibling(targets[0], (), facts.rocm)
         values |= {"archs": " ".join(sorted(everywhere)), "source": "any published ROCm build"}
         return Hit(values, quoted(matches), fixes, "text" if fixes or targets[0] in everywhere else "none")
-    return Hit(values, quoted(matches), variant="text") if matches else None
+    # the newest builds have code for it: an older build, which the relative's code or a newer build mends
+    unknown = targets and facts.torch == TorchFacts()
+    here: tuple[Intent, ...] = (*_as_sibling(targets[0], (), facts.rocm), TorchBuild()) if unknown else ()
+    return Hit(values, quoted(matches), here, "text" if targets else "unnamed")
 
 
 def _as_sibling(gfx: str, archs: tuple[str, ...], rocm: RocmFacts) -> tuple[SetEnv, ...]:
@@ -137,6 +150,8 @@ def _on_amd(facts: Facts, matches: Matches, every: set[str]) -> Hit | None:
 def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     """Metal cannot be used: a translated interpreter, a macOS too old for this torch, or a sandbox. Intel Macs are left alone."""
     mps, backends = facts.mps, facts.backends
+    if lacking := of_variant(matches, "operator"):  # the GPU works
+        return Hit({"operator": value(lacking, "operator") or "an operator"}, quoted(lacking), variant="operator")
     known = mps != MpsFacts()
     if backends.mps or (not known and not matches):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -423,12 +424,24 @@ def _of_reports(report: Report, read: Read) -> Report | None:
 _LOGS = frozenset({"traceback", "torchrun", "Ray", "Lightning", "DeepSpeed", "docker", "pip", "compiler", "error"})
 
 
+# What a person says of a run that failed: "fails to build", "crashes on import", "does not work on two nodes", "no longer detects the GPU"
+_FAILS = re.compile(
+    r"(?<!\b0 )\b(?:fail(?:s|ed|ing|ure)|crash(?:es|ed|ing)?|hangs|hanging|stuck|freezes)\b(?! (?:if|when|over|fast|safe))"
+    r"|\b(?:does(?:n't| not)|did(?:n't| not)|won't|will not|no longer) "
+    r"(?:work|start|run|train|import|install|detect|see|find|recogni[sz]e)\w*"
+    r"|\b(?:can(?:'t|not)|unable to) (?:install|import|train|detect|start|use the gpu)\b",
+    re.IGNORECASE,
+)
+
+
 def _trouble(read: Read, texts: Given) -> bool:
     """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
     if read.symptoms.victims or texts.scanner.complains or any(one.symptom == "cuda-says-false" for one in read.symptoms.matches):
         return True  # somebody says that torch sees no GPU, whatever a report beside it says
     if read.symptoms.harmless:
         return False
+    if _FAILS.search(texts.excerpt):
+        return True
     kinds = {kind for kinds in read.files.values() for kind in kinds}
     return bool(kinds & _LOGS) or any(not kinds for name, kinds in read.files.items() if name in texts.filled)
 

@@ -93,6 +93,8 @@ _AFTER_NAME = re.compile(r"\s:\s|[(,;]|\s\d{1,3}\s?G(?:i?B)?\b|\s[x×*]\s?\d{1,2
 
 def _gpu(text: str) -> Iterator[tuple[str, object]]:
     text = re.sub(r"\s?\((?:TM|R|tm|r)\)", "", text.strip("`'\"* "))
+    if listed := re.search(r"\[([^\[\]]{3,120})\]$", text):  # lspci and lshw: the chip, and in brackets the cards that have it
+        text = listed[1].rpartition(" / ")[2]
     start = _BEFORE_NAME.match(text)
     name = _AFTER_NAME.split(text[start.end() if start else 0 :], maxsplit=1)[0].strip()
     if not name or len(name) > 60 or not re.search(r"\d", name) or gpu_vendor(name) is None or re.match(r"(?:cpu|https?)\b", name.lower()):
@@ -185,6 +187,8 @@ _PYTHON_SAID = re.compile(r"\bpython(?: version)?(?: is|:)? v?([23]\.\d{1,2}(?:\
 _PYTHON_PRINTED = re.compile(r"Python ([23]\.\d{1,2}\.\d{1,2}) [(|]")  # the interpreter's own first line
 _PYTHON_PATH = re.compile(r"[\\/](?:lib[\\/]python|Python)([23])\.?(\d{1,2})[\\/](?:Lib[\\/])?(?:site|dist)-packages")
 _DRIVER_SAID = re.compile(r"\b(?:driver|Treiber)(?: version)?(?: is|:)? v?(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?![\w.]*\d)", re.IGNORECASE)
+# A build is told by its suffix where nobody names torch: says "2.0.0+cpu Autocast half"
+_BUILD = re.compile(r"(?<![\w.=+-])['\"`]?([12]\.\d{1,2}\.\d{1,2}\+(?:cpu|cu\d{2,3}|rocm[\d.]{3,5}|xpu))(?![\w.])")
 _BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?\s*")
 # "macOS 13.7.4", "macOS-12.7.6-arm64-arm-64bit", "MacOs is `12.7.6`"; "MacOS 12.3+" is what something needs.
 _MACOS_SAID = re.compile(
@@ -193,8 +197,8 @@ _MACOS_SAID = re.compile(
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
-    r"(?:(?:RTX|GTX) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
-    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|RX ?\d{{4}} ?(?:XTX?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
+    r"(?:(?:RTX|GTX|rtx|gtx) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
+    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:RX|rx) ?\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
 _BARE_NUMBER = re.compile(
@@ -281,6 +285,8 @@ class _Reader:
 
     def _mentions(self) -> None:
         line = self.line
+        if re.search("uninstall|existing installation", line, re.IGNORECASE):
+            return  # pip takes it away
         for match in _BANNER.finditer(line):
             self.say(_python(match["python"]) if match["python"] else _torch(match["torch"]))
         for match in _BANNER_GPU.finditer(line):
@@ -295,8 +301,12 @@ class _Reader:
         if path := _PYTHON_PATH.search(line):
             self.say(iter([("python.version", f"{path[1]}.{path[2]}")]), printed=False)
         if _COMMAND.match(line) or any(sign in line for sign in _ERRORS):
+            if line.startswith("# "):  # the title of a post: an error, and the card that has it
+                self._products()
             return
         for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID), ("macos", _MACOS_SAID)):
+            if what == "torch" and not pattern.search(line) and not re.search("audio|vision|text|xformers", line):
+                pattern = _BUILD
             for match in pattern.finditer(line):
                 role = Role.BUILT_FOR if yours and what == "torch" else _mention(line, match.start(), match.end())
                 self.say(_VALUES[what](match[1]), role, printed=False)
@@ -323,7 +333,8 @@ def _key(text: str) -> str:
 
 
 _HINTS = re.compile(
-    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|Python|python|river|OS|acOs|acos|Operating|ystem|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
+    r"|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 
@@ -373,7 +384,20 @@ def _l4t(text: str, sign: str) -> str:
     return {"4": "32", "5": "35", "6": "36", "7": "38"}.get(jetpack[1], sign) if jetpack else sign
 
 
+# uname -a: "Darwin host 19.6.0 Darwin Kernel Version … RELEASE_X86_64 x86_64", "Linux host 5.15.0 #101 SMP … x86_64 GNU/Linux"
+_UNAME = re.compile(
+    r"^[^\w\n]{0,6}(?:Darwin \S{1,80} \d[^\n]{0,160}\bRELEASE_(?P<mac>X86_64|ARM64)"
+    r"|Linux \S{1,80} \d[^\n]{0,160} (?P<linux>x86_64|aarch64)(?: GNU/Linux)?\s*$)",
+    re.MULTILINE,
+)
+
+
 def _surroundings(text: str) -> Iterator[Claim]:
+    if match := _UNAME.search(text):
+        line, number = line_at(text, match.start())
+        machine = {"X86_64": "x86_64", "ARM64": "arm64"}[match["mac"]] if match["mac"] else match["linux"]
+        yield Claim("system.os", "darwin" if match["mac"] else "linux", Role.HAS, True, line.strip()[:LINE_LIMIT], number)
+        yield Claim("system.machine", machine, Role.HAS, True, line.strip()[:LINE_LIMIT], number)
     if match := _IN_KUBERNETES.search(text):
         line, number = line_at(text, match.start())
         yield Claim("container.kubernetes", True, Role.HAS, False, line.strip()[:LINE_LIMIT], number)

@@ -114,6 +114,14 @@ def test_nothing_known_is_inconclusive(tmp_path: Path) -> None:
     assert document["because"]
 
 
+@pytest.mark.parametrize("words", ["the build fails", "does not work on two nodes", "I cannot import it", "it is stuck", "it crashes"])
+def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, words: str) -> None:
+    command = "```\n#SBATCH --nodes=1\ntorchrun --nproc-per-node 2 train.py\n```\n"
+    code, document = run(tmp_path, command + words)
+    assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
+    assert run(tmp_path, command + "two epochs, 12 passed, 0 failed")[0] == 0
+
+
 def test_a_healthy_report_passes(tmp_path: Path) -> None:
     code, document = run(tmp_path, (TESTS / "samples" / "collect_env" / "vllm-sections.txt").read_text())
     assert (code, document["verdict"]) == (0, "pass")

@@ -27,6 +27,17 @@ FACTS: dict[str, dict[str, Any]] = {
     "Device: cuda:0 NVIDIA GeForce RTX 3080 : cudaMallocAsync": {"gpu.0": "NVIDIA GeForce RTX 3080"},
     "GPU 0: NVIDIA A10\nGPU 1: NVIDIA A10": {"gpu.0": "NVIDIA A10"},
     "### GPU\n\nAMD Radeon RX 6700 XT": {"rocm.names": ("AMD Radeon RX 6700 XT",)},
+    "## GPU\n\nproduct: Strix Halo [Radeon Graphics / Radeon 8060S Graphics]": {"rocm.names": ("Radeon 8060S Graphics",)},
+    "# HIP error: invalid device function on an RX 7600XT": {"rocm.names": ("RX 7600XT",)},
+    "RuntimeError: HIP error on an RX 7600XT": {},  # no title: a program's own line names what it was built for as well
+    "my gpu is an rtx 3090": {"gpu.0": "rtx 3090"},
+    "the panel shows 2.3.1+cpu and an empty list": {"torch.version": "2.3.1+cpu"},
+    "the panel shows torchaudio 2.3.1+cpu": {},
+    "Found existing installation: torch 2.8.0\n  Uninstalling torch-2.8.0:\n  Successfully uninstalled torch-2.8.0": {},
+    "Darwin mac.local 19.6.0 Darwin Kernel Version 19.6.0: root:xnu-6153~1/RELEASE_X86_64 x86_64": {
+        "system.os": "darwin", "system.machine": "x86_64",
+    },
+    "Linux node7 5.15.0-91-generic #101-Ubuntu SMP Tue Nov 14 2023 aarch64 GNU/Linux": {"system.os": "linux", "system.machine": "aarch64"},
     "## Graphics card\nIntel Arc A770": {"xpu.names": ("Intel Arc A770",)},
     "### Operating System\n\n24.04.3 LTS (Noble Numbat)": {
         "system.os": "linux", "system.distribution_id": "ubuntu", "system.distribution": "Ubuntu 24.04.3 LTS (Noble Numbat)",
