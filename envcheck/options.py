@@ -29,7 +29,8 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            raise UsageError(f"{action.option_strings[-1]} {value}: {one_of(value, [str(one) for one in action.choices])}")
+            name = action.option_strings[-1] if action.option_strings else self.prog.split()[-1]
+            raise UsageError(f"{name} {value}: {one_of(value, [str(one) for one in action.choices])}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         put(message)
@@ -177,6 +178,11 @@ def _parser(command: str) -> Parser:
             parser.add_argument("--timeout", metavar="S", type=float, default=120.0, help="time limit in seconds (default: 120)")
             parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to envcheck.toml; - is stdout")
             parser.set_defaults(static=True, live="off", nproc=None, backend="auto", start_method="auto", evidence=None)
+        case "schema":
+            from envcheck.commands.schema import KINDS
+
+            kinds = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
+            parser.add_argument("kind", nargs="?", choices=(*KINDS,), default="report", help=f"whose schema (default: report). {kinds}")
         case "rules":
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
@@ -196,7 +202,7 @@ DESCRIPTIONS = {
     "rules": "Lists all rules.",
     "config": "Prints the settings that a check with these flags would have, and who set each: the command line, a file, a profile.",
     "init": "Writes a commented envcheck.toml whose expectations are what this machine has.",
-    "schema": "Prints the JSON Schema of `envcheck --json`, version 1.",
+    "schema": "Prints the JSON Schema of a document of envcheck, version 1.",
 }
 
 

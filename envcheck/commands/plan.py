@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envcheck.commands import try_flags
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
+from envcheck.facts.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,47 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
+    made = planned(args)
+    put(made.json() if args.json else made.text(), args.output)
+    return 0 if made.stands else EXIT_NO_PLAN
+
+
+@record
+class Planned:
+    """A plan, the machine that it is for, and what it was asked with."""
+
+    report: PlanReport
+    snapshot: Snapshot
+    assumed: tuple[str, ...]
+    args: argparse.Namespace
+    by: RuleSession
+
+    @property
+    def stands(self) -> bool:
+        """Whether there is a way; with --try, whether one passed or was resolved."""
+        if not self.args.try_it:
+            return bool(self.report.ways)
+        return any(way.trial is not None and way.trial.status in ("passed", "resolved") for way in self.report.ways)
+
+    def document(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        from envcheck import __version__
+        from envcheck.render.json_v1 import plan_document
+
+        tool = {"name": "envcheck", "version": __version__}
+        return {"schema": 1, "tool": tool, "plan": plan_document(self.report), "assumed": list(self.assumed)}
+
+    def json(self) -> str:
+        import json
+
+        return json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n"
+
+    def text(self) -> str:
+        return _text(self.report, self.snapshot, self.assumed, self.args, self.by)
+
+
+def planned(args: argparse.Namespace) -> Planned:
+    """Look at the machine that is meant, and search; with --try also build what was found."""
     from envcheck import plan
     from envcheck.plan.wish import read_wish
 
@@ -100,16 +142,7 @@ def execute(args: argparse.Namespace) -> int:
         from envcheck.commands.trying import try_plan
 
         report = try_plan(report, snapshot, args, by, elsewhere, examine_and_judge)
-    text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args, by)
-    put(text, args.output)
-    return 0 if _stands(report, args.try_it) else EXIT_NO_PLAN
-
-
-def _stands(report: PlanReport, tried: bool) -> bool:
-    """Whether there is a way; with --try, whether one passed or was resolved."""
-    if not tried:
-        return bool(report.ways)
-    return any(way.trial is not None and way.trial.status in ("passed", "resolved") for way in report.ways)
+    return Planned(report, snapshot, assumed, args, by)
 
 
 def _files(args: argparse.Namespace) -> tuple[WishFile, ...]:
@@ -169,19 +202,6 @@ def _here(args: argparse.Namespace, by: RuleSession) -> Snapshot:
         evidence=None,
     )
     return examine(look, by)[0]
-
-
-def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
-    import json
-
-    from envcheck import __version__
-    from envcheck.render.json_v1 import plan_document
-
-    tool = {"name": "envcheck", "version": __version__}
-    return (
-        json.dumps({"schema": 1, "tool": tool, "plan": plan_document(report), "assumed": list(assumed)}, indent=2, ensure_ascii=False)
-        + "\n"
-    )
 
 
 def _asked(report: PlanReport, args: argparse.Namespace, say: Callable[..., str]) -> list[str]:
