@@ -159,30 +159,16 @@ def _parser(command: str) -> Parser:
                 " programs' output and variables as they are. It holds names of hosts, users and folders, and addresses; passwords and"
                 " tokens are masked",
             )
-        case "diagnose":
-            from envcheck.commands.diagnose import configure_parser
-
-            configure_parser(parser)
-        case "plan":
-            from envcheck.commands.plan import configure_parser
-
-            configure_parser(parser)
         case "compare":
             parser.add_argument("before", metavar="A.json")
             parser.add_argument("after", metavar="B.json")
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
         case "explain":
             parser.add_argument("rule", metavar="RULE|WORDS", nargs="+", help="a rule's id, or words: then the pages that are about them")
-        case "init":
-            parser.add_argument("--python", metavar="PATH", help="the interpreter that this machine's training uses")
-            parser.add_argument("--timeout", metavar="S", type=float, default=120.0, help="time limit in seconds (default: 120)")
-            parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to envcheck.toml; - is stdout")
-            parser.set_defaults(static=True, live="off", nproc=None, backend="auto", start_method="auto", evidence=None)
-        case "schema":
-            from envcheck.commands.schema import KINDS
+        case "diagnose" | "plan" | "init" | "schema":
+            from importlib import import_module
 
-            kinds = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
-            parser.add_argument("kind", nargs="?", choices=(*KINDS,), default="report", help=f"whose schema (default: report). {kinds}")
+            import_module(f"envcheck.commands.{command}").configure_parser(parser)
         case "rules":
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")

@@ -17,6 +17,12 @@ KINDS = {
 }
 
 
+def configure_parser(parser: argparse.ArgumentParser) -> None:
+    """The argument of `envcheck schema`."""
+    kinds = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
+    parser.add_argument("kind", nargs="?", choices=(*KINDS,), default="report", help=f"whose schema (default: report). {kinds}")
+
+
 def execute(args: argparse.Namespace) -> int:
     """Prints one schema of version 1."""
     put(_file("report") if args.kind == "report" else json.dumps(schema(args.kind), indent=2) + "\n")
