@@ -59,7 +59,7 @@ def _with_nearest_flag(message: str, flags: Iterable[str]) -> str:
         name = word.split("=")[0]
         if not name.startswith("--"):
             continue
-        owner = next((command for command in COMMANDS if name in _parser(command).flags), None)
+        owner = next((command for command in COMMANDS if name in command_parser(command).flags), None)
         if owner:
             return f"{message}; {name} is a flag of `envcheck {owner}`"
         near = near_word(name, list(flags))
@@ -81,7 +81,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             raise UsageError(f"{command}: no such command; " + (f"did you mean {near}?" if near else f"there are {', '.join(COMMANDS)}"))
     if command == "run":
         return _parse_run(words)
-    parser = _parser(command)
+    parser = command_parser(command)
     args = parser.parse_args(words)
     args.command = command
     _configure(args, words, parser)
@@ -97,7 +97,7 @@ def _parse_run(words: list[str]) -> argparse.Namespace:
         flags, rest = [], words
         while rest and rest[0].startswith("-"):
             flags.append(rest.pop(0))
-    parser = _parser("run")
+    parser = command_parser("run")
     args = parser.parse_args(flags)
     args.command, args.argv = "run", rest
     if not rest:
@@ -130,6 +130,7 @@ usage: envcheck [check] [flags]          look at this machine and a Python
        envcheck compare A.json B.json    what differs between two such files
        envcheck init, envcheck config    write a configuration; show what is set
        envcheck schema                   the JSON Schema of the reports
+       envcheck completion bash|zsh|fish a script for your shell
 
 often used: --fix-suggest (every command that helps), --python PATH (another
 environment), --live full (a longer check), --json; `envcheck COMMAND --help`
@@ -138,7 +139,7 @@ exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 130 interrupted,
 70 a bug of envcheck"""
 
 
-def _parser(command: str) -> Parser:
+def command_parser(command: str) -> Parser:
     parser = Parser(prog="envcheck" if command == "check" else f"envcheck {command}", allow_abbrev=False, description=DESCRIPTIONS[command])
     match command:
         case "check" | "run" | "config":
@@ -165,7 +166,7 @@ def _parser(command: str) -> Parser:
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
         case "explain":
             parser.add_argument("rule", metavar="RULE|WORDS", nargs="+", help="a rule's id, or words: then the pages that are about them")
-        case "diagnose" | "plan" | "init" | "schema":
+        case "diagnose" | "plan" | "init" | "schema" | "completion":
             from importlib import import_module
 
             import_module(f"envcheck.commands.{command}").configure_parser(parser)
@@ -188,6 +189,7 @@ DESCRIPTIONS = {
     "rules": "Lists all rules.",
     "config": "Prints the settings that a check with these flags would have, and who set each: the command line, a file, a profile.",
     "init": "Writes a commented envcheck.toml whose expectations are what this machine has.",
+    "completion": "Prints a script that completes commands, flags and values in a shell.",
     "schema": "Prints the JSON Schema of a document of envcheck, version 1.",
 }
 
