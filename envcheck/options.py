@@ -20,6 +20,8 @@ class Parser(argparse.ArgumentParser):
         flag = re.match(r"argument (?:-\w/)?(--[\w-]+): expected one argument", message)
         if flag and self.flags[flag[1]].choices:
             message += f", one of {', '.join(map(str, self.flags[flag[1]].choices or ()))}"
+        if wrong := re.match(r"argument (?:-\w/)?(--[\w-]+): invalid (?:int|float) value: '(.*)'", message):
+            message = f"{wrong[1]} {wrong[2]}: a number is expected"
         raise UsageError(_with_nearest_flag(message, self.flags))
 
     @property

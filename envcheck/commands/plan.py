@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from envcheck.commands import try_flags
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
-from envcheck.facts.record import record
+from envcheck.facts.record import record, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,6 +166,8 @@ def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tupl
             raise UsageError("--facts names a machine already: use --assume to change it")
         machine = Machine(tuple(args.devices), args.driver, _python(args) or None, args.os, args.machine, args.glibc, args.macos)
         snapshot, lines = assumed(machine, by.tables)
+        if machine == Machine(python=machine.python):
+            snapshot, lines = _beside(snapshot, args, by), ("this machine", f"python = {machine.python}, in a new environment")
     elif args.facts:
         from envcheck.commands.diagnose import load_facts
 
@@ -173,6 +176,20 @@ def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tupl
         snapshot = _here(args, by)
     snapshot, more = assume(snapshot, args.assume, by)
     return snapshot, (*lines, *more)
+
+
+def _beside(new: Snapshot, args: argparse.Namespace, by: RuleSession) -> Snapshot:
+    """This machine with another Python than any that is here: its GPUs and driver count, and nothing of an environment."""
+    look = argparse.Namespace(**{**vars(args), "python": sys.executable, "python_named_in": None, "static": True})
+    return replace(
+        _here(look, by),
+        python=new.python,
+        packages=new.packages,
+        torch=new.torch,
+        backends=new.backends,
+        devices=new.devices,
+        live=new.live,
+    )
 
 
 def _elsewhere(args: argparse.Namespace) -> bool:

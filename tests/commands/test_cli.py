@@ -43,6 +43,8 @@ def test_version() -> None:
     ("words", "said"),
     [
         (["--jsno"], "did you mean --json"),
+        (["--timeout=soon"], "--timeout soon: a number is expected"),
+        (["plan", "--timeout", "soon"], "--timeout soon: a number is expected"),
         (["exlpain", "x"], "did you mean explain"),
         (["--select", "driver-too-odl"], "did you mean driver-too-old"),
         (["--ignore", "nonsense-rule-xyzzy"], "no such rule or family"),

@@ -118,3 +118,13 @@ def test_a_driver_without_its_gpu_is_asked_for_and_no_gpu_is_said(capsys: pytest
     assert "of which GPU? Name it with --for, as in --for h100" in capsys.readouterr().err
     assert main(["plan", "torch", "--os", "windows"]) == 0
     assert capsys.readouterr().out.startswith("for gpu = none; os = windows; ")
+
+
+def test_another_python_of_this_machine_keeps_its_gpu_and_driver(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, _ = assumed(Machine(("h100",), "535.183.01"), TABLES)
+    monkeypatch.setattr("envcheck.commands.check.examine", lambda look, by: (here, look))
+    assert main(["plan", "torch==2.9.*", "--python", "3.12"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("for this machine; python = 3.12, in a new environment\n") and "Install torch 2.9.1+cu128" in said
