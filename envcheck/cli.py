@@ -18,6 +18,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller (`>&-`)
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # stays open as long as we do
+    if other := _namesake():
+        print(f"envcheck: {other}", file=sys.stderr)
+        return EXIT_USAGE
     if words in (["--version"], ["-V"]):
         from envcheck import __version__
 
@@ -44,6 +47,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except Exception as error:  # noqa: BLE001  # the last resort: told as a bug of ours, with its own exit code
         return _bug(error, words)
+
+
+def _namesake() -> str | None:
+    """PyPI has another tool whose distribution, package and command are all called envcheck: whose files are whose is then chance."""
+    site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    try:
+        found = [name for name in os.listdir(site) if name.startswith("envcheck-") and name.endswith((".dist-info", ".egg-info"))]
+    except OSError:
+        return None
+    if not found:
+        return None
+    return (
+        f"{found[0].rpartition('.')[0]}, another tool, is installed over torch-envcheck in {site}:"
+        " `pip uninstall envcheck`, then `pip install --force-reinstall --no-deps torch-envcheck`"
+    )
 
 
 def _dispatch(words: list[str]) -> int:

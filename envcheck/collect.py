@@ -206,7 +206,7 @@ def _with_symptoms(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     bereft: set[str] = set()  # sources: ranks that live on where another one was killed
     if not isinstance(live, Missing):
         for arm in live.arms:
-            killed = any(rank.signal for rank in arm.ranks)
+            killed = any(rank.died_of for rank in arm.ranks)
             for rank in arm.ranks:
                 if rank.error:
                     source = f"rank {rank.rank} of {arm.name}"

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
+from envcheck.checks.limits import host_memory_low
 from envcheck.collect import settle
-from envcheck.facts.snapshot import Gpu, GpusFacts, Snapshot
+from envcheck.engine.judge import judge
+from envcheck.facts.snapshot import Arm, Gpu, GpusFacts, LiveFacts, LiveStatus, Missing, RankFacts, Snapshot, Stage, SystemFacts
 from envcheck.report.session import rule_session
+from envcheck.tables.compat import Tables
+from envcheck.tables.folders import rules_folder
+from envcheck.target.sections import summary
+
+TABLES = Tables((rules_folder("compat"),))
 
 
 def test_a_product_name_fills_in_a_capability_and_never_overrules_one() -> None:
@@ -23,3 +32,25 @@ def test_a_product_name_fills_in_a_capability_and_never_overrules_one() -> None:
         (None, gpus[2].compute_capability_source),
         (None, gpus[3].compute_capability_source),
     ]
+
+
+def test_what_a_rank_says_counts_although_the_check_had_to_end_the_other_one() -> None:
+    """Its own SIGKILL says nothing of the peer; that of somebody else makes "connection refused" the peer's fault, not an interface's."""
+    words = "RuntimeError: makeDeviceForHostname(): unsupported gloo device"
+    for other, rules in (
+        (RankFacts(1, signal="SIGKILL", stages=(Stage("store", status="hang"),)), ["gloo-interface"]),
+        (RankFacts(1, signal="SIGKILL", error="died with SIGKILL in the stage store"), []),
+    ):
+        arm = Arm("gloo-as-is", "gloo", "cpu", 2, LiveStatus.FAIL, ranks=(RankFacts(0, error=words, exit_code=1), other))
+        seen = settle(Snapshot(live=summary([arm], "fork", ())), rule_session()).symptoms
+        assert not isinstance(seen, Missing) and [match.rule for match in seen.matches] == rules
+
+
+@pytest.mark.parametrize(("error", "hits"), [("", False), ("died with SIGKILL in the stage ddp", True)])
+def test_only_a_rank_that_somebody_else_killed_may_have_been_out_of_memory(error: str, hits: bool) -> None:
+    rank = RankFacts(1, signal="SIGKILL", error=error)
+    arm = Arm("gloo-loopback", "gloo", "cpu", 2, LiveStatus.FAIL, ranks=(RankFacts(0), rank))
+    live = summary([arm], "fork", ())
+    assert isinstance(live, LiveFacts)
+    [verdict] = judge(Snapshot(system=SystemFacts(memory_available_bytes=3 << 29), live=live), [host_memory_low], TABLES)
+    assert (verdict.hit is not None and verdict.hit.variant == "killed") is hits

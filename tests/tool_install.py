@@ -39,7 +39,7 @@ def wheel(folder: Path) -> Path:
     texts = {
         "METADATA": f"Metadata-Version: 2.1\nName: torch-envcheck\nVersion: {__version__}\n",
         "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "entry_points.txt": "[console_scripts]\nenvcheck = envcheck.cli:main\n",
+        "entry_points.txt": "[console_scripts]\nenvcheck = envcheck.cli:main\ntorch-envcheck = envcheck.cli:main\n",
     }
     with zipfile.ZipFile(path, "w") as archive:
         for source, target in ((ROOT / "envcheck", "envcheck"), (ROOT / "rules", "envcheck/_rules")):

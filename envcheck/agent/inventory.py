@@ -455,7 +455,7 @@ def owners(records: Dict[str, Tuple[str, str]], rows: List[Dict[str, Any]]) -> T
                 continue
             if there is not None and size is not None and there < size and (ends_early(place) if library else there == 0):
                 damaged.append("%s (%s): %d of %d bytes" % (file, name, there, size))
-    return overwritten[:50], damaged
+    return overwritten[:50], list(dict.fromkeys(damaged))
 
 
 def within(site: str, file: str, listed: Dict[str, Any]) -> bool:

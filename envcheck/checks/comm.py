@@ -103,6 +103,9 @@ def gloo_interface(facts: Facts, matches: Matches) -> Answer:
     if off and facts.live.status in BAD:
         return Hit(values | {"off": off}, quoted(matches), variant="off")
     fixes = (fix,) if better else ()
+    if matches and (transport := network.variables.get("GLOO_DEVICE_TRANSPORT")):
+        unset = SetEnv("GLOO_DEVICE_TRANSPORT", None, "gloo then takes TCP, without encryption")
+        return Hit(values | {"transport": transport}, quoted(matches), (unset,), "transport")
     if matches:
         return _gloo_said(values, matches, fixes, several)
     if several and not spec and network.addresses and all(one.startswith("127.") or one == "::1" for one in network.addresses):

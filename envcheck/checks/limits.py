@@ -115,7 +115,7 @@ def host_memory_low(facts: Facts, matches: Matches) -> Answer:
     values = {"available": _size(available), "limit": "none" if limit is None else size(limit)}
     if matches:
         return Hit(values, quoted(matches), (), agreed(matches) or "killed", Severity.ERROR, doubt(matches))
-    killed = facts.live.status is not LiveStatus.PASS and any(rank.signal == "SIGKILL" for rank in facts.live.ranks)
+    killed = facts.live.status is not LiveStatus.PASS and any(rank.died_of == "SIGKILL" for rank in facts.live.ranks)
     if killed and available is not None and available < 2 * _GIB:
         return Hit(values, variant="killed", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     if limit is not None and limit < 2 * _GIB:

@@ -136,7 +136,7 @@ def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[s
         asked, at_work = cast("Host", recording or host), running
         collected = _watched(lambda tick: collect(asked, chosen, at_work, by, lambda: _get_ready(by, args), tick))
         if recording:
-            put(recording.rendered(), args.host, "--host ")
+            put(recording.rendered(), args.host, "--host ", private=True)
         if getattr(args, "evidence", None):
             _keep_evidence(folder, args.evidence, collected.snapshot, chosen.executable)
         return collected.snapshot, dict(collected.timings)
@@ -261,5 +261,5 @@ def _record(args: argparse.Namespace) -> int:
     from envcheck import __version__
     from envcheck.render.json_v1 import render_record
 
-    put(render_record(snapshot, "envcheck", __version__), args.output)
+    put(render_record(snapshot, "envcheck", __version__), args.output, private=True)
     return 0

@@ -21,6 +21,7 @@ def execute(args: argparse.Namespace) -> int:
     """0 if nothing of weight differs, 1 if a fact or a verdict does."""
     from envcheck.facts.codec import encode
     from envcheck.facts.recorded import load_snapshot
+    from envcheck.render.json_v1 import json_text
     from envcheck.report.session import verdicts_of
 
     before, after = load_snapshot(args.before), load_snapshot(args.after)
@@ -35,7 +36,7 @@ def execute(args: argparse.Namespace) -> int:
             "facts": [{"fact": path, "before": old, "after": new} for path, old, new in changed],
             "rules": [{"rule": rule, "before": old, "after": new} for rule, old, new in flipped],
         }
-        put(json.dumps(document, indent=2) + "\n")
+        put(json_text(document))
     else:
         put(_text(changed, flipped))
     return int(bool(changed or flipped))
@@ -59,7 +60,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
 def _text(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> str:
     from envcheck.facts.printable import one_line
 
-    lines = [f"{path}: {one_line(_short(old))} → {one_line(_short(new))}" for path, old, new in changed]
+    lines = [f"{one_line(path)}: {_short(old)} → {_short(new)}" for path, old, new in changed]
     lines += [""] if flipped else []
     lines += [f"{rule}: {was} → {now}" for rule, was, now in flipped]
     differ = f"{len(changed)} facts differ, {len(flipped)} rules change their verdict"
@@ -68,5 +69,6 @@ def _text(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 100 else text[:97] + "..."
+    from envcheck.facts.printable import one_line
+
+    return one_line(json.dumps(value, ensure_ascii=False), 100)

@@ -206,16 +206,19 @@ class Given:
         """A snapshot (it has `schema`) or observations. UsageError for what is neither TOML nor JSON."""
         values = _load(name)
         if "schema" in values:
-            from envcheck.facts.recorded import load_snapshot
+            from envcheck.facts.recorded import snapshot_of
 
-            self.snapshot = load_snapshot(name)
+            self.snapshot = snapshot_of(values, name)
             return
         from envcheck.read.observations import as_lines, read_observations
 
         label = os.path.basename(name)
-        self.found.append((label, read_observations(values)))
+        try:
+            self.found.append((label, read_observations(values)))
+            self.scanner.scan(clean(as_lines(values)), label, stated=True)
+        except RecursionError:
+            raise UsageError(f"--facts {name}: nested too deeply for observations") from None
         self.kinds[label] = {"observations": None}
-        self.scanner.scan(clean(as_lines(values)), label, stated=True)
 
     def merged(self) -> Merged:
         from envcheck.read.merge import merge
@@ -232,20 +235,18 @@ def _excerpt(before: str, text: str) -> str:
 
 
 def _load(name: str) -> Mapping[str, Any]:
-    try:
-        with open(name, "rb") as file:
-            data = file.read(FACTS_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"--facts {name}: {error.strerror or error}") from None
+    from envcheck.facts.given_file import read_given
+
+    data = read_given(name, "--facts", FACTS_LIMIT_BYTES)
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     is_json = text.lstrip()[:1] in ("{", "[")
-    if len(data) > FACTS_BYTES and not is_json:
-        raise UsageError(f"--facts {name}: more than {FACTS_BYTES >> 20} MiB of observations")
     try:
         if is_json:
             import json
 
-            values = json.loads(text) if len(data) <= FACTS_BYTES else {"schema": 1}
+            values = json.loads(text)
+        elif len(data) > FACTS_BYTES:
+            raise UsageError(f"--facts {name}: more than {FACTS_BYTES >> 20} MiB of observations")
         else:
             from envcheck.tables.toml import parse_toml
 
@@ -254,6 +255,8 @@ def _load(name: str) -> Mapping[str, Any]:
         raise UsageError(f"--facts {name}: neither TOML nor JSON: {' '.join(str(error).split())[:160]}") from None
     if not isinstance(values, dict):
         raise UsageError(f"--facts {name}: a table of observations was expected, found a list")
+    if is_json and "schema" not in values and len(data) > FACTS_BYTES:
+        raise UsageError(f"--facts {name}: more than {FACTS_BYTES >> 20} MiB of observations")
     return values
 
 
@@ -509,10 +512,9 @@ def _claim(name: str, claim: Claim) -> dict[str, Any]:
 
 
 def _json(report: Report, read: Read) -> str:
-    import json
 
     from envcheck.facts.printable import one_line
-    from envcheck.render.json_v1 import document
+    from envcheck.render.json_v1 import document, json_text
 
     def noted(rows: Sequence[Any]) -> list[dict[str, str]]:
         return [{"id": one.entry, "source": one.source, "text": one_line(one.text), "advice": one.advice} for one in rows]
@@ -539,4 +541,4 @@ def _json(report: Report, read: Read) -> str:
         "conflicts": [one_line(one) for one in read.conflicts],
         "claims": [_claim(name, one) for name, one in read.claims],
     }
-    return json.dumps({**document(report), "read": extra}, indent=2, ensure_ascii=True) + "\n"
+    return json_text({**document(report), "read": extra})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from envcheck.render import FORMATS
 
 _HANDLER = "envcheck-ascii"
 UTF8 = ("markdown", "html")  # whatever the locale says; the other formats spell what it lacks in ASCII
+FACTS = ("text", "json", "html")  # hold facts of the machine; the others little more than the verdict, or no names
 
 
 def add_flags(parser: argparse._ActionsContainer) -> None:
@@ -64,11 +66,12 @@ def deliver(args: argparse.Namespace, rendered: Callable[[str, bool], str], stdo
     `rendered` makes it in one format; True where it goes to stdout. UsageError if a file cannot be written.
     """
     if args.output or stdout:
-        put(rendered(args.format, not args.output), args.output, utf8=args.format in UTF8)
+        private = args.format in FACTS and not args.redact
+        put(rendered(args.format, not args.output), args.output, utf8=args.format in UTF8, private=private)
         if args.format == "github":
             _step_summary(rendered)
     for form, path in args.documents:
-        put(rendered(form, False), path, f"-o {form}=")
+        put(rendered(form, False), path, f"-o {form}=", private=form in FACTS and not args.redact)
 
 
 def _step_summary(rendered: Callable[[str, bool], str]) -> None:
@@ -83,19 +86,28 @@ def _step_summary(rendered: Callable[[str, bool], str]) -> None:
         print(f"envcheck: GITHUB_STEP_SUMMARY {path}: {error.strerror}", file=sys.stderr)
 
 
-def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = False) -> None:
+def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = False, private: bool = False) -> None:
     """Write to `path`, which `flag` gave, or to stdout if it is None. `utf8`: also on a stdout of another encoding.
 
-    UsageError if it cannot be written. BrokenPipeError where the reader of stdout is gone.
+    A `private` file that is new can be read by its owner alone. A link to a file is not followed: where others can write to a
+    folder, it may lead anywhere. UsageError if it cannot be written. BrokenPipeError where the reader of stdout is gone.
     """
     if path is None:
         _to_stdout(text, utf8)
         return
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", opener=lambda name, flags: _opened(name, flags, private)) as file:
             file.write(text)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UsageError(f"{flag}{path}: a link to {os.path.realpath(path)}: name that file itself") from None
         raise UsageError(f"{flag}{path}: {error.strerror}") from None
+
+
+def _opened(path: str, flags: int, private: bool) -> int:
+    if not os.path.abspath(path).startswith(("/dev/", "/proc/")):  # /dev/stdout is a link, and the kernel's own
+        flags |= getattr(os, "O_NOFOLLOW", 0)
+    return os.open(path, flags, 0o600 if private else 0o666)
 
 
 def _to_stdout(text: str, utf8: bool) -> None:

@@ -110,9 +110,9 @@ class Planned:
         return {"schema": 1, "tool": tool, "plan": plan_document(self.report), "assumed": list(self.assumed)}
 
     def json(self) -> str:
-        import json
+        from envcheck.render.json_v1 import json_text
 
-        return json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n"
+        return json_text(self.document())
 
     def text(self) -> str:
         return _text(self.report, self.snapshot, self.assumed, self.args, self.by)

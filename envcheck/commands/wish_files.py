@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from envcheck.errors import UsageError
+from envcheck.facts.given_file import read_given
 from envcheck.read.wish_file import WishFile
 from envcheck.read.wish_kinds import read_wish_file
 
@@ -35,13 +36,7 @@ def load(names: Sequence[str], constraints: Sequence[str] = ()) -> tuple[WishFil
 
 def _text(name: str, where: str) -> str:
     try:
-        with open(name, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise UsageError(f"{where} {name}: larger than {MOST_BYTES >> 20} MiB")
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"{where} {name}: {error.strerror or error}") from None
+        return read_given(name, where, MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{where} {name}: not UTF-8 text") from None
 

@@ -184,8 +184,9 @@ ARM.ras           answer of NCCL's RAS service while the ranks hung
 ARM.fr_RANK       Flight Recorder dump; torchfrtrace reads it
 agent.jsonl       what the agent wrote, step by step; agent.out, agent.err, agent.stack: its output and its stacks
 
-Passwords in URLs, tokens of known services and values of variables named after a secret are masked in texts. Host names, paths and
-addresses are not: read it before you publish it. Dumps (ARM.fr_RANK) are binary and are kept as they are.
+Passwords, tokens of known services, signatures of URLs, addresses of e-mail and values of what is named after a secret are masked in
+texts. Host names, paths and addresses of the network are not: read it before you publish it. Dumps (ARM.fr_RANK) are binary and are
+kept as they are.
 
 Files:
 """
@@ -203,19 +204,13 @@ def keep(folder: str, path: str, snapshot: Snapshot, recorded: str, executable: 
             with open(entry.path, "rb") as file:
                 texts[entry.name] = file.read(64 << 20)
         elif entry.name.endswith(KEPT):  # not what a compiler or a checkpoint left
-            texts[entry.name] = masked(_text(folder, entry.name)).encode()
+            texts[entry.name] = mask_secrets(_text(folder, entry.name)).encode()
     texts["snapshot.json"] = recorded.encode()
     index = "".join(f"{len(data):>12}  {entry}\n" for entry, data in sorted(texts.items()))
     texts = {"README.txt": (README + index).encode(), **texts}
-    with tarfile.open(path, "w:gz") as archive:
+    only_ours = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    with open(only_ours, "wb") as kept, tarfile.open(fileobj=kept, mode="w:gz") as archive:
         for entry_name, data in texts.items():
             info = tarfile.TarInfo(f"envcheck-evidence/{entry_name}")
             info.size, info.mode = len(data), 0o600
             archive.addfile(info, io.BytesIO(data))
-
-
-def masked(text: str) -> str:
-    """A text of the patient's without secrets: known tokens, and NAME=value or NAME: value of names that hold secrets."""
-    from envcheck.facts.secrets import mask_assignments
-
-    return mask_assignments(mask_secrets(text))

@@ -1,6 +1,8 @@
-"""Machine text made harmless for a terminal or a page: no control character survives as itself."""
+"""Machine text made harmless for a terminal or a page: no control character survives as itself, and no secret."""
 
 from __future__ import annotations
+
+from envcheck.facts.secrets import mask_secrets
 
 # Bidirectional overrides can make a command read other than it runs: https://trojansource.codes
 _BIDI = [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C]
@@ -19,7 +21,8 @@ _ASCII = str.maketrans(
 
 
 def visible(text: str) -> str:
-    """Text with newlines kept, tabs as spaces and every other control, bidi or undecodable character spelled out."""
+    """Text without secrets, with newlines kept, tabs as spaces and every other control, bidi or undecodable character spelled out."""
+    text = mask_secrets(text)
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_TABLE).encode("utf-8", "backslashreplace").decode("utf-8")

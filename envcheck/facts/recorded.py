@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 
 from envcheck.errors import UsageError
 from envcheck.facts.codec import DecodeError, decode_snapshot
+from envcheck.facts.given_file import read_given
 from envcheck.facts.printable import one_line
 from envcheck.facts.snapshot import Snapshot
 
@@ -27,20 +26,10 @@ def load_snapshot(path: str) -> Snapshot:
 
 
 def _read(path: str) -> str:
-    name = one_line(path, 200)
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UsageError(f"--facts {name}: not a file")
-        with open(path, "rb") as file:
-            data = file.read(FACTS_LIMIT_BYTES + 1)
-        text = data.decode("utf-8-sig") if len(data) <= FACTS_LIMIT_BYTES else ""
-    except OSError as error:
-        raise UsageError(f"--facts {name}: {error.strerror or type(error).__name__}") from None
-    except ValueError:  # a null byte in the path or bytes that are no UTF-8
-        raise UsageError(f"--facts {name}: not JSON: not UTF-8 text") from None
-    if len(data) > FACTS_LIMIT_BYTES:
-        raise UsageError(f"--facts {name}: larger than any report (the limit is {FACTS_LIMIT_BYTES >> 20} MiB)")
-    return text
+        return read_given(path, "--facts", FACTS_LIMIT_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"--facts {one_line(path, 200)}: not JSON: not UTF-8 text") from None
 
 
 def parse_snapshot(text: str, name: str) -> Snapshot:

@@ -667,6 +667,11 @@ class RankFacts:
     stack: str = ""
     stderr: str = ""
 
+    @property
+    def died_of(self) -> str | None:
+        """The signal that ended it from outside. One that hung has no error, and its SIGKILL was the check's own."""
+        return self.signal if self.error else None
+
 
 @record
 class Arm:

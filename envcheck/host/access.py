@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from envcheck import FOLDER
 from envcheck.facts.record import record
 from envcheck.host.library_search import library_files
+from envcheck.host.ownership import path_for_root
 from envcheck.host.syscalls import (
     Disk,
     Resolved,
@@ -220,6 +221,8 @@ class RealHost:
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = dict(os.environ if env is None else env)
+        if "PATH" in self._env and hasattr(os, "geteuid") and os.geteuid() == 0:
+            self._env["PATH"] = path_for_root(self._env["PATH"]) or os.defpath  # an empty one means the working folder
         self._running = RunningProcesses()
         # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.
         atexit.register(self._running.close)

@@ -1,4 +1,5 @@
-"""Whether a file that nobody named may be obeyed: git's model of ownership, for what is found in or above the working folder."""
+"""Whether a file that nobody named may be obeyed: git's model of ownership, for what is found in or above the working folder; and
+where root looks for programs."""
 
 from __future__ import annotations
 
@@ -34,6 +35,18 @@ def foreign_file(descriptor: int, path: str) -> str | None:
         if mode & stat.S_IWOTH and not (number and mode & stat.S_ISVTX):
             return f"others can write to {folder}"
     return None
+
+
+def path_for_root(path: str) -> str:
+    """PATH without the entries into which others could put a program: relative ones, empty ones, and folders that all may write to."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry) and not _open_to_all(entry))
+
+
+def _open_to_all(folder: str) -> bool:
+    try:
+        return bool(os.stat(folder).st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
 
 
 def _folders(path: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from envcheck.facts.record import record
-from envcheck.facts.secrets import MASK, is_secret_name, mask_assignments, mask_secrets
+from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.host.access import READ_LIMIT, Completed, Host
 from envcheck.host.syscalls import Disk, Resolved, Trial
 
@@ -199,7 +199,7 @@ class RecordingHost:
 
 def _masked(value: Any) -> Any:
     if isinstance(value, str):
-        return mask_assignments(mask_secrets(value))
+        return mask_secrets(value)
     if isinstance(value, Mapping):
         return {_masked(key): _masked(one) for key, one in value.items()}
     return [_masked(one) for one in value] if isinstance(value, list | tuple) else value

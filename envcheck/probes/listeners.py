@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from envcheck.facts.secrets import program_of
 from envcheck.host.access import Host
 
 LISTEN = "0A"
@@ -58,12 +59,5 @@ def port_owner(host: Host, port: int) -> str | None:
 
 
 def command_name(cmdline: str | None) -> str:
-    """Program and script or module of a NUL-separated command line; other arguments may hold secrets and are left out."""
-    words = [word for word in (cmdline or "").split("\0") if word]
-    if not words:
-        return ""
-    name = words[0].rsplit("/", 1)[-1]
-    if "-m" in words[1:4]:
-        return " ".join([name, "-m", *words[words.index("-m", 1) + 1 :][:1]])
-    script = next((word for word in words[1:4] if not word.startswith("-")), None) if name.startswith("python") else None
-    return f"{name} {script.rsplit('/', 1)[-1]}" if script else name
+    """Program and script or module of a NUL-separated command line."""
+    return program_of([word for word in (cmdline or "").split("\0") if word])

@@ -7,6 +7,7 @@ from typing import Any
 from envcheck.facts.codec import DecodeError, decode
 from envcheck.facts.nvml_codes import CLOSED, LOST, RESET
 from envcheck.facts.record import record, replace
+from envcheck.facts.secrets import process_name
 from envcheck.facts.snapshot import Gpu, GpuTrouble, ToolAnswer, ToolStatus
 from envcheck.host.access import Completed, Host
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step
@@ -137,4 +138,4 @@ def _gpu(values: dict[str, Any]) -> Gpu | None:
         gpu: Gpu = decode(Gpu, values, "gpu")
     except DecodeError:  # a library that answers with other types than NVML's
         return None
-    return gpu
+    return replace(gpu, processes=tuple(replace(one, name=process_name(one.name)) for one in gpu.processes)) if gpu.processes else gpu

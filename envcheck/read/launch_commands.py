@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from envcheck.facts.launch_flags import find, names, own, plain
 from envcheck.facts.record import mutable, record, replace
-from envcheck.facts.secrets import mask_assignments, mask_secrets
+from envcheck.facts.secrets import mask_secrets, mask_words
 from envcheck.facts.snapshot import LaunchCommand
 
 MOST = 16  # commands of a text
@@ -277,7 +277,7 @@ def _command(seen: Started, text: str, match: re.Match[str], before: str, inner:
     assigned = _ASSIGNMENTS.search(before)
     given = dict(_ASSIGNED.findall(assigned["all"])) if assigned else {}
     words = _without_prose(words, at, before[: assigned.start()] if assigned else before) if inner is None else words
-    hidden = [mask_assignments(mask_secrets(word)) for word in words]
+    hidden = list(mask_words(words))
     variables = {**seen.exported, **{key: plain(value) for key, value in given.items()}}
     variables = {key: mask_secrets(value) for key, value in variables.items() if value and "$" not in value}
     return replace(build(launcher, hidden, program), variables=variables, inside=inner, beside=stop == "&"), len(rest)

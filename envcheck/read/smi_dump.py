@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from envcheck.facts.record import field, mutable
+from envcheck.facts.secrets import process_name
 from envcheck.facts.snapshot import Gpu, GpuProcess
 from envcheck.read import smi_fields
 from envcheck.read.smi_fields import known
@@ -279,7 +280,7 @@ def _process(values: dict[str, str]) -> GpuProcess | None:
         return None
     return GpuProcess(
         pid=pid,
-        name=known(values.get("process_name", "")),
+        name=process_name(known(values.get("process_name", ""))),
         memory_bytes=smi_fields.size(values.get("used_memory", "")),
         type=known(values.get("type", "")),
     )

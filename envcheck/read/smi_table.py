@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.record import field, mutable
+from envcheck.facts.secrets import process_name
 from envcheck.facts.snapshot import Gpu, GpuProcess
 from envcheck.read import smi_fields
 
@@ -145,7 +146,7 @@ def _use_row(match: re.Match[str]) -> list[tuple[str, str]]:
 
 def _process(match: re.Match[str]) -> GpuProcess:
     _index, pid, kind, name, memory = match.groups()
-    return GpuProcess(int(pid), name.rstrip(), smi_fields.size(memory), kind)
+    return GpuProcess(int(pid), process_name(name.rstrip()), smi_fields.size(memory), kind)
 
 
 def read_list(text: str) -> tuple[Gpu, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from envcheck.engine.rule import Confidence, Severity
 from envcheck.facts.printable import visible
-from envcheck.facts.secrets import mask_secrets
 from envcheck.render.wording import (
     NEAREST,
     fix_lines,
@@ -51,7 +50,7 @@ def _line(command: str, title: str, text: str) -> str:
 
 def _data(text: str) -> str:
     """https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts escapes these three, and two more in properties."""
-    return visible(mask_secrets(text)).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape as _html_escape
 
 from envcheck.facts.printable import visible
-from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import LiveFacts
 from envcheck.plan.result import Fix
 from envcheck.render.bandwidth_chart import lines as wire_lines
@@ -80,7 +79,7 @@ def _beside(report: Report) -> list[tuple[str, str]]:
 
 def escape(text: str) -> str:
     """Machine text as HTML text."""
-    return _html_escape(visible(mask_secrets(text)))
+    return _html_escape(visible(text))
 
 
 def _prose(text: str) -> str:

@@ -21,12 +21,12 @@ from envcheck.report.report import CommandRun, Report, Reported, SeverityChange
 
 def render(report: Report, *, fix_suggest: bool = False) -> str:
     """The document with a final newline. `fix_suggest` changes nothing: all commands are always in it."""
-    return _text(document(report))
+    return json_text(document(report))
 
 
 def render_record(snapshot: Snapshot, name: str, version: str) -> str:
     """What `envcheck record` writes: the facts without a judgement. `--facts` reads it back."""
-    return _text({"schema": SCHEMA, "tool": {"name": name, "version": version}, **_facts(snapshot)})
+    return json_text({"schema": SCHEMA, "tool": {"name": name, "version": version}, **_facts(snapshot)})
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -217,7 +217,8 @@ def _commands(commands: Commands) -> dict[str, Any]:
     return {**made, "cmd": {name: list(lines) for name, lines in commands.cmd.items()}} if commands.cmd else made
 
 
-def _text(value: Mapping[str, Any]) -> str:
+def json_text(value: Mapping[str, Any]) -> str:
+    """A document of any command as JSON, without secrets."""
     return json.dumps(_plain(value), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 

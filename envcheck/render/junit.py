@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from envcheck.engine.judge import Outcome
 from envcheck.facts.printable import visible
-from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import Missing
 from envcheck.render.wording import NEAREST, fix_lines, ignored_because, nearest_lines, severity_hits, severity_word, verdict_line
 from envcheck.report.report import Ignored, Report, Reported, taken_at
@@ -110,7 +109,7 @@ def _texts(counts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _escape(text: str) -> str:
-    text = _NOT_XML.sub("\ufffd", visible(mask_secrets(text)))
+    text = _NOT_XML.sub("\ufffd", visible(text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 

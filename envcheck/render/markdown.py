@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.printable import one_line, visible
-from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import LiveFacts
 from envcheck.plan.result import Fix
 from envcheck.render.wording import (
@@ -43,12 +42,12 @@ def render(report: Report, *, fix_suggest: bool = False) -> str:
 
 def escape(text: str) -> str:
     """One line of machine text that Markdown and HTML leave alone; a mention or an issue link becomes none."""
-    return _SPECIAL.sub(r"\\\1", one_line(mask_secrets(text))).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\@", "@\u200b")
+    return _SPECIAL.sub(r"\\\1", one_line(text)).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\@", "@\u200b")
 
 
 def code(text: str) -> str:
     """Inline code that holds any text."""
-    text = one_line(mask_secrets(text))
+    text = one_line(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * (longest + 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
@@ -57,7 +56,7 @@ def code(text: str) -> str:
 
 def fenced(text: str, language: str = "") -> str:
     """A code block that its own content cannot end."""
-    text = visible(mask_secrets(text))
+    text = visible(text)
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"

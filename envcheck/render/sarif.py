@@ -10,7 +10,6 @@ from typing import Any
 
 from envcheck.engine.rule import Severity
 from envcheck.facts.printable import visible
-from envcheck.facts.secrets import mask_secrets
 from envcheck.render.json_v1 import without_facts
 from envcheck.render.wording import first_paragraph, fix_lines, severity_word, shown_severity, verdict_line
 from envcheck.report.report import Report, Reported, taken_at
@@ -83,4 +82,4 @@ def _lines(one: Reported, report: Report, fix_suggest: bool) -> list[str]:
 
 
 def _text(text: str) -> str:
-    return visible(mask_secrets(text))
+    return visible(text)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from envcheck.facts.record import field, fields, is_record, mutable, record, replace
-from envcheck.facts.secrets import MASK, is_secret_name, mask_assignments, mask_secrets
+from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import LauncherFacts, NetworkFacts, PackagesFacts, PythonFacts, Snapshot, TorchFacts
 from envcheck.report.report import Report
 
@@ -136,8 +136,6 @@ class Redactor:
         if not text or text.isdecimal():
             return text
         text = mask_secrets(text)
-        if "=" in text or ":" in text:
-            text = mask_assignments(text)
         for home in sorted(self.identity.homes, key=len, reverse=True):
             text = re.sub(rf"{re.escape(home)}(?=[/\\\s:'\",;)\]]|$)", "~", text)
         text = _HOME.sub("~", text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 OUTPUT_LIMIT = 64 << 20  # of stdout and of stderr
 LINES = "agent.jsonl"
+LINES_LIMIT = 64 << 20
 AGENT = os.path.join(FOLDER, "agent", "main.py")
 SOUND_IMPORT_SECONDS = 1.0  # nobody asks what a shorter one does
 CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
@@ -257,20 +259,47 @@ def _import_seconds(running: Running) -> float:
 
 
 def _read_lines(running: Running) -> None:
-    path = os.path.join(running.folder, LINES)
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError:
+    data = _written(os.path.join(running.folder, LINES))
+    if data is None:
         return
     running.lines[:] = running.earlier
     for line in data.split(b"\n"):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # the last line of an agent that died while it wrote
-        if isinstance(row, dict):
+        if isinstance(row, dict) and _sound(row):
             running.lines.append(row)
+
+
+def _written(path: str) -> bytes | None:
+    """What the agent wrote. Whatever runs in the target may have put a pipe, a link or a file without end in its place."""
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with open(descriptor, "rb") as file:
+        return file.read(LINES_LIMIT)
+
+
+def _sound(row: Mapping[str, Any]) -> bool:
+    """Whether what is read of a row before its facts are decoded has the types that the agent writes."""
+    error, value = row.get("error"), row.get("value")
+    seconds = value.get("seconds") if isinstance(value, dict) and row.get("section") == "import" else 0.0
+    return (
+        isinstance(row.get("begin", ""), str)
+        and _is_time(row.get("at", 0.0))
+        and _is_time(seconds)
+        and (error is None or (isinstance(error, dict) and all(isinstance(error.get(key), str) for key in ("type", "text"))))
+    )
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12  # NaN is not
 
 
 def _dump_stacks(running: Running) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from envcheck.facts.codec import decode
+from envcheck.facts.printable import one_line
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     Arm,
@@ -30,22 +31,33 @@ from envcheck.tables.versions import at_least, build_tag
 from envcheck.target.interpreter import of_tool
 from envcheck.target.process import Ended, Target
 
+T = TypeVar("T")
+
 # The agent's first steps, before torch is imported; dying there is not torch's fault.
 STATIC_STEPS = ("start", "python", "packages", "torch_static")
 
 
 def sections(ended: Ended, target: Target, *, static: bool, live_asked: bool) -> dict[str, Any]:
     """python, packages, torch, backends, devices and live, each facts or Missing."""
-    packages = _packages(ended)
-    torch = _torch(ended, packages, static)
+    packages = _readable(lambda: _packages(ended))
+    torch = _readable(lambda: _torch(ended, packages, static))
     return {
-        "python": _python(ended, target),
+        "python": _readable(lambda: _python(ended, target)),
         "packages": packages,
         "torch": torch,
-        "backends": _backends(ended, torch, static),
-        "devices": _devices(ended, torch, static),
-        "live": _live(ended, torch, static, live_asked),
+        "backends": _readable(lambda: _backends(ended, torch, static)),
+        "devices": _readable(lambda: _devices(ended, torch, static)),
+        "live": _readable(lambda: _live(ended, torch, static, live_asked)),
     }
+
+
+def _readable(section: Callable[[], T | Missing]) -> T | Missing:
+    """The section, or that it could not be read: the agent writes with the target's own interpreter and modules, whatever they are."""
+    try:
+        return section()
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        said = one_line(f"{type(error).__name__}: {error}", 200)
+        return Missing(Why.FAILED, f"the target's interpreter answered with something that is no fact ({said})")
 
 
 def _python(ended: Ended, target: Target) -> PythonFacts | Missing:

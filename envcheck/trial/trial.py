@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from envcheck.errors import UsageError
 from envcheck.facts.record import record, replace
-from envcheck.facts.secrets import mask_assignments, mask_secrets
+from envcheck.facts.secrets import mask_secrets, mask_words
 from envcheck.host import orphans
 from envcheck.host.access import Completed
 from envcheck.plan.result import Commands, TrialResult, TrialStatus
@@ -234,13 +234,13 @@ def examined(python: str, variables: Mapping[str, str | None], bench: Bench) -> 
     try:
         checked = bench.check(python, variables, bench.left)
     except UsageError as error:  # the interpreter does not answer
-        return TrialResult("failed", mask(str(error)), failed="check")
+        return TrialResult("failed", mask_secrets(str(error)), failed="check")
     if checked.verdict == "pass":
         return TrialResult("passed")
-    findings = tuple(map(mask, checked.findings))
+    findings = tuple(map(mask_secrets, checked.findings))
     if checked.verdict == "fail":
         return TrialResult("failed", f"the check finds {'; '.join(findings)}", failed="check", said=findings)
-    return TrialResult("undecided", mask(checked.because), failed="check")
+    return TrialResult("undecided", mask_secrets(checked.because), failed="check")
 
 
 def run_check(python: str, bench: Bench, variables: Mapping[str, str | None]) -> TrialResult:
@@ -252,7 +252,7 @@ def run_check(python: str, bench: Bench, variables: Mapping[str, str | None]) ->
 def over(status: TrialStatus, reason: str, ran: Sequence[str], command: Completed | None = None) -> TrialResult:
     """The end of a trial; `command` is the one that failed."""
     failed, said = ("", ()) if command is None else (shown_command(command.argv), last_lines(command.stdout))
-    return TrialResult(status, mask(reason), "", 0.0, tuple(ran), failed, said)
+    return TrialResult(status, mask_secrets(reason), "", 0.0, tuple(ran), failed, said)
 
 
 def why(done: Completed) -> str:
@@ -273,12 +273,8 @@ def why(done: Completed) -> str:
 def last_lines(text: str) -> tuple[str, ...]:
     """The last words of a program, bounded and without secrets."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return tuple(mask(line)[:SAID_CHARACTERS] for line in lines[-SAID_LINES:])
-
-
-def mask(text: str) -> str:
-    return mask_assignments(mask_secrets(text))
+    return tuple(mask_secrets(line)[:SAID_CHARACTERS] for line in lines[-SAID_LINES:])
 
 
 def shown_command(argv: Sequence[str]) -> str:
-    return mask_secrets(shlex.join(argv))
+    return shlex.join(mask_words(argv))

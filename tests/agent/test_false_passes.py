@@ -192,7 +192,7 @@ def test_row_9_and_a_black_hole_shows_it(tmp_path: Path) -> None:
                 folder = tmp_path / str(number)
                 folder.mkdir()
                 given = {**arm, "sizes": sizes, "environment": {"GLOO_SOCKET_IFNAME": "eth0"}}
-                lines = ranks.run(folder, networks=[two.a, two.b], arm=given, stage_seconds=3.0)
+                lines = ranks.run(folder, networks=[two.a, two.b], arm=given, stage_seconds=6.0)
                 found += [decode(Arm, line["value"]).status for line in lines if line.get("section") == "arm"]
     finally:
         ranks.close()
@@ -213,7 +213,7 @@ def test_row_10_the_deadline_sees_what_counters_do_not(tmp_path: Path) -> None:
     ranks = Ranks()
     try:
         arm = {"name": "gloo-loopback", "backend": "gloo", "device": "cpu", "world": 2, "loopback": True}
-        lines = ranks.run(tmp_path, arm=arm, fault="both-stop", stage_seconds=2.0)
+        lines = ranks.run(tmp_path, arm=arm, fault="both-stop", stage_seconds=6.0)
     finally:
         ranks.close()
     [found] = [decode(Arm, line["value"]) for line in lines if line.get("section") == "arm"]

@@ -47,7 +47,7 @@ def two() -> Iterator[Hosts]:
 
 
 def between(ranks: Ranks, two: Hosts, folder: Path, arm: dict[str, Any] | None = None, **request: Any) -> Arm:
-    [found] = arms(ranks.run(folder, networks=[two.a, two.b], arm={**BETWEEN, **(arm or {})}, stage_seconds=3.0, **request))
+    [found] = arms(ranks.run(folder, networks=[two.a, two.b], arm={**BETWEEN, **(arm or {})}, stage_seconds=6.0, **request))
     assert gone(found)
     return found
 

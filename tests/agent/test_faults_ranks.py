@@ -54,7 +54,7 @@ def gone(arm: Arm) -> bool:
 def test_at_every_stage(ranks: Ranks, tmp_path: Path, stage: str, fault: str, status: LiveStatus, words: str) -> None:
     began = time.monotonic()
     how = "strike" if stage in ("start", "device") else "fault"
-    arm = one_arm(ranks, tmp_path, **{how: f"{fault}:{stage}"}, stage_seconds=2.5)
+    arm = one_arm(ranks, tmp_path, **{how: f"{fault}:{stage}"}, stage_seconds=6.0)
     assert arm.status is status
     assert re.search(words.format(stage), arm.reason), arm.reason
     assert time.monotonic() - began < 20
@@ -77,12 +77,12 @@ def test_other_deaths(ranks: Ranks, tmp_path: Path, fault: str, words: str) -> N
 
 
 def test_a_rank_that_sleeps_at_the_end(ranks: Ranks, tmp_path: Path) -> None:
-    arm = one_arm(ranks, tmp_path, fault="sleep:destroy", stage_seconds=4.0)
+    arm = one_arm(ranks, tmp_path, fault="sleep:destroy", stage_seconds=6.0)
     assert arm.status is LiveStatus.HANG and "stage destroy" in arm.reason
 
 
 def test_a_rank_that_never_starts(ranks: Ranks, tmp_path: Path) -> None:
-    arm = one_arm(ranks, tmp_path, never_starts=1, stage_seconds=2.0)
+    arm = one_arm(ranks, tmp_path, never_starts=1, stage_seconds=6.0)
     assert arm.status is LiveStatus.HANG and arm.reason == "rank 1 did not leave the stage start"
     assert gone(arm)
 
@@ -101,7 +101,7 @@ def test_the_deadline_of_the_whole_run(ranks: Ranks, tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", ["rank-1-stays-away", "rank-1-stays-away-later"])
 def test_stacks_name_the_one_that_does_something_else(ranks: Ranks, tmp_path: Path, fault: str) -> None:
     """Later: the others have begun an all_reduce with async_op, and wait for it in a function of the check itself."""
-    [arm] = arms(ranks.run(tmp_path, arm={**LOOPBACK, "world": 4}, fault=fault, stage_seconds=3.0))
+    [arm] = arms(ranks.run(tmp_path, arm={**LOOPBACK, "world": 4}, fault=fault, stage_seconds=6.0))
     assert arm.status is LiveStatus.HANG
     assert re.match(r"rank 1 did not enter the collective of the stage all_reduce .*sitecustomize\.py", arm.reason), arm.reason
     live = summary([arm], "fork", ())

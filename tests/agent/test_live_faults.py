@@ -30,7 +30,7 @@ def live_of(facts: dict[str, object]) -> LiveFacts:
 
 @pytest.mark.parametrize(("fault", "status", "words"), FAULTS, ids=[fault for fault, _, _ in FAULTS])
 def test_fault_is_named(fault: str, status: LiveStatus, words: str) -> None:
-    examined = examine(path=HERE / "faults" / "torch_patches", env={"ENVCHECK_FAULT": fault}, live="quick", stage_seconds=4.0)
+    examined = examine(path=HERE / "faults" / "torch_patches", env={"ENVCHECK_FAULT": fault}, live="quick", stage_seconds=6.0)
     live = live_of(examined.facts)
     assert live.status is status
     assert re.search(words, live.reason), live.reason

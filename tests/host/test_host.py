@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +23,22 @@ def test_a_command_gets_the_hosts_variables_and_its_own_on_top(monkeypatch: pyte
     host = RealHost({"PATH": PATH, "OF_THE_HOST": "1", "BOTH": "host"})
     shown = host.run(("env",), timeout=30, env={"BOTH": "command"}).stdout.splitlines()
     assert {"OF_THE_HOST=1", "BOTH=command", "LC_ALL=C"} <= set(shown) and "OF_THE_TOOL=1" not in shown
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="for root alone")
+def test_root_runs_no_program_out_of_a_folder_of_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`PATH=.:/scratch/bin:…` as root in a prolog: who can write there would be root."""
+    for name, mode in (("working", 0o755), ("scratch", 0o777), ("sticky", 0o1777), ("ours", 0o755)):
+        program = tmp_path / name / "nvidia-smi"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\necho {name}\n")
+        program.chmod(0o755)
+        program.parent.chmod(mode)
+    monkeypatch.chdir(tmp_path / "working")
+    entries = [".", "", "relative", *(str(tmp_path / name) for name in ("scratch", "sticky", "ours", "not-there"))]
+    host = RealHost({"PATH": ":".join(entries)})
+    assert host.env["PATH"] == f"{tmp_path}/ours:{tmp_path}/not-there"
+    assert host.which("nvidia-smi") == f"{tmp_path}/ours/nvidia-smi"
+    assert host.run(("nvidia-smi",), timeout=10).stdout == "ours\n"
+    nothing_left = RealHost({"PATH": f".:{tmp_path}/scratch"})
+    assert nothing_left.which("nvidia-smi") is None and nothing_left.run(("nvidia-smi",), timeout=10).not_found

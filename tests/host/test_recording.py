@@ -94,8 +94,12 @@ def test_secrets_in_answers_and_variables_are_masked() -> None:
 
 
 def test_of_another_process_only_what_is_asked_for() -> None:
-    with subprocess.Popen(["sleep", "60"], env={"RANK": "3", "DIARY": "dear me"}) as process:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"RANK": "3", "DIARY": "dear me"}) as process:
+        assert process.stdin and process.stdout
         try:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            process.stdout.read(1)  # it runs: until the kernel has set a program up, its variables are empty
             recording = RecordingHost(RealHost())
             assert recording.variables_of(str(process.pid), ("RANK", "WORLD_SIZE")) == {"RANK": "3"}
             assert recording.answers == {f"variables_of {process.pid} RANK WORLD_SIZE": {"RANK": "3"}}

@@ -243,7 +243,7 @@ def test_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         (["-r", "nope.txt"], "-r nope.txt: No such file or directory"),
-        (["-r", "."], "-r .: Is a directory"),
+        (["-r", "."], "-r .: not a file"),
         (["requirements.txt"], "'requirements.txt' names a file or folder, not a package"),
         (["--files-to", "x"], "--files-to: there is no -r FILE"),
         (["-r", "remote.txt"], "remote.txt:1: https://example.com/r.txt is behind a URL"),

@@ -150,6 +150,8 @@ def test_port_that_is_none(port: str) -> None:
 def test_command_names_hold_no_arguments() -> None:
     assert command_name("/opt/bin/python3.11\0-u\0-m\0torch.distributed.run\0--x\0") == "python3.11 -m torch.distributed.run"
     assert command_name("redis-server\0--requirepass\0secret\0") == "redis-server"
+    assert command_name("python3\0-c\0password='DashCSecret42'; import socket\0") == "python3"
+    assert command_name("/usr/bin/python3\0-X\0dev\0/home/ann/train.py\0--api-key=x\0") == "python3 train.py"
     assert command_name("") == command_name(None) == ""
 
 

@@ -15,7 +15,6 @@ from ambiguity import ENDLESS, slow_texts
 from expressions import repeats_of
 
 import envcheck
-from envcheck.evidence.insights import masked
 from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import Gpu
 from envcheck.read.identify import read_text
@@ -179,7 +178,7 @@ def test_a_linear_expression_is_not(source: str, flags: int, search: bool) -> No
 def test_what_took_minutes_takes_none() -> None:
     """135 s, 50 s, 4 s, 51 s and 33 s of CPU time, before."""
     begin = time.process_time()
-    assert masked("feature vector: " + "A" * 60_000).endswith("AAA")
+    assert mask_secrets("feature vector: " + "A" * 60_000).endswith("AAA")
     assert Redactor(Identity())(": " + "x" * 40_000)
     assert mask_secrets("sk-" * 13_333).startswith("sk-")
     assert [one.kind for one in read_text("[rank0]: rocm run\n" + "\n" * 250_000)] == []

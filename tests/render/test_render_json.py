@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -226,24 +225,25 @@ def test_bad_facts_file_is_one_line(tmp_path: Path, content: bytes, words: str) 
 
 
 def test_facts_file_that_is_no_file(tmp_path: Path) -> None:
-    for path, words in ((tmp_path, "not a file"), (tmp_path / "none", "No such file"), ("a\0b", "not JSON")):
+    for path, words in (
+        (tmp_path, "not a file"),
+        (tmp_path / "none", "No such file"),
+        ("a\0b", "not a name of a file"),
+        ("/dev/zero", "not a file"),
+    ):
         with pytest.raises(UsageError, match=words):
             load_snapshot(str(path))
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    with pytest.raises(UsageError, match="not a file"):
-        load_snapshot(str(fifo))
 
 
 def test_facts_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "big.json"
     with path.open("wb") as file:
         file.truncate(500 << 20)  # sparse
-    with pytest.raises(UsageError, match="larger than any report"):
+    with pytest.raises(UsageError, match="larger than 64 MiB"):
         load_snapshot(str(path))
     monkeypatch.setattr(recorded, "FACTS_LIMIT_BYTES", 10)
     path.write_text(render(mixed()))
-    with pytest.raises(UsageError, match="larger than any report"):
+    with pytest.raises(UsageError, match="larger than 0 MiB"):
         load_snapshot(str(path))
 
 

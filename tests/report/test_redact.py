@@ -11,7 +11,7 @@ from report_samples import SAMPLES, finding, machine
 from envcheck.engine.judge import Outcome, Verdict
 from envcheck.engine.rule import Evidence
 from envcheck.facts.record import replace
-from envcheck.facts.secrets import is_secret_name, mask_secrets
+from envcheck.facts.secrets import is_secret_name, mask_secrets, mask_words, process_name
 from envcheck.render import FORMATS, json_v1, render
 from envcheck.report.redact import Identity, Redactor, identity, map_strings, redacted
 from envcheck.report.report import Reported, finish
@@ -28,7 +28,7 @@ ALICE = Identity(
         ("/Users/bob/x and /home/carol", "~/x and ~"),
         ("C:\\Users\\Bob Smith", "~ Smith"),
         ("/data/users/alice/env", "~/env"),
-        ("/scratch/alice/env, alice@gpu-box-7.corp.example", "/scratch/[user]/env, [user]@[host]"),
+        ("/scratch/alice/env, alice@gpu-box-7.corp.example", "/scratch/[user]/env, [e-mail]"),
         ("malice", "malice"),
         ("GPU-00000000-1111-2222-3333-444444444444", "GPU-[uuid-1]"),
         ("MIG-GPU-00000000-1111-2222-3333-444444444444/1/0", "MIG-[uuid-1]"),
@@ -71,6 +71,17 @@ def test_text(text: str, expected: str | None) -> None:
         ("/opt/sk-learn-contrib-and-more/x", "/opt/sk-learn-contrib-and-more/x"),
         ("sk-proj-abcdef0123456789abcdef", "[secret]"),
         ("high", "high"),
+        (
+            "password=Abc12345 DB_PWD=hunter33 MY_PASS=hunter22 SSH_KEY=abcdefg",
+            "password=[secret] DB_PWD=[secret] MY_PASS=[secret] SSH_KEY=[secret]",
+        ),
+        ("python t.py --password Zecret --hf-token x --lr 1e-4", "python t.py --password [secret] --hf-token [secret] --lr 1e-4"),
+        ("curl -H 'Authorization: Basic dXNlcjpw'", "curl -H 'Authorization: Basic [secret]'"),
+        ('{"api_key": "abcd1234", "lr": 1}', '{"api_key": "[secret]", "lr": 1}'),
+        ("https://a.example/c?sv=2022&sig=AbC%3D&se=1", "https://a.example/c?sv=2022&sig=[secret]&se=1"),
+        ("https://b.example/x?X-Amz-Signature=0a1b2c&X-Amz-Date=1", "https://b.example/x?X-Amz-Signature=[secret]&X-Amz-Date=1"),
+        ("ask ann.b@corp.example.com, or bo@c.io.", "ask [e-mail], or [e-mail]."),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\nab==\n-----END RSA", "-----BEGIN RSA PRIVATE KEY-----[secret]-----END RSA"),
     ],
 )
 def test_mask_secrets(text: str, expected: str) -> None:
@@ -78,7 +89,57 @@ def test_mask_secrets(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["HF_TOKEN", "PIP_PASSWORD", "AWS_SECRET_ACCESS_KEY", "UV_INDEX_X_PASSWORD", "WANDB_API_KEY", "OPENAI_APIKEY", "KEY"]
+    "text",
+    [
+        "vllm serve m --max-num-batched-tokens 8192 --max_tokens=2048 --tokenizer mistral pad_token_id: 50256 eos_token: </s>",
+        "dispatch_key: CUDA, KeyError: 'lm_head.weight', PWD=/home BYPASS=12345",
+        "symbol cublasLt@libcublasLt.so.12, version GLIBC_2.34, foo@libbar.so",
+        "HF_TOKEN=$HF_TOKEN ssh ann@node7.corp.example.com:/x git@github.com:org/repo.git",
+        "SyntaxError: unexpected token: '<'",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    """Words of a vocabulary, keys of a dispatcher, symbols of a library: a cause is read from them."""
+    assert mask_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("/usr/bin/python3", "/usr/bin/python3"),
+        ("/opt/venv/bin/python train.py --api-key=abc", "python train.py"),
+        ("python3 -u -m vllm.entrypoints.api --token x", "python3 -m vllm.entrypoints.api"),
+        ("python -c password='x'", "python"),
+        ("ray::Worker.train()", "ray::Worker.train()"),
+        ("[Insufficient Permissions]", "[Insufficient Permissions]"),
+        (r"C:\Program Files -x\app.exe", r"C:\Program Files -x\app.exe"),
+        (None, None),
+    ],
+)
+def test_a_process_on_a_gpu_is_named_without_its_arguments(said: str | None, shown: str | None) -> None:
+    assert process_name(said) == shown
+
+
+def test_the_word_behind_a_flag_is_a_secret_whatever_it_is() -> None:
+    assert list(mask_words(["t.py", "--password", "x", "--api-key=zzzzz", "--lr", "1"])) == [
+        "t.py", "--password", "[secret]", "--api-key=[secret]", "--lr", "1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DB_PWD",
+        "MYAPP_PASS",
+        "GH_PAT",
+        "HF_TOKEN",
+        "PIP_PASSWORD",
+        "AWS_SECRET_ACCESS_KEY",
+        "UV_INDEX_X_PASSWORD",
+        "WANDB_API_KEY",
+        "OPENAI_APIKEY",
+        "KEY",
+    ],
 )
 def test_secret_names(name: str) -> None:
     assert is_secret_name(name)

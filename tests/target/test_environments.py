@@ -222,3 +222,19 @@ def test_nothing_is_ever_installed_into_the_tool(installed: Tool, tmp_path: Path
         for line in (*way["commands"]["pip"], *way["commands"]["uv"]):
             into_venv = line.startswith((".venv/bin/python -m pip ", "uv venv", "uv pip ")) and str(installed.environment) not in line
             assert into_venv or line.endswith("/bin/python -m venv .venv"), line
+
+
+@needs_uv
+def test_a_tool_of_the_same_name_in_the_same_folder_is_told(installed: Tool, tmp_path: Path) -> None:
+    """PyPI's own `envcheck` writes its files over ours; whichever command answered, nobody could tell whose verdict it was."""
+    assert installed.run("--version", cwd=tmp_path).stdout.startswith("envcheck ")
+    other = site_packages(installed.environment) / "envcheck-0.0.9.dist-info"
+    other.mkdir()
+    try:
+        for command in ("envcheck", "torch-envcheck"):
+            ended = Tool(installed.environment, installed.command.with_name(command)).run("--version", cwd=tmp_path)
+            assert (ended.returncode, ended.stdout) == (2, "")
+            assert "envcheck-0.0.9, another tool, is installed over torch-envcheck" in ended.stderr
+            assert "pip uninstall envcheck" in ended.stderr
+    finally:
+        other.rmdir()

@@ -1,0 +1,69 @@
+"""Reads a file that the user named: a plain one, or what a shell gives in its place (`<(…)`, /dev/stdin, a FIFO), once."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import time
+
+from envcheck.errors import UsageError
+from envcheck.facts.printable import one_line
+
+PATIENCE_SECONDS = 60.0  # between two pieces: what writes it may be a check on another machine
+
+
+def read_given(path: str, flag: str, most_bytes: int, patience: float = PATIENCE_SECONDS) -> bytes:
+    """All of it. UsageError, which begins with `flag` and the name, if it is not to be had, too large, or nothing more comes."""
+    name = f"{flag} {one_line(path, 200)}"
+    try:
+        # A FIFO that nobody writes to would hold an ordinary open back for ever.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror or type(error).__name__}") from None
+    except ValueError:  # a null byte in the path
+        raise UsageError(f"{name}: not a name of a file") from None
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            raise UsageError(f"{name}: not a file")
+        data = _all(descriptor, most_bytes + 1, None if stat.S_ISREG(mode) else patience)
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror or type(error).__name__}") from None
+    finally:
+        os.close(descriptor)
+    if data is None:
+        raise UsageError(f"{name}: nobody has written to it for {patience:g} s")
+    if len(data) > most_bytes:
+        raise UsageError(f"{name}: larger than {most_bytes >> 20} MiB")
+    return data
+
+
+def _all(descriptor: int, most_bytes: int, patience: float | None) -> bytes | None:
+    """Up to `most_bytes`. None if a pipe stays silent for longer than `patience`."""
+    pieces, size = [], 0
+    while size < most_bytes:
+        if patience is not None and not _ready(descriptor, patience):
+            return None
+        try:
+            piece = os.read(descriptor, min(1 << 20, most_bytes - size))
+        except BlockingIOError:  # ready for another reader of the same pipe
+            continue
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
+
+
+def _ready(descriptor: int, patience: float) -> bool:
+    """Whether a pipe has something or has ended. Its end is told only once somebody had opened it for writing."""
+    if not hasattr(select, "poll"):  # Windows has pipes of its own, whose open has waited already
+        return True
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    limit = time.monotonic() + patience
+    while (left := limit - time.monotonic()) > 0:
+        if waiting.poll(left * 1000):
+            return True
+    return False

@@ -1,0 +1,103 @@
+"""Secrets that are planted where a torch that cannot be imported prints them: in no output of any command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from envcheck.render import FORMATS
+
+MARKERS = ("Abc12345", "tok_987654", "Zecret77", "hunter33", "Pw123456", "AbCSig%3D", "ann.b@corp.example.com", "hf_AbCdEfGhIjKlMnOpQrSt")
+SAID = (
+    "password=Abc12345 Authorization: Bearer tok_987654 --password Zecret77 MY_PWD=hunter33 https://me:Pw123456@h.example/x"
+    " https://a.example/c?sv=1&sig=AbCSig%3D by ann.b@corp.example.com with hf_AbCdEfGhIjKlMnOpQrSt"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("secrets")
+    (folder / "here").mkdir()
+    (folder / "here" / "torch.py").write_text(f"raise ImportError({SAID!r})\n")
+    error = f"ImportError: libcudart.so.12: cannot open shared object file: No such file or directory {SAID}"
+    (folder / "train.log").write_text(f"Traceback (most recent call last):\n{error}\n")
+    return folder
+
+
+def envcheck(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(folder / "here"), "PIP_INDEX_URL": "https://me:Pw123456@h.example/simple"}
+    return subprocess.run(
+        [sys.executable, "-m", "envcheck", *words], capture_output=True, text=True, check=False, env=environment, cwd=folder, umask=0o022
+    )
+
+
+def found_in(text: str) -> list[str]:
+    return [marker for marker in MARKERS if marker in text]
+
+
+def test_the_markers_are_met(folder: Path) -> None:
+    assert found_in((folder / "here" / "torch.py").read_text()) == list(MARKERS)
+
+
+def test_a_check_in_every_format_and_the_evidence(folder: Path) -> None:
+    documents = [word for form in FORMATS for word in ("-o", f"{form}={folder / form}")]
+    ended = envcheck(folder, "--live", "off", "-v", "--evidence", str(folder / "kept"), *documents)
+    assert ended.returncode == 1 and found_in(ended.stdout + ended.stderr) == []
+    assert {form: found_in((folder / form).read_text()) for form in FORMATS} == {form: [] for form in FORMATS}
+    assert "[secret]" in (folder / "json").read_text() and "[secret]" in (folder / "text").read_text()
+    [archive] = (folder / "kept").iterdir()
+    with tarfile.open(archive) as kept:
+        texts = {one.name: kept.extractfile(one).read().decode() for one in kept.getmembers()}  # type: ignore[union-attr]
+    assert {name: found_in(text) for name, text in texts.items() if found_in(text)} == {}
+    assert "[secret]" in texts["envcheck-evidence/snapshot.json"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_diagnose(folder: Path, form: str) -> None:
+    ended = envcheck(folder, "diagnose", "train.log", "-v", "--format", form)
+    assert ended.returncode == 1 and found_in(ended.stdout + ended.stderr) == []
+    assert "missing-library" in ended.stdout
+
+
+def test_record_and_plan(folder: Path) -> None:
+    recorded = envcheck(folder, "record", "-o", "record.json", "--host", "host.json")
+    assert recorded.returncode == 0, recorded.stderr
+    assert found_in((folder / "record.json").read_text() + (folder / "host.json").read_text() + recorded.stdout) == []
+    base = "https://me:Pw123456@h.example/whl"
+    planned = envcheck(folder, "plan", "torch", "--for", "h100", "--driver", "580.95.05", "--python", "3.12", "--index-base", base)
+    assert planned.returncode == 0 and "h.example/whl" in planned.stdout and found_in(planned.stdout) == []
+
+
+def test_what_holds_more_than_a_verdict_is_its_owners_alone(folder: Path) -> None:
+    for path in (folder / "record.json", folder / "host.json"):
+        path.unlink(missing_ok=True)
+    envcheck(folder, "--static", *(word for form in FORMATS for word in ("-o", f"{form}={folder / f'mode.{form}'}")))
+    envcheck(folder, "record", "-o", "record.json", "--host", "host.json")
+    envcheck(folder, "--live", "off", "--evidence", "modes")
+    written = [*folder.glob("mode.*"), folder / "record.json", folder / "host.json"]
+    only_mine = {path.name: path.stat().st_mode & 0o077 == 0 for path in written}
+    assert only_mine == {
+        "mode.text": True, "mode.json": True, "mode.html": True, "record.json": True, "host.json": True,
+        "mode.markdown": False, "mode.junit": False, "mode.github": False, "mode.sarif": False, "mode.termination": False,
+    }  # fmt: skip
+    envcheck(folder, "--static", "--redact", "-o", "json=redacted.json")
+    assert (folder / "redacted.json").stat().st_mode & 0o044, "without names it is for everybody"
+    [archive] = (folder / "modes").iterdir()
+    assert archive.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_planted_link_is_not_written_through(folder: Path) -> None:
+    """As root in a folder of others `-o /scratch/report.json` would write over whatever the link names."""
+    (folder / "precious").write_text("mine")
+    (folder / "report.json").symlink_to("precious")
+    (folder / "new.json").symlink_to("not-there-yet")
+    for name, target in (("report.json", "precious"), ("new.json", "not-there-yet")):
+        ended = envcheck(folder, "--static", "-o", f"json={name}")
+        assert (ended.returncode, ended.stderr.count("\n")) == (2, 1) and f"a link to {folder / target}" in ended.stderr, ended.stderr
+    assert (folder / "precious").read_text() == "mine" and not (folder / "not-there-yet").exists()
+    assert '"schema": 1' in envcheck(folder, "--static", "-o", "json=/dev/stdout").stdout
