@@ -172,6 +172,8 @@ def command_parser(command: str) -> Parser:
             from importlib import import_module
 
             import_module(f"envcheck.commands.{command}").configure_parser(parser)
+            if command == "completion":  # its script has all of them
+                parser.set_defaults(parser_of=command_parser, about=DESCRIPTIONS)
         case "rules":
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")

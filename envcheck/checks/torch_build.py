@@ -84,8 +84,6 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
         return Hit(values | {"kind": "ROCm", "gpu": amd}, evidence, (TorchBuild(),), "amd")
     if intel := discrete_intel(facts.xpu):
         return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), "intel", Severity.WARNING)
-    if matches and answer.no_gpu(facts) and not of_variant(matches, "xpu"):
-        return Hit(values, quoted(matches), variant="no_gpu")
     if matches or facts.asked.cuda:
         return _cpu_said(facts, matches) or _asked_for(facts, values, evidence)
     if sign := _sign_of_a_gpu(facts):
@@ -151,6 +149,8 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
         return Hit(values, quoted(matches), variant="mac")
     if facts.system.jetson:
         return Hit(values | {"gpu": "the Jetson's GPU"}, quoted(matches), variant="jetson")
+    if answer.no_gpu(facts) and _is_cpu_build(facts.torch):
+        return Hit(values, quoted(matches), variant="no_gpu")
     return Hit(values, quoted(matches), (TorchBuild(),), "said")
 
 

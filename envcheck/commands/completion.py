@@ -37,16 +37,18 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Prints the script. The rules that it offers are those of now, a site's included."""
+    """Prints the script. The rules that it offers are those of now, a site's included.
+
+    `args.parser_of` makes the parser of a command, `args.about` says what a command does.
+    """
     from envcheck.commands import COMMANDS
     from envcheck.commands.configuration import rule_session
     from envcheck.engine.rule import FAMILY_RANK
-    from envcheck.options import DESCRIPTIONS, command_parser
 
     rules = (*FAMILY_RANK, *rule_session(args).texts.ids)
-    options = {command: tuple(_option(one, rules) for one in command_parser(command)._actions) for command in COMMANDS}
+    options = {command: tuple(_option(one, rules) for one in args.parser_of(command)._actions) for command in COMMANDS}
     made = {"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]
-    put(made(options, {command: _short(DESCRIPTIONS[command]) for command in COMMANDS}))
+    put(made(options, {command: _short(args.about[command]) for command in COMMANDS}))
     return 0
 
 
