@@ -6,17 +6,18 @@ initialised here is neither used nor disturbed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import argparse
 
+    from envcheck.commands.plan import Planned
     from envcheck.render.text import PageOptions
     from envcheck.report.report import Report as JudgedReport
 
-Text = str | os.PathLike[str]
+Text = str | PathLike[str]
 
 
 class Report:
@@ -88,6 +89,69 @@ class Report:
         return f"<envcheck.Report: {verdict_line(self._report)}>"
 
 
+class Plan:
+    """What to install on a machine. Its values are those of `envcheck plan --json`."""
+
+    def __init__(self, planned: Planned) -> None:
+        self._planned = planned
+        self._document = planned.document()
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a way to a torch that trains on that machine."""
+        return self._planned.stands
+
+    @property
+    def exit_code(self) -> int:
+        """0 with a way, 3 without: as the command would have ended."""
+        return 0 if self.ok else 3
+
+    @property
+    def ways(self) -> Sequence[Mapping[str, Any]]:
+        """The ways, best first: `title`, `commands` by tool, `changes`, `grade`, `note`, …"""
+        ways: Sequence[Mapping[str, Any]] = self._document["plan"]["ways"]
+        return ways
+
+    @property
+    def excluded(self) -> Sequence[Mapping[str, str]]:
+        """What was thrown out, and why: `what`, `why`."""
+        excluded: Sequence[Mapping[str, str]] = self._document["plan"]["excluded"]
+        return excluded
+
+    @property
+    def asked(self) -> Sequence[Mapping[str, Any]]:
+        """What becomes of each entry of the files of wishes: `file`, `line`, `text`, `verdict`, `new`, `why`."""
+        asked: Sequence[Mapping[str, Any]] = self._document["plan"].get("asked", [])
+        return asked
+
+    @property
+    def written(self) -> Mapping[str, str]:
+        """Those files as they should be, by name."""
+        written: Mapping[str, str] = self._document["plan"].get("written", {})
+        return written
+
+    @property
+    def assumed(self) -> Sequence[str]:
+        """What was assumed of a machine that is not here."""
+        assumed: Sequence[str] = self._document["assumed"]
+        return assumed
+
+    def to_json(self) -> str:
+        """The plan as `envcheck plan --json` prints it."""
+        return self._planned.json()
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def __str__(self) -> str:
+        return self._planned.text()
+
+    def __repr__(self) -> str:
+        return f"<envcheck.Plan: {self.ways[0]['title'] if self.ways else 'nothing fits'}>"
+
+
 def check(
     *,
     python: Text | None = None,
@@ -137,19 +201,58 @@ def diagnose(*texts: Text, facts: Text | None = None, config: Text | None = None
     by = rule_session(_parsed("diagnose", {"config": config, "profile": profile}))
     given = Given(by)
     if facts is not None:
-        given.take_facts(os.fspath(facts))
+        given.take_facts(fspath(facts))
     for number, text in enumerate(texts, 1):
         if isinstance(text, str):
             given.take_raw(text, "text" if len(texts) == 1 else f"text {number}")
             continue
-        files, refused = named([os.fspath(text)])
+        files, refused = named([fspath(text)])
         for name, label in files.items():
             given.take_file(name, label)
         given.refused.update(refused)
     return Report(judged(given, tool="auto", index_base=None)[0])
 
 
-def _parsed(command: str, given: Mapping[str, Any]) -> argparse.Namespace:
+def plan(
+    *wishes: str,
+    for_: str | Sequence[str] = (),
+    driver: str | None = None,
+    python: Text | None = None,
+    os: str | None = None,
+    machine: str | None = None,
+    glibc: str | None = None,
+    macos: str | None = None,
+    requirements: Text | Sequence[Text] = (),
+    constraints: Text | Sequence[Text] = (),
+    facts: Text | None = None,
+    assume: Sequence[str] = (),
+    tool: Literal["auto", "pip", "uv", "conda"] | None = None,
+    index_base: str | None = None,
+    static: bool = False,
+    timeout: float | None = None,
+    config: Text | None = None,
+    profile: str | None = None,
+) -> Plan:
+    """What to install here, or on a machine that is not here, as `envcheck plan` finds it with the same flags.
+
+    `for_` is `--for` (for is a word of Python): `envcheck.plan("torch==2.9.*", for_="h100", driver="570.124", python="3.12")`.
+    Nothing is installed or tried. Raises `envcheck.errors.UsageError` for what the command refuses with exit code 2.
+    """
+    from envcheck.commands.plan import planned
+
+    given = {
+        "for": _several(for_), "driver": driver, "python": python, "os": os, "machine": machine, "glibc": glibc, "macos": macos,
+        "requirement": _several(requirements), "constraint": _several(constraints), "facts": facts, "assume": assume, "tool": tool,
+        "index-base": index_base, "static": static, "timeout": timeout, "config": config, "profile": profile,
+    }  # fmt: skip
+    return Plan(planned(_parsed("plan", given, wishes)))
+
+
+def _several(one_or_more: Text | Sequence[Text]) -> Sequence[Text]:
+    return (one_or_more,) if isinstance(one_or_more, str | PathLike) else one_or_more
+
+
+def _parsed(command: str, given: Mapping[str, Any], words_of_it: Sequence[str] = ()) -> argparse.Namespace:
     """The flags as the command line has them: one reading of flags and configuration for both."""
     from envcheck.options import parse
 
@@ -158,7 +261,11 @@ def _parsed(command: str, given: Mapping[str, Any]) -> argparse.Namespace:
         if value is True:
             words.append(f"--{name}")
         elif isinstance(value, list | tuple):
-            words += [f"--{name}={one}" for one in value]
+            words += [f"--{name}={_word(one)}" for one in value]
         elif value is not None and value is not False:
-            words.append(f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
-    return parse(words)
+            words.append(f"--{name}={_word(value)}")
+    return parse([*words, *(["--", *words_of_it] if words_of_it else [])])
+
+
+def _word(value: object) -> object:
+    return fspath(value) if isinstance(value, PathLike) else value

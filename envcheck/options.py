@@ -20,6 +20,8 @@ class Parser(argparse.ArgumentParser):
         flag = re.match(r"argument (?:-\w/)?(--[\w-]+): expected one argument", message)
         if flag and self.flags[flag[1]].choices:
             message += f", one of {', '.join(map(str, self.flags[flag[1]].choices or ()))}"
+        if wrong := re.match(r"argument (?:-\w/)?(--[\w-]+): invalid (?:int|float) value: '(.*)'", message):
+            message = f"{wrong[1]} {wrong[2]}: a number is expected"
         raise UsageError(_with_nearest_flag(message, self.flags))
 
     @property
@@ -29,7 +31,8 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            raise UsageError(f"{action.option_strings[-1]} {value}: {one_of(value, [str(one) for one in action.choices])}")
+            name = action.option_strings[-1] if action.option_strings else self.prog.split()[-1]
+            raise UsageError(f"{name} {value}: {one_of(value, [str(one) for one in action.choices])}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         put(message)
@@ -58,7 +61,7 @@ def _with_nearest_flag(message: str, flags: Iterable[str]) -> str:
         name = word.split("=")[0]
         if not name.startswith("--"):
             continue
-        owner = next((command for command in COMMANDS if name in _parser(command).flags), None)
+        owner = next((command for command in COMMANDS if name in command_parser(command).flags), None)
         if owner:
             return f"{message}; {name} is a flag of `envcheck {owner}`"
         near = near_word(name, list(flags))
@@ -80,7 +83,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             raise UsageError(f"{command}: no such command; " + (f"did you mean {near}?" if near else f"there are {', '.join(COMMANDS)}"))
     if command == "run":
         return _parse_run(words)
-    parser = _parser(command)
+    parser = command_parser(command)
     args = parser.parse_args(words)
     args.command = command
     _configure(args, words, parser)
@@ -96,7 +99,7 @@ def _parse_run(words: list[str]) -> argparse.Namespace:
         flags, rest = [], words
         while rest and rest[0].startswith("-"):
             flags.append(rest.pop(0))
-    parser = _parser("run")
+    parser = command_parser("run")
     args = parser.parse_args(flags)
     args.command, args.argv = "run", rest
     if not rest:
@@ -129,6 +132,7 @@ usage: envcheck [check] [flags]          look at this machine and a Python
        envcheck compare A.json B.json    what differs between two such files
        envcheck init, envcheck config    write a configuration; show what is set
        envcheck schema                   the JSON Schema of the reports
+       envcheck completion bash|zsh|fish a script for your shell
 
 often used: --fix-suggest (every command that helps), --python PATH (another
 environment), --live full (a longer check), --json; `envcheck COMMAND --help`
@@ -137,7 +141,7 @@ exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 130 interrupted,
 70 a bug of envcheck"""
 
 
-def _parser(command: str) -> Parser:
+def command_parser(command: str) -> Parser:
     parser = Parser(prog="envcheck" if command == "check" else f"envcheck {command}", allow_abbrev=False, description=DESCRIPTIONS[command])
     match command:
         case "check" | "run" | "config":
@@ -158,25 +162,18 @@ def _parser(command: str) -> Parser:
                 " programs' output and variables as they are. It holds names of hosts, users and folders, and addresses; passwords and"
                 " tokens are masked",
             )
-        case "diagnose":
-            from envcheck.commands.diagnose import configure_parser
-
-            configure_parser(parser)
-        case "plan":
-            from envcheck.commands.plan import configure_parser
-
-            configure_parser(parser)
         case "compare":
             parser.add_argument("before", metavar="A.json")
             parser.add_argument("after", metavar="B.json")
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
         case "explain":
             _explain_flags(parser)
-        case "init":
-            parser.add_argument("--python", metavar="PATH", help="the interpreter that this machine's training uses")
-            parser.add_argument("--timeout", metavar="S", type=float, default=120.0, help="time limit in seconds (default: 120)")
-            parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to envcheck.toml; - is stdout")
-            parser.set_defaults(static=True, live="off", nproc=None, backend="auto", start_method="auto", evidence=None)
+        case "diagnose" | "plan" | "init" | "schema" | "completion":
+            from importlib import import_module
+
+            import_module(f"envcheck.commands.{command}").configure_parser(parser)
+            if command == "completion":  # its script has all of them
+                parser.set_defaults(parser_of=command_parser, about=DESCRIPTIONS)
         case "rules":
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
@@ -196,7 +193,8 @@ DESCRIPTIONS = {
     "rules": "Lists all rules.",
     "config": "Prints the settings that a check with these flags would have, and who set each: the command line, a file, a profile.",
     "init": "Writes a commented envcheck.toml whose expectations are what this machine has.",
-    "schema": "Prints the JSON Schema of `envcheck --json`, version 1.",
+    "completion": "Prints a script that completes commands, flags and values in a shell.",
+    "schema": "Prints the JSON Schema of a document of envcheck, version 1.",
 }
 
 

@@ -14,7 +14,7 @@ from patients import needs_torch
 from report_samples import driver_old, machine
 
 import envcheck
-from envcheck import api
+from envcheck import api, cli
 from envcheck.errors import UsageError
 from envcheck.render.json_v1 import render_record
 
@@ -91,6 +91,43 @@ def test_a_text_is_a_text_and_a_path_a_file(tmp_path: Path) -> None:
     assert (nothing.findings, nothing.exit_code) == ([], 3) and not nothing.ok
     with pytest.raises(UsageError, match=r"nowhere\.log"):
         envcheck.diagnose(tmp_path / "nowhere.log")
+
+
+ELSEWHERE = {"driver": "570.124", "python": "3.12"}
+
+
+def test_a_plan_is_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = api.plan("torch==2.9.*", "torchvision", for_="h100", **ELSEWHERE)
+    words = ["plan", "torch==2.9.*", "torchvision", "--for=h100", "--driver=570.124", "--python=3.12"]
+    assert cli.main(words) == plan.exit_code == 0 and plan.ok
+    assert capsys.readouterr().out == str(plan)
+    assert cli.main([*words, "--json"]) == 0
+    assert capsys.readouterr().out == plan.to_json()
+    document = json.loads(plan.to_json())
+    assert plan.ways == document["plan"]["ways"] and plan.excluded == document["plan"]["excluded"]
+    assert plan.ways[0]["commands"]["pip"] == ["python -m pip install torch==2.9.1 torchvision==0.24.1"]
+    assert "driver = 570.124" in plan.assumed and repr(plan) == "<envcheck.Plan: Install torch 2.9.1+cu128>"
+    assert plan._repr_html_().startswith("<pre>") and "CUDA 13.0 needs driver 580.65.06" in plan._repr_html_()
+
+
+def test_a_plan_of_a_file_tells_what_becomes_of_its_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = tmp_path / "requirements.txt"
+    asked.write_text("torch==2.9.1+cu130\n")
+    plan = api.plan(for_=["h100"], requirements=asked, **ELSEWHERE)
+    assert [(row["text"], row["verdict"]) for row in plan.asked] == [("torch==2.9.1+cu130", "moves")]
+    assert plan.written == {str(asked): "torch==2.9.1\n"}
+
+
+def test_a_plan_without_a_way_and_one_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    nothing = api.plan("torch==2.12.0+cu128", for_="4090")
+    assert (nothing.ok, nothing.exit_code, nothing.ways) == (False, 3, []) and repr(nothing) == "<envcheck.Plan: nothing fits>"
+    with pytest.raises(UsageError, match="h1000"):
+        api.plan(for_="h1000")
+    with pytest.raises(UsageError, match="--nonsense"):
+        api.plan("--nonsense")
 
 
 class Frame(HTMLParser):

@@ -89,3 +89,29 @@ def test_every_call_in_a_recipe_is_understood(tmp_path: Path, monkeypatch: pytes
     assert len(lines) >= 5
     for line in lines:
         assert parse(shlex.split(line)[1:]).command == "check", line
+
+
+def test_the_problems_panel_of_vs_code_has_every_finding(tmp_path: Path) -> None:
+    """The task's own command line on a report of the tool, and the matcher's expression on each line that comes out."""
+    text = re.sub(r"^\s*//.*$", "", (RECIPES / "vscode-tasks.json").read_text(), flags=re.MULTILINE)
+    [task] = json.loads(text)["tasks"]
+    flags, _, filtered = task["command"].partition(" | ")
+    assert flags.startswith("envcheck --python '${command:python.interpreterPath}' ")
+    program = shlex.join([sys.executable, "-m", "envcheck", "--facts", str(ROOT / "tests" / "documents" / "v1" / "broken.json")])
+    command = flags.replace("envcheck --python '${command:python.interpreterPath}'", program) + " | " + filtered
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)
+    pattern = task["problemMatcher"]["pattern"]
+    rows = [found for line in done.stdout.splitlines() if (found := re.fullmatch(pattern["regexp"].strip("^$"), line))]
+    assert len(rows) == len(done.stdout.splitlines()), done.stdout
+    assert [(row[pattern["severity"]], row[pattern["code"]]) for row in rows] == [
+        ("error", "driver-too-old"),
+        ("warning", "torch-companion-mismatch"),
+        ("error", "envcheck"),
+    ]
+    assert {row[pattern["file"]] for row in rows} == {"pyproject.toml"}
+    first, last = rows[0][pattern["message"]], rows[-1][pattern["message"]]
+    assert first.startswith(
+        "The NVIDIA driver is older than this torch build needs: Driver 535.183.01 cannot run CUDA 13.2 (torch 2.15.0+cu132)"
+    )
+    assert "%" not in first and last == "Not ready: 1 error, 1 possible error"

@@ -16,12 +16,12 @@ _MODULES = (
 )  # fmt: skip
 
 
-def all_checks(rules: Iterable[str] | None = None) -> tuple[Check, ...]:
+def all_checks(rules: Iterable[str] | None = None, own: Iterable[Check] = ()) -> tuple[Check, ...]:
     """Every check, in the order in which verdicts are listed. `rules` are the ids that have a text; those without a function here
-    pass a message on."""
+    pass a message on. `own` are those of a site."""
     from envcheck.checks import passed_on, warned
 
-    checks, last = [warned.or_warned(check) for name in _MODULES for check in _own(name)], _own("meta")
+    checks, last = [*(warned.or_warned(check) for name in _MODULES for check in _own(name)), *own], _own("meta")
     known = {check.id for check in (*checks, *last)}
     rules = RuleTexts((rules_folder(),)).ids if rules is None else rules
     messages = [passed_on.passed_on(rule) for rule in rules if rule not in known]

@@ -149,6 +149,8 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
         return Hit(values, quoted(matches), variant="mac")
     if facts.system.jetson:
         return Hit(values | {"gpu": "the Jetson's GPU"}, quoted(matches), variant="jetson")
+    if answer.no_gpu(facts) and _is_cpu_build(facts.torch):
+        return Hit(values, quoted(matches), variant="no_gpu")
     return Hit(values, quoted(matches), (TorchBuild(),), "said")
 
 

@@ -4,5 +4,6 @@
 MODULES = {
     "check": "check", "record": "check", "compare": "compare", "diagnose": "diagnose", "plan": "plan",
     "explain": "explain", "rules": "explain", "run": "run", "config": "show_config", "init": "init", "schema": "schema",
+    "completion": "completion",
 }  # fmt: skip
 COMMANDS = tuple(MODULES)

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from envcheck.commands.named_facts import NAMES, NUMBERS, TEXTS, VERSIONS, distribution, find
+from envcheck.commands.named_facts import NAMES, NUMBERS, TEXTS, VERSIONS, find
 from envcheck.errors import UsageError
+from envcheck.facts.paths import distribution
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Missing, Snapshot, Why
 from envcheck.tables.versions import meets

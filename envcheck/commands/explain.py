@@ -135,4 +135,5 @@ def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:
         "decides": list(row.decides),
         "about": row.about,
         "docs": list(row.docs),
+        **({"when": [dict(one) for one in row.when]} if row.when else {}),
     }

@@ -15,6 +15,14 @@ from envcheck.facts.snapshot import Missing, Snapshot
 FILE = "envcheck.toml"
 
 
+def configure_parser(parser: argparse.ArgumentParser) -> None:
+    """The flags of `envcheck init`."""
+    parser.add_argument("--python", metavar="PATH", help="the interpreter that this machine's training uses")
+    parser.add_argument("--timeout", metavar="S", type=float, default=120.0, help="time limit in seconds (default: 120)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to envcheck.toml; - is stdout")
+    parser.set_defaults(static=True, live="off", nproc=None, backend="auto", start_method="auto", evidence=None)
+
+
 def execute(args: argparse.Namespace) -> int:
     """Writes envcheck.toml, or what -o names. An existing file is never overwritten."""
     path = FILE if args.output is None and not args.stdout else args.output

@@ -7,17 +7,16 @@ from typing import Any
 
 from envcheck.checks.answer import nvidia_on_bus, visible, wants_cuda
 from envcheck.checks.hardware import nvidia
-from envcheck.facts.record import fields, record
+from envcheck.facts.paths import absent, unread, walk
+from envcheck.facts.record import record
 from envcheck.facts.snapshot import (
     DevicesFacts,
     DriverFacts,
     GpusFacts,
-    ImportStatus,
     LimitsFacts,
     LiveFacts,
     LiveStatus,
     Missing,
-    PackagesFacts,
     RocmFacts,
     Snapshot,
     SystemFacts,
@@ -36,14 +35,6 @@ class Row:
     name: str | None
     compute_capability: str | None
     memory_bytes: int | None
-
-
-def absent(reason: str) -> Missing:
-    return Missing(Why.ABSENT, reason)
-
-
-def unread(reason: str) -> Missing:
-    return Missing(Why.FAILED, reason)
 
 
 def _rows(snapshot: Snapshot) -> tuple[Row, ...] | Missing:
@@ -233,39 +224,7 @@ NAMES: Mapping[str, Callable[[Snapshot], Any]] = {**NUMBERS, **VERSIONS, **TEXTS
 
 def find(snapshot: Snapshot, name: str) -> Any:
     """A number, a text, a tuple that must hold for every member, or Missing: absent is a fact, everything else is not known."""
-    return _dotted(snapshot, name) if "." in name else NAMES[name](snapshot)
-
-
-def _dotted(snapshot: Snapshot, path: str) -> Any:
-    """A field by its path; `packages.NAME` is the version of a distribution."""
-    head, _, rest = path.partition(".")
-    node: Any = getattr(snapshot, head)
-    if isinstance(node, PackagesFacts) and (name := distribution(path)):
-        return node.version(name) or absent(f"{name} is not installed")
-    done = head
-    for part in rest.split("."):
-        if isinstance(node, Missing):
-            return absent(f"there is no {done} here: {node.reason}") if node.why is Why.ABSENT else node
-        done += f".{part}"
-        if isinstance(node, tuple):
-            if not part.isdecimal() or int(part) >= len(node):
-                return absent(f"there is no {done} here")
-            node = node[int(part)]
-        elif isinstance(node, dict):
-            if part not in node:
-                return absent(f"{done} is not set")
-            node = node[part]
-        else:
-            node = getattr(node, part, None)
-        if node is None:
-            static = isinstance(snapshot.torch, TorchFacts) and head == "torch" and snapshot.torch.import_status is ImportStatus.SKIPPED
-            return unread(f"{done} is not known{', torch was not imported' if static else ''}")
-    return getattr(node, "value", node)
-
-
-def distribution(path: str) -> str | None:
-    """The NAME of `packages.NAME`, normalized; None for a field of the section."""
-    head, _, name = path.partition(".")
-    if head != "packages" or name.partition(".")[0] in {one.name for one in fields(PackagesFacts)}:
-        return None
-    return name.lower().replace("_", "-").replace(".", "-")
+    if "." not in name:
+        return NAMES[name](snapshot)
+    [(_, found)] = walk(getattr(snapshot, name.partition(".")[0]), name)
+    return found

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from envcheck.checks.thresholds import conditions
 from envcheck.commands.bases import base, example_snapshot
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.judge import Outcome, Verdict, findings, judge
@@ -44,7 +45,7 @@ def page(text: RuleText, by: RuleSession) -> str:
     about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
     cases = tuple(_examples(text, by))
     head = [text.id, _wrap(general_title(text.title)), _wrap(about), *_wanted(text, by)]
-    blocks = ["\n".join(head), _paragraphs(text.why), _said(cases, by)]
+    blocks = ["\n".join(head), *([_paragraphs(text.why)] if text.why else []), *_thresholds(text), _said(cases, by)]
     if text.confirm:
         blocks.append(_wrap(f"To confirm: {text.confirm}"))
     blocks += _listed("More", text.notes, "  - ")
@@ -86,6 +87,13 @@ def _wrap(text: str, first: str = "", rest: str = "") -> str:
     text = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), " ".join(text.split()))
     lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\0", " ")
+
+
+def _thresholds(text: RuleText) -> list[str]:
+    """The conditions of a site's own rule."""
+    return _listed(
+        "This site's rule: it reports where all of this holds", [one.said for one in conditions([*text.when])] if text.when else []
+    )
 
 
 def _listed(heading: str, rows: Sequence[str], mark: str = "  ") -> list[str]:
@@ -136,7 +144,7 @@ def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:
     for variant in text.messages:
         if found and not variant and variant not in found:
             continue  # a rule that always chooses one of its variants
-        hit, example_machine = found.get(variant, (_unfilled(text, variant), None))
+        hit, example_machine = found.get(variant, (_of_site(text) or _unfilled(text, variant), None))
         hit = _any_hardware(hit, text.messages[variant])
         [finding] = findings([Verdict(text.id, Outcome.HIT, hit=hit)], by.texts)
         yield _Case(finding, example_machine)
@@ -155,6 +163,11 @@ def _any_hardware(hit: Hit, message: str) -> Hit:
 def _anywhere(machine: Snapshot) -> Snapshot:
     """The machine with an interpreter of no particular place, for commands that anybody can paste."""
     return machine if isinstance(machine.python, Missing) else edit(machine, "python.executable", "python")
+
+
+def _of_site(text: RuleText) -> Hit | None:
+    """The hit of a site's own rule, of which there are no examples."""
+    return Hit({"found": "; ".join(one.said for one in conditions([*text.when]))}) if text.when else None
 
 
 def _unfilled(text: RuleText, variant: str) -> Hit:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 from envcheck.commands import try_flags
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.errors import UsageError
+from envcheck.facts.record import record, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +79,47 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
+    made = planned(args)
+    put(made.json() if args.json else made.text(), args.output)
+    return 0 if made.stands else EXIT_NO_PLAN
+
+
+@record
+class Planned:
+    """A plan, the machine that it is for, and what it was asked with."""
+
+    report: PlanReport
+    snapshot: Snapshot
+    assumed: tuple[str, ...]
+    args: argparse.Namespace
+    by: RuleSession
+
+    @property
+    def stands(self) -> bool:
+        """Whether there is a way; with --try, whether one passed or was resolved."""
+        if not self.args.try_it:
+            return bool(self.report.ways)
+        return any(way.trial is not None and way.trial.status in ("passed", "resolved") for way in self.report.ways)
+
+    def document(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        from envcheck import __version__
+        from envcheck.render.json_v1 import plan_document
+
+        tool = {"name": "envcheck", "version": __version__}
+        return {"schema": 1, "tool": tool, "plan": plan_document(self.report), "assumed": list(self.assumed)}
+
+    def json(self) -> str:
+        from envcheck.render.json_v1 import json_text
+
+        return json_text(self.document())
+
+    def text(self) -> str:
+        return _text(self.report, self.snapshot, self.assumed, self.args, self.by)
+
+
+def planned(args: argparse.Namespace) -> Planned:
+    """Look at the machine that is meant, and search; with --try also build what was found."""
     from envcheck import plan
     from envcheck.plan.wish import read_wish
 
@@ -100,16 +143,7 @@ def execute(args: argparse.Namespace) -> int:
         from envcheck.commands.trying import try_plan
 
         report = try_plan(report, snapshot, args, by, elsewhere, examine_and_judge)
-    text = _json(report, assumed) if args.json else _text(report, snapshot, assumed, args, by)
-    put(text, args.output)
-    return 0 if _stands(report, args.try_it) else EXIT_NO_PLAN
-
-
-def _stands(report: PlanReport, tried: bool) -> bool:
-    """Whether there is a way; with --try, whether one passed or was resolved."""
-    if not tried:
-        return bool(report.ways)
-    return any(way.trial is not None and way.trial.status in ("passed", "resolved") for way in report.ways)
+    return Planned(report, snapshot, assumed, args, by)
 
 
 def _files(args: argparse.Namespace) -> tuple[WishFile, ...]:
@@ -132,6 +166,8 @@ def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tupl
             raise UsageError("--facts names a machine already: use --assume to change it")
         machine = Machine(tuple(args.devices), args.driver, _python(args) or None, args.os, args.machine, args.glibc, args.macos)
         snapshot, lines = assumed(machine, by.tables)
+        if machine == Machine(python=machine.python):
+            snapshot, lines = _beside(snapshot, args, by), ("this machine", f"python = {machine.python}, in a new environment")
     elif args.facts:
         from envcheck.commands.diagnose import load_facts
 
@@ -140,6 +176,20 @@ def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tupl
         snapshot = _here(args, by)
     snapshot, more = assume(snapshot, args.assume, by)
     return snapshot, (*lines, *more)
+
+
+def _beside(new: Snapshot, args: argparse.Namespace, by: RuleSession) -> Snapshot:
+    """This machine with another Python than any that is here: its GPUs and driver count, and nothing of an environment."""
+    look = argparse.Namespace(**{**vars(args), "python": sys.executable, "python_named_in": None, "static": True})
+    return replace(
+        _here(look, by),
+        python=new.python,
+        packages=new.packages,
+        torch=new.torch,
+        backends=new.backends,
+        devices=new.devices,
+        live=new.live,
+    )
 
 
 def _elsewhere(args: argparse.Namespace) -> bool:
@@ -169,14 +219,6 @@ def _here(args: argparse.Namespace, by: RuleSession) -> Snapshot:
         evidence=None,
     )
     return examine(look, by)[0]
-
-
-def _json(report: PlanReport, assumed: tuple[str, ...]) -> str:
-    from envcheck import __version__
-    from envcheck.render.json_v1 import json_text, plan_document
-
-    tool = {"name": "envcheck", "version": __version__}
-    return json_text({"schema": 1, "tool": tool, "plan": plan_document(report), "assumed": list(assumed)})
 
 
 def _asked(report: PlanReport, args: argparse.Namespace, say: Callable[..., str]) -> list[str]:

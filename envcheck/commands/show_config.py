@@ -13,18 +13,21 @@ from envcheck.facts.printable import one_line
 
 def execute(args: argparse.Namespace) -> int:
     """Prints the settings as TOML with comments, or as JSON."""
-    rule_session(args)  # names of rules that do not exist are told here as well
+    by = rule_session(args)  # names of rules that do not exist are told here as well
+    own = {rule: by.texts.read(rule) for rule in by.texts.of_site}
     asked = {"json", "format"} if "--json" in args.given else set()  # that is how this very answer is written
     rows = [(key, *_in_force(args, key)) for key in KEYS if key not in asked and _known(args, key)]
     if args.json:
         settings = {key: {"value": value, "from": origin} for key, value, origin in rows}
         configuration = {"path": args.configuration.path, "passed_over": list(args.configuration.passed_over), "profile": args.profile}
-        put(json.dumps({"schema": 1, "config": configuration, "settings": settings}, indent=2) + "\n")
+        rules = [{"rule": rule, "severity": text.severity.value, "title": text.title} for rule, text in own.items()]
+        put(json.dumps({"schema": 1, "config": configuration, "settings": settings, "rules": rules}, indent=2) + "\n")
         return 0
     lines = [f"# {one_line(args.configuration.path or 'no configuration file was found')}"]
     lines += [f"# {one_line(one)}" for one in args.configuration.passed_over]
     width = max(len(_setting(key, value)) for key, value, _ in rows if len(_toml(value)) < 40)
     lines += [f"{_setting(key, value):<{width}}  # {one_line(origin)}" for key, value, origin in rows]
+    lines += [f"# rule of this site: {rule} ({text.severity.value}): {one_line(text.title)}" for rule, text in own.items()]
     put("\n".join(lines) + "\n")
     return 0
 

@@ -199,7 +199,11 @@ class RuleText:
     about: str | None = None  # one of SUBJECTS
     confirm: str = ""  # the command that shows it, and what it must print
     notes: tuple[str, ...] = ()  # other causes, versions and messages, one each
+    when: tuple[Mapping[str, Any], ...] = ()  # the thresholds of a site's own rule (checks/thresholds.py)
 
+
+# What a site's own rule says where its file does not.
+OF_A_SITE = {"since": "this site", "message": "{found}", "why": ""}
 
 FAMILY_RANK = {
     "container": 10, "driver": 20, "gpu": 30, "visibility": 25, "vendor": 35, "torch": 40, "packages": 50,
@@ -230,6 +234,12 @@ class RuleTexts:
         """All rules, family by family."""
         return tuple(self._files)
 
+    @property
+    def of_site(self) -> tuple[str, ...]:
+        """Rules that the first folder, which is ours, does not have."""
+        ours = {rule for family in FAMILY_RANK for rule in toml_files(self.folders[0], family)} if self.folders[1:] else self._files
+        return tuple(rule for rule in self._files if rule not in ours)
+
     def family(self, rule_id: str) -> str:
         """The family of a rule; "" if there is no such rule."""
         return self._files.get(rule_id, ("", ()))[0]
@@ -241,6 +251,8 @@ class RuleTexts:
         for path in paths:
             more = load_toml(path)
             data |= {**more, "messages": {**data.get("messages", {}), **more.get("messages", {})}}
+        if "when" in data:
+            data = {**OF_A_SITE, **data}
         return RuleText(
             rule_id,
             family,
@@ -250,7 +262,7 @@ class RuleTexts:
             data["title"],
             {"": data["message"], **data["messages"]},
             data["why"],
-            tuple(data.get("fix", ())),
+            ({"kind": "manual", "text": data["fix"]},) if isinstance(data.get("fix"), str) else tuple(data.get("fix", ())),
             tuple(data.get("docs", ())),
             tuple(data.get("explains", ())),
             data.get("rank", FAMILY_RANK[family]),
@@ -260,4 +272,5 @@ class RuleTexts:
             data.get("about"),
             data.get("confirm", ""),
             tuple(data.get("notes", ())),
+            tuple(data.get("when", ())),
         )

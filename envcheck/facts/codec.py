@@ -115,8 +115,8 @@ def decode_snapshot(value: Mapping[str, Any]) -> Snapshot:
     return typing.cast(Snapshot, _decode_record(Snapshot, value, ""))
 
 
-def check_path(path: str) -> None:
-    """DecodeError unless a snapshot can hold something at this dotted path; list indices and dict keys are not looked at."""
+def check_path(path: str) -> Any:
+    """The type of what a snapshot can hold at this dotted path, else DecodeError; list indices and dict keys are not looked at."""
     hint: Any = Snapshot
     for part in path.split("."):
         if is_record_type(hint):
@@ -130,6 +130,7 @@ def check_path(path: str) -> None:
             raise DecodeError(f"{path}: nothing below {part!r}")
         if typing.get_origin(hint) in (types.UnionType, typing.Union):
             hint = next(option for option in typing.get_args(hint) if option not in (Missing, type(None)))
+    return hint
 
 
 def edit(node: T, path: str, value: Any) -> T:

@@ -81,7 +81,7 @@ def assumed(one: Machine, tables: Tables) -> tuple[Snapshot, tuple[str, ...]]:
         cuda_driver=Missing(Why.SKIPPED, "a machine that is not here"),
     )
     said = [
-        ("gpu", ", ".join(str(device["product"]) for device in found)),
+        ("gpu", ", ".join(str(device["product"]) for device in found) or ("none" if isinstance(snapshot.mps, Missing) else "")),
         ("driver", one.driver),
         ("os", system.os),
         ("machine", system.machine),
@@ -129,6 +129,8 @@ def _python(one: Machine, system: SystemFacts) -> PythonFacts:
 
 def _driver(one: Machine, found: Sequence[Mapping[str, Any]]) -> DriverFacts | Missing:
     nvidia = any("cuda" in device for device in found)
+    if one.driver is not None and not found:
+        raise UsageError(f"--driver {one.driver}: of which GPU? Name it with --for, as in --for h100")
     if one.driver is None:
         return Missing(Why.SKIPPED if nvidia else Why.ABSENT, "not said" if nvidia else "no NVIDIA GPU")
     if not _DRIVER.match(one.driver):

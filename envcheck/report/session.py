@@ -76,7 +76,15 @@ class RuleSession:
     def every_check(self) -> tuple[Check, ...]:
         from envcheck.checks import all_checks
 
-        return all_checks(self.texts.ids)
+        return all_checks(self.texts.ids, self._of_site)
+
+    @property
+    def _of_site(self) -> tuple[Check, ...]:
+        if not self.folders[1:]:
+            return ()
+        from envcheck.checks.thresholds import threshold
+
+        return tuple(threshold(rule, self.texts.read(rule).when) for rule in self.texts.of_site)
 
     def prepare(self) -> None:
         """Import what judging needs; there is time for it while the agent imports torch."""
@@ -105,11 +113,11 @@ def rule_session(
 
     UsageError for a rule, family, severity or folder that does not exist, and for a site's file that cannot be used.
     """
-    texts = RuleTexts((rules_folder(),))
     for folder in site:
         from envcheck.report.site import check_site
 
         check_site(folder)
+    texts = RuleTexts((rules_folder(), *site))
     for name in (*select, *(one.name for one in ignore)):
         _known(name, (*texts.ids, *FAMILY_RANK), "rule or family")
     return RuleSession((rules_folder(), *site), tuple(select), tuple(ignore), _severities(severities or {}, texts), file)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from envcheck.engine.rule import FAMILY_RANK, RuleTexts
+from envcheck.checks.thresholds import ThresholdError, conditions
+from envcheck.engine.rule import FAMILY_RANK, LAYERS, RuleTexts
 from envcheck.errors import UsageError
 from envcheck.symptoms.scan import SymptomTable
 from envcheck.tables.compat import Tables
@@ -44,10 +47,74 @@ def _check_texts_of_rules(folder: Folder) -> None:
     ours, both = RuleTexts((rules_folder(),)), RuleTexts((rules_folder(), folder))
     for family in FAMILY_RANK:
         for rule, path in toml_files(folder, family).items():
-            if ours.family(rule) != family:
-                raise UsageError(f"{path}: no rule of the family {family} is called {rule!r}; `envcheck rules` lists them")
-            _content(path)
+            content = _content(path)
+            if "when" in content:
+                _check_own(path, rule, content, ours)
+            elif ours.family(rule) != family:
+                raise UsageError(
+                    f"{path}: no rule of the family {family} is called {rule!r}; `envcheck rules` lists them"
+                    " (a rule of your own has [[when]])"
+                )
             _readable(path, lambda rule=rule: both.read(rule))  # type: ignore[misc]  # bound to the loop's own value
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+_A_TEXT, _TEXTS = ("a text in quotes", _is_text), ("a list of texts", _are_texts)
+# Keys of a site's own rule: what is expected of their values, and whether a value is that. The first two are required.
+_KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    "severity": ("one of error, warning, info", lambda value: value in ("error", "warning", "info")),
+    "title": _A_TEXT,
+    "confidence": ("certain or likely", lambda value: value in ("certain", "likely")),
+    "message": _A_TEXT,
+    "why": _A_TEXT,
+    "confirm": _A_TEXT,
+    "notes": _TEXTS,
+    "docs": _TEXTS,
+    "layer": (f"one of {', '.join(LAYERS)}", lambda value: value in LAYERS),
+    "fix": ("a text in quotes, or tables [[fix]]", lambda value: _is_text(value) or _are_fixes(value)),
+}
+# Kind of a [[fix]] → the keys without which it says nothing.
+_FIXES = {"manual": ("text",), "env": ("name",), "install": ("requirements",), "torch": ()}
+
+
+def _are_fixes(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict) and one.get("kind") in _FIXES and all(key in one for key in _FIXES[one["kind"]]) for one in value
+    )
+
+
+def _check_own(path: str, rule: str, content: Mapping[str, Any], ours: RuleTexts) -> None:
+    """A rule of the site's own: a name that is free, texts, and thresholds that fit their facts."""
+    if ours.family(rule):
+        raise UsageError(f"{path}: when: the condition of {rule} is envcheck's; give a rule of your own another name")
+    if not re.fullmatch(r"[a-z][a-z0-9]{0,40}(?:-[a-z0-9]{1,40}){0,12}", rule):
+        raise UsageError(f"{path}: a rule's name is words in small letters with hyphens, as in scratch-too-small")
+    for key, value in content.items():
+        if key != "when" and key not in _KEYS:
+            near = get_close_matches(key, _KEYS, 1, 0.6)
+            raise UsageError(f"{path}: unknown key {key!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_KEYS)}"))
+        if key != "when" and not _KEYS[key][1](value):
+            raise UsageError(f"{path}: {key} = {str(value)[:60]!r}: {_KEYS[key][0]} is expected")
+    for key in ("severity", "title"):
+        if key not in content:
+            raise UsageError(f"{path}: {key} is missing: {_KEYS[key][0]} is expected")
+    for key in ("title", "message"):
+        unknown = _readable(path, lambda key=key: _placeholders(content.get(key, ""))) - ({"found"} if key == "message" else frozenset())  # type: ignore[misc]
+        if unknown:
+            raise UsageError(
+                f"{path}: {key}: nothing fills {{{min(unknown)}}}" + ("; {found} is what was found" if key == "message" else "")
+            )
+    try:
+        conditions(content["when"])
+    except ThresholdError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _check_tables(folder: Folder) -> None:

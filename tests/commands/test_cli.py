@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,6 +17,10 @@ from typing import Any
 import jsonschema
 import pytest
 from patients import HERE, all_gone, fake_torch, needs_torch, processes_with
+
+from envcheck.cli import main
+from envcheck.commands import COMMANDS
+from envcheck.render import FORMATS
 
 ROOT = HERE.parent
 SCHEMA = json.loads((ROOT / "envcheck" / "schema" / "report-v1.json").read_text())
@@ -38,6 +43,8 @@ def test_version() -> None:
     ("words", "said"),
     [
         (["--jsno"], "did you mean --json"),
+        (["--timeout=soon"], "--timeout soon: a number is expected"),
+        (["plan", "--timeout", "soon"], "--timeout soon: a number is expected"),
         (["exlpain", "x"], "did you mean explain"),
         (["--select", "driver-too-odl"], "did you mean driver-too-old"),
         (["--ignore", "nonsense-rule-xyzzy"], "no such rule or family"),
@@ -319,20 +326,54 @@ def test_a_full_disk_behind_stdout_is_no_bug(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (2, "envcheck: stdout: No space left on device\n")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "koi8-r"])
-@pytest.mark.parametrize(
-    "words", [["--help"], ["plan", "--help"], ["rules"], ["explain", "torch-missing"], ["plan", "torch", "--for", "4090"]]
+ENCODINGS = ("ascii", "latin-1", "cp1252", "cp437", "koi8-r", "utf-8")
+BROKEN, HEALTHY = (str(ROOT / "tests" / "documents" / "v1" / f"{name}.json") for name in ("broken", "healthy"))
+# Each command once at least; "{facts}" is a report with every kind of character that the tool prints.
+SPOKEN: tuple[tuple[str, ...], ...] = (
+    *(("check", "--facts", BROKEN, "--format", form) for form in FORMATS),
+    ("check", "--facts", BROKEN, "--fix-suggest", "-v"),
+    ("record", "--static"),
+    ("compare", HEALTHY, BROKEN),
+    ("diagnose", BROKEN),
+    ("plan", "torch", "--for", "4090"),
+    ("explain", "torch-missing"),
+    ("explain", "shared memory is too small"),
+    ("rules",),
+    ("run", "--facts", HEALTHY, "--", "true"),
+    ("config",),
+    ("init", "-o", "-"),
+    ("schema", "plan"),
+    *(("completion", shell) for shell in ("bash", "zsh", "fish")),
 )
-def test_output_in_any_encoding(encoding: str, words: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "envcheck", *words],
-        capture_output=True,
-        cwd=ROOT,
-        timeout=120,
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-    )
-    assert done.returncode == 0 and done.stderr == b""
-    assert done.stdout.decode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("words", SPOKEN, ids=" ".join)
+def test_output_in_any_encoding(encoding: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open("out", "w", encoding=encoding) as out, open("err", "w", encoding=encoding) as err:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", err)
+        code = main(words)
+        monkeypatch.undo()
+    assert code in (0, 1), (tmp_path / "err").read_bytes()
+    written = "utf-8" if {"markdown", "html"} & {*words} else encoding  # these two are UTF-8 whatever the locale is
+    assert (tmp_path / "out").read_text(encoding=written) or words[0] == "run"
+
+
+def test_every_command_is_tried_in_any_encoding() -> None:
+    assert {words[0] for words in SPOKEN} == {*COMMANDS}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_in_any_encoding(encoding: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", out)
+    with pytest.raises(SystemExit) as ended:
+        main([*([command] if command else []), "--help"])
+    out.flush()
+    assert ended.value.code == 0 and "usage: envcheck" in out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
 
 
 def test_several_documents_of_one_run(tmp_path: Path) -> None:

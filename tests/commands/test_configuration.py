@@ -369,7 +369,9 @@ def test_a_wrong_profile_is_told_though_nobody_chose_it(here: Path, text: str, w
 def test_every_flag_of_a_check_is_a_key(here: Path) -> None:
     """And works as the flag does: the file holds a value that is not the default."""
     flags = {
-        flag: action for flag, action in options._parser("check").flags.items() if flag.startswith("--") and not flag.startswith("--no-")
+        flag: action
+        for flag, action in options.command_parser("check").flags.items()
+        if flag.startswith("--") and not flag.startswith("--no-")
     }
     others = {"--help", "--version", "--config", "--profile", "--try", "--yes", "--try-timeout"}  # who downloads gigabytes says so himself
     assert {flag[2:] for flag in flags} - {flag[2:] for flag in others} <= KEYS.keys()

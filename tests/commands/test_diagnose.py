@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_samples import machine
 
+from envcheck.cli import main
 from envcheck.commands import diagnose
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import Missing
 from envcheck.options import parse
+from envcheck.render.json_v1 import render_record
 from envcheck.report.session import IgnoreSetting, rule_session
 from envcheck.tables.toml import load_toml
 
@@ -399,3 +402,21 @@ def test_verbose_says_what_was_taken_for_what(tmp_path: Path) -> None:
     assert "fact    torch.version: post.txt line 1" in verbose and "fact  " not in quiet
     assert "other   torch.version 2.1.2+cu121 (built for): post.txt line 1" in verbose
     assert [line for line in verbose.splitlines() if line.startswith("message ") and line.endswith(": torch-missing")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
+        "AssertionError: Torch not compiled with CUDA enabled",
+    ],
+)
+def test_no_fix_installs_the_build_again_that_is_there_and_imports(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine without a GPU: another build is asked for, and only the one that is there fits."""
+    (tmp_path / "node.json").write_text(render_record(machine("cpu"), "envcheck", "0"))
+    (tmp_path / "train.log").write_text(line + "\n")
+    assert main(["diagnose", "--facts", str(tmp_path / "node.json"), str(tmp_path / "train.log"), "--json"]) in (1, 3)
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert found
+    assert not [fix["title"] for one in found for fix in one["fixes"] if fix["title"].endswith(" again")]

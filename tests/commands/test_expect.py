@@ -17,6 +17,7 @@ from envcheck.commands.expect import EXPLAINED, check_syntax, expected, kind
 from envcheck.commands.explain import explain
 from envcheck.commands.named_facts import NAMES
 from envcheck.errors import UsageError
+from envcheck.facts.recorded import RECORDED
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Snapshot
 from envcheck.render import render
 from envcheck.render.json_v1 import render_record
@@ -255,3 +256,26 @@ def test_a_recorded_check_that_did_not_decide_is_as_undecided_when_it_is_judged(
     assert "no time was left for it" in capsys.readouterr().out
     path.write_text(render_record(machine("cpu", {"live": {"missing": "skipped", "reason": "switched off"}}), "envcheck", "0.1.0"))
     assert cli.main(["--facts", str(path)]) == 0
+
+
+PRESENT = {
+    "gpus": "8", "visible_gpus": "8", "gpu": "NVIDIA H100 80GB HBM3", "gpu_memory_gib": "1", "compute_capability": "9.0", "driver": "1",
+    "driver_cuda": "1", "torch": "1", "cuda": "1", "nccl": "1", "cudnn": "1", "python": "3", "glibc": "2", "ranks": "1", "cpus": "1",
+    "memory_gib": "1", "shm_gib": "1", "open_files": "1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("sections", "outcome", "code"),
+    [({}, "met", 0), (ABSENT, "failed", 1), (FAILED, "undecided", 3), ({"missing": "timeout", "reason": "no answer"}, "undecided", 3)],
+    ids=["present", "absent", "failed", "timeout"],
+)
+def test_a_gate_on_every_name(name: str, sections: Mapping[str, str], outcome: str, code: int) -> None:
+    """What is there passes, what is known not to exist fails, what could not be read is no pass."""
+    text = f"{name}{'==' if kind(name) == 'text' else '>='}{PRESENT[name]}"
+    snapshot = machine("h100x8", dict.fromkeys((*RECORDED, "live"), sections) if sections else {})
+    found = of(snapshot, text)
+    assert [which for which in ("met", "failed", "undecided") if getattr(found, which)] == [outcome]
+    gate = report_on(expected(snapshot, (text,)), rule_session(select=("expectation-failed",)), live_requested=False)
+    assert gate.exit_code == code

@@ -110,3 +110,21 @@ def test_the_macos_floor_of_one_python(capsys: pytest.CaptureFixture[str], macos
     """torch-2.8.0-cp313-cp313t-macosx_14_0_arm64.whl, but torch-2.8.0-cp313-none-macosx_11_0_arm64.whl."""
     assert main(["plan", "torch==2.8.0", "--for", "m3", "--macos", macos, "--python", python]) == code
     assert ("needs macOS 14.0" in capsys.readouterr().out) is (code == 3)
+
+
+def test_a_driver_without_its_gpu_is_asked_for_and_no_gpu_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who states a driver has a GPU: a plan for the CPU would be a wrong answer."""
+    assert main(["plan", "torch", "--driver", "535.183.01"]) == 2
+    assert "of which GPU? Name it with --for, as in --for h100" in capsys.readouterr().err
+    assert main(["plan", "torch", "--os", "windows"]) == 0
+    assert capsys.readouterr().out.startswith("for gpu = none; os = windows; ")
+
+
+def test_another_python_of_this_machine_keeps_its_gpu_and_driver(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, _ = assumed(Machine(("h100",), "535.183.01"), TABLES)
+    monkeypatch.setattr("envcheck.commands.check.examine", lambda look, by: (here, look))
+    assert main(["plan", "torch==2.9.*", "--python", "3.12"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("for this machine; python = 3.12, in a new environment\n") and "Install torch 2.9.1+cu128" in said
