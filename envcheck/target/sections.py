@@ -165,7 +165,7 @@ def _plainly_met(text: str, absent: Sequence[str], installed: Mapping[str, str |
         return False
     name = re.sub(r"[-_.]+", "-", named[0]).lower()
     version = installed.get(name)
-    bounds = [_BOUND.fullmatch(one.strip()) for one in text[named.end() :].split(",")]
+    bounds = [_BOUND.fullmatch(one.strip()) for one in text[named.end() :].split(",") if len(text) > named.end()]  # "filelock" has none
     if not version or name in absent or not all(bounds):
         return False
     found = [(one[1] or one[3], one[2] or one[4]) for one in bounds if one]
