@@ -156,6 +156,7 @@ STEPS = {
     "torchtext": "import torchtext",
     "torchcodec": "import torchcodec.decoders",
     "xformers": "import xformers._cpp_lib as lib; assert lib._cpp_library_load_exception is None",
+    "torchao": "import torchao.quantization",
     "cudnn": "torch.backends.cudnn.version()",
     "compile": "assert torch.compile(lambda x: x.sin() + 1)(torch.ones(3)).shape == (3,)",
 }
@@ -212,7 +213,8 @@ def truth(place: Place, steps: tuple[str, ...] = ()) -> Truth:
         return Truth({"import": failed["import"]})
     (place.cwd / "ddp_step.py").write_text(DDP)
     if place.env.get("NO_DDP") is None:
-        done = _run(place, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ddp_step.py")
+        # torch 1.13 knows only the spelling with underscores, every later one both.
+        done = _run(place, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "ddp_step.py")
         if done.stdout.count("STEPPED") != 2:
             failed["ddp"] = f"exit {done.returncode}: {(done.stdout + done.stderr)[-600:]}"
     (place.cwd / "ddp_step.py").unlink()

@@ -394,3 +394,9 @@ def test_a_step_summary_is_added_for_github(tmp_path: Path) -> None:
     assert done.stdout.startswith("::") and summary.read_text().startswith("before\n### envcheck ")
     lost = run("--static", "--format", "github", env={"GITHUB_STEP_SUMMARY": "/nowhere/summary"}, cwd=tmp_path)
     assert lost.returncode == 0 and "GITHUB_STEP_SUMMARY /nowhere/summary" in lost.stderr
+
+
+def test_modules_of_the_working_folder_are_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("x = 1\n")
+    done = run("--static", "--json", cwd=tmp_path)
+    assert "torch-shadowed" in [one["rule"] for one in json.loads(done.stdout or "{}").get("findings", [])], done.stderr
