@@ -98,7 +98,7 @@ def _problems(facts: Facts) -> list[tuple[str, bool]]:
     codec, triton = facts.packages.version("torchcodec"), facts.packages.version("triton")
     if codec and (cuda := _other_cuda(facts, "torchcodec", codec)):
         found.append((cuda, True))
-    pin = facts.tables.companion_specifiers(version).get("triton")
+    pin = facts.tables.companion_specifiers(version).get("triton") if triton else None
     if triton and pin and _takes_triton(facts.torch) and meets(triton, pin) is False:
         found.append((f"triton {triton} is installed, torch {version} requires triton{pin}", False))
     return found

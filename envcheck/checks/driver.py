@@ -334,7 +334,7 @@ def driver_too_old_for_gpu(facts: Facts, matches: Matches) -> Answer:
         if branch and row and row.first_driver and branch < int(row.first_driver) and row.confidence != "low":
             minimum = tables.first_driver(name, driver_os(system)) or row.first_driver
             return Hit({"gpu": name, "driver": version, "minimum": minimum, "cc": cc}, quoted(matches))
-    chip = tables.gpu(tables.compute_capability_of_pci(value(matches, "device") or "") or "")
+    chip = tables.gpu(tables.compute_capability_of_pci(value(matches, "device") or "") or "") if matches else None
     stated = value(matches, "driver")
     spoken = tables.branch(stated, driver_os(system)) if stated else branch
     if chip and chip.first_driver and spoken and spoken >= int(chip.first_driver):

@@ -129,7 +129,10 @@ def cubins(archs: tuple[str, ...]) -> tuple[str, ...]:
 def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | None:
     if facts.torch.hip:
         return None
-    cards, build = _cards(facts), code_of_build(facts)
+    cards = _cards(facts)
+    if not cards and not matches:
+        return None
+    build = code_of_build(facts)
     lines = of_symptom(facts, "no-kernel-image", "sm-not-compatible-new", "sm-not-compatible-old", "torch-gpu-too-old")
     found = [(card, _verdict(card, build, facts.tables, bool(lines) or NO_KERNEL in card.error)) for card in cards]
     bad = [(card, verdict) for card, verdict in found if verdict is not None and verdict[0] in wanted]

@@ -77,7 +77,7 @@ def gpu_xid(facts: Facts, matches: Matches) -> Answer:
     told = [(match.values, match.text) for match in matches if "xid" in match.values]
     xids = (*facts.driver.xids, *(Xid(int(values["xid"]), values["bus_id"].removeprefix("PCI:"), text) for values, text in told))
     rows = [(xid, facts.tables.xid(xid.code)) for xid in xids]
-    actions = {row["action"]: row for row in facts.tables.rows("xid", "action")}
+    actions = {row["action"]: row for row in facts.tables.rows("xid", "action")} if rows else {}
     serious = [(xid, row, actions[row.action]) for xid, row in rows if row and row.action in actions]
     grave = [one for one in serious if one[2]["service"] == "always" or "nonfatal" not in one[0].text.lower()]
     if not grave and matches and not rows:

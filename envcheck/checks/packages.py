@@ -77,13 +77,12 @@ def nvidia_packages_overwritten(facts: Facts) -> Answer:
 
 def _twins(facts: Facts) -> list[list[str]]:
     """Distributions of the same library for two CUDA majors."""
-    shared = {*facts.tables.shared_files()} - {"nvidia-nccl"}  # which has a rule of its own
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for row in facts.packages.distributions:
-        name = re.fullmatch(r"(nvidia-[a-z]+)-cu\d\d", row.name)
-        if name and name[1] in shared and row.name not in found.setdefault(name[1], []):
-            found[name[1]].append(row.name)
-    return [names for names in found.values() if len(names) > 1]
+        if name := re.fullmatch(r"(nvidia-[a-z]+)-cu\d\d", row.name):
+            found.setdefault(name[1], {})[row.name] = None
+    two = {name: list(names) for name, names in found.items() if len(names) > 1 and name != "nvidia-nccl"}  # which has a rule of its own
+    return [names for name, names in two.items() if name in facts.tables.shared_files()]
 
 
 # CUDA of torch → first bitsandbytes whose wheel has a library for it (file lists of the wheels on PyPI).

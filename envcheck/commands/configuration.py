@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
 
 NAMES = ("envcheck.toml", "pyproject.toml")
+# [tool.envcheck], or a table of tools that may hold it: a pyproject.toml without either need not be parsed, which takes milliseconds.
+_CONFIGURES = re.compile(rb"""(?m)tool['"]?[ \t]{0,9}\.[ \t]{0,9}['"]?envcheck|^[ \t]{0,9}\[?[ \t]{0,9}['"]?tool['"]?[ \t]{0,9}[\]=]""")
 LIMIT_BYTES = 1 << 20  # of a file that nobody named
 
 
@@ -173,7 +176,7 @@ def find(explicit: str | None) -> tuple[Configuration, Mapping[str, Any]]:
             path = os.path.join(folder, name)
             source, reason = _read(path)
             # Most projects do not configure us; of somebody else's file no more is read than whether it does.
-            if source is None or (name == "pyproject.toml" and (b"tool.envcheck" if reason else b"envcheck") not in source):
+            if source is None or (name == "pyproject.toml" and not _CONFIGURES.search(source)):
                 continue
             if reason is not None:
                 passed_over.append(f"{path} was passed over: {reason}")
