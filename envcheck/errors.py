@@ -1,5 +1,18 @@
-"""The one exception that reaches `cli.main`."""
+"""The one exception that reaches `cli.main`, and what its messages propose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class UsageError(Exception):
     """What the user asked for cannot be done; the message is one line and ends up on stderr with exit 2."""
+
+
+def near_word(word: str, known: Iterable[str]) -> str | None:
+    """What was probably meant: what alone begins so, else what is spelled much like it."""
+    import difflib
+
+    word, names = word.lower(), sorted(known)
+    begun = [one for one in names if len(word) > 2 and one.startswith(word)]
+    return begun[0] if len(begun) == 1 else next(iter(difflib.get_close_matches(word, names, 1, 0.55)), None)

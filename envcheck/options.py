@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from envcheck.commands import COMMANDS, configuration, output
 from envcheck.commands.output import put
-from envcheck.errors import UsageError
+from envcheck.errors import UsageError, near_word
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,15 +42,6 @@ def one_of(word: str, known: Sequence[str]) -> str:
     """ "one of auto, gloo, nccl; did you mean gloo?"."""
     near = near_word(word, known)
     return f"one of {', '.join(known)}" + (f"; did you mean {near}?" if near else "")
-
-
-def near_word(word: str, known: Sequence[str]) -> str | None:
-    """What was probably meant: what begins so, else what is spelled much like it."""
-    import difflib
-
-    word = word.lower()
-    begun = [one for one in known if len(word) > 2 and one.startswith(word)]
-    return begun[0] if len(begun) == 1 else next(iter(difflib.get_close_matches(word, known, 1, 0.65)), None)
 
 
 def _with_nearest_flag(message: str, flags: Iterable[str]) -> str:

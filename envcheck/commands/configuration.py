@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from envcheck.errors import UsageError
+from envcheck.errors import UsageError, near_word
 from envcheck.facts.record import replace
 from envcheck.facts.settings import Configuration
 
@@ -138,10 +138,8 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
     if key in ("config", PROFILE):
         raise UsageError(f"{path}: {where}{key}: a file cannot choose the {'file' if key == 'config' else 'profile'}; use --{key}")
     if key not in KEYS:
-        import difflib
-
-        near = difflib.get_close_matches(key.replace("_", "-"), KEYS, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(KEYS)}"
+        near = near_word(key.replace("_", "-"), KEYS)
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(KEYS)}"
         raise UsageError(f"{path}: unknown key {where + key!r}; {hint}")
     expected, right = KEYS[key]
     if flag is not None and flag.choices is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from envcheck.commands.named_facts import NAMES, NUMBERS, TEXTS, VERSIONS, find
-from envcheck.errors import UsageError
+from envcheck.errors import UsageError, near_word
 from envcheck.facts.paths import distribution
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Missing, Snapshot, Why
@@ -77,12 +77,9 @@ def _parse(text: str) -> tuple[str, str, str]:
     name, operator, value = match[1], match[2], match[3]
     known = name in NAMES or "." in name
     if not known:
-        import difflib
-
-        near = difflib.get_close_matches(name, NAMES, 1, 0.4)
+        near = near_word(name, NAMES)
         raise UsageError(
-            f"--expect {text!r}: {name} is no name of a fact"
-            + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(NAMES)}")
+            f"--expect {text!r}: {name} is no name of a fact" + (f"; did you mean {near}?" if near else f"; there are {', '.join(NAMES)}")
         )
     if "." in name:
         _check_path(text, name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.engine.rule import FAMILY_RANK, RuleText
-from envcheck.errors import UsageError
+from envcheck.errors import UsageError, near_word
 from envcheck.facts.snapshot import SECTIONS
 
 if TYPE_CHECKING:
@@ -33,12 +33,9 @@ def execute(args: argparse.Namespace) -> int:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant."""
-    import difflib
-
     names = sorted(known)
-    found = difflib.get_close_matches(word, names, 1, 0.55)
-    if found:
-        return found[0]
+    if found := near_word(word, names):
+        return found
     parts = set(word.split("-"))
     best = max(names, key=lambda name: len(parts & set(name.split("-"))), default=None)
     return best if best is not None and parts & set(best.split("-")) else None

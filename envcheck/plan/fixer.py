@@ -64,7 +64,6 @@ class Fixer:
         report = self.report(wanted)
         if report.ways:
             ways = [way for way in report.ways if not way.idle and (way.commands != Commands() or way.who == "admin" or way.changes)]
-            ways = [way for way in ways if not self._changes_nothing(way)]
             return tuple(self._of_way(way) for way in ways)
         if not report.excluded:
             return ()
@@ -73,12 +72,6 @@ class Fixer:
             return (Fix(say("fix.no-build"), text=say("note.jetson", l4t=jetson)),)
         why = "; ".join(f"{row.what}: {row.why}" for row in report.excluded[:3])
         return (Fix(say("fix.no-build"), text=why),)
-
-    def _changes_nothing(self, way: Way) -> bool:
-        """Whether it is the build that is there already and was not seen to fail: another one was asked for, and this mends nothing."""
-        profile = self.planner.profile
-        there = f"{profile.torch}+{profile.variant}" if profile.variant else profile.torch
-        return not profile.torch_fails and way.title == texts(self.planner.tables).say("way.reinstall", torch=there or "")
 
     def _of_way(self, way: Way) -> Fix:
         """A way as a fix of a finding."""

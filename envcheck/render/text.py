@@ -1,18 +1,15 @@
-"""The report for a terminal. The only module that imports rich; machine text is never read as markup."""
+"""The report for a terminal. Machine text is never read as markup."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-
-from rich.console import Console
-from rich.text import Text
 
 from envcheck.engine.rule import Severity
 from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.plan.result import TOOLS, Fix
+from envcheck.render.styled import Styled, written
 from envcheck.render.wording import (
     NEAREST,
     command_groups,
@@ -70,7 +67,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | 
     _timings(page, report)
     _hints(page, loud, fix_suggest)
     page.gap()
-    page.line(Text(one_line(verdict_line(report), page.width if report.verdict == "inconclusive" else None), _VERDICT[report.verdict]))
+    page.line(Styled((one_line(verdict_line(report), page.width if report.verdict == "inconclusive" else None), _VERDICT[report.verdict])))
     return page.text()
 
 
@@ -88,57 +85,44 @@ class _Page:
         self.options = options
         self.width = options.width
         self.unicode = options.unicode
-        self._out = io.StringIO()
-        self._console = Console(
-            file=self._out,
-            width=options.width,
-            force_terminal=options.color,
-            color_system="standard" if options.color else None,
-            no_color=not options.color,
-            markup=False,
-            emoji=False,
-            highlight=False,
-            legacy_windows=False,
-            _environ={},
-        )
+        self._lines: list[Styled] = []
 
-    def line(self, text: Text) -> None:
+    def line(self, line: Styled) -> None:
         """One line, however long."""
-        self._console.print(text, soft_wrap=True)
+        self._lines.append(line)
 
     def gap(self) -> None:
-        self._console.print()
+        self._lines.append(Styled())
 
-    def block(self, lead: Text, body: str, style: str = "", indent: int | None = None) -> None:
+    def block(self, lead: Styled, body: str, style: str = "", indent: int | None = None) -> None:
         """`lead`, then `body` wrapped behind it with every further line at `indent`."""
-        at = lead.cell_len if indent is None else indent
+        at = lead.width if indent is None else indent
         for number, paragraph in enumerate(visible(body).split("\n")):
-            whole = Text.assemble(Text(" " * at) if number else lead, (paragraph, style))
-            margin = whole[:at]
-            for line in whole[at:].wrap(self._console, max(self.width - at, 20)):
-                line.rstrip()
-                self.line(Text.assemble(margin, line))
-                margin = Text(" " * at)
+            whole = (Styled(" " * at) if number else lead) + Styled((paragraph, style))
+            margin = whole.part(0, at)
+            for line in whole.part(at).wrapped(max(self.width - at, 20)):
+                self.line(margin + line)
+                margin = Styled(" " * at)
 
     def commands(self, lines: tuple[str, ...], at: int) -> None:
         for line in lines:
             for part in visible(line).split("\n"):
-                self.line(Text.assemble(" " * at, (part, "cyan")))
+                self.line(Styled(" " * at, (part, "cyan")))
 
     def text(self) -> str:
-        lines = [line.rstrip() for line in self._out.getvalue().split("\n")]
+        lines = [line.rstrip() for line in written(self._lines, self.options.color).split("\n")]
         text = "\n".join(lines).strip("\n") + "\n"
         return text if self.unicode else ascii_only(text)
 
 
 def _head(page: _Page, report: Report) -> None:
-    page.line(Text(f"{report.name} {report.version}", "bold"))
-    page.block(Text("target  ", "dim"), one_line(report.target))
-    page.block(Text("host    ", "dim"), one_line(host_line(report.snapshot)))
+    page.line(Styled((f"{report.name} {report.version}", "bold")))
+    page.block(Styled(("target  ", "dim")), one_line(report.target))
+    page.block(Styled(("host    ", "dim")), one_line(host_line(report.snapshot)))
     for one in configuration_lines(report):
-        page.block(Text("config  ", "dim"), one_line(one))
+        page.block(Styled(("config  ", "dim")), one_line(one))
     for one in report.assumed:
-        page.block(Text("assumed ", "dim"), one_line(one), "yellow")
+        page.block(Styled(("assumed ", "dim")), one_line(one), "yellow")
     page.gap()
 
 
@@ -147,7 +131,7 @@ def _stack(page: _Page, report: Report) -> None:
     names = max(len(layer.name) for layer in layers)
     for layer in layers:
         style = _STYLE[layer.mark]
-        lead = Text.assemble((layer.mark.sign, style), f" {layer.name:<{names}}  ")
+        lead = Styled((layer.mark.sign, style), f" {layer.name:<{names}}  ")
         rules = f" [{', '.join(layer.rules[:2])}{', …' if len(layer.rules) > 2 else ''}]" if layer.rules else ""
         page.block(lead, one_line(layer.value, 300) + rules, "dim" if layer.mark is Mark.NONE else "")
 
@@ -162,31 +146,29 @@ def _wire(page: _Page, report: Report) -> None:
     if not rows:
         return
     page.gap()
-    page.line(Text("Speed of the connections", "bold"))
+    page.line(Styled(("Speed of the connections", "bold")))
     for what, figure in rows:
-        page.block(Text(f"  {what}: ", "dim"), one_line(figure))
+        page.block(Styled((f"  {what}: ", "dim")), one_line(figure))
 
 
 def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool) -> None:
     finding = reported.finding
     sign, style = _SEVERITY[shown_severity(finding)]
     page.gap()
-    page.block(
-        Text.assemble((f"{sign} {severity_word(finding)}: ", style)), f"{one_line(finding.title)} [{finding.rule}]", "bold", indent=2
-    )
-    page.block(Text("  "), finding.message)
+    page.block(Styled((f"{sign} {severity_word(finding)}: ", style)), f"{one_line(finding.title)} [{finding.rule}]", "bold", indent=2)
+    page.block(Styled("  "), finding.message)
     verbose = page.options.verbose
     shown = finding.evidence[: None if verbose else EVIDENCE_SHOWN]
     for number, evidence in enumerate(shown):
         source, text = one_line(evidence.source), one_line(evidence.text, None if verbose else EVIDENCE_CHARACTERS)
-        page.block(Text.assemble("  ", (f"{'' if number else 'evidence':10}", "dim")), f"{source}: {text}" if text else source, "dim")
+        page.block(Styled("  ", (f"{'' if number else 'evidence':10}", "dim")), f"{source}: {text}" if text else source, "dim")
     if len(finding.evidence) > len(shown):
-        page.block(Text(" " * 12), f"and {len(finding.evidence) - len(shown)} more (--verbose has them all)", "dim")
+        page.block(Styled(" " * 12), f"and {len(finding.evidence) - len(shown)} more (--verbose has them all)", "dim")
     if reported.why and finding.severity is not Severity.INFO:
-        page.block(Text.assemble("  ", ("why       ", "dim")), in_short(reported.why))
+        page.block(Styled("  ", ("why       ", "dim")), in_short(reported.why))
     if finding.consequences:
         page.block(
-            Text.assemble("  ", ("leads to  ", "dim")),
+            Styled("  ", ("leads to  ", "dim")),
             ", ".join(finding.consequences),
         )
     _fixes(page, reported.fixes, report, fix_suggest)
@@ -194,25 +176,25 @@ def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool)
 
 def _fixes(page: _Page, fixes: tuple[Fix, ...], report: Report, fix_suggest: bool) -> None:
     if len(fixes) > 1:
-        page.block(Text.assemble("  ", ("fix       ", "dim")), "one of these:")
+        page.block(Styled("  ", ("fix       ", "dim")), "one of these:")
     for number, fix in enumerate(fixes, 1):
         label = f"{number}. " if len(fixes) > 1 else ""
-        lead = Text(f"{' ' * 12}{label}") if label else Text.assemble("  ", ("fix       ", "dim"))
-        at = lead.cell_len
+        lead = Styled(f"{' ' * 12}{label}") if label else Styled("  ", ("fix       ", "dim"))
+        at = lead.width
         aside = fix_aside(fix)
         title, text = one_line(fix.title), one_line(fix.text)
         page.block(lead, (title or text) + (f" ({aside})" if aside else ""))
         if title and text and text != title:
-            page.block(Text(" " * at), text)
+            page.block(Styled(" " * at), text)
         for name, lines in command_groups(fix.commands, report.tool, fix_suggest):
             if name:
-                page.line(Text.assemble(" " * at, (f"{name}:", "dim")))
+                page.line(Styled(" " * at, (f"{name}:", "dim")))
             page.commands(lines, at + 2)
         if fix.note and fix_suggest:
-            page.block(Text(" " * at), fix.note, "dim")
+            page.block(Styled(" " * at), fix.note, "dim")
         if fix_suggest:
             for tool, reason in fix.no_command.items():
-                page.block(Text(" " * at), f"{tool}: no command: {reason}", "dim")
+                page.block(Styled(" " * at), f"{tool}: no command: {reason}", "dim")
 
 
 def _nearest(page: _Page, report: Report) -> None:
@@ -220,9 +202,9 @@ def _nearest(page: _Page, report: Report) -> None:
     if not lines:
         return
     page.gap()
-    page.line(Text(NEAREST, "bold"))
+    page.line(Styled((NEAREST, "bold")))
     for line in lines:
-        page.block(Text("  "), one_line(line), indent=4)
+        page.block(Styled("  "), one_line(line), indent=4)
 
 
 def _unknown(page: _Page, report: Report) -> None:
@@ -230,11 +212,11 @@ def _unknown(page: _Page, report: Report) -> None:
     if not groups:
         return
     page.gap()
-    page.line(Text("Could not tell", "bold"))
+    page.line(Styled(("Could not tell", "bold")))
     for reason, rules in groups.items():
         few = rules if page.options.verbose else rules[:3]
         names = ", ".join(few) + (f" and {len(rules) - len(few)} more" if len(rules) > len(few) else "")
-        page.block(Text.assemble(("? ", "magenta")), f"{names}: {one_line(reason, 2 * EVIDENCE_CHARACTERS)}")
+        page.block(Styled(("? ", "magenta")), f"{names}: {one_line(reason, 2 * EVIDENCE_CHARACTERS)}")
 
 
 def _parts(page: _Page, report: Report) -> None:
@@ -244,15 +226,15 @@ def _parts(page: _Page, report: Report) -> None:
     if not arms:
         return
     page.gap()
-    page.line(Text("The full live check", "bold"))
+    page.line(Styled(("The full live check", "bold")))
     for part in dict.fromkeys(arm.part for arm in arms):
         passed = [arm.name for arm in arms if arm.part == part and arm.status is LiveStatus.PASS]
         if passed:
-            page.block(Text.assemble((f"{Mark.OK.sign} ", _STYLE[Mark.OK]), f"{part}  "), one_line(", ".join(passed), 2000), indent=4)
+            page.block(Styled((f"{Mark.OK.sign} ", _STYLE[Mark.OK]), f"{part}  "), one_line(", ".join(passed), 2000), indent=4)
     for arm in arms:
         if arm.status in (LiveStatus.FAIL, LiveStatus.HANG):
             said = one_line(f"{arm.status.value}: {arm.reason}", EVIDENCE_CHARACTERS)
-            page.block(Text.assemble((f"{Mark.BAD.sign} ", _STYLE[Mark.BAD]), f"{arm.name}  "), said, indent=4)
+            page.block(Styled((f"{Mark.BAD.sign} ", _STYLE[Mark.BAD]), f"{arm.name}  "), said, indent=4)
 
 
 def _not_proved(page: _Page, report: Report) -> None:
@@ -260,9 +242,9 @@ def _not_proved(page: _Page, report: Report) -> None:
     if not isinstance(live, LiveFacts) or not live.not_proved:
         return
     page.gap()
-    page.line(Text("Not tested by the live check", "bold"))
+    page.line(Styled(("Not tested by the live check", "bold")))
     for one in live.not_proved:
-        page.block(Text("– ", "dim"), one_line(one))
+        page.block(Styled(("– ", "dim")), one_line(one))
 
 
 def _settings(page: _Page, report: Report) -> None:
@@ -270,16 +252,16 @@ def _settings(page: _Page, report: Report) -> None:
     if lines:
         page.gap()
     for line in lines:
-        page.block(Text(""), line, "dim", indent=2)
+        page.block(Styled(""), line, "dim", indent=2)
 
 
 def _timings(page: _Page, report: Report) -> None:
     if not (page.options.verbose and report.timings):
         return
     page.gap()
-    page.line(Text("Seconds", "bold"))
+    page.line(Styled(("Seconds", "bold")))
     for what, seconds in sorted(report.timings.items(), key=lambda row: -row[1]):
-        page.line(Text(f"{seconds:8.2f}  {one_line(what)}"))
+        page.line(Styled(f"{seconds:8.2f}  {one_line(what)}"))
 
 
 def _hints(page: _Page, loud: Sequence[Reported], fix_suggest: bool) -> None:
@@ -290,4 +272,4 @@ def _hints(page: _Page, loud: Sequence[Reported], fix_suggest: bool) -> None:
     if any(len(lines) > 1 for lines in choices) and not fix_suggest:
         hints.append("--fix-suggest for uv, pip and conda")
     page.gap()
-    page.block(Text("More: ", "dim"), "; ".join(hints), "dim")
+    page.block(Styled(("More: ", "dim")), "; ".join(hints), "dim")

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from envcheck.engine.rule import FAMILY_RANK, Check, RuleTexts, Severity
-from envcheck.errors import UsageError
+from envcheck.errors import UsageError, near_word
 from envcheck.facts.record import field, record, replace
 from envcheck.tables.folders import Folder, is_folder, rules_folder
 
@@ -137,10 +137,8 @@ def _severities(levels: Mapping[str, str], texts: RuleTexts) -> Mapping[str, Sev
 def _known(name: str, names: Sequence[str], what: str) -> None:
     if name in names:
         return
-    import difflib
-
-    near = difflib.get_close_matches(name, names, 1, 0.4)
-    raise UsageError(f"{name}: no such {what}" + (f"; did you mean {near[0]}?" if near else "; `envcheck rules` lists them"))
+    near = near_word(name, names)
+    raise UsageError(f"{name}: no such {what}" + (f"; did you mean {near}?" if near else "; `envcheck rules` lists them"))
 
 
 def report_on(

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +19,7 @@ from envcheck.options import parse
 from envcheck.plan.result import Commands
 from envcheck.render import FORMATS, render
 from envcheck.render import text as text_renderer
+from envcheck.render.styled import Styled
 from envcheck.render.text import PageOptions
 from envcheck.render.wording import command_groups, in_short, verdict_line
 from envcheck.report.report import finish
@@ -275,3 +279,30 @@ def test_other_accelerators(changes: dict[str, object], kind: str, first: str) -
     assert accelerator(snapshot) == kind
     assert stack(snapshot, ())[0].value == first
     assert text_renderer.render(finish((), (), snapshot, live_requested=False))
+
+
+def test_text_without_colour_does_not_load_rich_and_with_colour_says_the_same() -> None:
+    """rich takes a fifth of a static check: a report that goes to a file or a pipe has no use for it."""
+    code = (
+        "import sys\n"
+        "from report_samples import mixed\n"
+        "from envcheck.render.text import PageOptions, render\n"
+        "plain = render(mixed(), options=PageOptions(80))\n"
+        "assert not [name for name in sys.modules if name in ('rich.console', 'rich.text')]\n"
+        "colored = render(mixed(), options=PageOptions(80, color=True))\n"
+        "import re\n"
+        "assert colored != plain and 'rich.console' in sys.modules\n"
+        "bare = re.sub('\\x1b\\\\[[0-9;]*m', '', colored)\n"
+        "assert [line.rstrip() for line in bare.splitlines()] == plain.splitlines(), bare\n"
+    )
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@given(st.text(st.sampled_from("ab   -é漢字👍\u0301x"), max_size=60), st.integers(2, 25))
+def test_wrapped_lines_fit_and_lose_only_blanks(text: str, width: int) -> None:
+    lines = list(Styled((text[:7], "bold"), text[7:]).wrapped(width))
+    assert all(line.width <= width for line in lines)
+    assert "".join(line.plain for line in lines).replace(" ", "") == text.replace(" ", "")
+    assert not any(line.plain != line.plain.rstrip() for line in lines)
