@@ -6,7 +6,7 @@ import statistics
 import time
 from pathlib import Path
 
-from envcheck import plan
+from envcheck import planner
 from envcheck.checks import all_checks
 from envcheck.commands.bases import base
 from envcheck.engine.rule import RuleTexts
@@ -32,7 +32,7 @@ def main() -> None:
         took = []
         for _ in range(10):
             began = time.perf_counter()
-            plan.search(replace(snapshot), tables, checks=checks, texts=texts)  # a copy: results are kept by identity
+            planner.search(replace(snapshot), tables, checks=checks, texts=texts)  # a copy: results are kept by identity
             took.append(1000 * (time.perf_counter() - began))
         print(f"{name:10} first {took[0]:.0f} ms (reads the tables), then median {statistics.median(took[1:]):.1f} ms of {len(took) - 1}")
 

@@ -1,22 +1,23 @@
 """Tells, before training starts, whether this PyTorch environment will train.
 
-`envcheck.check()` and `envcheck.diagnose(text)` are the commands of the same names, for notebooks and programs; see `envcheck.api`.
+`envcheck.check()`, `envcheck.diagnose(text)` and `envcheck.plan("torch==2.9.*")` are the commands of the same names,
+for notebooks and programs; see `envcheck.api`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Report", "__version__", "check", "diagnose"]
+__all__ = ["Plan", "Report", "__version__", "check", "diagnose", "plan"]
 
 FOLDER = __path__[0]  # of this package: the agent, programs of probes, schemas and rules lie in it
 
 if TYPE_CHECKING:
-    from envcheck.api import Report, check, diagnose
+    from envcheck.api import Plan, Report, check, diagnose, plan
 
 
 def __getattr__(name: str) -> Any:
     """The public names come when they are first asked for: importing the package costs nothing."""
-    if name in ("Report", "check", "diagnose"):
+    if name in __all__:
         from importlib import import_module
 
         return getattr(import_module("envcheck.api"), name)

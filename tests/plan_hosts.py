@@ -11,9 +11,9 @@ from envcheck.checks import all_checks
 from envcheck.engine.rule import Check, RuleTexts
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import DevicesFacts, Distribution, Missing, PackagesFacts, Snapshot, SystemFacts, Why
-from envcheck.plan.assume import Machine, assumed
-from envcheck.plan.candidate import Candidate, catalogue, conda_catalogue
-from envcheck.plan.proof import Change, apply
+from envcheck.planner.assume import Machine, assumed
+from envcheck.planner.candidate import Candidate, catalogue, conda_catalogue
+from envcheck.planner.proof import Change, apply
 from envcheck.tables.archs import platform_of
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder

@@ -11,7 +11,7 @@ from envcheck.engine.judge import Finding, Outcome, Verdict
 from envcheck.engine.rule import Confidence, Evidence, RuleTexts, Severity
 from envcheck.facts.codec import edit
 from envcheck.facts.snapshot import Snapshot
-from envcheck.plan.result import Commands, Excluded, Fix, Grade, PlanReport, Way
+from envcheck.planner.result import Commands, Excluded, Fix, Grade, PlanReport, Way
 from envcheck.report.report import Report, Reported, finish
 from envcheck.report.session import decisions
 from envcheck.tables.folders import rules_folder

@@ -98,7 +98,7 @@ ELSEWHERE = {"driver": "570.124", "python": "3.12"}
 
 def test_a_plan_is_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    plan = api.plan("torch==2.9.*", "torchvision", for_="h100", **ELSEWHERE)
+    plan = envcheck.plan("torch==2.9.*", "torchvision", for_="h100", **ELSEWHERE)
     words = ["plan", "torch==2.9.*", "torchvision", "--for=h100", "--driver=570.124", "--python=3.12"]
     assert cli.main(words) == plan.exit_code == 0 and plan.ok
     assert capsys.readouterr().out == str(plan)
@@ -115,19 +115,19 @@ def test_a_plan_of_a_file_tells_what_becomes_of_its_entries(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     asked = tmp_path / "requirements.txt"
     asked.write_text("torch==2.9.1+cu130\n")
-    plan = api.plan(for_=["h100"], requirements=asked, **ELSEWHERE)
+    plan = envcheck.plan(for_=["h100"], requirements=asked, **ELSEWHERE)
     assert [(row["text"], row["verdict"]) for row in plan.asked] == [("torch==2.9.1+cu130", "moves")]
     assert plan.written == {str(asked): "torch==2.9.1\n"}
 
 
 def test_a_plan_without_a_way_and_one_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    nothing = api.plan("torch==2.12.0+cu128", for_="4090")
+    nothing = envcheck.plan("torch==2.12.0+cu128", for_="4090")
     assert (nothing.ok, nothing.exit_code, nothing.ways) == (False, 3, []) and repr(nothing) == "<envcheck.Plan: nothing fits>"
     with pytest.raises(UsageError, match="h1000"):
-        api.plan(for_="h1000")
+        envcheck.plan(for_="h1000")
     with pytest.raises(UsageError, match="--nonsense"):
-        api.plan("--nonsense")
+        envcheck.plan("--nonsense")
 
 
 class Frame(HTMLParser):

@@ -36,6 +36,6 @@ def test_a_circle_has_no_picture() -> None:
 
 
 def test_every_path_that_it_names_is_there() -> None:
-    paths = re.findall(r"`((?:checks|collect|engine|plan|probes|read|report|envcheck|rules|tools)[\w./-]*\.(?:py|toml|json))`", PAGE)
+    paths = re.findall(r"`((?:checks|collect|engine|planner|probes|read|report|envcheck|rules|tools)[\w./-]*\.(?:py|toml|json))`", PAGE)
     assert len(paths) >= 8
     assert [path for path in paths if not ((ROOT / path).exists() or (PACKAGE / path).exists())] == []

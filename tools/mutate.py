@@ -1,8 +1,8 @@
 """Would a test notice? Changes one small thing of the code at a time, in a copy, and runs the tests that should.
 
     python tools/mutate.py --sample 60 --seed 1                    # of all modules of TESTS
-    python tools/mutate.py --sample 20 envcheck/plan/choice.py     # of one module
-    python tools/mutate.py envcheck/plan/choice.py:41              # everything on one line
+    python tools/mutate.py --sample 20 envcheck/planner/choice.py     # of one module
+    python tools/mutate.py envcheck/planner/choice.py:41              # everything on one line
 
 Prints each change that no test noticed, as lines of a diff, and the share that was noticed. A change that alters nothing
 (`<` for `!=` where more cannot be) survives too: not every survivor is a test that is missing.
@@ -29,33 +29,33 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Which tests should notice a change to which modules: likely and quick ones first. The first pattern that fits counts.
 _PLAN = (
-    "plan/test_plan_order.py",
-    "plan/test_plan_way.py",
-    "plan/test_plan_profile.py",
-    "plan/test_plan_proof.py",
-    "plan/test_plan_companions.py",
-    "plan/test_plan_commands.py",
-    "plan/test_plan_golden.py",
-    "plan/test_plan_fixes.py",
-    "plan/test_plan_assume.py",
-    "plan/test_plan_wish.py",
-    "plan/test_plan_property.py",
+    "planner/test_plan_order.py",
+    "planner/test_plan_way.py",
+    "planner/test_plan_profile.py",
+    "planner/test_plan_proof.py",
+    "planner/test_plan_companions.py",
+    "planner/test_plan_commands.py",
+    "planner/test_plan_golden.py",
+    "planner/test_plan_fixes.py",
+    "planner/test_plan_assume.py",
+    "planner/test_plan_wish.py",
+    "planner/test_plan_property.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
-    "envcheck/engine/*.py": ("engine/test_engine.py", "plan/test_commands.py", "report/test_report.py"),
+    "envcheck/engine/*.py": ("engine/test_engine.py", "planner/test_commands.py", "report/test_report.py"),
     "envcheck/agent/numerics.py": (
         "agent/test_lies.py::test_no_block_of_a_library_is_like_the_next_one",
         "agent/test_lies.py::test_the_truth_passes[7 ranks {}]",
         "agent/test_lies.py::test_the_quick_check",
         "agent/test_lies.py::test_several_buckets_are_several",
     ),
-    "envcheck/plan/*.py": _PLAN,
+    "envcheck/planner/*.py": _PLAN,
     "envcheck/tables/*.py": (
         "tables/test_versions.py",
         "tables/test_toml.py",
         "tables/test_tables.py",
         "checks/test_tables_old.py",
-        "plan/test_plan_golden.py",
+        "planner/test_plan_golden.py",
     ),
     "envcheck/facts/cuda_visible_devices.py": ("facts/test_visible.py",),
 }
@@ -69,7 +69,7 @@ _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 class Mutant(NamedTuple):
     """One change, as what to put where in the tree of a module."""
 
-    module: str  # "envcheck/plan/choice.py"
+    module: str  # "envcheck/planner/choice.py"
     line: int
     path: tuple[Any, ...]
     new: ast.AST

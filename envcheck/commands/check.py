@@ -176,7 +176,7 @@ def _get_ready(by: RuleSession, args: argparse.Namespace) -> None:
     if getattr(args, "format", "") == "text":
         import envcheck.commands.terminal
     if not args.static:  # torch takes its time; the agent of a static check would be waited for
-        import envcheck.plan.fixer  # noqa: F401
+        import envcheck.planner.fixer  # noqa: F401
 
         _ = by.symptoms.index
 

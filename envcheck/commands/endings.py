@@ -170,10 +170,10 @@ def _missing_module(text: str, snapshot: Snapshot | None, by: RuleSession) -> Ca
         return Cause(
             words, (line, f"if it is a package: python -m pip install the one that brings {module}; if it is a file of yours: PYTHONPATH")
         )
-    from envcheck import plan
+    from envcheck import planner
     from envcheck.engine.intents import Install
 
-    fixes = plan.fixes((Install((name,)),), snapshot, by.tables, checks=by.checks, texts=by.texts)
+    fixes = planner.fixes((Install((name,)),), snapshot, by.tables, checks=by.checks, texts=by.texts)
     commands = [one for fix in fixes for one in (fix.commands.pip or fix.commands.uv or fix.commands.conda)]
     return Cause(words, (line, *(f"to install it: {one}" for one in commands[:2])))
 

@@ -16,8 +16,8 @@ from envcheck.engine.rule import Confidence, Hit, RuleText
 from envcheck.facts.codec import edit
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Missing
-from envcheck.plan import fixes
-from envcheck.plan.result import target_tool
+from envcheck.planner import fixes
+from envcheck.planner.result import target_tool
 from envcheck.render.wording import command_groups
 from envcheck.tables.folders import rules_folder
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from envcheck.engine.intents import Intent
     from envcheck.engine.judge import Finding
     from envcheck.facts.snapshot import Snapshot
-    from envcheck.plan.result import Fix, Tool
+    from envcheck.planner.result import Fix, Tool
     from envcheck.report.session import RuleSession
 
 WIDTH = 80

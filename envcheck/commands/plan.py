@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from envcheck.facts.snapshot import Snapshot
-    from envcheck.plan.result import PlanReport, Way
+    from envcheck.planner.result import PlanReport, Way
     from envcheck.read.wish_file import WishFile
     from envcheck.report.session import RuleSession
 
@@ -120,8 +120,8 @@ class Planned:
 
 def planned(args: argparse.Namespace) -> Planned:
     """Look at the machine that is meant, and search; with --try also build what was found."""
-    from envcheck import plan
-    from envcheck.plan.wish import read_wish
+    from envcheck import planner
+    from envcheck.planner.wish import read_wish
 
     elsewhere = _elsewhere(args) or bool(args.facts or args.assume)
     try_flags.require_answer(args, elsewhere)
@@ -131,7 +131,7 @@ def planned(args: argparse.Namespace) -> Planned:
         raise UsageError("--files-to: there is no -r FILE whose content could be written")
     read_wish(args.wish, by.tables, [word for word in args.wish if os.path.isfile(word)])  # a typo must not cost a look at the machine
     snapshot, assumed = _snapshot(args, by)
-    report = plan.search(
+    report = planner.search(
         snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base, files=files
     )
     if args.files_to:
@@ -160,7 +160,7 @@ def _snapshot(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, tupl
 
     lines: tuple[str, ...] = ()
     if _elsewhere(args):
-        from envcheck.plan.assume import Machine, assumed
+        from envcheck.planner.assume import Machine, assumed
 
         if args.facts:
             raise UsageError("--facts names a machine already: use --assume to change it")
@@ -241,7 +241,7 @@ def _asked(report: PlanReport, args: argparse.Namespace, say: Callable[..., str]
 
 def _standing(way: Way, say: Callable[..., str]) -> list[str]:
     """How far a way is vouched for, in the last lines of it."""
-    from envcheck.plan.result import Grade
+    from envcheck.planner.result import Grade
     from envcheck.render.wording import trial_lines
 
     trial = [f"   {line}" for line in trial_lines(way.trial)] if way.trial else []
@@ -254,8 +254,8 @@ def _standing(way: Way, say: Callable[..., str]) -> list[str]:
 
 def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace, by: RuleSession) -> str:
     from envcheck.facts.printable import visible
-    from envcheck.plan.installers import texts
-    from envcheck.plan.result import TOOLS, target_tool
+    from envcheck.planner.installers import texts
+    from envcheck.planner.result import TOOLS, target_tool
     from envcheck.report.report import host_line, target_line
 
     say = texts(by.tables).say

@@ -14,11 +14,11 @@ from envcheck.commands.try_flags import is_terminal
 from envcheck.engine.rule import Severity
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import LiveFacts, LiveStatus, PythonFacts, read
-from envcheck.plan.as_installed import as_installed
-from envcheck.plan.install_commands import name_of
-from envcheck.plan.installers import texts
-from envcheck.plan.profile import profile_of
-from envcheck.plan.result import TOOLS, Commands, Fix, Grade, PlanReport, TrialResult, Way
+from envcheck.planner.as_installed import as_installed
+from envcheck.planner.install_commands import name_of
+from envcheck.planner.installers import texts
+from envcheck.planner.profile import profile_of
+from envcheck.planner.result import TOOLS, Commands, Fix, Grade, PlanReport, TrialResult, Way
 from envcheck.trial.commands import NotOurs, exports, read_line
 from envcheck.trial.installer import Tick, find_installer
 from envcheck.trial.resolve import run_resolve

@@ -1,4 +1,4 @@
-"""What a finding wants done, before anyone says how: `plan` alone turns these into commands."""
+"""What a finding wants done, before anyone says how: `planner` alone turns these into commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envcheck.facts.record import record
 
 @record
 class TorchBuild:
-    """A torch build that fits this host: `plan` searches it. `version` pins the release, e.g. "==2.9.*"."""
+    """A torch build that fits this host: `planner` searches it. `version` pins the release, e.g. "==2.9.*"."""
 
     version: str | None = None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from envcheck.facts.printable import visible
 from envcheck.facts.snapshot import LiveFacts
-from envcheck.plan.result import Fix
+from envcheck.planner.result import Fix
 from envcheck.render.bandwidth_chart import lines as wire_lines
 from envcheck.render.bandwidth_chart import svg as wire_svg
 from envcheck.render.bandwidth_chart import wire_of

@@ -15,7 +15,7 @@ from envcheck.facts.codec import encode
 from envcheck.facts.recorded import OF_TEXTS, RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import Expectation, LiveFacts, Missing, Snapshot
-from envcheck.plan.result import TOOLS, Commands, Fix, PlanReport, TrialResult, Way
+from envcheck.planner.result import TOOLS, Commands, Fix, PlanReport, TrialResult, Way
 from envcheck.report.report import CommandRun, Report, Reported, SeverityChange
 
 

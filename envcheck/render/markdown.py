@@ -6,7 +6,7 @@ import re
 
 from envcheck.facts.printable import one_line, visible
 from envcheck.facts.snapshot import LiveFacts
-from envcheck.plan.result import Fix
+from envcheck.planner.result import Fix
 from envcheck.render.wording import (
     NEAREST,
     command_groups,

@@ -8,7 +8,7 @@ from envcheck.engine.rule import Severity
 from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
-from envcheck.plan.result import TOOLS, Fix
+from envcheck.planner.result import TOOLS, Fix
 from envcheck.render.styled import Styled, written
 from envcheck.render.wording import (
     NEAREST,

@@ -23,7 +23,7 @@ from envcheck.facts.snapshot import (
     Why,
     read,
 )
-from envcheck.plan.result import TOOLS, Commands, Fix, Grade, Tool, TrialResult
+from envcheck.planner.result import TOOLS, Commands, Fix, Grade, Tool, TrialResult
 from envcheck.report.report import Ignored, Report
 from envcheck.report.stack import accelerator
 

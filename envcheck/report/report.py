@@ -25,7 +25,7 @@ from envcheck.facts.snapshot import (
     Why,
     XpuFacts,
 )
-from envcheck.plan.result import Fix, PlanReport, Tool, target_tool
+from envcheck.planner.result import Fix, PlanReport, Tool, target_tool
 
 RunVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 FailOn: TypeAlias = Literal["error", "warning", "never"]

@@ -14,7 +14,7 @@ from envcheck.tables.folders import Folder, is_folder, rules_folder
 if TYPE_CHECKING:
     from envcheck.engine.judge import Finding, Verdict
     from envcheck.facts.snapshot import Snapshot
-    from envcheck.plan.result import Fix, PlanReport
+    from envcheck.planner.result import Fix, PlanReport
     from envcheck.report.report import Decides, FailOn, Ignored, Report, Reported, SeverityChange
     from envcheck.symptoms.scan import SymptomTable
     from envcheck.tables.compat import Tables
@@ -232,14 +232,14 @@ def _reported(
 
     if not found:
         return (), None
-    from envcheck import plan
+    from envcheck import planner
     from envcheck.engine.intents import TorchBuild
 
     def fixes(one: Finding) -> tuple[Fix, ...]:
-        return plan.fixes(one.fixes, snapshot, by.tables, checks=by.checks, texts=by.texts, tool=tool, index_base=index_base)
+        return planner.fixes(one.fixes, snapshot, by.tables, checks=by.checks, texts=by.texts, tool=tool, index_base=index_base)
 
     # a rule without a family is one that another version reported
     rows = tuple(Reported(one, fixes(one), by.texts.read(one.rule).why if by.texts.family(one.rule) else "") for one in found)
     if not any(isinstance(intent, TorchBuild) for one in found for intent in one.fixes):
         return rows, None
-    return rows, plan.search(snapshot, by.tables, checks=by.checks, texts=by.texts, tool=tool, index_base=index_base)
+    return rows, planner.search(snapshot, by.tables, checks=by.checks, texts=by.texts, tool=tool, index_base=index_base)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from envcheck.facts.record import replace
-from envcheck.plan.profile import Profile
-from envcheck.plan.result import TrialResult
+from envcheck.planner.profile import Profile
+from envcheck.planner.result import TrialResult
 from envcheck.trial.commands import InstallerLine, NotOurs
 from envcheck.trial.installer import trouble
 from envcheck.trial.interruption import Interruption

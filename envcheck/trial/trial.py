@@ -14,7 +14,7 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.secrets import mask_secrets, mask_words
 from envcheck.host import orphans
 from envcheck.host.access import Completed
-from envcheck.plan.result import Commands, TrialResult, TrialStatus
+from envcheck.planner.result import Commands, TrialResult, TrialStatus
 from envcheck.trial.cache_rest import CacheRest
 from envcheck.trial.commands import InstallerLine, NotOurs, exports, read_line
 from envcheck.trial.installer import Installer, Tick, python_of, trouble

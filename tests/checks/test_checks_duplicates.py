@@ -9,8 +9,8 @@ from envcheck.checks.requirements import torch_pin_unmet
 from envcheck.engine.intents import Install, SetEnv
 from envcheck.engine.judge import judge
 from envcheck.facts.snapshot import Distribution, ImportStatus, PackagesFacts, PythonFacts, Snapshot, TorchFacts, Unmet
-from envcheck.plan.install_commands import install
-from envcheck.plan.profile import Profile
+from envcheck.planner.install_commands import install
+from envcheck.planner.profile import Profile
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 

@@ -23,7 +23,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.codec import edit
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Missing, Snapshot, Why
-from envcheck.plan.result import Commands, Fix, Grade, PlanReport, TrialResult, Way
+from envcheck.planner.result import Commands, Fix, Grade, PlanReport, TrialResult, Way
 from envcheck.read.own_report import _ASIDE
 from envcheck.render.json_v1 import document, plan_document
 from envcheck.render.markdown import render as markdown

@@ -16,7 +16,7 @@ from envcheck.commands.terminal import page_options
 from envcheck.engine.rule import Severity
 from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.options import parse
-from envcheck.plan.result import Commands
+from envcheck.planner.result import Commands
 from envcheck.render import FORMATS, render
 from envcheck.render import text as text_renderer
 from envcheck.render.styled import Styled

@@ -9,7 +9,7 @@ from envcheck.engine.judge import Finding, Outcome, Verdict
 from envcheck.engine.rule import Confidence, Severity
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Missing, Snapshot, Why
-from envcheck.plan.result import target_tool
+from envcheck.planner.result import target_tool
 from envcheck.report.report import FailOn, exit_code, finish, host_line, target_line
 from envcheck.report.session import decisions, report_on, rule_session
 from envcheck.tables.toml import load_toml

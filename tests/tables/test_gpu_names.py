@@ -11,7 +11,7 @@ from plan_hosts import TABLES
 
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import GpusFacts, RocmFacts, Snapshot, SystemFacts, XpuFacts
-from envcheck.plan.assume import Machine, assumed
+from envcheck.planner.assume import Machine, assumed
 from envcheck.read.products import capability_of
 from envcheck.tables.gpu_names import gpu_named
 from envcheck.tables.toml import load_toml

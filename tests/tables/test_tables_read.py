@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from plan_hosts import TEXTS, checks, machine
 
-from envcheck import plan
+from envcheck import planner
 from envcheck.commands.bases import example_snapshot
 from envcheck.engine.judge import judge
 from envcheck.read.claims import read_prose
@@ -70,7 +70,7 @@ def seen() -> set[Kind]:
             for example in TEXTS.read(rule).examples:
                 judge(example_snapshot(rules_folder(), example), [every[rule]], tables)
         for host in HOSTS:
-            plan.search(machine(host), tables, host.get("wish", ()), checks=checks(), texts=TEXTS)
+            planner.search(machine(host), tables, host.get("wish", ()), checks=checks(), texts=TEXTS)
         merge([("post", read_prose("GPU: AMD Radeon RX 6700 XT") or Found(""))], (), tables)
     return met
 

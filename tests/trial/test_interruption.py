@@ -20,7 +20,7 @@ from envcheck.trial.interruption import Interruption
 
 PROGRAM = """
 import os, sys, time
-from envcheck.plan.result import Commands
+from envcheck.planner.result import Commands
 from envcheck.trial.installer import find_installer
 from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
 from envcheck.cli import _raising_on_sigterm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plan_hosts import TABLES, TEXTS, checks, machine
 
-from envcheck import plan
+from envcheck import planner
 from envcheck.trial.commands import InstallerLine, NotOurs, exports, read_line
 
 PYTHON = "/t/env/bin/python"
@@ -85,7 +85,7 @@ HOSTS = [
 
 @pytest.mark.parametrize("spec", HOSTS, ids=str)
 def test_every_line_of_a_plan_is_understood(spec: dict[str, object]) -> None:
-    ways = plan.search(machine(spec), TABLES, (), checks=checks(), texts=TEXTS).ways
+    ways = planner.search(machine(spec), TABLES, (), checks=checks(), texts=TEXTS).ways
     lines = [line for way in ways for line in (*way.commands.pip, *way.commands.uv)]
     assert lines
     assert any(found.installs for line in lines if (found := read_line(line, windows=False)))

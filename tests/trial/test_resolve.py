@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from trial_wheels import index, installer, variables, wheel
 
-from envcheck.plan.profile import Profile
-from envcheck.plan.result import Commands
+from envcheck.planner.profile import Profile
+from envcheck.planner.result import Commands
 from envcheck.trial.resolve import run_resolve
 from envcheck.trial.trial import Attempt, Bench, Checked
 

@@ -14,7 +14,7 @@ import pytest
 from trial_wheels import imports, index, installer, variables, wheel
 
 from envcheck.host.access import Completed
-from envcheck.plan.result import Commands, TrialResult
+from envcheck.planner.result import Commands, TrialResult
 from envcheck.trial import place, trial
 from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
 

@@ -1,0 +1,262 @@
+"""Commands that are printed to be pasted: what they hold is of this machine, and nothing in it is a word of the shell's own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plan_hosts import TABLES, TEXTS, checks, machine
+
+from envcheck import planner
+from envcheck.checks import all_checks
+from envcheck.cli import main
+from envcheck.commands.bases import example_snapshot
+from envcheck.engine.intents import Intent, SetEnv
+from envcheck.engine.judge import Outcome, command, findings, is_about, judge
+from envcheck.facts.snapshot import GpusFacts
+from envcheck.tables.folders import rules_folder
+
+RULES = Path(rules_folder())
+HOSTILE = """a'b"c $(id);d|e`f`"""
+
+
+def names(template: str) -> list[str]:
+    return [name for _, name, _, _ in Formatter().parse(template) if name]
+
+
+def templates() -> Iterator[tuple[str, dict[str, Any], str]]:
+    for rule in sorted(TEXTS.ids):
+        for fix in TEXTS.read(rule).fixes:
+            for line in fix.get("commands", ()):
+                yield rule, dict(fix), line
+
+
+TEMPLATES = [pytest.param(rule, line, id=f"{rule}: {line[:50]}") for rule, _, line in templates()]
+FILLED = [pytest.param(rule, fix, line, id=f"{rule}: {line[:50]}") for rule, fix, line in templates() if names(line)]
+
+# ------------------------------------------------------------------ of this machine
+
+# What is of one machine: the number of a GPU, a network interface, an address, a port, a rank, a process, a minor number.
+OF_A_MACHINE = re.compile(
+    r"nvidia-smi\b.*\s(?:-i|--id)[ =]?\d|VISIBLE_DEVICES=(?:\d|GPU|MIG)|/dev/nvidia\d|cuda:\d|device=\d|\b(?:mlx\d_|card|renderD)\d"
+    r"|(?:\b|_)(?:rank|RANK|port|PORT|addr|ADDR|address|endpoint|nnodes)=(?:\d|[a-z][\w.-]*\d)|:\d{4,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b"
+    r"|\b(?:eth|eno|ens|enp|ib|bond|wlan|docker|br)\d|\b(?:kill|ps|gdb|py-spy|strace)\b.*\s(?:-p|--pid)[ =]?\d|\bkill (?:-\w+ )?\d"
+    r"|nvidia-modprobe\b.* -c ?\d|\bmig\b.* -cgi ?\d|\bslots=\d|nvidia-(?:driver|utils|compute)-\d"
+)
+ALLOWED = {
+    ("nvidia-uvm-missing", "sudo nvidia-modprobe -c 0 -u"): "0 is the minor number of /dev/nvidia-uvm, on every machine",
+    ("driver-needs-open-module", "sudo apt install nvidia-driver-580    # Ubuntu"): "the last branch for every GPU this variant is about",
+}
+
+
+@pytest.mark.parametrize(("rule", "line"), TEMPLATES)
+def test_no_command_holds_what_is_of_one_machine(rule: str, line: str) -> None:
+    if (rule, line) in ALLOWED:
+        assert OF_A_MACHINE.search(line), "no exception is needed any more"
+    else:
+        assert not OF_A_MACHINE.search(line)
+    assert "\n" not in line
+
+
+def test_no_variable_is_set_to_what_is_of_one_machine() -> None:
+    for rule in TEXTS.ids:
+        for fix in TEXTS.read(rule).fixes:
+            if rule == "launch-master-port":
+                continue  # the variable holds no port at all, and any free one will do: 29500 is torchrun's own
+            if fix["kind"] == "env" and fix.get("value"):
+                assert not re.search("VISIBLE_DEVICES|IFNAME|HCA|ADDR|PORT|RANK", fix["name"]) or names(fix["value"]), rule
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sudo nvidia-smi -i 0 -r", "CUDA_VISIBLE_DEVICES=2 python train.py", "export CUDA_VISIBLE_DEVICES=1", "nvidia-smi mig -cgi 9 -C",
+        "torchrun --node-rank=0 train.py", "torchrun --master-port=29500 train.py", "torchrun --rdzv-endpoint=10.0.0.1:29500 train.py",
+        "ip addr show eth0", "kill -9 4711", "py-spy dump --pid 4711", "docker run --device /dev/nvidia0", "printf 'a slots=8' > hostfile",
+        "nvidia-modprobe -c 0", "ray start --head --port=6379", "apt-cache policy nvidia-driver-580",
+    ],
+)  # fmt: skip
+def test_what_the_search_is_for(line: str) -> None:
+    assert OF_A_MACHINE.search(line)
+
+
+CASES = [
+    ("gpu-ecc-error", "errors since the driver was loaded", ["sudo nvidia-smi -i 2 -r"]),
+    ("gpu-ecc-error", "a contained error in the kernel log", ["sudo nvidia-smi -i 0000:b3:00.0 -r"]),
+    ("gpu-ecc-error", "a training run was stopped", []),
+    ("gpu-row-remap", "a row waits for a reset", ["sudo nvidia-smi -i 1 -r"]),
+    ("gpu-row-remap", "a row was marked, the kernel log says", ["sudo nvidia-smi -i 0000:b3:00.0 -r"]),
+    ("gpu-busy", "nearly full", []),  # one GPU: there is no other
+    ("visible-devices-too-late", "two selected, eight seen", ["CUDA_VISIBLE_DEVICES=0,1 python train.py"]),
+    ("visible-devices-too-late", "a program says so", []),
+    ("visible-devices-truncated", "two MIG instances", ["CUDA_VISIBLE_DEVICES=MIG-1 python train.py"]),
+    ("gpu-mig", "two instances, none chosen", ["CUDA_VISIBLE_DEVICES=MIG-1 python train.py"]),
+    ("gpu-mig", "ranks by index on instances", ["sudo nvidia-smi -i 0 -mig 0"]),
+    ("gpu-mig", "Slurm's daemon finds MIG mode without instances", []),
+    ("gpu-exclusive-mode", "prohibited", ["sudo nvidia-smi -i 0 -c DEFAULT"]),
+    ("gpu-lost", "the words in a report", []),
+    ("driver-dropped-gpu", "GTX 1080 Ti on driver 595", ["apt-cache policy nvidia-driver-580"]),
+    ("driver-dropped-gpu", "the kernel log", []),
+    ("launch-port-in-use", "another process listens on the master's port", ["ss -ltnp sport = :29500"]),
+]
+OF_THE_FINDING = re.compile(r"nvidia-smi .*-i |VISIBLE_DEVICES=|nvidia-driver-|sport|-p ")
+
+
+def shell_lines(rule: str, example: Mapping[str, Any]) -> list[str]:
+    snapshot = example_snapshot(RULES, example)
+    [one] = findings(judge(snapshot, [check for check in all_checks() if check.id == rule], TABLES), TEXTS)
+    return [line for fix in planner.fixes(one.fixes, snapshot, TABLES, checks=checks(), texts=TEXTS) for line in fix.commands.shell]
+
+
+@pytest.mark.parametrize(("rule", "name", "wanted"), CASES)
+def test_a_command_names_what_the_finding_is_about(rule: str, name: str, wanted: list[str]) -> None:
+    example = next(one for one in TEXTS.read(rule).examples if one.get("name") == name)
+    assert [line for line in shell_lines(rule, example) if OF_THE_FINDING.search(line)] == wanted
+
+
+def busy(set_: dict[str, Any]) -> list[str]:
+    full = {"gpus.devices.0.memory_free_bytes": 1 << 29, "gpus.devices.0.memory_used_bytes": 79 << 30}
+    lines = shell_lines("gpu-busy", {"base": "h100x8", "set": full | set_})
+    return [line for line in lines if "VISIBLE" in line]
+
+
+def test_the_free_gpus_are_those_that_nobody_uses() -> None:
+    snapshot = example_snapshot(RULES, {"base": "h100x8"})
+    assert isinstance(snapshot.gpus, GpusFacts)
+    uuids = [gpu.uuid or "" for gpu in snapshot.gpus.devices]
+    assert busy({}) == [f"export CUDA_VISIBLE_DEVICES={','.join(uuids[1:])}    # not in use"]
+    assert busy({"gpus.devices.1.processes": [{"pid": 1}], "visibility.selected": [0, 1, 2]})[0].split()[1].endswith(f"={uuids[2]}")
+    assert busy({"visibility.selected": [0]}) == []
+    without = {f"gpus.devices.{at}.uuid": None for at in range(8)}
+    assert busy(without)[0].split()[1].endswith("=1,2,3,4,5,6,7")
+    assert busy(without | {"gpus.devices.7.name": "NVIDIA A100-SXM4-80GB"}) == []  # CUDA may count them in another order
+
+
+def test_a_uuid_becomes_the_number_of_its_gpu() -> None:
+    uuid = "GPU-00000000-0000-0000-0000-000000000000"
+    said = f"ValueError: invalid literal for int() with base 10: '{uuid}'"
+    there = {"base": "rtx4090", "set": {"gpus.devices.0.uuid": uuid, "visibility.cuda_visible_devices": uuid}, "log": said}
+    assert shell_lines("visible-devices-unreadable", there) == ["export CUDA_VISIBLE_DEVICES=0"]
+    there["set"]["gpus.devices.0.uuid"] = "GPU-1"  # type: ignore[index]
+    assert shell_lines("visible-devices-unreadable", there) == []
+
+
+# ------------------------------------------------------------------ words of the shell
+
+
+@pytest.mark.parametrize(("rule", "fix", "line"), FILLED)
+def test_a_template_puts_no_quotes_around_a_placeholder(rule: str, fix: dict[str, Any], line: str) -> None:
+    filled = command(line, dict.fromkeys(names(line), HOSTILE))
+    assert filled and shlex.split(filled) == [word.replace("MARK", HOSTILE) for word in shlex.split(re.sub(r"\{\w+\}", "MARK", line))]
+
+
+@pytest.mark.parametrize("rule", sorted(TEXTS.ids))
+def test_no_sentence_holds_a_command_with_a_value(rule: str) -> None:
+    """What stands between backticks is pasted too, and there nothing is quoted."""
+    text = TEXTS.read(rule)
+    for one in (text.title, *text.messages.values(), *(str(fix.get(key, "")) for fix in text.fixes for key in ("text", "note"))):
+        assert not any(names(part) for part in one.split("`")[1::2]), one
+
+
+@pytest.mark.parametrize(("rule", "fix", "line"), FILLED)
+def test_a_placeholder_has_a_value_in_some_example(rule: str, fix: dict[str, Any], line: str) -> None:
+    """A name that no check gives would only ever leave the command out."""
+    [check] = [one for one in all_checks() if one.id == rule]
+    for example in TEXTS.read(rule).examples:
+        [verdict] = judge(example_snapshot(RULES, example), [check], TABLES)
+        if verdict.hit and is_about(fix, verdict.hit.variant) and command(line, verdict.hit.values):
+            return
+    pytest.fail("no example fills it")
+
+
+@given(st.text())
+def test_a_value_is_one_word_or_there_is_no_command(value: str) -> None:
+    line = command("getent hosts {address}", {"address": value})
+    if line is None:
+        assert not value.isprintable() or not value or value.startswith("-")
+    else:
+        assert shlex.split(line) == ["getent", "hosts", value] and line.isprintable()
+    within = command("LD_PRELOAD=/opt/{library}:{library} python -c 'x' '*/'{library}", {"library": value})
+    if within is not None:
+        assert shlex.split(within) == [f"LD_PRELOAD=/opt/{value}:{value}", "python", "-c", "x", f"*/{value}"] and within.isprintable()
+
+
+@pytest.mark.parametrize("values", [{}, {"address": None}, {"address": ""}, {"address": "-oProxyCommand=id"}, {"address": "a\x1b[31m"}])
+def test_what_cannot_be_pasted_is_left_out(values: dict[str, object]) -> None:
+    assert command("ssh {address} hostname", values) is None
+
+
+def test_braces_of_the_shell_stay() -> None:
+    assert command("awk '{{print $1}}' {file}", {"file": "a b"}) == "awk '{print $1}' 'a b'"
+
+
+ATTACKS = [
+    ("ImportError: /opt/lib;id;/libgomp-x.so.1: cannot allocate memory in static TLS block", "libgomp"),
+    ("OSError: /opt/$(id)lib.so.1: cannot enable executable stack as shared object requires: Invalid argument", "patchelf"),
+]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    main([*words, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    return [line for one in document["findings"] for fix in one["fixes"] for lines in fix["commands"].values() for line in lines]
+
+
+@pytest.mark.parametrize(("text", "mark"), ATTACKS)
+def test_a_line_of_a_log_runs_nothing(text: str, mark: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(f"Traceback (most recent call last):\n{text}\n")
+    lines = [line for line in printed(capsys, "diagnose", str(log)) if mark in line]
+    assert lines
+    for line in lines:
+        assert not own_words(line), line
+
+
+@pytest.mark.parametrize(
+    ("example", "mark", "wanted"),
+    [
+        (
+            {"launcher.master_addr": "node-0$(touch x)", "launcher.master_addr_resolves": []},
+            "getent hosts",
+            ["getent hosts 'node-0$(touch x)'"],
+        ),
+        ({"launcher.rank_claims": ["pid 1;id (python x)", "pid 2 (python x)"]}, "ps -o", ["ps -o pid,ppid,lstart,args -p 2"]),
+        ({"launcher.rank_claims": ["pid", "pid $(id)"]}, "ps -o", []),
+    ],
+)
+def test_a_strangers_facts_run_nothing(example: dict[str, Any], mark: str, wanted: list[str]) -> None:
+    snapshot = example_snapshot(RULES, {"base": "h100x8", "set": {"launcher": {}} | example})
+    verdicts = judge(snapshot, all_checks(), TABLES)
+    assert not any(verdict.outcome is Outcome.CRASHED for verdict in verdicts)
+    intents = [intent for one in findings(verdicts, TEXTS) for intent in one.fixes]
+    fixes = planner.fixes(intents, snapshot, TABLES, checks=checks(), texts=TEXTS)
+    assert [line for fix in fixes for line in fix.commands.shell if mark in line] == wanted
+
+
+def own_words(line: str) -> list[str]:
+    """What a shell would take for its own, outside of quotes."""
+    return re.findall(r"[;`]|\$\(", re.sub(r"'[^']*'", "", line.partition("    # ")[0]))
+
+
+# ------------------------------------------------------------------ argv of the planner
+
+WORDS = st.text(st.characters(blacklist_categories=("Cc", "Cs")), max_size=20)
+
+
+def commands_of(*intents: Intent, **spec: object) -> tuple[str, ...]:
+    fixes = planner.fixes(intents, machine({"gpu": "4090", "driver": "580.95.05", **spec}), TABLES, checks=checks(), texts=TEXTS)
+    return tuple(line for fix in fixes for line in (*fix.commands.shell, *fix.commands.pip))
+
+
+@given(WORDS, WORDS.filter(lambda name: "=" not in name and name != ""))
+def test_variables_are_words(value: str, name: str) -> None:
+    put, gone = commands_of(SetEnv(name, value), SetEnv(name, None))
+    assert shlex.split(put) == ["export", f"{name}={value}"] and shlex.split(gone) == ["unset", name]

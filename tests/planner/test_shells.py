@@ -1,0 +1,178 @@
+"""Lines for sh, PowerShell and cmd: each is taken apart again as that shell would, and gives the words that went in.
+
+sh is asked itself. PowerShell and cmd are not at hand: their rules for words are written down here again, from
+https://learn.microsoft.com/powershell/module/microsoft.powershell.core/about/about_quoting_rules and
+https://learn.microsoft.com/windows-server/administration/windows-commands/cmd.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plan_hosts import TABLES, TEXTS, checks, machine
+
+from envcheck import planner
+from envcheck.engine.intents import Install, SetEnv
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import PythonFacts
+from envcheck.planner.assume import Machine, assumed
+from envcheck.planner.result import TOOLS, Commands
+from envcheck.planner.shells import in_cmd, posix_line, powershell_export, powershell_line
+
+QUOTES = "'\u2018\u2019\u201a\u201b"
+WORD = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters='"'), min_size=1, max_size=20)
+PATHS = [
+    r"C:\Program Files\Python 3.11\python.exe",
+    r"C:\Users\Jürgen O'Neil\env (gpu)\python.exe",
+    r"C:\Users\李雷\envs\torch\python.exe",
+    r"D:\100%\py&thon\$env\python.exe",
+    "C:\\it\u2019s\\python.exe",
+]
+
+
+def powershell_words(line: str) -> list[str]:
+    """The words of a line in PowerShell's argument mode; ValueError where it would read more into them than text."""
+    called = line.startswith("& ")
+    text, words, at = line.removeprefix("& "), [], 0
+    while at < len(text):
+        if text[at] == " ":
+            at += 1
+        elif text[at] in QUOTES:
+            word, at = "", at + 1
+            while text[at] not in QUOTES or (at + 1 < len(text) and text[at + 1] in QUOTES):
+                word, at = word + text[at], at + (2 if text[at] in QUOTES else 1)
+            words.append(word)
+            at += 1
+        elif text[at] == '"':
+            end = text.index('"', at + 1)
+            word = text[at + 1 : end]
+            if set(word) & set("$`\u201c\u201d\u201e"):
+                raise ValueError(f"{word!r} would be filled in")
+            words.append(word)
+            at = end + 1
+        else:
+            end = text.find(" ", at) if " " in text[at:] else len(text)
+            word = text[at:end]
+            if set(word) & set("$`'\"&|<>;(){},@#%\u201c\u201d"):
+                raise ValueError(f"{word!r} is more than a word")
+            words.append(word)
+            at = end
+    if not called and line[:1] in (*QUOTES, '"'):
+        raise ValueError("a text, not a command")
+    return words
+
+
+def cmd_words(line: str) -> list[str]:
+    """The words that a program is given by cmd; ValueError where cmd would act on one."""
+    words = []
+    for at, part in enumerate(line.split('"')):
+        if at % 2 == 0 and set(part) & set("&|<>^()%!"):
+            raise ValueError(f"{part!r} means something to cmd")
+        if part.count("%") > 1:
+            raise ValueError(f"{part!r} would be filled in")
+        words += [part] if at % 2 else part.split()
+    return words
+
+
+@given(st.lists(WORD, min_size=1, max_size=5))
+def test_words_come_through_powershell(words: list[str]) -> None:
+    assert powershell_words(powershell_line(words)) == words
+
+
+@given(st.lists(WORD.filter(lambda word: word.count("%") < 2), min_size=1, max_size=5))
+def test_words_come_through_cmd(words: list[str]) -> None:
+    assert cmd_words(in_cmd(powershell_line(words))) == words
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=4))
+def test_no_word_escapes(words: list[str]) -> None:
+    assert len(powershell_words(powershell_line(words))) == len(words)
+    cmd_words(in_cmd(powershell_line(words)))
+
+
+@given(WORD)
+def test_a_variable_holds_what_was_said(value: str) -> None:
+    line = powershell_export("A", value)
+    assert line.startswith("$env:A = ") and powershell_words("& " + line.removeprefix("$env:A = ")) == [value]
+    if value.count("%") < 2:
+        assert in_cmd(line) == f'set "A={value}"'
+
+
+def test_a_variable_that_goes() -> None:
+    assert (powershell_export("A", None), in_cmd(powershell_export("A", None))) == ("Remove-Item Env:A", 'set "A="')
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=20), min_size=1, max_size=4))
+def test_words_come_through_sh(words: list[str]) -> None:
+    assert shlex.split(posix_line(words)) == words
+
+
+@pytest.mark.parametrize("executable", PATHS)
+def test_an_interpreter_on_windows(executable: str) -> None:
+    spec = {"gpu": "4090", "os": "windows", "driver": "581.57", "torch": "2.14.1+cpu", "executable": executable}
+    report = planner.search(machine(spec), TABLES, checks=checks(), texts=TEXTS)
+    for way in report.ways:
+        for line in way.commands.pip:
+            assert powershell_words(line)[:3] == [executable, "-m", "pip"]
+        for line in way.commands.cmd.get("pip", way.commands.pip):
+            assert cmd_words(line)[:3] == [executable, "-m", "pip"]
+        for line in way.commands.uv:
+            assert powershell_words(line)[powershell_words(line).index("--python") + 1] == executable
+    assert report.ways[0].commands.pip and "&&" not in "".join(report.ways[0].commands.pip)
+
+
+def lines_of(commands: Commands) -> list[str]:
+    return [line for name in (*TOOLS, "shell") for line in getattr(commands, name)]
+
+
+POSIX = [
+    "/opt/my env/bin/python",
+    "/home/o'neil/venv/bin/python",
+    "/home/李雷/.venv/bin/python",
+    '/tmp/a"b/$HOME/bin/python',
+    "/venv/bin/python",
+]
+
+
+@pytest.mark.skipif(not shutil.which("sh"), reason="no sh here")
+@pytest.mark.parametrize("executable", POSIX)
+def test_sh_reads_every_line(executable: str) -> None:
+    spec = {"gpu": "4090", "driver": "535.183.01", "torch": "2.15.0+cu132", "executable": executable}
+    report = planner.search(machine(spec), TABLES, ("torch", "torchvision", "numpy<2.3"), checks=checks(), texts=TEXTS)
+    fixes = planner.fixes(
+        (Install(("numpy<2",), ("nvidia-nccl-cu12",)), SetEnv("A B", "c'd")), machine(spec), TABLES, checks=checks(), texts=TEXTS
+    )
+    lines = [line for one in (*report.ways, *fixes) for line in lines_of(one.commands)]
+    assert any(executable in shlex.split(line) for line in lines)
+    for line in lines:
+        subprocess.run(["sh", "-n", "-c", line], check=True)
+    for line in (line for one in report.ways for line in one.commands.pip):
+        assert shlex.split(line)[:3] == [executable, "-m", "pip"]
+
+
+def test_conda_without_a_driver_sets_its_variable_on_a_line_of_its_own() -> None:
+    snapshot, _ = assumed(Machine(("4090",), None, "3.12", "windows"), TABLES)
+    [way, *_] = planner.search(snapshot, TABLES, checks=checks(), texts=TEXTS, tool="conda").ways
+    assert way.commands.conda == ("$env:CONDA_OVERRIDE_CUDA = '13.0'", "conda install -c conda-forge pytorch-gpu=2.13.0 cuda-version=13.0")
+    assert way.commands.cmd["conda"] == (
+        'set "CONDA_OVERRIDE_CUDA=13.0"',
+        "conda install -c conda-forge pytorch-gpu=2.13.0 cuda-version=13.0",
+    )
+
+
+def test_in_a_notebook_the_line_is_a_cell_too() -> None:
+    """%pip takes the kernel's own interpreter; the line for a shell names this one by its path all the same."""
+    here = machine({"gpu": "4090", "driver": "535.183.01", "torch": "2.15.0+cu132"})
+    assert isinstance(here.python, PythonFacts)
+    there = replace(here, python=replace(here.python, variables={"JPY_PARENT_PID": "812"}))
+    ways = [planner.search(one, TABLES, checks=checks(), texts=TEXTS).ways[0] for one in (here, there)]
+    assert ways[0].commands == ways[1].commands and "%pip" not in ways[0].note
+    cell = "%pip install " + ways[1].commands.pip[-1].partition(" install ")[2]
+    assert (
+        ways[1].note.startswith("In a notebook whose kernel is this Python: %pip ") and f"{cell}; then restart the kernel." in ways[1].note
+    )
