@@ -42,7 +42,7 @@ def cases(target: str | None) -> tuple[Case, ...]:
         Case("default", check, (theirs, "-c", "import torch, torch._dynamo"), "wall", 0.85),
         Case("default-cpu", check, (theirs, str(HERE / "spawn_ddp.py")), "cpu", 0.42),
         Case("live-off", (*check, "--live", "off"), (theirs, "-c", "import torch"), "wall", 1.10),
-        Case("static", (*check, "--static"), (theirs, "-c", "import torch"), "wall", 0.12),
+        Case("static", (*check, "--static"), (theirs, "-c", "import torch"), "wall", 0.10),
     )
     if target:
         return here
