@@ -55,7 +55,7 @@ def _inconsistent(kind: str, text: str) -> bool:
     )
 
 
-@check(needs="torch", reads="torch packages devices system symptoms")
+@check(needs="torch", reads="torch python packages devices system symptoms")
 def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
     """`import torch` raises. Rules that know the reason explain it."""
     if facts.torch.import_status is ImportStatus.ERROR:

@@ -133,11 +133,14 @@ def _library_said(values: dict[str, object], matches: Matches, python: PythonFac
 
 
 def _cxx_library(values: dict[str, object], matches: Matches, python: PythonFacts) -> Hit:
-    library, name = value(matches, "library") or "libstdc++.so.6", str(values["name"])
+    stated, name = value(matches, "library") or "", str(values["name"])
+    library = stated if "libstdc++" in stated else "libstdc++.so.6"  # else it is the one that asks
     values |= {"symbol": value(matches, "symbol"), "library": library}
     folders = [folder for folder in python.variables.get(name, "").split(":") if folder]
     if any(library == folder or library.startswith(folder.rstrip("/") + "/") for folder in folders):
         return Hit(values, quoted(matches), _unset(name), "cxx_path")
+    if folders and value(matches, "needed") and any(match.source == IMPORT for match in matches):  # which file was taken is not said
+        return Hit(values, quoted(matches), _unset(name), "cxx_path", confidence=Confidence.LIKELY)
     return Hit(values, quoted(matches), variant="cxx", confidence=Confidence.LIKELY)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 Run = tuple[str, str]  # a text, and its style in rich's words
-_WORD = re.compile(r"\s*\S+\s*")
+_WORD = re.compile(r"(?:^\s*)?\S+\s*")  # blanks at the beginning belong to the first word
 
 
 def width_of(text: str) -> int:
