@@ -11,9 +11,10 @@ import pytest
 from envcheck.checks import all_checks
 from envcheck.commands.bases import base, example_snapshot
 from envcheck.engine.judge import Outcome, Verdict, findings, judge
-from envcheck.engine.rule import DECISIONS, LAYERS, SUBJECTS, Hit, RuleTexts
+from envcheck.engine.rule import DECISIONS, LAYERS, SUBJECTS, Hit, RuleTexts, Severity
 from envcheck.facts.snapshot import SymptomsFacts
 from envcheck.render.wording import in_short
+from envcheck.report.session import report_on, rule_session
 from envcheck.report.stack import stack
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
@@ -63,6 +64,17 @@ def test_example(rule: str, example: dict[str, Any]) -> None:
             assert finding.severity.value == expected, f"{where}: expected severity {expected!r}, not {finding.severity.value!r}"
         for text in example.get("says", ()):
             assert text in finding.message, f"{where}: expected {text!r} (says) in the message {finding.message!r}"
+
+
+@pytest.mark.parametrize("rule", TEXTS.ids)
+def test_each_variant_ends_in_something_to_do(rule: str) -> None:
+    """At error or warning. The message rows alone: tests/symptoms/test_cures.py."""
+    by = rule_session()
+    for example in TEXTS.read(rule).examples:
+        if example["expect"] == "hit":
+            found = report_on(example_snapshot(RULES, example), by).findings
+            bare = [one for one in found if one.finding.rule == rule and one.finding.severity is not Severity.INFO and not one.fixes]
+            assert not bare, f"{example_of(rule, example)}: no fix under {bare[0].finding.message!r}; add a [[fix]] with its `when`"
 
 
 @pytest.mark.parametrize(("rule", "example"), _examples())
