@@ -87,7 +87,7 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     if matches or facts.asked.cuda:
         return _cpu_said(facts, matches) or _asked_for(facts, values, evidence)
     if sign := _sign_of_a_gpu(facts):
-        return Hit(values | {"sign": sign}, evidence, (TorchBuild(),), "sign", Severity.WARNING, Confidence.LIKELY)
+        return Hit(values | {"sign": sign}, evidence, (), "sign", Severity.WARNING, Confidence.LIKELY)
     return not_read("gpus", facts.missing)
 
 
