@@ -8,7 +8,7 @@ from envcheck.checks.answer import driver_answers
 from envcheck.checks.hardware import import_failed, nvidia, opened
 from envcheck.checks.ladder import BAD, CONTROL, bisect_transports, explains
 from envcheck.checks.launch_sums import beside_libuv
-from envcheck.checks.origin import origin
+from envcheck.checks.origin import missing_module, origin
 from envcheck.checks.text import quoted, value
 from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
@@ -75,11 +75,23 @@ def torch_dynamo_broken(facts: Facts) -> Answer:
     evidence = tuple(Evidence("import torch._dynamo", words) for words in (failure.stack or failure.stderr,) if words)
     if "pkg_resources" in failure.text:
         return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, (Install(("setuptools<70",)),), variant="setuptools")
+    if failure.type not in ("crashed", "timeout") and (part := _part_of_a_package(facts, failure.text)):
+        module, name, version = part
+        values: dict[str, object] = {"error": f"{failure.type}: {failure.text}", "module": module, "package": f"{name} {version}"}
+        return Hit(values, evidence, (Install((f"{name}=={version}",), reinstall=True),), "part")
     if failure.type not in ("crashed", "timeout"):
         return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, variant="raised")
     where = origin(facts, failure.stack)
     sure = None if failure.type == "crashed" or not at_work(failure) else Confidence.LIKELY
     return Hit({"how": failure.text, "where": where and where.file}, evidence, variant=None if where else "nowhere", confidence=sure)
+
+
+def _part_of_a_package(facts: Facts, text: str) -> tuple[str, str, str] | None:
+    """A module that is not there of a package that is, which pip takes for installed: "No module named 'sympy.core'"."""
+    module = missing_module(text) or ""
+    name, _, part = module.partition(".")
+    version = facts.packages.version(name) if part else None
+    return (module, name, version) if version else None
 
 
 @check(needs="live", reads="live")

@@ -110,6 +110,10 @@ def library_path_shadows(facts: Facts, matches: Matches) -> Answer:
     name = _loader_variable(facts.python) or "LD_LIBRARY_PATH"
     foreign = _foreign(facts)
     values: dict[str, object] = {"name": name, "path": facts.python.variables.get(name) or "not known", "loaded": foreign}
+    if agreed(matches) == "omp":
+        values["symbol"] = value(matches, "symbol")
+        known = name in facts.python.variables
+        return Hit(values, quoted(matches), _unset(name) if known else (), "omp", confidence=None if known else Confidence.LIKELY)
     if agreed(matches) == "cxx":
         return _cxx_library(values, matches, facts.python)
     if own := tuple(match for match in matches if match.source == IMPORT and "symbol" in match.values and match.variant != "cxx"):
