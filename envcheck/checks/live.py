@@ -73,14 +73,15 @@ def torch_dynamo_broken(facts: Facts) -> Answer:
     if failure is None or facts.live.status is LiveStatus.PASS:
         return None
     evidence = tuple(Evidence("import torch._dynamo", words) for words in (failure.stack or failure.stderr,) if words)
+    values: dict[str, object] = {"error": f"{failure.type}: {failure.text}"}
     if "pkg_resources" in failure.text:
-        return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, (Install(("setuptools<70",)),), variant="setuptools")
-    if failure.type not in ("crashed", "timeout") and (part := _part_of_a_package(facts, failure.text)):
-        module, name, version = part
-        values: dict[str, object] = {"error": f"{failure.type}: {failure.text}", "module": module, "package": f"{name} {version}"}
-        return Hit(values, evidence, (Install((f"{name}=={version}",), reinstall=True),), "part")
+        return Hit(values, evidence, (Install(("setuptools<70",)),), variant="setuptools")
     if failure.type not in ("crashed", "timeout"):
-        return Hit({"error": f"{failure.type}: {failure.text}"}, evidence, variant="raised")
+        if part := _part_of_a_package(facts, failure.text):
+            module, name, version = part
+            again = Install((f"{name}=={version}",), reinstall=True)
+            return Hit(values | {"module": module, "package": f"{name} {version}"}, evidence, (again,), "part")
+        return Hit(values, evidence, variant="raised")
     where = origin(facts, failure.stack)
     sure = None if failure.type == "crashed" or not at_work(failure) else Confidence.LIKELY
     return Hit({"how": failure.text, "where": where and where.file}, evidence, variant=None if where else "nowhere", confidence=sure)

@@ -33,11 +33,10 @@ def mask_secrets(text: str) -> str:
 
 def mask_words(words: Sequence[str]) -> Iterator[str]:
     """The words of a command line. The one behind a flag like --password is a secret whatever it is."""
-    before = ""
+    flag = ""  # the word before with its blank, where it is a flag that may take this one
     for word in words:
-        whole = mask_secrets(f"{before} {word}" if before.startswith("-") and "=" not in before else word)
-        yield whole.removeprefix(f"{before} ") if before.startswith("-") and "=" not in before else whole
-        before = word
+        yield mask_secrets(flag + word).removeprefix(flag)
+        flag = f"{word} " if word.startswith("-") and "=" not in word else ""
 
 
 def program_of(words: Sequence[str]) -> str:
@@ -61,5 +60,5 @@ def process_name(said: str | None) -> str | None:
     """The same of what nvidia-smi and NVML call a process: a path, or a command line in one text. "[Not Found]" stays."""
     if not said or said.startswith("[") or "\\" in said or (" -" not in said and ".py " not in said):
         return said
-    program, *others = said.split()
-    return program_of((program, *others)) if others else said
+    words = said.split()
+    return program_of(words) if len(words) > 1 else said

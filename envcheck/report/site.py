@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from envcheck.checks.thresholds import ThresholdError, conditions
 from envcheck.engine.rule import FAMILY_RANK, LAYERS, RuleTexts
-from envcheck.errors import UsageError
+from envcheck.errors import UsageError, near_word
 from envcheck.symptoms.scan import SymptomTable
 from envcheck.tables.compat import Tables
 from envcheck.tables.file import HEAD, TableFile
@@ -98,8 +97,8 @@ def _check_own(path: str, rule: str, content: Mapping[str, Any], ours: RuleTexts
         raise UsageError(f"{path}: a rule's name is words in small letters with hyphens, as in scratch-too-small")
     for key, value in content.items():
         if key != "when" and key not in _KEYS:
-            near = get_close_matches(key, _KEYS, 1, 0.6)
-            raise UsageError(f"{path}: unknown key {key!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_KEYS)}"))
+            near = near_word(key, _KEYS)
+            raise UsageError(f"{path}: unknown key {key!r}; " + (f"did you mean {near!r}?" if near else f"there are {', '.join(_KEYS)}"))
         if key != "when" and not _KEYS[key][1](value):
             raise UsageError(f"{path}: {key} = {str(value)[:60]!r}: {_KEYS[key][0]} is expected")
     for key in ("severity", "title"):
