@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TypeVar
 
+from envcheck.facts.fleet import FleetFacts, FleetGroup, FleetLink, FleetSeat, FleetTrial  # noqa: F401 - the codec looks types up here
 from envcheck.facts.record import field, record
 
 
@@ -850,6 +851,7 @@ class Snapshot:
     symptoms: SymptomsFacts | Missing = _NOT_READ
     expectations: ExpectationsFacts | Missing = _NOT_READ
     asked: AskedFacts | Missing = _NOT_READ
+    fleet: FleetFacts | Missing = _NOT_READ
 
     @property
     def absent(self) -> frozenset[str]:

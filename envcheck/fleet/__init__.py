@@ -1,0 +1,1 @@
+"""`envcheck fleet`: the same check over all hosts of a job."""
