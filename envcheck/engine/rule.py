@@ -13,6 +13,7 @@ from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import load_toml
 
 if TYPE_CHECKING:
+    from envcheck.facts.fleet import FleetFacts
     from envcheck.facts.snapshot import (
         AskedFacts,
         BackendsFacts,
@@ -120,6 +121,7 @@ class Facts:
     symptoms: SymptomsFacts
     expectations: ExpectationsFacts
     asked: AskedFacts
+    fleet: FleetFacts
     tables: Tables
     missing: Mapping[str, Missing]
     absent: frozenset[str]
