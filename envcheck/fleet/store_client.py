@@ -10,7 +10,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from envcheck.facts.record import field, mutable, record
 from envcheck.fleet import wire
@@ -199,21 +199,20 @@ class StoreClient:
     def _found(self, first: int, deadline: float) -> _Connection:
         """The first of the ports where this job's store answers, on any of the master's addresses."""
         self.addresses = _resolved(self.master, deadline)
-        worst: StoreUnreachable | None = None
+        worst = StoreUnreachable("stranger", f"{self.master} has no port for a store", self.addresses)
         for at in range(len(self.ports)):
             port = self.ports[(first + at) % len(self.ports)]
             for address in self.addresses:
                 try:
                     connection = self._greeted(address, port, min(deadline, time.monotonic() + CONNECT_SECONDS))
                 except StoreUnreachable as error:
-                    if worst is None or TELLING.index(error.reason) > TELLING.index(worst.reason):
+                    if TELLING.index(error.reason) > TELLING.index(worst.reason):
                         worst = error
                     continue
                 self._place, self.port = (address, port), port
                 return connection
-            if worst is not None and worst.reason in ("filtered", "route"):
+            if worst.reason in ("filtered", "route"):
                 break  # what keeps us from one port keeps us from the others, and each would cost as long
-        assert worst is not None
         raise self._at_loopback(worst)
 
     def _at_loopback(self, error: StoreUnreachable) -> StoreUnreachable:
@@ -230,24 +229,30 @@ class StoreClient:
             connection = _Connection(socket.create_connection((address, port), min(CONNECT_SECONDS, _left(deadline))))
         except OSError as error:
             raise _unreachable(error, where, self.addresses) from None
-        mine = secrets.token_hex(16)
         try:
             connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            said = connection.ask({"envcheck": wire.PROTOCOL, "hello": mine}, deadline)
-            theirs = said.get("hello")
-            if said.get("envcheck") == wire.PROTOCOL and isinstance(theirs, str):
-                welcome = connection.ask({"proof": wire.proof(self.token, "client", mine, theirs)}, deadline)
-                if wire.proved(self.token, "server", mine, theirs, welcome.get("proof")):
-                    self.joined_seconds = self.joined_seconds or float(welcome["seconds"])
-                    return connection
-            error = StoreUnreachable("stranger", f"what listens at {where} is the store of another job", self.addresses)
+            if self._is_ours(connection, deadline):
+                return connection
+            reason, words = "stranger", f"what listens at {where} is the store of another job"
         except TimeoutError:
-            words = f"{where} takes connections and says nothing: rank 0 is frozen, or another program listens there"
-            error = StoreUnreachable("silent", words, self.addresses)
+            reason, words = "silent", f"{where} takes connections and says nothing: rank 0 is frozen, or another program listens there"
         except (OSError, StoreError):
-            error = StoreUnreachable("stranger", f"what listens at {where} is no store of envcheck", self.addresses)
+            reason, words = "stranger", f"what listens at {where} is no store of envcheck"
         connection.socket.close()
-        raise error
+        raise StoreUnreachable(cast(Reason, reason), words, self.addresses)
+
+    def _is_ours(self, connection: _Connection, deadline: float) -> bool:
+        """Whether the other side knows the token; it wants to see first that we do."""
+        mine = secrets.token_hex(16)
+        said = connection.ask({"envcheck": wire.PROTOCOL, "hello": mine}, deadline)
+        theirs = said.get("hello")
+        if said.get("envcheck") != wire.PROTOCOL or not isinstance(theirs, str):
+            raise StoreError("no hello of this protocol")
+        welcome = connection.ask({"proof": wire.proof(self.token, "client", mine, theirs)}, deadline)
+        if not wire.proved(self.token, "server", mine, theirs, welcome.get("proof")):
+            return False
+        self.joined_seconds = self.joined_seconds or float(welcome["seconds"])
+        return True
 
 
 def _unreachable(error: OSError, where: str, addresses: tuple[str, ...]) -> StoreUnreachable:

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from envcheck.fleet import wire
 from envcheck.fleet.store import StoreError, Value
@@ -195,10 +195,9 @@ class _Peer(asyncio.Protocol):
         self._rank: int | None = None  # whose end we notice by the end of this connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self.server.peers.add(self)
-        self._timer = asyncio.get_running_loop().call_later(wire.HANDSHAKE_SECONDS, transport.abort)
+        self._timer = asyncio.get_running_loop().call_later(wire.HANDSHAKE_SECONDS, self._transport.abort)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._timer.cancel()
@@ -326,6 +325,6 @@ def _allow_files() -> None:
         return
     import resource
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
