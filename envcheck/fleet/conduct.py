@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envcheck.errors import UsageError
@@ -26,13 +25,13 @@ from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import StoreError
 from envcheck.fleet.store_client import StoreUnreachable
 from envcheck.fleet.store_server import StoreServer
+from envcheck.report.fleet import BAD_HOST
 
 VERDICT = "verdict"
 SLACK_SECONDS = 10.0  # that a follower gives rank 0 beyond a stage's deadline
 JUDGE_SECONDS = 60.0  # for the judging of many kinds of hosts
 LINGER_SECONDS = 5.0  # for the others to fetch the verdict before the store goes
 CANNOT_TELL = 3
-UNWRITABLE = 2
 
 
 @record
@@ -152,7 +151,8 @@ def _united(meeting: Meeting, server: StoreServer, course: Course, options: Flee
     """What arrived, from whomever; what came since the others' deadline is late, not missing."""
     seat = meeting.seat
     seats, rivals = presence.seats(server, course.silent)
-    seats = tuple(replace(one, reason=meeting.told.reason, error=meeting.told.error) if one.rank == seat.rank else one for one in seats)
+    late = frozenset(course.missing)
+    seats = tuple(replace(one, late=one.late or one.rank in late) for one in seats)
     came = {one.rank for one in seats}
     return FleetFacts(
         hosts=seat.hosts or tuple(dict.fromkeys(one.host for one in seats)),
@@ -168,29 +168,51 @@ def _united(meeting: Meeting, server: StoreServer, course: Course, options: Flee
 
 def _concluded(meeting: Meeting, server: StoreServer, facts: FleetFacts, course: Course, options: FleetOptions) -> int:
     """Judge, tell the others first, then write: a full disk here must not cost them the verdict."""
-    from envcheck.fleet.telling import judged
+    from envcheck.fleet.telling import judged, written
 
     meeting.at("verdict")
     report = judged(facts, course.exchanged, options)
     verdict = Verdict(report.exit_code, report.bad_hosts)
     server.set(VERDICT, encode(verdict))
-    written = _written(report, meeting.told, options)
+    unwritten = written(report, meeting.told, options, alone=False)
     deadline = time.monotonic() + LINGER_SECONDS
     while server.peers and time.monotonic() < deadline:
         time.sleep(0.02)
-    return _own_code(verdict, meeting.seat, options) or written
+    return _own_code(verdict, meeting.seat, options) or unwritten
 
 
 def _alone(told: FleetSeat, options: FleetOptions, error: StoreError) -> int:
     """A report of this process's own: rank 0 cannot be reached, or has been lost."""
-    from envcheck.fleet.telling import judged
+    from envcheck.fleet.telling import judged, written
 
     reason = error.reason if isinstance(error, StoreUnreachable) else "store"
     addresses = error.addresses if isinstance(error, StoreUnreachable) else ()
     mine = replace(told, reason=reason, error=str(error), master_addresses=addresses or told.master_addresses)
-    facts = FleetFacts(
-        (told.host,), told.world_size, options.deadline_seconds, told.master, told.launcher, (mine,)
-    )
+    facts = FleetFacts((told.host,), told.world_size, options.deadline_seconds, told.master, told.launcher, (mine,))
     report = judged(facts, Exchanged(), options)
-    written = _written(report, mine, options, alone=True)
-    return report.exit_code or written
+    unwritten = written(report, mine, options, alone=True)
+    return report.exit_code or unwritten
+
+
+def _own_code(verdict: Verdict, seat: Seat, options: FleetOptions) -> int:
+    """The job's code; where a command follows on the hosts that passed, theirs is 0."""
+    passed = options.command_follows and verdict.code == BAD_HOST and seat.host not in verdict.bad_hosts
+    return 0 if passed else verdict.code
+
+
+@contextlib.contextmanager
+def _ended_at(moment: float, seat: Seat) -> Iterator[None]:
+    """The last resort: whatever this process still waits for then, a folder that does not answer for instance, it ends."""
+
+    def end() -> None:
+        with contextlib.suppress(OSError):
+            os.write(2, f"envcheck: rank {seat.rank} on {seat.host} did not come to its end in time, and is ended\n".encode())
+        os._exit(CANNOT_TELL)
+
+    timer = threading.Timer(moment - time.monotonic(), end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envcheck.facts.record import record
-from envcheck.fleet.groups import Kind, kinds_of
+from envcheck.fleet.groups import HostKind, kinds_of
 from envcheck.fleet.layers import digests
 from envcheck.fleet.presence import LEADER, Meeting, await_of
 from envcheck.fleet.store import Store, Value
@@ -26,7 +26,7 @@ TROUBLE = "trouble"  # instead of digests: why a host has no facts
 class Exchanged:
     """What the hosts told of themselves, as rank 0 has it."""
 
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[HostKind, ...] = ()
     facts: Mapping[str, Any] = {}  # host that speaks for its kind → its facts
     troubles: Mapping[str, str] = {}  # host → why it has none
     silent: tuple[int, ...] = ()  # ranks that owe an answer

@@ -103,6 +103,7 @@ def _answers(client: StoreClient) -> bool:
 def take_place(meeting: Meeting) -> FleetSeat | None:
     """Write this process under its rank; the one that holds the rank already, or None."""
     seat, store = meeting.seat, meeting.store
+    meeting.told = replace(meeting.told, late=PRESENT in store.get((PRESENT,)))  # the others have stopped waiting
     mine = encode(meeting.told)
     held = store.compare_and_set(f"{SEAT}{seat.rank}", None, mine)
     if held != mine:
@@ -110,9 +111,6 @@ def take_place(meeting: Meeting) -> FleetSeat | None:
         return _seat(held)
     if meeting.client is not None:
         meeting.client.hold(seat.rank)
-        if store.get((PRESENT,)):
-            meeting.told = replace(meeting.told, late=True)
-            store.set(f"{SEAT}{seat.rank}", encode(meeting.told))
     return None
 
 
@@ -148,7 +146,7 @@ def seats(server: StoreServer, silent: Iterable[int] = ()) -> tuple[tuple[FleetS
         if one.rank in gone:
             return replace(one, reason="gone", error=f"its process ended in the stage {one.stage}")
         if one.rank in quiet:
-            return replace(one, reason="silent", error=f"it said nothing more after it began the stage {one.stage}")
+            return replace(one, reason="stuck", error=f"it said nothing more after it began the stage {one.stage}")
         return one
 
     came = [ended(seat) for value in server.items(SEAT).values() if (seat := _seat(value))]
