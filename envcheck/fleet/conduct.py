@@ -63,10 +63,10 @@ def conduct(seat: Seat, options: FleetOptions) -> int:
             return _alone(seat.told(), options, error)
         try:
             with contextlib.closing(meeting):
-                holder = presence.take_place(meeting)
+                placed = presence.take_place(meeting)
                 if meeting.server is not None:
                     return _lead(meeting, meeting.server, options)
-                return _follow(meeting, options, rival=holder is not None)
+                return _follow(meeting, options, rival=not placed)
         except StoreError as error:
             return _alone(meeting.told, options, error)
 
@@ -92,7 +92,7 @@ def _gather_facts(meeting: Meeting, server: StoreServer, course: Course, options
     meeting.at("facts")
     deadline = time.monotonic() + options.deadline_seconds
     own = None
-    if presence.leads(meeting):
+    if meeting.leads:
         own = _facts_here(options)
         exchange.tell(meeting, own)
     course.exchanged = exchange.gather(server, deadline)
@@ -109,7 +109,7 @@ def _follow(meeting: Meeting, options: FleetOptions, rival: bool) -> int:
         meeting.at("presence")
         if not meeting.store.wait((PRESENT,), _by(options)):
             raise _lost(meeting, "presence")
-        if "facts" in options.stages and presence.leads(meeting):
+        if "facts" in options.stages and meeting.leads:
             meeting.at("facts")
             own = _facts_here(options)
             exchange.tell(meeting, own)

@@ -20,7 +20,7 @@ from envcheck.fleet.store import Store, StoreError, Value
 from envcheck.fleet.store_client import StoreClient, StoreUnreachable, resolved
 from envcheck.fleet.store_server import GONE, StoreServer
 
-SEAT, RIVAL, STAGE, LEADER, PRESENT = "seat/", "rival/", "stage/", "leader/", "present"
+RANK, SEAT, RIVAL, STAGE, LEADER, PRESENT = "rank/", "seat/", "rival/", "stage/", "leader/", "present"
 NAME_SECONDS = 10.0  # for the address of a name
 LOOK_SECONDS = 0.5  # how often rank 0 looks whether one it waits for has ended
 
@@ -34,6 +34,7 @@ class Meeting:
     store: Store
     server: StoreServer | None = None
     client: StoreClient | None = None
+    leads: bool = False  # whether it speaks for its host: the first of a host that comes does, whatever its local rank
 
     def at(self, stage: str) -> None:
         """Said before each stage: where a process ends or stops, its last word is what it was about to do."""
@@ -100,25 +101,23 @@ def _answers(client: StoreClient) -> bool:
     return False
 
 
-def take_place(meeting: Meeting) -> FleetSeat | None:
-    """Write this process under its rank; the one that holds the rank already, or None."""
+def take_place(meeting: Meeting) -> bool:
+    """Write this process under its rank; False where another one has the rank.
+
+    Who speaks for a host is settled before: when rank 0 has seen all seats, each of their hosts has one that does.
+    """
     seat, store = meeting.seat, meeting.store
     meeting.told = replace(meeting.told, late=PRESENT in store.get((PRESENT,)))  # the others have stopped waiting
-    mine = encode(meeting.told)
-    held = store.compare_and_set(f"{SEAT}{seat.rank}", None, mine)
-    if held != mine:
-        store.set(f"{RIVAL}{seat.rank}/{seat.host}:{seat.pid}", mine)
-        return _seat(held)
+    name = f"{seat.host}:{seat.pid}"
+    if store.compare_and_set(f"{RANK}{seat.rank}", None, name) != name:
+        store.set(f"{RIVAL}{seat.rank}/{name}", encode(meeting.told))
+        return False
+    if not meeting.told.late:
+        meeting.leads = store.compare_and_set(f"{LEADER}{seat.host}", None, seat.rank) == seat.rank
+    store.set(f"{SEAT}{seat.rank}", encode(meeting.told))
     if meeting.client is not None:
         meeting.client.hold(seat.rank)
-    return None
-
-
-def leads(meeting: Meeting) -> bool:
-    """Whether this process speaks for its host: the first that asks does, whatever the launcher calls local ranks."""
-    key = f"{LEADER}{meeting.seat.host}"
-    rank: Value = meeting.store.compare_and_set(key, None, meeting.seat.rank)
-    return bool(rank == meeting.seat.rank)
+    return True
 
 
 def await_of(server: StoreServer, owed: Mapping[str, int], deadline: float) -> dict[str, Value]:
