@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from envcheck.facts.record import field, record
 
 
@@ -34,10 +32,10 @@ class FleetSeat:
 class FleetGroup:
     """Hosts that tell the same in one layer of their facts."""
 
-    layer: str  # "python", "torch", "driver", "nccl", "gpus", "nics", "limits", "code"
+    layer: str  # of fleet/layers.py: "torch", "nccl", "driver", "gpus", "nics", "python", "code", "limits", "system"
     digest: str
     hosts: tuple[str, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)  # fact → value, of those facts that are not the same on all hosts
+    values: dict[str, str] = field(default_factory=dict)  # fact → value, of those facts that are not the same on all hosts
 
 
 @record
