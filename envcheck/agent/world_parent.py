@@ -138,16 +138,15 @@ def serve(options: Dict[str, Any], writer: jsonl.Writer) -> None:
     if no_fork is None and torch_steps.training_imports_dynamo(torch) and not writer.section("preload", torch_steps.preload):
         no_fork = "importing torch._dynamo failed"
     world_rank()
-    ready = {"gpus": 0, "backends": [name for name in ("gloo", "nccl") if jsonl.call(torch, "distributed.is_%s_available" % name)]}
-    if "nccl" in ready["backends"]:
-        ready["gpus"] = gpus(options)
+    backends = [name for name in ("gloo", "nccl") if jsonl.call(torch, "distributed.is_%s_available" % name)]
+    seen = gpus() if "nccl" in backends else 0
     gc.freeze()
     gc.enable()
-    writer.line(section="ready", value=ready)
+    writer.line(section="ready", value={"gpus": seen, "backends": backends})
     listen(Ranks(options, writer, no_fork))
 
 
-def gpus(options: Dict[str, Any]) -> int:
+def gpus() -> int:
     """How many GPUs torch sees, asked in a child: whoever asks may initialise CUDA, and could then fork no rank."""
     parent = os.getpid()
     pid, receive, send = processes.fork_with_pipe()

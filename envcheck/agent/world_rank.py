@@ -138,9 +138,9 @@ def meet(log: WorldLog, dist: Any, task: Dict[str, Any], number: int, told: int)
         log.enter("store")
         return store
     log.enter("address")
-    place = read_address(told)
+    given = read_address(told)
     log.enter("store")
-    return dist.TCPStore(place[0], int(place[1]), world, False, rank.LIBRARY_LIMIT, wait_for_workers=False)
+    return dist.TCPStore(given[0], int(given[1]), world, False, rank.LIBRARY_LIMIT, wait_for_workers=False)
 
 
 def open_store(dist: Any, address: str, world: int) -> Tuple[Any, Tuple[str, int]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from envcheck.errors import UsageError
 from envcheck.facts.fleet import FleetSeat, FleetTrial
-from envcheck.facts.record import record
+from envcheck.facts.record import record, replace
 from envcheck.fleet import isolation
 from envcheck.fleet.options import FleetOptions
 from envcheck.fleet.seat import Seat
@@ -216,7 +216,7 @@ class Part:
         self.child.tell({"end": True})
         result = watched.result()
         self.store.set(f"world/result/{number}/{self.seat.rank}", result)
-        self.trials.append(trial_of(number, plan, group.ranks, self.seats, {self.seat.rank: result}, {}))
+        self.trials.append(own_trial(number, plan, group, self.seat, result))
 
     def task(self, number: int, plan: Mapping[str, Any], group: Group) -> dict[str, Any]:
         numbers = [group.first + one for one in range(group.own)]
@@ -470,30 +470,36 @@ def trial_of(
     results: Mapping[int, Mapping[str, Any]],
     marks: Mapping[int, str],
 ) -> FleetTrial:
-    """What one group came to. `results` may be those of some of its ranks."""
+    """What one group came to. Who has written no result is known by its last mark alone."""
     hosts = tuple(dict.fromkeys(seats[rank].host for rank in ranks))
     known = {rank: results[rank] for rank in ranks if rank in results}
-    shared = {"wave": number, "environment": dict(plan["environment"])}
-    if known and all(one["outcome"] == "passed" for one in known.values()) and (len(known) == len(ranks) or not marks):
+    trial = FleetTrial(plan["round"], plan["backend"], ranks, hosts, wave=number, environment=dict(plan["environment"]))
+    if len(known) == len(ranks) and all(one["outcome"] == "passed" for one in known.values()):
         seconds, busbw = max(one["seconds"] for one in known.values()), min(one["busbw"] for one in known.values())
-        worked = tuple(one["work"] for one in known.values())
-        return FleetTrial(plan["round"], plan["backend"], ranks, hosts, "passed", seconds, busbw, work_seconds=worked, **shared)
-    stages = {rank: known[rank].get("stage") or "leave" if rank in known else marks.get(rank, "") for rank in ranks}
+        worked = tuple(known[rank]["work"] for rank in ranks)
+        return replace(trial, outcome="passed", seconds=seconds, busbw_gbps=busbw, work_seconds=worked)
+    stages = {rank: known[rank].get("stage", "leave") if rank in known else marks.get(rank, "") for rank in ranks}
     least = min(map(_order, stages.values()))
     behind = tuple(rank for rank in ranks if _order(stages[rank]) == least)
-    alone = tuple(rank for rank in ranks if stages[rank] == "" or stages[rank] in ALONE)
-    failures = [one for one in known.values() if one["outcome"] == "failed"]
-    failures.sort(key=lambda one: (not one.get("wrong"), one["stage"] not in ALONE, any(word in one["error"] for word in PEER_GONE)))
-    cause = failures[0] if failures else next((one for one in known.values() if one.get("error")), {})
-    return FleetTrial(
-        plan["round"],
-        plan["backend"],
-        ranks,
-        hosts,
-        "failed" if failures else "timeout",
-        stage=(failures[0]["stage"] if failures else stages[behind[0]]) or None,
+    cause = _cause(known)
+    return replace(
+        trial,
+        outcome="failed" if cause.get("outcome") == "failed" else "timeout",
+        stage=cause.get("stage") or stages[behind[0]] or None,
         error=cause.get("error"),
         behind=behind,
-        alone=alone,
-        **shared,
+        alone=tuple(rank for rank in ranks if not stages[rank] or stages[rank] in ALONE),
     )
+
+
+def own_trial(number: int, plan: Mapping[str, Any], group: Group, seat: Seat, result: Mapping[str, Any]) -> FleetTrial:
+    """The same as this process alone sees it."""
+    here = trial_of(number, plan, (seat.rank,), {seat.rank: FleetSeat(seat.host)}, {seat.rank: result}, {})
+    return replace(here, ranks=group.ranks)
+
+
+def _cause(known: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The failure that explains the others, else what one that waits in vain says."""
+    failures = [one for one in known.values() if one["outcome"] == "failed"]
+    failures.sort(key=lambda one: (not one.get("wrong"), one["stage"] not in ALONE, any(word in one["error"] for word in PEER_GONE)))
+    return next(iter(failures), None) or next((one for one in known.values() if one.get("error")), {})
