@@ -188,9 +188,7 @@ def _alone(told: FleetSeat, options: FleetOptions, error: StoreError) -> int:
     reason = error.reason if isinstance(error, StoreUnreachable) else "store"
     addresses = error.addresses if isinstance(error, StoreUnreachable) else ()
     mine = replace(told, reason=reason, error=str(error), master_addresses=addresses or told.master_addresses)
-    facts = FleetFacts(
-        (told.host,), told.world_size, options.deadline_seconds, told.master, told.launcher, (mine,)
-    )
+    facts = FleetFacts((told.host,), told.world_size, options.deadline_seconds, told.master, told.launcher, (mine,))
     report = judged(facts, Exchanged(), options)
     written = _written(report, mine, options, alone=True)
     return report.exit_code or written

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -33,8 +34,10 @@ ALONE = ("start", "device", "work", "listen")  # stages that need nobody else, a
 STAGES = (*ALONE, "address", "store", "init", "all_reduce", "steps", "ddp", "leave")
 WITH_DDP = ("world", "rest", "control")
 SOCKETS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}
-MOST = 2 / 3  # of the groups: when so many have passed, the rest has half the deadline in all
-GRACE_SECONDS = 2.0  # for results on their way
+MOST = 2 / 3  # of the ranks: when so many have passed, the others have SHARE of the deadline in all, or TIMES what those took
+SHARE, TIMES = 1 / 3, 4
+GRACE_SECONDS = 2.0  # for results on their way after the deadline,
+QUIET_SECONDS = 0.5  # as long as some come
 POLL_SECONDS = 0.02
 BATCH = 512  # keys a question to the store
 # What a rank says when another one is gone: not the cause.
@@ -42,12 +45,18 @@ PEER_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pi
 
 
 def try_world(
-    seat: Seat, peers: Iterable[FleetSeat], store: Store, target: Target, options: FleetOptions, deadline: float
+    seat: Seat,
+    peers: Iterable[FleetSeat],
+    store: Store,
+    target: Target,
+    options: FleetOptions,
+    deadline: float,
+    child: Child | None = None,
 ) -> tuple[FleetTrial, ...]:
     """What was tried: at rank 0 all trials of all groups, elsewhere those in which this process took part. Never later than `deadline`,
     of `time.monotonic()`, by more than the seconds that ending the child takes."""
     seats = {one.rank: one for one in peers if one.rank is not None and _takes_part(one, options)}
-    part = Part(seat, seats, store, Child(target), options, deadline)
+    part = Part(seat, seats, store, child or Child(target), options, deadline)
     lead = Lead(seats, store, options, deadline) if seat.rank == 0 else None
     try:
         if seat.rank in seats:
@@ -169,11 +178,14 @@ class Part:
 
     @property
     def address(self) -> str:
-        """Where the first rank of a group listens."""
-        mine = self.seats.get(self.seat.rank)
-        if len({one.host for one in self.seats.values()}) == 1 or mine is None or not mine.addresses:
+        """Where the first rank of a group listens: the address of this host from which it reaches another one of the job."""
+        mine = self.seats.get(self.seat.rank, FleetSeat())
+        others = [one for one in self.seats.values() if one.host != self.seat.host]
+        if not others:
             return "127.0.0.1"
-        return mine.addresses[0]
+        remote = [*(mine.master_addresses if self.seat.rank else ()), *(address for one in others[:1] for address in one.addresses)]
+        ways = filter(None, map(source_towards, remote))
+        return next((way for way in ways if way in mine.addresses), next(iter(mine.addresses), "127.0.0.1"))
 
     def start(self) -> None:
         """Import torch, and say that it is there."""
@@ -242,7 +254,7 @@ class Part:
 
     def watch(self, watched: Watched, limit: float, seconds: float) -> None:
         """Until all own ranks have passed or one has failed, the deadline, or the next plan: then the others have given up."""
-        asked = time.monotonic() + seconds / 2
+        asked = time.monotonic() + seconds * SHARE
         address, told = f"world/address/{watched.number}/{watched.group.ranks[0]}", watched.group.first == 0
         while not watched.over and time.monotonic() < limit:
             for event in self.child.events():
@@ -270,6 +282,16 @@ class Part:
         if watched.stage != watched.marked:
             watched.marked = watched.stage
             self.store.set(f"world/stage/{watched.number}/{self.seat.rank}", watched.stage)
+
+
+def source_towards(remote: str) -> str | None:
+    """The address from which this host would send there. Nothing is sent."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in remote else socket.AF_INET, socket.SOCK_DGRAM) as one:
+            one.connect((remote, 9))
+            return str(one.getsockname()[0])
+    except OSError:
+        return None
 
 
 class Watched:
@@ -437,21 +459,22 @@ class Lead:
         return [trial_of(number, plan, tuple(group), self.seats, results, marks) for group in plan["groups"]]
 
     def gather(self, prefix: str, ranks: Sequence[int], until: float, passed: Any) -> dict[int, Any]:
-        """What the ranks write under `prefix`. When most of them have passed, the others have to come within half the time or four
-        times what those took: one of a pair that hangs must not make all wait for a deadline that is meant for a whole world."""
+        """What the ranks write under `prefix`. When most of them have passed, the others do not get all the time there is: one of a
+        pair that hangs must not make all wait for a deadline that is meant for a whole world."""
         began = time.monotonic()
         found: dict[int, Any] = {}
         at: dict[int, float] = {}
         while True:
-            for rank, value in self.ask(prefix, [rank for rank in ranks if rank not in found], min(until, time.monotonic() + 0.5)).items():
+            for rank, value in self.ask(prefix, [rank for rank in ranks if rank not in found], min(until, time.monotonic() + 0.25)).items():
                 found[rank] = value
                 at[rank] = time.monotonic() - began
-            now = time.monotonic()
-            if len(found) == len(ranks) or now >= until:
+            taken, whole = time.monotonic() - began, until - began
+            if len(found) == len(ranks) or taken >= whole:
+                return found
+            if taken > whole - GRACE_SECONDS + QUIET_SECONDS and taken - max(at.values(), default=0.0) > QUIET_SECONDS:
                 return found
             well = [at[rank] for rank, value in found.items() if passed(value)]
-            enough = max(0.5 * (until - began), 4 * median(well)) if len(well) > MOST * len(ranks) else until - began
-            if now - began > enough:
+            if len(well) > MOST * len(ranks) and taken > max(SHARE * whole, TIMES * median(well)):
                 return found
 
     def ask(self, prefix: str, ranks: Sequence[int], until: float = 0.0) -> dict[int, Any]:
