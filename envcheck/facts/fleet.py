@@ -70,7 +70,7 @@ class FleetTrial:
     behind: tuple[int, ...] = ()  # ranks that were in the earliest stage when it ended
     alone: tuple[int, ...] = ()  # ranks that failed before they met another one, or said nothing at all
     work_seconds: tuple[float, ...] = ()  # what each rank needed for the same sums, without the others
-    environment: Mapping[str, str] = field(default_factory=dict)  # set for it over what the user has set
+    environment: dict[str, str] = field(default_factory=dict)  # set for it over what the user has set
 
 
 @record
