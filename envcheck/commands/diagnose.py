@@ -400,7 +400,7 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
     if own := next((one for one in read.symptoms.harmless if one.ends), None):
-        because = ("the program failed by a fault of its own", f"{one_line(own.text, 90)}: {own.advice}")
+        because = ("the program failed by a fault of its own", f"to decide, read: {one_line(own.text, 90)}: {own.advice}")
         return replace(report, verdict="inconclusive", exit_code=3, because=because)
     if _trouble(read, texts) or not _says_something(read, texts):
         from envcheck.commands.nearest import nearest_to_text

@@ -319,7 +319,8 @@ class Scanner:
         shown = _as_it_stood(_shown(window, match.start(), last, ends), part, self.table.languages)
         source = part.source
         if row.kind != "symptom":
-            self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""), bool(row.data.get("ends")))))
+            advice = row.data.get("ask") or row.data.get("why", "")
+            self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, advice, bool(row.data.get("ends")))))
             return
         values = {name: window[match.start(name) : min(match.end(name), last)] for name, value in match.groupdict().items() if value}
         for one in row.named:
