@@ -84,7 +84,7 @@ def test_a_harmless_line_does_not_excuse_an_error_beside_it(tmp_path: Path) -> N
     code, document = run(tmp_path, asserted)
     assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
     assert document["because"][0] == "the program failed by a fault of its own"
-    assert document["because"][1].startswith("to decide, read: RuntimeError: CUDA error: device-side assert triggered: An index in the program")
+    assert document["because"][1].startswith("to decide, read: RuntimeError: CUDA error: device-side assert triggered: An index")
 
 
 def test_a_text_of_which_nothing_is_known_is_not_called_sound(tmp_path: Path) -> None:
