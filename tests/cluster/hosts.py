@@ -135,10 +135,10 @@ class Host:
         # The file is mounted elsewhere: it is written in place, not replaced.
         (self.folder / "hosts").write_text("".join(f"{line}\n" for line in lines))
 
-    def firewall(self, *rules: str) -> None:
-        """Rules of a chain `input` that lets everything through else; without rules, none."""
+    def firewall(self, *rules: str, hook: str = "input") -> None:
+        """Rules for what comes in, or goes out, where all else passes; without rules, none."""
         lines = "".join(f"    {rule}\n" for rule in rules)
-        chain = f"table inet envcheck {{\n  chain input {{\n    type filter hook input priority 0; policy accept;\n{lines}  }}\n}}\n"
+        chain = f"table inet envcheck {{\n  chain it {{\n    type filter hook {hook} priority 0; policy accept;\n{lines}  }}\n}}\n"
         (self.folder / "nft").write_text("flush ruleset\n" + (chain if rules else ""))
         self.shell(f"nft -f {self.folder}/nft")
 
@@ -232,14 +232,36 @@ class Cluster:
     def unplug(self, host: Host, interface: str) -> None:
         host.shell(f"ip link del {interface}")
 
+    def route(self, host: Host, mtu: int, tell: bool) -> None:
+        """Puts a router before a host: the head, whose wire to it takes packets of `mtu` bytes. Where it does not tell the senders of
+        larger ones that they were dropped, small messages pass and large ones never arrive: a black hole."""
+        port = f"{host.name}-eth0"
+        self.head.shell(
+            f"sysctl -qw net.ipv4.ip_forward=1; ip link set {port} nomaster mtu {mtu}; ip route replace {host.address}/32 dev {port}"
+        )
+        for other in self.hosts:
+            if other is host:
+                host.shell(f"ip route replace {HEAD}/32 dev eth0; ip route replace {NETWORK}.0/24 via {HEAD}")
+            else:
+                other.shell(f"ip route replace {host.address}/32 via {HEAD}")
+        self.head.firewall(*(() if tell else ("icmp type destination-unreachable drop",)), hook="output")
+
+    def _unroute(self) -> None:
+        for host in self.hosts:
+            port = f"{host.name}-eth0"
+            self.head.shell(f"ip link set {port} master {BRIDGE} mtu 1500; ip route del {host.address}/32 dev {port} 2>/dev/null || true")
+            others = "".join(f"ip route del {one.address}/32 2>/dev/null || true; " for one in (*self.hosts, self.head))
+            host.shell(f"{others} ip route replace {NETWORK}.0/24 dev eth0; ip route flush cache; ip neigh flush all")
+
     def heal(self) -> None:
-        """Undoes what a test did: firewalls, names, limits of links, stopped processes."""
+        """Undoes what a test did: firewalls, names, routes, limits of links, stopped processes."""
         for host in (*self.hosts, self.head):
             host.signal(signal.SIGCONT)
             host.firewall()
             host.know(self.names)
         for host in self.hosts:
             host.shell("ip link set eth0 up mtu 1500; tc qdisc del dev eth0 root 2>/dev/null || true")
+        self._unroute()
 
     def start_slurm(self) -> None:
         """slurmctld on the head, a slurmd on each host; returns when all are idle."""
