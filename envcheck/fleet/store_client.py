@@ -22,7 +22,7 @@ QUESTION_SECONDS = 15.0  # for what a store answers at once
 KEYS_AT_A_TIME = 8192
 CLOCK_QUESTIONS = 5
 
-Reason: TypeAlias = Literal["stranger", "refused", "silent", "route", "filtered", "name", "loopback", "lost"]
+Reason: TypeAlias = Literal["stranger", "refused", "silent", "route", "filtered", "name", "loopback", "untold", "lost"]
 TELLING = ("stranger", "refused", "silent", "route", "filtered")  # of several ports the one that is last here says most
 
 
@@ -198,7 +198,7 @@ class StoreClient:
 
     def _found(self, first: int, deadline: float) -> _Connection:
         """The first of the ports where this job's store answers, on any of the master's addresses."""
-        self.addresses = _resolved(self.master, deadline)
+        self.addresses = resolved(self.master, deadline)
         worst = StoreUnreachable("stranger", f"{self.master} has no port for a store", self.addresses)
         for at in range(len(self.ports)):
             port = self.ports[(first + at) % len(self.ports)]
@@ -263,7 +263,7 @@ def _unreachable(error: OSError, where: str, addresses: tuple[str, ...]) -> Stor
     return StoreUnreachable("route", f"{where} cannot be reached: {error.strerror or error}", addresses)
 
 
-def _resolved(name: str, deadline: float) -> tuple[str, ...]:
+def resolved(name: str, deadline: float) -> tuple[str, ...]:
     """Addresses of a name, IPv4 first, as most clusters route that. A resolver may take longer than anybody waits for it."""
     task = Task(lambda: socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
     try:
