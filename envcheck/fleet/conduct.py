@@ -17,7 +17,7 @@ from envcheck.facts.fleet import FleetFacts, FleetSeat
 from envcheck.facts.record import record, replace
 from envcheck.fleet import presence, stages
 from envcheck.fleet.exchange import Exchanged
-from envcheck.fleet.options import FleetOptions
+from envcheck.fleet.options import FleetOptions, written_by
 from envcheck.fleet.presence import PRESENT, SEAT, Meeting
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.stages import SLACK_SECONDS, Course
@@ -25,6 +25,7 @@ from envcheck.fleet.store import StoreError
 from envcheck.fleet.store_client import StoreUnreachable
 from envcheck.fleet.store_server import StoreServer
 from envcheck.report.fleet import BAD_HOST
+from envcheck.report.report import RunVerdict
 
 VERDICT = "verdict"
 JUDGE_SECONDS = 60.0  # for the judging of many kinds of hosts
@@ -37,6 +38,7 @@ class JobVerdict:
     """What rank 0 made of it, as the others are told."""
 
     code: int
+    verdict: RunVerdict
     bad_hosts: tuple[str, ...] = ()
 
 
@@ -88,7 +90,23 @@ def _follow(meeting: Meeting, options: FleetOptions, rival: bool) -> int:
     told = meeting.store.wait((VERDICT,), time.monotonic() + longest + JUDGE_SECONDS).get(VERDICT)
     if not isinstance(told, dict) or not isinstance(told.get("code"), int):
         raise _lost(meeting)
-    return _own_code(JobVerdict(told["code"], tuple(told.get("bad_hosts", ()))), meeting.seat, options)
+    return _ended(meeting, JobVerdict(told["code"], told.get("verdict", "inconclusive"), tuple(told.get("bad_hosts", ()))), options)
+
+
+def _ended(meeting: Meeting, verdict: JobVerdict, options: FleetOptions) -> int:
+    """What a rank itself knows, under the verdict of the job, where it has a file of its own."""
+    unwritten = 0
+    if any(path and written_by(path, meeting.seat.rank) for _, path in ((options.format, options.output), *options.documents)):
+        from envcheck.fleet.telling import judged, written
+
+        report = judged(_facts_of(meeting.told, options), Exchanged(), options)
+        report = replace(report, verdict=verdict.verdict, exit_code=verdict.code, bad_hosts=verdict.bad_hosts)
+        unwritten = written(report, meeting.told, options, alone=False)
+    return _own_code(verdict, meeting.seat, options) or unwritten
+
+
+def _facts_of(one: FleetSeat, options: FleetOptions) -> FleetFacts:
+    return FleetFacts((one.host,), one.world_size, options.deadline_seconds, one.master, one.launcher, (one,))
 
 
 def _lost(meeting: Meeting) -> StoreUnreachable:
@@ -125,7 +143,7 @@ def _concluded(meeting: Meeting, server: StoreServer, course: Course, options: F
     from envcheck.fleet.telling import judged, written
 
     report = judged(_united(meeting, server, course, options), course.exchanged, options)
-    verdict = JobVerdict(report.exit_code, report.bad_hosts)
+    verdict = JobVerdict(report.exit_code, report.verdict, report.bad_hosts)
     server.set(VERDICT, encode(verdict))
     unwritten = written(report, meeting.told, options, alone=False)
     deadline = time.monotonic() + LINGER_SECONDS
@@ -141,8 +159,7 @@ def _alone(told: FleetSeat, options: FleetOptions, error: StoreError) -> int:
     reason = error.reason if isinstance(error, StoreUnreachable) else "store"
     addresses = error.addresses if isinstance(error, StoreUnreachable) else ()
     mine = replace(told, reason=reason, error=str(error), master_addresses=addresses or told.master_addresses)
-    facts = FleetFacts((told.host,), told.world_size, options.deadline_seconds, told.master, told.launcher, (mine,))
-    report = judged(facts, Exchanged(), options)
+    report = judged(_facts_of(mine, options), Exchanged(), options)
     unwritten = written(report, mine, options, alone=True)
     return report.exit_code or unwritten
 
