@@ -27,7 +27,7 @@ UNWRITABLE = 2  # exit code where nothing else is wrong
 
 def judged(facts: FleetFacts, exchanged: Exchanged, options: FleetOptions) -> FleetReport:
     """The rules of the fleet on what came, and all others on one host of each kind."""
-    by = rule_session(options.select, [IgnoreSetting(name) for name in options.ignore])
+    by = options.session or rule_session(options.select, [IgnoreSetting(name) for name in options.ignore])
     snapshots: dict[str, Snapshot] = {}
     unread = [FleetUnread(host, why) for host, why in sorted(exchanged.troubles.items())]
     for host, told in exchanged.facts.items():

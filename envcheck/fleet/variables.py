@@ -8,7 +8,7 @@ from envcheck.facts.fleet import FleetFacts, FleetSeat
 from envcheck.facts.snapshot import RankReading, Snapshot
 from envcheck.fleet.seat import Seat
 from envcheck.probes.launcher import launcher_facts, read_ranks
-from envcheck.report.fleet import FleetFinding, FleetReport, severe_first, verdict_of
+from envcheck.report.fleet import FleetCase, FleetFinding, FleetReport, severe_first, verdict_of
 from envcheck.report.report import FailOn
 from envcheck.report.session import RuleSession, report_on
 
@@ -27,7 +27,11 @@ def judge_variables(
     fleet = FleetFacts((host,), seat.world_size if seat else None, None, told.master, told.launcher, (told,))
     snapshot = Snapshot(launcher=launcher_facts(env), fleet=fleet)
     found = report_on(snapshot, _only_variables(by), fail_on=fail_on, strict=strict, live_requested=False).findings
-    findings = severe_first(FleetFinding(one.finding, (host,), one.fixes, one.why) for one in found)
+    rows = [
+        FleetFinding(one.finding, (host,), (FleetCase((host,), one.finding.message, one.finding.evidence, one.fixes),), one.why)
+        for one in found
+    ]
+    findings = severe_first(rows)
     verdict, code, _ = verdict_of(findings, fleet, (), fail_on)
     return FleetReport(verdict, min(code, 1), fleet, findings, fail_on=fail_on)
 
