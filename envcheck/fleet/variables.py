@@ -46,12 +46,18 @@ def place_lines(seat: Seat) -> tuple[str, ...]:
     local = f"local rank {seat.local_rank} of {seat.local_world_size}"
     node = f", node {seat.node} of {seat.nodes}" if None not in (seat.node, seat.nodes) else ""
     by = "no launcher: it is alone" if seat.launcher == "none" else f"by {seat.launcher}"
-    lines = [f"rank {seat.rank} of {seat.world_size} on {seat.host} ({local}{node}), {by}"]
+    others = [one for one in seat.readings if one.launcher != seat.launcher]
+    same = [one.launcher for one in others if _agrees(one, seat)]
+    agree = f"; {' and '.join(same)} {'agrees' if len(same) == 1 else 'agree'}" if same else ""
+    lines = [f"rank {seat.rank} of {seat.world_size} on {seat.host} ({local}{node}), {by}{agree}"]
     if seat.master and seat.ports:
         lines.append(f"rank 0 at {seat.master}, port {seat.ports[0]} or one of the next {len(seat.ports) - 1} ({seat.master_source})")
-    others = [one for one in seat.readings if one.launcher != seat.launcher]
-    lines += [f"not counted: {said(one)}" for one in others]
+    lines += [f"not counted: {said(one)}" for one in others if not _agrees(one, seat)]
     return tuple(lines)
+
+
+def _agrees(one: RankReading, seat: Seat) -> bool:
+    return one.rank == seat.rank and one.world_size in (None, seat.world_size)
 
 
 def said(one: RankReading) -> str:
