@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from envcheck.facts.record import field, record
 
 
@@ -24,17 +22,20 @@ class FleetSeat:
     arrived_seconds: float | None = None
     late: bool = False  # it came after the others' deadline
     clock_offset_seconds: float | None = None  # its clock minus that of rank 0's host
-    error: str | None = None  # why it went no further
+    clock_error_seconds: float | None = None  # more it cannot be wrong
+    master_addresses: tuple[str, ...] = ()  # what the master's name means on its host
+    reason: str | None = None  # why it went no further, in a word: fleet/store_client.py, and "gone", "stuck", "elsewhere"
+    error: str | None = None  # the same in a sentence
 
 
 @record
 class FleetGroup:
     """Hosts that tell the same in one layer of their facts."""
 
-    layer: str  # "python", "torch", "driver", "nccl", "gpus", "nics", "limits", "code"
+    layer: str  # of fleet/layers.py: "torch", "nccl", "driver", "gpus", "nics", "python", "code", "limits", "system"
     digest: str
     hosts: tuple[str, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)  # fact → value, of those facts that are not the same on all hosts
+    values: dict[str, str] = field(default_factory=dict)  # fact → value, of those facts that are not the same on all hosts
 
 
 @record
