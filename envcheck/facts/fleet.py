@@ -57,15 +57,20 @@ class FleetLink:
 class FleetTrial:
     """One process group that was tried."""
 
-    round: str  # "world", "pairs", "confirm", "rest"
+    round: str  # "start" (torch alone), "world", "pairs", "confirm", "rest" (without the suspects), "control" (over plain sockets)
     backend: str  # "gloo", "nccl"
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     outcome: str = "skipped"  # "passed", "failed", "timeout", "skipped"
-    seconds: float | None = None
+    seconds: float | None = None  # of a passed one: of its timed steps
     busbw_gbps: float | None = None
     stage: str | None = None  # where it ended
     error: str | None = None
+    wave: int = 0  # trials of one wave ran at the same time
+    behind: tuple[int, ...] = ()  # ranks that were in the earliest stage when it ended
+    alone: tuple[int, ...] = ()  # ranks that failed before they met another one, or said nothing at all
+    work_seconds: tuple[float, ...] = ()  # what each rank needed for the same sums, without the others
+    environment: dict[str, str] = field(default_factory=dict)  # set for it over what the user has set
 
 
 @record
@@ -82,5 +87,12 @@ class FleetFacts:
     golden: bool = False  # the first group of each layer is the golden host's
     links: tuple[FleetLink, ...] = ()
     trials: tuple[FleetTrial, ...] = ()
+    # What the trials prove: "passed", "hosts", "links", "scale", "intermittent", "transport", "suspects", "inconclusive", "skipped"
+    verdict: str | None = None
+    verdict_backend: str | None = None
     bad_hosts: tuple[str, ...] = ()  # named by the trials
+    bad_ranks: tuple[int, ...] = ()  # of the bad hosts, where the trials tell the ranks of a host apart
+    slow_hosts: tuple[str, ...] = ()  # those of the bad hosts that work, but far slower than their peers
     cleared_hosts: tuple[str, ...] = ()  # suspects that a known-good partner cleared
+    suspect_hosts: tuple[str, ...] = ()  # neither proved bad nor cleared
+    bad_links: tuple[FleetLink, ...] = ()  # between hosts that are good with others
