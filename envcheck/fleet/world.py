@@ -38,7 +38,8 @@ MOST = 2 / 3  # of the ranks: when so many have passed, the others have SHARE of
 SHARE, TIMES = 1 / 3, 4
 GRACE_SECONDS = 2.0  # for results on their way after the deadline,
 QUIET_SECONDS = 0.5  # as long as some come
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.02  # after something has happened; longer and longer while nothing does,
+LONGEST_POLL_SECONDS = 0.25  # since as many as a host has ranks share its processors with what they watch
 BATCH = 512  # keys a question to the store
 # What a rank says when another one is gone: not the cause.
 PEER_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited", "told no address")
@@ -190,6 +191,7 @@ class Part:
     def start(self) -> None:
         """Import torch, and say that it is there."""
         began = time.monotonic()
+        pause = POLL_SECONDS
         limit = min(self.deadline, began + self.options.deadline_seconds)
         found: dict[str, Any] = {"error": f"torch was not imported within {self.options.deadline_seconds:.0f} s", "stage": "import"}
         try:
@@ -203,7 +205,8 @@ class Part:
                         "stage": "import",
                     }
                     break
-                time.sleep(POLL_SECONDS)
+                pause = min(1.5 * pause, LONGEST_POLL_SECONDS)
+                time.sleep(pause)
         except UsageError as error:
             found = {"error": str(error), "stage": "start"}
         self.store.set(f"world/ready/{self.seat.rank}", {**found, "seconds": time.monotonic() - began})
@@ -256,8 +259,10 @@ class Part:
         """Until all own ranks have passed or one has failed, the deadline, or the next plan: then the others have given up."""
         asked = time.monotonic() + seconds * SHARE
         address, told = f"world/address/{watched.number}/{watched.group.ranks[0]}", watched.group.first == 0
+        pause = POLL_SECONDS
         while not watched.over and time.monotonic() < limit:
-            for event in self.child.events():
+            events = self.child.events()
+            for event in events:
                 watched.hear(event)
             self.mark(watched)
             if watched.listens is not None:
@@ -271,7 +276,8 @@ class Part:
                 told = found is not None
                 self.child.tell({"address": found} if told else {})
             elif not watched.over:
-                time.sleep(POLL_SECONDS)
+                pause = POLL_SECONDS if events else min(1.5 * pause, LONGEST_POLL_SECONDS)
+                time.sleep(pause)
             if time.monotonic() > asked:
                 asked = time.monotonic() + 1.0
                 if self.store.get([f"world/plan/{watched.number + 1}"]):
