@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from envcheck.facts.record import field, record
 
 
@@ -26,7 +24,7 @@ class FleetSeat:
     clock_offset_seconds: float | None = None  # its clock minus that of rank 0's host
     clock_error_seconds: float | None = None  # more it cannot be wrong
     master_addresses: tuple[str, ...] = ()  # what the master's name means on its host
-    reason: str | None = None  # why it went no further, in a word: fleet/store_client.py, and "gone", "silent", "elsewhere", "untold"
+    reason: str | None = None  # why it went no further, in a word: fleet/store_client.py, and "gone", "stuck", "elsewhere"
     error: str | None = None  # the same in a sentence
 
 
@@ -34,10 +32,10 @@ class FleetSeat:
 class FleetGroup:
     """Hosts that tell the same in one layer of their facts."""
 
-    layer: str  # "python", "torch", "driver", "nccl", "gpus", "nics", "limits", "code"
+    layer: str  # of fleet/layers.py: "torch", "nccl", "driver", "gpus", "nics", "python", "code", "limits", "system"
     digest: str
     hosts: tuple[str, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)  # fact → value, of those facts that are not the same on all hosts
+    values: dict[str, str] = field(default_factory=dict)  # fact → value, of those facts that are not the same on all hosts
 
 
 @record
@@ -72,7 +70,7 @@ class FleetTrial:
     behind: tuple[int, ...] = ()  # ranks that were in the earliest stage when it ended
     alone: tuple[int, ...] = ()  # ranks that failed before they met another one, or said nothing at all
     work_seconds: tuple[float, ...] = ()  # what each rank needed for the same sums, without the others
-    environment: Mapping[str, str] = field(default_factory=dict)  # set for it over what the user has set
+    environment: dict[str, str] = field(default_factory=dict)  # set for it over what the user has set
 
 
 @record

@@ -137,11 +137,12 @@ _OF_CONTAINERS = re.compile(r"(?:lo|veth|cali|cni|docker|br-|virbr|flannel|ciliu
 FAMILIES = {
     "packages.": "not installed", "network.variables.": "not set", "network.nccl_conf.": "not set", "python.variables.": "not set",
     "network.interfaces.": "not there", "network.infiniband.": "not there", "limits.caches.": "not there", "visibility.": "not set",
+    "python.pythonpath": "not set",
 }  # fmt: skip
 
 
 def layers_of(facts: Mapping[str, Any]) -> dict[str, Values]:
-    """Each layer of a host's facts. A section that is known not to be there is a fact of its own name: "driver" → "absent"."""
+    """Each layer of a host's facts. Whether a section is there is a fact of its own name: "driver" → "absent"."""
     made: dict[str, Values] = {}
     for layer, sections in _COMPARED.items():
         values: Values = {}
@@ -211,6 +212,7 @@ def _flatten(section: str, names: Iterable[tuple[str, tuple[str, ...]]], content
         if content["missing"] == "absent":
             values[section] = "absent"
         return
+    values[section] = "present"
     for head, fields in names:
         value, name = content.get(head), f"{section}.{head}"
         if value is None:

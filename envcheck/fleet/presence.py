@@ -20,7 +20,7 @@ from envcheck.fleet.store import Store, StoreError, Value
 from envcheck.fleet.store_client import StoreClient, StoreUnreachable, resolved
 from envcheck.fleet.store_server import GONE, StoreServer
 
-SEAT, RIVAL, STAGE, LEADER, PRESENT = "seat/", "rival/", "stage/", "leader/", "present"
+RANK, SEAT, RIVAL, STAGE, LEADER, PRESENT = "rank/", "seat/", "rival/", "stage/", "leader/", "present"
 NAME_SECONDS = 10.0  # for the address of a name
 LOOK_SECONDS = 0.5  # how often rank 0 looks whether one it waits for has ended
 
@@ -34,6 +34,7 @@ class Meeting:
     store: Store
     server: StoreServer | None = None
     client: StoreClient | None = None
+    leads: bool = False  # whether it speaks for its host: the first of a host that comes does, whatever its local rank
 
     def at(self, stage: str) -> None:
         """Said before each stage: where a process ends or stops, its last word is what it was about to do."""
@@ -100,27 +101,23 @@ def _answers(client: StoreClient) -> bool:
     return False
 
 
-def take_place(meeting: Meeting) -> FleetSeat | None:
-    """Write this process under its rank; the one that holds the rank already, or None."""
+def take_place(meeting: Meeting) -> bool:
+    """Write this process under its rank; False where another one has the rank.
+
+    Who speaks for a host is settled before: when rank 0 has seen all seats, each of their hosts has one that does.
+    """
     seat, store = meeting.seat, meeting.store
-    mine = encode(meeting.told)
-    held = store.compare_and_set(f"{SEAT}{seat.rank}", None, mine)
-    if held != mine:
-        store.set(f"{RIVAL}{seat.rank}/{seat.host}:{seat.pid}", mine)
-        return _seat(held)
+    meeting.told = replace(meeting.told, late=PRESENT in store.get((PRESENT,)))  # the others have stopped waiting
+    name = f"{seat.host}:{seat.pid}"
+    if store.compare_and_set(f"{RANK}{seat.rank}", None, name) != name:
+        store.set(f"{RIVAL}{seat.rank}/{name}", encode(meeting.told))
+        return False
+    if not meeting.told.late:
+        meeting.leads = store.compare_and_set(f"{LEADER}{seat.host}", None, seat.rank) == seat.rank
+    store.set(f"{SEAT}{seat.rank}", encode(meeting.told))
     if meeting.client is not None:
         meeting.client.hold(seat.rank)
-        if store.get((PRESENT,)):
-            meeting.told = replace(meeting.told, late=True)
-            store.set(f"{SEAT}{seat.rank}", encode(meeting.told))
-    return None
-
-
-def leads(meeting: Meeting) -> bool:
-    """Whether this process speaks for its host: the first that asks does, whatever the launcher calls local ranks."""
-    key = f"{LEADER}{meeting.seat.host}"
-    rank: Value = meeting.store.compare_and_set(key, None, meeting.seat.rank)
-    return bool(rank == meeting.seat.rank)
+    return True
 
 
 def await_of(server: StoreServer, owed: Mapping[str, int], deadline: float) -> dict[str, Value]:
@@ -148,7 +145,7 @@ def seats(server: StoreServer, silent: Iterable[int] = ()) -> tuple[tuple[FleetS
         if one.rank in gone:
             return replace(one, reason="gone", error=f"its process ended in the stage {one.stage}")
         if one.rank in quiet:
-            return replace(one, reason="silent", error=f"it said nothing more after it began the stage {one.stage}")
+            return replace(one, reason="stuck", error=f"it said nothing more after it began the stage {one.stage}")
         return one
 
     came = [ended(seat) for value in server.items(SEAT).values() if (seat := _seat(value))]
@@ -167,9 +164,9 @@ def _seat(value: Value) -> FleetSeat | None:
 def addresses() -> tuple[str, ...]:
     """Of this host's interfaces, loopback left out."""
     from envcheck.host.access import RealHost
-    from envcheck.probes.network import linux_interfaces
+    from envcheck.probes.network import interfaces_of
 
-    found = [address for interface in linux_interfaces(RealHost()) for address in interface.addresses]
+    found = [address for interface in interfaces_of(RealHost()) for address in interface.addresses]
     return tuple(dict.fromkeys(one for one in found if not _is_loopback(one) and not one.startswith("fe80:")))
 
 

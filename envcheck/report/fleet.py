@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from envcheck import __version__
 from envcheck.engine.judge import Finding
-from envcheck.engine.rule import Confidence, Severity
+from envcheck.engine.rule import Confidence, Evidence, Severity
 from envcheck.facts.fleet import FleetFacts
 from envcheck.facts.record import record
 from envcheck.planner.result import Fix
@@ -19,15 +19,28 @@ Of: TypeAlias = Literal["job", "host"]  # a rule about what the hosts told toget
 
 
 @record
+class FleetCase:
+    """What one rule says of some hosts in the same words."""
+
+    hosts: tuple[str, ...]
+    message: str
+    evidence: tuple[Evidence, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+
+
+@record
 class FleetFinding:
-    """What is wrong, where, and what to do there. One finding for all the hosts that have it."""
+    """What is wrong, where, and what to do there. One finding of a rule for all the hosts that have it."""
 
     finding: Finding
     hosts: tuple[str, ...] = ()  # in natural order; () is the job as a whole
-    fixes: tuple[Fix, ...] = ()  # on those hosts
+    cases: tuple[FleetCase, ...] = ()  # the one of most hosts first, whose words are those of `finding`
     why: str = ""
     of: Of = "host"
-    other_words: int = 0  # hosts on which the same rule says it with other values
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        return self.cases[0].fixes if self.cases else ()
 
 
 @record

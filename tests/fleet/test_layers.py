@@ -119,7 +119,7 @@ def test_memory_of_two_machines_of_a_kind_is_the_same(h100: dict) -> None:
 def test_gpus_are_told_by_how_many_have_what() -> None:
     rows = [{"name": "H100", "mig": False}] * 7 + [{"name": "H200", "mig": True}]
     made = layers.layers_of({"gpus": {"devices": rows}})["gpus"]
-    assert made == {"gpus.count": "8", "gpus.devices.name": "7 × H100, 1 × H200", "gpus.devices.mig": "7 × no, 1 × yes"}
+    assert made == {"gpus": "present", "gpus.count": "8", "gpus.devices.name": "7 × H100, 1 × H200", "gpus.devices.mig": "7 × no, 1 × yes"}
 
 
 values = st.recursive(
