@@ -8,7 +8,7 @@ from statistics import median
 from envcheck.checks.gpu import size as in_units
 from envcheck.engine.intents import Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
-from envcheck.facts.fleet import FleetFacts, FleetLink
+from envcheck.facts.fleet import FleetFacts, FleetLink, unreached
 from envcheck.facts.hostlist import fold, natural
 
 # Of several errors on one link the one that says most.
@@ -70,8 +70,8 @@ def _passed(fleet: FleetFacts, backend: str) -> bool:
 @check(needs="fleet", reads="fleet")
 def fleet_link_blocked(facts: Facts) -> Answer:
     """No interface of the target is reached, or not all of its ports."""
-    links, reached = facts.fleet.links, _reached(facts.fleet)
-    dead = [one for one in links if one.what == "connect" and one.ok is False and (one.source, one.target) not in reached]
+    links, apart = facts.fleet.links, unreached(facts.fleet.links)
+    dead = [one for one in links if one.what == "connect" and one.ok is False and (one.source, one.target) in apart]
     if dead:
         kinds: dict[tuple[str, str], str] = {}
         for one in dead:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from envcheck.facts.record import field, record
 
 
@@ -108,3 +110,9 @@ class FleetFacts:
     cleared_hosts: tuple[str, ...] = ()  # suspects that a known-good partner cleared
     suspect_hosts: tuple[str, ...] = ()  # neither proved bad nor cleared
     bad_links: tuple[FleetLink, ...] = ()  # between hosts that are good with others
+
+
+def unreached(links: Iterable[FleetLink]) -> frozenset[tuple[str, str]]:
+    """(source, target) of those that were tried and of which no address was reached."""
+    tried = [one for one in links if one.what == "connect" and one.ok is not None]
+    return frozenset((one.source, one.target) for one in tried) - {(one.source, one.target) for one in tried if one.ok}

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from envcheck.errors import UsageError
 from envcheck.facts.codec import decode, encode
-from envcheck.facts.fleet import FleetLink, FleetSeat, FleetTrial
+from envcheck.facts.fleet import FleetLink, FleetSeat, FleetTrial, unreached
 from envcheck.facts.record import mutable, replace
 from envcheck.fleet import exchange, presence
 from envcheck.fleet.exchange import Exchanged
@@ -44,7 +44,9 @@ def lead(meeting: Meeting, server: StoreServer, course: Course, options: FleetOp
     for stage in options.stages:
         if stage in _PARTS:
             seats, rivals = presence.seats(server, course.stuck)
-            peers = () if rivals and stage != "facts" else taking_part(stage, seats)
+            # Between hosts that do not reach each other a process group hangs until its time is over, and shows no more than that.
+            vain = (rivals and stage != "facts") or (stage == "world" and unreached(course.links))
+            peers = () if vain else taking_part(stage, seats)
             put_large(server, f"{PEERS}{stage}", [_compact(one) for one in peers])
             server.set(f"{BEGIN}{stage}", bool(peers))
             if peers:
