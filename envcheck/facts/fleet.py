@@ -22,7 +22,10 @@ class FleetSeat:
     arrived_seconds: float | None = None
     late: bool = False  # it came after the others' deadline
     clock_offset_seconds: float | None = None  # its clock minus that of rank 0's host
-    error: str | None = None  # why it went no further
+    clock_error_seconds: float | None = None  # more it cannot be wrong
+    master_addresses: tuple[str, ...] = ()  # what the master's name means on its host
+    reason: str | None = None  # why it went no further, in a word: fleet/store_client.py, and "gone", "stuck", "elsewhere"
+    error: str | None = None  # the same in a sentence
 
 
 @record

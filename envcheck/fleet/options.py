@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from envcheck.facts.record import record
+from envcheck.report.session import RuleSession
 
 STAGES = ("presence", "facts", "links", "world")  # in the order in which they are done
 BACKENDS = ("gloo", "nccl")
@@ -41,6 +42,7 @@ class FleetOptions:
     fail_on: str = "error"
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    session: RuleSession | None = None  # the rules with a site's own and the severities of a configuration; None: made of the two above
     redact: bool | None = None
     color: str = "auto"
     quiet: bool = False
