@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -37,7 +36,8 @@ def model() -> dict[str, Any]:
         {**facts["packages"]["distributions"][0], "name": f"package-{number}", "version": f"1.{number}.0"} for number in range(120)
     ]
     facts["network"]["infiniband"] = [
-        {"device": f"mlx5_{port}", "port": 1, "state": "ACTIVE", "link_layer": "InfiniBand", "rate": "400 Gb/sec (4X NDR)"} for port in range(8)
+        {"device": f"mlx5_{port}", "port": 1, "state": "ACTIVE", "link_layer": "InfiniBand", "rate": "400 Gb/sec (4X NDR)"}
+        for port in range(8)
     ]
     facts["network"]["interfaces"] = [{"name": "eth0", "up": True, "loopback": False, "addresses": ["10.0.0.1"], "mtu": 9000}]
     return document
@@ -61,7 +61,7 @@ SICK: tuple[Mapping[str, Any], ...] = (
 
 def write(path: Path, hosts: int, seed: int = 1) -> dict[str, list[str]]:
     """A file of recordings; the hosts of each drift by the rule that has to name them. The same seed gives the same file."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311 - the same recordings for the same seed
     odd = {rule: sorted(chance.sample(range(hosts), chance.randint(1, 3))) for rule, _ in DRIFTS}
     changes: dict[int, dict[str, Any]] = {}
     for rule, change in DRIFTS:
@@ -155,12 +155,11 @@ def plot(rows: list[tuple[int, float, int]]) -> str:
     first = rows[0]
     points = " ".join("{:.1f},{:.1f}".format(*at(hosts, seconds)) for hosts, seconds, _ in rows)
     linear = " ".join("{:.1f},{:.1f}".format(*at(hosts, first[1] * hosts / first[0])) for hosts in (rows[0][0], rows[-1][0]))
-    labels = "".join(
-        "<text x='{:.0f}' y='{:.0f}'>{:,} hosts: {:.1f} s, {} MiB</text>".format(*at(h, s), h, s, m) for h, s, m in rows
-    )
+    labels = "".join("<text x='{:.0f}' y='{:.0f}'>{:,} hosts: {:.1f} s, {} MiB</text>".format(*at(h, s), h, s, m) for h, s, m in rows)
     return (
         "<svg xmlns='http://www.w3.org/2000/svg' width='640' height='320' font-family='sans-serif' font-size='12'>"
-        "<rect width='640' height='320' fill='white'/><text x='60' y='24'>envcheck fleet --replay, two cores: seconds over hosts (dashed: linear)</text>"
+        "<rect width='640' height='320' fill='white'/><text x='60' y='24'>"
+        "envcheck fleet --replay, two cores: seconds over hosts (dashed: linear)</text>"
         f"<polyline points='{linear}' fill='none' stroke='#999' stroke-dasharray='4'/>"
         f"<polyline points='{points}' fill='none' stroke='#0969da' stroke-width='2'/>{labels}</svg>\n"
     )

@@ -141,6 +141,9 @@ FAMILIES = {
 }  # fmt: skip
 
 
+_encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
 def layers_of(facts: Mapping[str, Any]) -> dict[str, Values]:
     """Each layer of a host's facts. Whether a section is there is a fact of its own name: "driver" → "absent"."""
     made: dict[str, Values] = {}
@@ -171,24 +174,20 @@ def state_of(facts: Mapping[str, Any]) -> Values:
             elif fields and isinstance(value, Mapping):
                 value = {name: value.get(name) for name in fields}
             if value not in (None, [], {}, ""):
-                values[f"{section}.{head}"] = _canonical(value)
+                values[f"{section}.{head}"] = _encoded(value)
     for name, value in _strain(facts):
-        values[name] = _canonical(value)
+        values[name] = _encoded(value)
     return values
 
 
 def digest(values: Mapping[str, str]) -> str:
     """Half of a SHA-256, as hexadecimal digits: the same for the same facts, on every host and in every order."""
-    return hashlib.sha256(_canonical(dict(values)).encode()).hexdigest()[:32]
+    return hashlib.sha256(_encoded(dict(values)).encode()).hexdigest()[:32]
 
 
 def digests(facts: Mapping[str, Any]) -> dict[str, str]:
     """Layer → digest, that of the state included: what a host sends before it is asked for more."""
     return {**{layer: digest(values) for layer, values in layers_of(facts).items()}, STATE: digest(state_of(facts))}
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
 
 
 def _split(table: Mapping[str, str]) -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:

@@ -5,18 +5,20 @@ No piece is larger than a worker can hold, and nothing is kept but where each re
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from envcheck.errors import UsageError
 from envcheck.facts.given_file import read_given
 from envcheck.facts.hostlist import natural
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import record
-from envcheck.facts.recorded import FACTS_LIMIT_BYTES
+from envcheck.facts.recorded import FACTS_LIMIT_BYTES, SCHEMA
+from envcheck.fleet.layers import Values, layers_of
 
 PIECE_BYTES = 4 << 20
 PIECE_FILES = 64
@@ -146,3 +148,29 @@ def read_place(place: Place) -> bytes:
     with open(place.path, "rb") as file:
         file.seek(place.start)
         return file.read(place.size)
+
+
+def facts_of(data: bytes) -> tuple[Mapping[str, Any] | None, str]:
+    """The sections of a recording as plain values, or why it is none."""
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return None, "not JSON: not UTF-8 text"
+    except RecursionError:
+        return None, "nested too deeply to be a report"
+    except ValueError as error:
+        return None, f"not JSON: {one_line(str(error), 120)}"
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA or isinstance(value.get("schema"), bool):
+        return None, f"not a report of version {SCHEMA}"
+    facts = value.get("facts")
+    if not isinstance(facts, dict):
+        return None, "it has no `facts`"
+    return {**facts, "live": value.get("live"), "symptoms": value.get("symptoms")}, ""
+
+
+def golden_layers(path: str) -> dict[str, Values]:
+    """What `--golden` holds every host against."""
+    facts, why = facts_of(read_given(path, "--golden", FACTS_LIMIT_BYTES))
+    if facts is None:
+        raise UsageError(f"--golden {one_line(path, 200)}: {why}")
+    return layers_of(facts)

@@ -9,27 +9,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from envcheck.errors import UsageError
-from envcheck.facts.fleet import FleetFacts
+from envcheck.facts.fleet import FleetFacts, FleetSeat
 from envcheck.facts.hostlist import natural
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.fleet.groups import HostKind, drift_of, kinds_of
 from envcheck.fleet.layers import LAYERS, STATE, Values, digest, layers_of, state_of
-from envcheck.fleet.recordings import Piece, Place, documents, pieces_of, read_place
+from envcheck.fleet.recordings import Piece, Place, documents, facts_of, golden_layers, pieces_of, read_place
 from envcheck.report.fleet import FleetReport, FleetUnread, ordered
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
     from envcheck.fleet.judge import KindResult
+    from envcheck.fleet.options import FleetOptions
     from envcheck.fleet.spread import Spread
     from envcheck.report.report import FailOn
     from envcheck.report.session import RuleSession
 
 JUDGED_AT_ONCE = 16  # kinds a worker is handed
-SCHEMA = 1
 
 
 @record
@@ -64,7 +64,20 @@ class _Gathered:
     taken: str = ""
 
 
-def replay(
+def replay(paths: Sequence[str], options: FleetOptions, ray: str | None = None) -> int:
+    """Judges recordings, writes the report as for a job, and returns the exit code. `ray`: the address of a cluster, or "auto"."""
+    from envcheck.fleet.spread import on_ray
+    from envcheck.fleet.telling import rules_of, written
+
+    by = rules_of(options)
+    with ExitStack() as keep:
+        spread = keep.enter_context(on_ray(by, None if ray == "auto" else ray)) if ray else None
+        fail_on = cast("FailOn", options.fail_on)
+        report = judge_recordings(paths, by, options.golden, fail_on=fail_on, strict=options.strict, spread=spread)
+    return written(report, FleetSeat(rank=0), options, alone=False) or report.exit_code
+
+
+def judge_recordings(
     paths: Sequence[str],
     by: RuleSession,
     golden: str | None = None,
@@ -78,7 +91,7 @@ def replay(
     from envcheck.fleet.spread import local
 
     with ExitStack() as keep:
-        model = None if golden is None else _golden(golden)
+        model = None if golden is None else golden_layers(golden)
         workers = spread or keep.enter_context(local(by))
         gathered = _gather(workers, pieces_of(paths, keep))
         if not gathered.hosts:
@@ -87,27 +100,16 @@ def replay(
         kinds = kinds_of((host, dict(zip((*LAYERS, STATE), seen.digests, strict=True))) for host, seen in gathered.hosts.items())
         results, unread = _judged(workers, kinds, gathered, fail_on, strict)
         fleet = FleetFacts(hosts=ordered(gathered.hosts), groups=drift_of(kinds, gathered.values, model), golden=model is not None)
-        places = {host: seen.place for host, seen in gathered.hosts.items()}
         report = judge_fleet(
             fleet,
             results,
             by,
-            lambda host: _snapshot(places[host]) if host in places else None,
+            lambda host: _snapshot(gathered.hosts[host].place) if host in gathered.hosts else None,
             fail_on=fail_on,
             strict=strict,
             unread=sorted((*gathered.unread, *unread), key=lambda one: natural(one.name)),
         )
     return replace(report, replayed=True, taken=gathered.taken)
-
-
-def _golden(path: str) -> Mapping[str, Values]:
-    from envcheck.facts.given_file import read_given
-    from envcheck.facts.recorded import FACTS_LIMIT_BYTES
-
-    facts, why = _facts(read_given(path, "--golden", FACTS_LIMIT_BYTES))
-    if facts is None:
-        raise UsageError(f"--golden {one_line(path, 200)}: {why}")
-    return layers_of(facts)
 
 
 def _gather(workers: Spread, pieces: Iterable[Piece]) -> _Gathered:
@@ -153,7 +155,7 @@ def digest_documents(found: Iterable[tuple[Place, bytes | None]]) -> Digested:
         lines = place.line
         if data is not None and place.line and not data.strip():
             continue
-        facts, why = (None, "cannot be read, or is too large") if data is None else _facts(data)
+        facts, why = (None, "cannot be read, or is too large") if data is None else facts_of(data)
         if facts is None:
             seen.append(Seen("", place, (), error=why))
             continue
@@ -163,24 +165,6 @@ def digest_documents(found: Iterable[tuple[Place, bytes | None]]) -> Digested:
             values.setdefault((layer, digests[-1]), told)
         seen.append(Seen(_host(facts, place), place, (*digests, digest(state_of(facts))), _taken(facts)))
     return Digested(tuple(seen), values, lines)
-
-
-def _facts(data: bytes) -> tuple[Mapping[str, Any] | None, str]:
-    """The sections of a recording as plain values, or why it is none."""
-    try:
-        value = json.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        return None, "not JSON: not UTF-8 text"
-    except RecursionError:
-        return None, "nested too deeply to be a report"
-    except ValueError as error:
-        return None, f"not JSON: {one_line(str(error), 120)}"
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA or isinstance(value.get("schema"), bool):
-        return None, f"not a report of version {SCHEMA}"
-    facts = value.get("facts")
-    if not isinstance(facts, dict):
-        return None, "it has no `facts`"
-    return {**facts, "live": value.get("live"), "symptoms": value.get("symptoms")}, ""
 
 
 def _host(facts: Mapping[str, Any], place: Place) -> str:
