@@ -201,7 +201,7 @@ def _named(name: str, tables: Tables) -> Meant:
 
 
 def _of_capability(capability: str, tables: Tables) -> Meant:
-    """Any board of a compute capability. One that is soldered to a computer of its own (Jetson) has to be named: it decides the platform."""
+    """Any board of a compute capability. One that is soldered to a computer of its own (Jetson) must be named: it decides the platform."""
     boards = [gpu for _, gpu in _boards(tables) if gpu.kind in ("cuda", "old") and gpu.target == capability]
     if not boards:
         return Meant()
