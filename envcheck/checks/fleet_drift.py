@@ -151,7 +151,7 @@ def _hit(
     graded = sorted((worst(one) for one in rows), key=_grade) if worst else [(None, None, None)]
     severity, confidence, variant = graded[0]
     intents = dict.fromkeys(intent for one in rows if one.value is not None for intent in (fixes(one) if fixes else ()))
-    values = {"differences": told, "hosts": fold(hosts), "where": fold(hosts) or "one of the two sides"}
+    values = {"differences": told, "hosts": fold(hosts), "where": "these hosts" if hosts else "one of the two sides"}
     evidence = tuple(Evidence(one.fact, said(one, facts.fleet.golden)) for one in rows)
     return Hit(values, evidence, tuple(intents), variant, severity, confidence)
 
