@@ -8,7 +8,7 @@ from statistics import median
 from envcheck.checks.gpu import size as in_units
 from envcheck.engine.intents import Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
-from envcheck.facts.fleet import FleetFacts, FleetLink, unreached
+from envcheck.facts.fleet import FleetFacts, FleetLink, unreached, without_gloo
 from envcheck.facts.hostlist import fold, natural
 
 # Of several errors on one link the one that says most.
@@ -145,9 +145,8 @@ def fleet_name_wrong(facts: Facts) -> Answer:
 
 
 def _own_name(fleet: FleetFacts, wrong: list[FleetLink]) -> Hit | None:
-    # Who names an interface for gloo needs no name of its own host.
-    named = {one.target for one in fleet.links if "GLOO_SOCKET_IFNAME" in one.chosen_by}
-    own = [one for one in wrong if one.source not in named]
+    hurt = without_gloo(fleet.links)
+    own = [one for one in wrong if one.source in hurt]
     if not own or _passed(fleet, "gloo"):
         return None
     kind = next(kind for kind in ("loopback", "elsewhere", "unresolved") if any(one.error == kind for one in own))
@@ -155,7 +154,9 @@ def _own_name(fleet: FleetFacts, wrong: list[FleetLink]) -> Hit | None:
     works = _works(fleet)
     fixes = (SetEnv("GLOO_SOCKET_IFNAME", works, "gloo then needs no name"),) if works else ()
     values = {"hosts": fold({one.source for one in told}), "address": told[0].address, "host": told[0].source}
-    return Hit(values, _evidence(told), fixes, None if kind == "loopback" else kind)
+    # Ranks of NCCL alone take the addresses of interfaces and need no name; many a job has no other.
+    severity = Severity.WARNING if _passed(fleet, "nccl") else None
+    return Hit(values, _evidence(told), fixes, None if kind == "loopback" else kind, severity)
 
 
 def _others_names(fleet: FleetFacts, wrong: list[FleetLink]) -> Hit | None:
