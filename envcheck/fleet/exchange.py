@@ -5,7 +5,6 @@ A job whose hosts are alike sends one host's facts, whatever its size.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +12,10 @@ from envcheck.facts.record import record
 from envcheck.fleet.groups import HostKind, kinds_of
 from envcheck.fleet.layers import digests
 from envcheck.fleet.presence import LEADER, Meeting, await_of
-from envcheck.fleet.store import Store, Value
+from envcheck.fleet.store import get_large, put_large
 from envcheck.fleet.store_server import StoreServer
 
 DIGEST, ASKED, FACTS = "digest/", "asked", "facts/"
-PART = 256 << 10  # characters of one value
 MOST_KINDS = 128  # whose facts are asked for, those of most hosts first
 TROUBLE = "trouble"  # instead of digests: why a host has no facts
 
@@ -42,13 +40,17 @@ def answer(meeting: Meeting, facts: Mapping[str, Any] | str, deadline: float) ->
     """All facts, where this host is asked for them."""
     asked = meeting.store.wait((ASKED,), deadline).get(ASKED)
     if isinstance(asked, list) and meeting.seat.host in asked and not isinstance(facts, str):
-        _send(meeting.store, meeting.seat.host, facts)
+        put_large(meeting.store, f"{FACTS}{meeting.seat.host}", facts)
+
+
+def leaders(server: StoreServer) -> dict[str, int]:
+    """Host → the rank that speaks for it."""
+    return {key.removeprefix(LEADER): rank for key, rank in server.items(LEADER).items() if isinstance(rank, int)}
 
 
 def gather(server: StoreServer, deadline: float) -> Exchanged:
     """The digests of all hosts that have a leader, as kinds of hosts; each kind is asked for the facts of one host."""
-    leaders = {key.removeprefix(LEADER): int(rank) for key, rank in server.items(LEADER).items()}
-    owed = {f"{DIGEST}{host}": rank for host, rank in leaders.items()}
+    owed = {f"{DIGEST}{host}": rank for host, rank in leaders(server).items()}
     told = await_of(server, owed, deadline)
     rows = {key.removeprefix(DIGEST): value for key, value in told.items() if isinstance(value, dict)}
     troubles = {host: str(value[TROUBLE]) for host, value in rows.items() if TROUBLE in value}
@@ -59,31 +61,13 @@ def gather(server: StoreServer, deadline: float) -> Exchanged:
 
 def received(server: StoreServer, exchanged: Exchanged, deadline: float) -> dict[str, Any]:
     """Host → its facts, of those that were asked and answered."""
-    leaders = server.items(LEADER)
+    speaks = leaders(server)
     asked = [kind.hosts[0] for kind in exchanged.kinds[:MOST_KINDS]]
-    counts = await_of(server, {f"{FACTS}{host}": int(leaders[f"{LEADER}{host}"]) for host in asked}, deadline)
+    counts = await_of(server, {f"{FACTS}{host}": speaks[host] for host in asked}, deadline)
     found = {}
     for host in asked:
-        count = counts.get(f"{FACTS}{host}")
-        facts = _whole(server, host, count) if isinstance(count, int) else None
+        key = f"{FACTS}{host}"
+        facts = get_large(server, key) if key in counts else None
         if isinstance(facts, dict):
             found[host] = facts
     return found
-
-
-def _send(store: Store, host: str, facts: Mapping[str, Any]) -> None:
-    """In parts that messages have room for; how many there are comes last, when all of them are there."""
-    text = json.dumps(facts, separators=(",", ":"))
-    parts = [text[at : at + PART] for at in range(0, len(text), PART)]
-    for number, part in enumerate(parts):
-        store.set(f"{FACTS}{host}/{number}", part)
-    store.set(f"{FACTS}{host}", len(parts))
-
-
-def _whole(store: Store, host: str, count: int) -> Value:
-    keys = [f"{FACTS}{host}/{number}" for number in range(count)]
-    parts = store.get(keys)
-    try:
-        return json.loads("".join(parts[key] for key in keys))
-    except (KeyError, TypeError, ValueError):
-        return None

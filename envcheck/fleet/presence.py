@@ -164,9 +164,9 @@ def _seat(value: Value) -> FleetSeat | None:
 def addresses() -> tuple[str, ...]:
     """Of this host's interfaces, loopback left out."""
     from envcheck.host.access import RealHost
-    from envcheck.probes.network import linux_interfaces
+    from envcheck.probes.network import interfaces_of
 
-    found = [address for interface in linux_interfaces(RealHost()) for address in interface.addresses]
+    found = [address for interface in interfaces_of(RealHost()) for address in interface.addresses]
     return tuple(dict.fromkeys(one for one in found if not _is_loopback(one) and not one.startswith("fe80:")))
 
 

@@ -11,6 +11,7 @@ from typing import cast
 from envcheck.errors import UsageError
 from envcheck.facts.codec import DecodeError, decode_snapshot
 from envcheck.facts.fleet import FleetFacts, FleetSeat
+from envcheck.facts.hostlist import fold
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Snapshot
 from envcheck.fleet.exchange import Exchanged
@@ -44,25 +45,35 @@ def judged(facts: FleetFacts, exchanged: Exchanged, options: FleetOptions) -> Fl
 
 
 def written(report: FleetReport, seat: FleetSeat, options: FleetOptions, alone: bool) -> int:
-    """The documents of this process; 0, or the exit code for what could not be written. A rank that is alone has files of its own name."""
+    """The documents of this process; 0, or the exit code where one could not be written.
+
+    Rank 0 writes the job's report. All ranks write where a path tells them apart; one that is alone writes all that was asked for, so
+    that its files stand beside those of rank 0, and never in their place.
+    """
     rank = seat.rank or 0
-    failed = []
-    for form, path in _documents(seat.host, rank, options, alone):
-        try:
-            options.put(_rendered(report, form, options), path)
-        except (UsageError, OSError) as error:
-            failed.append(f"envcheck: rank {rank} on {seat.host}: {error}")
-    for line in failed:
+    documents = [(form, path) for form, path in _asked(seat.host, rank, options, alone) if rank == 0 or alone or path is not None]
+    texts = [(_rendered(report, form, options), path) for form, path in documents]
+    if options.exclude and rank == 0:
+        texts.append((fold(report.bad_hosts) + "\n" if report.bad_hosts else "", options.exclude))
+    failed = [why for text, path in texts if (why := _put(text, path, options))]
+    for why in failed:
         with contextlib.suppress(OSError):
-            print(line, file=sys.stderr)
+            print(f"envcheck: rank {rank} on {seat.host}: {why}", file=sys.stderr)
     return UNWRITABLE if failed else 0
 
 
-def _documents(host: str, rank: int, options: FleetOptions, alone: bool) -> Sequence[tuple[str, str | None]]:
-    """Format and path of what this process writes; None is stdout."""
-    asked = [(options.format, options.output), *options.documents]
+def _put(text: str, path: str | None, options: FleetOptions) -> str:
+    try:
+        options.put(text, path)
+    except (UsageError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _asked(host: str, rank: int, options: FleetOptions, alone: bool) -> Sequence[tuple[str, str | None]]:
+    """Format and path of what this process may write; None is stdout."""
     found: list[tuple[str, str | None]] = []
-    for form, path in asked:
+    for form, path in [(options.format, options.output), *options.documents]:
         if path is None:
             found.append((form, None))
         elif written_by(path, rank):
