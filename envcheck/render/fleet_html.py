@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -160,9 +161,9 @@ def _map(name: str, cells: Mapping[tuple[str, str], Cell]) -> str:
     if len(hosts) <= MOST_NAMED:
         rows = [(source, [_cell(cells, source, target)[:2] for target in hosts]) for source in hosts]
         return scrolled(name, grid(hosts, rows, escape))
-    troubled = {end for pair, cell in cells.items() if cell[1] in ("off", "speed0") for end in pair}
-    drawn = sorted([*sorted(troubled, key=natural), *(host for host in hosts if host not in troubled)][:MOST_DRAWN], key=natural)
-    left = f"<p>{len(drawn)} of {len(hosts)} hosts, those with trouble among them.</p>" if len(drawn) < len(hosts) else ""
+    troubles = Counter(end for pair, cell in cells.items() if cell[1] in ("off", "speed0") for end in pair)
+    drawn = sorted(sorted(hosts, key=lambda host: -troubles[host])[:MOST_DRAWN], key=natural)
+    left = f"<p>{len(drawn)} of {len(hosts)} hosts, those with most trouble among them.</p>" if len(drawn) < len(hosts) else ""
     return scrolled(name, _picture(name, drawn, lambda source, target: _cell(cells, source, target))) + left
 
 

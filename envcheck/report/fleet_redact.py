@@ -15,15 +15,21 @@ _ENDS = ",.;:"
 
 
 def redacted(report: FleetReport, users: Iterable[str] = (), homes: Iterable[str] = ()) -> FleetReport:
-    """Names of hosts become numbers, of users, folders and addresses placeholders; nothing else changes."""
+    """Names of hosts become numbers, those of files, users, folders and addresses placeholders; nothing else changes."""
     named = {*report.hosts, *report.fleet.bad_hosts, *(host for one in report.findings for host in one.hosts)}
     named |= {seat.host for seat in (*report.fleet.seats, *report.fleet.rivals)}
     named |= {end for link in report.fleet.links for end in (link.source, link.target)}
     names = {host: f"host{number}" for number, host in enumerate(sorted(named - {""}, key=natural), 1)}
+    files = {one.name: f"[file-{number}]" for number, one in enumerate(report.unread, 1) if one.name not in names}
+    odd = {**files, **{host: name for host, name in names.items() if not _WORD.fullmatch(host)}}  # no word of a text is such a name
     rest = Redactor(identity(Snapshot(), users, homes))
 
     def change(text: str) -> str:
-        return names.get(text) or rest(_WORD.sub(lambda found: _renamed(found[0], names), text))
+        if text in names:
+            return names[text]
+        for name, instead in odd.items():
+            text = text.replace(name, instead)
+        return rest(_WORD.sub(lambda found: _renamed(found[0], names), text))
 
     return map_strings(report, change)
 

@@ -125,7 +125,7 @@ def test_a_golden_host_that_none_is_like_and_none_that_all_are_like(tmp_path: Pa
     golden = tmp_path / "node.json"
     golden.write_text(json.dumps(document("golden")), encoding="utf-8")
     assert report_on(folder(tmp_path / "same", {"n1": {}, "n2": {}}), golden=str(golden)).findings == ()
-    with pytest.raises(UsageError, match="--golden .*not JSON"):
+    with pytest.raises(UsageError, match=r"--golden .*not JSON"):
         golden.write_text("{", encoding="utf-8")
         report_on(tmp_path / "same", golden=str(golden))
 
