@@ -25,6 +25,16 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from envcheck.agent import jsonl, processes, torch_steps, world_parent, world_rank
+from envcheck.facts.fleet import FleetFacts, FleetSeat
+from envcheck.fleet.isolation import united
+from envcheck.fleet.options import FleetOptions
+from envcheck.fleet.seat import Seat
+from envcheck.fleet.store_client import StoreClient
+from envcheck.fleet.store_server import StoreServer
+from envcheck.fleet.world import Child, try_world
+from envcheck.target.process import Target
+
 PARENTS = 4
 FIRST_PORT = 21500
 
@@ -63,7 +73,6 @@ def main() -> int:
 
 def trial(asked: argparse.Namespace, number: int, parents: list[subprocess.Popen[str]]) -> bool:
     """One job. True if all bad ones were named and nobody else, in two deadlines and five seconds."""
-    from envcheck.fleet.store_server import StoreServer
 
     dice = random.Random(asked.seed * 1000 + number)  # noqa: S311
     many = asked.trials > 1
@@ -110,13 +119,8 @@ def verdict(job: Mapping[str, Any], told: Any, number: int) -> bool:
 
 def parent() -> int:
     """Imports torch and forks this trial's ranks, again and again."""
-    import torch  # noqa: F401
-    import torch.nn.parallel
 
-    import envcheck.fleet.world
-    from envcheck.agent import torch_steps, world_parent, world_rank  # noqa: F401
-
-    torch_steps.preload()
+    torch_steps.preload()  # imports torch, and what DDP does
     print("ready", flush=True)
     for line in sys.stdin:
         job = json.loads(line)
@@ -135,8 +139,6 @@ def fork_rank(job: Mapping[str, Any], rank: int) -> int:
     if pid:
         return pid
     try:
-        from envcheck.agent import processes
-
         processes.die_with_parent(os.getppid())
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         run_rank(job, rank)
@@ -147,13 +149,6 @@ def fork_rank(job: Mapping[str, Any], rank: int) -> int:
 
 
 def run_rank(job: Mapping[str, Any], rank: int) -> None:
-    from envcheck.facts.fleet import FleetFacts, FleetSeat
-    from envcheck.fleet.isolation import united
-    from envcheck.fleet.options import FleetOptions
-    from envcheck.fleet.seat import Seat
-    from envcheck.fleet.store_client import StoreClient
-    from envcheck.fleet.world import Child, try_world
-    from envcheck.target.process import Target
 
     class ForkedChild(Child):
         """As the child of a job, but for its import of torch."""
@@ -231,7 +226,6 @@ class Forked:
 
 
 def serve(folder: str, sleep: float, receive: int, mine: int) -> None:
-    from envcheck.agent import jsonl, processes, world_parent, world_rank
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     processes.die_with_parent(mine)

@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
+LOOK_SECONDS = 0.2  # how often it looks whether a rank has died without a word
 DEVICES_SECONDS = 60.0  # for the child that asks how many GPUs there are
 
 
@@ -174,7 +175,7 @@ def listen(ranks: Ranks, descriptor: int = 0) -> None:
     """Until the end of stdin."""
     rest = b""
     while True:
-        if processes.wait_readable([descriptor], 0.02 if ranks.running else 5.0):
+        if processes.wait_readable([descriptor], LOOK_SECONDS if ranks.running else 5.0):
             data = os.read(descriptor, 65536)
             if not data:
                 break

@@ -11,6 +11,7 @@ from envcheck.checks.queue_pair import queue_pair_refused
 from envcheck.checks.text import agreed, doubt, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
+from envcheck.facts.interfaces import nccl_chosen
 from envcheck.facts.snapshot import GpusFacts, Interface, LauncherFacts, LiveFacts, LiveStatus
 from envcheck.tables.versions import older
 
@@ -19,19 +20,6 @@ _WARNING, _LIKELY = Severity.WARNING, Confidence.LIKELY
 
 def _several_nodes(launcher: LauncherFacts) -> bool:
     return (node_count(launcher) or 1) > 1
-
-
-def _chosen(spec: str, interfaces: tuple[Interface, ...]) -> list[Interface]:
-    """What NCCL makes of NCCL_SOCKET_IFNAME: prefixes, `=` exact names, `^` all but these.
-
-    https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname
-    """
-    exclude = spec.startswith("^")
-    rest = spec[1:] if exclude else spec
-    exact = rest.startswith("=")
-    names = [one.strip() for one in rest.removeprefix("=").split(",") if one.strip()]
-    hit = [one for one in interfaces if any(one.name == name if exact else one.name.startswith(name) for name in names)]
-    return [one for one in interfaces if one not in hit] if exclude else hit
 
 
 def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
@@ -60,7 +48,7 @@ def _selected_interface(facts: Facts, spec: str | None, matches: Matches) -> Hit
     known = facts.network.interfaces
     if not spec or not known:
         return None
-    chosen, better = _chosen(spec, known), _suggested(known)
+    chosen, better = nccl_chosen(spec, known), _suggested(known)
     values = {"spec": spec, "there": [one.name for one in known], "suggested": better, "chosen": [one.name for one in chosen]}
     note = "the interface that reaches the other nodes" if better else "NCCL then chooses by itself"
     if not chosen:

@@ -270,6 +270,9 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
     values = {"requirement": wanted, "python": facts.python.version, "platform": platform or "this platform"}
     if of_variant(matches, "sources") and (own := _empty_packages(facts, wanted, platform)):
         return Hit(values | own, quoted(matches), _other_python(facts, wanted, platform), "sources")
+    name = re.match(r"[\w.-]*\w", wanted)
+    if name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):  # another build of torch would not bring it
+        return Hit(values | {"package": name[0]}, quoted(matches), variant="other")
     fixes = (*_other_python(facts, wanted, platform), TorchBuild())
     return Hit(values, quoted(matches), fixes, None if facts.python.version else "plain")
 

@@ -14,6 +14,8 @@ from envcheck.commands.configuration import rule_session
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from envcheck.facts.fleet import FleetSeat
     from envcheck.fleet.options import FleetOptions
     from envcheck.fleet.seat import JobTold, Seat
@@ -110,7 +112,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.ray:
         from envcheck.fleet.ray_job import run_on_ray
 
-        return run_on_ray(args.ray, args.words, nodes=args.nodes, gpus=args.gpus)
+        return run_on_ray(args.ray, args.words, _files(args), _put(args), nodes=args.nodes, gpus=args.gpus)
     code = _in_the_job(args, by)
     if code == 0 and args.argv:
         from envcheck.commands.hand_over import hand_over
@@ -128,8 +130,8 @@ def _check(args: argparse.Namespace) -> None:
                     raise UsageError(f"{flag} has no meaning beside {mode}")
     if args.golden and not args.replay and not os.path.isfile(args.golden):
         raise UsageError(f"--golden {args.golden}: no such file")
-    if args.argv and (args.replay or args.manifest or args.variables_only):
-        raise UsageError("a command after -- follows a check within a job")
+    if args.argv and (args.replay or args.manifest or args.variables_only or args.ray):
+        raise UsageError("a command after -- follows a check that a launcher started; with --ray, start it by itself afterwards")
     if not 1 <= args.deadline <= 3600:
         raise UsageError(f"--deadline {args.deadline:g}: between 1 and 3600 seconds")
     for name, limit in (("nproc", 256), ("nodes", 100_000), ("gpus", 256)):
@@ -141,7 +143,15 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"{form}: a report of a job is written as one of {', '.join(FORMATS)}")
 
 
+def _files(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The files that the user wants, each with the flag that makes a process write it."""
+    files = [(f"-o{args.format}=", args.output)] if args.output else []
+    files += [(f"-o{form}=", path) for form, path in args.documents]
+    return files + ([("--exclude-file=", args.exclude_file)] if args.exclude_file else [])
+
+
 def _options(args: argparse.Namespace, by: RuleSession) -> FleetOptions:
+    from envcheck.commands.terminal import page_options
     from envcheck.fleet.options import STAGES, FleetOptions
 
     skipped = {*args.skip, *(("world",) if args.static else ())}
@@ -167,22 +177,22 @@ def _options(args: argparse.Namespace, by: RuleSession) -> FleetOptions:
         color=args.color,
         quiet=args.quiet,
         verbose=args.verbose,
+        page=page_options(sys.stderr if args.argv else sys.stdout, os.environ, args) if args.format == "text" else None,
         command_follows=bool(args.argv),
-        put=_put_aside if args.argv else _put,
+        put=_put(args),
     )
 
 
-def _put(text: str, path: str | None) -> None:
-    output.put(text, path, utf8=True, private=True)
+def _put(args: argparse.Namespace) -> Callable[[str, str | None], None]:
+    """Writes a finished text to a path, or for None to stdout; to stderr where stdout is the command's that follows."""
 
+    def put(text: str, path: str | None) -> None:
+        if path is None and args.argv:
+            print(text, end="", file=sys.stderr, flush=True)
+        else:
+            output.put(text, path, utf8=args.format in output.UTF8, private=True)
 
-def _put_aside(text: str, path: str | None) -> None:
-    """stdout is the command's that follows."""
-    if path is None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    else:
-        _put(text, path)
+    return put
 
 
 def _in_the_job(args: argparse.Namespace, by: RuleSession) -> int:
@@ -199,7 +209,9 @@ def _in_the_job(args: argparse.Namespace, by: RuleSession) -> int:
     if stopped or args.variables_only:
         return _told(report, report.fleet.seats[0], options, speaks)
     assert seat is not None  # noqa: S101  # otherwise it is stopped
-    return int(import_module("envcheck.fleet.conduct").conduct(seat, options))
+    from envcheck.fleet.conduct import conduct
+
+    return conduct(seat, options)
 
 
 def _seat(args: argparse.Namespace, host: str, pid: int) -> Seat | None:
@@ -222,7 +234,9 @@ def _told_by_pmix(command_follows: bool) -> JobTold | None:
 def _told(report: FleetReport, seat: FleetSeat, options: FleetOptions, speaks: bool) -> int:
     """The whole report by one process; each of the others says in one line why it goes no further."""
     if speaks:
-        return int(import_module("envcheck.fleet.telling").written(report, seat, options, alone=False)) or report.exit_code
+        from envcheck.fleet.telling import written
+
+        return written(report, seat, options, alone=False) or report.exit_code
     for one in report.findings:
         if report.fails(one):
             print(f"envcheck fleet: {seat.host}, pid {seat.pid}: {one.finding.message} [{one.finding.rule}]", file=sys.stderr)

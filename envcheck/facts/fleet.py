@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from envcheck.facts.record import field, record
 
 
@@ -40,17 +42,29 @@ class FleetGroup:
 
 @record
 class FleetLink:
-    """One thing tried from one host to another."""
+    """One thing tried from one host to another.
+
+    `error` is a word. Of a name: "unresolved", "loopback", "elsewhere" (an address that the host does not have), "slow". Of a connection:
+    "refused", "filtered" (no answer at all), "route", "silent" (the system answers, the process does not), "itself" (the source has the
+    same address), "stranger", "broken". Of a transfer: "stalled", "slow" (it moved until its time was over), "broken". "late": the time
+    of the stage was over before.
+    """
 
     source: str  # host
-    target: str  # host
-    what: str  # "name", "connect", "ephemeral", "transfer"
-    interface: str | None = None
-    address: str | None = None
+    target: str  # host; of a "name" the source itself too
+    what: str  # "name", "reverse", "connect", "ephemeral" (a port that the target's system chose), "transfer"
+    interface: str | None = None  # the target's
+    address: str | None = None  # the target's, or what its name resolves to
     size_bytes: int | None = None  # of a transfer
     ok: bool | None = None  # None: it was not tried
     seconds: float | None = None
     error: str | None = None
+    detail: str | None = None  # what the system said
+    chosen_by: tuple[str, ...] = ()  # who takes this address on the target: "NCCL", "gloo", or the variable that names the interface
+    moved_bytes: int | None = None  # of a transfer that was not finished
+    passes_bytes: int | None = None  # of one that stalled: the largest packets that were tried and came through
+    mtu: int | None = None  # of the source's interface
+    target_mtu: int | None = None
 
 
 @record
@@ -96,3 +110,18 @@ class FleetFacts:
     cleared_hosts: tuple[str, ...] = ()  # suspects that a known-good partner cleared
     suspect_hosts: tuple[str, ...] = ()  # neither proved bad nor cleared
     bad_links: tuple[FleetLink, ...] = ()  # between hosts that are good with others
+
+
+def unreached(links: Iterable[FleetLink]) -> frozenset[tuple[str, str]]:
+    """(source, target) of those that were tried and of which no address was reached."""
+    tried = [one for one in links if one.what == "connect" and one.ok is not None]
+    return frozenset((one.source, one.target) for one in tried) - {(one.source, one.target) for one in tried if one.ok}
+
+
+def without_gloo(links: Iterable[FleetLink]) -> frozenset[str]:
+    """Hosts on which gloo cannot work over several hosts: the own name does not lead to an address that others reach, and no variable
+    names an interface; or what is sent to them never arrives from some size on."""
+    told = tuple(links)
+    named = {one.target for one in told if "GLOO_SOCKET_IFNAME" in one.chosen_by}
+    lost = {one.target for one in told if one.what == "name" and one.ok is False and one.source == one.target} - named
+    return frozenset(lost | {one.target for one in told if one.what == "transfer" and one.error == "stalled"})

@@ -70,7 +70,7 @@ spec:
 def _trainjob(name: str, image: str, nodes: int, gpus: int) -> str:
     resources = f"    resourcesPerNode:\n      limits:\n        nvidia.com/gpu: {gpus}\n" if gpus else ""
     return f"""\
-# https://www.kubeflow.org/docs/components/trainer: the runtime gives the pods their names and sets PET_NNODES, PET_NODE_RANK and PET_MASTER_ADDR.
+# https://www.kubeflow.org/docs/components/trainer: the runtime gives the pods names, and PET_NNODES, PET_NODE_RANK and PET_MASTER_ADDR.
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata:

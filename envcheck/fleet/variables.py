@@ -8,7 +8,7 @@ from envcheck.facts.fleet import FleetFacts, FleetSeat
 from envcheck.facts.snapshot import RankReading, Snapshot
 from envcheck.fleet.seat import Seat
 from envcheck.probes.launcher import launcher_facts, read_ranks
-from envcheck.report.fleet import FleetFinding, FleetReport, severe_first, verdict_of
+from envcheck.report.fleet import FleetCase, FleetFinding, FleetReport, severe_first, verdict_of
 from envcheck.report.report import FailOn
 from envcheck.report.session import RuleSession, report_on
 
@@ -27,7 +27,11 @@ def judge_variables(
     fleet = FleetFacts((host,), seat.world_size if seat else None, None, told.master, told.launcher, (told,))
     snapshot = Snapshot(launcher=launcher_facts(env), fleet=fleet)
     found = report_on(snapshot, _only_variables(by), fail_on=fail_on, strict=strict, live_requested=False).findings
-    findings = severe_first(FleetFinding(one.finding, (host,), one.fixes, one.why) for one in found)
+    rows = [
+        FleetFinding(one.finding, (host,), (FleetCase((host,), one.finding.message, one.finding.evidence, one.fixes),), one.why)
+        for one in found
+    ]
+    findings = severe_first(rows)
     verdict, code, _ = verdict_of(findings, fleet, (), fail_on)
     return FleetReport(verdict, min(code, 1), fleet, findings, fail_on=fail_on)
 
@@ -42,12 +46,18 @@ def place_lines(seat: Seat) -> tuple[str, ...]:
     local = f"local rank {seat.local_rank} of {seat.local_world_size}"
     node = f", node {seat.node} of {seat.nodes}" if None not in (seat.node, seat.nodes) else ""
     by = "no launcher: it is alone" if seat.launcher == "none" else f"by {seat.launcher}"
-    lines = [f"rank {seat.rank} of {seat.world_size} on {seat.host} ({local}{node}), {by}"]
+    others = [one for one in seat.readings if one.launcher != seat.launcher]
+    same = [one.launcher for one in others if _agrees(one, seat)]
+    agree = f"; {' and '.join(same)} {'agrees' if len(same) == 1 else 'agree'}" if same else ""
+    lines = [f"rank {seat.rank} of {seat.world_size} on {seat.host} ({local}{node}), {by}{agree}"]
     if seat.master and seat.ports:
         lines.append(f"rank 0 at {seat.master}, port {seat.ports[0]} or one of the next {len(seat.ports) - 1} ({seat.master_source})")
-    others = [one for one in seat.readings if one.launcher != seat.launcher]
-    lines += [f"not counted: {said(one)}" for one in others]
+    lines += [f"not counted: {said(one)}" for one in others if not _agrees(one, seat)]
     return tuple(lines)
+
+
+def _agrees(one: RankReading, seat: Seat) -> bool:
+    return one.rank == seat.rank and one.world_size in (None, seat.world_size)
 
 
 def said(one: RankReading) -> str:

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -38,7 +38,8 @@ MOST = 2 / 3  # of the ranks: when so many have passed, the others have SHARE of
 SHARE, TIMES = 1 / 3, 4
 GRACE_SECONDS = 2.0  # for results on their way after the deadline,
 QUIET_SECONDS = 0.5  # as long as some come
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.02  # after something has happened; longer and longer while nothing does,
+LONGEST_POLL_SECONDS = 0.25  # since as many as a host has ranks share its processors with what they watch
 BATCH = 512  # keys a question to the store
 # What a rank says when another one is gone: not the cause.
 PEER_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited", "told no address")
@@ -52,12 +53,14 @@ def try_world(
     options: FleetOptions,
     deadline: float,
     child: Child | None = None,
+    without: Collection[str] = (),
 ) -> tuple[FleetTrial, ...]:
     """What was tried: at rank 0 all trials of all groups, elsewhere those in which this process took part. Never later than `deadline`,
-    of `time.monotonic()`, by more than the seconds that ending the child takes."""
+    of `time.monotonic()`, by more than the seconds that ending the child takes. `without`, to rank 0: backends that cannot work, as is
+    known already; each of their trials would last until its time is over."""
     seats = {one.rank: one for one in peers if one.rank is not None and _takes_part(one, options)}
     part = Part(seat, seats, store, child or Child(target), options, deadline)
-    lead = Lead(seats, store, options, deadline) if seat.rank == 0 else None
+    lead = Lead(seats, store, options, deadline, without) if seat.rank == 0 else None
     try:
         if seat.rank in seats:
             part.start()
@@ -190,6 +193,7 @@ class Part:
     def start(self) -> None:
         """Import torch, and say that it is there."""
         began = time.monotonic()
+        pause = POLL_SECONDS
         limit = min(self.deadline, began + self.options.deadline_seconds)
         found: dict[str, Any] = {"error": f"torch was not imported within {self.options.deadline_seconds:.0f} s", "stage": "import"}
         try:
@@ -203,7 +207,8 @@ class Part:
                         "stage": "import",
                     }
                     break
-                time.sleep(POLL_SECONDS)
+                pause = min(1.5 * pause, LONGEST_POLL_SECONDS)
+                time.sleep(pause)
         except UsageError as error:
             found = {"error": str(error), "stage": "start"}
         self.store.set(f"world/ready/{self.seat.rank}", {**found, "seconds": time.monotonic() - began})
@@ -256,8 +261,10 @@ class Part:
         """Until all own ranks have passed or one has failed, the deadline, or the next plan: then the others have given up."""
         asked = time.monotonic() + seconds * SHARE
         address, told = f"world/address/{watched.number}/{watched.group.ranks[0]}", watched.group.first == 0
+        pause = POLL_SECONDS
         while not watched.over and time.monotonic() < limit:
-            for event in self.child.events():
+            events = self.child.events()
+            for event in events:
                 watched.hear(event)
             self.mark(watched)
             if watched.listens is not None:
@@ -271,7 +278,8 @@ class Part:
                 told = found is not None
                 self.child.tell({"address": found} if told else {})
             elif not watched.over:
-                time.sleep(POLL_SECONDS)
+                pause = POLL_SECONDS if events else min(1.5 * pause, LONGEST_POLL_SECONDS)
+                time.sleep(pause)
             if time.monotonic() > asked:
                 asked = time.monotonic() + 1.0
                 if self.store.get([f"world/plan/{watched.number + 1}"]):
@@ -377,8 +385,10 @@ def _order(stage: str) -> int:
 class Lead:
     """What rank 0 does besides: it writes the plans and reads the results."""
 
-    def __init__(self, seats: Mapping[int, FleetSeat], store: Store, options: FleetOptions, deadline: float) -> None:
-        self.seats, self.store, self.options, self.deadline = seats, store, options, deadline
+    def __init__(
+        self, seats: Mapping[int, FleetSeat], store: Store, options: FleetOptions, deadline: float, without: Collection[str] = ()
+    ) -> None:
+        self.seats, self.store, self.options, self.deadline, self.without = seats, store, options, deadline, without
         self.trials: list[FleetTrial] = []
         self.backends: list[str] = []
         self.plan: dict[str, Any] = {}
@@ -410,7 +420,7 @@ class Lead:
 
     def wanted(self, ready: Mapping[int, Mapping[str, Any]]) -> list[str]:
         """gloo, and NCCL where every rank finds a GPU of its own."""
-        asked = self.options.backends or ("gloo", "nccl")
+        asked = [one for one in self.options.backends or ("gloo", "nccl") if one not in self.without]
         own = self.options.nproc or 1
         able = [
             rank

@@ -194,11 +194,11 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
         deadline, name = began + budget.agent, "total"
         if step is None and began + budget.start < deadline:
             deadline, name = began + budget.start, "start"
-        if step == "import" and since + budget.torch_import < deadline:
+        if step in ("torch_static", "import") and since + budget.torch_import < deadline:
             deadline, name = since + budget.torch_import, "import"
         if step == "preload" and since + budget.preload(_import_seconds(running)) < deadline:
             deadline, name = since + budget.preload(_import_seconds(running)), "preload"
-        if step in ("import", "preload") and time.monotonic() > since + SOUND_IMPORT_SECONDS:
+        if step in ("torch_static", "import", "preload") and time.monotonic() > since + SOUND_IMPORT_SECONDS:
             if watch is None:
                 from envcheck.host.activity import Watch
 
