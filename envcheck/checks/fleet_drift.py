@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -32,6 +33,8 @@ NAMES = {
 OF_THE_HOST = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_TOPO_FILE", "NCCL_HOSTID", "UCX_NET_DEVICES")
 Graded: TypeAlias = tuple[Severity | None, Confidence | None, str | None]  # severity, confidence and message, where not the rule's own
 OTHER_GPUS = ("rocm.gfx", "rocm.names", "xpu.names")  # what a host has of other makers than NVIDIA
+_VERSION = re.compile(r"\d[\w.!+-]{0,60}")  # of a package, before it stands in a command
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,100}")
 MOST_TOLD = 6  # differences in one sentence; the evidence has them all
 
 
@@ -151,7 +154,7 @@ def _hit(
     graded = sorted((worst(one) for one in rows), key=_grade) if worst else [(None, None, None)]
     severity, confidence, variant = graded[0]
     intents = dict.fromkeys(intent for one in rows if one.value is not None for intent in (fixes(one) if fixes else ()))
-    values = {"differences": told, "hosts": fold(hosts), "where": fold(hosts) or "one of the two sides"}
+    values = {"differences": told, "hosts": fold(hosts), "where": "these hosts" if hosts else "one of the two sides"}
     evidence = tuple(Evidence(one.fact, said(one, facts.fleet.golden)) for one in rows)
     return Hit(values, evidence, tuple(intents), variant, severity, confidence)
 
@@ -163,9 +166,11 @@ def _grade(one: Graded) -> tuple[int, bool]:
 def _package(drift: Drift) -> tuple[Intent, ...]:
     """The version that the others have; what the others do not have goes."""
     name, value = drift.fact.removeprefix("packages."), drift.value or ""
+    if not _NAME.fullmatch(name):
+        return ()
     if value == "not installed":
         return (Install((), (name,)),)
-    return (Install((f"{name}=={value}",)),)
+    return (Install((f"{name}=={value}",)),) if _VERSION.fullmatch(value) else ()
 
 
 def _variable(drift: Drift) -> tuple[Intent, ...]:
@@ -209,9 +214,9 @@ def _is_torch(fact: str) -> bool:
 
 
 def _torch_fix(drift: Drift) -> tuple[Intent, ...]:
-    if drift.fact != "torch.version" or drift.value is None:
+    if drift.fact != "torch.version" or not _VERSION.fullmatch(drift.value or ""):
         return ()
-    number, _, local = drift.value.partition("+")
+    number, _, local = (drift.value or "").partition("+")
     if all(text.partition("+")[2] == local for text, _ in drift.odd):
         return (Install((f"torch=={number}",)),)  # from the index of the variant that is there
     return (TorchBuild(f"=={number}"),)

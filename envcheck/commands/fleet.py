@@ -151,6 +151,7 @@ def _files(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _options(args: argparse.Namespace, by: RuleSession) -> FleetOptions:
+    from envcheck.commands.terminal import page_options
     from envcheck.fleet.options import STAGES, FleetOptions
 
     skipped = {*args.skip, *(("world",) if args.static else ())}
@@ -176,6 +177,7 @@ def _options(args: argparse.Namespace, by: RuleSession) -> FleetOptions:
         color=args.color,
         quiet=args.quiet,
         verbose=args.verbose,
+        page=page_options(sys.stderr if args.argv else sys.stdout, os.environ, args) if args.format == "text" else None,
         command_follows=bool(args.argv),
         put=_put(args),
     )

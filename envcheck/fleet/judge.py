@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from envcheck.engine.judge import Finding, Verdict
-from envcheck.engine.rule import Check
+from envcheck.engine.rule import Check, Confidence, Evidence
 from envcheck.facts.fleet import FleetFacts
 from envcheck.facts.hostlist import fold, unfold
 from envcheck.facts.record import record, replace
@@ -46,7 +46,7 @@ def judge_fleet(
     """One report of the job. `snapshot_of` gives the facts of a host, by which the fixes of a difference become its commands."""
     results = list(kinds)
     of_job = _of_job(fleet, by, snapshot_of)
-    findings = severe_first([*of_job[0], *_of_hosts(results)])
+    findings = severe_first(_folded(of_job[0], _of_hosts(results), by))
     because = (*of_job[2], *_because(results, fleet), *(f"{one.name}: {one.reason}" for one in unread))
     verdict, code, bad = verdict_of(findings, fleet, because, fail_on, strict)
     return FleetReport(
@@ -77,6 +77,28 @@ def _of_job(
     made = [_job_finding(one, hits[one.rule], fleet, by, checks, snapshot_of) for one in found]
     open_ones = [FleetUnsure(one.rule, one.reason) for one in unsure(verdicts)]
     return made, open_ones, [f"{one.rule}: {one.reason}" for one in open_ones]
+
+
+def _folded(of_job: Sequence[FleetFinding], of_hosts: Sequence[FleetFinding], by: RuleSession) -> list[FleetFinding]:
+    """What is wrong with hosts because they are unlike the others goes into the difference, which is then at least as bad."""
+    kept, made = list(of_hosts), []
+    for cause in of_job:
+        explains = by.texts.read(cause.finding.rule).explains
+        gone = [one for one in kept if one.finding.rule in explains and set(one.hosts) <= set(cause.hosts)]
+        kept = [one for one in kept if one not in gone]
+        worst = min(
+            (cause.finding, *(one.finding for one in gone)), key=lambda one: (one.severity.order, one.confidence is Confidence.LIKELY)
+        )
+        finding = replace(
+            cause.finding,
+            severity=worst.severity,
+            confidence=worst.confidence,
+            consequences=(*cause.finding.consequences, *(one.finding.rule for one in gone)),
+        )
+        evidence = tuple(Evidence(one.finding.rule, one.finding.message) for one in gone)
+        cases = tuple(replace(case, evidence=(*case.evidence, *evidence)) for case in cause.cases)
+        made.append(replace(cause, finding=finding, cases=cases) if gone else cause)
+    return [*made, *kept]
 
 
 def _with_severity(finding: Finding, by: RuleSession) -> Finding:

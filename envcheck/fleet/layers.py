@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 Values: TypeAlias = dict[str, str]  # fact → value; a fact that the host does not tell is not there
@@ -141,6 +142,9 @@ FAMILIES = {
 }  # fmt: skip
 
 
+_encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
 def layers_of(facts: Mapping[str, Any]) -> dict[str, Values]:
     """Each layer of a host's facts. Whether a section is there is a fact of its own name: "driver" → "absent"."""
     made: dict[str, Values] = {}
@@ -148,8 +152,8 @@ def layers_of(facts: Mapping[str, Any]) -> dict[str, Values]:
         values: Values = {}
         for section, names in sections.items():
             content = facts.get(section)
-            if isinstance(content, Mapping):
-                _flatten(section, names, content, values)
+            if isinstance(content, dict):
+                values.update(_steady(layer, section, _encoded(content)) if section in _STEADY else _flattened(section, names, content))
         made[layer] = values
     return made
 
@@ -159,7 +163,10 @@ def state_of(facts: Mapping[str, Any]) -> Values:
     values: Values = {}
     for section, names in _JUDGED.items():
         content = facts.get(section)
-        if not isinstance(content, Mapping):
+        if not isinstance(content, dict):
+            continue
+        if section in _STEADY:
+            values[section] = _encoded(content)
             continue
         if "missing" in content:
             values[section] = f"{content['missing']}: {content.get('reason', '')}"
@@ -167,28 +174,24 @@ def state_of(facts: Mapping[str, Any]) -> Values:
         for head, fields in names:
             value = content.get(head)
             if fields and isinstance(value, list):
-                value = [{name: row.get(name) for name in fields} for row in value if isinstance(row, Mapping)]
-            elif fields and isinstance(value, Mapping):
+                value = [{name: row.get(name) for name in fields} for row in value if isinstance(row, dict)]
+            elif fields and isinstance(value, dict):
                 value = {name: value.get(name) for name in fields}
             if value not in (None, [], {}, ""):
-                values[f"{section}.{head}"] = _canonical(value)
+                values[f"{section}.{head}"] = _encoded(value)
     for name, value in _strain(facts):
-        values[name] = _canonical(value)
+        values[name] = _encoded(value)
     return values
 
 
 def digest(values: Mapping[str, str]) -> str:
     """Half of a SHA-256, as hexadecimal digits: the same for the same facts, on every host and in every order."""
-    return hashlib.sha256(_canonical(dict(values)).encode()).hexdigest()[:32]
+    return hashlib.sha256(_encoded(dict(values)).encode()).hexdigest()[:32]
 
 
 def digests(facts: Mapping[str, Any]) -> dict[str, str]:
     """Layer → digest, that of the state included: what a host sends before it is asked for more."""
     return {**{layer: digest(values) for layer, values in layers_of(facts).items()}, STATE: digest(state_of(facts))}
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
 
 
 def _split(table: Mapping[str, str]) -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
@@ -207,23 +210,28 @@ _COMPARED = {layer: _split(sections) for layer, sections in COMPARED.items()}
 _JUDGED = _split(JUDGED)
 
 
-def _flatten(section: str, names: Iterable[tuple[str, tuple[str, ...]]], content: Mapping[str, Any], values: Values) -> None:
+@lru_cache(maxsize=256)
+def _steady(layer: str, section: str, text: str) -> Values:
+    """A section of which nothing is left out is the same text on hosts of a kind: most are looked at once."""
+    return _flattened(section, dict(_COMPARED[layer])[section], json.loads(text))
+
+
+def _flattened(section: str, names: Iterable[tuple[str, tuple[str, ...]]], content: Mapping[str, Any]) -> Values:
     if "missing" in content:
-        if content["missing"] == "absent":
-            values[section] = "absent"
-        return
-    values[section] = "present"
+        return {section: "absent"} if content["missing"] == "absent" else {}
+    values: Values = {section: "present"}
     for head, fields in names:
         value, name = content.get(head), f"{section}.{head}"
         if value is None:
             continue
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             items = value.items() if not fields else ((field, value.get(field)) for field in fields)
             values.update((f"{name}.{key}", _shown(f"{name}.{key}", one)) for key, one in items if one is not None)
         elif fields and isinstance(value, list):
-            _rows(section, head, fields, [row for row in value if isinstance(row, Mapping)], values)
+            _rows(section, head, fields, [row for row in value if isinstance(row, dict)], values)
         else:
             values[name] = _shown(name, value)
+    return values
 
 
 def _rows(section: str, head: str, fields: Iterable[str], rows: list[Mapping[str, Any]], values: Values) -> None:
@@ -285,7 +293,7 @@ def _strain(facts: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     """Numbers that differ at each look, and names of the host's own, where they are such that a rule may speak of them."""
     for section, judge in _STRAINS.items():
         content = facts.get(section)
-        if isinstance(content, Mapping) and "missing" not in content:
+        if isinstance(content, dict) and "missing" not in content:
             yield from judge(content)
 
 
@@ -314,7 +322,7 @@ def _strained_system(system: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 def _strained_gpus(gpus: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     """A GPU that is held back, at work, or used by somebody is like no other."""
     for at, gpu in enumerate(gpus.get("devices") or ()):
-        if not isinstance(gpu, Mapping):
+        if not isinstance(gpu, dict):
             continue
         held = int(_number(gpu.get("throttle_reasons"))) & ~0x1  # 0x1: it idles
         used = _number(gpu.get("memory_used_bytes")) * 10 > _number(gpu.get("memory_bytes"))
@@ -327,7 +335,7 @@ def _strained_gpus(gpus: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 def _strained_network(network: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     yield "addresses", sorted({_kind(one) for one in network.get("addresses") or ()})
     yield from _over(network, ("resolve_seconds", "reverse_seconds"), 1.0)
-    rows = [row for row in network.get("interfaces") or () if isinstance(row, Mapping)]
+    rows = [row for row in network.get("interfaces") or () if isinstance(row, dict)]
     yield "interfaces", [(row.get("name"), sorted({_kind(one) for one in row.get("addresses") or ()})) for row in rows]
 
 
@@ -360,7 +368,7 @@ def _slow(*names: str, limit: float) -> Callable[[Mapping[str, Any]], Iterable[t
 def _strained_driver(driver: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     for name in ("nvml", "smi"):
         answer = driver.get(name)
-        if isinstance(answer, Mapping) and _number(answer.get("seconds")) > 2:
+        if isinstance(answer, dict) and _number(answer.get("seconds")) > 2:
             yield f"{name}.seconds", answer["seconds"]
 
 
@@ -380,3 +388,4 @@ _STRAINS: Mapping[str, Callable[[Mapping[str, Any]], Iterable[tuple[str, Any]]]]
     "live": _strained_live,
     "symptoms": lambda told: [("symptoms", told["matches"])] if told.get("matches") else (),
 }
+_STEADY = frozenset(_JUDGED) - frozenset(LEFT_OUT) - frozenset(_STRAINS)

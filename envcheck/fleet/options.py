@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from envcheck.facts.record import record
 from envcheck.report.session import RuleSession
+
+if TYPE_CHECKING:
+    from envcheck.render.text import PageOptions
 
 STAGES = ("presence", "facts", "links", "world")  # in the order in which they are done
 BACKENDS = ("gloo", "nccl")
@@ -47,6 +51,7 @@ class FleetOptions:
     color: str = "auto"
     quiet: bool = False
     verbose: bool = False
+    page: PageOptions | None = None  # what the terminal can show of the text; None: a file, plain, 80 columns
     # A command follows: the code of a process whose host passed is 0 even where other hosts are named bad, and nothing but the command
     # may write to its stdout: the report goes to stderr.
     command_follows: bool = False

@@ -19,16 +19,21 @@ from envcheck.fleet.groups import drift_of
 from envcheck.fleet.judge import judge_fleet, judge_kind
 from envcheck.fleet.layers import layers_of
 from envcheck.fleet.options import FleetOptions, path_of, written_by
+from envcheck.fleet.recordings import golden_layers
 from envcheck.report.fleet import FleetReport, FleetUnread
 from envcheck.report.report import FailOn
-from envcheck.report.session import IgnoreSetting, rule_session
+from envcheck.report.session import IgnoreSetting, RuleSession, rule_session
 
 UNWRITABLE = 2  # exit code where nothing else is wrong
 
 
+def rules_of(options: FleetOptions) -> RuleSession:
+    return options.session or rule_session(options.select, [IgnoreSetting(name) for name in options.ignore])
+
+
 def judged(facts: FleetFacts, exchanged: Exchanged, options: FleetOptions) -> FleetReport:
     """The rules of the fleet on what came, and all others on one host of each kind."""
-    by = options.session or rule_session(options.select, [IgnoreSetting(name) for name in options.ignore])
+    by = rules_of(options)
     snapshots: dict[str, Snapshot] = {}
     unread = [FleetUnread(host, why) for host, why in sorted(exchanged.troubles.items())]
     for host, told in exchanged.facts.items():
@@ -38,7 +43,8 @@ def judged(facts: FleetFacts, exchanged: Exchanged, options: FleetOptions) -> Fl
             unread.append(FleetUnread(host, str(error)))
     known = [kind for kind in exchanged.kinds if kind.hosts[0] in snapshots]
     values = {(layer, kind.digests[layer]): told for kind in known for layer, told in layers_of(exchanged.facts[kind.hosts[0]]).items()}
-    drifted = replace(facts, groups=drift_of(exchanged.kinds, values))
+    model = golden_layers(options.golden) if options.golden else None
+    drifted = replace(facts, groups=drift_of(exchanged.kinds, values, model), golden=model is not None)
     fail_on = cast(FailOn, options.fail_on)
     results = [judge_kind(kind.hosts, snapshots[kind.hosts[0]], by, fail_on, options.strict) for kind in known]
     return judge_fleet(drifted, results, by, snapshots.get, fail_on=fail_on, strict=options.strict, unread=unread)
@@ -52,7 +58,7 @@ def written(report: FleetReport, seat: FleetSeat, options: FleetOptions, alone: 
     """
     rank = seat.rank or 0
     documents = [(form, path) for form, path in _asked(seat.host, rank, options, alone) if rank == 0 or alone or path is not None]
-    texts = [(_rendered(report, form, options), path) for form, path in documents]
+    texts = [(_rendered(report, form, options, path), path) for form, path in documents]
     if options.exclude and rank == 0:
         texts.append((fold(report.bad_hosts) + "\n" if report.bad_hosts else "", options.exclude))
     failed = [why for text, path in texts if (why := _put(text, path, options))]
@@ -84,6 +90,13 @@ def _asked(host: str, rank: int, options: FleetOptions, alone: bool) -> Sequence
     return found
 
 
-def _rendered(report: FleetReport, form: str, options: FleetOptions) -> str:
-    lines = [f"{one.finding.severity.value}: {one.finding.message}  [{one.finding.rule}] {','.join(one.hosts)}" for one in report.findings]
-    return "\n".join([*lines, *report.because, f"verdict {report.verdict} exit {report.exit_code}", ""])
+def _rendered(report: FleetReport, form: str, options: FleetOptions, path: str | None) -> str:
+    """In a file nothing depends on this terminal. What is redacted knows who asks."""
+    from envcheck.render.fleet import render_fleet
+    from envcheck.render.text import PageOptions
+
+    page = PageOptions(quiet=options.quiet, verbose=options.verbose)
+    if form == "text" and path is None and options.page is not None:
+        page = options.page
+    users = [os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)]
+    return render_fleet(report, form, options=page, redact=bool(options.redact), users=users, homes=[os.path.expanduser("~")])
