@@ -14,6 +14,8 @@ from envcheck.commands.configuration import rule_session
 from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from envcheck.facts.fleet import FleetSeat
     from envcheck.fleet.options import FleetOptions
     from envcheck.fleet.seat import JobTold, Seat
@@ -110,7 +112,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.ray:
         from envcheck.fleet.ray_job import run_on_ray
 
-        return run_on_ray(args.ray, args.words, _files(args), _put, nodes=args.nodes, gpus=args.gpus)
+        return run_on_ray(args.ray, args.words, _files(args), _put(args), nodes=args.nodes, gpus=args.gpus)
     code = _in_the_job(args, by)
     if code == 0 and args.argv:
         from envcheck.commands.hand_over import hand_over
@@ -177,21 +179,20 @@ def _options(args: argparse.Namespace, by: RuleSession) -> FleetOptions:
         verbose=args.verbose,
         page=page_options(sys.stderr if args.argv else sys.stdout, os.environ, args) if args.format == "text" else None,
         command_follows=bool(args.argv),
-        put=_put_aside if args.argv else _put,
+        put=_put(args),
     )
 
 
-def _put(text: str, path: str | None) -> None:
-    output.put(text, path, utf8=True, private=True)
+def _put(args: argparse.Namespace) -> Callable[[str, str | None], None]:
+    """Writes a finished text to a path, or for None to stdout; to stderr where stdout is the command's that follows."""
 
+    def put(text: str, path: str | None) -> None:
+        if path is None and args.argv:
+            print(text, end="", file=sys.stderr, flush=True)
+        else:
+            output.put(text, path, utf8=args.format in output.UTF8, private=True)
 
-def _put_aside(text: str, path: str | None) -> None:
-    """stdout is the command's that follows."""
-    if path is None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    else:
-        _put(text, path)
+    return put
 
 
 def _in_the_job(args: argparse.Namespace, by: RuleSession) -> int:

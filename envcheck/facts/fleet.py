@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from envcheck.facts.record import field, record
 
 
@@ -108,3 +110,18 @@ class FleetFacts:
     cleared_hosts: tuple[str, ...] = ()  # suspects that a known-good partner cleared
     suspect_hosts: tuple[str, ...] = ()  # neither proved bad nor cleared
     bad_links: tuple[FleetLink, ...] = ()  # between hosts that are good with others
+
+
+def unreached(links: Iterable[FleetLink]) -> frozenset[tuple[str, str]]:
+    """(source, target) of those that were tried and of which no address was reached."""
+    tried = [one for one in links if one.what == "connect" and one.ok is not None]
+    return frozenset((one.source, one.target) for one in tried) - {(one.source, one.target) for one in tried if one.ok}
+
+
+def without_gloo(links: Iterable[FleetLink]) -> frozenset[str]:
+    """Hosts on which gloo cannot work over several hosts: the own name does not lead to an address that others reach, and no variable
+    names an interface; or what is sent to them never arrives from some size on."""
+    told = tuple(links)
+    named = {one.target for one in told if "GLOO_SOCKET_IFNAME" in one.chosen_by}
+    lost = {one.target for one in told if one.what == "name" and one.ok is False and one.source == one.target} - named
+    return frozenset(lost | {one.target for one in told if one.what == "transfer" and one.error == "stalled"})

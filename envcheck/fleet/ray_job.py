@@ -6,8 +6,11 @@ their output back, and nothing else of the check knows of it.
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -15,6 +18,8 @@ from envcheck.errors import UsageError
 from envcheck.facts.record import record
 
 BAD_HOST, CANNOT_TELL = 4, 3
+CONNECT_SECONDS, INIT_SECONDS = 5.0, 60.0
+CLUSTER_FILE = "/tmp/ray/ray_current_cluster"  # noqa: S108  # Ray's own place
 RESERVE_SECONDS = 60.0  # for the placement group
 END_SECONDS = 900.0  # the processes have deadlines of their own; this is the last
 _HERE = ("--ray", "--nodes", "--gpus", "-o", "--output", "--exclude-file")
@@ -44,11 +49,7 @@ def run_on_ray(
         import ray
     except ImportError:
         raise UsageError(NEEDS_RAY) from None
-    try:
-        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        first = str(error).strip().splitlines()
-        raise UsageError(f"--ray {address}: no Ray cluster is reached ({first[0] if first else type(error).__name__})") from None
+    _connect(ray, address)
     try:
         ends = _run(ray, flags_of_node(words), [flag for flag, _ in files], nodes, gpus)
     finally:
@@ -57,6 +58,44 @@ def run_on_ray(
         if text is not None:
             put(text, path)
     return _told(ends)
+
+
+def _connect(ray: Any, address: str) -> None:
+    """UsageError where no cluster answers. Ray itself looks for minutes, or for ever, for a head that is gone."""
+    host, colon, port = _listed(address).removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            why = f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
+            raise UsageError(f"--ray {address}: no Ray cluster is reached ({why})") from None
+    watch = threading.Timer(INIT_SECONDS, _give_up, (address,))
+    watch.daemon = True
+    watch.start()
+    try:
+        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        first = str(error).strip().splitlines()
+        raise UsageError(f"--ray {address}: no Ray cluster is reached ({first[0] if first else type(error).__name__})") from None
+    finally:
+        watch.cancel()
+
+
+def _listed(address: str) -> str:
+    """What "auto" means to Ray: the variable, then the file that `ray start` leaves, also after its cluster has gone."""
+    if address != "auto":
+        return address
+    try:
+        with open(CLUSTER_FILE, encoding="utf-8") as file:
+            left = file.read(200).strip()
+    except (OSError, UnicodeDecodeError):
+        left = ""
+    return os.environ.get("RAY_ADDRESS") or left
+
+
+def _give_up(address: str) -> None:
+    os.write(2, f"envcheck: --ray {address}: no Ray cluster answered within {INIT_SECONDS:g} seconds\n".encode())
+    os._exit(2)
 
 
 def flags_of_node(words: Sequence[str]) -> list[str]:
@@ -85,7 +124,7 @@ def _run(ray: Any, flags: Sequence[str], files: Sequence[str], nodes: int | None
         try:
             ray.get(group.ready(), timeout=RESERVE_SECONDS)
         except ray.exceptions.GetTimeoutError:
-            text = f"--ray: {len(bundles)} nodes with {bundles[0]} each are not free within {RESERVE_SECONDS:g} seconds"
+            text = f"--ray: {len(bundles)} nodes with a free CPU and their GPUs are not found within {RESERVE_SECONDS:g} seconds"
             raise UsageError(text) from None
         return _started(ray, group, bundles, flags, files)
     finally:
@@ -94,14 +133,15 @@ def _run(ray: Any, flags: Sequence[str], files: Sequence[str], nodes: int | None
 
 def bundles_for(alive: Sequence[Mapping[str, float]], nodes: int | None, gpus: int | None) -> list[dict[str, float]]:
     """What is reserved on each node: a CPU and its GPUs, so that no other task is examined with it."""
-    able = sorted((one for one in alive if one.get("CPU", 0) >= 1), key=lambda one: -one.get("GPU", 0))
+    able = sorted((one for one in alive if one.get("CPU", 0) >= 1 and one.get("GPU", 0) >= (gpus or 0)), key=lambda one: -one.get("GPU", 0))
     wanted = len(able) if nodes is None else nodes
     if not able or wanted > len(able):
-        raise UsageError(f"--ray: {wanted or 'no'} nodes are wanted, and {len(able)} with a free CPU are alive")
+        each = "a CPU" + (f" and {gpus} GPUs" if gpus else "")
+        raise UsageError(f"--ray: {wanted or 'some'} nodes are wanted, and {len(able)} with {each} are alive")
     made = []
     for one in able[:wanted]:
-        each = one.get("GPU", 0) if gpus is None else gpus
-        made.append({"CPU": 1.0, **({"GPU": float(each)} if each else {})})
+        mine = one.get("GPU", 0) if gpus is None else gpus
+        made.append({"CPU": 1.0, **({"GPU": float(mine)} if mine else {})})
     return made
 
 

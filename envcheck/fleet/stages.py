@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from envcheck.errors import UsageError
 from envcheck.facts.codec import decode, encode
-from envcheck.facts.fleet import FleetLink, FleetSeat, FleetTrial
+from envcheck.facts.fleet import FleetLink, FleetSeat, FleetTrial, unreached, without_gloo
 from envcheck.facts.record import mutable, replace
 from envcheck.fleet import exchange, presence
 from envcheck.fleet.exchange import Exchanged
@@ -44,7 +44,9 @@ def lead(meeting: Meeting, server: StoreServer, course: Course, options: FleetOp
     for stage in options.stages:
         if stage in _PARTS:
             seats, rivals = presence.seats(server, course.stuck)
-            peers = () if rivals and stage != "facts" else taking_part(stage, seats)
+            # Between hosts that do not reach each other a process group hangs until its time is over, and shows no more than that.
+            vain = (rivals and stage != "facts") or (stage == "world" and unreached(course.links))
+            peers = () if vain else taking_part(stage, seats)
             put_large(server, f"{PEERS}{stage}", [_compact(one) for one in peers])
             server.set(f"{BEGIN}{stage}", bool(peers))
             if peers:
@@ -148,7 +150,7 @@ def _hosts(peers: Peers) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.host for one in peers))
 
 
-def _in_the_world(meeting: Meeting, peers: Peers, options: FleetOptions) -> tuple[FleetTrial, ...]:
+def _in_the_world(meeting: Meeting, peers: Peers, options: FleetOptions, without: tuple[str, ...] = ()) -> tuple[FleetTrial, ...]:
     from envcheck.fleet.world import try_world
     from envcheck.target.interpreter import choose
 
@@ -157,7 +159,7 @@ def _in_the_world(meeting: Meeting, peers: Peers, options: FleetOptions) -> tupl
     except UsageError as error:
         return (FleetTrial("start", "", (meeting.seat.rank,), (meeting.seat.host,), "failed", stage="start", error=str(error)),)
     deadline = time.monotonic() + stage_seconds("world", options) + (0 if meeting.server else SLACK_SECONDS / 2)
-    return try_world(meeting.seat, peers, meeting.store, target, options, deadline)
+    return try_world(meeting.seat, peers, meeting.store, target, options, deadline, without=without)
 
 
 def _join_the_world(meeting: Meeting, peers: Peers, options: FleetOptions) -> None:
@@ -165,7 +167,7 @@ def _join_the_world(meeting: Meeting, peers: Peers, options: FleetOptions) -> No
 
 
 def _lead_the_world(meeting: Meeting, _server: StoreServer, course: Course, peers: Peers, options: FleetOptions) -> None:
-    course.trials = _in_the_world(meeting, peers, options)
+    course.trials = _in_the_world(meeting, peers, options, ("gloo",) if without_gloo(course.links) else ())
 
 
 _PARTS: Mapping[str, Callable[[Meeting, Peers, FleetOptions], None]] = {

@@ -20,6 +20,7 @@ from envcheck.probes.task import Task
 CONNECT_SECONDS = 3.0  # for one address; a SYN that was lost comes again after one second
 QUESTION_SECONDS = 15.0  # for what a store answers at once
 KEYS_AT_A_TIME = 8192
+SEGMENT_BYTES = 1220  # of IPv6's smallest MTU, 1280, what two headers leave: each path carries these
 CLOCK_QUESTIONS = 5
 
 Reason: TypeAlias = Literal["stranger", "refused", "silent", "route", "filtered", "name", "loopback", "untold", "lost"]
@@ -226,7 +227,7 @@ class StoreClient:
         """A connection on which both sides have proved that they know the token."""
         where = f"{self.master}:{port}" if address == self.master else f"{self.master}:{port} ({address})"
         try:
-            connection = _Connection(socket.create_connection((address, port), min(CONNECT_SECONDS, _left(deadline))))
+            connection = _Connection(_connected(address, port, min(CONNECT_SECONDS, _left(deadline))))
         except OSError as error:
             raise _unreachable(error, where, self.addresses) from None
         try:
@@ -253,6 +254,20 @@ class StoreClient:
             return False
         self.joined_seconds = self.joined_seconds or float(welcome["seconds"])
         return True
+
+
+def _connected(address: str, port: int, seconds: float) -> socket.socket:
+    """Its packets are small both ways: between hosts where large ones are lost, the store is what has to tell so."""
+    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(OSError):  # what a system does not know it does not limit
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+        made.settimeout(seconds)
+        made.connect((address, port))
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def _unreachable(error: OSError, where: str, addresses: tuple[str, ...]) -> StoreUnreachable:

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -53,12 +53,14 @@ def try_world(
     options: FleetOptions,
     deadline: float,
     child: Child | None = None,
+    without: Collection[str] = (),
 ) -> tuple[FleetTrial, ...]:
     """What was tried: at rank 0 all trials of all groups, elsewhere those in which this process took part. Never later than `deadline`,
-    of `time.monotonic()`, by more than the seconds that ending the child takes."""
+    of `time.monotonic()`, by more than the seconds that ending the child takes. `without`, to rank 0: backends that cannot work, as is
+    known already; each of their trials would last until its time is over."""
     seats = {one.rank: one for one in peers if one.rank is not None and _takes_part(one, options)}
     part = Part(seat, seats, store, child or Child(target), options, deadline)
-    lead = Lead(seats, store, options, deadline) if seat.rank == 0 else None
+    lead = Lead(seats, store, options, deadline, without) if seat.rank == 0 else None
     try:
         if seat.rank in seats:
             part.start()
@@ -383,8 +385,10 @@ def _order(stage: str) -> int:
 class Lead:
     """What rank 0 does besides: it writes the plans and reads the results."""
 
-    def __init__(self, seats: Mapping[int, FleetSeat], store: Store, options: FleetOptions, deadline: float) -> None:
-        self.seats, self.store, self.options, self.deadline = seats, store, options, deadline
+    def __init__(
+        self, seats: Mapping[int, FleetSeat], store: Store, options: FleetOptions, deadline: float, without: Collection[str] = ()
+    ) -> None:
+        self.seats, self.store, self.options, self.deadline, self.without = seats, store, options, deadline, without
         self.trials: list[FleetTrial] = []
         self.backends: list[str] = []
         self.plan: dict[str, Any] = {}
@@ -416,7 +420,7 @@ class Lead:
 
     def wanted(self, ready: Mapping[int, Mapping[str, Any]]) -> list[str]:
         """gloo, and NCCL where every rank finds a GPU of its own."""
-        asked = self.options.backends or ("gloo", "nccl")
+        asked = [one for one in self.options.backends or ("gloo", "nccl") if one not in self.without]
         own = self.options.nproc or 1
         able = [
             rank

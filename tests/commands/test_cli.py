@@ -340,6 +340,7 @@ SPOKEN: tuple[tuple[str, ...], ...] = (
     ("explain", "shared memory is too small"),
     ("rules",),
     ("run", "--facts", HEALTHY, "--", "true"),
+    ("fleet", "--manifest", "job", "--image", "registry.example/train:1"),
     ("config",),
     ("init", "-o", "-"),
     ("schema", "plan"),
