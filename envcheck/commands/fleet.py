@@ -6,7 +6,6 @@ import argparse
 import os
 import socket
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from envcheck.commands import output
@@ -108,7 +107,9 @@ def execute(args: argparse.Namespace) -> int:
         return _print_manifest(args)
     by = rule_session(args, args.select)
     if args.replay:
-        return int(import_module("envcheck.fleet.replay").replay(args.replay, _options(args, by), ray=args.ray))
+        from envcheck.fleet.replay import replay
+
+        return replay(args.replay, _options(args, by), ray=args.ray)
     if args.ray:
         from envcheck.fleet.ray_job import run_on_ray
 
