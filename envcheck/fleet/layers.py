@@ -82,8 +82,10 @@ JUDGED: Mapping[str, str] = {
     " nvcc.source nvcc.error gcc_path clang",
     "visibility": "selected stopped_at",
     "network": "resolve_error interfaces.name interfaces.loopback infiniband.device infiniband.port",
-    "launcher": "launcher scheduler master_addr_error master_port_owner readings.launcher readings.complete readings.unreadable"
-    " rank_claims commands.launcher init_method start_method",
+    "launcher": "launcher scheduler world_size master_addr master_addr_error master_port master_port_owner nodes ranks_started rank_claims"
+    " init_method start_method readings.launcher readings.world_size readings.local_world_size readings.nodes readings.complete"
+    " readings.unreadable commands.launcher commands.words commands.variables commands.each commands.tasks commands.nodes commands.gpus"
+    " commands.gpus_per_task commands.port commands.program commands.inside commands.beside",
     "rocm": "kfd kfd_access render_access groups",
     "xpu": "render_access",
     "mps": "apple_silicon",
@@ -112,10 +114,7 @@ LEFT_OUT: Mapping[str, str] = {
     "cuda_driver": "devices.uuid devices.memory_free_bytes devices.seconds",
     "toolkit": "ninja cmake",
     "network": "hostname addresses resolve_seconds reverse_seconds interfaces.addresses",
-    "launcher": "rank world_size local_rank master_addr master_addr_resolves master_port nodes variables readings.rank"
-    " readings.world_size readings.local_rank readings.local_world_size readings.node_rank readings.nodes ranks_started"
-    " commands.words commands.variables commands.each commands.tasks commands.nodes commands.node_rank commands.gpus"
-    " commands.gpus_per_task commands.port commands.program commands.inside commands.beside",
+    "launcher": "rank local_rank master_addr_resolves variables readings.rank readings.local_rank readings.node_rank commands.node_rank",
     "python": "chosen_because",
     "torch": "config import_seconds import_failure.stack import_failure.watched_seconds import_failure.cpu_seconds"
     " import_failure.read_bytes import_failure.page_faults dynamo_failure.stack dynamo_failure.watched_seconds"
@@ -334,7 +333,7 @@ def _strained_gpus(gpus: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 def _strained_network(network: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     yield "addresses", sorted({_kind(one) for one in network.get("addresses") or ()})
-    yield from _over(network, ("resolve_seconds", "reverse_seconds"), 1.0)
+    yield from _over(network, ("resolve_seconds", "reverse_seconds"), 0.5)
     rows = [row for row in network.get("interfaces") or () if isinstance(row, dict)]
     yield "interfaces", [(row.get("name"), sorted({_kind(one) for one in row.get("addresses") or ()})) for row in rows]
 
@@ -356,6 +355,13 @@ def _strained_launcher(launcher: Mapping[str, Any]) -> Iterable[tuple[str, Any]]
     world, rank = launcher.get("world_size"), launcher.get("rank")
     if world is not None and rank is not None and not 0 <= _number(rank) < _number(world):
         yield "rank", [rank, world]
+    variables = launcher.get("variables")
+    if isinstance(variables, dict):
+        yield "variables", sorted([name, "number" if str(value).isdecimal() else "text"] for name, value in variables.items())
+    rows = [row for row in launcher.get("readings") or () if isinstance(row, dict)]
+    for name in ("rank", "local_rank", "node_rank"):
+        values = [row[name] for row in rows if row.get(name) is not None]
+        yield f"{name}s agree", values.count(values[0]) == len(values) if values else None
 
 
 def _slow(*names: str, limit: float) -> Callable[[Mapping[str, Any]], Iterable[tuple[str, Any]]]:

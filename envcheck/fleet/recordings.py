@@ -26,7 +26,7 @@ LINES = (".jsonl", ".ndjson")  # a report a line
 
 
 @record
-class Place:
+class RecordedAt:
     """Where one recording stands: a range of a file. `line` counts from 1; 0 is a file of one recording."""
 
     path: str
@@ -40,7 +40,7 @@ class Place:
 
 
 @record
-class Piece:
+class RecordedPiece:
     """Some files of one recording each, or the lines of one file that begin in a range of it."""
 
     paths: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Piece:
     end: int = -1  # -1: these are files of one recording
 
 
-def pieces_of(paths: Sequence[str], keep: ExitStack) -> Iterator[Piece]:
+def pieces_of(paths: Sequence[str], keep: ExitStack) -> Iterator[RecordedPiece]:
     """All that the user named, in its order and a folder's files in theirs. What is no plain file is copied to one until `keep` closes.
 
     UsageError for a path that cannot be read.
@@ -59,15 +59,15 @@ def pieces_of(paths: Sequence[str], keep: ExitStack) -> Iterator[Piece]:
             if not one.endswith(LINES) and one != "-" and os.path.isfile(one):
                 whole.append(one)
                 if len(whole) == PIECE_FILES:
-                    yield Piece(tuple(whole))
+                    yield RecordedPiece(tuple(whole))
                     whole = []
                 continue
             if whole:
-                yield Piece(tuple(whole))
+                yield RecordedPiece(tuple(whole))
                 whole = []
             yield from _lines(one if os.path.isfile(one) else _copied(one, keep))
     if whole:
-        yield Piece(tuple(whole))
+        yield RecordedPiece(tuple(whole))
 
 
 def _files(path: str) -> Iterator[str]:
@@ -87,10 +87,10 @@ def _unreadable(error: OSError) -> None:
     raise UsageError(f"--replay {one_line(str(error.filename), 200)}: {error.strerror}")
 
 
-def _lines(path: str) -> Iterator[Piece]:
+def _lines(path: str) -> Iterator[RecordedPiece]:
     size = os.path.getsize(path)
     for start in range(0, size, PIECE_BYTES):
-        yield Piece((path,), start, min(start + PIECE_BYTES, size))
+        yield RecordedPiece((path,), start, min(start + PIECE_BYTES, size))
 
 
 def _copied(path: str, keep: ExitStack) -> str:
@@ -106,12 +106,12 @@ def _copied(path: str, keep: ExitStack) -> str:
     return copy.name
 
 
-def documents(piece: Piece) -> Iterator[tuple[Place, bytes | None]]:
+def documents(piece: RecordedPiece) -> Iterator[tuple[RecordedAt, bytes | None]]:
     """Each recording of a piece with its bytes; None where it cannot be read or is too large. Lines count from 1 within the
     piece, empty ones too."""
     if piece.end < 0:
         for path in piece.paths:
-            yield Place(path), _whole(path)
+            yield RecordedAt(path), _whole(path)
         return
     with open(piece.paths[0], "rb") as file:
         at = piece.start
@@ -123,7 +123,7 @@ def documents(piece: Piece) -> Iterator[tuple[Place, bytes | None]]:
             number += 1
             cut = len(line) > FACTS_LIMIT_BYTES
             end = _after_line(file, at + len(line)) if cut else at + len(line)
-            yield Place(piece.paths[0], at, end - at, number), None if cut else line
+            yield RecordedAt(piece.paths[0], at, end - at, number), None if cut else line
             at = end
 
 
@@ -143,7 +143,7 @@ def _whole(path: str) -> bytes | None:
         return None
 
 
-def read_place(place: Place) -> bytes:
+def read_place(place: RecordedAt) -> bytes:
     """One recording once more; OSError if it is gone."""
     with open(place.path, "rb") as file:
         file.seek(place.start)

@@ -18,7 +18,7 @@ from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.fleet.groups import HostKind, drift_of, kinds_of
 from envcheck.fleet.layers import LAYERS, STATE, Values, digest, layers_of, state_of
-from envcheck.fleet.recordings import Piece, Place, documents, facts_of, golden_layers, pieces_of, read_place
+from envcheck.fleet.recordings import RecordedAt, RecordedPiece, documents, facts_of, golden_layers, pieces_of, read_place
 from envcheck.report.fleet import FleetReport, FleetUnread, ordered
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Seen:
     """One recording, looked at: whose it is, where it stands and what it tells in each layer."""
 
     host: str
-    place: Place
+    place: RecordedAt
     digests: tuple[str, ...]  # of LAYERS and the state
     taken: str = ""
     error: str = ""  # why it is no recording; then there is nothing else
@@ -112,7 +112,7 @@ def judge_recordings(
     return replace(report, replayed=True, taken=gathered.taken)
 
 
-def _gather(workers: Spread, pieces: Iterable[Piece]) -> _Gathered:
+def _gather(workers: Spread, pieces: Iterable[RecordedPiece]) -> _Gathered:
     found = _Gathered()
     path, line = "", 0  # where the lines of a file that comes in several pieces are counted from
     for piece, digested in workers.each(documents, digest_documents, pieces):
@@ -146,7 +146,7 @@ def _name_again(found: _Gathered) -> None:
         found.hosts[f"{seen.host}@{seen.place.name}"] = seen
 
 
-def digest_documents(found: Iterable[tuple[Place, bytes | None]]) -> Digested:
+def digest_documents(found: Iterable[tuple[RecordedAt, bytes | None]]) -> Digested:
     """What a worker makes of a piece: nothing of the recordings goes back but digests, and the facts of each of them once."""
     seen: list[Seen] = []
     values: dict[tuple[str, str], Values] = {}
@@ -167,7 +167,7 @@ def digest_documents(found: Iterable[tuple[Place, bytes | None]]) -> Digested:
     return Digested(tuple(seen), values, lines)
 
 
-def _host(facts: Mapping[str, Any], place: Place) -> str:
+def _host(facts: Mapping[str, Any], place: RecordedAt) -> str:
     """Its own name; where it does not say it, its recording's."""
     network = facts.get("network")
     name = network.get("hostname") if isinstance(network, Mapping) else None
@@ -184,10 +184,10 @@ def _taken(facts: Mapping[str, Any]) -> str:
 
 
 @record
-class Task:
+class KindsToJudge:
     """Kinds of hosts that a worker is to judge: the hosts of each, and the recording of the first one."""
 
-    kinds: tuple[tuple[tuple[str, ...], Place], ...]
+    kinds: tuple[tuple[tuple[str, ...], RecordedAt], ...]
 
 
 @record
@@ -200,7 +200,7 @@ class Recording:
     why: str = ""
 
 
-def load_task(task: Task) -> Iterator[Recording]:
+def load_task(task: KindsToJudge) -> Iterator[Recording]:
     for hosts, place in task.kinds:
         try:
             yield Recording(hosts, place.name, read_place(place))
@@ -229,7 +229,7 @@ def _decoded(data: bytes, name: str) -> tuple[Snapshot | None, str]:
         return None, one_line(str(error).removeprefix("--facts "), 200)
 
 
-def _snapshot(place: Place) -> Snapshot | None:
+def _snapshot(place: RecordedAt) -> Snapshot | None:
     try:
         return _decoded(read_place(place), place.name)[0]
     except OSError:
@@ -240,7 +240,7 @@ def _judged(
     workers: Spread, kinds: Sequence[HostKind], gathered: _Gathered, fail_on: FailOn, strict: bool
 ) -> tuple[list[KindResult], list[FleetUnread]]:
     rows = [(kind.hosts, gathered.hosts[kind.hosts[0]].place) for kind in kinds]
-    tasks = [Task(tuple(rows[at : at + JUDGED_AT_ONCE])) for at in range(0, len(rows), JUDGED_AT_ONCE)]
+    tasks = [KindsToJudge(tuple(rows[at : at + JUDGED_AT_ONCE])) for at in range(0, len(rows), JUDGED_AT_ONCE)]
     results: list[KindResult] = []
     unread: list[FleetUnread] = []
     for task, answers in workers.each(load_task, judge_documents, tasks, (fail_on, strict)):
