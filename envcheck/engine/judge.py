@@ -113,13 +113,13 @@ def standing_second(verdicts: Iterable[Verdict], symptoms: Sequence[TextEvidence
 
 def _doubtful(hit: Hit, text: RuleText) -> Hit:
     """A hit that is no more than a likely warning."""
-    severity = hit.severity or text.severity
+    severity = text.severity_of(hit)
     return replace(hit, severity=Severity.WARNING if severity is Severity.ERROR else severity, confidence=Confidence.LIKELY)
 
 
 def _strength(text: RuleText, hit: Hit) -> tuple[int, bool]:
     """Smaller is stronger: severity first, then a certain hit before a guess."""
-    return (hit.severity or text.severity).order, (hit.confidence or text.confidence) is Confidence.LIKELY
+    return text.severity_of(hit).order, text.confidence_of(hit) is Confidence.LIKELY
 
 
 def _explained(hit: Sequence[RuleText]) -> dict[str, tuple[str, ...]]:
@@ -147,12 +147,12 @@ def is_about(fix: Mapping[str, Any], variant: str | None) -> bool:
 def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]], traits: Collection[str] | None) -> Finding:
     values = _Values({key: _shown(value) for key, value in hit.values.items()})
     mine = [fix for fix in text.fixes if is_about(fix, hit.variant) and _is_for(fix, traits)]
-    static = tuple(_intent(fix, values, hit.values) for fix in mine)
+    static = tuple(_intent(fix, values, hit.values) for fix in mine if _is_known(fix, hit.values))
     return Finding(
         text.id,
         text.family,
-        hit.severity or text.severity,
-        hit.confidence or text.confidence,
+        text.severity_of(hit),
+        text.confidence_of(hit),
         fill(text.title, values),
         fill(text.messages[hit.variant or ""], values),
         _once(hit.evidence),
@@ -177,6 +177,12 @@ def _is_for(fix: Mapping[str, Any], traits: Collection[str] | None) -> bool:
         return True
     on, not_on = fix.get("on", ()), fix.get("not_on", ())
     return (not on or any(trait in traits for trait in on)) and not any(trait in traits for trait in not_on)
+
+
+def _is_known(fix: Mapping[str, Any], values: Mapping[str, object]) -> bool:
+    """Whether each placeholder of what a variable is set to, or of what is installed, has a value."""
+    wanted = (fix.get("value", ""), *fix.get("requirements", ()))
+    return all(values.get(name) is not None for text in wanted for _, name, _, _ in Formatter().parse(text) if name)
 
 
 def _shown(value: object) -> str:
@@ -229,7 +235,9 @@ def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str,
         case "install":
             requirements = tuple(fill(one, values) for one in fix["requirements"])
             remove = tuple(fill(one, values) for one in fix.get("remove", ()))
-            return Install(requirements, remove, fix.get("reinstall", False), fill(fix.get("note", ""), values))
+            return Install(
+                requirements, remove, fix.get("reinstall", False), fill(fix.get("note", ""), values), tuple(fix.get("flags", ()))
+            )
         case "torch":
             return TorchBuild(fix.get("version"))
         case other:
