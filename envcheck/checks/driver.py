@@ -13,7 +13,7 @@ from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
 from envcheck.facts.record import record, replace
-from envcheck.facts.snapshot import DevicesFacts, DriverFacts, GpusFacts, ToolStatus
+from envcheck.facts.snapshot import DriverFacts, GpusFacts, ToolStatus
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import minor, older, tag_named
 
@@ -327,24 +327,20 @@ def driver_needs_open_module(facts: Facts, matches: Matches) -> Answer:
         return None
     log = tuple(line for line in driver.kernel_messages if "open" in line.lower())
     evidence = (*quoted(matches), *(Evidence("kernel log", line) for line in log[:2]))
+    gpu: str | None = "this GPU"
     if of_variant(matches, "proprietary") or any("not supported by open" in line or "include the required GPU" in line for line in log):
         row = tables.gpu(tables.compute_capability_of_pci(value(matches, "device") or "") or "")
         if counted(facts.gpus) or (row and row.open_module != "impossible"):
             return None  # one card beside others that work; or it has that processor, and the driver could not read what chip it is
-        return _wrong_module(driver, "this GPU", "open", evidence)
-    if matches or any("requires use of the NVIDIA open kernel modules" in line for line in log):
-        return _wrong_module(driver, "this GPU", "proprietary", evidence)
-    wrong = {"proprietary": "required", "open": "impossible"}.get(driver.flavour or "")
-    for name, cc in _cards(facts):
-        row = tables.gpu(cc)
-        if wrong and row and row.open_module == wrong:
-            return _wrong_module(driver, name, driver.flavour or "", ())
-    return None
-
-
-def _wrong_module(driver: DriverFacts, gpu: str, loaded: str, evidence: tuple[Evidence, ...]) -> Hit:
+        loaded: str | None = "open"
+    elif matches or any("requires use of the NVIDIA open kernel modules" in line for line in log):
+        loaded = "proprietary"
+    else:
+        loaded, evidence = driver.flavour, ()
+        wrong = {"proprietary": "required", "open": "impossible"}.get(loaded or "")
+        gpu = next((name for name, cc in _cards(facts) if wrong and (row := tables.gpu(cc)) and row.open_module == wrong), None)
     needed, variant = ("open", None) if loaded == "proprietary" else ("proprietary", "proprietary")
-    return Hit({"driver": driver.version, "gpu": gpu, "needed": needed, "loaded": loaded}, evidence, variant=variant)
+    return Hit({"driver": driver.version, "gpu": gpu, "needed": needed, "loaded": loaded}, evidence, variant=variant) if gpu else None
 
 
 @check(needs="driver", reads="system driver gpus cuda_driver torch devices container launcher symptoms")
