@@ -206,12 +206,12 @@ class RuleText:
 
     def severity_of(self, hit: Hit) -> Severity:
         """As the hit says, else as its variant has it, else the rule's."""
-        own = self.variants.get(hit.variant or "", {}).get("severity")
+        own = self.variants.get(hit.variant or "default", {}).get("severity")
         return hit.severity or (Severity(own) if own else self.severity)
 
     def confidence_of(self, hit: Hit) -> Confidence:
         """As the hit says, else as its variant has it, else the rule's."""
-        own = self.variants.get(hit.variant or "", {}).get("confidence")
+        own = self.variants.get(hit.variant or "default", {}).get("confidence")
         return hit.confidence or (Confidence(own) if own else self.confidence)
 
 

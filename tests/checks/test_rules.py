@@ -118,7 +118,7 @@ def test_no_key_of_a_rule_file_is_read_by_nobody(rule: str) -> None:
     data = load_toml(RULES / TEXTS.family(rule) / f"{rule}.toml")
     assert set(data) - KEYS == set(), f"{file_of(rule)}: a key that CONTRIBUTING.md (Add a rule, 5) does not name"
     for variant, own in data.get("variants", {}).items():
-        assert variant in data["messages"], f"{file_of(rule)}: variants.{variant} has no message"
+        assert variant in ("default", *data["messages"]), f"{file_of(rule)}: variants.{variant} has no message"
         assert own and set(own) <= {"severity", "confidence"}, f"{file_of(rule)}: variants.{variant} has severity, confidence or both"
         assert RULE_LEVELS[rule].items().isdisjoint(own.items()), f"{file_of(rule)}: variants.{variant} repeats what the rule is anyway"
     for number, fix in enumerate(data.get("fix", ()), 1):
