@@ -9,7 +9,7 @@ from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
 from envcheck.checks.queue_pair import queue_pair_refused
-from envcheck.checks.text import agreed, doubt, first_of, foremost, of_variant, quoted, value
+from envcheck.checks.text import agreed, doubt, environment, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.snapshot import GpusFacts, Interface, LauncherFacts, LiveFacts, LiveStatus
@@ -275,7 +275,7 @@ def flight_recorder_unreliable(facts: Facts) -> Answer:
     mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
     if not on or mode is None or seen[mode] not in ("0", "1", "2"):
         return None
-    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, (Evidence("environment", f"{mode}={seen[mode]}"),))
+    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, environment(seen, [mode]))
 
 
 # Variable → what it costs when it is set, or set to 0

@@ -41,6 +41,11 @@ def distinct(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     return tuple(kept)
 
 
+def environment(variables: Mapping[str, str], names: Iterable[str]) -> tuple[Evidence, ...]:
+    """Variables as they are set."""
+    return tuple(Evidence("environment", f"{name}={variables[name]}") for name in names)
+
+
 def value(matches: Matches, name: str) -> str | None:
     """The first value that the symptoms' patterns captured under this name."""
     return next((match.values[name] for match in matches if match.values.get(name)), None)
