@@ -83,9 +83,7 @@ def gloo_interface(facts: Facts, matches: Matches) -> Answer:
     note = "the interface that reaches the other nodes" if better else "gloo then takes the address of the host name"
     fix = SetEnv("GLOO_SOCKET_IFNAME", better, note)
     values: dict[str, object] = {"spec": spec, "there": known, "suggested": better}
-    # the loopback arm sets the interface itself and proves nothing of the environment of the user
-    proved = any(arm.backend == "gloo" and "loopback" not in arm.name and arm.status is LiveStatus.PASS for arm in facts.live.arms)
-    if spec and not proved:
+    if spec and not _gloo_proved(facts.live):
         absent = [one.strip() for one in spec.split(",") if known and one.strip() not in known]
         if wrong := first_of({"syntax": spec[0] in "^=", "default": absent}, values | {"absent": absent}, quoted(matches), (fix,)):
             return wrong
@@ -103,6 +101,11 @@ def gloo_interface(facts: Facts, matches: Matches) -> Answer:
     if several and not spec and network.addresses and all(one.startswith("127.") or one == "::1" for one in network.addresses):
         return Hit(values | {"host": network.hostname, "addresses": network.addresses}, (), fixes, "hostname")
     return None
+
+
+def _gloo_proved(live: LiveFacts) -> bool:
+    """gloo ran with the environment of the user; the loopback arm sets the interface itself and proves nothing here."""
+    return any(arm.backend == "gloo" and "loopback" not in arm.name and arm.status is LiveStatus.PASS for arm in live.arms)
 
 
 @check(needs="network", reads="network limits container symptoms live")
@@ -194,7 +197,6 @@ _OTHER_CAUSES = (
 
 @check(needs="live", reads="live limits launcher gpus symptoms")
 def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
-    """NCCL cannot make its segments in /dev/shm (about 10 MB a pair of ranks)."""
     matches = tuple(match for match in told if match.variant != "guess")
     size = "of unknown size" if facts.limits.shm_bytes is None else in_units(facts.limits.shm_bytes)
     if found := _passed_without(facts.live, "shm"):
@@ -241,7 +243,6 @@ def nccl_version_drift(facts: Facts, told: Matches) -> Answer:
 
 @check(needs="live", reads="live")
 def nccl_no_transport(facts: Facts) -> Answer:
-    """NCCL fails with every transport switched off in turn, and gloo passes: NCCL, CUDA or the driver itself."""
     found = bisect_transports(facts.live)
     if not found or found.culprit != "nccl":
         return None
@@ -269,7 +270,6 @@ def nccl_diagnostics_failed(facts: Facts) -> Answer:
 
 @check(needs="network", reads="network")
 def flight_recorder_unreliable(facts: Facts) -> Answer:
-    """The recorder is on, and the way in which NCCL errors are handled may end the process before it dumps."""
     seen = facts.network.variables
     on = [name for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if seen.get(name, "0") not in ("", "0")]
     mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)

@@ -13,7 +13,7 @@ from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
 from envcheck.facts.record import record, replace
-from envcheck.facts.snapshot import DriverFacts, GpusFacts, ToolStatus
+from envcheck.facts.snapshot import DevicesFacts, DriverFacts, GpusFacts, ToolStatus
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import minor, older, tag_named
 
@@ -43,9 +43,7 @@ def driver_missing(facts: Facts, matches: Matches) -> Answer:
     matches = matches if cards else of_programs(matches)
     names = [gpu.name for gpu in facts.gpus.devices if gpu.name] + [f"PCI {card.address}, device {card.device}" for card in cards]
     hidden = facts.visibility.cuda_visible_devices is not None  # a variable that hides every GPU has the same face as no libcuda
-    # A code of CUDA, or the driver's version in "too old (found version 12020)", comes out of libcuda: it was loaded.
-    loaded = devices.error_code is not None or any(_found_version(text) for text in (*devices.warnings, devices.error or ""))
-    no_libcuda = (driver.cuda_state == "N/A" or ("cuda_driver" in facts.absent and not hidden)) and not loaded
+    no_libcuda = (driver.cuda_state == "N/A" or ("cuda_driver" in facts.absent and not hidden)) and not _torch_reached_libcuda(devices)
     hit = _no_driver(facts, matches) if names else None
     if hit is None and (driver.module_loaded or driver.version):
         hit = _no_libcuda(driver, matches, no_libcuda and (fails(devices) or bool(matches)), bool(names))
@@ -95,6 +93,11 @@ def _no_nvml(facts: Facts, matches: Matches) -> Hit | None:
     return Hit(values, quoted(management), variant="library", confidence=Confidence.LIKELY)
 
 
+def _torch_reached_libcuda(devices: DevicesFacts) -> bool:
+    """A code of CUDA, or the driver's version in "too old (found version 12020)", comes out of libcuda: it was loaded."""
+    return devices.error_code is not None or any(_found_version(text) for text in (*devices.warnings, devices.error or ""))
+
+
 def _found_version(error: str, matches: Matches = ()) -> int:
     """CUDA of the driver as a message states it, "driver on your system is too old (found version 11040)", else 0."""
     told = value(matches, "found") or ""
@@ -106,7 +109,6 @@ def _found_version(error: str, matches: Matches = ()) -> int:
 
 @check(needs="driver", reads="system driver cuda_driver torch devices symptoms")
 def driver_not_loaded(facts: Facts, matches: Matches) -> Answer:
-    """nvidia-smi exit 9, or driver files on disk and no module in the kernel."""
     system, driver = facts.system, facts.driver
     cards = nvidia_on_bus(system)
     if cuda_answers(facts) or system.wsl or system.jetson:
@@ -154,7 +156,6 @@ class _Demand:
 
 @check(needs="driver", reads="system python driver gpus cuda_driver toolkit torch devices symptoms asked")
 def driver_too_old(facts: Facts, every: Matches) -> Answer:
-    """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
     if solved := of_variant(every, "conda"):  # its solver read what the driver serves, and a package asks for more
         values: dict[str, object] = {name: value(solved, name) for name in ("package", "wanted", "offered")}
         return Hit(values | {"target": f"one that offers CUDA {values['wanted']}"}, quoted(solved), variant="conda")
@@ -177,10 +178,6 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
         return None
     if demand.cuda is None:
         return _as_stated(demand, matches)
-    if demand.below and demand.stated:  # torch read a version that is too low
-        if demand.suffices:  # the kernel driver is new enough: an older libcuda was loaded
-            return demand.hit(matches, "libcuda", fixes=())
-        return demand.hit(matches, None if demand.driver and demand.minimum and demand.suffices is False else "offered")
     if cuda_answers(facts) and demand.offered and not demand.below:
         return None  # cuda-compat in place
     asked = fails(facts.devices) or cuda_code(facts) is not None
@@ -240,6 +237,10 @@ def _as_stated(demand: _Demand, matches: Matches) -> Hit | None:
 
 
 def _by_numbers(demand: _Demand, matches: Matches, asked: bool, gpu: str | None, os: str, tables: Tables) -> Answer:
+    if demand.below and demand.stated:  # torch read a version that is too low
+        if demand.suffices:  # the kernel driver is new enough: an older libcuda was loaded
+            return demand.hit(matches, "libcuda", fixes=())
+        return demand.hit(matches, None if demand.driver and demand.minimum and demand.suffices is False else "offered")
     if demand.driver and demand.minimum and demand.suffices is None and not matches:
         return Unknown(f"NVIDIA's pages name two lowest drivers for CUDA {demand.cuda}; {demand.driver} is between them")
     if demand.driver and demand.cuda and demand.minimum and demand.suffices is not None:

@@ -244,15 +244,11 @@ def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="gpus", reads="gpus visibility cuda_driver devices symptoms")
 def gpu_mig(facts: Facts, matches: Matches) -> Answer:
-    """MIG: a process sees one instance at most, and none where none was created."""
     gpus = facts.gpus.devices
     partitioned = [gpu for gpu in gpus if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
     slices = [one.name for one in facts.devices.devices if is_mig(one.name)]
-    if not partitioned and not slices:  # what the text alone says; that of "refused" fits other things too
-        without = bool(gpus) and all(gpu.mig is False for gpu in gpus)
-        guess = {"empty": of_variant(matches, "empty"), "refused": matches and not without}
-        said = first_of(guess, {"gpus": "a GPU", "instances": 0}, quoted(matches))
-        return said and replace(said, confidence=Confidence.LIKELY if said.variant == "refused" else None)
+    if not partitioned and not slices:
+        return _mig_said(gpus, matches)
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
     values: dict[str, object] = {"instances": instances, "numbers": numbers(partitioned)}
     values["gpus"] = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]
@@ -267,3 +263,11 @@ def gpu_mig(facts: Facts, matches: Matches) -> Answer:
         "default": True,
     }
     return first_of(cases, values, quoted(refused))
+
+
+def _mig_said(gpus: tuple[Gpu, ...], matches: Matches) -> Hit | None:
+    """What the text alone says, where no GPU is known to be partitioned; that of "refused" fits other things too."""
+    without = bool(gpus) and all(gpu.mig is False for gpu in gpus)
+    cases = {"empty": of_variant(matches, "empty"), "refused": matches and not without}
+    hit = first_of(cases, {"gpus": "a GPU", "instances": 0}, quoted(matches))
+    return hit and replace(hit, confidence=Confidence.LIKELY if hit.variant == "refused" else None)

@@ -162,7 +162,6 @@ _NVML_FAULTS = {POWER: "power", IRQ: "interrupt", INFOROM: "inforom"}
 
 @check(needs="gpus driver", reads="driver gpus cuda_driver devices symptoms")
 def gpu_hardware_fault(facts: Facts, matches: Matches) -> Answer:
-    """The driver asks for a reset, a power cable is off, the infoROM is damaged, NVLink or the bus reported a fatal error."""
     values: dict[str, object] = {"gpus": "a GPU", "action": "", "code": cuda_code(facts)}
     if asking := [gpu for gpu in facts.gpus.devices if gpu.recovery_action not in (None, "", "None", "N/A", "[N/A]")]:
         values |= {"gpus": _named(asking), "action": ", ".join(sorted({gpu.recovery_action or "" for gpu in asking}))}

@@ -109,7 +109,6 @@ def bitsandbytes_broken(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="packages", reads="torch packages symptoms")
 def pynvml_deprecated(facts: Facts, matches: Matches) -> Answer:
-    """The PyPI project `pynvml` beside nvidia-ml-py: harmless, but it makes `import torch` warn."""
     there = facts.packages.version("pynvml")
     warned = [one for one in facts.torch.import_warnings if "pynvml" in one]
     # 12.0.0 is an empty package that requires nvidia-ml-py

@@ -150,7 +150,6 @@ def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
 
 @check(needs="launcher", reads="launcher visibility symptoms")
 def launch_slurm(facts: Facts) -> Answer:
-    """torchrun in every task of a node, a launcher that runs on the first node only, or GPUs bound to tasks that count them all."""
     local, mine = number(facts.launcher.variables.get("SLURM_LOCALID")), facts.visibility.cuda_visible_devices
     beyond = of_symptom(facts, "invalid-device-ordinal")
     if beyond and local is not None and mine and len(mine.split(",")) <= local:

@@ -19,10 +19,7 @@ from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
 
 @check(needs="toolkit", reads="toolkit python torch symptoms")
 def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
-    """CUDA_HOME names no folder with a toolkit; or an extension was built where there is none.
-
-    torch takes CUDA_HOME and CUDA_PATH without a look whether the folder exists (torch/utils/cpp_extension.py, _find_cuda_home).
-    """
+    """torch takes CUDA_HOME and CUDA_PATH without a look whether the folder exists (torch/utils/cpp_extension.py, _find_cuda_home)."""
     name, home = _cuda_home(facts)
     severity = None if matches else Severity.WARNING
     values: dict[str, object] = {"name": name, "home": home, "cuda": facts.torch.cuda}
@@ -91,15 +88,14 @@ def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, quoted(matches), (fix,), severity=severity)
     if not matches:
         return None
-    told = {match.variant for match in matches}
-    if "standard" in told and not limit:
+    if of_variant(matches, "standard") and not limit:
         return Hit(values | {"standard": value(matches, "standard")}, quoted(matches), variant="standard", severity=severity)
-    return Hit(values, quoted(matches), variant=next((case for case in ("ninja", "missing") if told == {case}), "said"), severity=severity)
+    alone = agreed(matches)
+    return Hit(values, quoted(matches), variant=alone if alone in ("ninja", "missing") else "said", severity=severity)
 
 
 @check(needs="packages toolkit", reads="toolkit python packages system torch symptoms")
 def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
-    """What Triton needs at run time to build its launcher: a C compiler, Python.h, libcuda to link, a ptxas for the GPU."""
     series, toolkit = minor(facts.python.version), facts.toolkit
     values: dict[str, object] = {"python": f"{series[0]}.{series[1]}" if series else "3"}
     if matches:
@@ -115,7 +111,6 @@ def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="python gpus", reads="system python gpus devices torch symptoms")
 def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
-    """TORCH_CUDA_ARCH_LIST leaves out a GPU of this machine; or an extension, not torch, has no code for it."""
     if facts.torch.hip:
         return None
     if left_out := _left_out(facts.python.variables.get("TORCH_CUDA_ARCH_LIST", ""), facts.gpus, matches):
@@ -236,7 +231,6 @@ def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
 
 @check(needs="torch", reads="torch toolkit driver cuda_driver devices")
 def cuda_versions_differ(facts: Facts) -> Answer:
-    """Three different numbers called "CUDA version", and nothing wrong with that."""
     if not facts.torch.cuda or not answer.works(facts.devices):
         return None
     nvcc, offers = _nvcc(facts.toolkit), facts.driver.cuda or facts.cuda_driver.driver_version

@@ -45,7 +45,6 @@ def _inconsistent(kind: str, text: str) -> bool:
 
 @check(needs="torch", reads="torch python packages devices system symptoms")
 def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
-    """`import torch` raises. Rules that know the reason explain it."""
     if facts.torch.import_status is ImportStatus.ERROR:
         return _raised(facts, matches)
     if not matches or imported(facts):
@@ -143,7 +142,6 @@ _OFF = ("", "0", "default", "pymalloc", "malloc", "mimalloc")
 
 @check(needs="torch", reads="torch python")
 def torch_import_hangs(facts: Facts) -> Answer:
-    """`import torch` does not come back within its limit. Where something still moves in it, it may only be slow."""
     if facts.torch.import_status is not ImportStatus.TIMEOUT:
         return None
     failure = facts.torch.import_failure or ImportFailure()

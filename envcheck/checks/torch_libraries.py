@@ -161,7 +161,6 @@ def _foreign(facts: Facts) -> tuple[str, ...]:
 
 @check(needs="packages", reads="torch packages python devices live system symptoms")
 def nccl_package_mismatch(facts: Facts, matches: Matches) -> Answer:
-    """An NCCL that torch was not built with: two packages in one place, or a foreign libnccl.so.2."""
     torch = facts.torch
     rows = tuple(row for row in facts.packages.distributions if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
     two = len({row.name for row in rows}) > 1

@@ -55,7 +55,6 @@ def _without_gpu(facts: Facts) -> bool:
 
 @check(needs="visibility", reads="system gpus visibility torch devices symptoms")
 def visible_devices_empty(facts: Facts) -> Answer:
-    """Set to nothing, to -1 or to NoDevFiles: every GPU is hidden, on purpose or by a launcher."""
     gpus, visibility, devices = facts.gpus, facts.visibility, facts.devices
     if works(devices) or devices.devices:
         return None
@@ -83,7 +82,6 @@ def visible_devices_empty(facts: Facts) -> Answer:
 
 @check(needs="visibility", reads="system gpus launcher visibility torch devices container symptoms asked")
 def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
-    """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     visibility, devices, asked = facts.visibility, facts.devices, facts.asked
     raw, found, (chosen, values, evidence, fixes) = visibility.cuda_visible_devices, facts.gpus.devices, _judged(facts)
     if devices.available and devices.count and asked.device is not None and asked.device >= devices.count:
@@ -131,7 +129,6 @@ def visible_devices_duplicate(facts: Facts) -> Answer:
 
 @check(needs="visibility", reads="system gpus visibility torch devices symptoms")
 def visible_devices_unreadable(facts: Facts, matches: Matches) -> Answer:
-    """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
     raw = facts.visibility.cuda_visible_devices
     if names := of_variant(matches, "program"):
         entry = value(names, "entry") or "a UUID"
@@ -157,7 +154,6 @@ def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -
 
 @check(needs="gpus visibility", reads="gpus visibility devices symptoms")
 def visible_devices_order(facts: Facts, matches: Matches) -> Answer:
-    """Different GPU models: CUDA counts the fastest first, nvidia-smi by PCI bus."""
     devices = facts.devices
     usable = nvidia(facts.gpus)  # CUDA leaves out a GPU that is lost or wants a reset
     models = {gpu.name for gpu in usable if gpu.name}
