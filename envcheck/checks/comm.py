@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
@@ -12,6 +11,7 @@ from envcheck.checks.queue_pair import queue_pair_refused
 from envcheck.checks.text import agreed, doubt, environment, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
+from envcheck.facts.interfaces import nccl_chosen
 from envcheck.facts.snapshot import GpusFacts, Interface, LauncherFacts, LiveFacts, LiveStatus
 from envcheck.tables.versions import meets
 
@@ -20,17 +20,6 @@ _WARNING, _LIKELY = Severity.WARNING, Confidence.LIKELY
 
 def _several_nodes(launcher: LauncherFacts) -> bool:
     return (node_count(launcher) or 1) > 1
-
-
-def _chosen(spec: str, names: Iterable[str]) -> list[str]:
-    """What NCCL makes of NCCL_SOCKET_IFNAME and NCCL_IB_HCA: prefixes, `=` exact names, `^` all but these.
-
-    https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname
-    """
-    rest = spec.removeprefix("^")
-    listed = [one.strip() for one in rest.removeprefix("=").split(",") if one.strip()]
-    hit = [name for name in names if (name in listed if rest.startswith("=") else name.startswith(tuple(listed)))]
-    return [name for name in names if name not in hit] if spec.startswith("^") else hit
 
 
 def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
@@ -64,7 +53,7 @@ def _selected_interface(facts: Facts, spec: str | None, matches: Matches) -> Hit
     known = {one.name: one for one in facts.network.interfaces}
     if not spec or not known:
         return None
-    names, better = _chosen(spec, known), _suggested(facts.network.interfaces)
+    names, better = nccl_chosen(spec, known), _suggested(facts.network.interfaces)
     chosen = [known[name] for name in names]
     cases = {
         "default": not chosen,
@@ -112,7 +101,7 @@ def _gloo_proved(live: LiveFacts) -> bool:
 def nccl_infiniband(facts: Facts, matches: Matches) -> Answer:
     spec = facts.network.variables.get("NCCL_IB_HCA", "")
     devices = sorted({port.device for port in facts.network.infiniband})
-    if spec and devices and not spec.startswith("^") and not _chosen(re.sub(r":[^,]*", "", spec), devices):  # "mlx5_0:1" names a port
+    if spec and devices and not spec.startswith("^") and not nccl_chosen(re.sub(r":[^,]*", "", spec), devices):  # "mlx5_0:1" names a port
         return Hit({"spec": spec, "there": devices}, quoted(matches), variant="hca")
     if matches:
         return _infiniband_said(facts, matches)

@@ -129,7 +129,8 @@ def flash_attn_mismatch(facts: Facts, matches: Matches) -> Answer:
     # pip would take the wheel that it built for the other torch from its cache
     flags = ("--no-build-isolation", "--no-cache-dir")
     wanted = f"flash-attn=={release(there)}" if release(there) and not matches else "flash-attn"  # a newer one may have the wheel
-    again = (Install((wanted,), ("flash-attn",), True, "built for the torch that is installed", flags),)
+    note = "built for the torch that is installed: where there is no wheel for it, from source, which needs nvcc and can take hours"
+    again = (Install((wanted,), ("flash-attn",), True, note, flags),)
     values: dict[str, object] = {"installed": there or UNKNOWN, "version": facts.torch.version or UNKNOWN}
     if wrong := _flash_built_for(there, facts.torch):
         return Hit(values | {"wrong": wrong, "cuda": facts.torch.cuda}, quoted(matches), again, severity=severity)
@@ -217,7 +218,8 @@ def vllm_pin(facts: Facts, matches: Matches) -> Answer:
     severity, asks = None if matches else Severity.WARNING, _asks(facts, "vllm")
     judged = there and torch.version and not torch.hip and not torch.xpu
     if judged and asks and meets(torch.version, asks) is False and "a0" not in (torch.version or ""):
-        fixes = (Install((f"vllm=={release(there)}",), note="in an environment of its own: vLLM installs its own torch"),)
+        note = f"this brings torch{asks} in place of {torch.version}; an environment of its own for vLLM leaves the torch here as it is"
+        fixes = (Install((f"vllm=={release(there)}",), note=note),)
         return Hit(values | {"asks": asks}, quoted(matches), fixes, severity=severity)
     if judged and facts.tables.linked_cuda_major("vllm", there or "") == 13 and not cuda_of_build(there) and major(torch.cuda) == 12:
         return Hit(values, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)

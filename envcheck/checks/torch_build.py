@@ -254,6 +254,9 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         if not python or (facts.system.os == "windows" and series < (1, 7)):  # else something else is wrong than the Python
             last = "3.7" if series < (1, 4) else _LAST_PYTHON.get(series)
             variant, values["use"] = "sources", last or next(iter(_usual_python(facts, platform)), None)
+    name = re.match(r"[\w.-]*\w", wanted)
+    if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
+        return Hit(values | {"package": name[0]}, quoted(matches), variant="other")  # another build of torch would not bring it
     return Hit(values, quoted(matches), _other_python(facts, wanted, platform), variant)
 
 

@@ -35,6 +35,8 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
         return None  # no message, or the companion's rule says that either may be the reason
     if library is None:
         return Hit({"library": value(matches, "component") or "a shared library"}, evidence, variant="plain")
+    if re.match(r"cudnn\w*\.dll", library):
+        return Hit({"library": library}, evidence, variant="cudnn_dll")
     stem = library.partition(".so")[0]
     if stem in ("libcuda", "libnvidia-ml") or stem.startswith(("libtorch", "libc10", "libshm", "libcaffe2")):
         return None  # the driver's libraries, and torch's own missed by a companion: other rules

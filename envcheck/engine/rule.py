@@ -219,6 +219,7 @@ class RuleText:
 OF_A_SITE = {"since": "this site", "message": "{found}", "why": ""}
 
 FAMILY_RANK = {
+    "fleet": 5,
     "container": 10, "driver": 20, "gpu": 30, "visibility": 25, "vendor": 35, "torch": 40, "packages": 50,
     "launch": 60, "comm": 65, "limits": 70, "toolkit": 75, "live": 80, "meta": 90,
 }  # fmt: skip

@@ -136,7 +136,8 @@ def test_rule_file(rule: str) -> None:
     text = TEXTS.read(rule)
     expects = {example["expect"] for example in text.examples}
     short = in_short(text.why)  # what the report shows of it
-    shown = ("container", "packages", "launch", "limits", "toolkit", "meta")  # any other is about one part of the stack, whose row shows it
+    # any other is about one part of the stack, whose row shows it
+    shown = ("container", "packages", "launch", "fleet", "limits", "toolkit", "meta")
     length, unknown = len(text.why.strip()), set(text.explains) - set(CHECKS)
     cases = [case for fix in text.fixes if "when" in fix for case in ([fix["when"]] if isinstance(fix["when"], str) else fix["when"])]
     nobody = set(cases) - set(text.messages) - {"default"}
