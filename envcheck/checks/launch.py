@@ -53,7 +53,7 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     if all(match.symptom == "nccl-connect-failed" for match in matches):  # NCCL connects to its ranks, each at an address of its own
         peer = value(matches, "other") or value(matches, "peer") or value(matches, "third")
         if path := launch_sums.rendezvous_file(facts.launcher):
-            return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file", confidence=Confidence.LIKELY)
+            return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file")
         return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
     variant = foremost(matches, "unresolved") or agreed(matches) or ""
     told = of_variant(matches, variant) if variant else matches
