@@ -10,7 +10,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
 from envcheck.facts.nvml_codes import named as named_code
-from envcheck.facts.snapshot import DevicesFacts, Gpu, ToolAnswer, ToolStatus
+from envcheck.facts.snapshot import DevicesFacts, DriverFacts, Gpu, ToolAnswer, ToolStatus
 from envcheck.tables.compat import Tables
 
 # Codes that other rules name: 4 and 17 no access, 6 no device, 8 power cable, 9 not loaded, 10 interrupts, 12 no library,
@@ -94,13 +94,17 @@ def fabric_not_ready(facts: Facts, every: Matches) -> Answer:
     guest = contained(facts.container) or facts.system.virtualization not in (None, "none")
     variant = foremost(matches, "version") or ("guest" if guest else None)
     states = tuple(Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting)
-    values = {"driver": facts.driver.version, "found": value(matches, "manager"), "manager": facts.driver.fabric_manager or "not known"}
-    values["state"] = ", ".join(sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})) or None
+    values = {"driver": facts.driver.version, "found": value(matches, "manager"), **_fabric(facts.driver, waiting)}
     guess = None if code or matches or waiting else Confidence.LIKELY
     return Hit(values, (*states, *code_evidence(facts), *quoted(matches)), (), variant, confidence=guess)
 
 
 _MULTICAST = ("nvls", "imex")  # NVLink SHARP and multi-node NVLink, of which NCCL speaks
+
+
+def _fabric(driver: DriverFacts, waiting: list[Gpu]) -> dict[str, str | None]:
+    states = sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in waiting})
+    return {"manager": driver.fabric_manager or "not known", "state": ", ".join(states) or None}
 
 
 def _multicast(matches: Matches) -> Hit:
