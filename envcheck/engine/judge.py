@@ -147,7 +147,7 @@ def is_about(fix: Mapping[str, Any], variant: str | None) -> bool:
 def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]], traits: Collection[str] | None) -> Finding:
     values = _Values({key: _shown(value) for key, value in hit.values.items()})
     mine = [fix for fix in text.fixes if is_about(fix, hit.variant) and _is_for(fix, traits)]
-    static = tuple(_intent(fix, values, hit.values) for fix in mine if _is_known(fix, hit.values))
+    static = tuple(_intent(fix, values, hit.values) for fix in mine)
     return Finding(
         text.id,
         text.family,
@@ -177,12 +177,6 @@ def _is_for(fix: Mapping[str, Any], traits: Collection[str] | None) -> bool:
         return True
     on, not_on = fix.get("on", ()), fix.get("not_on", ())
     return (not on or any(trait in traits for trait in on)) and not any(trait in traits for trait in not_on)
-
-
-def _is_known(fix: Mapping[str, Any], values: Mapping[str, object]) -> bool:
-    """Whether each placeholder of what a variable is set to, or of what is installed, has a value."""
-    wanted = (fix.get("value", ""), *fix.get("requirements", ()))
-    return all(values.get(name) is not None for text in wanted for _, name, _, _ in Formatter().parse(text) if name)
 
 
 def _shown(value: object) -> str:

@@ -99,17 +99,15 @@ def test_files_and_functions_match() -> None:
 
 
 KEYS = {
-    "severity", "confidence", "since", "rank", "title", "message", "messages", "variants", "why", "confirm", "notes", "docs", "explains", "layer",
-    "decides", "about", "constants", "fix", "example",
+    "severity", "confidence", "since", "rank", "title", "message", "messages", "variants", "why", "confirm", "notes", "docs", "explains",
+    "layer", "decides", "about", "constants", "fix", "example",
 }  # fmt: skip
 FIX_KEYS = {
-    "kind", "when", "who", "on", "not_on", "text", "commands", "name", "value", "note", "requirements", "remove", "reinstall", "flags", "version",
+    "kind", "when", "who", "on", "not_on", "text", "commands", "name", "value", "note", "requirements", "remove", "reinstall", "version",
 }  # fmt: skip
 
 
-RULE_LEVELS = {
-    rule: {"severity": TEXTS.read(rule).severity.value, "confidence": TEXTS.read(rule).confidence.value} for rule in TEXTS.ids
-}
+RULE_LEVELS = {rule: {"severity": TEXTS.read(rule).severity.value, "confidence": TEXTS.read(rule).confidence.value} for rule in TEXTS.ids}
 
 
 @pytest.mark.parametrize("rule", sorted(TEXTS.ids))
