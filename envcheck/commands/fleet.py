@@ -135,6 +135,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("a command after -- follows a check that a launcher started; with --ray, start it by itself afterwards")
     if not 1 <= args.deadline <= 3600:
         raise UsageError(f"--deadline {args.deadline:g}: between 1 and 3600 seconds")
+    if args.nproc == "all":  # of a configuration, where it is meant for the check of one machine
+        args.nproc = None
     for name, limit in (("nproc", 256), ("nodes", 100_000), ("gpus", 256)):
         number = getattr(args, name)
         if number is not None and not (0 if name == "gpus" else 1) <= number <= limit:

@@ -108,6 +108,16 @@ def test_the_commands_exit_code_is_the_jobs(slurm: Cluster, cluster: Cluster) ->
     assert killed.returncode == 128 + signal.SIGKILL
 
 
+def test_the_command_starts_on_the_hosts_that_passed_always(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> None:
+    """n3 takes no connection from the others, and is named; the others go on, and the job's code tells."""
+    cluster[3].firewall("ip saddr 10.77.0.1-10.77.0.4 tcp flags & (syn|ack) == syn drop")
+    bad = tmp_path / "bad-hosts.txt"
+    flags = ("--deadline", "10", "--skip", "facts", "--skip", "world", "--exclude-file", str(bad))
+    done = cluster.head.run("srun", "-N4", *ENVCHECK, *flags, "--", "hostname", timeout=120)
+    assert (done.returncode, sorted(done.stdout.split())) == (4, ["n1", "n2", "n4"]), done.stderr
+    assert bad.read_text() == "n3\n" and "without n3" in done.stderr
+
+
 def test_ray(cluster: Cluster, tmp_path: Path) -> None:
     """A head and three nodes, each on a host of its own; the report comes to where the user is."""
     pytest.importorskip("ray", reason="needs the package ray: pip install -e '.[ray]'")
