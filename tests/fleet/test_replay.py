@@ -278,3 +278,22 @@ def test_the_command_writes_all_documents_at_once_and_has_the_exit_code(tmp_path
     assert "n2: GPU 3" in done.stdout
     assert json.loads((tmp_path / "json").read_text("utf-8"))["exclude"] == "n2"
     assert all((tmp_path / form).stat().st_size > 100 for form in FORMATS)
+
+
+@pytest.mark.cluster
+def test_a_real_ray_cluster_gives_the_same_bytes(fleet: tuple[Path, dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed here: pip install -e '.[ray]'")
+    from envcheck.fleet.spread import on_ray
+
+    monkeypatch.setattr(recordings, "PIECE_BYTES", 300_000)
+    with on_ray(BY) as cluster:
+        spread = report_on(fleet[0], spread=cluster)
+    assert render_fleet(spread, "json") == render_fleet(report_on(fleet[0]), "json")
+
+
+def test_ray_that_is_not_there_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from envcheck.fleet.spread import on_ray
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match="Ray is not installed"), on_ray(BY):
+        pass
