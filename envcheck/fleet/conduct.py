@@ -28,7 +28,7 @@ from envcheck.report.fleet import BAD_HOST
 from envcheck.report.report import RunVerdict
 
 VERDICT = "verdict"
-JUDGE_SECONDS = 60.0  # for the judging of many kinds of hosts
+JUDGE_SECONDS = 30.0  # for the judging of many kinds of hosts
 LINGER_SECONDS = 5.0  # for the others to fetch the verdict before the store goes
 CANNOT_TELL = 3
 
@@ -147,7 +147,7 @@ def _concluded(meeting: Meeting, server: StoreServer, course: Course, options: F
     server.set(VERDICT, encode(verdict))
     unwritten = written(report, meeting.told, options, alone=False)
     deadline = time.monotonic() + LINGER_SECONDS
-    while server.peers and time.monotonic() < deadline:
+    while server.awaits(course.stuck) and time.monotonic() < deadline:
         time.sleep(0.02)
     return _own_code(verdict, meeting.seat, options) or unwritten
 

@@ -14,7 +14,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from envcheck.fleet import wire
@@ -36,7 +36,8 @@ class StoreServer:
         self.peers: set[_Peer] = set()
         self._values: dict[str, str] = {}
         self._bytes = 0
-        self._changed = threading.Condition()
+        self._changed = threading.Lock()
+        self._awaited: dict[str, list[_Awaited]] = {}  # by rank 0 itself
         self._waiting: dict[str, list[_Waiting]] = {}  # of the thread of the loop alone
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -58,6 +59,11 @@ class StoreServer:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(QUICK_SECONDS)
             self._thread = None
+
+    def awaits(self, stuck: Collection[int]) -> bool:
+        """Whether somebody is still connected that will say goodbye; the ranks in `stuck` will not."""
+        held = {peer.rank for peer in tuple(self.peers)} - {None}
+        return bool(held - set(stuck)) if held else bool(self.peers)
 
     @property
     def seconds(self) -> float:
@@ -86,7 +92,14 @@ class StoreServer:
     def wait(self, keys: Iterable[str], deadline: float) -> dict[str, Value]:
         wanted = tuple(keys)
         with self._changed:
-            self._changed.wait_for(lambda: all(key in self._values for key in wanted), max(0.0, deadline - time.monotonic()))
+            awaited = _Awaited({key for key in wanted if key not in self._values})
+            for key in awaited.left:
+                self._awaited.setdefault(key, []).append(awaited)
+        if awaited.left:
+            awaited.come.wait(max(0.0, deadline - time.monotonic()))
+        with self._changed:
+            for key in awaited.left:  # given up
+                self._awaited[key].remove(awaited)
         return self.get(wanted)
 
     def items(self, prefix: str) -> dict[str, Value]:
@@ -142,7 +155,10 @@ class StoreServer:
             raise StoreError("the store is full")
         self._bytes += more
         self._values[key] = text
-        self._changed.notify_all()
+        for awaited in self._awaited.pop(key, ()):
+            awaited.left.discard(key)
+            if not awaited.left:
+                awaited.come.set()
 
     def _tell(self, key: str) -> None:
         if self._loop is None:
@@ -173,6 +189,14 @@ class StoreServer:
             loop.close()
 
 
+class _Awaited:
+    """Rank 0 itself waits for keys: it wakes when the last of them comes, not at each of thousands."""
+
+    def __init__(self, left: set[str]) -> None:
+        self.left = left
+        self.come = threading.Event()
+
+
 class _Waiting:
     """A client that waits for keys; `left` are those that are not there yet."""
 
@@ -197,7 +221,7 @@ class _Peer(asyncio.Protocol):
         self._buffer = bytearray()
         self._numbers = ("", "")  # the client's, then ours, once it has said hello
         self._known = False
-        self._rank: int | None = None  # whose end we notice by the end of this connection
+        self.rank: int | None = None  # whose end we notice by the end of this connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -211,8 +235,8 @@ class _Peer(asyncio.Protocol):
             if self.waits.timer is not None:
                 self.waits.timer.cancel()
             self.server.give_up(self.waits)
-        if self._rank is not None:
-            self.server.set(f"{GONE}{self._rank}", self.server.seconds)
+        if self.rank is not None:
+            self.server.set(f"{GONE}{self.rank}", self.server.seconds)
 
     def pause_writing(self) -> None:  # who does not read its answers asks no more
         self._transport.pause_reading()
@@ -237,7 +261,7 @@ class _Peer(asyncio.Protocol):
                 self._refuse(str(error))
 
     def leave(self) -> None:
-        self._rank = None
+        self.rank = None
         self._transport.close()
 
     def say(self, message: Mapping[str, Any]) -> None:
@@ -286,8 +310,8 @@ class _Peer(asyncio.Protocol):
             case "clock":
                 self.say({"ok": True, "clock": time.time(), "seconds": server.seconds})
             case "hold" if isinstance(said.get("rank"), int):
-                self._rank = said["rank"]
-                server.drop(f"{GONE}{self._rank}")
+                self.rank = said["rank"]
+                server.drop(f"{GONE}{self.rank}")
                 self.say({"ok": True})
             case "bye":
                 self.leave()
