@@ -129,6 +129,7 @@ usage: envcheck [check] [flags]          look at this machine and a Python
        envcheck rules [--json]           all rules
        envcheck record [-o FILE]         what envcheck sees here, as JSON
        envcheck compare A.json B.json    what differs between two such files
+       srun envcheck fleet               all hosts of a job, from within it
        envcheck init, envcheck config    write a configuration; show what is set
        envcheck schema                   the JSON Schema of the reports
        envcheck completion bash|zsh|fish a script for your shell
@@ -136,8 +137,8 @@ usage: envcheck [check] [flags]          look at this machine and a Python
 often used: --fix-suggest (every command that helps), --python PATH (another
 environment), --live full (a longer check), --json; `envcheck COMMAND --help`
 lists all flags of a command, `envcheck check --help` those of the first.
-exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 130 interrupted,
-70 a bug of envcheck"""
+exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 4 bad hosts are
+named (fleet), 130 interrupted, 70 a bug of envcheck"""
 
 
 def command_parser(command: str) -> Parser:

@@ -6,7 +6,6 @@ import argparse
 import os
 import socket
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from envcheck.commands import output
@@ -108,7 +107,9 @@ def execute(args: argparse.Namespace) -> int:
         return _print_manifest(args)
     by = rule_session(args, args.select)
     if args.replay:
-        return int(import_module("envcheck.fleet.replay").replay(args.replay, _options(args, by), ray=args.ray))
+        from envcheck.fleet.replay import replay
+
+        return replay(args.replay, _options(args, by), ray=args.ray)
     if args.ray:
         from envcheck.fleet.ray_job import run_on_ray
 
@@ -134,6 +135,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("a command after -- follows a check that a launcher started; with --ray, start it by itself afterwards")
     if not 1 <= args.deadline <= 3600:
         raise UsageError(f"--deadline {args.deadline:g}: between 1 and 3600 seconds")
+    if args.nproc == "all":  # of a configuration, where it is meant for the check of one machine
+        args.nproc = None
     for name, limit in (("nproc", 256), ("nodes", 100_000), ("gpus", 256)):
         number = getattr(args, name)
         if number is not None and not (0 if name == "gpus" else 1) <= number <= limit:

@@ -119,19 +119,28 @@ template:
         volumeMounts:
           - name: shm
             mountPath: /dev/shm
-    volumes:
-      - name: shm # what NCCL shares within a pod; a container has 64 MiB by default
-        emptyDir:
-          medium: Memory
-    affinity:
-      podAntiAffinity: # one pod a node, also where it asks for no GPU
-        preferredDuringSchedulingIgnoredDuringExecution:
-          - weight: 100
-            podAffinityTerm:
-              topologyKey: kubernetes.io/hostname
-              labelSelector:
-                matchLabels:
-                  batch.kubernetes.io/job-name: {job}
+{_indented(_SHARED_MEMORY, 4)}{_indented(_apart(job), 4)}"""
+
+
+_SHARED_MEMORY = """\
+volumes:
+  - name: shm # what NCCL shares within a pod; a container has 64 MiB by default
+    emptyDir:
+      medium: Memory
+"""
+
+
+def _apart(job: str) -> str:
+    return f"""\
+affinity:
+  podAntiAffinity: # one pod a node, also where it asks for no GPU
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              batch.kubernetes.io/job-name: {job}
 """
 
 

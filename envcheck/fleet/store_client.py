@@ -200,14 +200,14 @@ class StoreClient:
     def _found(self, first: int, deadline: float) -> _Connection:
         """The first of the ports where this job's store answers, on any of the master's addresses."""
         self.addresses = resolved(self.master, deadline)
-        worst = StoreUnreachable("stranger", f"{self.master} has no port for a store", self.addresses)
+        worst = StoreUnreachable("name", f"{self.master} has neither address nor port for a store", self.addresses)
         for at in range(len(self.ports)):
             port = self.ports[(first + at) % len(self.ports)]
             for address in self.addresses:
                 try:
                     connection = self._greeted(address, port, min(deadline, time.monotonic() + CONNECT_SECONDS))
                 except StoreUnreachable as error:
-                    if TELLING.index(error.reason) > TELLING.index(worst.reason):
+                    if worst.reason not in TELLING or TELLING.index(error.reason) > TELLING.index(worst.reason):
                         worst = error
                     continue
                 self._place, self.port = (address, port), port

@@ -22,6 +22,7 @@ from envcheck.fleet.store import StoreError, Value
 
 MEMORY_LIMIT = 1 << 30  # bytes of all keys and values
 BACKLOG = 4096
+QUICK_SECONDS = 5.0  # for what takes a moment, also on a busy machine
 GONE = "gone/"  # + rank: its process ended, or was cut off, without a word
 
 
@@ -37,8 +38,9 @@ class StoreServer:
         self._bytes = 0
         self._changed = threading.Condition()
         self._waiting: dict[str, list[_Waiting]] = {}  # of the thread of the loop alone
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._serves = threading.Event()
 
     def open(self, ports: Sequence[int], address: str | None = None) -> None:
         """Listen on the first of the ports that is free, on `address` alone or everywhere. StoreError where none is."""
@@ -46,13 +48,15 @@ class StoreServer:
         listener = _listener(ports, address)
         self.port = listener.getsockname()[1]
         self.opened = time.monotonic()
-        self._thread = threading.Thread(target=self._serve, args=(listener,), daemon=True, name="store")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, args=(self._loop, listener), daemon=True, name="store")
         self._thread.start()
+        self._serves.wait(QUICK_SECONDS)  # a loop that is stopped before it runs is not cleared away
 
     def close(self) -> None:
-        if self._thread is not None:
+        if self._thread is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(2.0)
+            self._thread.join(QUICK_SECONDS)
             self._thread = None
 
     @property
@@ -141,7 +145,7 @@ class StoreServer:
         self._changed.notify_all()
 
     def _tell(self, key: str) -> None:
-        if self._thread is None:
+        if self._loop is None:
             return
         if threading.current_thread() is self._thread:
             self._wake(key)
@@ -155,17 +159,18 @@ class StoreServer:
             if not waiting.left:
                 waiting.done()
 
-    def _serve(self, listener: socket.socket) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(self._loop.create_server(lambda: _Peer(self), sock=listener, backlog=BACKLOG))
+    def _serve(self, loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
+        asyncio.set_event_loop(loop)
+        server = loop.run_until_complete(loop.create_server(lambda: _Peer(self), sock=listener, backlog=BACKLOG))
+        self._serves.set()
         try:
-            self._loop.run_forever()
+            loop.run_forever()
         finally:
             server.close()
             for peer in tuple(self.peers):
                 peer.leave()
-            self._loop.run_until_complete(asyncio.sleep(0))  # transports close their sockets in the next turn
-            self._loop.close()
+            loop.run_until_complete(asyncio.sleep(0))  # transports close their sockets in the next turn
+            loop.close()
 
 
 class _Waiting:

@@ -70,6 +70,24 @@ def test_plain_python_in_a_batch_script(slurm: Cluster, cluster: Cluster, tmp_pa
     assert said.count("started\n") == 4 and "all 0" in said
 
 
+def test_the_batch_script_of_the_documentation(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> None:
+    """A host that is named bad: the job is submitted once more, without it, and trains there."""
+    recipe = (Path(__file__).parents[2] / "recipes" / "fleet.sbatch").read_text()
+    script, fake, out = tmp_path / "job.sh", tmp_path / "envcheck", tmp_path / "out"
+    script.write_text(re.sub(r"(#SBATCH .*\n)+", f"#SBATCH --nodes=2 --chdir={tmp_path}\n", recipe))
+    fake.write_text("#!/bin/sh\nfor last; do :; done\nif [ $SLURMD_NODENAME = n2 ]; then echo n2 > bad-hosts.txt; exit 4; fi\n")
+    fake.chmod(0o755)
+    env = {"ENVCHECK": str(fake), "TRAIN": "hostname"}
+    first = cluster.head.run("sbatch", "--wait", "-w", "n[1-2]", "-o", str(out), str(script), env=env, timeout=90)
+    assert first.returncode == 4, first.stderr
+    again = [["n1", "n3"], ["n1", "n4"], ["n3", "n4"]]
+    assert soon(lambda: sorted("".join(path.read_text() for path in tmp_path.glob("slurm-*.out")).split()) in again, 60)
+    real = {"ENVCHECK": f"{sys.executable} -m envcheck", "TRAIN": "hostname", "PYTHONPATH": os.getcwd()}
+    out.unlink()
+    last = cluster.head.run("sbatch", "--wait", "-w", "n[3-4]", "-o", str(out), str(script), env=real, timeout=180)
+    assert last.returncode == 0 and sorted(re.findall(r"^n\d$", out.read_text(), re.MULTILINE)) == ["n3", "n4"], out.read_text()
+
+
 @pytest.fixture
 def sleeping(slurm: Cluster, cluster: Cluster) -> Iterator[subprocess.Popen[str]]:
     step = cluster.head.start("srun", "-N4", *ENVCHECK, *QUICK, "--", "sleep", "765432")
@@ -90,8 +108,18 @@ def test_the_commands_exit_code_is_the_jobs(slurm: Cluster, cluster: Cluster) ->
     assert killed.returncode == 128 + signal.SIGKILL
 
 
+def test_the_command_starts_on_the_hosts_that_passed_always(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> None:
+    """n3 takes no connection from the others, and is named; the others go on, and the job's code tells."""
+    cluster[3].firewall("ip saddr 10.77.0.1-10.77.0.4 tcp flags & (syn|ack) == syn drop")
+    bad = tmp_path / "bad-hosts.txt"
+    flags = ("--deadline", "10", "--skip", "facts", "--skip", "world", "--exclude-file", str(bad))
+    done = cluster.head.run("srun", "-N4", *ENVCHECK, *flags, "--", "hostname", timeout=120)
+    assert (done.returncode, sorted(done.stdout.split())) == (4, ["n1", "n2", "n4"]), done.stderr
+    assert bad.read_text() == "n3\n" and "without n3" in done.stderr
+
+
 def test_ray(cluster: Cluster, tmp_path: Path) -> None:
-    """A head and two nodes, each on a host of its own; the report comes to where the user is."""
+    """A head and three nodes, each on a host of its own; the report comes to where the user is."""
     pytest.importorskip("ray", reason="needs the package ray: pip install -e '.[ray]'")
     ray = (sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=2", "--object-store-memory=80000000")
     env = {"RAY_USAGE_STATS_ENABLED": "0"}
@@ -99,13 +127,20 @@ def test_ray(cluster: Cluster, tmp_path: Path) -> None:
     assert soon(
         lambda: cluster[1].run(sys.executable, "-c", "import socket; socket.create_connection(('n1', 6399), 1)").returncode == 0, 90
     )
-    more = [cluster[n].start(*ray, "--address=10.77.0.1:6399", f"--node-ip-address=10.77.0.{n}", env=env) for n in (2, 3)]
-    job = (*ENVCHECK, "--ray", "10.77.0.1:6399", "--nodes", "3", *QUICK, "-o", f"text={tmp_path}/report.txt")
+    count = (
+        "import ray, sys; ray.init(sys.argv[1], log_to_driver=False); sys.exit(sum(one['Alive'] for one in ray.nodes()) < int(sys.argv[2]))"
+    )
+    more = []
+    for n in (2, 3, 4):  # one after the other: the hosts share /tmp, where nodes that start at once take each other's socket
+        more.append(cluster[n].start(*ray, "--address=10.77.0.1:6399", f"--node-ip-address=10.77.0.{n}", env=env))
+        assert soon(lambda n=n: cluster[1].run(sys.executable, "-c", count, "10.77.0.1:6399", str(n)).returncode == 0, 90)
+    job = (*ENVCHECK, "--ray", "10.77.0.1:6399", *QUICK, "-o", f"text={tmp_path}/report.txt")
     done = cluster[1].run(*job, timeout=240)
-    assert started(done) == (3, "n1", "ray") or PLACE.findall(done.stderr)[0][::2] == ("3", "ray")
+    assert started(done)[::2] == (4, "ray")
     assert (tmp_path / "report.txt").read_text()
-    gone = cluster[4].run(*ENVCHECK, "--ray", "10.77.0.4:6399", timeout=60)
+    gone = cluster[1].run(*ENVCHECK, "--ray", "10.77.0.9:6399", timeout=60)
     assert gone.returncode == 2 and "no Ray cluster is reached" in gone.stderr
+    for host in cluster.hosts:
+        host.signal(signal.SIGKILL, "ray")  # it takes its time over SIGTERM
     for one in (head, *more):
-        one.terminate()
         finish(one, 60)

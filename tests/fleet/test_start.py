@@ -143,6 +143,12 @@ def test_flags_that_contradict_each_other(
     assert said in capsys.readouterr().err
 
 
+def test_a_configuration_of_the_check_of_one_machine_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "envcheck.toml").write_text('nproc = "all"\ntimeout = 20\nlive = "full"\nexpect = ["gpus>=1"]\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(["fleet", "--variables-only"]) == 0
+
+
 # ------------------------------------------------------------------ the command that follows
 
 ALONE = ("--static", "--skip", "facts", "--skip", "links")
