@@ -272,8 +272,8 @@ def test_a_line_that_is_too_long_is_left_out_and_the_next_one_read(tmp_path: Pat
 def test_the_command_writes_all_documents_at_once_and_has_the_exit_code(tmp_path: Path) -> None:
     place = folder(tmp_path / "job", {"n1": {}, "n2": {"gpus.devices.3.remap_failed": True}, "n3": {}})
     files = [f"-o{form}={tmp_path / form}" for form in FORMATS]
-    command = [sys.executable, "-m", "envcheck", "fleet", "--replay", str(place), *files, "--exclude-file", str(tmp_path / "exclude")]
-    done = subprocess.run(command[:-2], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-m", "envcheck", "fleet", "--replay", str(place), *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 4, done.stderr
     assert "n2: GPU 3" in done.stdout
     assert json.loads((tmp_path / "json").read_text("utf-8"))["exclude"] == "n2"
