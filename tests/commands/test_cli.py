@@ -410,7 +410,13 @@ def test_a_module_of_the_users_that_hides_pythons_own_is_a_finding_and_no_bug_of
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=200, env=environment)
     assert done.returncode in (0, 1), done.stderr
-    assert "torch-shadowed" in [one["rule"] for one in json.loads(done.stdout)["findings"]] or name not in ("types", "enum", "typing", "random", "json"), done.stdout
+    assert "torch-shadowed" in [one["rule"] for one in json.loads(done.stdout)["findings"]] or name not in (
+        "types",
+        "enum",
+        "typing",
+        "random",
+        "json",
+    ), done.stdout
 
 
 @pytest.mark.slow
