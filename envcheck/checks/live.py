@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks.answer import driver_answers
 from envcheck.checks.hardware import import_failed, nvidia, opened
-from envcheck.checks.ladder import BAD, CONTROL, bisect_transports, explains
+from envcheck.checks.ladder import BAD, bisect_transports, controls, explains
 from envcheck.checks.launch_sums import beside_libuv
 from envcheck.checks.origin import missing_module, origin
 from envcheck.checks.text import cite, first_of, quoted, value
@@ -200,7 +200,7 @@ def _nearest_to_the_cause(run: Run, reason: str) -> RankFacts | None:
 def live_inconclusive(facts: Facts) -> Answer:
     found = bisect_transports(facts.live)
     if found and found.culprit == "machine":
-        control = [arm for arm in facts.live.arms if arm.name in CONTROL]
+        control = controls(facts.live)
         told = tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
         return Hit({"control": [arm.name for arm in control]}, told, variant="control")
     if facts.live.status is not LiveStatus.INCONCLUSIVE:

@@ -29,6 +29,18 @@ def tables_old(facts: Facts) -> Answer:
     return None
 
 
+@check(needs="system", reads="system")
+def root_path_open(facts: Facts) -> Answer:
+    """What root's shell would look through all the same: this run has left it out."""
+    entries = facts.system.path_left_out
+    if not entries:
+        return None
+    named = [entry or "the working folder (an empty entry)" for entry in entries]
+    folders = [entry for entry in entries if entry.startswith("/")]
+    only_relative = not folders
+    return Hit({"entries": named, "folders": folders}, variant="relative" if only_relative else None)
+
+
 def _day(text: str | None) -> datetime.date | None:
     try:
         return datetime.date.fromisoformat(text) if text else None

@@ -112,7 +112,8 @@ def torch_import_crashed(facts: Facts, matches: Matches) -> Answer:
 def _ended(facts: Facts, values: dict[str, object], failure: ImportFailure) -> Hit:
     """By a signal or by an exit, out of torch's own files or another's."""
     words = failure.stack or failure.stderr
-    evidence, where = cite("import torch", words), origin(facts, words)
+    said = cite("SystemExit", failure.text) if failure.type == "SystemExit" else ()
+    evidence, where = (*said, *cite("import torch", words)), origin(facts, words)
     values |= {"signal": failure.signal or "a signal", "code": failure.exit_code}
     exited = facts.torch.import_status is ImportStatus.EXITED
     if where and not where.torch:
