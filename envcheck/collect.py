@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import (
     WARNED,
@@ -20,8 +24,9 @@ from envcheck.facts.snapshot import (
     VisibilityFacts,
     Why,
 )
-from envcheck.host.access import Host
-from envcheck.target.process import Budget, Running, Target, finish, require_answer
+from envcheck.host import orphans
+from envcheck.host.access import Host, RealHost
+from envcheck.target.process import Budget, Running, Target, end, finish, require_answer, start
 from envcheck.target.sections import sections
 
 if TYPE_CHECKING:
@@ -93,6 +98,77 @@ def host_jobs(budget: Budget, gpu_seconds: float = 20.0) -> list[Job]:
         Job(("xpu",), xpu.probe, short),
         Job(("mps",), mps.probe, short),
     ]
+
+
+def examined(
+    chosen: Target,
+    options: Mapping[str, Any],
+    budget: Budget,
+    by: RuleSession,
+    host: RealHost,
+    asked: Host,
+    meanwhile: Callable[[], None],
+    tick: Callable[[str], None] | None = None,
+    keep: Callable[[str, Collected], None] | None = None,
+) -> Collected:
+    """Start the agent, then everything else beside it; nothing of either is left. `asked` is `host`, or records what it answers.
+
+    `keep` may take what it wants from the agent's folder before that is removed.
+    """
+    folder = private_folder()
+    running = None
+    cores = _no_core_files()
+    before = orphans.children()
+    try:
+        running = start(chosen, folder, budget, options, os.environ)
+        if not options["static"]:  # while the agent starts, so that it costs no time
+            orphans.adopt(True)
+        collected = collect(asked, chosen, running, by, meanwhile, tick)
+        if keep:
+            keep(folder, collected)
+        return collected
+    finally:
+        if running is not None:
+            end(running)
+        host.close()  # a probe that was given up may still have a child
+        if not options["static"]:
+            orphans.end(before)
+            orphans.adopt(False)
+        _allow_core_files(cores)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def private_folder() -> str:
+    """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in."""
+    try:
+        return tempfile.mkdtemp(prefix="envcheck-")
+    except OSError as error:
+        for place in ("/dev/shm", f"/run/user/{os.getuid()}" if hasattr(os, "getuid") else ""):  # noqa: S108 - mkdtemp makes it 0700
+            try:
+                folder = tempfile.mkdtemp(prefix="envcheck-", dir=place)
+            except OSError:
+                continue
+            tempfile.tempdir = folder  # for the output of the probes' commands
+            return folder
+        raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({error.strerror})") from None
+
+
+def _no_core_files() -> tuple[int, int] | None:
+    """What crashes under our hands leaves no core file in the user's folder. Returns the limit as it was."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limits = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, limits[1]))
+    return limits
+
+
+def _allow_core_files(limits: tuple[int, int] | None) -> None:
+    if limits is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, limits)
 
 
 def collect(

@@ -74,9 +74,17 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             raise UsageError(f"{command}: no such command; " + (f"did you mean {near}?" if near else f"there are {', '.join(COMMANDS)}"))
     if command == "run":
         return _parse_run(words)
+    argv: list[str] = []
+    if command == "fleet" and "--" in words:  # what follows it is another program's
+        at = words.index("--")
+        words, argv = words[:at], words[at + 1 :]
+        if not argv:
+            raise UsageError("fleet: no command stands after --")
     parser = command_parser(command)
     args = parser.parse_args(words)
     args.command = command
+    if command == "fleet":
+        args.words, args.argv = words, argv
     _configure(args, words, parser)
     return args
 
@@ -121,6 +129,7 @@ usage: envcheck [check] [flags]          look at this machine and a Python
        envcheck rules [--json]           all rules
        envcheck record [-o FILE]         what envcheck sees here, as JSON
        envcheck compare A.json B.json    what differs between two such files
+       srun envcheck fleet               all hosts of a job, from within it
        envcheck init, envcheck config    write a configuration; show what is set
        envcheck schema                   the JSON Schema of the reports
        envcheck completion bash|zsh|fish a script for your shell
@@ -128,8 +137,8 @@ usage: envcheck [check] [flags]          look at this machine and a Python
 often used: --fix-suggest (every command that helps), --python PATH (another
 environment), --live full (a longer check), --json; `envcheck COMMAND --help`
 lists all flags of a command, `envcheck check --help` those of the first.
-exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 130 interrupted,
-70 a bug of envcheck"""
+exit codes: 0 will train, 1 will not, 2 usage, 3 cannot tell, 4 bad hosts are
+named (fleet), 130 interrupted, 70 a bug of envcheck"""
 
 
 def command_parser(command: str) -> Parser:
@@ -159,7 +168,7 @@ def command_parser(command: str) -> Parser:
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
         case "explain":
             _explain_flags(parser)
-        case "diagnose" | "plan" | "init" | "schema" | "completion":
+        case "diagnose" | "plan" | "fleet" | "init" | "schema" | "completion":
             from importlib import import_module
 
             import_module(f"envcheck.commands.{command}").configure_parser(parser)
@@ -180,6 +189,8 @@ DESCRIPTIONS = {
     "compare": "Says what differs between two recorded snapshots and which rules change their verdict.",
     "diagnose": "Names the cause behind other machines' reports, logs and tracebacks.",
     "plan": "Finds a torch build for a machine and prints the commands that install it.",
+    "fleet": "Checks all hosts of a job from within it: who is missing, what differs, which host or link is bad, whether the whole job can"
+    " take a step. Started by srun, torchrun (-m envcheck.fleet), mpirun, a Kubernetes job or Ray; or over recorded hosts (--replay).",
     "explain": "Prints what a rule reports, what that means and what to do; or lists the rules that are about some words.",
     "rules": "Lists all rules.",
     "config": "Prints the settings that a check with these flags would have, and who set each: the command line, a file, a profile.",
@@ -262,7 +273,7 @@ def _configure(args: argparse.Namespace, words: Sequence[str], parser: Parser) -
         args.format = "json"
     if hasattr(args, "output"):
         output.settle(args)
-    if hasattr(args, "nproc"):
+    if hasattr(args, "live"):
         _check_contradictions(args)
         _check_values(args)
 

@@ -282,13 +282,13 @@ WAYS_TO_LISTEN: Sequence[Dict[str, Any]] = ({}, {"use_libuv": False})
 
 
 def listening_store(dist: Any, listener: socket.socket, world: int) -> Any:
-    """A TCPStore that listens on `listener`, which is bound to loopback: by itself it listens on every address, and between choosing
+    """A TCPStore that listens on `listener`, which is bound to one address: by itself it listens on every address, and between choosing
     a port and listening there another process could take it. Raises NotImplementedError where this torch has no such store (1.13)."""
-    port, refusal = listener.getsockname()[1], "TCPStore takes no socket"
+    (address, port), refusal = listener.getsockname()[:2], "TCPStore takes no socket"
     for way in WAYS_TO_LISTEN:
         descriptor = os.dup(listener.fileno())  # the store's own, also where it refuses
         try:
-            store = dist.TCPStore("127.0.0.1", port, world, True, LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=descriptor, **way)
+            store = dist.TCPStore(address, port, world, True, LIBRARY_LIMIT, wait_for_workers=False, master_listen_fd=descriptor, **way)
         except (TypeError, NotImplementedError) as error:
             refusal = jsonl.said(error, 300)
             jsonl.attempt(os.close, descriptor)

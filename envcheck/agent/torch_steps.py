@@ -67,7 +67,8 @@ def main(options: Dict[str, Any], writer: jsonl.Writer) -> None:
 def prepare(options: Dict[str, Any]) -> None:
     """What has to be so before torch is imported."""
     processes.keep_exit_statuses()
-    processes.leave_stacks(os.path.join(options["folder"], own_name(options) + ".stack"))
+    if own_name(options) != "agent":  # which has done so at its start
+        processes.leave_stacks(os.path.join(options["folder"], own_name(options) + ".stack"))
     processes.die_with_parent()
     # Importing makes millions of objects and next to no cyclic garbage; looking for it again and again costs a quarter of the
     # import (torch 2.13). import_seconds is therefore a little below what a program of the user sees.

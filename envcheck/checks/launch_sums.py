@@ -432,11 +432,17 @@ def beside_libuv(launcher: LauncherFacts) -> bool:
 # ------------------------------------------------------------------ files and nodes
 
 
-def stale_file(launcher: LauncherFacts, size: int | None, started: int | None, matches: Matches) -> Hit | None:
-    """More ranks counted at a file than there are: the file is from an earlier run and its counts go on."""
+def rendezvous_file(launcher: LauncherFacts) -> str | None:
+    """The file in which the ranks meet (init_method="file:///path")."""
     method = launcher.init_method or ""
     path = method.removeprefix("file://") if method.startswith("file://") else "" if "://" in method else method
-    if "/" not in path:
+    return path if "/" in path else None
+
+
+def stale_file(launcher: LauncherFacts, size: int | None, started: int | None, matches: Matches) -> Hit | None:
+    """More ranks counted at a file than there are: the file is from an earlier run and its counts go on."""
+    path = rendezvous_file(launcher)
+    if path is None:
         return None
     name = written((path,))
     values: dict[str, object] = {"size": size, "started": started, "file": path}

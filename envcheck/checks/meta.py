@@ -14,10 +14,7 @@ OLD_DAYS = 180  # torch has a release about every two months
 
 @check(needs="system", reads="torch system")
 def tables_old(facts: Facts) -> Answer:
-    """A torch newer than the newest row, or a table that was last checked long before the day of the snapshot.
-
-    The other rules come before this one: the tables that were read by now are those that the verdict rests on.
-    """
+    """The other rules come before this one: the tables that were read by now are those that the verdict rests on."""
     mine, today = parsed(release(facts.torch.version)), _day(facts.system.date)
     if mine is None and today is None:
         return None

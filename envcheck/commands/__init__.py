@@ -2,7 +2,7 @@
 
 # Subcommand → the module whose execute(args) it is.
 MODULES = {
-    "check": "check", "record": "check", "compare": "compare", "diagnose": "diagnose", "plan": "plan",
+    "check": "check", "record": "check", "compare": "compare", "diagnose": "diagnose", "plan": "plan", "fleet": "fleet",
     "explain": "explain", "rules": "explain", "run": "run", "config": "show_config", "init": "init", "schema": "schema",
     "completion": "completion",
 }  # fmt: skip

@@ -89,85 +89,30 @@ def examine_and_judge(args: argparse.Namespace, by: RuleSession) -> Report:
     return replace(report, timings=timings, configuration=args.configuration)
 
 
-def _private_folder() -> str:
-    """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in."""
-    import tempfile
-
-    try:
-        return tempfile.mkdtemp(prefix="envcheck-")
-    except OSError as error:
-        for place in ("/dev/shm", f"/run/user/{os.getuid()}" if hasattr(os, "getuid") else ""):  # noqa: S108 - mkdtemp makes it 0700
-            try:
-                folder = tempfile.mkdtemp(prefix="envcheck-", dir=place)
-            except OSError:
-                continue
-            tempfile.tempdir = folder  # for the output of the probes' commands
-            return folder
-        raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({error.strerror})") from None
-
-
 def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[str, float]]:
-    """Start the agent, then everything else beside it."""
-    import shutil
-
-    from envcheck.host import orphans
+    """What --python, --static, --live and their like ask for, with the documents of --host and --evidence."""
+    from envcheck.collect import Collected, examined
+    from envcheck.host.access import RealHost
+    from envcheck.host.recording import RecordingHost
     from envcheck.target import process as target
     from envcheck.target.interpreter import choose
 
     chosen = choose(args.python, os.environ, getattr(args, "python_named_in", None))
     if chosen.note:
         print(f"envcheck: {chosen.note}", file=sys.stderr)
-    budget = target.Budget(args.timeout)
     options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
-    folder = _private_folder()
-    running = host = None
-    cores = _no_core_files()
-    before = orphans.children()
-    try:
-        running = target.start(chosen, folder, budget, options, os.environ)
-        if not args.static:  # while the agent starts, so that it costs no time
-            orphans.adopt(True)
-        from envcheck.collect import collect
-        from envcheck.host.access import RealHost
-        from envcheck.host.recording import RecordingHost
+    host = RealHost()
+    recording = RecordingHost(host) if getattr(args, "host", None) else None
 
-        host = RealHost()
-        recording = RecordingHost(host) if getattr(args, "host", None) else None
-        asked, at_work = cast("Host", recording or host), running
-        collected = _watched(lambda tick: collect(asked, chosen, at_work, by, lambda: _get_ready(by, args), tick))
+    def keep(folder: str, collected: Collected) -> None:
         if recording:
             put(recording.rendered(), args.host, "--host ", private=True)
         if getattr(args, "evidence", None):
             _keep_evidence(folder, args.evidence, collected.snapshot, chosen.executable)
-        return collected.snapshot, dict(collected.timings)
-    finally:
-        if running is not None:
-            target.end(running)
-        if host is not None:
-            host.close()  # a probe that was given up may still have a child
-        if not args.static:
-            orphans.end(before)
-            orphans.adopt(False)
-        _allow_core_files(cores)
-        shutil.rmtree(folder, ignore_errors=True)
 
-
-def _no_core_files() -> tuple[int, int] | None:
-    """What crashes under our hands leaves no core file in the user's folder. Returns the limit as it was."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    limits = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, limits[1]))
-    return limits
-
-
-def _allow_core_files(limits: tuple[int, int] | None) -> None:
-    if limits is not None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, limits)
+    budget, asked = target.Budget(args.timeout), cast("Host", recording or host)
+    collected = _watched(lambda tick: examined(chosen, options, budget, by, host, asked, lambda: _get_ready(by, args), tick, keep))
+    return collected.snapshot, dict(collected.timings)
 
 
 def _get_ready(by: RuleSession, args: argparse.Namespace) -> None:

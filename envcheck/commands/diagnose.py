@@ -382,6 +382,7 @@ def first_causes(found: Sequence[Finding], reported: int = 0) -> tuple[Finding, 
 def _decided(report: Report, read: Read, texts: Given) -> Report:
     """The verdict of a diagnosis: named, healthy, or undecided with the one thing to run."""
     from envcheck.engine.rule import Confidence, Severity
+    from envcheck.facts.printable import one_line
 
     if read.reports and not texts.filled and (said := _of_reports(report, read)) is not None:
         return said
@@ -398,6 +399,9 @@ def _decided(report: Report, read: Read, texts: Given) -> Report:
             reason = TOO_LARGE if loud[0].rule == OUT_OF_MEMORY else f"{loud[0].rule} is certain, but need not be why the program failed"
             return replace(report, verdict="inconclusive", exit_code=3, because=(reason, _ask(read)))
         return replace(report, verdict="inconclusive", exit_code=3, because=(f"{likely[0].rule} is likely, not certain", _ask(read)))
+    if own := next((one for one in read.symptoms.harmless if one.ends), None):
+        because = ("the program failed by a fault of its own", f"to decide, read: {one_line(own.text, 90)}: {own.advice}")
+        return replace(report, verdict="inconclusive", exit_code=3, because=because)
     if _trouble(read, texts) or not _says_something(read, texts):
         from envcheck.commands.nearest import nearest_to_text
 
@@ -490,7 +494,7 @@ def _read_lines(read: Read) -> list[str]:
     ]
     lines += [f"says    {one_line(name)}: {one_line(one.line)}" for name, one in read.reports if one.line and one.form != "JSON"]
     lines += [f"refused {one_line(name)}: {one_line(reason)}" for name, reason in read.refused.items()]
-    lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3]]
+    lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3] if not one.ends]
     lines += [f"differs {one_line(one)}" for one in read.conflicts[:3]]
     return lines
 

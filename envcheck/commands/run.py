@@ -155,7 +155,7 @@ def run_and_keep(argv: Sequence[str]) -> CommandEnd:
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
     """CMD with these as stdout and stderr; all other descriptors that we were given are its own too."""
-    us, tie, environment = os.getpid(), _prctl(), _environment()
+    us, tie, environment = os.getpid(), _prctl(), environment_as_given()
 
     def before_exec() -> None:
         tie()
@@ -177,7 +177,7 @@ def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[
         return start(["/bin/sh", script, *argv[1:]])  # a script without #!, as execvp(3) and every shell take it
 
 
-def _environment() -> dict[bytes, bytes]:
+def environment_as_given() -> dict[bytes, bytes]:
     """Ours, without the LC_CTYPE that Python gives itself in the locale C (PEP 538)."""
     environment = dict(os.environb)
     try:

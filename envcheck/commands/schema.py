@@ -14,6 +14,7 @@ KINDS = {
     "record": "envcheck record",
     "plan": "envcheck plan --json",
     "compare": "envcheck compare --json",
+    "fleet": "envcheck fleet --json, -o json=FILE",
 }
 
 

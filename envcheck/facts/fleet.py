@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from envcheck.facts.record import field, record
 
@@ -24,47 +24,67 @@ class FleetSeat:
     arrived_seconds: float | None = None
     late: bool = False  # it came after the others' deadline
     clock_offset_seconds: float | None = None  # its clock minus that of rank 0's host
-    error: str | None = None  # why it went no further
+    clock_error_seconds: float | None = None  # more it cannot be wrong
+    master_addresses: tuple[str, ...] = ()  # what the master's name means on its host
+    reason: str | None = None  # why it went no further, in a word: fleet/store_client.py, and "gone", "stuck", "elsewhere"
+    error: str | None = None  # the same in a sentence
 
 
 @record
 class FleetGroup:
     """Hosts that tell the same in one layer of their facts."""
 
-    layer: str  # "python", "torch", "driver", "nccl", "gpus", "nics", "limits", "code"
+    layer: str  # of fleet/layers.py: "torch", "nccl", "driver", "gpus", "nics", "python", "code", "limits", "system"
     digest: str
     hosts: tuple[str, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)  # fact → value, of those facts that are not the same on all hosts
+    values: dict[str, str] = field(default_factory=dict)  # fact → value, of those facts that are not the same on all hosts
 
 
 @record
 class FleetLink:
-    """One thing tried from one host to another."""
+    """One thing tried from one host to another.
+
+    `error` is a word. Of a name: "unresolved", "loopback", "elsewhere" (an address that the host does not have), "slow". Of a connection:
+    "refused", "filtered" (no answer at all), "route", "silent" (the system answers, the process does not), "itself" (the source has the
+    same address), "stranger", "broken". Of a transfer: "stalled", "slow" (it moved until its time was over), "broken". "late": the time
+    of the stage was over before.
+    """
 
     source: str  # host
-    target: str  # host
-    what: str  # "name", "connect", "ephemeral", "transfer"
-    interface: str | None = None
-    address: str | None = None
+    target: str  # host; of a "name" the source itself too
+    what: str  # "name", "reverse", "connect", "ephemeral" (a port that the target's system chose), "transfer"
+    interface: str | None = None  # the target's
+    address: str | None = None  # the target's, or what its name resolves to
     size_bytes: int | None = None  # of a transfer
     ok: bool | None = None  # None: it was not tried
     seconds: float | None = None
     error: str | None = None
+    detail: str | None = None  # what the system said
+    chosen_by: tuple[str, ...] = ()  # who takes this address on the target: "NCCL", "gloo", or the variable that names the interface
+    moved_bytes: int | None = None  # of a transfer that was not finished
+    passes_bytes: int | None = None  # of one that stalled: the largest packets that were tried and came through
+    mtu: int | None = None  # of the source's interface
+    target_mtu: int | None = None
 
 
 @record
 class FleetTrial:
     """One process group that was tried."""
 
-    round: str  # "world", "pairs", "confirm", "rest"
+    round: str  # "start" (torch alone), "world", "pairs", "confirm", "rest" (without the suspects), "control" (over plain sockets)
     backend: str  # "gloo", "nccl"
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     outcome: str = "skipped"  # "passed", "failed", "timeout", "skipped"
-    seconds: float | None = None
+    seconds: float | None = None  # of a passed one: of its timed steps
     busbw_gbps: float | None = None
     stage: str | None = None  # where it ended
     error: str | None = None
+    wave: int = 0  # trials of one wave ran at the same time
+    behind: tuple[int, ...] = ()  # ranks that were in the earliest stage when it ended
+    alone: tuple[int, ...] = ()  # ranks that failed before they met another one, or said nothing at all
+    work_seconds: tuple[float, ...] = ()  # what each rank needed for the same sums, without the others
+    environment: dict[str, str] = field(default_factory=dict)  # set for it over what the user has set
 
 
 @record
@@ -81,5 +101,27 @@ class FleetFacts:
     golden: bool = False  # the first group of each layer is the golden host's
     links: tuple[FleetLink, ...] = ()
     trials: tuple[FleetTrial, ...] = ()
+    # What the trials prove: "passed", "hosts", "links", "scale", "intermittent", "transport", "suspects", "inconclusive", "skipped"
+    verdict: str | None = None
+    verdict_backend: str | None = None
     bad_hosts: tuple[str, ...] = ()  # named by the trials
+    bad_ranks: tuple[int, ...] = ()  # of the bad hosts, where the trials tell the ranks of a host apart
+    slow_hosts: tuple[str, ...] = ()  # those of the bad hosts that work, but far slower than their peers
     cleared_hosts: tuple[str, ...] = ()  # suspects that a known-good partner cleared
+    suspect_hosts: tuple[str, ...] = ()  # neither proved bad nor cleared
+    bad_links: tuple[FleetLink, ...] = ()  # between hosts that are good with others
+
+
+def unreached(links: Iterable[FleetLink]) -> frozenset[tuple[str, str]]:
+    """(source, target) of those that were tried and of which no address was reached."""
+    tried = [one for one in links if one.what == "connect" and one.ok is not None]
+    return frozenset((one.source, one.target) for one in tried) - {(one.source, one.target) for one in tried if one.ok}
+
+
+def without_gloo(links: Iterable[FleetLink]) -> frozenset[str]:
+    """Hosts on which gloo cannot work over several hosts: the own name does not lead to an address that others reach, and no variable
+    names an interface; or what is sent to them never arrives from some size on."""
+    told = tuple(links)
+    named = {one.target for one in told if "GLOO_SOCKET_IFNAME" in one.chosen_by}
+    lost = {one.target for one in told if one.what == "name" and one.ok is False and one.source == one.target} - named
+    return frozenset(lost | {one.target for one in told if one.what == "transfer" and one.error == "stalled"})

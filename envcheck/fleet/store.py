@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 Value = Any  # what JSON can say
+PART = 256 << 10  # characters of a value of which there are several
 
 
 class StoreError(Exception):
@@ -72,3 +74,25 @@ class MemoryStore:
 
 def _held(values: Mapping[str, Value], keys: Iterable[str]) -> dict[str, Value]:
     return {key: values[key] for key in keys if key in values}
+
+
+def put_large(store: Store, key: str, value: Value) -> None:
+    """In parts that messages have room for; how many there are comes last, under the key itself."""
+    text = json.dumps(value, separators=(",", ":"))
+    parts = [text[at : at + PART] for at in range(0, len(text), PART)]
+    for number, part in enumerate(parts):
+        store.set(f"{key}/{number}", part)
+    store.set(key, len(parts))
+
+
+def get_large(store: Store, key: str) -> Value:
+    """None where it is not there, or no longer whole."""
+    count = store.get((key,)).get(key)
+    if not isinstance(count, int):
+        return None
+    keys = [f"{key}/{number}" for number in range(count)]
+    parts = store.get(keys)
+    try:
+        return json.loads("".join(parts[one] for one in keys))
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import LauncherFacts, Missing, RankReading, Why
 from envcheck.host.access import Host
 from envcheck.probes.claims import rank_claims
@@ -75,30 +76,39 @@ KEPT = frozenset((
 
 
 def probe(host: Host) -> LauncherFacts | Missing:
-    env = host.env
+    told = launcher_facts(host.env)
+    if isinstance(told, Missing):
+        return told
+    address, port = told.master_addr, told.master_port
+    answer = host.resolve(address, RESOLVE_SECONDS) if address and address.strip() else None
+    return replace(
+        told,
+        master_addr_resolves=answer.addresses if answer and not answer.timed_out else None,
+        master_addr_error=answer.error if answer else None,
+        master_port_owner=port_owner(host, int(port)) if port and port.isdecimal() and len(port) < 6 else None,
+        rank_claims=rank_claims(host),
+    )
+
+
+def launcher_facts(env: Mapping[str, str]) -> LauncherFacts | Missing:
+    """What the variables alone say: no name is asked for, no process looked at."""
     variables = {name: env[name] for name in sorted(env) if name in KEPT or name.startswith(PREFIXES)}
     scheduler = next((scheduler for name, scheduler in SCHEDULERS if env.get(name)), None)
     if not variables and scheduler is None:
         return Missing(Why.ABSENT, "no rank variable is set")
     readings = read_ranks(env)
     first = readings[0] if readings else RankReading("none")
-    address, port = env.get("MASTER_ADDR"), env.get("MASTER_PORT")
-    answer = host.resolve(address, RESOLVE_SECONDS) if address and address.strip() else None
     return LauncherFacts(
         launcher=first.launcher if readings else None,
         scheduler=scheduler or ("kubernetes" if "KUBERNETES_SERVICE_HOST" in env else None),
         rank=first.rank,
         world_size=first.world_size,
         local_rank=first.local_rank,
-        master_addr=address,
-        master_addr_resolves=answer.addresses if answer and not answer.timed_out else None,
-        master_addr_error=answer.error if answer else None,
-        master_port=port,
-        master_port_owner=port_owner(host, int(port)) if port and port.isdecimal() and len(port) < 6 else None,
+        master_addr=env.get("MASTER_ADDR"),
+        master_port=env.get("MASTER_PORT"),
         nodes=first.nodes,
         variables=variables,
         readings=readings,
-        rank_claims=rank_claims(host),
     )
 
 

@@ -19,7 +19,7 @@ def probe(host: Host) -> NetworkFacts | Missing:
     facts = host.platform()
     linux = facts.get("system") == "Linux"
     name = facts.get("node") or None
-    interfaces = _interfaces(host) if linux else parse_ifconfig(_ifconfig(host, facts.get("system")))
+    interfaces = interfaces_of(host)
     own = next((one for row in interfaces if row.up is not False and not row.loopback for one in row.addresses if "." in one), None)
     backwards = Task(lambda: host.reverse(own, RESOLVE_SECONDS)) if own else None  # a dead resolver costs its time once
     answer = host.resolve(name, RESOLVE_SECONDS) if name else None
@@ -38,7 +38,13 @@ def probe(host: Host) -> NetworkFacts | Missing:
     )
 
 
-def _interfaces(host: Host) -> tuple[Interface, ...]:
+def interfaces_of(host: Host) -> tuple[Interface, ...]:
+    """With their addresses, the loopback too."""
+    system = host.platform().get("system")
+    return _by_the_kernel(host) if system == "Linux" else parse_ifconfig(_ifconfig(host, system))
+
+
+def _by_the_kernel(host: Host) -> tuple[Interface, ...]:
     known: dict[str, list[str]] = {}
     for name, address in (*host.addresses(), *parse_if_inet6(host.read("/proc/net/if_inet6"))):
         known.setdefault(name.partition(":")[0], []).append(address)  # an alias is called eth0:1

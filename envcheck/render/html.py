@@ -5,13 +5,13 @@ Its one script filters the table of facts. The page's policy names that script b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape as _html_escape
 from typing import Any
 
 from envcheck.facts.printable import visible
 from envcheck.facts.snapshot import LiveFacts
-from envcheck.planner.result import Fix
+from envcheck.planner.result import Fix, Tool
 from envcheck.render.bandwidth_chart import lines as wire_lines
 from envcheck.render.bandwidth_chart import svg as wire_svg
 from envcheck.render.bandwidth_chart import wire_of
@@ -64,6 +64,8 @@ ol, ul { padding-left: 1.4rem; }
 .grid td, .grid th { padding: .2rem .5rem; text-align: center; white-space: nowrap; overflow-wrap: normal; border: 1px solid var(--line); }
 .grid td { print-color-adjust: exact; }
 .link-nv, .speed3 { background: rgba(var(--tint), .32); } .link-pix, .link-pxb, .speed2 { background: rgba(var(--tint), .2); }
+.grid .off, .grid .odd { background: rgba(179, 29, 40, .18); font-weight: bold; } .grid .same, .grid .untried { color: var(--none); }
+.cell-on { fill: var(--step1); } .cell-off { fill: var(--bad); } .cell-untried { fill: var(--code); }
 .link-phb, .speed1 { background: rgba(var(--tint), .1); }
 #facts table { width: 100%; table-layout: fixed; font-size: .9em; } #facts th { width: 45%; overflow-wrap: anywhere; }
 #facts tr { border-top: 1px solid var(--line); } [hidden] { display: none !important; }
@@ -99,7 +101,7 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
     title = escape(verdict_line(report))
     body = [
         f"<h1>{escape(report.name)} {escape(report.version)}: <span class='{report.verdict}'>{title}</span></h1>",
-        _table([("target", report.target), ("host", host_line(report.snapshot)), *_beside(report)]),
+        table([("target", report.target), ("host", host_line(report.snapshot)), *_beside(report)]),
         _stack(report),
         *(_finding(one, report, fix_suggest) for one in report.findings),
         *_nearest(report),
@@ -113,22 +115,29 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         f"<p class='verdict {report.verdict}'>{title}</p>",
         *_facts(report),
     ]
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_script_hash()}'"
+    return page(title, body, SCRIPT)
+
+
+def page(title: str, body: Iterable[str], script: str = "") -> str:
+    """A whole page of these parts. `title` is HTML already; no other script than this one runs."""
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {_script_hash(script)}"
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{title}</title><style>{_STYLE}</style></head>\n<body><main>\n"
         + "\n".join(body)
-        + f"\n</main><script>{SCRIPT}</script></body></html>\n"
+        + f"\n</main>{f'<script>{script}</script>' if script else ''}</body></html>\n"
     )
 
 
-def _script_hash() -> str:
+def _script_hash(script: str) -> str:
+    if not script:
+        return "'none'"
     from base64 import b64encode
     from hashlib import sha256
 
-    return f"sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}"
+    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
 def _beside(report: Report) -> list[tuple[str, str]]:
@@ -140,7 +149,7 @@ def escape(text: str) -> str:
     return _html_escape(visible(text))
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """Sentences in which `words between ticks` are code."""
     parts = escape(text).split("`")
     if len(parts) % 2 == 0:  # a tick without its fellow
@@ -148,7 +157,7 @@ def _prose(text: str) -> str:
     return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))
 
 
-def _table(rows: list[tuple[str, str]]) -> str:
+def table(rows: list[tuple[str, str]]) -> str:
     return "<table>" + "".join(f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows) + "</table>"
 
 
@@ -169,15 +178,15 @@ def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     parts = [
         f"<section class='finding {kind}'>",
         f"<h2><span class='{kind}'>{word}</span>: {escape(finding.title)} <code>{escape(finding.rule)}</code></h2>",
-        f"<p>{_prose(finding.message)}</p>",
+        f"<p>{prose(finding.message)}</p>",
     ]
     if reported.fixes:
-        parts.append("<ol>" + "".join(_fix(fix, report, fix_suggest) for fix in reported.fixes) + "</ol>")
+        parts.append("<ol>" + "".join(fix_item(fix, report.tool, fix_suggest) for fix in reported.fixes) + "</ol>")
     if finding.evidence:
         parts.append(
             "<ul>" + "".join(f"<li>{escape(one.source)}: <code>{escape(one.text)}</code></li>" for one in finding.evidence) + "</ul>"
         )
-    why = [f"<p>{_prose(' '.join(paragraph.split()))}</p>" for paragraph in reported.why.strip().split("\n\n") if paragraph]
+    why = [f"<p>{prose(' '.join(paragraph.split()))}</p>" for paragraph in reported.why.strip().split("\n\n") if paragraph]
     if why:
         parts += ["<details class='why'><summary>Why</summary>", *why, "</details>"]
     links = [url for url in finding.docs if url.startswith(("https://", "http://"))]
@@ -186,12 +195,12 @@ def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     return "\n".join([*parts, "</section>"])
 
 
-def _fix(fix: Fix, report: Report, fix_suggest: bool) -> str:
+def fix_item(fix: Fix, tool: Tool, fix_suggest: bool) -> str:
     aside = fix_aside(fix)
     parts = [escape(fix.title or fix.text) + (f" ({escape(aside)})" if aside else "")]
     if fix.title and fix.text and fix.text != fix.title:
         parts.append(f"<br>{escape(fix.text)}")
-    for label, lines in command_groups(fix.commands, report.tool, fix_suggest):
+    for label, lines in command_groups(fix.commands, tool, fix_suggest):
         parts.append((f"<br>{escape(label)}:" if label else "") + "<pre tabindex='0'><code>" + escape("\n".join(lines)) + "</code></pre>")
     if fix.note:
         parts.append(f"<p>{escape(fix.note)}</p>")
@@ -223,7 +232,7 @@ def _wire(report: Report) -> list[str]:
         return []
     curve = wire_svg(wire)
     chart = scrolled("Bandwidth over message size", curve) if curve else ""
-    return ["<h2>Speed of the connections</h2>", chart, _table(list(wire_lines(wire, unicode=False))), peers(wire, escape)]
+    return ["<h2>Speed of the connections</h2>", chart, table(list(wire_lines(wire, unicode=False))), peers(wire, escape)]
 
 
 def _facts(report: Report) -> list[str]:

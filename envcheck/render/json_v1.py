@@ -7,7 +7,7 @@ how long the run took stands in `timings` alone. JSON Schema: envcheck/schema/re
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envcheck.engine.judge import Finding
@@ -16,7 +16,7 @@ from envcheck.facts.recorded import OF_TEXTS, RECORDED, SCHEMA
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import Expectation, LiveFacts, Missing, Snapshot
 from envcheck.planner.result import TOOLS, Commands, Fix, PlanReport, TrialResult, Way
-from envcheck.report.report import CommandRun, Report, Reported, SeverityChange
+from envcheck.report.report import CommandRun, Report, SeverityChange
 
 
 def render(report: Report, *, fix_suggest: bool = False) -> str:
@@ -38,7 +38,7 @@ def document(report: Report) -> dict[str, Any]:
         "verdict": report.verdict,
         "exit_code": report.exit_code,
         "because": list(report.because),
-        "findings": [_finding(one) for one in report.findings],
+        "findings": [finding_document(one.finding, one.fixes, one.why) for one in report.findings],
         "unknown": [{"rule": one.rule, "reason": one.reason} for one in report.unknown],
         "ignored": [{"rule": one.rule, "reason": one.reason, "file": one.file, "outcome": one.outcome.value} for one in report.ignored],
         "severity_changes": [_severity_change(one) for one in report.severity_changes],
@@ -144,8 +144,7 @@ def _live(live: LiveFacts | Missing) -> dict[str, Any]:
     return {"status": status, "reason": live.reason, **shape, "missing": live.why.value, "evidence": live.evidence}
 
 
-def _finding(reported: Reported) -> dict[str, Any]:
-    finding: Finding = reported.finding
+def finding_document(finding: Finding, fixes: Sequence[Fix], why: str) -> dict[str, Any]:
     return {
         "rule": finding.rule,
         "family": finding.family,
@@ -154,10 +153,10 @@ def _finding(reported: Reported) -> dict[str, Any]:
         "title": finding.title,
         "message": finding.message,
         "evidence": [{"source": one.source, "text": one.text} for one in finding.evidence],
-        "fixes": [_fix(fix) for fix in reported.fixes],
+        "fixes": [fix_document(fix) for fix in fixes],
         "docs": list(finding.docs),
         "consequences": list(finding.consequences),
-        "why": reported.why,
+        "why": why,
     }
 
 
@@ -165,7 +164,7 @@ def _severity_change(one: SeverityChange) -> dict[str, Any]:
     return {"rule": one.rule, "was": one.was.value, "severity": one.severity.value, "file": one.file, "outcome": one.outcome.value}
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def fix_document(fix: Fix) -> dict[str, Any]:
     return {
         "title": fix.title,
         "who": fix.who,

@@ -37,7 +37,7 @@ def render(report: Report, *, fix_suggest: bool = False) -> str:
     of_all = {"name": report.name, **_texts({key: count for key, count in totals.items() if key != "skipped"})}  # Jenkins' XSD
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f"<testsuites {_attributes(of_all)}>",
+        f"<testsuites {xml_attributes(of_all)}>",
         *(line for family, cases in suites.items() for line in _suite(family, cases, report)),
         "</testsuites>",
     ]
@@ -72,26 +72,26 @@ def _suite(family: str, cases: Sequence[str], report: Report) -> Sequence[str]:
         told["timestamp"] = ended
     if not isinstance(network, Missing) and network.hostname:
         told["hostname"] = network.hostname
-    return [f"  <testsuite {_attributes(told)}>", *cases, "  </testsuite>"]
+    return [f"  <testsuite {xml_attributes(told)}>", *cases, "  </testsuite>"]
 
 
 def _case(rule: str, family: str, outcome: Outcome, reason: str, reported: Reported | None, report: Report, fix_suggest: bool) -> str:
-    head = f"    <testcase {_attributes({'classname': f'envcheck.{family}', 'name': rule})}"
+    head = f"    <testcase {xml_attributes({'classname': f'envcheck.{family}', 'name': rule})}"
     if reported is not None:
-        body = _escape(_body(reported, report, fix_suggest))
+        body = xml_text(_body(reported, report, fix_suggest))
         finding = reported.finding
         if report.fails(finding):
             kind = {"message": finding.title, "type": f"{finding.confidence.value} {finding.severity.value}"}
-            return f"{head}>\n      <failure {_attributes(kind)}>{body}</failure>\n    </testcase>"
+            return f"{head}>\n      <failure {xml_attributes(kind)}>{body}</failure>\n    </testcase>"
         return f"{head}>\n      <system-out>{severity_word(finding)}: {body}</system-out>\n    </testcase>"
     if rule == WHOLE and outcome is Outcome.UNKNOWN:
-        body = _escape("\n".join([*report.because, *([NEAREST, *nearest_lines(report)] if report.nearest else [])]))
-        return f"{head}>\n      <error {_attributes({'message': reason, 'type': 'inconclusive'})}>{body}</error>\n    </testcase>"
+        body = xml_text("\n".join([*report.because, *([NEAREST, *nearest_lines(report)] if report.nearest else [])]))
+        return f"{head}>\n      <error {xml_attributes({'message': reason, 'type': 'inconclusive'})}>{body}</error>\n    </testcase>"
     if outcome in (Outcome.UNKNOWN, Outcome.CRASHED, Outcome.NOT_APPLICABLE):
         message = reason if rule in {one.rule for one in report.ignored} else f"{outcome.value}: {reason}"
-        return f"{head}>\n      <skipped {_attributes({'message': message})}/>\n    </testcase>"
+        return f"{head}>\n      <skipped {xml_attributes({'message': message})}/>\n    </testcase>"
     if reason:
-        return f"{head}>\n      <system-out>{_escape(reason)}</system-out>\n    </testcase>"
+        return f"{head}>\n      <system-out>{xml_text(reason)}</system-out>\n    </testcase>"
     return f"{head}/>"
 
 
@@ -108,10 +108,10 @@ def _texts(counts: Mapping[str, int]) -> dict[str, str]:
     return {key: str(value) for key, value in counts.items()}
 
 
-def _escape(text: str) -> str:
+def xml_text(text: str) -> str:
     text = _NOT_XML.sub("\ufffd", visible(text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
-def _attributes(values: Mapping[str, str]) -> str:
-    return " ".join(f'{key}="{_escape(value).replace(chr(10), "&#10;")}"' for key, value in values.items())
+def xml_attributes(values: Mapping[str, str]) -> str:
+    return " ".join(f'{key}="{xml_text(value).replace(chr(10), "&#10;")}"' for key, value in values.items())

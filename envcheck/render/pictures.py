@@ -114,7 +114,7 @@ def topology(snapshot: Snapshot, escape: Escape) -> list[str]:
         return []
     kinds = {_kind(cell) for _, cells in rows for cell in cells}
     legend = "; ".join(f"{kind}: {words}" for kind, words in LEGEND.items() if kind in kinds)
-    table = _grid(columns, [(name, [(cell, f"link-{_kind(cell).lower()}") for cell in cells]) for name, cells in rows], escape)
+    table = grid(columns, [(name, [(cell, f"link-{_kind(cell).lower()}") for cell in cells]) for name, cells in rows], escape)
     below = f"<p class='none'>{legend}</p>" if legend else ""
     return ["<h2>What connects the GPUs</h2>", scrolled("Connections of the GPUs", table) + below]
 
@@ -146,14 +146,15 @@ def peers(wire: WireFacts, escape: Escape) -> str:
     ends = sorted({end for pair in speeds for end in pair})[:MOST_GPUS]
     top = max(speeds.values()) or 1.0
     rows = [(f"from {source}", [_speed(speeds.get((source, end)), top) for end in ends]) for source in ends]
-    return scrolled("GPU to GPU in GB/s", _grid([f"to {end}" for end in ends], rows, escape))
+    return scrolled("GPU to GPU in GB/s", grid([f"to {end}" for end in ends], rows, escape))
 
 
 def _speed(speed: float | None, top: float) -> tuple[str, str]:
     return ("", "") if speed is None else (f"{speed:.0f}", f"speed{int(speed / top * 3.999)}")
 
 
-def _grid(columns: Iterable[str], rows: Iterable[tuple[str, Iterable[tuple[str, str]]]], escape: Escape) -> str:
+def grid(columns: Iterable[str], rows: Iterable[tuple[str, Iterable[tuple[str, str]]]], escape: Escape) -> str:
+    """A table whose cells are a text and a class."""
     head = "<tr><td></td>" + "".join(f"<th scope='col'>{escape(name)}</th>" for name in columns) + "</tr>"
     body = "".join(
         f"<tr><th scope='row'>{escape(name)}</th>" + "".join(f"<td class='{kind}'>{escape(text)}</td>" for text, kind in cells) + "</tr>"

@@ -105,6 +105,7 @@ class Noted:
     source: str
     text: str
     advice: str  # of a victim: what would show the cause; of a harmless line: why it is one
+    ends: bool = False  # the program ends with it, by a fault of its own
 
 
 @record
@@ -318,7 +319,8 @@ class Scanner:
         shown = _as_it_stood(_shown(window, match.start(), last, ends), part, self.table.languages)
         source = part.source
         if row.kind != "symptom":
-            self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, row.data.get("ask") or row.data.get("why", ""))))
+            advice = row.data.get("ask") or row.data.get("why", "")
+            self.noted.setdefault(row.id, (row, Noted(row.id, source, shown, advice, bool(row.data.get("ends")))))
             return
         values = {name: window[match.start(name) : min(match.end(name), last)] for name, value in match.groupdict().items() if value}
         for one in row.named:

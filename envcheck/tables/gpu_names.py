@@ -114,6 +114,7 @@ _ENDS = re.compile(
 _VGPU = re.compile(r"-(?:\d{1,2}-)?\d{1,3}(?:q|c|b|a|cme|qme|me|b4)\Z")
 _BOARD_CODE = re.compile(r"([a-z]{1,2}\d{2,4}|\d{4})(?:xm|dx|ds|[xdlpsm])\Z")  # vGPU types write A100D, V100DX, H100XM, RTX6000P
 _GFX = re.compile(r"(gfx[0-9a-f]{3,5})(?::.*)?\Z")
+_SM = re.compile(r"(?:sm|compute)[ _-]?(\d{1,2})\.?(\d)[af]?\Z")  # sm_90, sm120, compute_80, "sm 8.6"
 
 
 def gpu_named(text: str, tables: Tables) -> Meant:
@@ -171,6 +172,8 @@ def _named(name: str, tables: Tables) -> Meant:
     """One board without a count."""
     if gfx := _GFX.match(name):
         return Meant(GpuName("gfx", gfx[1], gfx[1]))
+    if target := _SM.match(name):
+        return _of_capability(f"{target[1]}.{target[2]}", tables)
     if "/" in name:
         return _one_of([_named(part.strip(), tables) for part in name.split("/") if part.strip()])
     index = _index(tables)
@@ -195,6 +198,17 @@ def _named(name: str, tables: Tables) -> Meant:
     if not found and parts.core in index.unclear:
         return Meant(several=index.unclear[parts.core])
     return _chosen(parts, found)
+
+
+def _of_capability(capability: str, tables: Tables) -> Meant:
+    """Any board of a compute capability. One that is soldered to a computer of its own (Jetson) must be named: it decides the platform."""
+    boards = [gpu for _, gpu in _boards(tables) if gpu.kind in ("cuda", "old") and gpu.target == capability]
+    if not boards:
+        return Meant()
+    soldered = tuple(dict.fromkeys(gpu.short for gpu in boards if gpu.jetson or gpu.machine))
+    if all(gpu.jetson or gpu.machine for gpu in boards):
+        return Meant(several=soldered)
+    return Meant(GpuName(boards[0].kind, "sm_" + capability.replace(".", ""), capability))
 
 
 def _with_core(parts: _Parts, core: str) -> _Parts:

@@ -142,17 +142,19 @@ def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any
     """Start the agent; `folder` is private and ours. To be called from the main thread (the agent dies with it)."""
     full = {"folder": folder, "live_seconds": budget.agent, "devices_seconds": budget.devices, **options}
     began = time.monotonic()
-    return Running(_agent(target, full, env), target, folder, began, budget, options, dict(env))
+    return Running(start_agent(target, full, env), target, folder, began, budget, options, dict(env))
 
 
-def _agent(target: Target, options: Mapping[str, Any], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start_agent(
+    target: Target, options: Mapping[str, Any], env: Mapping[str, str], stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
     folder = options["folder"]
     full = {**options, "out": os.path.join(folder, LINES)}
     with open(os.path.join(folder, "agent.out"), "ab") as out, open(os.path.join(folder, "agent.err"), "ab") as err:
         try:
             return subprocess.Popen(
                 [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=out,
                 stderr=err,
                 env=dict(env),
@@ -184,7 +186,7 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
     if ended.ended_because:
         options["live"] = "off"
     shared = {"folder": running.folder, "live_seconds": left, "devices_seconds": min(running.budget.devices, left)}
-    running.process = _agent(running.target, {**shared, **options}, running.env)
+    running.process = start_agent(running.target, {**shared, **options}, running.env)
     return _finish(running, tick)
 
 
@@ -198,11 +200,11 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
         deadline, name = began + budget.agent, "total"
         if step is None and began + budget.start < deadline:
             deadline, name = began + budget.start, "start"
-        if step == "import" and since + budget.torch_import < deadline:
+        if step in ("torch_static", "import") and since + budget.torch_import < deadline:
             deadline, name = since + budget.torch_import, "import"
         if step == "preload" and since + budget.preload(_import_seconds(running)) < deadline:
             deadline, name = since + budget.preload(_import_seconds(running)), "preload"
-        if step in ("import", "preload") and time.monotonic() > since + SOUND_IMPORT_SECONDS:
+        if step in ("torch_static", "import", "preload") and time.monotonic() > since + SOUND_IMPORT_SECONDS:
             if watch is None:
                 from envcheck.host.activity import Watch
 

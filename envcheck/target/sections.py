@@ -178,6 +178,10 @@ def _torch(ended: Ended, packages: PackagesFacts | Missing, static: bool) -> Tor
     static_line = ended.section("torch_static")
     found = (static_line or {}).get("value")
     distribution = _torch_distribution(packages)
+    if static_line is None and ended.ended_because == "import":  # a finder on sys.meta_path does not come back: no import would
+        version = distribution.version if distribution else None
+        hung: TorchFacts = decode(TorchFacts, {"version": version, **_death_at_import(ended)})
+        return hung
     if static_line is None:
         return _lost(ended, "torch_static")
     if found is None and distribution is None:
@@ -267,7 +271,7 @@ def _import_facts(ended: Ended, found: Mapping[str, Any] | None, distribution: D
 
 
 def _death_at_import(ended: Ended) -> dict[str, Any]:
-    if ended.last_begin in STATIC_STEPS:
+    if ended.last_begin in STATIC_STEPS and ended.ended_because != "import":
         return {"import_status": "skipped"}
     failure: dict[str, Any] = {"stderr": ended.stderr[-4000:], "stack": ended.stack[-16000:] or ended.stderr[-4000:]}
     if ended.ended_because:

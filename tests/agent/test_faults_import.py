@@ -49,6 +49,20 @@ def test_a_variable_that_slows_every_import(tmp_path: Path) -> None:
     assert "PYTHONTRACEMALLOC" in str(finding.fixes)
 
 
+@pytest.mark.parametrize("static", [False, True])
+def test_a_finder_that_hangs_is_a_hanging_import(tmp_path: Path, static: bool) -> None:
+    """A hook of a sitecustomize that does not come back where torch is only looked for: the import would not either."""
+    fake_torch(tmp_path, "")
+    hook = "import sys, time\nclass Finder:\n    def find_spec(self, name, *_):\n        time.sleep(3600 if name == 'torch' else 0)\n"
+    (tmp_path / "sitecustomize.py").write_text(hook + "sys.meta_path.insert(0, Finder())\n")
+    examined = examine(path=tmp_path, budget=Budget(8), static=static)
+    facts = {name: examined.facts[name] for name in ("python", "packages", "torch")}
+    report = report_on(Snapshot(**facts), rule_session())
+    [finding] = [one.finding for one in report.findings if one.finding.rule == "torch-import-hangs"]
+    assert finding.severity.value == "error" and "sitecustomize.py" in finding.message and "find_spec" in finding.message
+    assert examined.facts["torch"].version == "2.15.0" and examined.ended.seconds < 7
+
+
 def test_too_short_a_look_says_nothing() -> None:
     watch = Watch(os.getpid())
     watch.look()

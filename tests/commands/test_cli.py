@@ -249,11 +249,11 @@ def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.Mon
     import shutil
     import tempfile
 
-    from envcheck.commands.check import _private_folder
+    from envcheck.collect import private_folder
     from envcheck.errors import UsageError
 
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent/folder")
-    folder = _private_folder()
+    folder = private_folder()
     try:
         assert folder.startswith(("/dev/shm/", "/run/user/")) and tempfile.gettempdir() == folder
     finally:
@@ -264,7 +264,7 @@ def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
     with pytest.raises(UsageError, match="TMPDIR"):
-        _private_folder()
+        private_folder()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans and prlimit are Linux's")
@@ -340,6 +340,7 @@ SPOKEN: tuple[tuple[str, ...], ...] = (
     ("explain", "shared memory is too small"),
     ("rules",),
     ("run", "--facts", HEALTHY, "--", "true"),
+    ("fleet", "--manifest", "job", "--image", "registry.example/train:1"),
     ("config",),
     ("init", "-o", "-"),
     ("schema", "plan"),

@@ -81,7 +81,10 @@ def test_a_harmless_line_does_not_excuse_an_error_beside_it(tmp_path: Path) -> N
     assert document["read"]["harmless"]
     assert run(tmp_path, OMP)[0] == 0
     asserted = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nRuntimeError: CUDA error: device-side assert triggered\n'  # noqa: E501
-    assert run(tmp_path, asserted)[0] == 0
+    code, document = run(tmp_path, asserted)
+    assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
+    assert document["because"][0] == "the program failed by a fault of its own"
+    assert document["because"][1].startswith("to decide, read: RuntimeError: CUDA error: device-side assert triggered: An index")
 
 
 def test_a_text_of_which_nothing_is_known_is_not_called_sound(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import readme_picture
 from envcheck import cli
 from envcheck.commands import COMMANDS
 from envcheck.options import parse
+from envcheck.report.fleet import BAD_HOST
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,9 +46,10 @@ def test_every_command_stands_in_the_table() -> None:
 
 def test_its_exit_codes_are_those_of_the_program() -> None:
     rows = dict(re.findall(r"^\| ([\d, ]+) \| (.+) \|$", README, re.MULTILINE))
-    assert list(rows) == ["0", "1", "2", "3", "126, 127", "130, 143, 129", "141", "70"]
+    assert list(rows) == ["0", "1", "2", "3", "4", "126, 127", "130, 143, 129", "141", "70"]
     assert (
         "usage" in rows[str(cli.EXIT_USAGE)]
         and "interrupted" in rows[f"{cli.EXIT_INTERRUPTED}, 143, 129"]
+        and "hosts are named" in rows[str(BAD_HOST)]
         and "itself failed" in rows[str(cli.EXIT_BUG)]
     )

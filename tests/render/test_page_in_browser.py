@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ from envcheck.render import html, render
 from envcheck.report.report import Report, Reported, finish
 
 pytestmark = pytest.mark.browser
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 
 TOPOLOGY = """\
         GPU0    GPU1    GPU2    NIC0    CPU Affinity    NUMA Affinity
@@ -88,31 +84,6 @@ class _Pages(dict[str, Path]):
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> _Pages:
     return _Pages(tmp_path_factory.mktemp("pages"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install -e '.[browser]'")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as running:
-        arguments = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # as root Chromium has none
-        made = running.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def tab(browser: Any) -> Iterator[Any]:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    yield page
-    page.close()
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    package = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed: pip install -e '.[browser]'")
-    return Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -139,7 +139,7 @@ def test_half_a_line_is_enough(text: str, rule: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "No module named torchvision",
+        "No module named torchvision.datasets",
         "No module named torch_geometric",
         "KeyError: LOCAL_RANKING",
         "my own library is too old (see version 2)",

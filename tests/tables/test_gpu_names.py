@@ -97,6 +97,23 @@ def test_counts(name: str, count: int) -> None:
     assert gpu_named(name, TABLES).count == count
 
 
+@pytest.mark.parametrize(
+    ("name", "capability"), [("sm_90", "9.0"), ("8xsm90", "9.0"), ("sm_100a", "10.0"), ("compute_86", "8.6"), ("SM 7.5", "7.5")]
+)
+def test_a_compute_capability_stands_for_any_board_of_it(name: str, capability: str) -> None:
+    gpus = planned(name).gpus
+    assert isinstance(gpus, GpusFacts) and {one.compute_capability for one in gpus.devices} == {capability}
+    assert len(gpus.devices) == (8 if name.startswith("8x") else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("sm_87", "Orin: name one of them"), ("sm_121", "GB10, or .*name one of them"), ("sm_99", "no such GPU")]
+)
+def test_a_capability_that_stands_for_no_machine_is_asked_about(name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        planned(name)
+
+
 @pytest.mark.parametrize("name", ["0xh100", "5000xh100", "h100:99999"])
 def test_a_count_that_cannot_be(name: str) -> None:
     with pytest.raises(UsageError, match="1 to 1024 GPUs"):

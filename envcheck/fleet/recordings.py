@@ -1,0 +1,176 @@
+"""Recorded snapshots of many machines: folders of files, files of one report, and files with a report a line, read in pieces.
+
+No piece is larger than a worker can hold, and nothing is kept but where each recording stands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, BinaryIO
+
+from envcheck.errors import UsageError
+from envcheck.facts.given_file import read_given
+from envcheck.facts.hostlist import natural
+from envcheck.facts.printable import one_line
+from envcheck.facts.record import record
+from envcheck.facts.recorded import FACTS_LIMIT_BYTES, SCHEMA
+from envcheck.fleet.layers import Values, layers_of
+
+PIECE_BYTES = 4 << 20
+PIECE_FILES = 64
+LINES = (".jsonl", ".ndjson")  # a report a line
+
+
+@record
+class RecordedAt:
+    """Where one recording stands: a range of a file. `line` counts from 1; 0 is a file of one recording."""
+
+    path: str
+    start: int = 0
+    size: int = -1  # -1: to the end
+    line: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+
+@record
+class RecordedPiece:
+    """Some files of one recording each, or the lines of one file that begin in a range of it."""
+
+    paths: tuple[str, ...] = ()
+    start: int = 0
+    end: int = -1  # -1: these are files of one recording
+
+
+def pieces_of(paths: Sequence[str], keep: ExitStack) -> Iterator[RecordedPiece]:
+    """All that the user named, in its order and a folder's files in theirs. What is no plain file is copied to one until `keep` closes.
+
+    UsageError for a path that cannot be read.
+    """
+    whole: list[str] = []
+    for path in paths:
+        for one in _files(path):
+            if not one.endswith(LINES) and one != "-" and os.path.isfile(one):
+                whole.append(one)
+                if len(whole) == PIECE_FILES:
+                    yield RecordedPiece(tuple(whole))
+                    whole = []
+                continue
+            if whole:
+                yield RecordedPiece(tuple(whole))
+                whole = []
+            yield from _lines(one if os.path.isfile(one) else _copied(one, keep))
+    if whole:
+        yield RecordedPiece(tuple(whole))
+
+
+def _files(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        if path != "-" and not os.path.exists(path):
+            raise UsageError(f"--replay {one_line(path, 200)}: there is no such file or folder")
+        yield path
+        return
+    for folder, folders, names in os.walk(path, onerror=_unreadable):
+        folders.sort(key=natural)
+        for name in sorted(names, key=natural):
+            if name.endswith((".json", *LINES)) and not name.startswith("."):
+                yield os.path.join(folder, name)
+
+
+def _unreadable(error: OSError) -> None:
+    raise UsageError(f"--replay {one_line(str(error.filename), 200)}: {error.strerror}")
+
+
+def _lines(path: str) -> Iterator[RecordedPiece]:
+    size = os.path.getsize(path)
+    for start in range(0, size, PIECE_BYTES):
+        yield RecordedPiece((path,), start, min(start + PIECE_BYTES, size))
+
+
+def _copied(path: str, keep: ExitStack) -> str:
+    """A pipe as a file: each kind of host is read a second time when it is judged."""
+    copy = keep.enter_context(tempfile.NamedTemporaryFile(prefix="envcheck-", suffix=LINES[0]))  # noqa: SIM115 - `keep` closes it
+    try:
+        with open(0 if path == "-" else path, "rb", closefd=path != "-") as source:
+            while part := source.read(1 << 20):
+                copy.write(part)
+        copy.flush()
+    except OSError as error:
+        raise UsageError(f"--replay {one_line(path, 200)}: {error.strerror}") from None
+    return copy.name
+
+
+def documents(piece: RecordedPiece) -> Iterator[tuple[RecordedAt, bytes | None]]:
+    """Each recording of a piece with its bytes; None where it cannot be read or is too large. Lines count from 1 within the
+    piece, empty ones too."""
+    if piece.end < 0:
+        for path in piece.paths:
+            yield RecordedAt(path), _whole(path)
+        return
+    with open(piece.paths[0], "rb") as file:
+        at = piece.start
+        if at:  # the line before belongs to the piece before
+            file.seek(at - 1)
+            at = _after_line(file, at - 1)
+        number = 0
+        while at < piece.end and (line := file.readline(FACTS_LIMIT_BYTES + 1)):
+            number += 1
+            cut = len(line) > FACTS_LIMIT_BYTES
+            end = _after_line(file, at + len(line)) if cut else at + len(line)
+            yield RecordedAt(piece.paths[0], at, end - at, number), None if cut else line
+            at = end
+
+
+def _after_line(file: BinaryIO, at: int) -> int:
+    """Where the next line begins."""
+    while part := file.readline(1 << 20):
+        at += len(part)
+        if part.endswith(b"\n"):
+            break
+    return at
+
+
+def _whole(path: str) -> bytes | None:
+    try:
+        return read_given(path, "--replay", FACTS_LIMIT_BYTES)
+    except UsageError:
+        return None
+
+
+def read_place(place: RecordedAt) -> bytes:
+    """One recording once more; OSError if it is gone."""
+    with open(place.path, "rb") as file:
+        file.seek(place.start)
+        return file.read(place.size)
+
+
+def facts_of(data: bytes) -> tuple[Mapping[str, Any] | None, str]:
+    """The sections of a recording as plain values, or why it is none."""
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return None, "not JSON: not UTF-8 text"
+    except RecursionError:
+        return None, "nested too deeply to be a report"
+    except ValueError as error:
+        return None, f"not JSON: {one_line(str(error), 120)}"
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA or isinstance(value.get("schema"), bool):
+        return None, f"not a report of version {SCHEMA}"
+    facts = value.get("facts")
+    if not isinstance(facts, dict):
+        return None, "it has no `facts`"
+    return {**facts, "live": value.get("live"), "symptoms": value.get("symptoms")}, ""
+
+
+def golden_layers(path: str) -> dict[str, Values]:
+    """What `--golden` holds every host against."""
+    facts, why = facts_of(read_given(path, "--golden", FACTS_LIMIT_BYTES))
+    if facts is None:
+        raise UsageError(f"--golden {one_line(path, 200)}: {why}")
+    return layers_of(facts)

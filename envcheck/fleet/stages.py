@@ -1,0 +1,182 @@
+"""What a process of the job does in each stage after the presence, and how rank 0 gathers what came of it.
+
+Rank 0 opens each stage: it says in the store whether it is gone through, and with whom. Those that ended or say nothing more are left out
+of the stages that follow.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from envcheck.errors import UsageError
+from envcheck.facts.codec import decode, encode
+from envcheck.facts.fleet import FleetLink, FleetSeat, FleetTrial, unreached, without_gloo
+from envcheck.facts.record import mutable, replace
+from envcheck.fleet import exchange, presence
+from envcheck.fleet.exchange import Exchanged
+from envcheck.fleet.options import FleetOptions
+from envcheck.fleet.presence import Meeting, await_of
+from envcheck.fleet.store import get_large, put_large
+from envcheck.fleet.store_server import StoreServer
+
+BEGIN, PEERS, LINKS = "begin/", "peers/", "links/told/"
+SLACK_SECONDS = 10.0  # that ranks give each other beyond a stage's deadline
+WORLD_DEADLINES = 5  # world, pairs, confirm, rest, and a control
+Peers: TypeAlias = tuple[FleetSeat, ...]
+
+
+@mutable
+class Course:
+    """What rank 0 has heard so far."""
+
+    missing: tuple[int, ...] = ()
+    stuck: tuple[int, ...] = ()  # ranks that owe an answer
+    exchanged: Exchanged = Exchanged()
+    links: tuple[FleetLink, ...] = ()
+    trials: tuple[FleetTrial, ...] = ()
+
+
+def lead(meeting: Meeting, server: StoreServer, course: Course, options: FleetOptions) -> None:
+    """All stages that are asked for, at rank 0."""
+    for stage in options.stages:
+        if stage in _PARTS:
+            seats, rivals = presence.seats(server, course.stuck)
+            # Between hosts that do not reach each other a process group hangs until its time is over, and shows no more than that.
+            vain = (rivals and stage != "facts") or (stage == "world" and unreached(course.links))
+            peers = () if vain else taking_part(stage, seats)
+            put_large(server, f"{PEERS}{stage}", [_compact(one) for one in peers])
+            server.set(f"{BEGIN}{stage}", bool(peers))
+            if peers:
+                meeting.at(stage)
+                _LEADS[stage](meeting, server, course, peers, options)
+
+
+def take_part(meeting: Meeting, stage: str, options: FleetOptions) -> bool:
+    """A stage at another rank; False where rank 0 does not open it in time."""
+    deadline = time.monotonic() + stage_seconds(stage, options) + options.deadline_seconds + 2 * SLACK_SECONDS
+    begin = meeting.store.wait((f"{BEGIN}{stage}",), deadline)
+    if not begin:
+        return False
+    if begin[f"{BEGIN}{stage}"] is True and (stage == "world" or meeting.leads):
+        meeting.at(stage)
+        peers = () if stage == "facts" else tuple(decode(FleetSeat, one) for one in get_large(meeting.store, f"{PEERS}{stage}") or ())
+        _PARTS[stage](meeting, peers, options)
+    return True
+
+
+def stage_seconds(stage: str, options: FleetOptions) -> float:
+    return options.deadline_seconds * (WORLD_DEADLINES if stage == "world" else 1)
+
+
+def taking_part(stage: str, seats: Peers) -> Peers:
+    """Those that came in time and still answer; () where there is nothing to try among them."""
+    there = tuple(one for one in seats if one.reason not in ("gone", "stuck") and not one.late)
+    if stage == "facts":
+        return there
+    if len({one.world_size for one in there}) != 1:
+        return ()
+    return there if len({one.host for one in there} if stage == "links" else there) > 1 else ()
+
+
+def _compact(seat: FleetSeat) -> dict[str, Any]:
+    """Without what is as it is by default: every rank reads the seats of all."""
+    usual = encode(FleetSeat())
+    return {name: value for name, value in encode(seat).items() if value != usual[name]}
+
+
+def facts_here(options: FleetOptions) -> Mapping[str, Any] | str:
+    """The static part of this host's check, or why there is none."""
+    from envcheck.collect import examined
+    from envcheck.host.access import RealHost
+    from envcheck.report.session import RuleSession
+    from envcheck.target.interpreter import choose
+    from envcheck.target.process import Budget
+
+    asked = {"static": True, "live": "off", "nproc": None, "backend": "auto", "start_method": "auto"}
+    host = RealHost()
+    try:
+        chosen = choose(options.python, os.environ)
+        collected = examined(chosen, asked, Budget(options.deadline_seconds), RuleSession(), host, host, lambda: None)
+    except UsageError as error:
+        return str(error)
+    return dict(encode(collected.snapshot))
+
+
+def _tell_facts(meeting: Meeting, _peers: Peers, options: FleetOptions) -> None:
+    own = facts_here(options)
+    exchange.tell(meeting, own)
+    exchange.answer(meeting, own, time.monotonic() + options.deadline_seconds + SLACK_SECONDS)
+
+
+def _gather_facts(meeting: Meeting, server: StoreServer, course: Course, _peers: Peers, options: FleetOptions) -> None:
+    deadline = time.monotonic() + options.deadline_seconds
+    own = facts_here(options) if meeting.leads else None
+    if own is not None:
+        exchange.tell(meeting, own)
+    course.exchanged = exchange.gather(server, deadline)
+    if own is not None:
+        exchange.answer(meeting, own, deadline)
+    found = exchange.received(server, course.exchanged, deadline + SLACK_SECONDS / 2)
+    course.exchanged = replace(course.exchanged, facts=found)
+    course.stuck = (*course.stuck, *course.exchanged.silent)
+
+
+def _tell_links(meeting: Meeting, peers: Peers, options: FleetOptions) -> None:
+    put_large(meeting.store, f"{LINKS}{meeting.seat.host}", [encode(one) for one in _links_here(meeting, peers, options)])
+
+
+def _links_here(meeting: Meeting, peers: Peers, options: FleetOptions) -> tuple[FleetLink, ...]:
+    from envcheck.fleet.links import probe_links
+
+    return probe_links(meeting.seat, _hosts(peers), meeting.store, time.monotonic() + options.deadline_seconds)
+
+
+def _gather_links(meeting: Meeting, server: StoreServer, course: Course, peers: Peers, options: FleetOptions) -> None:
+    deadline = time.monotonic() + options.deadline_seconds + SLACK_SECONDS / 2
+    if meeting.leads:
+        _tell_links(meeting, peers, options)
+    leaders = exchange.leaders(server)
+    owed = {f"{LINKS}{host}": leaders[host] for host in _hosts(peers) if host in leaders}
+    come = await_of(server, owed, deadline)
+    rows = [row for key in come for row in get_large(server, key) or ()]
+    course.links = tuple(decode(FleetLink, row) for row in rows)
+    course.stuck = (*course.stuck, *(rank for key, rank in owed.items() if key not in come))
+
+
+def _hosts(peers: Peers) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.host for one in peers))
+
+
+def _in_the_world(meeting: Meeting, peers: Peers, options: FleetOptions, without: tuple[str, ...] = ()) -> tuple[FleetTrial, ...]:
+    from envcheck.fleet.world import try_world
+    from envcheck.target.interpreter import choose
+
+    try:
+        target = choose(options.python, os.environ)
+    except UsageError as error:
+        return (FleetTrial("start", "", (meeting.seat.rank,), (meeting.seat.host,), "failed", stage="start", error=str(error)),)
+    deadline = time.monotonic() + stage_seconds("world", options) + (0 if meeting.server else SLACK_SECONDS / 2)
+    return try_world(meeting.seat, peers, meeting.store, target, options, deadline, without=without)
+
+
+def _join_the_world(meeting: Meeting, peers: Peers, options: FleetOptions) -> None:
+    _in_the_world(meeting, peers, options)
+
+
+def _lead_the_world(meeting: Meeting, _server: StoreServer, course: Course, peers: Peers, options: FleetOptions) -> None:
+    course.trials = _in_the_world(meeting, peers, options, ("gloo",) if without_gloo(course.links) else ())
+
+
+_PARTS: Mapping[str, Callable[[Meeting, Peers, FleetOptions], None]] = {
+    "facts": _tell_facts,
+    "links": _tell_links,
+    "world": _join_the_world,
+}
+_LEADS: Mapping[str, Callable[[Meeting, StoreServer, Course, Peers, FleetOptions], None]] = {
+    "facts": _gather_facts,
+    "links": _gather_links,
+    "world": _lead_the_world,
+}

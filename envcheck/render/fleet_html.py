@@ -1,0 +1,193 @@
+"""The report of a job as one self-contained HTML file: findings, then what differs, links and bandwidths as maps of the hosts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from envcheck.facts.fleet import FleetFacts, FleetLink
+from envcheck.facts.hostlist import fold, natural
+from envcheck.render.fleet_wording import head_lines, verdict_line, where
+from envcheck.render.html import escape, fix_item, page, prose, table
+from envcheck.render.pictures import grid, scrolled
+from envcheck.render.wording import severity_word, shown_severity
+from envcheck.report.fleet import FleetCase, FleetFinding, FleetReport
+
+MOST_NAMED = 32  # hosts of a map whose cells are words; of more it is a picture
+MOST_DRAWN = 256  # hosts of a picture; of more, those with trouble and the first of the others
+MOST_ROWS = 60
+MOST_CASES = 20
+PIXELS = 640
+Cell: TypeAlias = tuple[str, str, str]  # word, class of a table's cell, what a picture says of it
+
+
+def render(report: FleetReport) -> str:
+    title = escape(verdict_line(report))
+    head = head_lines(report)
+    body = [
+        f"<h1>{escape(report.name)} {escape(report.version)}, fleet: <span class='{report.verdict}'>{title}</span></h1>",
+        table([("hosts", head[0].partition(": ")[2]), *([("facts", head[1])] if head[1] else []), *_bad(report)]),
+        *(_finding(one, report) for one in report.findings),
+        *_drift(report),
+        *_links(report.fleet),
+        *_bandwidths(report.fleet),
+        *_unsure(report),
+        f"<p class='verdict {report.verdict}'>{title}</p>",
+    ]
+    return page(title, body)
+
+
+def _bad(report: FleetReport) -> list[tuple[str, str]]:
+    return [("leave out", fold(report.bad_hosts))] if report.bad_hosts else []
+
+
+def _finding(one: FleetFinding, report: FleetReport) -> str:
+    """Who, what and what to do; other values of the same rule below."""
+    finding = one.finding
+    kind = finding.severity.value if shown_severity(finding) is finding.severity else f"{finding.severity.value} likely"
+    place = where(one.hosts, report)
+    cases = one.cases or (FleetCase(one.hosts, finding.message),)
+    who = f"<strong>{escape(place)}</strong>: " if place else ""
+    parts = [
+        f"<section class='finding {kind}'>",
+        f"<h2><span class='{kind}'>{severity_word(finding)}</span>: {escape(finding.title)} <code>{escape(finding.rule)}</code></h2>",
+        f"<p>{who}{prose(cases[0].message)}</p>",
+    ]
+    if cases[0].fixes:
+        parts.append(f"<p>Do{f' on {escape(place)}' if place else ''}:</p>")
+        parts.append("<ol>" + "".join(fix_item(fix, "pip", True) for fix in cases[0].fixes) + "</ol>")
+    parts += _evidence(cases[0])
+    others = cases[1 : MOST_CASES + 1]
+    if others:
+        rows = "".join(f"<li>{escape(where(case.hosts, report))}: {prose(case.message)}</li>" for case in others)
+        left = f"<li>and on {sum(len(case.hosts) for case in cases[MOST_CASES + 1 :])} more</li>" if len(cases) > MOST_CASES + 1 else ""
+        parts.append(f"<details><summary>With other values</summary><ul>{rows}{left}</ul></details>")
+    why = [f"<p>{prose(' '.join(paragraph.split()))}</p>" for paragraph in one.why.strip().split("\n\n") if paragraph]
+    if why:
+        parts += ["<details class='why'><summary>Why</summary>", *why, "</details>"]
+    return "\n".join([*parts, "</section>"])
+
+
+def _evidence(case: FleetCase) -> list[str]:
+    rows = "".join(f"<li>{escape(one.source)}: <code>{escape(one.text)}</code></li>" for one in case.evidence)
+    return [f"<details><summary>Evidence</summary><ul>{rows}</ul></details>"] if rows else []
+
+
+def _unsure(report: FleetReport) -> list[str]:
+    rows = [f"{one.name}: {one.reason}" for one in report.unread]
+    rows += [f"{one.rule} on {where(one.hosts, report) or 'the job'}: {one.reason}" for one in report.unknown]
+    if not rows:
+        return []
+    items = "".join(f"<li>{escape(row)}</li>" for row in rows[:MOST_ROWS])
+    more = f"<li>and {len(rows) - MOST_ROWS} more</li>" if len(rows) > MOST_ROWS else ""
+    return [f"<h2>Could not tell</h2><ul>{items}{more}</ul>"]
+
+
+def _drift(report: FleetReport) -> list[str]:
+    """Hosts that differ in the same layers are one row; in a cell stands the group, A for the one of most hosts (or the golden host's)."""
+    layers = list(dict.fromkeys(group.layer for group in report.fleet.groups))
+    if not layers:
+        return []
+    of_host: dict[str, dict[str, str]] = {}
+    for layer in layers:
+        for number, group in enumerate(one for one in report.fleet.groups if one.layer == layer):
+            for host in group.hosts:
+                of_host.setdefault(host, {})[layer] = _letter(number)
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for host, letters in of_host.items():
+        rows.setdefault(tuple(letters.get(layer, "?") for layer in layers), []).append(host)
+    order = sorted(rows.items(), key=lambda row: (-len(row[1]), natural(row[1][0])))
+    shown = [(where(hosts, report), [(letter, "same" if letter == "A" else "odd") for letter in key]) for key, hosts in order[:MOST_ROWS]]
+    more = f"<p>and {len(order) - MOST_ROWS} more combinations</p>" if len(order) > MOST_ROWS else ""
+    first = "the golden host" if report.fleet.golden else "most hosts"
+    legend = f"<p class='none'>A is what {first} have in a layer. What differs stands in the findings above.</p>"
+    return ["<h2>Which hosts are alike</h2>", scrolled("Groups of hosts by layer", grid(layers, shown, escape)) + more + legend]
+
+
+def _letter(number: int) -> str:
+    return chr(ord("A") + number) if number < 26 else f"A{number}"
+
+
+def _links(fleet: FleetFacts) -> list[str]:
+    """The worst that was seen from each host to each other."""
+    pairs: dict[tuple[str, str], list[FleetLink]] = {}
+    for link in fleet.links:
+        pairs.setdefault((link.source, link.target), []).append(link)
+    if not pairs:
+        return []
+    cells = {pair: _link(links) for pair, links in pairs.items()}
+    bad = [f"{source} to {target}: {cell[2]}" for (source, target), cell in sorted(cells.items()) if cell[1] == "off"]
+    told = "".join(f"<li>{escape(line)}</li>" for line in bad[:MOST_ROWS])
+    more = f"<li>and {len(bad) - MOST_ROWS} more</li>" if len(bad) > MOST_ROWS else ""
+    below = f"<ul>{told}{more}</ul>" if bad else "<p class='none'>Every link that was tried works.</p>"
+    return ["<h2>Links from host to host</h2>", _map("Links from host to host", cells), below]
+
+
+def _link(links: Iterable[FleetLink]) -> Cell:
+    rows = list(links)
+    bad = [one for one in rows if one.ok is False]
+    if bad:
+        size = "" if bad[0].size_bytes is None else f" of {bad[0].size_bytes} bytes"
+        by = f" over {bad[0].interface}" if bad[0].interface else ""
+        return "no", "off", f"{bad[0].what}{size}{by}: {bad[0].error or 'failed'}"
+    return ("ok", "on", "works") if any(one.ok for one in rows) else ("–", "untried", "not tried")
+
+
+def _bandwidths(fleet: FleetFacts) -> list[str]:
+    """What pairs of hosts reached: of process groups, else of the largest transfer."""
+    speeds: dict[tuple[str, str], float] = {}
+    for trial in fleet.trials:
+        if trial.busbw_gbps is not None and len(trial.hosts) == 2:
+            speeds[trial.hosts[0], trial.hosts[1]] = speeds[trial.hosts[1], trial.hosts[0]] = trial.busbw_gbps
+    what = "all_reduce of two hosts"
+    if not speeds:
+        what = "the largest transfer"
+        sizes: dict[tuple[str, str], int] = {}
+        for link in fleet.links:
+            pair, size = (link.source, link.target), link.size_bytes or 0
+            if link.what == "transfer" and link.ok and link.seconds and size >= max(sizes.get(pair, 0), 1 << 20):
+                sizes[pair], speeds[pair] = size, size / link.seconds / 1e9
+    if not speeds:
+        return []
+    top = max(speeds.values()) or 1.0
+    cells = {pair: (f"{speed:.3g}", f"speed{int(speed / top * 3.999)}", f"{speed:.3g} GB/s") for pair, speed in speeds.items()}
+    slow = "<p class='none'>GB/s; the slower, the paler.</p>"
+    return [f"<h2>Bandwidth of {what}</h2>", _map(f"Bandwidth of {what}", cells), slow]
+
+
+def _map(name: str, cells: Mapping[tuple[str, str], Cell]) -> str:
+    hosts = sorted({end for pair in cells for end in pair}, key=natural)
+    if len(hosts) <= MOST_NAMED:
+        rows = [(source, [_cell(cells, source, target)[:2] for target in hosts]) for source in hosts]
+        return scrolled(name, grid(hosts, rows, escape))
+    troubles = Counter(end for pair, cell in cells.items() if cell[1] in ("off", "speed0") for end in pair)
+    drawn = sorted(sorted(hosts, key=lambda host: -troubles[host])[:MOST_DRAWN], key=natural)
+    left = f"<p>{len(drawn)} of {len(hosts)} hosts, those with most trouble among them.</p>" if len(drawn) < len(hosts) else ""
+    return scrolled(name, _picture(name, drawn, lambda source, target: _cell(cells, source, target))) + left
+
+
+def _cell(cells: Mapping[tuple[str, str], Cell], source: str, target: str) -> Cell:
+    return cells.get((source, target)) or ("" if source == target else "–", "untried", "not tried")
+
+
+def _picture(name: str, hosts: Sequence[str], cell: Callable[[str, str], Cell]) -> str:
+    """A square a pair. Runs of equal squares in a row are one, and what works is the ground."""
+    side = PIXELS / len(hosts)
+    marks = []
+    for y, source in enumerate(hosts):
+        x = 0
+        while x < len(hosts):
+            _, kind, told = cell(source, hosts[x])
+            end = x + 1
+            while end < len(hosts) and cell(source, hosts[end])[1] == kind and kind != "off":
+                end += 1
+            if kind not in ("on", "speed3", "speed2"):
+                shade = "cell-off" if kind in ("off", "speed0") else "cell-untried"
+                place = f"x='{x * side:.1f}' y='{y * side:.1f}' width='{(end - x) * side:.1f}' height='{side:.1f}'"
+                title = f"{source} to {hosts[x]}: {told}" if end == x + 1 else f"{source}: {told}"
+                marks.append(f"<rect class='{shade}' {place}><title>{escape(title)}</title></rect>")
+            x = end
+    label = escape(f"{name}: {len(hosts)} hosts, {fold(hosts)}"[:300])
+    frame = f"viewBox='0 0 {PIXELS} {PIXELS}' width='{PIXELS}' role='img' aria-label='{label}'"
+    return f"<svg {frame}><rect class='cell-on' width='{PIXELS}' height='{PIXELS}'/>{''.join(marks)}</svg>"

@@ -1,0 +1,72 @@
+"""The words that all renderers of a job's report share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.hostlist import fold
+from envcheck.facts.printable import one_line
+from envcheck.render.wording import counted
+from envcheck.report.fleet import FleetReport
+
+NAMED = 120  # characters of folded names; beyond that their number says more
+BEGUN = 48  # characters of those
+
+
+def where(hosts: Iterable[str], report: FleetReport) -> str:
+    """ "n[017,203-204]", "all 256 hosts", "" for the job as a whole."""
+    names = tuple(hosts)
+    if names and len(names) == len(report.hosts) > 1:
+        return f"all {len(names)} hosts"
+    text = one_line(fold(names))
+    return text if len(text) <= NAMED else f"{len(names)} hosts ({one_line(text, BEGUN)})"
+
+
+def tally(report: FleetReport) -> str:
+    """ "1 error, 2 warnings"; what is only likely is said so."""
+    rows = Counter((one.finding.severity, one.finding.confidence) for one in report.findings)
+    parts = (
+        (rows[Severity.ERROR, Confidence.CERTAIN], "error"),
+        (rows[Severity.ERROR, Confidence.LIKELY], "possible error"),
+        (report.count(Severity.WARNING), "warning"),
+    )
+    return ", ".join(counted(number, noun) for number, noun in parts if number)
+
+
+def verdict_line(report: FleetReport) -> str:
+    """Never more than one line."""
+    found = tally(report)
+    hosts = counted(len(report.hosts), "host")
+    if report.verdict == "fail":
+        bad = (
+            f"; without {where(report.bad_hosts, report)} the other {len(report.hosts) - len(report.bad_hosts)} would go"
+            if report.bad_hosts
+            else ""
+        )
+        return f"Not ready: {found or 'bad hosts'} on {hosts}{bad}"
+    if report.verdict == "inconclusive":
+        first = report.because[0] if report.because else "an important fact is missing"
+        more = f" (and {counted(len(report.because) - 1, 'more reason')})" if len(report.because) > 1 else ""
+        return f"Cannot tell: {one_line(first)}{more}"
+    if report.replayed:
+        return f"No error found on {hosts}" + (f" ({found})" if found else "") + "; nothing was tried on them"
+    return f"Ready: {hosts}" + (f" ({found})" if found else "")
+
+
+def head_lines(report: FleetReport) -> tuple[str, ...]:
+    """Which hosts and when; then what was done with them."""
+    fleet = report.fleet
+    names = one_line(fold(report.hosts), NAMED)
+    kinds = f"{counted(report.distinct, 'kind')} of host" if report.distinct else ""
+    how = f"recorded snapshots, the last of {report.taken or 'an unknown time'}" if report.replayed else report.taken
+    world = f"{fleet.world_size} ranks" if fleet.world_size else ""
+    parts = (
+        world,
+        f"started by {fleet.launcher}" if fleet.launcher else "",
+        kinds,
+        "held against a golden host" if fleet.golden else "",
+        how,
+    )
+    return f"{report.name} {report.version}, fleet of {counted(len(report.hosts), 'host')}: {names}", ", ".join(filter(None, parts))
