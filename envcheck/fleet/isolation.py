@@ -56,7 +56,8 @@ def next_round(hosts: Mapping[int, str], trials: Sequence[FleetTrial]) -> Round 
     """What shows more than `trials` of one backend do; None where nothing would. `hosts` tells where each rank lives."""
     board = Board(hosts, trials)
     everyone = tuple(rank for cell in board.cells for rank in cell.ranks)
-    if not everyone or (len(everyone) == 1 and trials):
+    starts = board.rounds.get("start", ())
+    if not everyone or (starts and all(one.outcome == "failed" for one in starts)) or ("world" in board.rounds and len(everyone) == 1):
         return None
     if "world" not in board.rounds:
         return Round("world", (everyone,))
@@ -142,7 +143,7 @@ def matching(count: int, wave: int) -> list[tuple[int, int]]:
 
 
 @record
-class Edge:
+class PairTrial:
     """One trial of two cells."""
 
     pair: tuple[int, int]
@@ -177,7 +178,7 @@ class Board:
                 first.setdefault(number, edge.grade)
         self.suspected = {number for number, grade in first.items() if grade != GOOD}
 
-    def _edges(self) -> list[Edge]:
+    def _edges(self) -> list[PairTrial]:
         found: list[tuple[tuple[int, int], FleetTrial]] = []
         for name in ("pairs", "confirm"):
             for trial in self.rounds.get(name, ()):
@@ -185,9 +186,9 @@ class Board:
                 if len(ends) == 2 and trial.outcome != "skipped":
                     found.append(((ends[0], ends[1]), trial))
         limits = _limits(found, len(self.cells))
-        return [Edge(pair, trial, _grade(trial, limits.get(trial.wave))) for pair, trial in found]
+        return [PairTrial(pair, trial, _grade(trial, limits.get(trial.wave))) for pair, trial in found]
 
-    def edges_of(self, number: int) -> list[Edge]:
+    def edges_of(self, number: int) -> list[PairTrial]:
         return [edge for edge in self.latest.values() if number in edge.pair]
 
     @property
