@@ -4,7 +4,9 @@
 for notebooks and programs; see `envcheck.api`.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+TYPE_CHECKING = False  # not out of typing: a typing.py in the user's folder is his fault, and must not be ours
 
 __version__ = "0.1.0"
 __all__ = ["Plan", "Report", "__version__", "check", "diagnose", "plan"]
@@ -12,6 +14,8 @@ __all__ = ["Plan", "Report", "__version__", "check", "diagnose", "plan"]
 FOLDER = __path__[0]  # of this package: the agent, programs of probes, schemas and rules lie in it
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from envcheck.api import Plan, Report, check, diagnose, plan
 
 

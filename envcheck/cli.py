@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+
+# A json.py on PYTHONPATH breaks the user's programs, and is a finding; this process looks in Python's own library first.
+_LIBRARY = os.path.dirname(os.__file__)
+_OWN = [one for one in sys.path if (os.path.dirname(one) == _LIBRARY and os.path.basename(one) == "lib-dynload") or one == _LIBRARY]
+sys.path[:] = [*_OWN, *(one for one in sys.path if one not in _OWN)]
+
+from collections.abc import Iterator, Sequence  # noqa: E402
+from contextlib import contextmanager  # noqa: E402
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from . import jsonl, processes, rank_evidence, rank_process, rank_start
+from . import jsonl, processes, rank_evidence, rank_process, rank_start, rank_verdicts, strangers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class ArmRun:
         self.refused: Optional[Dict[str, Any]] = None  # the result, if they could not even be started
         self.failed_at: Optional[float] = None
         self.trimmed_at = self.began
+        self.watch = strangers.Watch()
         self.below: List[int] = []  # processes that late ranks had started: a loader's workers, a compiler
 
     def start(self) -> None:
@@ -53,6 +54,11 @@ class ArmRun:
             self.dismiss()
         return over
 
+    def result(self) -> Dict[str, Any]:
+        """Of the whole arm, when it is over."""
+        told = self.refused or rank_verdicts.judge_ranks(self.arm, self.ranks, time.monotonic() - self.began)
+        return strangers.doubted(told, self.watch)
+
     def drop(self) -> None:
         """End the ranks without a word about them: they will be started again."""
         kill([one for one in self.ranks if one.running])
@@ -64,8 +70,11 @@ class ArmRun:
         running = [one for one in self.ranks if one.running]
         if not running:
             return True
+        exposed = not self.arm.get("isolated") and not self.arm.get("alone")
         if seconds:
-            wait_for_events(running, seconds)
+            wait_for_events(running, min(seconds, 0.02) if exposed else seconds)
+        if exposed:
+            self.watch.look([one.pid for one in running])
         now = time.monotonic()
         for one in running:
             one.poll(now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import isolation, jobs, launcher_runs, processes, quick_check
+from . import jobs, launcher_runs, processes, quick_check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +132,6 @@ class JobPlanner:
 
     def start_methods(self) -> None:
         """How processes come to be and meet. What listens on every address is tried where there is loopback alone, or left out."""
-        self.plan.host, exposed = isolation.make()
 
         def skip(name: str, why: str) -> None:
             self.skip(name, why, self.ranks, "launchers")
@@ -141,13 +140,14 @@ class JobPlanner:
             name, store = "init-" + method, method + "://"
             arm = quick_check.make_arm(name, "gloo", "cpu", self.ranks, loopback=True, store=store, stages=quick_check.SHORT, sizes=(4096,))
             arm["part"] = "launchers"
+            arm["isolated"] = arm["isolated"] or self.plan.host is not None
             if arm["isolated"] and not self.plan.host:
-                skip(name, exposed)
+                skip(name, self.plan.exposed)
             else:
                 self.add(jobs.ArmJob(self.plan, arm), name)
         for launcher in launcher_runs.launchers(self.plan.options, self.ranks, skip):
             if launcher.listens and not self.plan.host:
-                skip(launcher.name, exposed)
+                skip(launcher.name, self.plan.exposed)
             else:
                 self.add(launcher_runs.LauncherRun(self.plan, launcher, self.ranks), launcher.name)
 
@@ -166,6 +166,7 @@ class JobPlanner:
         arm = quick_check.make_arm(
             "full-" + name, backend, device, world, places=self.places, loopback=backend == "gloo", stages=quick_check.SHORT
         )
+        arm["isolated"] = backend == "gloo" and device == "cpu" and self.plan.host is not None
         if alone:
             arm["places"] = self.places if device != "cpu" else []
             arm["store"] = "none"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from . import arm_run, processes, quick_check, rank_verdicts
+from . import arm_run, processes, quick_check, rank_verdicts, strangers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class TaskJob:
             result["wire"] = said[0]
         if result["status"] == "pass" and not all(any("done" in event for event in part) for part in parts):
             result.update(status="fail", reason="its ranks ended without doing it")
-        return result
+        return strangers.doubted(result, self.trial.watch)
 
     def write(self, index: int, result: Dict[str, Any]) -> None:
         task = self.left[index]
@@ -153,7 +153,5 @@ class ArmJob:
         this = self.trial
         if this is None or not this.step(0.0):
             return this is None
-        quick_check.write_result(
-            self.plan, self.arm, this.refused or rank_verdicts.judge_ranks(self.arm, this.ranks, time.monotonic() - this.began)
-        )
+        quick_check.write_result(self.plan, self.arm, this.result())
         return True

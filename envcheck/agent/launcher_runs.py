@@ -146,7 +146,7 @@ class LauncherRun:
         self.began = time.monotonic()
         self.plan.writer.line(begin="full " + self.name, at=self.began)
         try:
-            host = self.plan.home(self.launcher.listens)
+            host = self.plan.home(self.launcher.listens) or (self.plan.host if self.launcher.call else None)
             if self.plan.fork and self.launcher.call:
                 self.fork(self.launcher.call, host)
             else:

@@ -258,7 +258,22 @@ def make_store(dist: Any, arm: ArmSpec, rank: int, listener: Optional[socket.soc
         return dist.FileStore(os.path.join(folder, arm["name"] + ".store"), world)
     if listener is not None:
         return listening_store(dist, listener, world)
-    return dist.TCPStore("127.0.0.1", arm["port"], world, False, LIBRARY_LIMIT, wait_for_workers=False)
+    serves = bool(arm.get("isolated")) and rank == 0  # on every address, of which there is only loopback
+    if arm.get("isolated") and not serves:
+        wait_for_server(arm["port"])
+    return dist.TCPStore("127.0.0.1", arm["port"], world, serves, LIBRARY_LIMIT, wait_for_workers=False)
+
+
+def wait_for_server(port: int) -> None:
+    """torch asks again too, but only after half a second or a whole one."""
+    import socket
+
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 5).close()
+            return
+        except ConnectionRefusedError:
+            time.sleep(0.005)
 
 
 # How TCPStore is told that it gets a socket of ours; the first that it does not refuse. Up to torch 2.7 the libuv backend takes none,

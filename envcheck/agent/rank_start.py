@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .rank_process import RankProcess
 
 
+FIRST_PORT = 29600  # on a host of our own; those below are the launchers' (launcher_runs.py) and init methods' (rank.py)
+
+
 class Plan:
     """What all arms share. Times are of the monotonic clock."""
 
@@ -27,7 +30,9 @@ class Plan:
         self.deadline = deadline
         self.takes_listener: Optional[bool] = None  # not tried yet
         self.tasks: Dict[str, Callable[..., None]] = {}  # of the full check
-        self.host: Optional[LoopbackHost] = None  # of the full check: for what listens on every address
+        self.host: Optional[LoopbackHost] = None  # for what nobody else may reach
+        self.exposed = ""  # why there is no such host
+        self.port = FIRST_PORT
         self.resting: Dict[Tuple[int, bool], subprocess.Popen[bytes]] = {}  # ranks started afresh that wait for their next arm, by seat
 
     def home(self, isolated: Optional[bool]) -> Optional[LoopbackHost]:
@@ -61,8 +66,10 @@ def takes_rested(arm: ArmSpec) -> bool:
 
 def start_ranks(plan: Plan, arm: ArmSpec, ranks: List[RankProcess]) -> None:
     """Fill `ranks`, so that the caller can end those that were started if one cannot be."""
-    listener = loopback_listener(plan) if arm["store"] == "tcp" else None
-    if listener:
+    listener = loopback_listener(plan) if arm["store"] == "tcp" and not arm.get("isolated") else None
+    if arm.get("isolated"):
+        arm["port"] = plan.port = plan.port + 1  # nobody but us is there
+    elif listener:
         arm["port"] = listener.getsockname()[1]
     elif arm["store"] == "tcp":
         arm["store"] = "file"  # without a socket of ours TCPStore would listen on every address

@@ -134,7 +134,7 @@ def import_torch(raising: bool = False) -> Dict[str, Any]:
                 "status": "exited" if isinstance(error, SystemExit) else "error",
                 "type": type(error).__name__,
                 "text": jsonl.said(error, 4000),
-                "exit_code": error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
+                "exit_code": exit_code(error.code) if isinstance(error, SystemExit) else None,
                 "stack": "".join(traceback.format_list(frames))[-4000:],
             }
         else:
@@ -145,6 +145,11 @@ def import_torch(raising: bool = False) -> Dict[str, Any]:
     result["warnings"] = [jsonl.said(one.message, 1000) for one in caught or ()][:20]
     result["noise"] = output_size() > noise
     return result
+
+
+def exit_code(given: Any) -> int:
+    """What a shell sees of sys.exit(given): nothing is 0, words are printed and are 1."""
+    return given & 0xFF if isinstance(given, int) else int(given is not None)
 
 
 def output_size() -> int:

@@ -12,9 +12,8 @@ from envcheck.tables.folders import rules_folder
 _MODULES = (
     "driver", "driver_tools", "libcuda", "container", "visibility", "gpu", "gpu_count", "gpu_health", "gpu_memory", "vendor", "limits",
     "torch_build", "torch_import", "torch_libraries", "foreign_wheels", "numpy_abi", "torch_files", "requirements", "packages",
-    "companions", "toolkit", "ranks", "launch", "fleet_seat", "fleet_world", "fleet_presence", "fleet_links", "fleet_drift",
-    "python_mismatch", "comm",
-    "warned", "live",
+    "companions", "toolkit", "ranks", "launch", "fleet_seat", "fleet_presence", "fleet_links", "fleet_world", "fleet_drift",
+    "python_mismatch", "comm", "warned", "live",
 )  # fmt: skip
 
 

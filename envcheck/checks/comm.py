@@ -8,12 +8,12 @@ from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
 from envcheck.checks.queue_pair import queue_pair_refused
-from envcheck.checks.text import agreed, doubt, foremost, of_variant, quoted, value
+from envcheck.checks.text import agreed, doubt, environment, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.interfaces import nccl_chosen
 from envcheck.facts.snapshot import GpusFacts, Interface, LauncherFacts, LiveFacts, LiveStatus
-from envcheck.tables.versions import older
+from envcheck.tables.versions import meets
 
 _WARNING, _LIKELY = Severity.WARNING, Confidence.LIKELY
 
@@ -40,72 +40,56 @@ def nccl_interface(facts: Facts, told: Matches) -> Answer:
     if found := _passed_without(facts.live, "interface"):
         values = {"interface": found[0].removeprefix(SOCKET), "spec": spec or "not set"}
         return Hit(values, (*found[1], *quoted(matches)), variant="ladder")
-    return _interface_said(spec, family, matches)
+    if family and spec:
+        return Hit({"spec": spec}, quoted(family), variant="family")
+    # These come from a machine that answers: the address may be another's, or the rank there has ended.
+    answered = all(match.values.get("reason") in ("Connection refused", "Software caused connection abort") for match in matches)
+    guess = _LIKELY if answered else None
+    return Hit({"spec": spec}, quoted(matches), variant="said" if spec else "unset", confidence=guess) if matches else None
 
 
 def _selected_interface(facts: Facts, spec: str | None, matches: Matches) -> Hit | None:
     """None of those that are there, one that is down, or loopback with several nodes."""
-    known = facts.network.interfaces
+    known = {one.name: one for one in facts.network.interfaces}
     if not spec or not known:
         return None
-    chosen, better = nccl_chosen(spec, known), _suggested(known)
-    values = {"spec": spec, "there": [one.name for one in known], "suggested": better, "chosen": [one.name for one in chosen]}
+    names, better = nccl_chosen(spec, known), _suggested(facts.network.interfaces)
+    chosen = [known[name] for name in names]
+    cases = {
+        "default": not chosen,
+        "down": not any(one.up is not False and one.addresses for one in chosen),
+        "loopback": _several_nodes(facts.launcher) and all(one.loopback for one in chosen),
+    }
     note = "the interface that reaches the other nodes" if better else "NCCL then chooses by itself"
-    if not chosen:
-        variant = None
-    elif not any(one.up is not False and one.addresses for one in chosen):
-        variant = "down"
-    elif _several_nodes(facts.launcher) and all(one.loopback for one in chosen):
-        variant = "loopback"
-    else:
-        return None
-    return Hit(values, quoted(matches), (SetEnv("NCCL_SOCKET_IFNAME", better, note),), variant)
-
-
-def _interface_said(spec: str | None, family: Matches, matches: Matches) -> Hit | None:
-    if family and spec:
-        return Hit({"spec": spec}, quoted(family), variant="family")
-    if not matches:
-        return None
-    # These come from a machine that answers: the address may be another's, or the rank there has ended.
-    answered = all(match.values.get("reason") in ("Connection refused", "Software caused connection abort") for match in matches)
-    return Hit({"spec": spec}, quoted(matches), variant="said" if spec else "unset", confidence=_LIKELY if answered else None)
+    values = {"spec": spec, "there": list(known), "suggested": better, "chosen": names}
+    return first_of(cases, values, quoted(matches), (SetEnv("NCCL_SOCKET_IFNAME", better, note),))
 
 
 @check(needs="network", reads="network launcher live symptoms")
 def gloo_interface(facts: Facts, matches: Matches) -> Answer:
-    network = facts.network
-    several = _several_nodes(facts.launcher)
-    spec, known = network.variables.get("GLOO_SOCKET_IFNAME"), network.interfaces
-    better = _suggested(known)
+    network, several, better = facts.network, _several_nodes(facts.launcher), _suggested(facts.network.interfaces)
+    spec, known = network.variables.get("GLOO_SOCKET_IFNAME"), [one.name for one in network.interfaces]
     note = "the interface that reaches the other nodes" if better else "gloo then takes the address of the host name"
     fix = SetEnv("GLOO_SOCKET_IFNAME", better, note)
-    values: dict[str, object] = {"spec": spec, "there": [one.name for one in known], "suggested": better}
+    values: dict[str, object] = {"spec": spec, "there": known, "suggested": better}
     if spec and not _gloo_proved(facts.live):
-        if spec[0] in "^=":
-            return Hit(values, quoted(matches), (fix,), "syntax")
-        names = {one.name for one in known}
-        if absent := [one.strip() for one in spec.split(",") if names and one.strip() not in names]:
-            return Hit(values | {"absent": absent}, quoted(matches), (fix,))
-    off = [one.name for one in known if one.loopback and one.up is False]
+        absent = [one.strip() for one in spec.split(",") if known and one.strip() not in known]
+        if wrong := first_of({"syntax": spec[0] in "^=", "default": absent}, values | {"absent": absent}, quoted(matches), (fix,)):
+            return wrong
+    off = [one.name for one in network.interfaces if one.loopback and one.up is False]
     if off and facts.live.status in BAD:
         return Hit(values | {"off": off}, quoted(matches), variant="off")
     fixes = (fix,) if better else ()
     if matches and (transport := network.variables.get("GLOO_DEVICE_TRANSPORT")):
-        unset = SetEnv("GLOO_DEVICE_TRANSPORT", None, "gloo then takes TCP, without encryption")
-        return Hit(values | {"transport": transport}, quoted(matches), (unset,), "transport")
+        return Hit(values | {"transport": transport}, quoted(matches), variant="transport")
     if matches:
-        return _gloo_said(values, matches, fixes, several)
+        alone = not several and agreed(matches) == "loopback"  # on one machine loopback serves
+        given = value(matches, "interface")
+        values["given"] = f"{given} " if given else ""
+        return Hit(values, quoted(matches), fixes, "loopback" if alone else foremost(matches, "nowhere") or "said")
     if several and not spec and network.addresses and all(one.startswith("127.") or one == "::1" for one in network.addresses):
-        return Hit(values | {"host": network.hostname, "addresses": network.addresses}, (), fixes, "hostname", _WARNING, _LIKELY)
+        return Hit(values | {"host": network.hostname, "addresses": network.addresses}, (), fixes, "hostname")
     return None
-
-
-def _gloo_said(values: dict[str, object], matches: Matches, fixes: tuple[SetEnv, ...], several: bool) -> Hit:
-    if not several and agreed(matches) == "loopback":  # on one machine loopback serves
-        return Hit(values, quoted(matches), fixes, "loopback", _WARNING, _LIKELY)
-    given = value(matches, "interface")
-    return Hit(values | {"given": f"{given} " if given else ""}, quoted(matches), fixes, foremost(matches, "nowhere") or "said")
 
 
 def _gloo_proved(live: LiveFacts) -> bool:
@@ -117,11 +101,8 @@ def _gloo_proved(live: LiveFacts) -> bool:
 def nccl_infiniband(facts: Facts, matches: Matches) -> Answer:
     spec = facts.network.variables.get("NCCL_IB_HCA", "")
     devices = sorted({port.device for port in facts.network.infiniband})
-    if spec and devices and not spec.startswith("^"):
-        wanted = [one.strip().partition(":")[0] for one in spec.removeprefix("=").split(",") if one.strip()]
-        exact = spec.startswith("=")
-        if not any(one == name if exact else one.startswith(name) for one in devices for name in wanted):
-            return Hit({"spec": spec, "there": devices}, quoted(matches), variant="hca")
+    if spec and devices and not spec.startswith("^") and not nccl_chosen(re.sub(r":[^,]*", "", spec), devices):  # "mlx5_0:1" names a port
+        return Hit({"spec": spec, "there": devices}, quoted(matches), variant="hca")
     if matches:
         return _infiniband_said(facts, matches)
     found = _passed_without(facts.live, "ib")
@@ -132,7 +113,7 @@ def _infiniband_said(facts: Facts, matches: Matches) -> Hit:
     if refused := queue_pair_refused(matches):
         return refused
     if agreed(matches) == "plugin":  # NCCL may go on with another protocol of the plugin, or without
-        return Hit({}, quoted(matches), (), "plugin", _WARNING, _LIKELY)
+        return Hit({}, quoted(matches), variant="plugin")
     if missing := of_variant(matches, "net"):
         name = value(missing, "network") or facts.network.variables.get("NCCL_NET") or "that it was told to use"
         return Hit({"network": name}, quoted(missing), variant="net")
@@ -154,35 +135,34 @@ def _tried(found: Bisection) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
 
 
-_NO_P2P = SetEnv("NCCL_P2P_DISABLE", "1", "a workaround; transfers then go through host memory and are slower; not for NVLink machines")
-
-
 @check(needs="gpus system", reads="live gpus rocm driver system symptoms")
 def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
     if found := _passed_without(facts.live, "p2p"):
-        return Hit({"arm": found[0]}, (*found[1], *quoted(matches)), (_NO_P2P,))
+        return Hit({"arm": found[0]}, (*found[1], *quoted(matches)))
     if not matches:
         return None if nccl_proved(facts.live, 2) else _p2p_at_risk(facts)
     variant = foremost(matches, "accelerate", "peers") or agreed(matches) or "said"
     guess = doubt(matches)  # RCCL looks at the command line only
     told = quoted(of_variant(matches, variant) or matches)
-    return Hit({"series": value(matches, "series") or "4000"}, told, (_NO_P2P,), variant, _WARNING if guess else None, guess)
+    return Hit({"series": value(matches, "series") or "4000"}, told, (), variant, _WARNING if guess else None, guess)
 
 
 def _p2p_at_risk(facts: Facts) -> Hit | None:
     """Boards or a machine on which peer-to-peer transfers are known to fail, where no run of NCCL has shown the contrary."""
-    driver, system = facts.driver, facts.system
+    driver, system = facts.driver.version, facts.system
     cards, radeons = nvidia(facts.gpus), discrete_amd(facts.rocm)
     if len(radeons) > 1 and system.iommu and not system.virtualization:
-        return Hit({"what": "An IOMMU translates addresses", "count": len(radeons)}, (), (), "amd", _WARNING, _LIKELY)
+        return Hit({"what": "An IOMMU translates addresses", "count": len(radeons)}, variant="amd")
     if len(cards) < 2:
         return None
     geforce40 = [gpu for gpu in cards if re.search(r"GeForce RTX 40\d0", gpu.name or "")]
-    if len(geforce40) > 1 and system.os in (None, "linux") and driver.version and _announces_p2p(driver.version):
-        return Hit({"gpu": geforce40[0].name, "driver": driver.version}, (), (_NO_P2P,), "geforce", _WARNING, _LIKELY)
+    # These drivers offer P2P on GeForce 40xx, which has none. NVIDIA/nccl-tests#117
+    offered = meets(driver, ">=520,<525.105") or meets(driver, ">=530,<530.30")
+    if len(geforce40) > 1 and system.os in (None, "linux") and offered:
+        return Hit({"gpu": geforce40[0].name, "driver": driver}, variant="geforce")
     if (system.iommu or system.acs) and not _nvlink(facts.gpus) and not system.virtualization:
         what = "PCIe ACS redirects peer-to-peer traffic" if system.acs else "An IOMMU translates addresses"
-        return Hit({"what": what, "count": len(cards)}, (), (_NO_P2P,), "risk", _WARNING, _LIKELY)
+        return Hit({"what": what, "count": len(cards)}, variant="risk")
     return None
 
 
@@ -191,17 +171,10 @@ def _nvlink(gpus: GpusFacts) -> bool:
     return bool(re.search(r"\bNV\d+\b", gpus.topology or "")) or any(re.search(r"SXM|HBM3|NVL", gpu.name or "") for gpu in gpus.devices)
 
 
-def _announces_p2p(driver: str) -> bool:
-    """Drivers that offer P2P on GeForce 40xx, which has none: before 525.105, and 530 before 530.30. NVIDIA/nccl-tests#117"""
-    if driver.startswith("530."):
-        return older(driver, "530.30") is True
-    return older(driver, "525.105") is True and older(driver, "520") is False
-
-
 _SEGMENT_BYTES = 9637888  # of one channel of a pair, as NCCL 2.2x prints it
 
 # What else an "unhandled system error" of NCCL comes from; each prints a line of its own.
-_OTHER_SYSTEM_ERRORS = (
+_OTHER_CAUSES = (
     "nccl-interface",
     "nccl-infiniband",
     "memlock-low",
@@ -213,7 +186,6 @@ _OTHER_SYSTEM_ERRORS = (
 
 @check(needs="live", reads="live limits launcher gpus symptoms")
 def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
-    """NCCL cannot make its segments in /dev/shm (about 10 MB a pair of ranks)."""
     matches = tuple(match for match in told if match.variant != "guess")
     size = "of unknown size" if facts.limits.shm_bytes is None else in_units(facts.limits.shm_bytes)
     if found := _passed_without(facts.live, "shm"):
@@ -223,9 +195,9 @@ def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
         values = {"size": size, "needed": needed, "error": value(matches, "error") or "an error"}
         return Hit(values, quoted(matches), variant=agreed(matches))
     # A system call of NCCL failed in a container, on one machine: what containers lack for that is shared memory.
-    alone = told and not any(facts.said(other) for other in _OTHER_SYSTEM_ERRORS)
+    alone = told and not any(facts.said(other) for other in _OTHER_CAUSES)
     if alone and len(nvidia(facts.gpus)) > 1 and not _several_nodes(facts.launcher) and (facts.limits.shm_bytes or 0) <= 1 << 30:
-        return Hit({"size": size}, quoted(told), (), "guess", _WARNING, _LIKELY)
+        return Hit({"size": size}, quoted(told), variant="guess")
     return None
 
 
@@ -252,15 +224,14 @@ def nccl_version_drift(facts: Facts, told: Matches) -> Answer:
     if matches := tuple(match for match in told if match.variant != "family"):
         return Hit({}, quoted(matches))
     if told and not facts.network.variables.get("NCCL_SOCKET_IFNAME"):
-        return Hit({}, quoted(told), variant="family", confidence=_LIKELY)
+        return Hit({}, quoted(told), variant="family")
     copies = sorted({one for one in facts.torch.libraries if re.search(r"/libnccl\.so", one)})
     evidence = tuple(Evidence("libraries loaded", one) for one in copies[:4])
-    return Hit({"copies": copies}, evidence, (), "copies", _WARNING, _LIKELY) if len(copies) > 1 else None
+    return Hit({"copies": copies}, evidence, variant="copies") if len(copies) > 1 else None
 
 
 @check(needs="live", reads="live")
 def nccl_no_transport(facts: Facts) -> Answer:
-    """NCCL fails with every transport switched off in turn, and gloo passes: NCCL, CUDA or the driver itself."""
     found = bisect_transports(facts.live)
     if not found or found.culprit != "nccl":
         return None
@@ -280,7 +251,7 @@ def nccl_diagnostics_failed(facts: Facts) -> Answer:
     if found.edges:
         return Hit({"edges": found.edges[:4]}, evidence, variant="edges")
     if found.outliers:
-        return Hit({"outliers": found.outliers[:4]}, evidence, variant="network", severity=_WARNING)
+        return Hit({"outliers": found.outliers[:4]}, evidence, variant="network")
     if found.tested is None:
         return Unknown("NCCL's diagnostics ran and tested nothing: no pair of GPUs would use peer-to-peer transfers")
     return Unknown(f"NCCL's diagnostics could not be completed: {found.troubles[0]}") if found.troubles else None
@@ -288,13 +259,12 @@ def nccl_diagnostics_failed(facts: Facts) -> Answer:
 
 @check(needs="network", reads="network")
 def flight_recorder_unreliable(facts: Facts) -> Answer:
-    """The recorder is on, and the way in which NCCL errors are handled may end the process before it dumps."""
     seen = facts.network.variables
     on = [name for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if seen.get(name, "0") not in ("", "0")]
     mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
     if not on or mode is None or seen[mode] not in ("0", "1", "2"):
         return None
-    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, (Evidence("environment", f"{mode}={seen[mode]}"),))
+    return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, environment(seen, [mode]))
 
 
 # Variable → what it costs when it is set, or set to 0

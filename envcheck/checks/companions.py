@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import quoted, value
+from envcheck.checks.text import cite, quoted, value
 from envcheck.engine.intents import Install
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
@@ -22,35 +22,49 @@ _LINKED = ("torchvision", "torchaudio", "torchcodec")
 def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     # What torch's own import says is about torch: no companion has been loaded then.
     matches = tuple(one for one in matches if one.source != IMPORT)
-    if facts.torch.version and (wrong := _wrong_versions(facts, matches) or _vision_for_cpu(facts, matches)):
+    version, packages = facts.torch.version, facts.packages
+    if version and (wrong := _wrong_versions(facts, matches) or _vision_for_cpu(facts, matches)):
         return wrong
     if not matches:
         return None
     if asked := value(matches, "asked"):
         known = any(match.symptom != "torch-name-unknown" for match in matches)
-        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": facts.torch.version or UNKNOWN}
-        return Hit(asks, quoted(matches), (), "name", None if known else Severity.WARNING, Confidence.LIKELY)
+        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": version or UNKNOWN}
+        return Hit(asks, quoted(matches), variant="name", severity=None if known else Severity.WARNING)
     if any(match.symptom.startswith("torchcodec-") for match in matches):
         fits = codec_fits(facts)
-        if fits is False:
-            return _other_codec(facts, matches)
+        if fits is False:  # it did not load, and its version is for another torch
+            wants = facts.tables.companion_specifiers(version or "").get("torchcodec")
+            problems = f"torchcodec {packages.version('torchcodec')} is for another torch: {version} goes with torchcodec{wants}"
+            return Hit({"problems": problems, "version": version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
         if all(match.symptom == "torchcodec-load" for match in matches):
-            return None if fits else Hit({}, quoted(matches), (), "codec", Severity.WARNING, Confidence.LIKELY)
-    return _companion_said(facts, matches)
+            return None if fits else Hit({}, quoted(matches), variant="codec")
+    # If the pair is right by its versions, the files are not what the versions say.
+    package = value(matches, "package") or "torchvision or torchaudio"
+    wanted, have = _trio(facts) if version else (), packages.version(package.lower())
+    fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
+    values = {"version": version or UNKNOWN, "package": package, "have": have}
+    return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
 
 
 def _wrong_versions(facts: Facts, matches: Matches) -> Hit | None:
     """By the metadata of what is installed, and by the tables."""
-    problems, ended = _problems(facts), _ended(facts, facts.torch.version or "")
+    version, tables, problems = facts.torch.version or "", facts.tables, _problems(facts)
+    past = [(name, other) for name in _COMPANIONS if (other := facts.packages.version(name)) and _is_past(name, version, tables)]
+    # Companions that are no longer made, under a torch that came after them.
+    ended = [
+        f"{name} {other} is loaded by no torch after {tables.last_torch_of(name)}, torch is {version}, and no newer {name} is made"
+        for name, other in past
+    ]
     told = (*(line for line, _ in problems), *ended)
     if not told:
         return None
     wanted = _trio(facts) if problems else ()
     fixes = (Install(wanted, note="from the same index as torch, in one command"),) if wanted else ()
-    evidence = (*(Evidence("installed distributions", line) for line in told), *quoted(matches))
+    evidence = (*cite("installed distributions", *told), *quoted(matches))
     sure = any(certain for _, certain in problems) or bool(ended or matches)
     codec = facts.torch.cpu_build is True and all(line.startswith("torchcodec") for line in told)
-    values = {"version": facts.torch.version, "problems": "; ".join(told), "codec": release(facts.packages.version("torchcodec")) or ""}
+    values = {"version": version, "problems": "; ".join(told), "codec": release(facts.packages.version("torchcodec")) or ""}
     variant = "ended" if ended else "codec_cpu" if codec else None
     return Hit(values, evidence, fixes, variant, confidence=None if sure else Confidence.LIKELY)
 
@@ -62,18 +76,8 @@ def _vision_for_cpu(facts: Facts, matches: Matches) -> Hit | None:
         return None
     fixes = (Install(("torchvision",), note="from the same index as torch"),)
     values = {"version": facts.torch.version, "have": vision, "cuda": facts.torch.cuda}
-    if asked_for:
-        return Hit(values, quoted(matches), fixes, "cpu")
-    return Hit(values, quoted(matches), fixes, "cpu", Severity.WARNING, Confidence.LIKELY)
-
-
-def _companion_said(facts: Facts, matches: Matches) -> Hit:
-    """If the pair is right by its versions, the files are not what the versions say."""
-    package = value(matches, "package") or "torchvision or torchaudio"
-    wanted, have = _trio(facts) if facts.torch.version else (), facts.packages.version(package.lower())
-    values = {"version": facts.torch.version or UNKNOWN, "package": package, "have": have}
-    fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
-    return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
+    severity, confidence = (None, None) if asked_for else (Severity.WARNING, Confidence.LIKELY)
+    return Hit(values, quoted(matches), fixes, "cpu", severity, confidence)
 
 
 def codec_fits(facts: Facts) -> bool | None:
@@ -81,13 +85,6 @@ def codec_fits(facts: Facts) -> bool | None:
     wants = facts.tables.companion_specifiers(facts.torch.version).get("torchcodec") if facts.torch.version else None
     have = facts.packages.version("torchcodec")
     return meets(have, wants) if have and wants else None
-
-
-def _other_codec(facts: Facts, matches: Matches) -> Hit:
-    """torchcodec did not load, and its version is for another torch."""
-    wants = facts.tables.companion_specifiers(facts.torch.version or "").get("torchcodec")
-    problems = f"torchcodec {facts.packages.version('torchcodec')} is for another torch: {facts.torch.version} goes with torchcodec{wants}"
-    return Hit({"problems": problems, "version": facts.torch.version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
 
 
 def _problems(facts: Facts) -> list[tuple[str, bool]]:
@@ -117,7 +114,9 @@ def _problem(facts: Facts, name: str, other: str) -> tuple[str, bool] | None:
         return f"{name} {other} is for an older torch than {version}, which goes with {known}", True
     if cuda := _other_cuda(facts, name, other):
         return cuda, True
-    if not local(other) and _is_default(facts) and (why := facts.tables.companion_conflict(version, name, other)):
+    row = facts.tables.release(version)
+    plain = row is not None and local(version) in (None, row.default_variant.get("linux-x86_64"))  # as far as its version tells
+    if not local(other) and plain and (why := facts.tables.companion_conflict(version, name, other)):
         return why, False  # which build of it is installed is not known
     return None
 
@@ -127,24 +126,9 @@ def _takes_triton(torch: TorchFacts) -> bool:
     return local(torch.version) != "cpu" and not torch.hip and not torch.xpu
 
 
-def _ended(facts: Facts, version: str) -> tuple[str, ...]:
-    """Companions that are no longer made, under a torch that came after them."""
-    past = [(name, other) for name in _COMPANIONS if (other := facts.packages.version(name)) and _is_past(name, version, facts.tables)]
-    return tuple(
-        f"{name} {other} is loaded by no torch after {facts.tables.last_torch_of(name)}, torch is {version}, and no newer {name} is made"
-        for name, other in past
-    )
-
-
 def _is_past(name: str, version: str, tables: Tables) -> bool:
     last = tables.last_torch_of(name)
     return last is not None and (minor(version) or (0, 0)) > (minor(last) or (99, 0))
-
-
-def _is_default(facts: Facts) -> bool:
-    """The build that a plain install gives on Linux, as far as its version tells."""
-    row = facts.tables.release(facts.torch.version) if facts.torch.version else None
-    return row is not None and local(facts.torch.version) in (None, row.default_variant.get("linux-x86_64"))
 
 
 def _series_differs(requirement: str, version: str) -> bool:

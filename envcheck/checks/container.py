@@ -7,7 +7,7 @@ import re
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
-from envcheck.checks.text import agreed, alone, foremost, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import agreed, alone, first_of, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
 from envcheck.facts.nvml_codes import BLOCKED, NO_LIBRARY, NOT_LOADED, SMI_OTHER, UNKNOWN
@@ -133,32 +133,27 @@ def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
     bare, inside = "container" in facts.absent, contained(facts.container)
     # in a text that also shows the host, the host's list of GPUs is no answer from inside
     seen = counted(facts.gpus) and bare if of_programs(matches) else facts.gpus.devices
-    if cuda_answers(facts) or seen or facts.system.wsl:
+    if cuda_answers(facts) or seen or facts.system.wsl or (bare and not fails(facts.devices)):
         return None
-    failed = any(
-        answer.status is ToolStatus.FAILED and (answer.code in (SMI_OTHER, UNKNOWN) or "unknown error" in answer.message.lower())
-        for answer in (facts.driver.smi, facts.driver.nvml)
-    )
+    answers = [one for one in (facts.driver.smi, facts.driver.nvml) if one.status is ToolStatus.FAILED]
+    failed = any(one.code in (SMI_OTHER, UNKNOWN) or "unknown error" in one.message.lower() for one in answers)
     if not matches and not (failed and (bare or inside)):
         return None
-    if bare and not fails(facts.devices):
-        return None
-    values = {"runtime": _called(facts.container)}
     variant, guess = ("bare" if bare else None if inside else "guess"), None if inside else Confidence.LIKELY
-    return Hit(values, (*smi_evidence(facts.driver), *quoted(matches)), variant=variant, confidence=guess)
+    return Hit({"runtime": _called(facts.container)}, (*smi_evidence(facts.driver), *quoted(matches)), variant=variant, confidence=guess)
 
 
 @check(needs="system", reads="system driver gpus cuda_driver torch devices container symptoms")
 def wsl_driver(facts: Facts, matches: Matches) -> Answer:
     """WSL: version 1, an old kernel, a Linux driver over the mapped one, or its folder out of the loader's sight."""
-    system, driver, cuda_driver, devices = facts.system, facts.driver, facts.cuda_driver, facts.devices
+    system, driver, cuda_driver, failed = facts.system, facts.driver, facts.cuda_driver, fails(facts.devices)
     if old := tuple(match for match in matches if match.symptom == "nccl-without-wsl"):  # the row itself asks for WSL
         return Hit({"path": value(old, "path")}, quoted(old), variant="nccl")
     if system.wsl is None:
         return None
     values: dict[str, object] = {"kernel": system.kernel, "library": cuda_driver.library_path}
     if amd := of_variant(matches, "amd"):
-        return None if works(devices) else Hit(values, quoted(amd), variant="amd")
+        return None if works(facts.devices) else Hit(values, quoted(amd), variant="amd")
     if hidden := of_symptom(facts, "libcuda-plain-name", "triton-libcuda", "triton-ld-lcuda"):
         return Hit(values, quoted(hidden), variant="path")
     if cuda_answers(facts) or wants_cuda(facts.torch, facts.absent) is False:
@@ -167,21 +162,17 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, quoted(matches), variant="one")
     kernel = re.match(r"(\d+)\.(\d+)\.(\d+)", system.kernel or "")  # "5.10.16.3-microsoft-standard-WSL2"
     if kernel and tuple(int(part) for part in kernel.groups()) < WSL_KERNEL:
-        return Hit(values, quoted(matches), variant="kernel", confidence=None if fails(devices) or matches else Confidence.LIKELY)
+        return Hit(values, quoted(matches), variant="kernel", confidence=None if failed or matches else Confidence.LIKELY)
+    foreign = _foreign(cuda_driver.library_path or "", facts.container) and (failed or cuda_code(facts))
+    unmapped = "cuda_driver" in facts.absent and failed and not facts.gpus.devices
     evidence = (*smi_evidence(driver), *quoted(matches))
-    if _foreign(cuda_driver.library_path or "", facts.container) and (fails(devices) or cuda_code(facts)):
-        return Hit(values, evidence, variant="linux_driver")
-    if "cuda_driver" in facts.absent and fails(devices) and not facts.gpus.devices:
-        return Hit(values, evidence, variant="unmapped", confidence=Confidence.LIKELY)
+    if hit := first_of({"linux_driver": foreign, "unmapped": unmapped}, values, evidence):
+        return hit
     broken = smi_failed(driver, *_FOREIGN) or driver.cuda_state == "ERR!"
-    sure = broken or alone(facts, "wsl-driver")
-    return Hit(values, evidence, confidence=None if sure else Confidence.LIKELY) if broken or matches else _unseen(facts, values)
-
-
-def _unseen(facts: Facts, values: dict[str, object]) -> Hit | None:
-    """Somebody says that torch sees nothing in a WSL, and no more."""
-    matches = of_symptom(facts, "cuda-says-false")
-    return Hit(values, quoted(matches), variant="unseen", confidence=Confidence.LIKELY) if matches else None
+    if broken or matches:
+        return Hit(values, evidence, confidence=None if broken or alone(facts, "wsl-driver") else Confidence.LIKELY)
+    unseen = of_symptom(facts, "cuda-says-false")  # somebody says that torch sees nothing in a WSL, and no more
+    return Hit(values, quoted(unseen), variant="unseen") if unseen else None
 
 
 def _foreign(library: str, container: ContainerFacts) -> bool:

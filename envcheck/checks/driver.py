@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, driver_os, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
+from envcheck.checks.reinstall import default_variant
 from envcheck.checks.text import distinct, foremost, of_programs, of_variant, quoted, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, DriverFacts, GpusFacts, ToolStatus
-from envcheck.tables.archs import platform_of
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import minor, tag_named
+from envcheck.tables.versions import minor, older, tag_named
 
 _NO_TOOL = (ToolStatus.ABSENT, ToolStatus.SKIPPED)
 
@@ -38,13 +38,12 @@ def driver_missing(facts: Facts, matches: Matches) -> Answer:
     cards = nvidia_on_bus(system)
     if discrete_amd(facts.rocm) and not (cards or facts.gpus.devices or driver.version):
         return None  # no driver of NVIDIA's is missing there
-    matches = matches if cards else of_programs(matches)
     if cuda_answers(facts) or contained(facts.container) or system.wsl or system.jetson:
         return None
+    matches = matches if cards else of_programs(matches)
     names = [gpu.name for gpu in facts.gpus.devices if gpu.name] + [f"PCI {card.address}, device {card.device}" for card in cards]
-    unlisted = driver.cuda_state == "N/A"
     hidden = facts.visibility.cuda_visible_devices is not None  # a variable that hides every GPU has the same face as no libcuda
-    no_libcuda = (unlisted or ("cuda_driver" in facts.absent and not hidden)) and not _torch_reached_libcuda(devices)
+    no_libcuda = (driver.cuda_state == "N/A" or ("cuda_driver" in facts.absent and not hidden)) and not _torch_reached_libcuda(devices)
     hit = _no_driver(facts, matches) if names else None
     if hit is None and (driver.module_loaded or driver.version):
         hit = _no_libcuda(driver, matches, no_libcuda and (fails(devices) or bool(matches)), bool(names))
@@ -82,16 +81,12 @@ def _no_libcuda(driver: DriverFacts, matches: Matches, missed: bool, named: bool
     if not (plain or missed) or (elsewhere and not named):  # then nothing says that there is a GPU
         return None
     values = {"part": "CUDA driver library (libcuda.so.1)", "driver": driver.version}
-    if elsewhere:
-        return Hit(values, quoted(matches), variant="hidden", confidence=Confidence.LIKELY)
-    return Hit(values, quoted(matches), variant="library")
-
-
-_NO_NVML = ("smi-no-nvml", "nvml-shared-library-not-found", "libnvidia-ml-not-found")
+    return Hit(values, quoted(matches), variant="hidden" if elsewhere else "library")
 
 
 def _no_nvml(facts: Facts, matches: Matches) -> Hit | None:
-    management = tuple(match for match in of_programs(matches) if match.symptom in _NO_NVML)
+    names = ("smi-no-nvml", "nvml-shared-library-not-found", "libnvidia-ml-not-found")
+    management = tuple(match for match in of_programs(matches) if match.symptom in names)
     if not management or counted(facts.gpus) or facts.driver.smi.status is ToolStatus.OK:
         return None
     values = {"part": "management library (libnvidia-ml.so.1)", "driver": facts.driver.version}
@@ -114,7 +109,6 @@ def _found_version(error: str, matches: Matches = ()) -> int:
 
 @check(needs="driver", reads="system driver cuda_driver torch devices symptoms")
 def driver_not_loaded(facts: Facts, matches: Matches) -> Answer:
-    """nvidia-smi exit 9, or driver files on disk and no module in the kernel."""
     system, driver = facts.system, facts.driver
     cards = nvidia_on_bus(system)
     if cuda_answers(facts) or system.wsl or system.jetson:
@@ -162,9 +156,9 @@ class _Demand:
 
 @check(needs="driver", reads="system python driver gpus cuda_driver toolkit torch devices symptoms asked")
 def driver_too_old(facts: Facts, every: Matches) -> Answer:
-    """The build's CUDA needs a newer driver. Minor-version and forward compatibility are taken into account."""
-    if solved := of_variant(every, "conda"):
-        return _by_conda(solved)
+    if solved := of_variant(every, "conda"):  # its solver read what the driver serves, and a package asks for more
+        values: dict[str, object] = {name: value(solved, name) for name in ("package", "wanted", "offered")}
+        return Hit(values | {"target": f"one that offers CUDA {values['wanted']}"}, quoted(solved), variant="conda")
     refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
     beyond = of_variant(every, "minor")
     matches = tuple(match for match in every if match not in beyond and match not in refused)
@@ -176,7 +170,7 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
     open_ = demand.cuda is None and facts.driver.version and fails(facts.devices)
     if supposed := _supposed(facts, demand) if open_ else None:
         return supposed[0].hit(matches, supposed[1], guess=not matches)
-    if beyond and not (demand.offered and demand.cuda and not _older(demand.offered, demand.cuda)):
+    if beyond and not (demand.offered and demand.cuda and not older(demand.offered, demand.cuda)):
         hit = demand.hit(beyond, "minor", guess=True)
         first = facts.tables.driver_offering(demand.cuda, driver_os(facts.system)) if demand.cuda else None
         return replace(hit, values={**hit.values, "target": f"{first} or newer, which offers CUDA {demand.cuda} itself"}) if first else hit
@@ -184,8 +178,6 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
         return None
     if demand.cuda is None:
         return _as_stated(demand, matches)
-    if demand.below and demand.stated:
-        return _by_torch(demand, matches)
     if cuda_answers(facts) and demand.offered and not demand.below:
         return None  # cuda-compat in place
     asked = fails(facts.devices) or cuda_code(facts) is not None
@@ -194,34 +186,22 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
     )
 
 
-def _by_conda(matches: Matches) -> Hit:
-    """conda's solver read what the driver serves, and a package asks for more."""
-    values: dict[str, object] = {name: value(matches, name) for name in ("package", "wanted", "offered")}
-    return Hit(values | {"target": f"one that offers CUDA {values['wanted']}"}, quoted(matches), variant="conda")
-
-
-def _supposed(facts: Facts, demand: _Demand) -> tuple[_Demand, str] | None:
-    """What the build asks for, where nobody says it: by its version, or by the command that installs it."""
-    conda = facts.python.has_conda_meta or facts.python.environment == "conda"
-    if usual := None if conda else _usual_demand(facts, demand):
-        return usual, "usual"
-    wished = _asked_demand(facts, demand)
-    return (wished, "asked") if wished else None
-
-
 _ASKED_CUDA = re.compile(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)\s?={1,2}\s?(\d{1,2}\.\d)|(?:\+|/whl/(?:nightly/)?)cu(\d{2,3})\b")
 
 
-def _asked_demand(facts: Facts, demand: _Demand) -> _Demand | None:
-    """CUDA of the torch that a command of the text installs, where nothing else tells which build it is."""
-    torch, tables = facts.torch, facts.tables
+def _supposed(facts: Facts, demand: _Demand) -> tuple[_Demand, str] | None:
+    """What the build asks for, where nobody says it: as a plain install brings this release, or as a command of the text asks for."""
+    torch, python, os = facts.torch, facts.python, driver_os(facts.system)
+    if torch.cpu_build or torch.hip or torch.xpu or facts.system.jetson:
+        return None
+    conda = torch.conda or python.has_conda_meta or python.environment == "conda"
+    variant = None if conda or "+" in (torch.version or "") else default_variant(facts)
     found = next((match for line in reversed(facts.asked.commands) if "torch" in line and (match := _ASKED_CUDA.search(line))), None)
-    if found is None or torch.cpu_build or torch.hip or torch.xpu or facts.system.jetson:
-        return None
-    cuda, os = found[1] or f"{found[2][:-1]}.{found[2][-1]}", driver_os(facts.system)
-    if not demand.driver or tables.driver_suffices(demand.driver, cuda, os) is not False:
-        return None
-    return replace(demand, cuda=cuda, minimum=tables.driver_floor(cuda, os))
+    asked = found and (found[1] or f"{found[2][:-1]}.{found[2][-1]}")
+    for cuda, case in ((tag_named(variant).cuda if variant else None, "usual"), (asked, "asked")):
+        if cuda and demand.driver and facts.tables.driver_suffices(demand.driver, cuda, os) is False:
+            return replace(demand, cuda=cuda, minimum=facts.tables.driver_floor(cuda, os)), case
+    return None
 
 
 def _demand(facts: Facts, stated: int) -> _Demand:
@@ -230,30 +210,14 @@ def _demand(facts: Facts, stated: int) -> _Demand:
     os = driver_os(facts.system)
     offered = f"{stated // 1000}.{stated % 1000 // 10}" if stated else facts.cuda_driver.driver_version or driver.cuda
     offered = offered or (tables.driver_cuda(driver.version, os) if driver.version else None)
-    floor = tables.driver_floor(torch.cuda, os) if torch.cuda else None
-    suffices = tables.driver_suffices(driver.version, torch.cuda, os) if driver.version and torch.cuda else None
-    floors = "" if torch.cuda else _floors(offered, os, tables)
-    return _Demand(driver.version, torch.version, torch.cuda, floor, offered, suffices, stated > 0, floors)
-
-
-def _floors(offered: str | None, os: str, tables: Tables) -> str:
-    """The lowest drivers for the CUDAs that torch was built for since `offered`."""
-    known = ((cuda, tables.driver_floor(cuda, os)) for cuda in ("10.2", "11.8", "12.0", "13.0") if offered and cuda_below(offered, cuda))
-    rows = [f"{floor} or newer for a torch built for CUDA {cuda if cuda < '11' else cuda[:2]}" for cuda, floor in known if floor]
-    return ", ".join(rows)
-
-
-def _usual_demand(facts: Facts, demand: _Demand) -> _Demand | None:
-    """CUDA of the wheel that a plain `pip install` of this release brings, where only the bare version of torch is stated."""
-    torch, system, tables = facts.torch, facts.system, facts.tables
-    if torch.cpu_build or torch.hip or torch.xpu or torch.conda or not torch.version or "+" in torch.version or system.jetson:
-        return None
-    row, os = tables.release(torch.version), driver_os(system)
-    variant = row.default_variant.get(platform_of(system.os or "linux", system.machine or "x86_64") or "") if row else None
-    cuda = tag_named(variant).cuda if variant else None
-    if not cuda or not demand.driver or tables.driver_suffices(demand.driver, cuda, os) is not False:
-        return None
-    return replace(demand, cuda=cuda, minimum=tables.driver_floor(cuda, os))
+    if torch.cuda:
+        suffices = tables.driver_suffices(driver.version, torch.cuda, os) if driver.version else None
+        return _Demand(driver.version, torch.version, torch.cuda, tables.driver_floor(torch.cuda, os), offered, suffices, stated > 0)
+    # the CUDAs that torch was built for
+    newer = [cuda for cuda in ("10.2", "11.8", "12.0", "13.0") if offered and cuda_below(offered, cuda)]
+    rows = [(floor, cuda if cuda < "11" else cuda[:2]) for cuda in newer if (floor := tables.driver_floor(cuda, os))]
+    floors = ", ".join(f"{floor} or newer for a torch built for CUDA {cuda}" for floor, cuda in rows)
+    return _Demand(driver.version, torch.version, None, None, offered, None, stated > 0, floors)
 
 
 def _large_parameters(facts: Facts) -> bool:
@@ -263,7 +227,7 @@ def _large_parameters(facts: Facts) -> bool:
     """
     branch = facts.tables.branch(facts.driver.version) if facts.driver.version else None
     compiled = [facts.torch.cuda, *(one.version for one in facts.toolkit.nvccs)]
-    return bool(branch and 525 <= branch < 530) and any(one and one.startswith("12.") and not _older(one, "12.1") for one in compiled)
+    return bool(branch and 525 <= branch < 530) and any(one and one.startswith("12.") and not older(one, "12.1") for one in compiled)
 
 
 def _as_stated(demand: _Demand, matches: Matches) -> Hit | None:
@@ -272,14 +236,11 @@ def _as_stated(demand: _Demand, matches: Matches) -> Hit | None:
     return demand.hit(matches, "too_old" if sure else "text", guess=not sure) if matches else None
 
 
-def _by_torch(demand: _Demand, matches: Matches) -> Hit:
-    """Torch read a version that is too low; with a kernel driver that is new enough, an older libcuda was loaded."""
-    if demand.suffices:
-        return demand.hit(matches, "libcuda", guess=True, fixes=())
-    return demand.hit(matches, None if demand.driver and demand.minimum and demand.suffices is False else "offered")
-
-
 def _by_numbers(demand: _Demand, matches: Matches, asked: bool, gpu: str | None, os: str, tables: Tables) -> Answer:
+    if demand.below and demand.stated:  # torch read a version that is too low
+        if demand.suffices:  # the kernel driver is new enough: an older libcuda was loaded
+            return demand.hit(matches, "libcuda", fixes=())
+        return demand.hit(matches, None if demand.driver and demand.minimum and demand.suffices is False else "offered")
     if demand.driver and demand.minimum and demand.suffices is None and not matches:
         return Unknown(f"NVIDIA's pages name two lowest drivers for CUDA {demand.cuda}; {demand.driver} is between them")
     if demand.driver and demand.cuda and demand.minimum and demand.suffices is not None:
@@ -302,11 +263,6 @@ def cuda_below(have: str, need: str) -> bool | None:
     if mine is None or wanted is None:
         return None
     return mine[0] < wanted[0] if wanted[0] >= 11 else mine < wanted
-
-
-def _older(offered: str, need: str) -> bool:
-    """A driver's CUDA number below that of the code it should load."""
-    return (minor(offered) or (0, 0)) < (minor(need) or (0, 0))
 
 
 def _cards(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -372,24 +328,20 @@ def driver_needs_open_module(facts: Facts, matches: Matches) -> Answer:
         return None
     log = tuple(line for line in driver.kernel_messages if "open" in line.lower())
     evidence = (*quoted(matches), *(Evidence("kernel log", line) for line in log[:2]))
+    gpu: str | None = "this GPU"
     if of_variant(matches, "proprietary") or any("not supported by open" in line or "include the required GPU" in line for line in log):
         row = tables.gpu(tables.compute_capability_of_pci(value(matches, "device") or "") or "")
         if counted(facts.gpus) or (row and row.open_module != "impossible"):
             return None  # one card beside others that work; or it has that processor, and the driver could not read what chip it is
-        return _wrong_module(driver, "this GPU", "open", evidence)
-    if matches or any("requires use of the NVIDIA open kernel modules" in line for line in log):
-        return _wrong_module(driver, "this GPU", "proprietary", evidence)
-    wrong = {"proprietary": "required", "open": "impossible"}.get(driver.flavour or "")
-    for name, cc in _cards(facts):
-        row = tables.gpu(cc)
-        if wrong and row and row.open_module == wrong:
-            return _wrong_module(driver, name, driver.flavour or "", ())
-    return None
-
-
-def _wrong_module(driver: DriverFacts, gpu: str, loaded: str, evidence: tuple[Evidence, ...]) -> Hit:
+        loaded: str | None = "open"
+    elif matches or any("requires use of the NVIDIA open kernel modules" in line for line in log):
+        loaded = "proprietary"
+    else:
+        loaded, evidence = driver.flavour, ()
+        wrong = {"proprietary": "required", "open": "impossible"}.get(loaded or "")
+        gpu = next((name for name, cc in _cards(facts) if wrong and (row := tables.gpu(cc)) and row.open_module == wrong), None)
     needed, variant = ("open", None) if loaded == "proprietary" else ("proprietary", "proprietary")
-    return Hit({"driver": driver.version, "gpu": gpu, "needed": needed, "loaded": loaded}, evidence, variant=variant)
+    return Hit({"driver": driver.version, "gpu": gpu, "needed": needed, "loaded": loaded}, evidence, variant=variant) if gpu else None
 
 
 @check(needs="driver", reads="system driver gpus cuda_driver torch devices container launcher symptoms")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from envcheck.checks.answer import code_evidence, contained, cuda_answers, cuda_code, fails, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
-from envcheck.checks.text import distinct, foremost, quoted, value
+from envcheck.checks.text import cite, distinct, first_of, foremost, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
@@ -22,28 +22,24 @@ def _broken(answer: ToolAnswer, status: ToolStatus, name: str, devices: DevicesF
     """A source that ended like this; only a warning where torch works without it."""
     if answer.status is not status:
         return None
-    seconds = "its deadline" if answer.seconds is None else f"{answer.seconds:.0f} s"
-    text = answer.message or silence
-    values = {"seconds": seconds, "path": answer.path or name, "signal": answer.signal}
-    evidence = (Evidence(answer.path or name, text),) if text else ()
-    return Hit(values, evidence, severity=Severity.WARNING if works(devices) else None)
+    seconds, path = "its deadline" if answer.seconds is None else f"{answer.seconds:.0f} s", answer.path or name
+    values = {"seconds": seconds, "path": path, "signal": answer.signal}
+    return Hit(values, cite(path, answer.message or silence), severity=Severity.WARNING if works(devices) else None)
 
 
 @check(needs="driver", reads="driver devices")
 def nvidia_smi_unresponsive(facts: Facts) -> Answer:
-    """nvidia-smi was killed at its deadline. Slow but right is no finding."""
     return _broken(facts.driver.smi, ToolStatus.TIMEOUT, "nvidia-smi", facts.devices, "no output")
 
 
 @check(needs="driver", reads="driver system")
 def nvidia_smi_unreadable(facts: Facts) -> Answer:
-    """nvidia-smi died, printed something else than it should, or failed with a code of no known meaning."""
     smi = facts.driver.smi
-    values = {"path": smi.path or "nvidia-smi", "signal": smi.signal, "code": smi.code}
-    evidence = (Evidence(smi.path or "nvidia-smi", smi.message),) if smi.message else ()
-    variants = {ToolStatus.CRASHED: "wsl" if facts.system.wsl else "crashed", ToolStatus.UNREADABLE: None, ToolStatus.FAILED: "failed"}
-    named = smi.status is ToolStatus.FAILED and (smi.code in _NAMED or "unknown error" in smi.message.lower())
-    return Hit(values, evidence, variant=variants[smi.status]) if smi.status in variants and not named else None
+    path, failed = smi.path or "nvidia-smi", smi.status is ToolStatus.FAILED
+    named = smi.code in _NAMED or "unknown error" in smi.message.lower()
+    crashed, wsl = smi.status is ToolStatus.CRASHED, facts.system.wsl
+    cases = {"wsl": crashed and wsl, "crashed": crashed, "default": smi.status is ToolStatus.UNREADABLE, "failed": failed and not named}
+    return first_of(cases, {"path": path, "signal": smi.signal, "code": smi.code}, cite(path, smi.message))
 
 
 @check(needs="driver", reads="driver devices")
@@ -62,23 +58,20 @@ def gpu_lost(facts: Facts, matches: Matches) -> Answer:
     driver, gpus = facts.driver, facts.gpus
     rows = [one for one in troubles(gpus) if one.code == LOST]
     words = () if rows else gpus.lost  # of a report, or of an older recording
-    if not (rows or words or smi_failed(driver, LOST) or matches):
-        return _unopened(facts)
-    evidence = [*heard(rows), *(Evidence("nvidia-smi", text) for text in words), *smi_evidence(driver)]
-    evidence += [Evidence("kernel log", xid.text) for xid in driver.xids if xid.code == 79]
     bus, remaining = value(matches, "bus_id"), nvidia(gpus)
+    if not (rows or words or smi_failed(driver, LOST) or matches):
+        # NVML counts one and does not open it, for a reason that names neither its state nor this process's rights
+        closed = unmeant(gpus)
+        if not closed or len(opened(facts.devices)) >= len(remaining) + len({one.index for one in closed}):
+            return None
+        told = ", ".join(dict.fromkeys(named_code(one.code, one.text) for one in closed))
+        return Unknown(f"{which(closed, gpus)}: NVML answers {told}")
+    evidence = [*heard(rows), *cite("nvidia-smi", *words), *smi_evidence(driver)]
+    evidence += cite("kernel log", *(xid.text for xid in driver.xids if xid.code == 79))
     values: dict[str, object] = {"remaining": len(remaining)}
     values["gpus"] = which(rows, gpus) or value(matches, "gpu") or (f"The GPU at {bus}" if bus else "A GPU")
     values["uuids"] = ",".join(gpu.uuid or "" for gpu in remaining) if all(gpu.uuid for gpu in remaining) else None
     return Hit(values, distinct((*evidence, *quoted(matches))), variant="some" if remaining else None)
-
-
-def _unopened(facts: Facts) -> Unknown | None:
-    """A GPU that NVML counts and does not open, for a reason that names neither its state nor this process's rights."""
-    rows = unmeant(facts.gpus)
-    if not rows or len(opened(facts.devices)) >= len(nvidia(facts.gpus)) + len({one.index for one in rows}):
-        return None
-    return Unknown(f"{which(rows, facts.gpus)}: NVML answers {', '.join(dict.fromkeys(named_code(one.code, one.text) for one in rows))}")
 
 
 @check(needs="cuda_driver gpus", reads="system driver gpus cuda_driver devices container symptoms")
@@ -101,9 +94,12 @@ def fabric_not_ready(facts: Facts, every: Matches) -> Answer:
     guest = contained(facts.container) or facts.system.virtualization not in (None, "none")
     variant = foremost(matches, "version") or ("guest" if guest else None)
     states = tuple(Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting)
-    known = {"driver": facts.driver.version, "found": value(matches, "manager")}
+    values = {"driver": facts.driver.version, "found": value(matches, "manager"), **_fabric(facts.driver, waiting)}
     guess = None if code or matches or waiting else Confidence.LIKELY
-    return Hit(known | _fabric(facts.driver, waiting), (*states, *code_evidence(facts), *quoted(matches)), (), variant, confidence=guess)
+    return Hit(values, (*states, *code_evidence(facts), *quoted(matches)), (), variant, confidence=guess)
+
+
+_MULTICAST = ("nvls", "imex")  # NVLink SHARP and multi-node NVLink, of which NCCL speaks
 
 
 def _fabric(driver: DriverFacts, waiting: list[Gpu]) -> dict[str, str | None]:
@@ -111,13 +107,10 @@ def _fabric(driver: DriverFacts, waiting: list[Gpu]) -> dict[str, str | None]:
     return {"manager": driver.fabric_manager or "not known", "state": ", ".join(states) or None}
 
 
-_MULTICAST = ("nvls", "imex")  # NVLink SHARP and multi-node NVLink, of which NCCL speaks
-
-
 def _multicast(matches: Matches) -> Hit:
     """A refusal. With another code than 401 it may be the container's: multicast needs /dev/nvidia-caps."""
     severity = None if any(match.values.get("code", "401") == "401" for match in matches) else Severity.WARNING
-    return Hit({}, quoted(matches), (), matches[0].variant, severity, Confidence.LIKELY)
+    return Hit({}, quoted(matches), (), matches[0].variant, severity)
 
 
 def _on_nvswitch(gpu: Gpu, tables: Tables) -> bool | None:

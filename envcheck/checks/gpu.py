@@ -6,12 +6,12 @@ import re
 
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
 from envcheck.checks.hardware import capability, is_mig, numbers
-from envcheck.checks.text import of_symptom, of_variant, quoted, value
+from envcheck.checks.text import first_of, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
-from envcheck.facts.record import record
-from envcheck.facts.snapshot import Gpu, GpusFacts
+from envcheck.facts.record import record, replace
+from envcheck.facts.snapshot import Gpu
 from envcheck.tables.archs import arch_number, platform_of, runs_on
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import minor, variant_of_cuda
@@ -39,16 +39,6 @@ class Code:
     cuda: str | None
 
 
-def _text_card(facts: Facts) -> _Card | None:
-    """The card that torch's warning names, "with CUDA capability sm_120" or "of cuda capability 6.1"."""
-    for match in facts.symptoms.matches:
-        name, sm = match.values.get("gpu"), match.values.get("sm", "")
-        capability = f"{sm[:-1]}.{sm[-1]}" if sm.isdecimal() else match.values.get("cc")
-        if name and capability:
-            return _Card(name, capability, None, None)
-    return None
-
-
 def _cards(facts: Facts) -> list[_Card]:
     """The GPUs that torch would use: as torch lists them, else as the driver does, else as the error text says."""
     asked = [(one, one.compute_capability) for one in facts.devices.devices if one.kind == "cuda" and one.compute_capability]
@@ -56,8 +46,13 @@ def _cards(facts: Facts) -> list[_Card]:
         return [_Card(one.name or f"cuda:{one.index}", cc, one.uuid, one.kernel, one.kernel_error or "") for one, cc in asked]
     seen = [(gpu, capability(gpu, facts.tables)) for gpu in visible(facts.gpus, facts.visibility)]
     found = [_Card(gpu.name or f"GPU {gpu.index}", cc, gpu.uuid, None) for gpu, cc in seen if cc]
-    text = _text_card(facts)  # of several GPUs torch complains of one, which a report need not name
-    return found if text is None or any(card.cc == text.cc for card in found) else [*found, text]
+    # Torch's warning names one, "with CUDA capability sm_120" or "of cuda capability 6.1", which a report need not name.
+    for values in (match.values for match in facts.symptoms.matches):
+        name, sm = values.get("gpu"), values.get("sm", "")
+        cc = f"{sm[:-1]}.{sm[-1]}" if sm.isdecimal() else values.get("cc")
+        if name and cc:
+            return found if any(card.cc == cc for card in found) else [*found, _Card(name, cc, None, None)]
+    return found
 
 
 def code_of_build(facts: Facts) -> Code:
@@ -142,11 +137,14 @@ def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | Non
 def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches) -> Hit | None:
     """The text alone decides only where no fact can be set against it."""
     values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
-    running = any(card.kernel == "ok" for card in cards)
+    if any(card.kernel == "ok" for card in cards):
+        return None
     too_old = tuple(match for match in matches if match.symptom == "torch-gpu-too-old")
-    if "old" in wanted and too_old and not running and all(_pair(card.cc) < (5, 0) for card in cards):
+    if "old" in wanted and too_old and all(_pair(card.cc) < (5, 0) for card in cards):
         return Hit(values, quoted(too_old), variant="text")
-    if matches and not (build.archs and cards) and not running and _age_fits(wanted, cards):
+    # Of a build that nobody knows: what came with Turing or later was too new for some, only what precedes it was ever dropped.
+    fits = not cards or any(("old" in wanted) is (_pair(card.cc) < (7, 5)) for card in cards)
+    if matches and not (build.archs and cards) and fits:
         return Hit(values, quoted(matches), (TorchBuild(),), variant="text", confidence=Confidence.LIKELY)
     return None
 
@@ -175,16 +173,8 @@ def _without_code(bad: list[tuple[_Card, tuple[str, bool]]], cards: list[_Card],
     return Hit(values, evidence, fixes, variant=variant, severity=Severity.WARNING if good else None, confidence=confidence)
 
 
-def _age_fits(wanted: tuple[str, ...], cards: list[_Card]) -> bool:
-    """Where nothing is known of the build: what came with Turing or later was too new for some, only what precedes it was ever dropped."""
-    if not cards:
-        return True
-    return any(_pair(card.cc) < (7, 5) for card in cards) if "old" in wanted else any(_pair(card.cc) >= (7, 5) for card in cards)
-
-
 @check(needs="gpus torch", reads="system gpus visibility torch devices symptoms")
 def gpu_too_new_for_torch(facts: Facts, matches: Matches) -> Answer:
-    """No cubin and no PTX of the build serves a GPU that came after it, or that is a family of its own."""
     return _judge(facts, ("new", "family"), matches)
 
 
@@ -223,9 +213,9 @@ def gpu_busy(facts: Facts, matches: Matches) -> Answer:
         if free < max(_GIB, total // 10) and free < total // 2:
             return Hit(values, quoted(matches))
         if free < total // 2:
-            return Hit(values, quoted(matches), variant="half", severity=Severity.INFO)
+            return Hit(values, quoted(matches), variant="half")
     if held := of_variant(matches, "start"):
-        return Hit({}, quoted(held), variant="start", confidence=Confidence.LIKELY)
+        return Hit({}, quoted(held), variant="start")
     if matches:
         return Hit({"pid": value(matches, "pid"), "memory": value(matches, "memory")}, quoted(matches), variant="text")
     return None
@@ -243,43 +233,41 @@ def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
     if prohibited:
         none_left = len(prohibited) == len(seen) and not works(facts.devices)
         return Hit(values, quoted(matches), variant="prohibited", severity=Severity.ERROR if none_left else Severity.WARNING)
-    if exclusive and (refused or (fails(facts.devices) and any(gpu.processes for gpu in exclusive))):
-        return Hit(values, quoted(matches), variant="held", severity=Severity.ERROR)
-    if exclusive:
-        return Hit(values, severity=Severity.INFO)
-    if refused and not works(facts.devices) and all(gpu.compute_mode is None for gpu in seen):
+    cases = {
+        "held": exclusive and (refused or (fails(facts.devices) and any(gpu.processes for gpu in exclusive))),
+        "default": exclusive,
         # a vGPU without its licence and a card in a bad state answer the same
-        return Hit(values, quoted(matches), variant="text", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    return None
+        "text": refused and not works(facts.devices) and all(gpu.compute_mode is None for gpu in seen),
+    }
+    return first_of(cases, values, quoted(matches))
 
 
 @check(needs="gpus", reads="gpus visibility cuda_driver devices symptoms")
 def gpu_mig(facts: Facts, matches: Matches) -> Answer:
-    """MIG: a process sees one instance at most, and none where none was created."""
-    partitioned = [gpu for gpu in facts.gpus.devices if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
+    gpus = facts.gpus.devices
+    partitioned = [gpu for gpu in gpus if gpu.mig or gpu.mig_devices or is_mig(gpu.name)]
     slices = [one.name for one in facts.devices.devices if is_mig(one.name)]
     if not partitioned and not slices:
-        return _mig_said(facts.gpus, matches)
+        return _mig_said(gpus, matches)
     instances = sum(max(1, len(gpu.mig_devices)) for gpu in partitioned) or len(slices)
     values: dict[str, object] = {"instances": instances, "numbers": numbers(partitioned)}
     values["gpus"] = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in partitioned) or slices[0]
     values["instance"] = next((name for gpu in partitioned for name in gpu.mig_devices if name.startswith("MIG-")), None)
     refused = matches + of_symptom(facts, "invalid-device-ordinal", "cuda-46")
-    if refused:
-        return Hit(values, quoted(refused), variant="refused", severity=Severity.ERROR)
     empty = [gpu for gpu in partitioned if gpu.mig and not gpu.mig_devices]
     unusable = fails(facts.devices) or cuda_code(facts) == NO_DEVICE or bool(of_symptom(facts, "no-cuda-gpus"))
-    if empty and len(empty) == len(facts.gpus.devices) and unusable and not driver_answers(facts.cuda_driver):
-        return Hit(values, variant="empty", severity=Severity.ERROR)
-    if instances > 1 and not (facts.visibility.cuda_visible_devices or "").startswith("MIG-"):
-        return Hit(values, variant="many", severity=Severity.WARNING)
-    return Hit(values, severity=Severity.INFO)
+    cases = {
+        "refused": refused,
+        "empty": empty and len(empty) == len(gpus) and unusable and not driver_answers(facts.cuda_driver),
+        "many": instances > 1 and not (facts.visibility.cuda_visible_devices or "").startswith("MIG-"),
+        "default": True,
+    }
+    return first_of(cases, values, quoted(refused))
 
 
-def _mig_said(gpus: GpusFacts, matches: Matches) -> Hit | None:
-    """What the text alone says, where no GPU is known to be partitioned."""
-    if of_variant(matches, "empty"):
-        return Hit({"gpus": "a GPU", "instances": 0}, quoted(matches), variant="empty", severity=Severity.ERROR)
-    if matches and not (gpus.devices and all(gpu.mig is False for gpu in gpus.devices)):  # the text fits other things too
-        return Hit({"gpus": "a GPU"}, quoted(matches), variant="refused", severity=Severity.ERROR, confidence=Confidence.LIKELY)
-    return None
+def _mig_said(gpus: tuple[Gpu, ...], matches: Matches) -> Hit | None:
+    """What the text alone says, where no GPU is known to be partitioned; that of "refused" fits other things too."""
+    without = bool(gpus) and all(gpu.mig is False for gpu in gpus)
+    cases = {"empty": of_variant(matches, "empty"), "refused": matches and not without}
+    hit = first_of(cases, {"gpus": "a GPU", "instances": 0}, quoted(matches))
+    return hit and replace(hit, confidence=Confidence.LIKELY if hit.variant == "refused" else None)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from envcheck.checks.answer import code_evidence, cuda_code, works
 from envcheck.checks.hardware import heard, numbers, nvidia, place, troubles, which
-from envcheck.checks.text import agreed, distinct, quoted, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.checks.text import agreed, cite, distinct, quoted, value
+from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes as cuda_error
 from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, SMI_IRQ, UNKNOWN
 from envcheck.facts.record import replace
@@ -29,8 +29,7 @@ def _logged(xids: list[Xid], gpus: GpusFacts) -> tuple[dict[str, object], tuple[
     if bus:
         found = [gpu for gpu in gpus.devices if bus.lower() in (gpu.bus_id or "").lower()]
         number = numbers(found) if len(found) == 1 else bus if "." in bus else f"{bus}.0"
-    lines = tuple(Evidence("kernel log", xid.text) for xid in xids[:3] if xid.text)
-    return {"gpus": f"PCI {bus}" if bus else "a GPU", "numbers": number}, lines
+    return {"gpus": f"PCI {bus}" if bus else "a GPU", "numbers": number}, cite("kernel log", *(xid.text for xid in xids[:3]))
 
 
 MARKED = 63  # a memory row (or page) was marked for replacement
@@ -48,27 +47,24 @@ def gpu_ecc_error(facts: Facts, matches: Matches) -> Answer:
     if hurt or stopped:
         count = sum(gpu.ecc_uncorrected_volatile or 0 for gpu in hurt) or "at least one"
         values = {"gpus": _named(hurt) or "a GPU", "count": count, "numbers": numbers(hurt)}
-        evidence = (*code_evidence(facts), *quoted(matches))
-        severity = Severity.ERROR if stopped else Severity.WARNING
-        return Hit(values, evidence, variant="stopped" if stopped else None, severity=severity)
-    if contained:
-        known, lines = _logged(contained, facts.gpus)
-        return Hit(known | {"count": len(contained)}, lines, variant="contained", severity=Severity.WARNING)
-    return None
+        return Hit(values, (*code_evidence(facts), *quoted(matches)), variant="stopped" if stopped else None)
+    if not contained:
+        return None
+    known, lines = _logged(contained, facts.gpus)
+    return Hit(known | {"count": len(contained)}, lines, variant="contained")
 
 
 @check(needs="gpus", reads="driver gpus symptoms")
 def gpu_row_remap(facts: Facts, matches: Matches) -> Answer:
-    failed = [gpu for gpu in facts.gpus.devices if gpu.remap_failed]
+    gpus = facts.gpus.devices
+    failed = [gpu for gpu in gpus if gpu.remap_failed]
     if failed or matches:
-        return Hit({"gpus": _named(failed) or "a GPU"}, quoted(matches), variant="failed", severity=Severity.ERROR)
-    pending = [gpu for gpu in facts.gpus.devices if gpu.remap_pending or gpu.retired_pages_pending]
-    if pending:
+        return Hit({"gpus": _named(failed) or "a GPU"}, quoted(matches), variant="failed")
+    if pending := [gpu for gpu in gpus if gpu.remap_pending or gpu.retired_pages_pending]:
         return Hit({"gpus": _named(pending), "numbers": numbers(pending)})
     marked = [xid for xid in facts.driver.xids if xid.code == MARKED]
-    if marked and not any(gpu.remap_pending is False for gpu in facts.gpus.devices):  # else the reset has been done
-        return Hit(*_logged(marked, facts.gpus))
-    return None
+    reset = any(gpu.remap_pending is False for gpu in gpus)  # which mends it
+    return Hit(*_logged(marked, facts.gpus)) if marked and not reset else None
 
 
 @check(needs="driver", reads="driver devices symptoms")
@@ -92,42 +88,32 @@ def gpu_xid(facts: Facts, matches: Matches) -> Answer:
         # what the Xid is; the table's remarks behind it are for its readers
         "text": re.split(r"[.;:] ", row.text or first.text, maxsplit=1)[0],
     }
-    evidence = tuple(Evidence("kernel log", xid.text) for xid, *_ in grave[:3] if xid.text)
-    if not matches and works(facts.devices) and all(one.kernel in ("ok", None) for one in facts.devices.devices):
-        return Hit(values, evidence, variant="recovered", severity=Severity.WARNING)
-    return Hit(values, evidence)
+    recovered = not matches and works(facts.devices) and all(one.kernel in ("ok", None) for one in facts.devices.devices)
+    return Hit(values, cite("kernel log", *(xid.text for xid, *_ in grave[:3])), variant="recovered" if recovered else None)
 
 
 @check(needs="gpus", reads="gpus symptoms")
 def gpu_throttled(facts: Facts, matches: Matches) -> Answer:
     """Clocks held down by heat or by the board's power supply. Idle (0x1) and the power limit under load (0x4) are normal."""
     for gpu in facts.gpus.devices:
-        mask = gpu.throttle_reasons or 0
+        mask, clock, fastest = gpu.throttle_reasons or 0, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz
         reasons = [text for bit, text in _REASONS.items() if mask & bit]
         if mask & HW_SLOWDOWN and not reasons:
             reasons = ["hardware slowdown (heat or power)"]
         heat = None if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
         values = {"gpu": f"GPU {gpu.index} ({gpu.name})", "reasons": ", ".join(reasons), "mask": f"0x{mask:x}", "temperature": heat}
-        clocks = gpu.sm_clock_mhz is not None and gpu.sm_clock_max_mhz is not None
-        values["clock"] = f"{gpu.sm_clock_mhz:.0f} of {gpu.sm_clock_max_mhz:.0f} MHz" if clocks else "unknown"
+        values["clock"] = "unknown" if clock is None or fastest is None else f"{clock:.0f} of {fastest:.0f} MHz"
         if reasons:
             return Hit(values, quoted(matches))
-        if mask & SW_POWER_CAP and _starved(gpu):
-            values["power"] = f"{gpu.power_watts:.0f} of {gpu.power_limit_watts:.0f} W"
-            return Hit(values, quoted(matches), variant="starved", confidence=Confidence.LIKELY)
+        # The power limit is said to hold the clocks down while the card draws far less than that limit, and works.
+        power, limit = gpu.power_watts or 0, gpu.power_limit_watts or 0
+        slow = gpu.power_watts is not None and power < limit / 2 and clock is not None and clock < (fastest or 0) / 2
+        if mask & SW_POWER_CAP and slow and (gpu.utilization_percent or 0) > 50:
+            return Hit(values | {"power": f"{power:.0f} of {limit:.0f} W"}, quoted(matches), variant="starved")
     if matches and all(gpu.throttle_reasons is None for gpu in facts.gpus.devices):
         reason = (value(matches, "reason") or "a slowdown").replace("HW", "hardware").replace("SW", "software")
         return Hit({"gpu": "a GPU", "reasons": reason, "mask": "not shown", "temperature": None, "clock": None}, quoted(matches))
     return None
-
-
-def _starved(gpu: Gpu) -> bool:
-    """The power limit is said to hold the clocks down while the card draws far less than that limit, and works."""
-    if None in (gpu.power_watts, gpu.power_limit_watts, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz, gpu.utilization_percent):
-        return False
-    low_power = (gpu.power_watts or 0) < (gpu.power_limit_watts or 0) / 2
-    low_clock = (gpu.sm_clock_mhz or 0) < (gpu.sm_clock_max_mhz or 0) / 2
-    return low_power and low_clock and (gpu.utilization_percent or 0) > 50
 
 
 @check(needs="gpus", reads="gpus system symptoms")
@@ -142,7 +128,7 @@ def gpu_pcie_degraded(facts: Facts, matches: Matches) -> Answer:
         if width and widest and width * 2 < widest:
             return Hit(values, quoted(matches))
         if width and widest and width < widest:
-            return Hit(values, quoted(matches), variant="half", severity=Severity.INFO)
+            return Hit(values, quoted(matches), variant="half")
         if generation and newest and generation < newest and loaded:
             return Hit(values, quoted(matches), variant="generation")
     return Hit({"gpu": "a GPU"}, quoted(matches), variant="text") if matches else None
@@ -151,11 +137,8 @@ def gpu_pcie_degraded(facts: Facts, matches: Matches) -> Answer:
 def _ran_on(facts: Facts, rows: Iterable[GpuTrouble]) -> bool:
     """Torch computed on every GPU of the machine, so on these too, whatever was said of them."""
     ran = [one for one in facts.devices.devices if one.kernel == "ok"]
-    return (
-        works(facts.devices)
-        and bool(ran)
-        and len(ran) >= len({*(place(one) for one in rows), *(str(gpu.index) for gpu in facts.gpus.devices)})
-    )
+    every = {*(place(one) for one in rows), *(str(gpu.index) for gpu in facts.gpus.devices)}
+    return works(facts.devices) and len(ran) >= max(len(every), 1)
 
 
 @check(needs="gpus", reads="gpus devices symptoms")
@@ -179,19 +162,17 @@ _NVML_FAULTS = {POWER: "power", IRQ: "interrupt", INFOROM: "inforom"}
 
 @check(needs="gpus driver", reads="driver gpus cuda_driver devices symptoms")
 def gpu_hardware_fault(facts: Facts, matches: Matches) -> Answer:
-    """The driver asks for a reset, a power cable is off, the infoROM is damaged, NVLink or the bus reported a fatal error."""
-    hit = _recovery(facts.gpus) or _of_driver(facts.driver) or _of_gpus(facts) or _of_cuda(facts, matches)
-    if hit is None:
-        return None
-    values = {"gpus": "a GPU", "action": "", "code": cuda_code(facts), **hit.values}
-    return replace(hit, values=values, evidence=(*hit.evidence, *quoted(matches)))
-
-
-def _recovery(gpus: GpusFacts) -> Hit | None:
-    asking = [gpu for gpu in gpus.devices if gpu.recovery_action not in (None, "", "None", "N/A", "[N/A]")]
-    actions = ", ".join(sorted({gpu.recovery_action or "" for gpu in asking}))
-    evidence = tuple(Evidence(f"GPU {gpu.index}", f"GPU recovery action: {gpu.recovery_action}") for gpu in asking)
-    return Hit({"gpus": _named(asking), "action": actions}, evidence, variant="recovery") if asking else None
+    values: dict[str, object] = {"gpus": "a GPU", "action": "", "code": cuda_code(facts)}
+    if asking := [gpu for gpu in facts.gpus.devices if gpu.recovery_action not in (None, "", "None", "N/A", "[N/A]")]:
+        values |= {"gpus": _named(asking), "action": ", ".join(sorted({gpu.recovery_action or "" for gpu in asking}))}
+        evidence = tuple(Evidence(f"GPU {gpu.index}", f"GPU recovery action: {gpu.recovery_action}") for gpu in asking)
+        return Hit(values, (*evidence, *quoted(matches)), variant="recovery")
+    if hit := _of_driver(facts.driver) or _of_gpus(facts):
+        return replace(hit, values={**values, **hit.values}, evidence=(*hit.evidence, *quoted(matches)))
+    if agreed(matches) == "init":
+        return Hit(values, quoted(matches), variant="init")
+    fatal = cuda_code(facts) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
+    return Hit(values, (*code_evidence(facts), *quoted(matches))) if matches or fatal else None
 
 
 def _of_driver(driver: DriverFacts) -> Hit | None:
@@ -213,10 +194,3 @@ def _of_gpus(facts: Facts) -> Hit | None:
             severity = Severity.WARNING if fault == INFOROM or _ran_on(facts, rows) else None
             return Hit(values, heard(rows), variant=variant, severity=severity)
     return None
-
-
-def _of_cuda(facts: Facts, matches: Matches) -> Hit | None:
-    if agreed(matches) == "init":
-        return Hit(variant="init", confidence=Confidence.LIKELY)
-    fatal = cuda_code(facts) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
-    return Hit({}, code_evidence(facts)) if matches or fatal else None

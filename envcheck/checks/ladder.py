@@ -9,12 +9,18 @@ SOCKET = "nccl-socket-"  # and the name of an interface
 # Arm → what is at fault when it is the first to pass. Each has everything switched off that those before it have.
 STEPS = {"nccl-p2p-off": "p2p", "nccl-shm-off": "shm", "nccl-ib-off": "ib"}
 CONTROL = ("gloo-loopback", "gloo-file-store")
+HOST = "gloo-host-loopback"  # where the control arm has a network of its own, this one tells of the machine's
 BAD = (LiveStatus.FAIL, LiveStatus.HANG)
 
 
 def explains(arm: Arm) -> bool:
     """An arm that is there to explain another one: a step, or NCCL's own diagnostics. Its failure is not a finding itself."""
-    return arm.name in STEPS or arm.name.startswith(SOCKET) or arm.name == "nccl-diagnostics"
+    return arm.name in STEPS or arm.name.startswith(SOCKET) or arm.name in ("nccl-diagnostics", HOST)
+
+
+def controls(live: LiveFacts) -> list[Arm]:
+    """The arms that tell whether two processes of this machine meet at all."""
+    return [arm for arm in live.arms if arm.name == HOST] or [arm for arm in live.arms if arm.name in CONTROL]
 
 
 @record
@@ -33,7 +39,7 @@ def bisect_transports(live: LiveFacts) -> Bisection | None:
     plain = next((arm for arm in live.arms if arm.name == "nccl"), None)
     if plain is None or plain.status not in BAD:
         return None
-    control = [arm for arm in live.arms if arm.name in CONTROL]
+    control = controls(live)
     if control and not any(arm.status is LiveStatus.PASS for arm in control):
         return Bisection("machine", plain)
     tried = tuple(arm for arm in live.arms if arm.name in STEPS or arm.name.startswith(SOCKET))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.text import agreed, doubt, foremost, of_symptom, of_variant, quoted, surplus, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
-from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus
+from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_symptom, of_variant, quoted, surplus, value
+from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import LauncherFacts, LiveStatus
 
 
 def _loopback(address: str) -> bool:
@@ -53,7 +53,7 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     if all(match.symptom == "nccl-connect-failed" for match in matches):  # NCCL connects to its ranks, each at an address of its own
         peer = value(matches, "other") or value(matches, "peer") or value(matches, "third")
         if path := launch_sums.rendezvous_file(facts.launcher):
-            return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file", confidence=Confidence.LIKELY)
+            return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file")
         return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
     variant = foremost(matches, "unresolved") or agreed(matches) or ""
     told = of_variant(matches, variant) if variant else matches
@@ -65,7 +65,6 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="launcher", reads="launcher symptoms")
 def launch_master_address(facts: Facts, matches: Matches) -> Answer:
-    """With several nodes the master's address must not be this machine's own loopback."""
     telling = tuple(match for match in matches if match.symptom != "rendezvous-connection")  # it alone says nothing of the address
     return _address_of_one_machine(facts.launcher, matches) or (_address_said(facts.launcher, telling) if telling else None)
 
@@ -74,16 +73,15 @@ def _address_of_one_machine(launcher: LauncherFacts, matches: Matches) -> Hit | 
     nodes, name = node_count(launcher) or 1, (launcher.master_addr or "").strip()
     if not launcher.master_addr or nodes < 2:
         return None
-    resolved = launcher.master_addr_resolves or ()
-    values: dict[str, object] = {"address": name, "nodes": nodes, "resolves": resolved}
-    if name == "localhost" or _loopback(name):
-        return Hit(values, quoted(matches), variant="literal")
-    if resolved and all(_loopback(one) for one in resolved):
+    resolved, literal = launcher.master_addr_resolves or (), name == "localhost" or _loopback(name)
+    cases = {
+        "literal": literal,
         # On the master itself too: it listens where the others cannot come, and gloo offers 127.0.1.1 to them.
-        return Hit(values, (Evidence("name resolution", f"{name} → {', '.join(resolved)}"), *quoted(matches)))
-    if name == launcher.variables.get("SLURM_LAUNCH_NODE_IPADDR"):
-        return Hit(values, quoted(matches), variant="launch_node", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    return None
+        "default": resolved and all(_loopback(one) for one in resolved),
+        "launch_node": name == launcher.variables.get("SLURM_LAUNCH_NODE_IPADDR"),
+    }
+    told = cite("name resolution", f"{name} → {', '.join(resolved)}" if cases["default"] and not literal else None)
+    return first_of(cases, {"address": name, "nodes": nodes, "resolves": resolved}, (*told, *quoted(matches)))
 
 
 def _address_said(launcher: LauncherFacts, matches: Matches) -> Hit:
@@ -123,36 +121,26 @@ def launch_master_port(facts: Facts) -> Answer:
 
 @check(needs="symptoms", reads="launcher packages symptoms")
 def launch_fork_after_cuda(facts: Facts, matches: Matches) -> Answer:
-    if not matches:
-        return None
-    variant = foremost(matches, "notebook") or agreed(matches)
-    if variant is None:
-        vllm = any(one.launcher == "vllm" for one in facts.launcher.commands) or any(
-            one.name == "vllm" for one in facts.packages.distributions
-        )
-        variant = "vllm" if vllm else "set" if facts.launcher.start_method == "spawn" else None
-    return Hit({}, quoted(matches), variant=variant, confidence=doubt(matches))
+    vllm = facts.packages.version("vllm") or any(one.launcher == "vllm" for one in facts.launcher.commands)
+    by_facts = "vllm" if vllm else "set" if facts.launcher.start_method == "spawn" else None
+    variant = foremost(matches, "notebook") or agreed(matches) or by_facts
+    return Hit({}, quoted(matches), variant=variant, confidence=doubt(matches)) if matches else None
 
 
 SLOW_SECONDS = 1.0  # a sound resolver needs milliseconds
 
 
-def _waits_for_names(live: LiveFacts) -> bool:
-    """Whether all that hung in the live check stood where torch asks for names: a launcher, or ranks that meet each other."""
-    hung = [arm for arm in live.arms if arm.status is LiveStatus.HANG]
-    meeting = ("start", "store", "init")
-    return bool(hung) and all(arm.part == "launchers" or all(rank.last_stage in meeting for rank in arm.ranks) for arm in hung)
-
-
 @check(needs="network", reads="network live")
 def name_resolution_slow(facts: Facts) -> Answer:
-    """Names and addresses take their time: every client that connects to a TCPStore asks for the name of its address."""
     network = facts.network
     asked = {f"the address of {network.hostname}": network.resolve_seconds, "the name of this host's own address": network.reverse_seconds}
     slow = [(what, seconds) for what, seconds in asked.items() if seconds is not None and seconds >= SLOW_SECONDS]
     if not slow:
         return None
     what, seconds = max(slow, key=lambda one: one[1])
-    evidence = tuple(Evidence("name resolution", f"{one}: {took:.1f} s") for one, took in slow)
-    values: dict[str, object] = {"what": what, "seconds": f"{seconds:.1f}"}
-    return Hit(values, evidence, variant="hang", severity=Severity.ERROR) if _waits_for_names(facts.live) else Hit(values, evidence)
+    evidence = cite("name resolution", *(f"{one}: {took:.1f} s" for one, took in slow))
+    # All that hung in the live check stood where torch asks for names: a launcher, or ranks that meet each other.
+    hung = [arm for arm in facts.live.arms if arm.status is LiveStatus.HANG]
+    meeting = ("start", "store", "init")
+    waits = bool(hung) and all(arm.part == "launchers" or all(rank.last_stage in meeting for rank in arm.ranks) for arm in hung)
+    return Hit({"what": what, "seconds": f"{seconds:.1f}"}, evidence, variant="hang" if waits else None)

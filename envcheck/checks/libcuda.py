@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from envcheck.checks.answer import code_evidence, contained, cuda_answers, cuda_code, driver_os, fails, no_gpu, works
 from envcheck.checks.driver import smi_evidence, smi_failed
-from envcheck.checks.text import agreed, alone, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import agreed, alone, cite, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts import cuda_codes as cuda
 from envcheck.facts.nvml_codes import MISMATCH
@@ -34,7 +34,6 @@ def _compat_loaded(cuda_driver: CudaDriverFacts) -> bool:
 
 @check(needs="driver", reads="system driver cuda_driver devices container symptoms")
 def driver_library_mismatch(facts: Facts) -> Answer:
-    """The kernel holds another driver version than the libraries: NVML 18, or CUDA 803 and 804 on a bare machine."""
     matches = alone(facts, "driver-library-mismatch")
     working = cuda_answers(facts)
     differ = versions_differ(facts.driver) and driver_os(facts.system) != "windows"
@@ -83,7 +82,6 @@ def cuda_compat_unsupported_gpu(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="driver cuda_driver", reads="system driver cuda_driver devices container symptoms")
 def nvidia_uvm_missing(facts: Facts, matches: Matches) -> Answer:
-    """No /dev/nvidia-uvm, or CUDA 999 with a unified-memory module gone stale over a suspend."""
     system, devices = facts.system, facts.devices
     if cuda_answers(facts) or system.wsl or system.jetson:
         return None
@@ -105,16 +103,13 @@ def nvidia_uvm_missing(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="cuda_driver", reads="system cuda_driver devices python symptoms")
 def libcuda_stub(facts: Facts, matches: Matches) -> Answer:
-    """CUDA 34: the link-time stub of the toolkit is loaded instead of the driver's library."""
     stub = facts.cuda_driver.is_stub is True
     if cuda_answers(facts) or not (stub or matches or cuda_code(facts) == cuda.STUB_LIBRARY):
         return None
-    path = facts.python.variables.get("LD_LIBRARY_PATH")
-    evidence = (*code_evidence(facts), *quoted(matches), *((Evidence("LD_LIBRARY_PATH", path),) if path else ()))
-    only_nvml = agreed(matches) == "nvml" and not stub
-    severity = Severity.INFO if no_gpu(facts) and not of_programs(matches) else None
+    evidence = (*code_evidence(facts), *quoted(matches), *cite("LD_LIBRARY_PATH", facts.python.variables.get("LD_LIBRARY_PATH")))
     values = {"library": facts.cuda_driver.library_path or "a libcuda.so.1 in a toolkit's stubs folder"}
-    return Hit(values, evidence, variant="nvml" if only_nvml else None, severity=severity)
+    severity = Severity.INFO if no_gpu(facts) and not of_programs(matches) else None
+    return Hit(values, evidence, variant="nvml" if agreed(matches) == "nvml" and not stub else None, severity=severity)
 
 
 # probes/cuda_driver.py: "cuInit was ended by SIGSEGV"

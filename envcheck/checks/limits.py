@@ -7,7 +7,7 @@ import re
 from envcheck.checks.answer import contained
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
-from envcheck.checks.text import agreed, doubt, foremost, of_variant, quoted, value
+from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LimitsFacts, LiveStatus
 
@@ -27,17 +27,15 @@ def _size(number: int | None) -> str | None:
 
 @check(needs="limits", reads="limits gpus system launcher symptoms")
 def open_files_low(facts: Facts, matches: Matches) -> Answer:
-    """The soft limit of open files; loaders that pass tensors by descriptor use one for each."""
     soft, ranks = facts.limits.open_files_soft, facts.launcher.world_size
-    values: dict[str, object] = {"soft": soft, "hard": facts.limits.open_files_hard}
+    needed = DESCRIPTORS_EACH * (ranks or 0) + DESCRIPTORS
+    values = {"soft": soft, "hard": facts.limits.open_files_hard, "ranks": ranks, "needed": needed}
     if matches:
-        return Hit(values, quoted(matches), variant="reached", severity=Severity.ERROR)
+        return Hit(values, quoted(matches), variant="reached")
     if soft is None or facts.system.os == "darwin":
         return None
-    if ranks and soft < (needed := DESCRIPTORS_EACH * ranks + DESCRIPTORS):
-        return Hit(values | {"ranks": ranks, "needed": needed}, variant="ranks", severity=Severity.ERROR, confidence=Confidence.LIKELY)
-    if soft < FEW_FILES:
-        return Hit(values)
+    if hit := first_of({"ranks": ranks and soft < needed, "default": soft < FEW_FILES}, values):
+        return hit
     return Hit(values, severity=Severity.INFO) if soft <= FEW_FILES and len(facts.gpus.devices) >= 8 else None
 
 
@@ -81,14 +79,13 @@ def shm_small(facts: Facts, matches: Matches) -> Answer:
     limits = facts.limits
     total, free = limits.shm_bytes, limits.shm_free_bytes
     variant = "kubernetes" if facts.container.kubernetes else "container" if contained(facts.container) else None
-    values: dict[str, object] = {"size": _size(total), "free": _size(free), "wanted": None, "got": None}
+    values: dict[str, object] = {"size": _size(total), "free": _size(free)}
     if matches:
         return _shm_said(limits, values, matches, variant)
     wanted, got = limits.shm_requested_bytes, limits.shm_allocated_bytes
     if limits.shm_error or (wanted and got is not None and got < wanted):
-        values |= {"wanted": "a test file" if wanted is None else size(wanted), "got": "0" if got is None else size(got)}
-        evidence = (Evidence("trial in shared memory", limits.shm_error),) if limits.shm_error else ()
-        return Hit(values, evidence, variant="refused" if total else "none", severity=Severity.ERROR)
+        values |= {"wanted": _size(wanted) or "a test file", "got": "0" if got is None else size(got)}
+        return Hit(values, cite("trial in shared memory", limits.shm_error), variant="refused" if total else "none")
     if total is not None and total <= DOCKER_SHM:
         return Hit(values, variant=variant)
     return Hit(values, variant="full") if free is not None and free < DOCKER_SHM else None
@@ -125,16 +122,13 @@ def host_memory_low(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="limits", reads="limits launcher")
 def cache_lock_broken(facts: Facts) -> Answer:
-    """A cache folder on a network file system whose locks do not work between processes, or only within one machine."""
     bad = [one for one in facts.limits.caches if one.lock in ("none", "refused", "hang")]
     # NFS: local_lock=flock|all; Lustre: localflock. Locks then hold among the processes of one machine.
     local = [one for one in facts.limits.caches if re.search(r"\b(?:local_lock=(?:flock|all)|localflock)\b", one.options)]
     if not bad and not (local and (node_count(facts.launcher) or 1) > 1):
         return None
+    told = ((one.path, f"{one.lock} {one.error} ({one.filesystem} {one.options})"[:300]) for one in (bad or local)[:4])
     worst = (bad or local)[0]
-    evidence = tuple(
-        Evidence(f"flock in {one.path}", f"{one.lock} {one.error} ({one.filesystem} {one.options})"[:300]) for one in (bad or local)[:4]
-    )
     kind, error = worst.filesystem or "file system", worst.error or "no error"
     values = {"variable": worst.variable, "path": worst.path, "filesystem": kind, "error": error}
-    return Hit(values, evidence, variant=worst.lock if bad else "local")
+    return Hit(values, tuple(Evidence(f"flock in {path}", words) for path, words in told), variant=worst.lock if bad else "local")

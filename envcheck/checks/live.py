@@ -6,16 +6,16 @@ import re
 
 from envcheck.checks.answer import driver_answers
 from envcheck.checks.hardware import import_failed, nvidia, opened
-from envcheck.checks.ladder import BAD, CONTROL, bisect_transports, explains
+from envcheck.checks.ladder import BAD, bisect_transports, controls, explains
 from envcheck.checks.launch_sums import beside_libuv
 from envcheck.checks.origin import missing_module, origin
-from envcheck.checks.text import quoted, value
+from envcheck.checks.text import cite, first_of, quoted, value
 from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
-from envcheck.engine.intents import Install, SetEnv
+from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
-from envcheck.facts.record import record
-from envcheck.facts.snapshot import CudaDriverFacts, LiveFacts, LiveStatus, Missing, RankFacts
+from envcheck.facts.record import record, replace
+from envcheck.facts.snapshot import LiveFacts, LiveStatus, RankFacts
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
 # Stage.detail of a rank that hangs in all_reduce, as agent/rank_verdicts.py writes it
@@ -44,11 +44,6 @@ def _runs(live: LiveFacts) -> list[Run]:
 
 def _wrong(run: Run) -> list[tuple[RankFacts, str, str]]:
     return [(rank, stage.name, stage.detail) for rank in run.ranks for stage in rank.stages if stage.status == "wrong"]
-
-
-def _stage_of(rank: RankFacts) -> str:
-    """Where a rank hangs, else the last stage it entered."""
-    return next((stage.name for stage in rank.stages if stage.status == "hang"), rank.last_stage or "start")
 
 
 def _tail(rank: RankFacts) -> tuple[Evidence, ...]:
@@ -121,8 +116,9 @@ def live_hang(facts: Facts) -> Answer:
 
 
 def _hanging_ranks(live: LiveFacts, run: Run) -> Hit:
-    reason, stages = run.reason or live.reason, {rank.rank: _stage_of(rank) for rank in run.ranks}
-    stuck = [rank for rank in run.ranks if any(stage.status == "hang" for stage in rank.stages)]
+    reason, at = run.reason or live.reason, {rank.rank: [one.name for one in rank.stages if one.status == "hang"] for rank in run.ranks}
+    stages = {rank.rank: (*at[rank.rank], rank.last_stage or "start")[0] for rank in run.ranks}  # where it hangs, else what it entered last
+    stuck = [rank for rank in run.ranks if at[rank.rank]]
     stuck = stuck or [rank for rank in run.ranks if rank.last_stage != "destroy"]
     order = {stage: at for at, stage in enumerate(live.stages)}
     reached = [order.get(stages[rank.rank], 99) for rank in stuck]
@@ -171,13 +167,16 @@ def live_failed(facts: Facts) -> Answer:
 def _failed_rank(live: LiveFacts, run: Run) -> Hit:
     reason = run.reason or live.reason
     first = _nearest_to_the_cause(run, reason)
+    # The line with the exception's name; pybind11 and gloo write several lines after it. Else the last one.
+    lines = [line.strip() for line in (first.error if first else reason).splitlines() if line.strip()]
+    headline = ([line for line in lines if _EXCEPTION.match(line)] or lines or [""])[-1]
     proved = [arm.name for arm in live.arms if arm.status is LiveStatus.PASS and not arm.part]  # by the quick check: the ground of the rest
     values: dict[str, object] = {
         "arm": run.name,
         "size": run.world_size,
         "rank": first.rank if first else "of unknown number",
         "stage": (first and next((one.name for one in first.stages if one.status == "failed"), first.last_stage)) or "an unknown stage",
-        "error": (_headline(first.error if first else reason) or reason or "no reason given")[:400],
+        "error": (headline or reason or "no reason given")[:400],
         "signal": first.signal if first else None,
         "passed": proved,
     }
@@ -190,12 +189,6 @@ def _failed_rank(live: LiveFacts, run: Run) -> Hit:
     return Hit(values, _evidence(live, run, [first] if first else []), variant=variant)
 
 
-def _headline(words: str) -> str:
-    """The line with the exception's name; pybind11 and gloo write several lines after it. Else the last one."""
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
-    return ([line for line in lines if _EXCEPTION.match(line)] or lines or [""])[-1]
-
-
 def _nearest_to_the_cause(run: Run, reason: str) -> RankFacts | None:
     """The rank that the reason names; the others often only complain that a peer is gone."""
     failed = [rank for rank in run.ranks if any(stage.status == "failed" for stage in rank.stages) or rank.error or rank.signal]
@@ -205,10 +198,9 @@ def _nearest_to_the_cause(run: Run, reason: str) -> RankFacts | None:
 
 @check(needs="live", reads="live")
 def live_inconclusive(facts: Facts) -> Answer:
-    """The control arm failed too, or there was no time: nothing is proved either way."""
     found = bisect_transports(facts.live)
     if found and found.culprit == "machine":
-        control = [arm for arm in facts.live.arms if arm.name in CONTROL]
+        control = controls(facts.live)
         told = tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:400]) for arm in (found.plain, *control))
         return Hit({"control": [arm.name for arm in control]}, told, variant="control")
     if facts.live.status is not LiveStatus.INCONCLUSIVE:
@@ -239,50 +231,37 @@ def wire_slow(facts: Facts) -> Answer:
 
 @check(needs="torch", reads="backends torch system gpus launcher symptoms")
 def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
-    backends, torch = facts.backends, facts.torch
-    severity = Severity.ERROR if matches else None
-    values = {"version": torch.version or "this torch", "count": len(nvidia(facts.gpus))}
-    if value(matches, "part") == "libuv" and beside_libuv(facts.launcher):
-        return Hit(values, quoted(matches), variant="libuv_launcher", severity=severity)
-    if value(matches, "part") == "libuv":
-        older = SetEnv("USE_LIBUV", "0", "TCPStore then uses its older server")
-        return Hit(values, quoted(matches), (older,), variant="libuv", severity=severity)
-    if backends.distributed is False:
-        return Hit(values, quoted(matches), severity=severity)
-    if backends.nccl is False and torch.cuda and facts.system.os in (None, "linux") and len(nvidia(facts.gpus)) > 1:
-        return Hit(values, quoted(matches), variant="nccl", severity=severity)
-    if matches and backends.nccl is not True:
-        return Hit(values, quoted(matches), variant="said", severity=severity)
+    backends, torch, count = facts.backends, facts.torch, len(nvidia(facts.gpus))
+    libuv = value(matches, "part") == "libuv"
+    cases = {
+        "libuv_launcher": libuv and beside_libuv(facts.launcher),
+        "libuv": libuv,
+        "default": backends.distributed is False,
+        "nccl": backends.nccl is False and torch.cuda and facts.system.os in (None, "linux") and count > 1,
+        "said": matches and backends.nccl is not True,
+    }
+    if hit := first_of(cases, {"version": torch.version or "this torch", "count": count}, quoted(matches)):
+        return replace(hit, severity=Severity.ERROR if matches else None)
     return None if import_failed(torch) else not_read("backends", facts.missing)
 
 
 _DIED = re.compile(r"asking the devices died with (SIG(?:SEGV|BUS|ABRT|ILL|FPE))\b")  # agent/devices.py; SIGKILL is somebody else's
 
 
-def _kernel_crashed(cuda_driver: CudaDriverFacts, unread: Missing | None) -> Hit | None:
-    """torch's process died over a device that libcuda counts without complaint."""
-    died = _DIED.search(unread.reason) if unread and driver_answers(cuda_driver) else None
-    if unread is None or died is None:
-        return None
-    found = tuple(Evidence("the process that asks the devices", text) for text in (unread.reason, unread.evidence or "") if text)
-    return Hit({"signal": died[1]}, found, variant="crashed", confidence=Confidence.LIKELY)
-
-
 @check(needs="devices", reads="devices cuda_driver")
 def gpu_kernel_failed(facts: Facts) -> Answer:
-    devices = facts.devices
-    if "devices" in facts.missing:
-        return _kernel_crashed(facts.cuda_driver, facts.missing["devices"])
-    wrong = [one for one in devices.devices if one.kernel == "wrong"]
-    failed = [one for one in opened(devices) or devices.devices if one.kernel == "failed"]  # of the others gpu-count-differs speaks
+    devices = facts.devices.devices
+    if unread := facts.missing.get("devices"):  # torch's process may have died over a device that libcuda counts without complaint
+        died = _DIED.search(unread.reason) if driver_answers(facts.cuda_driver) else None
+        told = cite("the process that asks the devices", unread.reason, unread.evidence)
+        return Hit({"signal": died[1]}, told, variant="crashed") if died else None
+    wrong = [one for one in devices if one.kernel == "wrong"]
+    failed = [one for one in opened(facts.devices) or devices if one.kernel == "failed"]  # of the others gpu-count-differs speaks
     bad = wrong or failed
     if not bad:
         return None
     evidence = tuple(Evidence(f"kernel on device {one.index}", one.kernel_error or one.kernel or "") for one in bad[:4])
-    values = {
-        "devices": ", ".join(f"{one.index} ({one.name or one.kind})" for one in bad),
-        "error": ((bad[0].kernel_error or "no error text").splitlines() or ["no error text"])[0][:300],
-        "count": len(bad),
-        "of": len(devices.devices),
-    }
+    error = ((bad[0].kernel_error or "no error text").splitlines() or ["no error text"])[0][:300]
+    names = ", ".join(f"{one.index} ({one.name or one.kind})" for one in bad)
+    values = {"devices": names, "error": error, "count": len(bad), "of": len(devices)}
     return Hit(values, evidence, variant="wrong" if wrong else None)

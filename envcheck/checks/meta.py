@@ -14,10 +14,7 @@ OLD_DAYS = 180  # torch has a release about every two months
 
 @check(needs="system", reads="torch system")
 def tables_old(facts: Facts) -> Answer:
-    """A torch newer than the newest row, or a table that was last checked long before the day of the snapshot.
-
-    The other rules come before this one: the tables that were read by now are those that the verdict rests on.
-    """
+    """The other rules come before this one: the tables that were read by now are those that the verdict rests on."""
     mine, today = parsed(release(facts.torch.version)), _day(facts.system.date)
     if mine is None and today is None:
         return None
@@ -30,6 +27,18 @@ def tables_old(facts: Facts) -> Answer:
         values = {"days": (today - checked).days, "checked": checked.isoformat(), "newest": newest.version, "table": name}
         return Hit(values, variant="age")
     return None
+
+
+@check(needs="system", reads="system")
+def root_path_open(facts: Facts) -> Answer:
+    """What root's shell would look through all the same: this run has left it out."""
+    entries = facts.system.path_left_out
+    if not entries:
+        return None
+    named = [entry or "the working folder (an empty entry)" for entry in entries]
+    folders = [entry for entry in entries if entry.startswith("/")]
+    only_relative = not folders
+    return Hit({"entries": named, "folders": folders}, variant="relative" if only_relative else None)
 
 
 def _day(text: str | None) -> datetime.date | None:

@@ -42,27 +42,28 @@ def _numpy1_only(facts: Facts) -> bool | None:
 
 @check(needs="packages", reads="torch packages python system symptoms")
 def numpy_abi(facts: Facts, matches: Matches) -> Answer:
-    """NumPy 2 under a torch built for NumPy 1, or a NumPy too old, or none where one is needed.
-
-    It is an error where a program failed of it. Else training may work: torch warns at import (from 2.1 on) or at the first array.
-    """
+    """An error where a program failed of it. Else training may work: torch warns at import (from 2.1 on) or at the first array."""
     warned = [one for one in facts.torch.import_warnings if "_ARRAY_API" in one or "Failed to initialize NumPy" in one]
     numpy, built_for_1 = facts.packages.version("numpy") or value(matches, "numpy"), _numpy1_only(facts)
     values = {"numpy": numpy, "version": facts.torch.version or UNKNOWN}
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
     text, milder = " ".join([*(match.text for match in matches), *warned]), None if matches else Severity.WARNING
+    plain = "numpy<2" if built_for_1 else "numpy"
     if missing_module(text) == "numpy" and facts.packages.distributions:
-        return _without_numpy(values, evidence, facts.packages, built_for_1, bool(matches))
+        return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
     if "numpy" in facts.packages.duplicates and (warned or matches):
-        fixes = once("numpy", "numpy<2" if built_for_1 else "numpy", facts.packages, facts.python)
-        return Hit(values, evidence, fixes, "twice", milder)
+        return Hit(values, evidence, once("numpy", plain, facts.packages, facts.python), "twice", milder)
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
         return None
     if new or "NumPy 1.x" in text or "_ARRAY_API" in text:
         variant = "text" if not numpy else "module" if new and built_for_1 is False else None
         return Hit(values, evidence, (Install(("numpy<2",)),), variant, milder)
-    return _other(values, evidence, text, _for_api(matches, built_for_1), milder) or _none(values, evidence, facts, built_for_1, matches)
+    if other := _other(values, evidence, text, _for_api(matches, built_for_1), milder):
+        return other
+    if facts.packages.version("torch"):  # the list is of this environment
+        return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
+    return Hit(values, evidence, (Install((plain,)),), "either", confidence=Confidence.LIKELY)
 
 
 def _other(
@@ -75,26 +76,13 @@ def _other(
     if not numpy:
         return None
     newest = (Install(("numpy",), note="the newest that torch and the Python allow"),)
-    old = _refused(numpy, text)
-    return Hit(values, evidence, newest, "old" if old else "unlike", milder, None if old else Confidence.LIKELY)
+    # API version 0xe came with NumPy 1.20: what is built against it or a later one refuses 1.19 (numpy/core/setup_common.py).
+    old = "this version of numpy is" in text or older(release(numpy), "1.20.0")
+    return Hit(values, evidence, newest, "old" if old else "unlike", milder)
 
 
-def _none(values: dict[str, str | None], evidence: tuple[Evidence, ...], facts: Facts, built_for_1: bool | None, matches: Matches) -> Hit:
-    if facts.packages.version("torch"):  # the list is of this environment
-        return _without_numpy(values, evidence, facts.packages, built_for_1, bool(matches))
-    return Hit(values, evidence, (Install(("numpy<2" if built_for_1 else "numpy",)),), "either", confidence=Confidence.LIKELY)
-
-
-def _refused(numpy: str, text: str) -> bool:
-    """API version 0xe came with NumPy 1.20: what is built against it or a later one refuses 1.19 (numpy/core/setup_common.py)."""
-    return "this version of numpy is" in text or bool(older(release(numpy), "1.20.0"))
-
-
-def _without_numpy(
-    values: dict[str, str | None], evidence: tuple[Evidence, ...], packages: PackagesFacts, built_for_1: bool | None, needed: bool
-) -> Hit:
+def _without_numpy(values: dict[str, str | None], evidence: tuple[Evidence, ...], packages: PackagesFacts, plain: str, needed: bool) -> Hit:
     """No NumPy: nothing is wrong with that until a program asks for one. Metadata without the module is what is left of one."""
     if rest := packages.version("numpy"):
         return Hit(values, evidence, (Install((f"numpy=={rest}",), reinstall=True),), "gone", None if needed else Severity.WARNING)
-    fixes = (Install(("numpy<2" if built_for_1 else "numpy",)),)
-    return Hit(values, evidence, fixes, "absent", None if needed else Severity.INFO)
+    return Hit(values, evidence, (Install((plain,)),), "absent", None if needed else Severity.INFO)

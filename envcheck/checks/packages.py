@@ -19,27 +19,25 @@ FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
 @check(needs="packages", reads="packages torch devices python symptoms")
 def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
+    works, packages = imported(facts), facts.packages
     mixture = tuple(match for match in matches if "torch._C" in match.text)
-    if mixture and not imported(facts):
-        return Hit({"name": value(mixture, "name")}, quoted(mixture), variant="files", confidence=Confidence.LIKELY)
+    if mixture and not works:
+        return Hit({"name": value(mixture, "name")}, quoted(mixture), variant="files")
     if told := tuple(match for match in matches if "invalid distribution" in match.text):
-        paths = f"~{value(told, 'name') or 'orch'}"
-        return Hit({"paths": paths}, quoted(told), (), "leftover", Severity.WARNING, Confidence.LIKELY)
-    works = imported(facts)
+        return Hit({"paths": f"~{value(told, 'name') or 'orch'}"}, quoted(told), variant="leftover")
     severity = Severity.WARNING if works else None
-    if twice := tuple(name for name in facts.packages.duplicates if name in FAMILY):
-        rows = [row for row in facts.packages.distributions if row.name in twice]
+    if twice := tuple(name for name in packages.duplicates if name in FAMILY):
+        rows = [row for row in packages.distributions if row.name in twice]
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} in {row.location}") for row in rows[:6])
         confidence = None if works or import_failed(facts.torch) else Confidence.LIKELY
         version = facts.torch.version
-        fixes = once("torch", f"torch=={release(version)}", facts.packages, facts.python) if "torch" in twice and version else ()
+        fixes = once("torch", f"torch=={release(version)}", packages, facts.python) if "torch" in twice and version else ()
         return Hit({"names": twice, "count": len(rows)}, evidence, fixes, severity=severity, confidence=confidence)
-    if mixed := _conda_and_pip(facts.packages):
+    if mixed := _conda_and_pip(packages):
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} ({row.installer})") for row in mixed)
-        return Hit({"conda": mixed[0].version, "pip": mixed[1].version}, evidence, (), "conda", severity, Confidence.LIKELY)
-    rest = tuple(one for one in facts.packages.leftovers if re.search(r"(?:^|/|\\)(?:~?t?orch\b|~?riton\b|torch-)", one))
-    milder = Severity.INFO if works else Severity.WARNING
-    return Hit({"paths": rest}, (), (), "leftover", milder, Confidence.LIKELY) if rest else None
+        return Hit({"conda": mixed[0].version, "pip": mixed[1].version}, evidence, variant="conda", severity=severity)
+    rest = tuple(one for one in packages.leftovers if re.search(r"(?:^|/|\\)(?:~?t?orch\b|~?riton\b|torch-)", one))
+    return Hit({"paths": rest}, variant="leftover", severity=Severity.INFO if works else None) if rest else None
 
 
 def _conda_and_pip(packages: PackagesFacts) -> tuple[Distribution, Distribution] | None:
@@ -111,7 +109,6 @@ def bitsandbytes_broken(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="packages", reads="torch packages symptoms")
 def pynvml_deprecated(facts: Facts, matches: Matches) -> Answer:
-    """The PyPI project `pynvml` beside nvidia-ml-py: harmless, but it makes `import torch` warn."""
     there = facts.packages.version("pynvml")
     warned = [one for one in facts.torch.import_warnings if "pynvml" in one]
     # 12.0.0 is an empty package that requires nvidia-ml-py
@@ -183,9 +180,8 @@ def xformers_mismatch(facts: Facts, matches: Matches) -> Answer:
     asks = _asks(facts, "xformers")
     if asks and meets(torch.version, asks) is False:
         fits = _xformers_for(torch.version, facts.tables)
-        return Hit(
-            values | {"asks": asks, "fits": fits or "none"}, quoted(matches), _xformers(fits, torch.version), None if fits else "none"
-        )
+        values |= {"asks": asks, "fits": fits or "none"}
+        return Hit(values, quoted(matches), _xformers(fits, torch.version), None if fits else "none")
     built = next((row.built_for for row in facts.packages.distributions if row.name == "xformers"), None)
     cuda = cuda_of_build(built)
     # Its library links CUDA's runtime by major version (libcudart.so.12), and libtorch_cuda.so.
@@ -217,26 +213,16 @@ def _xformers(version: str | None, torch: str | None, again: bool = False) -> tu
 
 @check(needs="packages", reads="torch packages gpus symptoms")
 def vllm_pin(facts: Facts, matches: Matches) -> Answer:
-    there = facts.packages.version("vllm")
-    values: dict[str, object] = {"installed": there or UNKNOWN, "version": facts.torch.version or UNKNOWN}
-    severity = None if matches else Severity.WARNING
-    if there and (wrong := _vllm_built_for(facts, values, there, matches)):
-        return wrong
-    if there and (low := _all_below(facts.gpus, 7)):
-        return Hit(values | {"gpu": low}, quoted(matches), (), "gpu", severity)
-    return Hit(values, quoted(matches), variant="said") if matches else None
-
-
-def _vllm_built_for(facts: Facts, values: dict[str, object], there: str, matches: Matches) -> Hit | None:
-    """Another torch, or another CUDA."""
-    torch = facts.torch
-    if not torch.version or torch.hip or torch.xpu:
-        return None
+    torch, there = facts.torch, facts.packages.version("vllm")
+    values: dict[str, object] = {"installed": there or UNKNOWN, "version": torch.version or UNKNOWN, "cuda": torch.cuda}
     severity, asks = None if matches else Severity.WARNING, _asks(facts, "vllm")
-    if asks and meets(torch.version, asks) is False and "a0" not in torch.version:
+    judged = there and torch.version and not torch.hip and not torch.xpu
+    if judged and asks and meets(torch.version, asks) is False and "a0" not in (torch.version or ""):
         note = f"this brings torch{asks} in place of {torch.version}; an environment of its own for vLLM leaves the torch here as it is"
         fixes = (Install((f"vllm=={release(there)}",), note=note),)
         return Hit(values | {"asks": asks}, quoted(matches), fixes, severity=severity)
-    if facts.tables.linked_cuda_major("vllm", there) == 13 and not cuda_of_build(there) and major(torch.cuda) == 12:
-        return Hit(values | {"cuda": torch.cuda}, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)
-    return None
+    if judged and facts.tables.linked_cuda_major("vllm", there or "") == 13 and not cuda_of_build(there) and major(torch.cuda) == 12:
+        return Hit(values, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)
+    if there and (low := _all_below(facts.gpus, 7)):
+        return Hit(values | {"gpu": low}, quoted(matches), (), "gpu", severity)
+    return Hit(values, quoted(matches), variant="said") if matches else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import number
-from envcheck.checks.text import agreed, alone, doubt, foremost, of_symptom, of_variant, quoted, surplus, value
+from envcheck.checks.text import agreed, alone, cite, doubt, environment, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.intents import SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, RankReading
 
 _LARGEST = (1 << 31) - 1  # torch keeps ranks and sizes in a C int
@@ -20,27 +20,23 @@ def _native(launcher: LauncherFacts) -> list[RankReading]:
 
 @check(needs="launcher", reads="launcher symptoms")
 def launch_env_incomplete(facts: Facts, matches: Matches) -> Answer:
-    seen = facts.launcher.variables
+    launcher, seen = facts.launcher, facts.launcher.variables
     have = [name for name in _ENV if seen.get(name)]
     lacking = [name for name in _ENV if name not in have]
     if matches:
-        return _variable_said(facts.launcher, matches, have)
+        name = value(matches, "variable") or "RANK"
+        # DeepSpeed asks MPI where the environment has no ranks: that counts where no line names a variable
+        variant = foremost(matches, "argument") or agreed(matches)
+        if not variant and name in (*_ENV, "LOCAL_RANK") and (started := launch_sums.without_ranks(launcher, matches)):
+            return started
+        severity, variant = None if variant else Severity.ERROR, variant or ("slurm" if name.startswith("SLURM_") else "said")
+        values = {"variable": name, "what": (value(matches, "what") or "").lower(), "set": have or "none of them"}
+        return Hit(values, quoted(matches), (), variant, severity)
     if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
         return None  # an address alone is what a batch script exports before it starts the ranks
-    if _native(facts.launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
+    if _native(launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
         return None  # the other half comes with the tasks
-    return Hit({"set": have, "lacking": lacking}, tuple(Evidence("environment", f"{name}={seen[name]}") for name in have))
-
-
-def _variable_said(launcher: LauncherFacts, matches: Matches, have: list[str]) -> Hit:
-    name, asked = value(matches, "variable") or "RANK", value(matches, "what") or ""
-    # DeepSpeed asks MPI where the environment has no ranks: that counts where no line names a variable
-    variant = foremost(matches, "argument") or agreed(matches)
-    if not variant and name in (*_ENV, "LOCAL_RANK") and (started := launch_sums.without_ranks(launcher, matches)):
-        return started
-    severity = None if variant else Severity.ERROR
-    values = {"variable": name, "what": asked.lower(), "set": have or "none of them"}
-    return Hit(values, quoted(matches), (), variant or ("slurm" if name.startswith("SLURM_") else "said"), severity)
+    return Hit({"set": have, "lacking": lacking}, environment(seen, have))
 
 
 def _pairs(launcher: LauncherFacts) -> str | None:
@@ -65,7 +61,7 @@ def launch_env_conflict(facts: Facts, matches: Matches) -> Answer:
     if wrong := _pairs(facts.launcher):
         return Hit({"problem": wrong}, quoted(matches))
     if two := _two_launchers(facts.launcher):
-        return Hit(two, quoted(matches), variant="two", confidence=Confidence.LIKELY)
+        return Hit(two, quoted(matches), variant="two")
     waited = matches or facts.said("launch-world-size") or facts.said("launch-unreachable")
     if same := waited and launch_sums.same_node_rank(facts.launcher, waited):
         return same
@@ -96,21 +92,14 @@ def _two_launchers(launcher: LauncherFacts) -> dict[str, object] | None:
 
 @check(needs="launcher", reads="launcher symptoms")
 def launch_rank_duplicate(facts: Facts, matches: Matches) -> Answer:
-    claims = facts.launcher.rank_claims
-    if len(claims) < 2 and matches:
-        return Hit({"rank": value(matches, "rank"), "size": value(matches, "size")}, quoted(matches), variant="said")
+    launcher, claims = facts.launcher, facts.launcher.rank_claims
     if len(claims) < 2:
-        return None
-    values: dict[str, object] = {
-        "rank": facts.launcher.variables.get("RANK"),
-        "size": facts.launcher.variables.get("WORLD_SIZE"),
-        "address": facts.launcher.master_addr,
-        "port": facts.launcher.master_port,
-        "count": len(claims),
-        "claims": claims,
-        "pids": ",".join(word for claim in claims for word in claim.split()[1:2] if word.isdecimal()) or None,
-    }
-    return Hit(values, tuple(Evidence("process", claim) for claim in claims[:6]))
+        values = {"rank": value(matches, "rank"), "size": value(matches, "size")}
+        return Hit(values, quoted(matches), variant="said") if matches else None
+    pids = ",".join(word for claim in claims for word in claim.split()[1:2] if word.isdecimal()) or None
+    ranks = {"rank": launcher.variables.get("RANK"), "size": launcher.variables.get("WORLD_SIZE"), "count": len(claims)}
+    meeting = {"address": launcher.master_addr, "port": launcher.master_port}
+    return Hit({**ranks, **meeting, "claims": claims, "pids": pids}, cite("process", *claims[:6]))
 
 
 @check(needs="launcher", reads="launcher symptoms")
@@ -122,7 +111,10 @@ def launch_world_size(facts: Facts, matches: Matches) -> Answer:
         engine = {"size": wanted, "started": value(built, "started")}
         return Hit(engine, quoted(built), launch_sums.by_mpirun(facts.launcher, wanted), "built")
     if fitting := of_variant(matches, "fit", "hosts"):
-        return _ranks_do_not_fit(fitting)
+        host, began = value(fitting, "host") or "the nodes that it was asked for", value(fitting, "started") or "started"
+        guess = doubt(fitting)  # a library may have counted before the group was there
+        severity = Severity.WARNING if guess else None
+        return Hit({"host": host, "started": began}, quoted(fitting), (), foremost(fitting, "hosts", "fit"), severity, guess)
     size, joined = number(value(matches, "world_size")) or facts.launcher.world_size, number(value(matches, "joined"))
     started = facts.launcher.ranks_started if joined is None else joined
     if size and started is not None and started > size and surplus(matches):
@@ -130,8 +122,7 @@ def launch_world_size(facts: Facts, matches: Matches) -> Answer:
             return stale
         if tasks := launch_sums.spawn_in_tasks(facts.launcher, size, started, matches):
             return tasks
-        too_many: dict[str, object] = {"size": size, "started": started}
-        return Hit(too_many, quoted(matches), variant="more", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+        return Hit({"size": size, "started": started}, quoted(matches), variant="more")
     if missing := launch_sums.nodes_missing(facts.launcher, size, started, matches):
         return missing
     group = number(value(matches, "group")) or 1  # torch counts the groups of a process
@@ -142,17 +133,8 @@ def launch_world_size(facts: Facts, matches: Matches) -> Answer:
         return Hit({"size": size, "started": started, "absent": size - started}, quoted(matches), confidence=doubt(matches))
     values: dict[str, object] = {"size": size or "announced"}
     if rank := value(matches, "rank"):
-        return Hit(values | {"rank": rank}, quoted(matches), variant="rank", confidence=Confidence.LIKELY)
+        return Hit(values | {"rank": rank}, quoted(matches), variant="rank")
     return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(facts.launcher)
-
-
-def _ranks_do_not_fit(matches: Matches) -> Hit:
-    values: dict[str, object] = {
-        "host": value(matches, "host") or "the nodes that it was asked for",
-        "started": value(matches, "started") or "started",
-    }
-    guess = doubt(matches)  # a library may have counted before the group was there
-    return Hit(values, quoted(matches), (), foremost(matches, "hosts", "fit"), Severity.WARNING if guess else None, guess)
 
 
 def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
@@ -162,24 +144,18 @@ def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
     if launcher.launcher != "kubeflow" and launcher.scheduler != "kubernetes":
         return None
     if pods and each and each > 1 and "LOCAL_WORLD_SIZE" not in seen and (nodes is None or pods < each * nodes):
-        return Hit({"size": pods, "each": each}, variant="pods", severity=Severity.WARNING, confidence=Confidence.LIKELY)
+        return Hit({"size": pods, "each": each}, variant="pods")
     return None
 
 
 @check(needs="launcher", reads="launcher visibility symptoms")
 def launch_slurm(facts: Facts) -> Answer:
-    """torchrun in every task of a node, a launcher that runs on the first node only, or GPUs bound to tasks that count them all."""
-    by_facts = _gpus_bound_to_tasks(facts) or _agents_in_tasks(facts)
-    return by_facts or launch_sums.slurm_sums(facts) or _slurm_said(facts)
-
-
-def _gpus_bound_to_tasks(facts: Facts) -> Hit | None:
     local, mine = number(facts.launcher.variables.get("SLURM_LOCALID")), facts.visibility.cuda_visible_devices
     beyond = of_symptom(facts, "invalid-device-ordinal")
-    if not beyond or local is None or not mine or len(mine.split(",")) > local:
-        return None
-    evidence = (Evidence("environment", f"SLURM_LOCALID={local}, CUDA_VISIBLE_DEVICES={mine}"), *quoted(beyond))
-    return Hit({"local": local, "visible": mine}, evidence, variant="bound")
+    if beyond and local is not None and mine and len(mine.split(",")) <= local:
+        evidence = cite("environment", f"SLURM_LOCALID={local}, CUDA_VISIBLE_DEVICES={mine}")
+        return Hit({"local": local, "visible": mine}, (*evidence, *quoted(beyond)), variant="bound")
+    return _agents_in_tasks(facts) or launch_sums.slurm_sums(facts) or _slurm_said(facts)
 
 
 def _agents_in_tasks(facts: Facts) -> Hit | None:
@@ -190,7 +166,7 @@ def _agents_in_tasks(facts: Facts) -> Hit | None:
     each = number(seen.get("LOCAL_WORLD_SIZE")) or number(seen.get("PET_NPROC_PER_NODE"))
     if not agents or not tasks or not nodes or tasks <= nodes or each == 1:
         return None
-    evidence = (*(Evidence("environment", f"{name}={seen[name]}") for name in counts), *quoted(facts.said("launch-slurm")))
+    evidence = (*environment(seen, counts), *quoted(facts.said("launch-slurm")))
     return Hit({"tasks": tasks, "nodes": nodes, "each": each or "several"}, evidence, confidence=Confidence.LIKELY)
 
 
@@ -212,16 +188,13 @@ def _slurm_said(facts: Facts) -> Hit | None:
 
 @check(needs="launcher", reads="launcher")
 def launch_variables_leaked(facts: Facts) -> Answer:
-    launcher = facts.launcher
-    seen = launcher.variables
+    launcher, seen = facts.launcher, facts.launcher.variables
     if all(name in seen for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")):
         return None  # a worker of a torchrun that lives
     benign = ("TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE")
-    elastic = [name for name in seen if name.startswith("TORCHELASTIC_") and name not in benign]
+    leaked = [name for name in seen if name.startswith("TORCHELASTIC_") and name not in benign]
     # Kubeflow's Trainer gives the inputs of torchrun to the pod, and a batch job may do so too.
-    pet = [name for name in seen if name.startswith("PET_")] if launcher.scheduler is None and launcher.launcher != "kubeflow" else []
-    leaked = [*elastic, *pet]
-    if not leaked:
-        return None
-    evidence = tuple(Evidence("environment", f"{name}={seen[name]}") for name in leaked[:6])
-    return Hit({"names": leaked}, evidence, tuple(SetEnv(name, None) for name in leaked[:8]))
+    if launcher.scheduler is None and launcher.launcher != "kubeflow":
+        leaked += [name for name in seen if name.startswith("PET_")]
+    fixes = tuple(SetEnv(name, None) for name in leaked[:8])
+    return Hit({"names": leaked}, environment(seen, leaked[:6]), fixes) if leaked else None

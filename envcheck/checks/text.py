@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from envcheck.engine.rule import Confidence, Evidence, Facts, Matches
+from envcheck.engine.intents import Intent
+from envcheck.engine.rule import Confidence, Evidence, Facts, Hit, Matches
+
+
+def first_of(
+    cases: Mapping[str, object], values: Mapping[str, object], evidence: tuple[Evidence, ...] = (), fixes: tuple[Intent, ...] = ()
+) -> Hit | None:
+    """A hit of the first variant whose condition holds, if one does; "default" is the message without a variant."""
+    variant = next((variant for variant, holds in cases.items() if holds), None)
+    return Hit(values, evidence, fixes, None if variant == "default" else variant) if variant else None
+
+
+def cite(source: str, *texts: str | None) -> tuple[Evidence, ...]:
+    """What a source said, as evidence; nothing where it said nothing."""
+    return tuple(Evidence(source, text) for text in texts if text)
 
 
 def quoted(matches: Matches, limit: int = 3) -> tuple[Evidence, ...]:
@@ -25,6 +39,11 @@ def distinct(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
         if not words or not any(words in " ".join(other.text.split()).lower() for other in kept):
             kept.append(one)
     return tuple(kept)
+
+
+def environment(variables: Mapping[str, str], names: Iterable[str]) -> tuple[Evidence, ...]:
+    """Variables as they are set."""
+    return tuple(Evidence("environment", f"{name}={variables[name]}") for name in names)
 
 
 def value(matches: Matches, name: str) -> str | None:

@@ -8,7 +8,7 @@ from envcheck.checks import answer
 from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import agreed, of_variant, quoted, value
+from envcheck.checks.text import agreed, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
@@ -19,10 +19,7 @@ from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
 
 @check(needs="toolkit", reads="toolkit python torch symptoms")
 def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
-    """CUDA_HOME names no folder with a toolkit; or an extension was built where there is none.
-
-    torch takes CUDA_HOME and CUDA_PATH without a look whether the folder exists (torch/utils/cpp_extension.py, _find_cuda_home).
-    """
+    """torch takes CUDA_HOME and CUDA_PATH without a look whether the folder exists (torch/utils/cpp_extension.py, _find_cuda_home)."""
     name, home = _cuda_home(facts)
     severity = None if matches else Severity.WARNING
     values: dict[str, object] = {"name": name, "home": home, "cuda": facts.torch.cuda}
@@ -37,10 +34,8 @@ def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
         fix = SetEnv(name, paths[0]) if paths else SetEnv(name, None, "torch then looks for nvcc on PATH and in /usr/local/cuda")
         return Hit(values, quoted(matches), (fix,), severity=severity)
     number = facts.torch.cuda
-    values |= {
-        "toolkit": f"cuda-toolkit={number or 'MAJOR.MINOR'}",
-        "package": f"cuda-toolkit-{number.replace('.', '-')}" if number else None,
-    }
+    values["toolkit"] = f"cuda-toolkit={number or 'MAJOR.MINOR'}"
+    values["package"] = f"cuda-toolkit-{number.replace('.', '-')}" if number else None
     return Hit(values, quoted(matches), variant="said") if matches else None
 
 
@@ -93,58 +88,29 @@ def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, quoted(matches), (fix,), severity=severity)
     if not matches:
         return None
-    told = {match.variant for match in matches}
-    if "standard" in told and not limit:
+    if of_variant(matches, "standard") and not limit:
         return Hit(values | {"standard": value(matches, "standard")}, quoted(matches), variant="standard", severity=severity)
-    return Hit(values, quoted(matches), variant=next((case for case in ("ninja", "missing") if told == {case}), "said"), severity=severity)
+    alone = agreed(matches)
+    return Hit(values, quoted(matches), variant=alone if alone in ("ninja", "missing") else "said", severity=severity)
 
 
 @check(needs="packages toolkit", reads="toolkit python packages system torch symptoms")
 def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
-    """What Triton needs at run time to build its launcher: a C compiler, Python.h, libcuda to link, a ptxas for the GPU."""
-    series = minor(facts.python.version)
+    series, toolkit = minor(facts.python.version), facts.toolkit
     values: dict[str, object] = {"python": f"{series[0]}.{series[1]}" if series else "3"}
     if matches:
-        return _triton_said(values, matches)
+        values |= {"target": value(matches, "arch") or "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
+        values |= {name: value(matches, name) for name in ("gpu", "needs", "refused")}
+        kind = foremost(matches, "refused", "headers", "old", "gpu", "libcuda", "ptxas", "compiler")
+        return Hit(values, quoted(matches), (), kind, Severity.ERROR, Confidence.LIKELY if kind == "refused" else None)
     if not facts.packages.version("triton") or facts.system.os != "linux" or not (facts.torch.cuda or facts.torch.hip):
         return None
-    if "toolkit" not in facts.missing and not (facts.toolkit.compiler or facts.toolkit.gcc or facts.toolkit.clang):
-        return Hit(values, variant="compiler")
-    return Hit(values, variant="headers") if facts.python.include_python_h is False else None
-
-
-def _triton_said(values: dict[str, object], matches: Matches) -> Hit:
-    values |= {"target": value(matches, "arch") or "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
-    values |= {name: value(matches, name) for name in ("gpu", "needs", "refused")}
-    told = {match.variant for match in matches}
-    kind = next((one for one in ("refused", "headers", "old", "gpu", "libcuda", "ptxas", "compiler") if one in told), None)
-    return Hit(values, quoted(matches), (), kind, Severity.ERROR, Confidence.LIKELY if kind == "refused" else None)
-
-
-def covers(target: str, capability: str) -> bool | None:
-    """Whether code built for an entry of TORCH_CUDA_ARCH_LIST runs on a GPU.
-
-    "8.0" serves 8.x from 8.0 on, "9.0a" 9.0 alone, "10.0f" the family 10.x from 10.0 on, "+PTX" whatever is newer too.
-    https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#compute-capability-features
-    """
-    found = re.fullmatch(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?", target.strip())
-    wanted = minor(capability)
-    if not found or wanted is None:
-        return None
-    built = (int(found[1]), int(found[2]))
-    if found[3] == "a":
-        return built == wanted
-    same = built[0] == wanted[0] and built[1] <= wanted[1]
-    return same or (found[4] is not None and built <= wanted)
-
-
-# Names that torch accepts for groups of capabilities (torch/utils/cpp_extension.py, named_arches).
-_NAMED = re.compile(r"[A-Z][A-Za-z]+")
+    no_compiler = "toolkit" not in facts.missing and not (toolkit.compiler or toolkit.gcc or toolkit.clang)
+    return first_of({"compiler": no_compiler, "headers": facts.python.include_python_h is False}, values)
 
 
 @check(needs="python gpus", reads="system python gpus devices torch symptoms")
 def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
-    """TORCH_CUDA_ARCH_LIST leaves out a GPU of this machine; or an extension, not torch, has no code for it."""
     if facts.torch.hip:
         return None
     if left_out := _left_out(facts.python.variables.get("TORCH_CUDA_ARCH_LIST", ""), facts.gpus, matches):
@@ -169,13 +135,13 @@ def _capability(gpus: GpusFacts) -> str | None:
 
 
 def _left_out(listed: str, gpus: GpusFacts, matches: Matches) -> Hit | None:
-    """The GPUs on which none of the entries of TORCH_CUDA_ARCH_LIST runs."""
+    """The GPUs on which no entry of TORCH_CUDA_ARCH_LIST runs ("8.0", "9.0a", "8.0+PTX"); names of groups ("Hopper") are not judged."""
     entries = [one for one in re.split(r"[ ;,]+", listed) if one]
-    if not entries or any(_NAMED.fullmatch(one.removesuffix("+PTX")) for one in entries):
-        return None
-    cards = [gpu for gpu in nvidia(gpus) if gpu.compute_capability]
-    left = [gpu for gpu in cards if all(covers(one, gpu.compute_capability or "") is False for one in entries)]
-    if not left:
+    codes = [re.fullmatch(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?", one) for one in entries]
+    archs = [f"sm_{code[1]}{code[2]}{code[3]}" for code in codes if code]
+    archs += [f"compute_{code[1]}{code[2]}{code[3].strip('f')}" for code in codes if code and code[4]]
+    left = [gpu for gpu in nvidia(gpus) if runs_on(archs, gpu.compute_capability or "") is False]
+    if not left or None in codes:
         return None
     suffix = "a" if all(one.endswith("a") for one in entries) else ""
     more = sorted({f"{gpu.compute_capability}{suffix}" for gpu in left})
@@ -190,13 +156,11 @@ def _named(cards: list[Gpu]) -> list[str]:
 def _torch_is_fine(facts: Facts) -> Hit | None:
     """ "no kernel image" although torch's own kernels run here: then it is the extension that lacks them."""
     blamed = tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom == "no-kernel-image")
-    if not blamed:
-        return None
     cards, code = [gpu for gpu in nvidia(facts.gpus) if gpu.compute_capability], code_of_build(facts)
     archs = cubins(code.archs or ())
     served = bool(cards and archs) and all(runs_on(archs, gpu.compute_capability or "", code.cuda) is True for gpu in cards)
     proved = cuda_works(facts.devices) and any(one.kernel == "ok" for one in facts.devices.devices)
-    if not served and not proved:
+    if not blamed or not (served or proved):
         return None
     sure = None if proved or facts.torch.arch_list else Confidence.LIKELY
     values = {"gpus": _named(cards) or ["the GPU"], "capability": _capability(facts.gpus)}
@@ -267,7 +231,6 @@ def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
 
 @check(needs="torch", reads="torch toolkit driver cuda_driver devices")
 def cuda_versions_differ(facts: Facts) -> Answer:
-    """Three different numbers called "CUDA version", and nothing wrong with that."""
     if not facts.torch.cuda or not answer.works(facts.devices):
         return None
     nvcc, offers = _nvcc(facts.toolkit), facts.driver.cuda or facts.cuda_driver.driver_version

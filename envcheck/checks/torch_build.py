@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import of_variant, quoted, value
+from envcheck.checks.reinstall import default_variant
+from envcheck.checks.text import cite, first_of, of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Unknown, check
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of, runs_on
 from envcheck.tables.compat import Tables
@@ -19,25 +20,22 @@ from envcheck.tables.versions import UNKNOWN, local, minor, older
 
 @check(needs="torch", reads="torch python symptoms")
 def torch_missing(facts: Facts, matches: Matches) -> Answer:
-    unread = facts.missing.get("torch")
+    unread, python = facts.missing.get("torch"), facts.python
     if unread is None:
         if not matches or all(one.source == IMPORT for one in matches):
             return None  # not even this interpreter's own import finds it: what is damaged says so
-        values: dict[str, object] = {"version": facts.torch.version, "python": facts.python.executable or "the interpreter examined"}
-        return Hit(values, quoted(matches), (), "elsewhere", Severity.WARNING, Confidence.LIKELY)
-    if unread.why is Why.SKIPPED and matches:
-        return Hit({}, quoted(matches), (TorchBuild(),), "said")
-    return _torch_absent(unread.evidence, facts.python, matches) if unread.why is Why.ABSENT else None
-
-
-def _torch_absent(remains: str, python: PythonFacts, matches: Matches) -> Hit:
-    values: dict[str, object] = {"python": python.executable or "this interpreter", "path": remains}
-    if python.no_site:
-        return Hit(values, quoted(matches), variant="no_site")
-    if python.torch_for_another_python and not remains:
-        values |= {"path": python.torch_for_another_python, "version": python.version}
-        return Hit(values, quoted(matches), (TorchBuild(),), "other_python")
-    return Hit(values, quoted(matches), (TorchBuild(),), "leftover" if remains else None)
+        values: dict[str, object] = {"version": facts.torch.version, "python": python.executable or "the interpreter examined"}
+        return Hit(values, quoted(matches), variant="elsewhere")
+    absent, remains, other = unread.why is Why.ABSENT, unread.evidence, python.torch_for_another_python
+    values = {"python": python.executable or "this interpreter", "path": remains or other, "version": python.version}
+    cases = {
+        "said": unread.why is Why.SKIPPED and matches,
+        "no_site": absent and python.no_site,
+        "other_python": absent and other and not remains,
+        "leftover": absent and remains,
+        "default": absent,
+    }
+    return first_of(cases, values, quoted(matches))
 
 
 def _is_cpu_build(torch: TorchFacts) -> bool:
@@ -53,12 +51,8 @@ def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
 
 def _usually_cpu(facts: Facts) -> bool:
     """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
-    torch, system = facts.torch, facts.system
-    if facts.python.has_conda_meta or facts.python.environment == "conda" or torch.conda or system.jetson or not torch.version:
-        return False
-    os, machine = system.os or ("linux" if system.machine == "aarch64" else None), system.machine or "x86_64"
-    row = facts.tables.release(torch.version) if os in ("windows", "linux") else None
-    return row is not None and row.default_variant.get(platform_of(os, machine)) == "cpu"
+    conda = facts.python.has_conda_meta or facts.python.environment == "conda" or facts.torch.conda
+    return not conda and facts.system.os != "darwin" and not facts.system.jetson and default_variant(facts) == "cpu"
 
 
 @check(needs="torch", reads="torch python devices backends gpus driver cuda_driver rocm xpu system toolkit symptoms asked packages")
@@ -69,7 +63,7 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
         return None
     if not _is_cpu_build(facts.torch):
         usual = cards and answer.fails(facts.devices) and _usually_cpu(facts)
-        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if usual else (), answer.works(facts.devices), matches)
+        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if usual else (), matches)
     if facts.system.os == "darwin":
         return _cpu_said(facts, matches)
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
@@ -78,35 +72,31 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
         if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], facts.tables):
             return None
         jetson = facts.system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
-        values["gpu"] = named(cards) or "an NVIDIA GPU"
-        return Hit(values, evidence, () if jetson else (TorchBuild(),), "jetson" if jetson else None)
+        return Hit(values | {"gpu": named(cards) or "an NVIDIA GPU"}, evidence, variant="jetson" if jetson else None)
     if amd := discrete_amd(facts.rocm):
-        return Hit(values | {"kind": "ROCm", "gpu": amd}, evidence, (TorchBuild(),), "amd")
+        return Hit(values | {"kind": "ROCm", "gpu": amd}, evidence, variant="amd")
     if intel := discrete_intel(facts.xpu):
-        return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, (TorchBuild(),), "intel", Severity.WARNING)
+        return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, variant="intel")
     if matches or facts.asked.cuda:
         return _cpu_said(facts, matches) or _asked_for(facts, values, evidence)
     if sign := _sign_of_a_gpu(facts):
-        return Hit(values | {"sign": sign}, evidence, (), "sign", Severity.WARNING, Confidence.LIKELY)
+        return Hit(values | {"sign": sign}, evidence, variant="sign")
     return not_read("gpus", facts.missing)
 
 
 def _usual_on_jetson(facts: Facts) -> Hit | None:
     """No device on a Jetson, and nobody says that NVIDIA's own wheel is there: what pip brings by itself has no code for its GPU."""
-    torch = facts.torch
+    torch, matches = facts.torch, facts.said("torch-cuda-unavailable")
     if not facts.system.jetson or torch.cuda or "nv" in (local(torch.version) or "") or facts.devices.available:
         return None
-    matches = tuple(one for one in facts.symptoms.matches if one.rule == "torch-cuda-unavailable")
-    if not matches and not answer.fails(facts.devices):
-        return None
-    return Hit({"version": torch.version or UNKNOWN, "kind": "CUDA"}, quoted(matches), variant="jetson_usual", confidence=Confidence.LIKELY)
+    values = {"version": torch.version or UNKNOWN, "kind": "CUDA"}
+    return Hit(values, quoted(matches), variant="jetson_usual") if matches or answer.fails(facts.devices) else None
 
 
 def _asked_for(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit:
     """CUDA was asked for; there need not be a GPU in sight."""
-    fixes: tuple[Intent, ...] = (TorchBuild(),)
-    if facts.packages.version("cpuonly"):
-        fixes = (Manual("Remove cpuonly, which holds conda to builds for the CPU.", commands=("conda remove cpuonly",)), *fixes)
+    fix = Manual("Remove cpuonly, which holds conda to builds for the CPU.", commands=("conda remove cpuonly",))
+    fixes = (fix,) if facts.packages.version("cpuonly") else ()
     return Hit(values, (*evidence, Evidence("asked for", facts.asked.cuda or "CUDA")), fixes, "asked")
 
 
@@ -127,31 +117,27 @@ def _sign_of_a_gpu(facts: Facts) -> str | None:
     return f"CUDA toolkit {facts.toolkit.nvccs[0].version or facts.toolkit.nvccs[0].path}" if facts.toolkit.nvccs else None
 
 
-def _build_not_stated(facts: Facts, cards: tuple[Gpu, ...], works: bool, matches: Matches) -> Hit | None:
+def _build_not_stated(facts: Facts, cards: tuple[Gpu, ...], matches: Matches) -> Hit | None:
     """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
-    values = {"version": facts.torch.version, "kind": "CUDA"}
+    values = {"version": facts.torch.version, "kind": "CUDA", "gpu": named(cards)}
     if facts.torch.cuda or facts.torch.hip or facts.torch.xpu or local(facts.torch.version):
-        other = of_variant(matches, "other") and not works
-        return Hit(values, quoted(matches), variant="other", confidence=Confidence.LIKELY) if other else None
-    if matches:
-        return _cpu_said(facts, matches)
-    return Hit(values | {"gpu": named(cards)}, (), (TorchBuild(),), "usual", confidence=Confidence.LIKELY) if cards else None
+        other = of_variant(matches, "other") and not answer.works(facts.devices)
+        return Hit(values, quoted(matches), variant="other") if other else None
+    return _cpu_said(facts, matches) or (Hit(values, variant="usual") if cards and not matches else None)
 
 
 def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
     """Only the error text speaks of a build without CUDA."""
-    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
-    if not matches:
-        return None
-    if xpu := of_variant(matches, "xpu"):
-        return Hit(values | {"kind": "XPU"}, quoted(xpu), variant="xpu_said")
-    if facts.system.os == "darwin":
-        return Hit(values, quoted(matches), variant="mac")
-    if facts.system.jetson:
-        return Hit(values | {"gpu": "the Jetson's GPU"}, quoted(matches), variant="jetson")
-    if answer.no_gpu(facts) and _is_cpu_build(facts.torch):
-        return Hit(values, quoted(matches), variant="no_gpu")
-    return Hit(values, quoted(matches), (TorchBuild(),), "said")
+    xpu = of_variant(matches, "xpu")
+    cases = {
+        "xpu_said": xpu,
+        "mac": facts.system.os == "darwin",
+        "jetson": facts.system.jetson,
+        "no_gpu": answer.no_gpu(facts) and _is_cpu_build(facts.torch),
+        "said": True,
+    }
+    values = {"version": facts.torch.version or UNKNOWN, "kind": "XPU" if xpu else "CUDA", "gpu": "the Jetson's GPU"}
+    return first_of(cases, values, quoted(xpu or matches)) if matches else None
 
 
 @check(needs="torch", reads="torch devices gpus cuda_driver driver rocm system visibility symptoms")
@@ -160,8 +146,9 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     torch, devices, missing = facts.torch, facts.devices, facts.missing
     if devices.available:
         return None
-    if not (torch.cuda or torch.hip):
-        return _seen_by_nobody(facts, matches)
+    if not (torch.cuda or torch.hip):  # who printed it saw no GPU, and neither why nor what torch was built for is said
+        explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
+        return Hit({}, quoted(matches), variant="said") if matches and not explained else None
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
     if "devices" in missing:
         if unread := not_read("devices", missing):
@@ -179,12 +166,6 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     return not_read("gpus", missing)
 
 
-def _seen_by_nobody(facts: Facts, matches: Matches) -> Hit | None:
-    """Who printed it saw no GPU, and neither why nor what torch was built for is said."""
-    explained = _is_cpu_build(facts.torch) or facts.torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
-    return Hit({}, quoted(matches), (), "said", Severity.WARNING, Confidence.LIKELY) if matches and not explained else None
-
-
 def _unlisted(missing: Mapping[str, Missing]) -> bool:
     """Whether nobody says which GPUs there are: a text that tells of the driver alone."""
     return "gpus" in missing and missing["gpus"].why is Why.SKIPPED
@@ -197,9 +178,8 @@ def _unavailable(
     torch: TorchFacts, matches: Matches, gpu: str, error: str | None, confidence: Confidence | None, variant: str | None = None
 ) -> Hit:
     built = f"ROCm {torch.hip}" if torch.hip else f"CUDA {torch.cuda}"
-    evidence = (Evidence("torch", error), *quoted(matches)) if error else quoted(matches)
     values = {"version": torch.version, "built": built, "gpu": gpu, "error": (error or "").rstrip(".")}
-    return Hit(values, evidence, variant="error" if error else variant, confidence=confidence)
+    return Hit(values, (*cite("torch", error), *quoted(matches)), variant="error" if error else variant, confidence=confidence)
 
 
 def _tag(python: PythonFacts) -> str | None:
@@ -240,8 +220,7 @@ def python_unsupported(facts: Facts, matches: Matches) -> Answer:
     if not known or tag in known:
         return None
     values = {"python": tag, "platform": platform, "oldest": known[0], "newest": known[-1], "supported": served[-1], **other}
-    new = (minor(tag) or (0, 0)) > (minor(known[-1]) or (99, 0))
-    return Hit(values, evidence, variant="new", confidence=Confidence.LIKELY) if new else Hit(values, evidence)
+    return Hit(values, evidence, variant="new" if (minor(tag) or (0, 0)) > (minor(known[-1]) or (99, 0)) else None)
 
 
 @check(needs="torch", reads="python system symptoms")
@@ -265,26 +244,20 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
     if index and re.fullmatch(r"cu\d{2,3}", index) and index not in {build.variant for build in builds}:
         seen = {build.variant for build in builds if "low" not in (build.confidence, build.exists)}
         newest = sorted((one for one in seen if re.fullmatch(r"cu\d{3}", one)), key=lambda one: int(one[2:]))[-3:]
-        return Hit({"index": index, "newest": newest}, quoted(matches), (TorchBuild(),), "index")
-    wanted = str(value(matches, "requirement") or "torch")
-    values = {"requirement": wanted, "python": facts.python.version, "platform": platform or "this platform"}
-    if of_variant(matches, "sources") and (own := _empty_packages(facts, wanted, platform)):
-        return Hit(values | own, quoted(matches), _other_python(facts, wanted, platform), "sources")
+        return Hit({"index": index, "newest": newest}, quoted(matches), variant="index")
+    wanted, python = value(matches, "requirement") or "torch", facts.python.version
+    values: dict[str, object] = {"requirement": wanted, "python": python, "platform": platform or "this platform"}
+    variant = None if python else "plain"
+    if of_variant(matches, "sources"):
+        pinned = re.match(r"torch\s?(?:==|~=|<=?)\s?(\d{1,2}\.\d{1,2})", wanted)
+        series = (minor(pinned[1]) or (9, 9)) if pinned else (9, 9)
+        if not python or (facts.system.os == "windows" and series < (1, 7)):  # else something else is wrong than the Python
+            last = "3.7" if series < (1, 4) else _LAST_PYTHON.get(series)
+            variant, values["use"] = "sources", last or next(iter(_usual_python(facts, platform)), None)
     name = re.match(r"[\w.-]*\w", wanted)
-    if name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):  # another build of torch would not bring it
-        return Hit(values | {"package": name[0]}, quoted(matches), variant="other")
-    fixes = (*_other_python(facts, wanted, platform), TorchBuild())
-    return Hit(values, quoted(matches), fixes, None if facts.python.version else "plain")
-
-
-def _empty_packages(facts: Facts, wanted: str, platform: str | None) -> dict[str, object] | None:
-    """The Python to take where pip saw no wheel at all; None where it is known and something else is wrong."""
-    pinned = re.match(r"torch\s?(?:==|~=|<=?)\s?(\d{1,2}\.\d{1,2})", wanted)
-    series = (minor(pinned[1]) or (9, 9)) if pinned else (9, 9)
-    if facts.python.version and not (facts.system.os == "windows" and series < (1, 7)):
-        return None
-    last = "3.7" if series < (1, 4) else _LAST_PYTHON.get(series)
-    return {"use": last or next(iter(_usual_python(facts, platform)), None)}
+    if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
+        return Hit(values | {"package": name[0]}, quoted(matches), variant="other")  # another build of torch would not bring it
+    return Hit(values, quoted(matches), _other_python(facts, wanted, platform), variant)
 
 
 # Releases before those of the tables, with the newest Python that they have wheels for: https://pypi.org/project/torch/#history
@@ -309,25 +282,17 @@ def _other_python(facts: Facts, wanted: str, platform: str | None) -> tuple[Inte
 def glibc_too_old(facts: Facts, matches: Matches) -> Answer:
     system, torch = facts.system, facts.torch
     if matches:
-        return _glibc_said(facts, matches)
+        needed, by = value(matches, "needed"), value(matches, "required_by") or ""
+        if needed and older(system.glibc, needed) is False:
+            return Unknown(f"GLIBC_{needed} is reported missing, but the system has {system.glibc}: another machine or another C library")
+        values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library"}
+        return Hit(values | {"version": torch.version}, quoted(matches), variant="companion" if by and "/torch/" not in by else None)
     row = facts.tables.release(torch.version) if torch.version and not torch.conda and not imported(facts) else None
     floor = row.glibc.get(system.machine) if row and system.machine else None
     if not floor or older(system.glibc, floor) is not True:
         return None
-    values = {"needed": floor, "glibc": system.glibc, "version": torch.version}
     confidence = None if torch.import_status is ImportStatus.ERROR else Confidence.LIKELY
-    return Hit(values, (), (TorchBuild(),), "table", confidence=confidence)
-
-
-def _glibc_said(facts: Facts, matches: Matches) -> Answer:
-    needed, by = value(matches, "needed"), value(matches, "required_by") or ""
-    if needed and older(facts.system.glibc, needed) is False:
-        return Unknown(f"GLIBC_{needed} is reported missing, but the system has {facts.system.glibc}: another machine or another C library")
-    values: dict[str, object] = {"needed": needed or "a newer glibc", "glibc": facts.system.glibc or "older"}
-    values |= {"library": by or "a library", "version": facts.torch.version}
-    if by and "/torch/" not in by:
-        return Hit(values, quoted(matches), variant="companion")
-    return Hit(values, quoted(matches), (TorchBuild(),))
+    return Hit({"needed": floor, "glibc": system.glibc, "version": torch.version}, variant="table", confidence=confidence)
 
 
 @check(needs="system", reads="system torch devices symptoms")
@@ -337,12 +302,12 @@ def cpu_too_old(facts: Facts, matches: Matches) -> Answer:
     x86 = system.cpu_flags_read and system.machine in ("x86_64", "AMD64", "amd64", None)
     lacking = [flag for flag in ("avx", "avx2") if x86 and flag not in system.cpu_flags]
     values = {"cpu": system.cpu_model or "this CPU", "lacking": lacking or "the instruction in question", "version": torch.version}
-    evidence = (Evidence("import torch", "killed by SIGILL"), *quoted(matches)) if died else quoted(matches)
+    evidence = (*cite("import torch", "killed by SIGILL" if died else None), *quoted(matches))
     if not died and not matches:
         tried = imported(facts) or torch == TorchFacts()
-        return Hit(values, (), (), "flags", Severity.WARNING, Confidence.LIKELY) if "avx" in lacking and not tried else None
+        return Hit(values, variant="flags") if "avx" in lacking and not tried else None
     if lacking:
         return Hit(values, evidence)
     if x86 and not died:
         return Unknown("an illegal instruction is reported, but the CPU has AVX and AVX2: run envcheck on the machine where it happens")
-    return Hit(values, evidence, variant="unsure", confidence=Confidence.LIKELY)
+    return Hit(values, evidence, variant="unsure")

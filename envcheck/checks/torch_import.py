@@ -7,24 +7,12 @@ import re
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.origin import IMPORT, Origin, frames, its_own, last_line, missing_module, origin
 from envcheck.checks.reinstall import again
-from envcheck.checks.text import of_variant, quoted, value
+from envcheck.checks.text import cite, of_variant, quoted, value
 from envcheck.checks.torch_files import blamed, damaged_files
 from envcheck.engine.intents import Install, Manual, SetEnv
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
-from envcheck.facts.snapshot import ImportFailure, ImportStatus, PythonFacts
+from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.snapshot import ImportFailure, ImportStatus
 from envcheck.tables.versions import UNKNOWN
-
-
-def _innermost(stack: str) -> str:
-    """The line of the frame in which a stack stands: faulthandler writes it first, a traceback last.
-
-    Current thread 0x00007fe65ae54b80 (most recent call first):
-      File "/venv/lib/python3.12/site-packages/torch/__init__.py", line 3 in <module>
-      File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed
-    """
-    found = frames(stack)
-    return found[0].line[:300] if found else last_line(stack)
-
 
 # What only a torch whose own files do not belong together says; a module of torch that is not there, in all of torch's Python files.
 _OWN_SYMBOL = re.compile(r"[/\\]torch[/\\]lib[/\\]\S{1,80}: undefined symbol: _ZNK?(?:2at|3c10|5torch|5caffe2)")
@@ -57,19 +45,18 @@ def _inconsistent(kind: str, text: str) -> bool:
 
 @check(needs="torch", reads="torch python packages devices system symptoms")
 def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
-    """`import torch` raises. Rules that know the reason explain it."""
     if facts.torch.import_status is ImportStatus.ERROR:
         return _raised(facts, matches)
-    if of_variant(matches, "mkl") and not imported(facts):
+    if not matches or imported(facts):
+        return None
+    values = {"version": facts.torch.version or UNKNOWN, "python": facts.python.version or UNKNOWN}
+    if of_variant(matches, "mkl"):
         by_conda = Manual("Where conda installed torch:", commands=("conda install 'mkl<2024.1'",))
-        return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
-    if (strange := of_variant(matches, "python")) and not imported(facts):
-        names = {"symbol": value(strange, "symbol"), "python": facts.python.version or UNKNOWN}
-        return Hit({"version": facts.torch.version or UNKNOWN, **names}, quoted(strange), variant="python")
-    if matches and not imported(facts):
-        values = {"version": facts.torch.version or UNKNOWN, "file": value(matches, "file") or "one of its files"}
-        return Hit(values, quoted(matches), again(facts), "dll_said" if of_variant(matches, "dll") else "said")
-    return None
+        return Hit(values, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
+    if strange := of_variant(matches, "python"):
+        return Hit(values | {"symbol": value(strange, "symbol") or UNKNOWN}, quoted(strange), variant="python")
+    values["file"] = value(matches, "file") or "one of its files"
+    return Hit(values, quoted(matches), again(facts), "dll_said" if of_variant(matches, "dll") else "said")
 
 
 def _raised(facts: Facts, matches: Matches) -> Hit:
@@ -125,7 +112,8 @@ def torch_import_crashed(facts: Facts, matches: Matches) -> Answer:
 def _ended(facts: Facts, values: dict[str, object], failure: ImportFailure) -> Hit:
     """By a signal or by an exit, out of torch's own files or another's."""
     words = failure.stack or failure.stderr
-    evidence, where = (Evidence("import torch", words),) if words else (), origin(facts, words)
+    said = cite("SystemExit", failure.text) if failure.type == "SystemExit" else ()
+    evidence, where = (*said, *cite("import torch", words)), origin(facts, words)
     values |= {"signal": failure.signal or "a signal", "code": failure.exit_code}
     exited = facts.torch.import_status is ImportStatus.EXITED
     if where and not where.torch:
@@ -155,26 +143,25 @@ _OFF = ("", "0", "default", "pymalloc", "malloc", "mimalloc")
 
 @check(needs="torch", reads="torch python")
 def torch_import_hangs(facts: Facts) -> Answer:
-    """`import torch` does not come back within its limit. Where something still moves in it, it may only be slow."""
     if facts.torch.import_status is not ImportStatus.TIMEOUT:
         return None
     failure = facts.torch.import_failure or ImportFailure()
     stack = failure.stack or failure.stderr
-    where = _innermost(stack)
+    # The frame in which it stands: faulthandler writes it first, a traceback last.
+    where = next((frame.line[:300] for frame in frames(stack)), last_line(stack))
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "where": where or "an unknown place"}
     values["seconds"] = f"{facts.torch.import_seconds:.0f}" if facts.torch.import_seconds else "many"
-    evidence = (Evidence("stack of the import", stack),) if stack else ()
+    evidence = cite("stack of the import", stack)
     if slowing := [name for name in _SLOWING if facts.python.variables.get(name, "") not in _OFF]:
         fixes = tuple(SetEnv(name, None) for name in slowing)
-        return Hit(values | {"variables": slowing}, evidence, fixes, "slowed", confidence=Confidence.LIKELY)
+        return Hit(values | {"variables": slowing}, evidence, fixes, "slowed")
     seconds = failure.watched_seconds
     if not seconds:
-        return Hit(values, evidence, variant="unwatched", confidence=Confidence.LIKELY)
+        return Hit(values, evidence, variant="unwatched")
     values |= {"watched": f"{seconds:.0f}", "share": f"{(failure.cpu_seconds or 0.0) / seconds:.0%}", "faults": failure.page_faults or 0}
     values["read"] = f"{(failure.read_bytes or 0) / 1024**2:.1f} MiB"
-    if failure.state == "D" or at_work(failure):
-        return Hit(values, evidence, variant="storage" if failure.state == "D" else "working", confidence=Confidence.LIKELY)
-    return Hit(values, evidence, variant="where" if where else None)
+    variant = "storage" if failure.state == "D" else "working" if at_work(failure) else "where" if where else None
+    return Hit(values, evidence, variant=variant)
 
 
 # "cannot import name 'TypeIs' from 'typing_extensions' (/home/me/project/typing_extensions.py)"
@@ -198,20 +185,15 @@ def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
     taken = _TAKEN_FROM.search(text)
     if taken and not taken[1].startswith("torch") and not _INSTALLED.search(taken[2]):
         return Hit({"path": taken[2]}, (Evidence(IMPORT, text),), variant="said")
-    if works := imported(facts):
-        hiding = _untried(hiding, facts.python)
+    if works := imported(facts):  # it has just taken files of PYTHONPATH that it imports itself, and worked with them
+        folders = (facts.python.pythonpath or "").split(":")
+        hiding = tuple(one for one in hiding if not (_REQUIRED.search(one) and one.rpartition("/")[0] in folders))
     if not hiding:
         return None
     if works or not import_failed(facts.torch):
-        return Hit({"paths": hiding}, variant="beside", severity=Severity.WARNING, confidence=Confidence.LIKELY)
-    return Hit({"paths": hiding}, (Evidence("import torch", text),), variant="beside", confidence=Confidence.LIKELY)
+        return Hit({"paths": hiding}, variant="beside", severity=Severity.WARNING)
+    return Hit({"paths": hiding}, (Evidence("import torch", text),), variant="beside")
 
 
 # Names in PythonFacts.shadowing that belong to packages which torch imports, not to torch or the standard library.
 _REQUIRED = re.compile(r"[/\\](?:typing_extensions|sympy|mpmath|filelock|networkx|jinja2|markupsafe|fsspec)\.py$")
-
-
-def _untried(hiding: tuple[str, ...], python: PythonFacts) -> tuple[str, ...]:
-    """Without files of PYTHONPATH that torch's import has just taken, and worked with."""
-    folders = (python.pythonpath or "").split(":")
-    return tuple(one for one in hiding if not (_REQUIRED.search(one) and one.rpartition("/")[0] in folders))

@@ -14,8 +14,8 @@ from envcheck.checks.text import agreed, of_variant, quoted, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
-from envcheck.facts.snapshot import Distribution, PackagesFacts, PythonFacts, TorchFacts
-from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, older, release
+from envcheck.facts.snapshot import PythonFacts
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
 
 # Why the loader does not take a file that it found: the message for it.
 _REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
@@ -23,13 +23,14 @@ _REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
 
 @check(needs="torch", reads="torch packages python devices system symptoms")
 def missing_library(facts: Facts, matches: Matches) -> Answer:
-    evidence, library = quoted(matches), value(matches, "library")
+    evidence, library, rows = quoted(matches), value(matches, "library"), facts.packages.distributions
     if refused := of_variant(matches, *_REFUSALS):
         file = value(refused, "library")
         return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=refused[0].variant)
-    codec = [match.symptom.startswith("torchcodec-") for match in matches]
-    if library is None and any(codec) and _lacks_ffmpeg(facts, matches):
-        return Hit({"library": "FFmpeg's libraries"}, evidence, variant="ffmpeg", confidence=Confidence.LIKELY)
+    codec, fits = [match.symptom.startswith("torchcodec-") for match in matches], codec_fits(facts)
+    # torchcodec's loader says that it lacks FFmpeg, or it did not load although it is for this torch
+    if library is None and any(codec) and (fits is True or (fits is None and value(matches, "ffmpeg") is not None)):
+        return Hit({"library": "FFmpeg's libraries"}, evidence, variant="ffmpeg")
     if all(codec):
         return None  # no message, or the companion's rule says that either may be the reason
     if library is None:
@@ -41,16 +42,17 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
         return None  # the driver's libraries, and torch's own missed by a companion: other rules
     values: dict[str, object] = {"library": library, "version": facts.torch.version or UNKNOWN}
     values["needed_by"] = value(matches, "needed_by") or "a program"
-    conda = facts.torch.conda or (facts.python.has_conda_meta and not _from_pip(facts.packages))
-    beside = imported(facts)
-    return _provided(facts, values, evidence, "beside" if beside else "conda" if conda else None)
+    by_pip = any(row.name == "torch" and row.installer in ("pip", "uv") for row in rows)  # in a conda environment too
+    conda = facts.torch.conda or (facts.python.has_conda_meta and not by_pip)
+    return _provided(facts, values, evidence, "beside" if imported(facts) else "conda" if conda else None)
 
 
 def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...], variant: str | None) -> Hit:
     """By which distribution. `variant`: why that is not to be installed for torch."""
     stem, _, number = str(values["library"]).partition(".so")
     cuda, soname = _cuda_major(facts), major(number.removeprefix("."))
-    if stem.startswith("libcudnn") and soname == 8 and not _takes_cudnn8(facts.torch):
+    # torch before 2.4 brought cuDNN 8 (nvidia-cudnn-cu12==8.9.2.26 in 2.3.1, ==9.1.0.70 in 2.4.0)
+    if stem.startswith("libcudnn") and soname == 8 and not meets(release(facts.torch.version), ">=1.6,<2.4"):
         return Hit(values, evidence, variant="cudnn8")
     found = provider(facts.tables, stem, cuda, soname)
     if found is None:
@@ -66,28 +68,12 @@ def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence,
     return Hit(values, evidence, (Install((requirement,), reinstall=there is not None, note=note),), "damaged" if there else None)
 
 
-def _lacks_ffmpeg(facts: Facts, matches: Matches) -> bool:
-    """torchcodec's loader says so, or it did not load although it is for this torch."""
-    fits = codec_fits(facts)
-    return fits is True or (fits is None and value(matches, "ffmpeg") is not None)
-
-
-def _from_pip(packages: PackagesFacts) -> bool:
-    """Whether the torch of a conda environment came from pip or uv all the same."""
-    return any(row.name == "torch" and row.installer in ("pip", "uv") for row in packages.distributions)
-
-
 def _cuda_major(facts: Facts) -> int | None:
     """CUDA major of the build: as torch says, as its version says, else what a plain install of this release brings."""
     stated = major(facts.torch.cuda or cuda_of_build(facts.torch.version))
     if stated is not None or local(facts.torch.version):
         return stated
     return major(cuda_of_build(f"0+{default_variant(facts)}"))
-
-
-def _takes_cudnn8(torch: TorchFacts) -> bool:
-    """torch before 2.4 brought cuDNN 8 (nvidia-cudnn-cu12==8.9.2.26 in 2.3.1, ==9.1.0.70 in 2.4.0)."""
-    return older(release(torch.version), "2.4.0") is True and (minor(torch.version) or (0, 0)) >= (1, 6)
 
 
 def _requirement(facts: Facts, found: Provider) -> str:
@@ -135,7 +121,7 @@ def _library_said(values: dict[str, object], matches: Matches, python: PythonFac
     name = str(values["name"])
     values |= {"symbol": value(matches, "symbol") or "a symbol", "library": value(matches, "library") or "A CUDA library"}
     sure = python.variables.get(name) or value(matches, "path")
-    return Hit(values, quoted(matches), _unset(name), "said" if sure else "unsure", confidence=None if sure else Confidence.LIKELY)
+    return Hit(values, quoted(matches), _unset(name), "said" if sure else "unsure")
 
 
 def _cxx_library(values: dict[str, object], matches: Matches, python: PythonFacts) -> Hit:
@@ -147,7 +133,7 @@ def _cxx_library(values: dict[str, object], matches: Matches, python: PythonFact
         return Hit(values, quoted(matches), _unset(name), "cxx_path")
     if folders and value(matches, "needed") and any(match.source == IMPORT for match in matches):  # which file was taken is not said
         return Hit(values, quoted(matches), _unset(name), "cxx_path", confidence=Confidence.LIKELY)
-    return Hit(values, quoted(matches), variant="cxx", confidence=Confidence.LIKELY)
+    return Hit(values, quoted(matches), variant="cxx")
 
 
 def _undefined_symbol(facts: Facts, values: dict[str, object], own: Matches, matches: Matches) -> Hit | None:
@@ -163,7 +149,7 @@ def _undefined_symbol(facts: Facts, values: dict[str, object], own: Matches, mat
     # Nothing is set: another copy that the system's linker knows is left, and that only if the packages are what torch asks for.
     if wrong_versions(facts.packages) or blamed(facts) or facts.packages.overwritten:
         return None
-    return Hit(values, quoted(own), variant="unset", confidence=Confidence.LIKELY)
+    return Hit(values, quoted(own), variant="unset")
 
 
 def _foreign(facts: Facts) -> tuple[str, ...]:
@@ -177,7 +163,6 @@ def _foreign(facts: Facts) -> tuple[str, ...]:
 
 @check(needs="packages", reads="torch packages python devices live system symptoms")
 def nccl_package_mismatch(facts: Facts, matches: Matches) -> Answer:
-    """An NCCL that torch was not built with: two packages in one place, or a foreign libnccl.so.2."""
     torch = facts.torch
     rows = tuple(row for row in facts.packages.distributions if re.fullmatch(r"nvidia-nccl-cu\d\d", row.name))
     two = len({row.name for row in rows}) > 1
@@ -187,13 +172,19 @@ def nccl_package_mismatch(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"version": torch.version or UNKNOWN, "built": torch.nccl, "loaded": torch.nccl_loaded}
     values |= {"symbol": value(matches, "symbol") or "an NCCL function"}
     if compiled := tuple(match for match in matches if match.symptom == "nccl-older-than-program"):
-        versions = {"built": value(compiled, "built"), "loaded": value(compiled, "loaded")}
-        return Hit(values | versions, quoted(compiled), variant="program")
+        values |= {name: value(compiled, name) for name in ("built", "loaded")}
+        return Hit(values, quoted(compiled), variant="program")
     right = Provider(f"nvidia-nccl-cu{_cuda_major(facts) or 13}")
     values |= {"requirement": _requirement(facts, right), "packages": [f"{row.name} {row.version}" for row in rows]}
     evidence = quoted(matches)
     if two:
-        return _two_nccls(values, evidence, rows, bool(matches), nccl_proved(facts.live) or imported(facts))
+        note = "both unpack to nvidia/nccl/lib/libnccl.so.2"
+        mend = Install((str(values["requirement"]),), tuple(sorted({row.name for row in rows})), reinstall=True, note=note)
+        evidence += tuple(Evidence("installed distributions", f"{row.name} {row.version}") for row in rows)
+        if matches:
+            return Hit(values, evidence, (mend,), "two")
+        proved = nccl_proved(facts.live) or imported(facts)
+        return Hit(values, evidence, (mend,), "two_quiet", Severity.WARNING if proved else None, None if proved else Confidence.LIKELY)
     install = Install((str(values["requirement"]),), reinstall=True)
     if matches:
         name = _loader_variable(facts.python)
@@ -201,18 +192,7 @@ def nccl_package_mismatch(facts: Facts, matches: Matches) -> Answer:
         newest = Install((right.distribution,), note="the newest one; torch's own pin is narrower", flags=UPGRADE)
         fixes: tuple[Intent, ...] = (*_unset(name or "LD_LIBRARY_PATH", note), install if facts.packages.distributions else newest)
         return Hit(values, evidence, fixes, "path" if name else None)
-    return Hit(values, evidence, (install,), "older", Severity.WARNING, Confidence.LIKELY)
-
-
-def _two_nccls(
-    values: dict[str, object], evidence: tuple[Evidence, ...], rows: tuple[Distribution, ...], failed: bool, proved: bool
-) -> Hit:
-    remove = tuple(sorted({row.name for row in rows}))
-    mend = (Install((str(values["requirement"]),), remove, reinstall=True, note="both unpack to nvidia/nccl/lib/libnccl.so.2"),)
-    evidence = (*evidence, *(Evidence("installed distributions", f"{row.name} {row.version}") for row in rows))
-    if failed:
-        return Hit(values, evidence, mend, "two")
-    return Hit(values, evidence, mend, "two_quiet", Severity.WARNING if proved else None, None if proved else Confidence.LIKELY)
+    return Hit(values, evidence, (install,), "older")
 
 
 # "compiled against (8, 3, 2) but linked against (8, 0, 3)", "compiled against 7102 but linked against 7605"
@@ -246,6 +226,6 @@ def cudnn_mismatch(facts: Facts, matches: Matches) -> Answer:
         fixes = (*fixes, Install((_requirement(facts, found),), reinstall=True))
     values = {"version": facts.torch.version or UNKNOWN, "built": built, "loaded": loaded, "name": name, "path": path}
     if not wrong and mine and other:
-        return Hit(values, quoted(matches), fixes, "newer", Severity.WARNING, Confidence.LIKELY)
+        return Hit(values, quoted(matches), fixes, "newer")
     known = built and loaded
     return Hit(values, quoted(matches), fixes, "plain" if not known else "path" if path else None)

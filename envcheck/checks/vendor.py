@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import discrete_amd, discrete_intel
-from envcheck.checks.text import agreed, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import agreed, cite, first_of, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import Intent, SetEnv, TorchBuild
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, check
 from envcheck.facts.snapshot import MpsFacts, RocmFacts, TorchFacts, XpuFacts
 from envcheck.tables.archs import overridden, platform_of, sibling
 from envcheck.tables.compat import Tables
@@ -18,20 +18,15 @@ _KFD = "/dev/kfd"
 @check(needs="rocm", reads="system rocm container torch devices symptoms")
 def rocm_permission(facts: Facts, matches: Matches) -> Answer:
     """/dev/kfd or the render nodes are closed to this user, or were not passed into the container. WSL has none."""
-    rocm = facts.rocm
-    inside = contained(facts.container)
+    rocm, hip, inside = facts.rocm, facts.torch.hip, contained(facts.container)
     if works(facts.devices) or facts.system.wsl:
         return None
-    groups = ", ".join(rocm.groups) or "unknown"
-    absent = of_variant(matches, "absent") or (rocm.kfd is False and inside and (facts.torch.hip or matches))
+    absent = of_variant(matches, "absent") or (rocm.kfd is False and inside and (hip or matches))
     closed = _KFD if rocm.kfd_access is False and rocm.kfd is not False else "/dev/dri/renderD*" if rocm.render_access is False else None
-    if absent:
-        return Hit({"node": _KFD, "groups": groups}, quoted(matches), variant="absent")
-    if not closed and agreed(matches) == "text":
-        return Hit({"node": _KFD, "groups": groups}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
-    if matches or (closed and (facts.torch.hip or fails(facts.devices)) and (rocm.gfx or rocm.names)):
-        return Hit({"node": closed or _KFD, "groups": groups}, quoted(matches), variant="container" if inside else None)
-    return None
+    hit = matches or (closed and (hip or fails(facts.devices)) and (rocm.gfx or rocm.names))
+    cases = {"absent": absent, "text": not closed and agreed(matches) == "text", "container": hit and inside, "default": hit}
+    node = _KFD if absent or not closed else closed
+    return first_of(cases, {"node": node, "groups": ", ".join(rocm.groups) or "unknown"}, quoted(matches))
 
 
 @check(needs="rocm", reads="system rocm torch devices symptoms")
@@ -43,11 +38,8 @@ def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
     targets = (override,) if override else rocm.gfx
     archs, source = _rocm_archs(facts)
     missing = [one for one in targets if archs and one not in archs]
-    values: dict[str, object] = {
-        "gfx": ", ".join(dict.fromkeys(missing or rocm.gfx)) or "this GPU",
-        "archs": " ".join(archs),
-        "source": source,
-    }
+    gfx = ", ".join(dict.fromkeys(missing or rocm.gfx)) or "this GPU"
+    values: dict[str, object] = {"gfx": gfx, "archs": " ".join(archs), "source": source}
     if torch.hip:  # torch's own texts say CUDA in a build for ROCm too
         alike = ("no-kernel-image", "invalid-device-function")
         matches += tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom in alike)
@@ -82,17 +74,14 @@ def _as_sibling(gfx: str, archs: tuple[str, ...], rocm: RocmFacts) -> tuple[SetE
 
 def _rocm_archs(facts: Facts) -> tuple[tuple[str, ...], str]:
     """gfx targets of this build: its own list, the table's, or those of any build where nothing is known of torch."""
-    if facts.torch == TorchFacts():
+    torch, system = facts.torch, facts.system
+    if torch == TorchFacts():
         return tuple(sorted(_every_target(facts.tables))), "any published ROCm build"
-    own = tuple(arch.partition(":")[0] for arch in facts.torch.arch_list or () if arch.startswith("gfx"))
-    row = (
-        facts.tables.build(facts.torch.version, platform_of(facts.system.os or "linux", facts.system.machine or "x86_64"))
-        if facts.torch.version and facts.torch.hip
-        else None
-    )
-    if not own and row and row.archs:
-        return row.archs, f"the published build {row.version}+{row.variant}"
-    return own, "torch.cuda.get_arch_list()" if own else ""
+    if own := tuple(arch.partition(":")[0] for arch in torch.arch_list or () if arch.startswith("gfx")):
+        return own, "torch.cuda.get_arch_list()"
+    name = torch.version if torch.hip else None
+    row = facts.tables.build(name, platform_of(system.os or "linux", system.machine or "x86_64")) if name else None
+    return (row.archs, f"the published build {row.version}+{row.variant}") if row and row.archs else ((), "")
 
 
 def _every_target(tables: Tables) -> set[str]:
@@ -102,48 +91,35 @@ def _every_target(tables: Tables) -> set[str]:
 
 @check(needs="torch", reads="system rocm xpu gpus torch devices symptoms")
 def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
-    rocm, gpus = facts.rocm, facts.gpus
+    torch, gpus, cards = facts.torch, facts.gpus.devices, discrete_amd(facts.rocm)
     if works(facts.devices):
         return None
     if library := value(matches, "library"):
-        return Hit({"library": library}, quoted(matches), (TorchBuild(),), variant="library")
+        return Hit({"library": library}, quoted(matches), variant="library")
     # CUDA's torch looked for NVIDIA's driver on a machine of which only a Radeon is known
-    if (asked := of_symptom(facts, "torch-no-driver")) and discrete_amd(rocm) and not gpus.devices and not facts.torch.hip:
-        return Hit({"gpu": discrete_amd(rocm)}, quoted(asked), (), "driver")
-    if rocm == RocmFacts():
-        return _on_nvidia(facts, matches) or (_on_intel(facts, matches) if fails(facts.devices) and not gpus.devices else None)
-    return _on_amd(facts, matches, _every_target(facts.tables)) if not gpus.devices else None
+    if (asked := of_symptom(facts, "torch-no-driver")) and cards and not gpus and not torch.hip:
+        return Hit({"gpu": cards}, quoted(asked), variant="driver")
+    if facts.rocm != RocmFacts():
+        return _on_amd(facts, matches, cards) if not gpus else None
+    if torch.hip is not None and gpus:
+        return Hit({"gpu": gpus[0].name or "an NVIDIA GPU", "torch": torch.version, "hip": torch.hip}, quoted(matches), variant="nvidia")
+    intel, built = discrete_intel(facts.xpu), f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else None
+    values = {"gpu": ", ".join(intel), "torch": torch.version or "(version not known)", "built": built}
+    return Hit(values, quoted(matches), variant="intel") if intel and built and fails(facts.devices) and not gpus else None
 
 
-def _on_nvidia(facts: Facts, matches: Matches) -> Hit | None:
-    if facts.torch.hip is None or not facts.gpus.devices:
-        return None
-    values = {"gpu": facts.gpus.devices[0].name or "an NVIDIA GPU", "torch": facts.torch.version, "hip": facts.torch.hip}
-    return Hit(values, quoted(matches), (TorchBuild(),), variant="nvidia")
-
-
-def _on_intel(facts: Facts, matches: Matches) -> Hit | None:
-    built = f"CUDA {facts.torch.cuda}" if facts.torch.cuda else f"ROCm {facts.torch.hip}" if facts.torch.hip else None
-    cards = discrete_intel(facts.xpu)
-    if not cards or not built:
-        return None
-    values = {"gpu": ", ".join(cards), "torch": facts.torch.version or "(version not known)", "built": built}
-    severity, confidence = Severity.WARNING, Confidence.LIKELY
-    return Hit(values, quoted(matches), (TorchBuild(),), variant="intel", severity=severity, confidence=confidence)
-
-
-def _on_amd(facts: Facts, matches: Matches, every: set[str]) -> Hit | None:
+def _on_amd(facts: Facts, matches: Matches, cards: tuple[str, ...]) -> Hit | None:
     rocm, torch = facts.rocm, facts.torch
-    values: dict[str, object] = {"torch": torch.version, "gfx": ", ".join(rocm.gfx) or "unknown"}
-    supported, cards = [gfx for gfx in rocm.gfx if gfx in every], discrete_amd(rocm)
+    values: dict[str, object] = {"torch": torch.version, "cuda": torch.cuda, "gfx": ", ".join(rocm.gfx) or "unknown"}
     if torch.cpu_build and cards:
-        values["gpu"] = ", ".join(cards)
-        return Hit(values, quoted(matches), (TorchBuild(),), variant="cpu", severity=Severity.WARNING)
+        return Hit(values | {"gpu": ", ".join(cards)}, quoted(matches), variant="cpu")
+    every = _every_target(facts.tables)
+    supported = [gfx for gfx in rocm.gfx if gfx in every]
     if torch.hip or not torch.cuda or (not supported and (rocm.gfx or not cards)):
         return None
-    values |= {"cuda": torch.cuda, "gfx": ", ".join(supported) or "unknown", "gpu": ", ".join(cards or rocm.names) or supported[0]}
+    values |= {"gfx": ", ".join(supported) or "unknown", "gpu": ", ".join(cards or rocm.names) or supported[0]}
     confidence = None if supported else Confidence.LIKELY
-    return Hit(values, quoted(matches), (TorchBuild(),), variant="wsl" if facts.system.wsl else None, confidence=confidence)
+    return Hit(values, quoted(matches), variant="wsl" if facts.system.wsl else None, confidence=confidence)
 
 
 @check(needs="mps", reads="mps system python torch backends symptoms")
@@ -164,9 +140,8 @@ def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
         return None
     if floor and have and have < (minor(floor) or (0, 0)):
         return Hit(values | {"older": _torch_below(have, facts.tables)}, quoted(matches), variant="old")
-    variant = None if known else "enough" if floor and have else "text"
-    unusable = backends.mps is False and backends.mps_built is True
-    return Hit(values, quoted(matches), variant=variant, confidence=Confidence.LIKELY) if matches or unusable else None
+    unusable = matches or (backends.mps is False and backends.mps_built is True)
+    return first_of({"default": unusable and known, "enough": unusable and floor and have, "text": unusable}, values, quoted(matches))
 
 
 def _torch_below(macos: tuple[int, ...], tables: Tables) -> str | None:
@@ -178,7 +153,6 @@ def _torch_below(macos: tuple[int, ...], tables: Tables) -> str | None:
 
 @check(needs="torch xpu", reads="xpu system torch backends devices symptoms")
 def xpu_driver(facts: Facts, matches: Matches) -> Answer:
-    """An XPU build that finds no Intel GPU: kernel driver, Level Zero, compute runtime, or access to the render nodes."""
     xpu, torch = facts.xpu, facts.torch
     known = torch != TorchFacts()
     if known and (not (torch.xpu or "+xpu" in (torch.version or "")) or facts.backends.xpu or (works(facts.devices) and not matches)):
@@ -190,9 +164,8 @@ def xpu_driver(facts: Facts, matches: Matches) -> Answer:
     if not known or xpu == XpuFacts() or not (fails(facts.devices) or facts.backends.xpu is False):
         return None
     if xpu.render_access is False:
-        return Hit(values, (Evidence("/dev/dri", "no access to the render nodes"),), variant="access")
-    if xpu.driver is None and not facts.system.wsl:
-        return Hit(values, variant="kernel")
-    parts = (("Level Zero loader", xpu.level_zero), ("compute runtime", xpu.compute_runtime))
-    missing = " and ".join(name for name, found in parts if found is None)
-    return Hit(values | {"missing": missing}) if missing else Hit(values, variant="unknown", confidence=Confidence.LIKELY)
+        return Hit(values, cite("/dev/dri", "no access to the render nodes"), variant="access")
+    parts = {"Level Zero loader": xpu.level_zero, "compute runtime": xpu.compute_runtime}
+    values["missing"] = " and ".join(name for name, found in parts.items() if found is None)
+    cases = {"kernel": xpu.driver is None and not facts.system.wsl, "default": values["missing"], "unknown": True}
+    return first_of(cases, values)

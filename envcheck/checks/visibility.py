@@ -5,7 +5,7 @@ from __future__ import annotations
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
 from envcheck.checks.launch_sums import counted_elsewhere, ranks_beyond_gpus
-from envcheck.checks.text import of_symptom, of_variant, quoted, value
+from envcheck.checks.text import cite, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes
@@ -16,23 +16,25 @@ NAME = "CUDA_VISIBLE_DEVICES"
 _SHOWS = "unset shows every GPU; set to nothing shows none"
 
 
-def _values(visibility: VisibilityFacts, gpus: tuple[Gpu, ...], chosen: Selection) -> dict[str, object]:
-    return {
-        "value": visibility.cuda_visible_devices,
+def _listed(gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:
+    return cite("GPUs", ", ".join(f"{gpu.index}: {gpu.name or gpu.uuid}" for gpu in gpus[:8]))
+
+
+def _judged(facts: Facts) -> tuple[Selection, dict[str, object], tuple[Evidence, ...], tuple[SetEnv, ...]]:
+    """What the variable chooses, with values, evidence and the fix that all rules of it share."""
+    gpus, raw = facts.gpus.devices, facts.visibility.cuda_visible_devices
+    chosen = read_visible(raw, gpus, facts.visibility.cuda_device_order)
+    values: dict[str, object] = {
+        "value": raw,
         "entry": chosen.stopped_at,
         "count": len(gpus) or None,
         "range": f"0 to {len(gpus) - 1}" if len(gpus) > 1 else "0 only" if gpus else "unknown here",
         "kept": chosen.count,
         "lost": ",".join(chosen.lost),
     }
-
-
-def _evidence(visibility: VisibilityFacts, gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:
-    return (Evidence(NAME, repr(visibility.cuda_visible_devices)), *_listed(gpus))
-
-
-def _listed(gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:
-    return (Evidence("GPUs", ", ".join(f"{gpu.index}: {gpu.name or gpu.uuid}" for gpu in gpus[:8])),) if gpus else ()
+    note = "or unset it: every GPU is visible then" if gpus else "then every GPU is visible"
+    fix = SetEnv(NAME, ",".join(str(number) for number in range(len(gpus))) or None, note)
+    return chosen, values, (Evidence(NAME, repr(raw)), *_listed(gpus)), (fix,)
 
 
 def _found_none(facts: Facts) -> Matches:
@@ -51,108 +53,82 @@ def _without_gpu(facts: Facts) -> bool:
     return (bool(facts.absent & {"gpus", "driver"}) and not nvidia_on_bus(facts.system)) or wants_cuda(facts.torch) is False
 
 
-def _read(facts: Facts) -> tuple[tuple[Gpu, ...], Selection]:
-    return facts.gpus.devices, read_visible(facts.visibility.cuda_visible_devices, facts.gpus.devices, facts.visibility.cuda_device_order)
-
-
-def _first_ones(gpus: tuple[Gpu, ...]) -> tuple[SetEnv, ...]:
-    if not gpus:
-        return (SetEnv(NAME, None, "then every GPU is visible"),)
-    return (SetEnv(NAME, ",".join(str(number) for number in range(len(gpus))), "or unset it: every GPU is visible then"),)
-
-
 @check(needs="visibility", reads="system gpus visibility torch devices symptoms")
 def visible_devices_empty(facts: Facts) -> Answer:
-    """Set to nothing, to -1 or to NoDevFiles: every GPU is hidden, on purpose or by a launcher."""
     gpus, visibility, devices = facts.gpus, facts.visibility, facts.devices
     if works(devices) or devices.devices:
         return None
     rocm = fails(devices) and bool(facts.torch.hip)
     if not rocm and _without_gpu(facts):
         return None
-    variables = _rocm_variables(visibility) if rocm else ((NAME, visibility.cuda_visible_devices),)
-    problems = ((name, raw, read_visible(raw, gpus.devices, visibility.cuda_device_order).problem) for name, raw in variables)
+    variables = {NAME: visibility.cuda_visible_devices}
+    if rocm:  # HIP reads CUDA_VISIBLE_DEVICES where its own variable is not set; ROCr's own applies before either
+        own = visibility.hip_visible_devices
+        variables = {"HIP_VISIBLE_DEVICES": own} if own is not None else variables
+        variables["ROCR_VISIBLE_DEVICES"] = visibility.rocr_visible_devices
+    problems = ((name, raw, read_visible(raw, gpus.devices, visibility.cuda_device_order).problem) for name, raw in variables.items())
     name, raw, problem = next((one for one in problems if one[2] in (Problem.EMPTY, Problem.HIDDEN)), (NAME, None, None))
     if problem is None:
         return None
     asked = _found_none(facts)
     known = rocm or gpus.devices or nvidia_on_bus(facts.system) or _blind(facts)
-    confidence = None if known else Confidence.LIKELY
     evidence = (Evidence(name, repr(raw)), *_listed(gpus.devices), *quoted(asked))
-    if (raw or "").strip() == "NoDevFiles":
-        return Hit({"name": name, "value": raw}, evidence, variant="scheduler", confidence=confidence)
-    variant, severity = None, None
-    if problem is Problem.HIDDEN:  # who writes -1 means the CPU, unless a program asked for a GPU all the same
-        variant, severity = ("asked", None) if asked else ("hidden", Severity.WARNING)
-    return Hit({"name": name, "value": raw}, evidence, (SetEnv(name, None, _SHOWS),), variant, severity, confidence)
-
-
-def _rocm_variables(visibility: VisibilityFacts) -> tuple[tuple[str, str | None], ...]:
-    """HIP reads CUDA_VISIBLE_DEVICES where its own variable is not set; ROCr's own applies before either."""
-    own = visibility.hip_visible_devices
-    first = (NAME, visibility.cuda_visible_devices) if own is None else ("HIP_VISIBLE_DEVICES", own)
-    return first, ("ROCR_VISIBLE_DEVICES", visibility.rocr_visible_devices)
+    scheduler, hidden = (raw or "").strip() == "NoDevFiles", problem is Problem.HIDDEN
+    # who writes -1 means the CPU, unless a program asked for a GPU all the same
+    variant = "scheduler" if scheduler else ("asked" if asked else "hidden") if hidden else None
+    fixes = () if scheduler else (SetEnv(name, None, _SHOWS),)
+    return Hit({"name": name, "value": raw}, evidence, fixes, variant, confidence=None if known else Confidence.LIKELY)
 
 
 @check(needs="visibility", reads="system gpus launcher visibility torch devices container symptoms asked")
 def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
-    """The list starts with a GPU that is not there, so that none is left; or a program asks for one beyond the list."""
     visibility, devices, asked = facts.visibility, facts.devices, facts.asked
-    raw, (found, chosen) = visibility.cuda_visible_devices, _read(facts)
+    raw, found, (chosen, values, evidence, fixes) = visibility.cuda_visible_devices, facts.gpus.devices, _judged(facts)
     if devices.available and devices.count and asked.device is not None and asked.device >= devices.count:
-        values: dict[str, object] = {"value": "not stated" if raw is None else raw}
-        return Hit(values, (Evidence("asked for", asked.cuda or f"device {asked.device}"),), variant="ordinal")
+        stated = "not stated" if raw is None else raw
+        return Hit({"value": stated}, cite("asked for", asked.cuda or f"device {asked.device}"), variant="ordinal")
     beyond = of_variant(matches, "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in facts.gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
-        started = ranks_beyond_gpus(facts, beyond)
-        unset = "not stated" if "visibility" in facts.missing else "unset"
-        fixes = counted_elsewhere(facts)
-        return started or Hit({"value": unset if raw is None else raw}, quoted(beyond), fixes, variant="ordinal")
+        stated = raw if raw is not None else "not stated" if "visibility" in facts.missing else "unset"
+        by_start = ranks_beyond_gpus(facts, beyond)
+        return by_start or Hit({"value": stated}, quoted(beyond), counted_elsewhere(facts), variant="ordinal")
     if raw is None or works(devices) or _without_gpu(facts):
         return None
-    values, evidence = _values(visibility, found, chosen), _evidence(visibility, found)
     if chosen.problem is Problem.OUT_OF_RANGE:
-        return Hit(values, evidence, _first_ones(found), variant="container" if contained(facts.container) else None)
+        return Hit(values, evidence, fixes, variant="container" if contained(facts.container) else None)
     first = raw.split(",")[0].strip().lstrip("+")
     if not found and first.isdecimal() and int(first) > 0 and _blind(facts):
-        evidence += quoted(_found_none(facts))
-        return Hit(values | {"entry": first}, evidence, _first_ones(()), variant="guess", confidence=Confidence.LIKELY)
+        return Hit(values | {"entry": first}, (*evidence, *quoted(_found_none(facts))), fixes, variant="guess")
     return None
 
 
 @check(needs="visibility", reads="gpus visibility")
 def visible_devices_truncated(facts: Facts) -> Answer:
     """Reading stops at the first entry that is no GPU; those after it are lost without a word."""
-    found, chosen = _read(facts)
+    chosen, values, evidence, fixes = _judged(facts)
     if chosen.problem is not Problem.TRUNCATED:
         return None
     # "0,1,-1" says where the list ends; with GPUs after it, "-1" was hardly meant to hide them
-    deliberate = (chosen.stopped_at or "").strip().startswith("-") and len(chosen.lost) == 1
-    values, evidence = _values(facts.visibility, found, chosen), _evidence(facts.visibility, found)
-    if deliberate:
+    if (chosen.stopped_at or "").strip().startswith("-") and len(chosen.lost) == 1:
         return Hit(values, evidence, severity=Severity.INFO)
     first = (facts.visibility.cuda_visible_devices or "").split(",")[0]
     if chosen.lost and first.startswith("MIG-"):
         return Hit(values | {"instance": first}, evidence, variant="mig")
-    return Hit(values, evidence, _first_ones(found))
+    return Hit(values, evidence, fixes)
 
 
 @check(needs="visibility", reads="gpus visibility devices")
 def visible_devices_duplicate(facts: Facts) -> Answer:
-    found, chosen = _read(facts)
-    if chosen.problem is not Problem.DUPLICATE:
-        return None
+    chosen, values, evidence, _ = _judged(facts)
     entries = [entry.strip() for entry in (facts.visibility.cuda_visible_devices or "").split(",")]
     once = SetEnv(NAME, ",".join(dict.fromkeys(entries)), "each GPU once")
-    values, evidence = _values(facts.visibility, found, chosen), _evidence(facts.visibility, found)
-    variant, severity = ("works", Severity.WARNING) if works(facts.devices) else (None, None)
-    return Hit(values, evidence, (once,), variant, severity)
+    variant = "works" if works(facts.devices) else None
+    return Hit(values, evidence, (once,), variant) if chosen.problem is Problem.DUPLICATE else None
 
 
 @check(needs="visibility", reads="system gpus visibility torch devices symptoms")
 def visible_devices_unreadable(facts: Facts, matches: Matches) -> Answer:
-    """The list starts with something that is no device, or a program on top of CUDA cannot read a legal one."""
     raw = facts.visibility.cuda_visible_devices
     if names := of_variant(matches, "program"):
         entry = value(names, "entry") or "a UUID"
@@ -160,13 +136,13 @@ def visible_devices_unreadable(facts: Facts, matches: Matches) -> Answer:
         return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(names), variant="program")
     if raw is None or works(facts.devices) or _without_gpu(facts):
         return None
-    found, chosen = _read(facts)
+    chosen, values, evidence, fixes = _judged(facts)
     if chosen.problem is not Problem.UNREADABLE:
         return None
-    values = _values(facts.visibility, found, chosen) | {"entry": chosen.stopped_at or "an empty entry"}
+    values["entry"] = chosen.stopped_at or "an empty entry"
     variant = "quotes" if {'"', "'"} & set(chosen.stopped_at or "") else None
-    confidence = None if found or _blind(facts) else Confidence.LIKELY
-    return Hit(values, _evidence(facts.visibility, found), _first_ones(found), variant=variant, confidence=confidence)
+    confidence = None if facts.gpus.devices or _blind(facts) else Confidence.LIKELY
+    return Hit(values, evidence, fixes, variant=variant, confidence=confidence)
 
 
 def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -> str | None:
@@ -178,7 +154,6 @@ def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -
 
 @check(needs="gpus visibility", reads="gpus visibility devices symptoms")
 def visible_devices_order(facts: Facts, matches: Matches) -> Answer:
-    """Different GPU models: CUDA counts the fastest first, nvidia-smi by PCI bus."""
     devices = facts.devices
     usable = nvidia(facts.gpus)  # CUDA leaves out a GPU that is lost or wants a reset
     models = {gpu.name for gpu in usable if gpu.name}
@@ -211,11 +186,11 @@ def visible_devices_too_late(facts: Facts, matches: Matches) -> Answer:
     raw = facts.visibility.cuda_visible_devices
     unknown = cuda_code(facts) == cuda_codes.UNKNOWN or bool(of_symptom(facts, "cuda-999"))
     if matches and not unknown:
-        return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text", confidence=Confidence.LIKELY)
-    found, chosen = _read(facts)
+        return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text")
+    chosen, values, evidence, _ = _judged(facts)
+    found, seen = facts.gpus.devices, facts.devices.count
     mig = any(gpu.mig for gpu in found)
     if raw is None or not works(facts.devices) or mig or not found or chosen.problem is Problem.DUPLICATE:  # of that another rule speaks
         return None
-    if chosen.count is None or facts.devices.count is None or facts.devices.count <= chosen.count:
-        return None
-    return Hit({"value": raw, "seen": facts.devices.count, "kept": chosen.count}, _evidence(facts.visibility, found))
+    more = chosen.count is not None and seen is not None and seen > chosen.count
+    return Hit(values | {"seen": seen}, evidence) if more else None

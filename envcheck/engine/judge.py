@@ -113,13 +113,13 @@ def standing_second(verdicts: Iterable[Verdict], symptoms: Sequence[TextEvidence
 
 def _doubtful(hit: Hit, text: RuleText) -> Hit:
     """A hit that is no more than a likely warning."""
-    severity = hit.severity or text.severity
+    severity = text.severity_of(hit)
     return replace(hit, severity=Severity.WARNING if severity is Severity.ERROR else severity, confidence=Confidence.LIKELY)
 
 
 def _strength(text: RuleText, hit: Hit) -> tuple[int, bool]:
     """Smaller is stronger: severity first, then a certain hit before a guess."""
-    return (hit.severity or text.severity).order, (hit.confidence or text.confidence) is Confidence.LIKELY
+    return text.severity_of(hit).order, text.confidence_of(hit) is Confidence.LIKELY
 
 
 def _explained(hit: Sequence[RuleText]) -> dict[str, tuple[str, ...]]:
@@ -151,8 +151,8 @@ def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]],
     return Finding(
         text.id,
         text.family,
-        hit.severity or text.severity,
-        hit.confidence or text.confidence,
+        text.severity_of(hit),
+        text.confidence_of(hit),
         fill(text.title, values),
         fill(text.messages[hit.variant or ""], values),
         _once(hit.evidence),
@@ -229,7 +229,9 @@ def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str,
         case "install":
             requirements = tuple(fill(one, values) for one in fix["requirements"])
             remove = tuple(fill(one, values) for one in fix.get("remove", ()))
-            return Install(requirements, remove, fix.get("reinstall", False), fill(fix.get("note", ""), values))
+            return Install(
+                requirements, remove, fix.get("reinstall", False), fill(fix.get("note", ""), values), tuple(fix.get("flags", ()))
+            )
         case "torch":
             return TorchBuild(fix.get("version"))
         case other:

@@ -68,7 +68,7 @@ class Evidence:
 class Hit:
     """A condition that holds. `values` fill the placeholders of the rule's text.
 
-    `variant` picks an alternative message of the TOML file; severity and confidence override it.
+    `variant` picks an alternative message of the TOML file, with its severity and confidence; those given here override them.
     """
 
     values: Mapping[str, object] = field(default_factory=dict)
@@ -202,6 +202,17 @@ class RuleText:
     confirm: str = ""  # the command that shows it, and what it must print
     notes: tuple[str, ...] = ()  # other causes, versions and messages, one each
     when: tuple[Mapping[str, Any], ...] = ()  # the thresholds of a site's own rule (checks/thresholds.py)
+    variants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # severity and confidence that a variant has of its own
+
+    def severity_of(self, hit: Hit) -> Severity:
+        """As the hit says, else as its variant has it, else the rule's."""
+        own = self.variants.get(hit.variant or "default", {}).get("severity")
+        return hit.severity or (Severity(own) if own else self.severity)
+
+    def confidence_of(self, hit: Hit) -> Confidence:
+        """As the hit says, else as its variant has it, else the rule's."""
+        own = self.variants.get(hit.variant or "default", {}).get("confidence")
+        return hit.confidence or (Confidence(own) if own else self.confidence)
 
 
 # What a site's own rule says where its file does not.
@@ -276,4 +287,5 @@ class RuleTexts:
             data.get("confirm", ""),
             tuple(data.get("notes", ())),
             tuple(data.get("when", ())),
+            data.get("variants", {}),
         )

@@ -93,7 +93,12 @@ def _decode_record(cls: type[Any], value: Any, path: str) -> Any:
         raise DecodeError(f"{path or cls.__name__}: {', '.join(needed)} missing") from None
 
 
+LARGEST = 1 << 63  # no counter of a machine goes further
+
+
 def _decode_scalar(hint: Any, value: Any, path: str) -> Any:
+    if isinstance(value, int | float) and not -LARGEST <= value <= LARGEST:  # NaN is in no order
+        raise DecodeError(f"{path}: a number of this world was expected, found {_show_number(value)}")
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is Any or hint is object:
@@ -103,6 +108,10 @@ def _decode_scalar(hint: Any, value: Any, path: str) -> Any:
     if not isinstance(value, hint):
         raise DecodeError(f"{path}: {hint.__name__} was expected, found {_show(value)}")
     return value
+
+
+def _show_number(value: float) -> str:
+    return "one of hundreds of digits" if isinstance(value, int) and value.bit_length() > 400 else _show(value)
 
 
 def _show(value: object) -> str:

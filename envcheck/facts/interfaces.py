@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from envcheck.facts.snapshot import Interface
 
@@ -11,17 +11,15 @@ from envcheck.facts.snapshot import Interface
 _OTHERS = "^docker,lo,virbr"
 
 
-def nccl_chosen(spec: str, interfaces: Sequence[Interface]) -> list[Interface]:
-    """What NCCL makes of NCCL_SOCKET_IFNAME: prefixes, `=` exact names, `^` all but these.
+def nccl_chosen(spec: str, names: Iterable[str]) -> list[str]:
+    """What NCCL makes of NCCL_SOCKET_IFNAME and NCCL_IB_HCA: prefixes, `=` exact names, `^` all but these.
 
     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname
     """
-    exclude = spec.startswith("^")
-    rest = spec[1:] if exclude else spec
-    exact = rest.startswith("=")
-    names = [one.strip() for one in rest.removeprefix("=").split(",") if one.strip()]
-    hit = [one for one in interfaces if any(one.name == name if exact else one.name.startswith(name) for name in names)]
-    return [one for one in interfaces if one not in hit] if exclude else hit
+    rest = spec.removeprefix("^")
+    listed = [one.strip() for one in rest.removeprefix("=").split(",") if one.strip()]
+    hit = [name for name in names if (name in listed if rest.startswith("=") else name.startswith(tuple(listed)))]
+    return [name for name in names if name not in hit] if spec.startswith("^") else hit
 
 
 def chosen_by(interfaces: Sequence[Interface], variables: Mapping[str, str], own: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -29,20 +27,20 @@ def chosen_by(interfaces: Sequence[Interface], variables: Mapping[str, str], own
 
     The interfaces are in the system's order: of those that NCCL may use, the first one counts, over which the ranks find each other.
     """
-    usable = [one for one in interfaces if one.up is not False and one.addresses]
+    usable = {one.name: one for one in interfaces if one.up is not False and one.addresses}
     found: dict[str, list[str]] = {}
     if spec := variables.get("NCCL_SOCKET_IFNAME"):
         taken = nccl_chosen(spec, usable)
         if taken:
-            found.setdefault(taken[0].name, []).append("NCCL_SOCKET_IFNAME")
+            found.setdefault(taken[0], []).append("NCCL_SOCKET_IFNAME")
     elif taken := nccl_chosen("ib", usable) or nccl_chosen(_OTHERS, usable):
-        found.setdefault(taken[0].name, []).append("NCCL")
+        found.setdefault(taken[0], []).append("NCCL")
     if named := variables.get("GLOO_SOCKET_IFNAME"):
         for name in (one.strip() for one in named.split(",")):
-            if any(one.name == name for one in usable):
+            if name in usable:
                 found.setdefault(name, []).append("GLOO_SOCKET_IFNAME")
     else:
-        for one in usable:
+        for one in usable.values():
             if not one.loopback and own and own[0] in one.addresses:
                 found.setdefault(one.name, []).append("gloo")
     return {name: tuple(by) for name, by in found.items()}

@@ -23,7 +23,7 @@ SECRET_NAME = re.compile(rf"(?i){_WORDS}|passw|{_KEYS}_?key|_auth$|^auth_|(^|_)(
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "Authorization: Bearer …"; not "$HF_TOKEN", which tells nothing
 _ASSIGNED = re.compile(
     rf"((?:(?i:{_WORDS}|{_KEYS}[_-]?key|authorization|_pass\b|_pwd\b)|_(?:KEY|PAT)\b)[\w-]{{0,80}}[\"']?\s{{0,8}}[=:]\s{{0,8}}[\"']?)"
-    r"((?i:bearer|basic)\s{1,8})?(?!\[secret\]|\$|[<{*])([^\s\"'&,;\\]{4,})"
+    r"((?i:bearer|basic)\s{1,8})?(?!(?:(?i:bearer|basic)\s{1,8})?\[secret\]|\$|[<{*])([^\s\"'&,;\\]{4,})"
 )
 # "--password x", "--hf-token x": the value is a word of its own
 _FLAG = re.compile(
@@ -54,4 +54,4 @@ def masked(text: str, mask: str) -> str:
         text = _BEARER.sub(rf"\1{mask}", text)
     if "-----BEGIN" in text:
         text = _PEM.sub(rf"\1{mask}", text)
-    return _FLAG.sub(rf"\1{mask}", text) if " -" in text or text.startswith("-") else text
+    return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text

@@ -88,6 +88,7 @@ class SystemFacts:
     date: str | None = None  # day of the snapshot in UTC, "2026-11-27"
     time: str | None = None  # time of day in UTC, "21:20:05"
     suspends: int | None = None  # times the machine slept since boot: /sys/power/suspend_stats/success
+    path_left_out: tuple[str, ...] = ()  # of root's PATH: entries into which others can put a program; "" is the working folder
 
 
 @record

@@ -11,8 +11,8 @@ together are both good. One that fails is a suspect until it has worked with a g
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 
+from envcheck.checks.peers import slow_beyond
 from envcheck.facts.fleet import FleetFacts, FleetLink, FleetTrial
 from envcheck.facts.record import record, replace
 
@@ -22,9 +22,6 @@ BLIND_WAVES = 3  # of pairs while none has passed
 CONFIRM_WAVES = 4
 PROOFS = 2  # good partners that a bad one has failed with
 SLOW_PROOFS = 3  # the same of a slow one: a pause strikes anybody, and a wave of pairs that work costs little
-DEVIATIONS = 6.0  # of slow ones, in standard deviations estimated from the median absolute deviation
-FACTOR = 2.0  # and in medians: DLRover and others call a straggler what takes twice as long as the median
-FLOOR_SECONDS = 0.05  # and more than a pause of the scheduler
 GOOD, SLOW, BAD = "good", "slow", "bad"
 
 
@@ -56,8 +53,7 @@ def next_round(hosts: Mapping[int, str], trials: Sequence[FleetTrial]) -> Round 
     """What shows more than `trials` of one backend do; None where nothing would. `hosts` tells where each rank lives."""
     board = Board(hosts, trials)
     everyone = tuple(rank for cell in board.cells for rank in cell.ranks)
-    starts = board.rounds.get("start", ())
-    if not everyone or (starts and all(one.outcome == "failed" for one in starts)) or ("world" in board.rounds and len(everyone) == 1):
+    if not everyone or (len(everyone) == 1 and trials):
         return None
     if "world" not in board.rounds:
         return Round("world", (everyone,))
@@ -143,7 +139,7 @@ def matching(count: int, wave: int) -> list[tuple[int, int]]:
 
 
 @record
-class PairTrial:
+class CellTrial:
     """One trial of two cells."""
 
     pair: tuple[int, int]
@@ -178,7 +174,7 @@ class Board:
                 first.setdefault(number, edge.grade)
         self.suspected = {number for number, grade in first.items() if grade != GOOD}
 
-    def _edges(self) -> list[PairTrial]:
+    def _edges(self) -> list[CellTrial]:
         found: list[tuple[tuple[int, int], FleetTrial]] = []
         for name in ("pairs", "confirm"):
             for trial in self.rounds.get(name, ()):
@@ -186,9 +182,9 @@ class Board:
                 if len(ends) == 2 and trial.outcome != "skipped":
                     found.append(((ends[0], ends[1]), trial))
         limits = _limits(found, len(self.cells))
-        return [PairTrial(pair, trial, _grade(trial, limits.get(trial.wave))) for pair, trial in found]
+        return [CellTrial(pair, trial, _grade(trial, limits.get(trial.wave))) for pair, trial in found]
 
-    def edges_of(self, number: int) -> list[PairTrial]:
+    def edges_of(self, number: int) -> list[CellTrial]:
         return [edge for edge in self.latest.values() if number in edge.pair]
 
     @property
@@ -305,15 +301,6 @@ def _grade(trial: FleetTrial, limit: float | None) -> str:
     if trial.outcome != "passed":
         return BAD
     return SLOW if limit is not None and trial.seconds is not None and trial.seconds > limit else GOOD
-
-
-def slow_beyond(seconds: Sequence[float]) -> float | None:
-    """Above this one is slower than its peers by more than they differ among themselves; None where they are too few to tell."""
-    if len(seconds) < 3:
-        return None
-    middle = median(seconds)
-    spread = 1.4826 * median(abs(one - middle) for one in seconds)  # of a normal distribution, its standard deviation
-    return middle + max(DEVIATIONS * spread, (FACTOR - 1) * middle, FLOOR_SECONDS)
 
 
 def _limits(found: Sequence[tuple[tuple[int, int], FleetTrial]], cells: int) -> dict[int, float | None]:

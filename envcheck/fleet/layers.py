@@ -157,15 +157,15 @@ def layers_of(facts: Mapping[str, Any]) -> dict[str, Values]:
     return made
 
 
-def state_of(facts: Mapping[str, Any]) -> Values:
+def state_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What rules judge beside the layers: the same on all healthy hosts of a kind, and on a sick one its own."""
-    values: Values = {}
+    values: dict[str, Any] = {}
     for section, names in _JUDGED.items():
         content = facts.get(section)
         if not isinstance(content, dict):
             continue
         if section in _STEADY:
-            values[section] = _encoded(content)
+            values[section] = content
             continue
         if "missing" in content:
             values[section] = f"{content['missing']}: {content.get('reason', '')}"
@@ -177,15 +177,14 @@ def state_of(facts: Mapping[str, Any]) -> Values:
             elif fields and isinstance(value, dict):
                 value = {name: value.get(name) for name in fields}
             if value not in (None, [], {}, ""):
-                values[f"{section}.{head}"] = _encoded(value)
-    for name, value in _strain(facts):
-        values[name] = _encoded(value)
+                values[f"{section}.{head}"] = value
+    values.update(_strain(facts))
     return values
 
 
-def digest(values: Mapping[str, str]) -> str:
+def digest(values: Mapping[str, Any]) -> str:
     """Half of a SHA-256, as hexadecimal digits: the same for the same facts, on every host and in every order."""
-    return hashlib.sha256(_encoded(dict(values)).encode()).hexdigest()[:32]
+    return hashlib.sha256(_encoded(values).encode()).hexdigest()[:32]
 
 
 def digests(facts: Mapping[str, Any]) -> dict[str, str]:

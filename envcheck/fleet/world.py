@@ -160,7 +160,7 @@ def _row(line: bytes) -> dict[str, Any] | None:
 
 
 @record
-class GroupPlace:
+class OwnGroup:
     """Where this process's ranks stand in the group that a plan gives it."""
 
     ranks: tuple[int, ...]  # of the job
@@ -223,13 +223,10 @@ class Part:
         ranks = next((tuple(group) for group in plan["groups"] if self.seat.rank in group), ())
         if not ranks:
             return
-        group = GroupPlace(ranks, ranks.index(self.seat.rank) * self.own, self.own, len(ranks) * self.own)
+        group = OwnGroup(ranks, ranks.index(self.seat.rank) * self.own, self.own, len(ranks) * self.own)
         watched = Watched(number, group)
-        if not self.child.runs:  # the one before died in an attempt
-            try:
-                self.child.open()
-            except (UsageError, OSError) as error:
-                watched.fail("start", str(error))
+        if not self.child.runs:
+            self.child.open()  # the one before died in an attempt
         self.child.tell(self.task(number, plan, group))
         limit = min(self.deadline, time.monotonic() + plan["seconds"])
         self.watch(watched, limit, plan["seconds"])
@@ -238,7 +235,7 @@ class Part:
         self.store.set(f"world/result/{number}/{self.seat.rank}", result)
         self.trials.append(own_trial(number, plan, group, self.seat, result))
 
-    def task(self, number: int, plan: Mapping[str, Any], group: GroupPlace) -> dict[str, Any]:
+    def task(self, number: int, plan: Mapping[str, Any], group: OwnGroup) -> dict[str, Any]:
         numbers = [group.first + one for one in range(group.own)]
         first = self.seat.local_rank * self.own
         task = {
@@ -308,7 +305,7 @@ def source_towards(remote: str) -> str | None:
 class Watched:
     """What this process's ranks have said in one attempt."""
 
-    def __init__(self, number: int, group: GroupPlace) -> None:
+    def __init__(self, number: int, group: OwnGroup) -> None:
         self.number, self.group = number, group
         self.stages: dict[int, str] = {}
         self.size: int | None = None
@@ -528,7 +525,7 @@ def trial_of(
     )
 
 
-def own_trial(number: int, plan: Mapping[str, Any], group: GroupPlace, seat: Seat, result: Mapping[str, Any]) -> FleetTrial:
+def own_trial(number: int, plan: Mapping[str, Any], group: OwnGroup, seat: Seat, result: Mapping[str, Any]) -> FleetTrial:
     """The same as this process alone sees it."""
     here = trial_of(number, plan, (seat.rank,), {seat.rank: FleetSeat(seat.host)}, {seat.rank: result}, {})
     return replace(here, ranks=group.ranks)

@@ -221,8 +221,10 @@ class RealHost:
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = dict(os.environ if env is None else env)
+        self._left_out: tuple[str, ...] = ()  # of PATH
         if "PATH" in self._env and hasattr(os, "geteuid") and os.geteuid() == 0:
-            self._env["PATH"] = path_for_root(self._env["PATH"]) or os.defpath  # an empty one means the working folder
+            safe, self._left_out = path_for_root(self._env["PATH"])
+            self._env["PATH"] = safe or os.defpath  # an empty one means the working folder
         self._running = RunningProcesses()
         # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.
         atexit.register(self._running.close)
@@ -290,8 +292,8 @@ class RealHost:
         return {name: value for name, _, value in entries if name in names}
 
     def platform(self) -> Mapping[str, str]:
-        """system, release, version, machine, node, libc … (`syscalls.platform_facts`)."""
-        return platform_facts()
+        """system, release, version, machine, node, libc … (`syscalls.platform_facts`); as root what was left out of PATH, as one."""
+        return {**platform_facts(), **({"path_left_out": os.pathsep.join(self._left_out)} if self._left_out else {})}
 
     def cpus(self) -> tuple[int | None, int | None]:
         """Processors online, and those that this process may use."""

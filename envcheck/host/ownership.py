@@ -37,9 +37,11 @@ def foreign_file(descriptor: int, path: str) -> str | None:
     return None
 
 
-def path_for_root(path: str) -> str:
-    """PATH without the entries into which others could put a program: relative ones, empty ones, and folders that all may write to."""
-    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry) and not _open_to_all(entry))
+def path_for_root(path: str) -> tuple[str, tuple[str, ...]]:
+    """PATH without the entries into which others could put a program, and those: relative ones, empty ones, folders open to all."""
+    entries = path.split(os.pathsep)
+    safe = [entry for entry in entries if os.path.isabs(entry) and not _open_to_all(entry)]
+    return os.pathsep.join(safe), tuple(dict.fromkeys(entry for entry in entries if entry not in safe))
 
 
 def _open_to_all(folder: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from envcheck.engine.intents import TorchBuild
-from envcheck.engine.judge import Outcome, Verdict, judge
-from envcheck.engine.rule import Confidence, Severity
+from envcheck.engine.judge import Outcome, Verdict, is_about, judge
+from envcheck.engine.rule import Confidence, Hit, RuleText, Severity
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import (
     BackendsFacts,
@@ -115,50 +115,40 @@ class Judge:
     def _fundamental(self, verdicts: Sequence[Verdict]) -> frozenset[str]:
         """Certain errors of the driver, of CUDA and of torch itself."""
         errors = self._errors(verdicts)
-        texts = {one.rule: _text(self.texts, one.rule) for one in verdicts if one.rule in errors}
-        sure = {one.rule: one.hit.confidence or texts[one.rule].confidence for one in verdicts if one.hit and one.rule in texts}
-        return frozenset(rule for rule, text in texts.items() if text.layer in _FUNDAMENTAL and sure[rule] is Confidence.CERTAIN)
+        found = [(_text(self.texts, one.rule), one.hit) for one in verdicts if one.hit and one.rule in errors]
+        sure = [text for text, hit in found if text.confidence_of(hit) is Confidence.CERTAIN]
+        return frozenset(text.id for text in sure if text.layer in _FUNDAMENTAL)
 
     def _errors(self, verdicts: Sequence[Verdict]) -> frozenset[str]:
         return frozenset(one.rule for one in verdicts if one.hit and self.severity(one) is Severity.ERROR)
 
     def severity(self, verdict: Verdict) -> Severity:
         """As the site sets it, else as the hit or its rule has it."""
-        own = (verdict.hit.severity if verdict.hit else None) or _text(self.texts, verdict.rule).severity
+        own = _text(self.texts, verdict.rule).severity_of(verdict.hit or Hit())
         return dict(self.texts.severities).get(verdict.rule, own)
 
     def _decides(self, rule: str) -> bool:
         """Whether the rule says that a build runs here: while it cannot be decided, a plan is not proved."""
-        return _text(self.texts, rule).decides
+        return "build" in _text(self.texts, rule).decides
 
     def _wants_build(self, verdict: Verdict) -> bool:
-        return verdict.hit is not None and (
-            any(isinstance(fix, TorchBuild) for fix in verdict.hit.fixes) or _text(self.texts, verdict.rule).wants_build
-        )
+        if verdict.hit is None:
+            return False
+        fixes = (fix for fix in _text(self.texts, verdict.rule).fixes if is_about(fix, verdict.hit.variant))
+        return any(isinstance(fix, TorchBuild) for fix in verdict.hit.fixes) or any(fix["kind"] == "torch" for fix in fixes)
 
 
 _OUTSIDE = ("GPU", "driver", "CUDA", "kernels")
 _FUNDAMENTAL = ("driver", "CUDA", "kernels", "torch")  # layers below the GPUs' use
 
 
-class _Text(NamedTuple):
-    """What a rule's text says that a proof asks for."""
-
-    severity: Severity
-    confidence: Confidence = Confidence.CERTAIN
-    layer: str | None = None
-    wants_build: bool = False
-    decides: bool = False  # whether a build runs here
-
-
 @lru_cache(maxsize=1024)
-def _text(texts: RuleTexts, rule: str) -> _Text:
+def _text(texts: RuleTexts, rule: str) -> RuleText:
+    """One without a file (of a test, of a plan's own making) is an error that nothing else is known of."""
     try:
-        text = texts.read(rule)
+        return texts.read(rule)
     except KeyError:
-        return _Text(Severity.ERROR)
-    wants = any(fix["kind"] == "torch" for fix in text.fixes)
-    return _Text(text.severity, text.confidence, text.layer, wants, "build" in text.decides)
+        return RuleText(rule, "", Severity.ERROR, Confidence.CERTAIN, "", "", {}, "", (), (), (), 0, ())
 
 
 def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:

@@ -98,6 +98,8 @@ def _requirement(word: str, tables: Tables, is_file: bool) -> Requirement:
         one = Requirement(word)
     except InvalidRequirement as error:
         raise UsageError(f"{_shown(word)} is not a requirement: {str(error).splitlines()[0]}") from None
+    if not one.name[-1].isalnum():  # packaging takes "x_", reads it as "x-", and refuses that
+        raise UsageError(f"{_shown(word)} is not a requirement: a name ends in a letter or a digit")
     one.name = canonicalize_name(one.name)
     say = texts(tables).say
     if one.url:

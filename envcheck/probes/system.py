@@ -78,6 +78,7 @@ def _linux(host: Host) -> SystemFacts:
         date=host.today(),
         time=host.clock(),
         suspends=int(slept) if slept.isascii() and slept.isdecimal() else None,
+        path_left_out=tuple(facts["path_left_out"].split(":")) if "path_left_out" in facts else (),
     )
 
 

@@ -11,7 +11,8 @@ from envcheck.facts.printable import one_line
 from envcheck.render.wording import counted
 from envcheck.report.fleet import FleetReport
 
-NAMED = 160  # characters of folded names; beyond that their number says more
+NAMED = 120  # characters of folded names; beyond that their number says more
+BEGUN = 48  # characters of those
 
 
 def where(hosts: Iterable[str], report: FleetReport) -> str:
@@ -20,7 +21,7 @@ def where(hosts: Iterable[str], report: FleetReport) -> str:
     if names and len(names) == len(report.hosts) > 1:
         return f"all {len(names)} hosts"
     text = one_line(fold(names))
-    return text if len(text) <= NAMED else f"{len(names)} hosts ({one_line(text, NAMED)})"
+    return text if len(text) <= NAMED else f"{len(names)} hosts ({one_line(text, BEGUN)})"
 
 
 def tally(report: FleetReport) -> str:

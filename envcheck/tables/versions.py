@@ -24,11 +24,11 @@ UNKNOWN = "of unknown version"  # reads behind a package's name
 @lru_cache(maxsize=4096)
 def parsed(text: str | None) -> Version | None:
     """A PEP 440 version; NVIDIA's and conda's spellings that are none give None."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return Version(text) if text else None
-    except InvalidVersion:
+    except ValueError:  # packaging's own, and Python's for numbers of more than 4,300 digits
         return None
 
 
@@ -87,16 +87,19 @@ def at_least(text: str | None, floor: str | None) -> bool:
 def meets(text: str | None, specifier: str) -> bool | None:
     """Whether a version lies in a PEP 440 specifier set; pre-releases count, and local parts only where the specifier has one."""
     wanted, number = _specifier(specifier), parsed(text) or parsed(release(text))
-    return None if wanted is None or number is None else wanted.contains(number, prereleases=True)
+    try:
+        return None if wanted is None or number is None else wanted.contains(number, prereleases=True)
+    except ValueError:  # its numbers are read only now
+        return None
 
 
 @lru_cache(maxsize=512)
 def _specifier(text: str) -> SpecifierSet | None:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.specifiers import SpecifierSet
 
     try:
         return SpecifierSet(text)
-    except InvalidSpecifier:
+    except ValueError:
         return None
 
 

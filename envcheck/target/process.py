@@ -63,6 +63,10 @@ class Budget:
         return min(90.0, 0.5 * self.total)
 
 
+# SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV and SIGTERM, as Linux numbers them
+FATAL = (4, 6, 7, 8, 9, 11, 15)
+
+
 @mutable
 class Running:
     """An agent under way. `lines` is filled as they are read."""
@@ -124,7 +128,9 @@ class Ended:
 
     @property
     def signal(self) -> str | None:
-        return signal_name(self.code)
+        """That ended it, also where a shell was in between (`--python wrapper.sh`), which then leaves with 128 and its number."""
+        wrapped = self.code is not None and self.code - 128 in FATAL
+        return signal_name(128 - self.code if wrapped and self.code is not None else self.code)
 
     @property
     def death(self) -> str:

@@ -348,7 +348,8 @@ def _live(ended: Ended, torch: TorchFacts | Missing, static: bool, asked: bool) 
     end = (ended.section("live") or {}).get("value")
     if end and "unavailable" in end:
         return Missing(Why.ABSENT, end["unavailable"])
-    arms = tuple(_arm(line["value"]) for line in ended.sections("arm"))
+    # One that is done again elsewhere (agent/quick_check.py) takes the place of the first.
+    arms = tuple({arm.name: arm for arm in (_arm(line["value"]) for line in ended.sections("arm"))}.values())
     if end is None:
         preload = (ended.section("preload") or {}).get("error")
         lost = Missing(Why.FAILED, f"importing torch._dynamo {preload['text']}") if preload and not arms else _lost(ended, "live")

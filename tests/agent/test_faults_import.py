@@ -121,3 +121,16 @@ def test_a_working_folder_that_was_deleted() -> None:
         pytest.skip("this torch does without a working folder")
     [finding] = [one for one in report["findings"] if one["rule"] == "torch-import-crashed"]
     assert f"{folder}/gone, has been deleted" in finding["message"] and done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [("'words that somebody left'", 1, "words that somebody left"), ("", 0, ""), ("3", 3, "3"), ("-1", 255, "-1"), ("[]", 1, "[]")],
+    ids=["words", "nothing", "number", "negative", "list"],
+)
+def test_an_exit_of_the_import_as_a_shell_sees_it(tmp_path: Path, given: str, code: int, words: str) -> None:
+    examined = examine(path=fake_torch(tmp_path, f"import sys\nsys.exit({given})"), budget=Budget(60))
+    facts = {name: examined.facts[name] for name in ("python", "packages", "torch")}
+    [finding] = [one.finding for one in report_on(Snapshot(**facts), rule_session()).findings if one.finding.rule == "torch-import-crashed"]
+    assert f"with exit code {code}: " in finding.message
+    assert words in [one.text for one in finding.evidence] if words else True

@@ -99,12 +99,15 @@ def test_files_and_functions_match() -> None:
 
 
 KEYS = {
-    "severity", "confidence", "since", "rank", "title", "message", "messages", "why", "confirm", "notes", "docs", "explains", "layer",
-    "decides", "about", "constants", "fix", "example",
+    "severity", "confidence", "since", "rank", "title", "message", "messages", "variants", "why", "confirm", "notes", "docs", "explains",
+    "layer", "decides", "about", "constants", "fix", "example",
 }  # fmt: skip
 FIX_KEYS = {
     "kind", "when", "who", "on", "not_on", "text", "commands", "name", "value", "note", "requirements", "remove", "reinstall", "version",
 }  # fmt: skip
+
+
+RULE_LEVELS = {rule: {"severity": TEXTS.read(rule).severity.value, "confidence": TEXTS.read(rule).confidence.value} for rule in TEXTS.ids}
 
 
 @pytest.mark.parametrize("rule", sorted(TEXTS.ids))
@@ -112,6 +115,10 @@ def test_no_key_of_a_rule_file_is_read_by_nobody(rule: str) -> None:
     """A misspelt key would be lost without a word."""
     data = load_toml(RULES / TEXTS.family(rule) / f"{rule}.toml")
     assert set(data) - KEYS == set(), f"{file_of(rule)}: a key that CONTRIBUTING.md (Add a rule, 5) does not name"
+    for variant, own in data.get("variants", {}).items():
+        assert variant in ("default", *data["messages"]), f"{file_of(rule)}: variants.{variant} has no message"
+        assert own and set(own) <= {"severity", "confidence"}, f"{file_of(rule)}: variants.{variant} has severity, confidence or both"
+        assert RULE_LEVELS[rule].items().isdisjoint(own.items()), f"{file_of(rule)}: variants.{variant} repeats what the rule is anyway"
     for number, fix in enumerate(data.get("fix", ()), 1):
         assert set(fix) - FIX_KEYS == set(), f"{file_of(rule)}: fix {number}: a key that CONTRIBUTING.md (Add a rule, 5) does not name"
 

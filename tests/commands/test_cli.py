@@ -401,3 +401,31 @@ def test_modules_of_the_working_folder_are_not_its_own(tmp_path: Path) -> None:
     (tmp_path / "random.py").write_text("x = 1\n")
     done = run("--static", "--json", cwd=tmp_path)
     assert "torch-shadowed" in [one["rule"] for one in json.loads(done.stdout or "{}").get("findings", [])], done.stderr
+
+
+@pytest.mark.parametrize("name", ["types", "enum", "typing", "random", "json", "subprocess", "tempfile", "argparse"])
+def test_a_module_of_the_users_that_hides_pythons_own_is_a_finding_and_no_bug_of_ours(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.py").write_text("x = 1\n")
+    program = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; from envcheck.cli import main; sys.exit(main())"
+    words = ["--static", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=200, env=environment)
+    assert done.returncode in (0, 1), done.stderr
+    assert "torch-shadowed" in [one["rule"] for one in json.loads(done.stdout)["findings"]] or name not in (
+        "types",
+        "enum",
+        "typing",
+        "random",
+        "json",
+    ), done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="gloo's descriptors were counted on Linux")
+@needs_torch
+def test_too_few_descriptors_are_the_cause_and_what_failed_the_consequence() -> None:
+    program = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16)); from envcheck.cli import main; sys.exit(main())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program, "--json"], capture_output=True, text=True, timeout=300, env=environment)
+    errors = [one["rule"] for one in json.loads(done.stdout)["findings"] if one["severity"] == "error"]
+    assert (done.returncode, errors) == (1, ["open-files-low"]), done.stderr

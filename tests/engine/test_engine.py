@@ -181,6 +181,34 @@ def test_a_hit_overrules_its_rule(tmp_path: Path) -> None:
     assert (made.severity, made.confidence, made.message) == (Severity.ERROR, Confidence.CERTAIN, "of the variant")
 
 
+LEVELS = """
+[variants]
+other = { severity = "error", confidence = "certain" }
+default = { severity = "info" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("hit", "severity", "confidence"),
+    [
+        (Hit(variant="other"), Severity.ERROR, Confidence.CERTAIN),
+        (Hit(variant="other", severity=Severity.WARNING), Severity.WARNING, Confidence.CERTAIN),
+        (Hit(variant="other", confidence=Confidence.LIKELY), Severity.ERROR, Confidence.LIKELY),
+        (Hit(), Severity.INFO, Confidence.LIKELY),
+    ],
+)
+def test_a_variant_overrules_its_rule_and_a_hit_its_variant(tmp_path: Path, hit: Hit, severity: Severity, confidence: Confidence) -> None:
+    made = finding(tmp_path, LEVELS, hit)
+    assert (made.severity, made.confidence) == (severity, confidence)
+
+
+def test_a_guess_by_its_variant_swallows_nothing_that_is_certain(tmp_path: Path) -> None:
+    folder = texts(tmp_path, a_cause="error b-victim", b_victim="error")
+    with (tmp_path / "driver" / "a-cause.toml").open("a") as file:
+        file.write('messages.guess = "may be"\nvariants.guess = { confidence = "likely" }\n')
+    assert found(folder, b_victim=Hit(), a_cause=Hit(variant="guess")) == [("a-cause", ()), ("b-victim", ())]
+
+
 FIXES: list[tuple[str, Intent | None]] = [
     ('kind = "manual"\ntext = "close {many}"', Manual("close 3")),
     ('kind = "manual"\ntext = "t"\nwho = "admin"\ncommands = ["kill {many}", "kill {none}"]', Manual("t", "admin", ("kill 3",))),

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from envcheck.checks.peers import slow_beyond
 from envcheck.facts.fleet import FleetFacts, FleetTrial
 from envcheck.facts.record import field, mutable
 from envcheck.fleet.isolation import (
@@ -18,7 +19,6 @@ from envcheck.fleet.isolation import (
     judge,
     matching,
     next_round,
-    slow_beyond,
     united,
 )
 

@@ -272,9 +272,28 @@ def test_a_line_that_is_too_long_is_left_out_and_the_next_one_read(tmp_path: Pat
 def test_the_command_writes_all_documents_at_once_and_has_the_exit_code(tmp_path: Path) -> None:
     place = folder(tmp_path / "job", {"n1": {}, "n2": {"gpus.devices.3.remap_failed": True}, "n3": {}})
     files = [f"-o{form}={tmp_path / form}" for form in FORMATS]
-    command = [sys.executable, "-m", "envcheck", "fleet", "--replay", str(place), *files, "--exclude-file", str(tmp_path / "exclude")]
-    done = subprocess.run(command[:-2], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-m", "envcheck", "fleet", "--replay", str(place), *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 4, done.stderr
     assert "n2: GPU 3" in done.stdout
     assert json.loads((tmp_path / "json").read_text("utf-8"))["exclude"] == "n2"
     assert all((tmp_path / form).stat().st_size > 100 for form in FORMATS)
+
+
+@pytest.mark.cluster
+def test_a_real_ray_cluster_gives_the_same_bytes(fleet: tuple[Path, dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed here: pip install -e '.[ray]'")
+    from envcheck.fleet.spread import on_ray
+
+    monkeypatch.setattr(recordings, "PIECE_BYTES", 300_000)
+    with on_ray(BY) as cluster:
+        spread = report_on(fleet[0], spread=cluster)
+    assert render_fleet(spread, "json") == render_fleet(report_on(fleet[0]), "json")
+
+
+def test_ray_that_is_not_there_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from envcheck.fleet.spread import on_ray
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match="Ray is not installed"), on_ray(BY):
+        pass

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.facts.snapshot import SystemFacts
 from envcheck.host.access import RealHost
+from envcheck.probes.system import probe
 
 PATH = os.environ["PATH"]
 
@@ -40,5 +42,10 @@ def test_root_runs_no_program_out_of_a_folder_of_everybody(tmp_path: Path, monke
     assert host.env["PATH"] == f"{tmp_path}/ours:{tmp_path}/not-there"
     assert host.which("nvidia-smi") == f"{tmp_path}/ours/nvidia-smi"
     assert host.run(("nvidia-smi",), timeout=10).stdout == "ours\n"
+    left_out = probe(host)
+    assert isinstance(left_out, SystemFacts)
+    assert left_out.path_left_out == (".", "", "relative", f"{tmp_path}/scratch", f"{tmp_path}/sticky")
+    ours = probe(RealHost({"PATH": f"{tmp_path}/ours"}))
+    assert isinstance(ours, SystemFacts) and ours.path_left_out == ()
     nothing_left = RealHost({"PATH": f".:{tmp_path}/scratch"})
     assert nothing_left.which("nvidia-smi") is None and nothing_left.run(("nvidia-smi",), timeout=10).not_found

@@ -71,6 +71,8 @@ def test_text(text: str, expected: str | None) -> None:
         ("/opt/sk-learn-contrib-and-more/x", "/opt/sk-learn-contrib-and-more/x"),
         ("sk-proj-abcdef0123456789abcdef", "[secret]"),
         ("high", "high"),
+        ("x\n--password Geheim12\n\t-token abc", "x\n--password [secret]\n\t-token [secret]"),
+        ("Authorization: Bearer [secret]", "Authorization: Bearer [secret]"),
         (
             "password=Abc12345 DB_PWD=hunter33 MY_PASS=hunter22 SSH_KEY=abcdefg",
             "password=[secret] DB_PWD=[secret] MY_PASS=[secret] SSH_KEY=[secret]",

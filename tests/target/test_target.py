@@ -8,7 +8,7 @@ import pytest
 from patients import examine, fake_torch
 
 from envcheck.errors import UsageError
-from envcheck.target.process import Budget, Target, require_answer
+from envcheck.target.process import Budget, Ended, Target, require_answer
 
 # What pyenv's shim does for a version that is not selected.
 SHIM = """#!/bin/sh
@@ -85,3 +85,15 @@ def test_most_of_the_time_is_the_imports() -> None:
     assert [Budget(total).agent for total in (4, 20, 180)] == [2, 18, pytest.approx(165.6)]
     assert [Budget(total).start for total in (20, 3600)] == [8, 30]
     assert [Budget(180).preload(seconds) for seconds in (1, 10, 100)] == [30, 40, 54]
+
+
+@pytest.mark.parametrize(
+    ("code", "death"),
+    [
+        (-11, "died with SIGSEGV"), (134, "died with SIGABRT"), (139, "died with SIGSEGV"), (137, "died with SIGKILL"),
+        (1, "ended with exit code 1"),
+        (128, "ended with exit code 128"), (130, "ended with exit code 130"), (255, "ended with exit code 255"),
+    ],
+)  # fmt: skip
+def test_a_shell_between_us_and_the_target_says_128_and_the_signal(code: int, death: str) -> None:
+    assert Ended((), code, None, "", "", 1.0, 1.0).death == death

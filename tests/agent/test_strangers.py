@@ -1,0 +1,125 @@
+"""Local processes that are no part of the check, at its sockets: they neither fail nor pass it, and where they could, it says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patients import HERE, NO_ISOLATION, needs_torch
+
+from envcheck.agent import strangers
+
+FAULTS = HERE / "faults"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="connections are read from /proc")
+
+
+@contextmanager
+def stranger(what: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    one = subprocess.Popen([sys.executable, str(FAULTS / "stranger.py"), what, str(log)], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not log.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield one
+    finally:
+        one.kill()
+        one.wait()
+
+
+def check(private: bool, environment: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+    before = [] if private else [str(FAULTS / "no_namespaces.py")]
+    command = [sys.executable, *before, *([] if private else [sys.executable]), "-m", "envcheck", "--json", "--timeout", "150"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, **(environment or {})})
+    return done.returncode, json.loads(done.stdout)
+
+
+PRIVATE = pytest.param(True, id="private", marks=pytest.mark.skipif(bool(NO_ISOLATION), reason=NO_ISOLATION))
+
+
+@linux
+@needs_torch
+@pytest.mark.torch
+@pytest.mark.parametrize("private", [PRIVATE, pytest.param(False, id="no namespaces")])
+@pytest.mark.parametrize("what", ["fail", *(pytest.param(one, marks=pytest.mark.slow) for one in ("join", "read", "pass"))])
+def test_a_healthy_machine_is_not_called_broken(what: str, private: bool, tmp_path: Path) -> None:
+    with stranger(what, tmp_path / "log") as one:
+        code, report = check(private)
+    reached = (tmp_path / "log").read_text()
+    arms = {arm["name"]: arm for arm in report["live"]["arms"]}
+    assert code in (0, 3), (report["findings"], reached)
+    assert not [found for found in report["findings"] if found["severity"] == "error"]
+    if private:
+        assert arms["gloo-loopback"]["status"] == "pass", (arms["gloo-loopback"], reached)
+        assert "\nstore " not in reached and "\nread " not in reached, "its store is where nobody else is"
+    for arm in arms.values():
+        assert arm["status"] == "pass" or f"(process {one.pid}) was connected to the ranks" in arm["reason"], (arm, reached)
+
+
+@linux
+@needs_torch
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize("private", [PRIVATE, pytest.param(False, id="no namespaces")])
+def test_a_broken_one_does_not_pass(private: bool, tmp_path: Path) -> None:
+    broken = {"PYTHONPATH": str(FAULTS / "torch_patches"), "ENVCHECK_FAULT": "off-by-one"}
+    with stranger("pass", tmp_path / "log"):
+        code, report = check(private, broken)
+    assert code == 1 if private else code in (1, 3), report["live"]["reason"]
+
+
+def connected() -> tuple[socket.socket, socket.socket, socket.socket]:
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    return server, client, server.accept()[0]
+
+
+@linux
+def test_who_counts_as_a_stranger(tmp_path: Path) -> None:
+    """Our own other end does not; a process that holds its end does, and is named."""
+    server, client, accepted = connected()
+    with server, client, accepted:
+        watch = strangers.Watch()
+        watch.look([os.getpid()])
+        assert not watch.seen and len(watch.ports) >= 1
+        port = server.getsockname()[1]
+        program = f"import socket, time; one = socket.create_connection(('127.0.0.1', {port})); print('there', flush=True); time.sleep(60)"
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as other:
+            assert other.stdout and other.stdout.readline() == b"there\n"
+            watch.next = 0.0
+            watch.look([os.getpid()])
+            other.kill()
+        assert watch.words().endswith(f" (process {other.pid})")
+
+
+def test_what_they_may_have_caused_is_no_verdict() -> None:
+    watch = strangers.Watch()
+    failed: dict[str, object] = {"status": "fail", "reason": "rank 0: x", "ranks": [1], "seconds": 1.0}
+    assert strangers.doubted(failed, watch) == failed
+    watch.seen["0100007F:1234"] = "python3 (process 12)"
+    words = "python3 (process 12) was connected to the ranks meanwhile, and may have caused what went wrong"
+    assert strangers.doubted(failed, watch) == {"status": "inconclusive", "reason": words, "ranks": [], "seconds": 1.0}
+    passed: dict[str, object] = {**failed, "status": "pass"}
+    assert strangers.doubted(passed, watch) == passed
+
+
+@linux
+def test_a_busy_node_is_not_looked_at_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(strangers, "table", lambda: looks.append(1) or time.sleep(0.02) or [])
+    watch, until = strangers.Watch(), time.monotonic() + 1.0
+    while time.monotonic() < until:
+        watch.look([])
+    assert 2 <= len(looks) <= 6
+
+
+def test_an_address_in_the_clothes_of_ipv6() -> None:
+    assert strangers.plain("0000000000000000FFFF00000100007F:1F90") == strangers.plain("0100007F:1F90") == "0100007F:1F90"
