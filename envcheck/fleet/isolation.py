@@ -53,7 +53,8 @@ def next_round(hosts: Mapping[int, str], trials: Sequence[FleetTrial]) -> Round 
     """What shows more than `trials` of one backend do; None where nothing would. `hosts` tells where each rank lives."""
     board = Board(hosts, trials)
     everyone = tuple(rank for cell in board.cells for rank in cell.ranks)
-    if not everyone or (len(everyone) == 1 and trials):
+    starts = board.rounds.get("start", ())
+    if not everyone or (starts and all(one.outcome == "failed" for one in starts)) or ("world" in board.rounds and len(everyone) == 1):
         return None
     if "world" not in board.rounds:
         return Round("world", (everyone,))

@@ -225,8 +225,11 @@ class Part:
             return
         group = OwnGroup(ranks, ranks.index(self.seat.rank) * self.own, self.own, len(ranks) * self.own)
         watched = Watched(number, group)
-        if not self.child.runs:
-            self.child.open()  # the one before died in an attempt
+        if not self.child.runs:  # the one before died in an attempt
+            try:
+                self.child.open()
+            except (UsageError, OSError) as error:
+                watched.fail("start", str(error))
         self.child.tell(self.task(number, plan, group))
         limit = min(self.deadline, time.monotonic() + plan["seconds"])
         self.watch(watched, limit, plan["seconds"])

@@ -1,0 +1,54 @@
+"""Trying the process group of a job for real: ranks of this machine, each with its own child, over a store of this process."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pytest
+
+from envcheck.facts.fleet import FleetFacts, FleetSeat, FleetTrial
+from envcheck.fleet.isolation import united
+from envcheck.fleet.options import FleetOptions
+from envcheck.fleet.seat import Seat
+from envcheck.fleet.store import MemoryStore
+from envcheck.fleet.world import try_world
+from envcheck.target.process import Target
+
+
+def tried(python: str, count: int, seconds: float) -> dict[int, tuple[FleetTrial, ...]]:
+    store = MemoryStore()
+    peers = [FleetSeat(host="n0", rank=rank, world_size=count, local_rank=rank) for rank in range(count)]
+    found: dict[int, tuple[FleetTrial, ...]] = {}
+
+    def rank_of(rank: int) -> None:
+        seat = Seat("n0", 1, rank, count, rank, count, "none")
+        options = FleetOptions(deadline_seconds=seconds, backends=("gloo",))
+        found[rank] = try_world(seat, peers, store, Target(python, "test"), options, time.monotonic() + 4 * seconds)
+
+    threads = [threading.Thread(target=rank_of, args=(rank,)) for rank in range(count)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    return found
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_four_ranks_on_loopback_take_a_step_together() -> None:
+    found = tried(sys.executable, 4, 90.0)
+    (world,) = [one for one in found[0] if one.round == "world"]
+    assert (world.outcome, world.ranks, world.error) == ("passed", (0, 1, 2, 3), None)
+    assert len(world.work_seconds) == 4
+    assert found[3][0].ranks == (0, 1, 2, 3)
+    assert united(FleetFacts(), dict.fromkeys(range(4), "n0"), found[0]).bad_hosts == ()
+
+
+def test_a_target_that_cannot_start_blames_nobody() -> None:
+    found = tried("/nowhere/python", 2, 5.0)
+    starts = [one for one in found[0] if one.round == "start"]
+    assert [(one.outcome, one.stage) for one in starts] == [("failed", "start")] * 2
+    assert "/nowhere/python" in (starts[0].error or "")
+    assert united(FleetFacts(), {0: "n0", 1: "n0"}, found[0]).bad_hosts == ()
