@@ -166,7 +166,7 @@ def test_wrong_interface(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> No
             cluster.unplug(host, "mgmt0")
     found = job.finding("fleet-interface-wrong")
     assert "mgmt0" in found["message"] and "eth0 does" in found["message"]
-    commands = [command for fix in found["fixes"] for command in fix["commands"]]
+    commands = [line for fix in found["fixes"] for lines in fix["commands"].values() for line in lines]
     assert {"export NCCL_SOCKET_IFNAME=eth0", "export GLOO_SOCKET_IFNAME=eth0"} <= set(commands)
     assert job.code in (1, 4) and job.seconds < 90
 
@@ -268,9 +268,8 @@ def test_other_driver(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> None:
     line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build  (build@host)\n"
     for host in cluster.hosts:
         version = "570.124.06" if host.name == "n2" else "580.95.05"
-        host.shell(
-            f"mount -t tmpfs none /proc/driver; mkdir /proc/driver/nvidia; echo '{line.format(version).strip()}' > /proc/driver/nvidia/version"
-        )
+        told = line.format(version).strip()
+        host.shell(f"mount -t tmpfs none /proc/driver; mkdir /proc/driver/nvidia; echo '{told}' > /proc/driver/nvidia/version")
     try:
         job = srun(cluster, tmp_path, *QUICK)
     finally:
