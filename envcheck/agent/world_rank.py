@@ -27,6 +27,7 @@ EXACT = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float32": 2**24, "float64": 2*
 GLOO_TYPES = ("int32", "int64", "float32", "float64")
 SMALL = 64 << 10  # bytes up to which every type is sent
 STEP_BYTES = 1 << 20
+START = 16.0  # of a weight: a step leaves it far from 0, beside which every rounding is large
 WORK_SIDE = {"cpu": 160, "cuda": 2048}  # of the matrices that a rank multiplies by itself in each step
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 
@@ -231,7 +232,7 @@ def training_step(torch: Any, dist: Any, number: int, world: int, device: Any) -
     """One step of DDP: the gradient is the mean over the ranks, the parameters fall by it."""
     model = torch.nn.Linear(8, 8, bias=False, device=device, dtype=torch.float64)
     with torch.no_grad():
-        model.weight.fill_(1.0 + number)  # rank 0's have to come here
+        model.weight.fill_(START + number)  # rank 0's have to come here
     places = [device.index] if device.type == "cuda" else None
     wrapped = torch.nn.parallel.DistributedDataParallel(model, device_ids=places)
     inputs = torch.full((1, 8), float(share(number)), device=device, dtype=torch.float64)
@@ -241,7 +242,7 @@ def training_step(torch: Any, dist: Any, number: int, world: int, device: Any) -
         torch, "DDP: the gradients on rank %d of %d" % (number, world), model.weight.grad, torch.full((8, 8), mean, dtype=torch.float64)
     )
     torch.optim.SGD(model.parameters(), lr=0.5).step()
-    left = torch.full((8, 8), 1.0 - 0.5 * mean, dtype=torch.float64)
+    left = torch.full((8, 8), START - 0.5 * mean, dtype=torch.float64)
     numerics.near(torch, "DDP: the parameters on rank %d of %d" % (number, world), model.weight, left)
     numerics.KEPT.extend(model.parameters())
 

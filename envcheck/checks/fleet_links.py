@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import exp, log
 from statistics import median
 
 from envcheck.checks.gpu import size as in_units
@@ -15,7 +16,7 @@ from envcheck.facts.hostlist import fold, natural
 TELLING = ("silent", "refused", "stranger", "route", "itself", "broken", "filtered")
 LINES = 6  # of evidence
 FEW = 4  # links of a host, of which the median means something
-SLOW_SHARE, SLOW_DEVIATIONS = 0.4, 6.0  # of the median rate, and as many median absolute deviations below it
+SLOW_SHARE, SLOW_DEVIATIONS = 0.4, 6.0  # of the median rate, and as many median absolute deviations of its logarithm below it
 
 
 def _pairs(links: Iterable[FleetLink]) -> set[tuple[str, str]]:
@@ -220,12 +221,14 @@ def fleet_link_slow(facts: Facts) -> Answer:
         medians = {host: median(each) for host, each in by_host.items()}
         if len(medians) < FEW:
             continue
-        middle = median(medians.values())
-        spread = median(abs(one - middle) for one in medians.values())
+        # In factors: peers on a busy machine differ by a half, which hides nothing that is slower by hundreds.
+        logs = {host: log(rate) for host, rate in medians.items()}
+        middle = median(logs.values())
+        spread = median(abs(one - middle) for one in logs.values())
         for host, rate in medians.items():
-            if rate < SLOW_SHARE * middle and middle - rate > SLOW_DEVIATIONS * spread:
+            if rate < SLOW_SHARE * exp(middle) and middle - logs[host] > SLOW_DEVIATIONS * spread:
                 odd.setdefault(host, (way, rate))
-                usual = middle
+                usual = exp(middle)
     if usual is None:
         return None
     interface = next((one.interface for one in facts.fleet.links if one.what == "transfer" and {one.source, one.target} & set(odd)), None)

@@ -36,14 +36,14 @@ def tried(python: str, count: int, seconds: float) -> dict[int, tuple[FleetTrial
 
 
 @pytest.mark.torch
-@pytest.mark.slow
-def test_four_ranks_on_loopback_take_a_step_together() -> None:
-    found = tried(sys.executable, 4, 90.0)
+def test_three_ranks_on_loopback_take_a_step_together() -> None:
+    """A mean over three is no binary fraction: what DDP leaves of a weight is right within rounding, not to the bit."""
+    found = tried(sys.executable, 3, 90.0)
     (world,) = [one for one in found[0] if one.round == "world"]
-    assert (world.outcome, world.ranks, world.error) == ("passed", (0, 1, 2, 3), None)
-    assert len(world.work_seconds) == 4
-    assert found[3][0].ranks == (0, 1, 2, 3)
-    assert united(FleetFacts(), dict.fromkeys(range(4), "n0"), found[0]).bad_hosts == ()
+    assert (world.outcome, world.ranks, world.error) == ("passed", (0, 1, 2), None)
+    assert len(world.work_seconds) == 3
+    facts = united(FleetFacts(), dict.fromkeys(range(3), "n0"), found[0])
+    assert (facts.verdict, facts.bad_hosts) == ("passed", ())
 
 
 def test_a_target_that_cannot_start_blames_nobody() -> None:
