@@ -4,8 +4,6 @@
 for notebooks and programs; see `envcheck.api`.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False  # not out of typing: a typing.py in the user's folder is his fault, and must not be ours
 
 __version__ = "0.1.0"
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from envcheck.api import Plan, Report, check, diagnose, plan
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """The public names come when they are first asked for: importing the package costs nothing."""
     if name in __all__:
         from importlib import import_module

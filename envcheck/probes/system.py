@@ -77,7 +77,7 @@ def _linux(host: Host) -> SystemFacts:
         acs=acs_redirects(host, nvidia),
         date=host.today(),
         time=host.clock(),
-        suspends=int(slept) if slept.isascii() and slept.isdecimal() else None,
+        suspends=int(slept) if slept.isascii() and slept.isdecimal() and len(slept) < 19 else None,
         path_left_out=tuple(facts["path_left_out"].split(":")) if "path_left_out" in facts else (),
     )
 

@@ -78,7 +78,7 @@ def test_a_sites_messages_count_in_diagnose(run: Run, tmp_path: Path) -> None:
     code, said = run("diagnose", "train.log")
     assert "[shm-small]" in said and "the site's scratch quota of 64 MiB is used up" in " ".join(said.split())
     code, said = run("diagnose", "train.log", settings="")
-    assert code == 3 and "shm-small" not in said
+    assert code == 3 and "[shm-small]" not in said
     (tmp_path / "else.toml").write_text('rules = ["site"]\n')
     assert "[shm-small]" in run("diagnose", "--config", "else.toml", "train.log", settings="")[1]
 
