@@ -172,9 +172,10 @@ def _virtualization(host: Host, flagged: bool) -> str | None:
 def _first_number(text: str | None) -> float | None:
     """ "12345.67 98765.43" of /proc/uptime."""
     try:
-        return float((text or "").split()[0])
+        number = float((text or "").split()[0])
     except (IndexError, ValueError):
         return None
+    return number if 0 <= number < 1e12 else None
 
 
 SYSCTL = (

@@ -166,9 +166,9 @@ def test_wrong_interface(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> No
             cluster.unplug(host, "mgmt0")
     found = job.finding("fleet-interface-wrong")
     assert "mgmt0" in found["message"] and "eth0 does" in found["message"]
-    commands = [line for fix in found["fixes"] for lines in fix["commands"].values() for line in lines]
-    assert {"export NCCL_SOCKET_IFNAME=eth0", "export GLOO_SOCKET_IFNAME=eth0"} <= set(commands)
-    assert job.code in (1, 4) and job.seconds < 90
+    told = json.dumps(found["fixes"])
+    assert "export NCCL_SOCKET_IFNAME=eth0" in told and "export GLOO_SOCKET_IFNAME=eth0" in told
+    assert job.code in (1, 4) and job.seconds < 120
 
 
 def test_names_that_mean_the_loopback(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> None:
@@ -269,7 +269,8 @@ def test_other_driver(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> None:
     for host in cluster.hosts:
         version = "570.124.06" if host.name == "n2" else "580.95.05"
         told = line.format(version).strip()
-        host.shell(f"mount -t tmpfs none /proc/driver; mkdir /proc/driver/nvidia; echo '{told}' > /proc/driver/nvidia/version")
+        host.shell("mount -t tmpfs none /proc/driver; mkdir /proc/driver/nvidia")
+        host.shell(f"echo '{told}' > /proc/driver/nvidia/version")
     try:
         job = srun(cluster, tmp_path, *QUICK)
     finally:

@@ -1,4 +1,4 @@
-"""Links between hosts that are threads of this process, on addresses of the loopback; between real hosts: tests/cluster/test_cluster_links.py."""
+"""Links between hosts that are threads of this process, on loopback addresses; between real hosts: tests/cluster."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_three_ranks_on_loopback_take_a_step_together() -> None:
     """A mean over three is no binary fraction: what DDP leaves of a weight is right within rounding, not to the bit."""
     found = tried(sys.executable, 3, 90.0)
     (world,) = [one for one in found[0] if one.round == "world"]
-    assert (world.outcome, world.ranks, world.error) == ("passed", (0, 1, 2), None)
+    assert (world.error, world.outcome, world.ranks) == (None, "passed", (0, 1, 2)), found
     assert len(world.work_seconds) == 3
     facts = united(FleetFacts(), dict.fromkeys(range(3), "n0"), found[0])
     assert (facts.verdict, facts.bad_hosts) == ("passed", ())
