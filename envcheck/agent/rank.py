@@ -63,6 +63,13 @@ class TaskContext:
         self.dist.barrier(**({"device_ids": [self.device.index]} if self.backend == "nccl" else {}))
 
 
+def tell_failure(log: jsonl.StageLog, error: BaseException, most: int) -> None:
+    """Inside an `except`: the traceback to stderr, and a rank's last words, of `most` characters."""
+    traceback.print_exc()
+    wrong = isinstance(error, numerics.Wrong)
+    log.fail("wrong" if wrong else "failed", str(error) if wrong else "%s: %s" % (type(error).__name__, jsonl.said(error, most)))
+
+
 def rank_main(
     options: Dict[str, Any],
     arm: ArmSpec,
@@ -86,10 +93,7 @@ def rank_main(
             resting = True
     except BaseException as error:
         try:
-            traceback.print_exc()
-            wrong = isinstance(error, numerics.Wrong)
-            text = str(error) if wrong else "%s: %s" % (type(error).__name__, jsonl.said(error, 3000))
-            log.fail("wrong" if wrong else "failed", text)
+            tell_failure(log, error, 3000)
         except BaseException:
             code = 2
     finally:

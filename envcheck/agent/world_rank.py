@@ -10,7 +10,6 @@ import socket
 import struct
 import sys
 import time
-import traceback
 
 from . import jsonl, numerics, processes, rank, rank_evidence
 
@@ -52,9 +51,7 @@ def run(options: Dict[str, Any], task: Dict[str, Any], number: int, write: Calla
         code = 0
     except BaseException as error:
         try:
-            traceback.print_exc()
-            wrong = isinstance(error, numerics.Wrong)
-            log.fail("wrong" if wrong else "failed", str(error) if wrong else "%s: %s" % (type(error).__name__, jsonl.said(error, 1000)))
+            rank.tell_failure(log, error, 1000)
         except BaseException:
             code = 2
     finally:

@@ -29,6 +29,7 @@ NAMES = {
     "system.kernel": "kernel", "system.distribution": "system", "system.memory_bytes": "memory", "container": "container",
     "container.image": "container image", "toolkit.nvcc.release": "nvcc", "toolkit.gcc": "gcc",
 }  # fmt: skip
+_ORDER = {fact: place for place, fact in enumerate(NAMES)}
 # Variables by which NCCL is told where it runs: they may be right and different on hosts whose cards have different names.
 OF_THE_HOST = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_TOPO_FILE", "NCCL_HOSTID", "UCX_NET_DEVICES")
 Graded: TypeAlias = tuple[Severity | None, Confidence | None, str | None]  # severity, confidence and message, where not the rule's own
@@ -86,8 +87,7 @@ def drifts(fleet: FleetFacts, wanted: Callable[[str], bool]) -> tuple[Drift, ...
 
 
 def _place(fact: str) -> tuple[int, int]:
-    known = tuple(NAMES)
-    return (0, known.index(fact)) if fact in NAMES else (1, 0)
+    return (0, _ORDER[fact]) if fact in _ORDER else (1, 0)
 
 
 def _drift(fact: str, groups: Iterable[FleetGroup], golden: bool) -> Drift | None:

@@ -6,6 +6,7 @@ They speak only where `envcheck fleet` was started: in a check of one machine th
 from __future__ import annotations
 
 from envcheck.checks.hardware import number
+from envcheck.checks.text import environment
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, check
 from envcheck.facts.snapshot import LauncherFacts, RankReading
 
@@ -13,7 +14,7 @@ _SIZES = ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "GROUP_WORLD_SIZE", "L
 
 
 def _evidence(launcher: LauncherFacts, *names: str) -> tuple[Evidence, ...]:
-    return tuple(Evidence("environment", f"{name}={launcher.variables[name]}") for name in names if name in launcher.variables)
+    return environment(launcher.variables, [name for name in names if name in launcher.variables])
 
 
 @check(needs="fleet launcher", reads="fleet launcher")
@@ -40,7 +41,7 @@ def fleet_rank_incomplete(facts: Facts) -> Answer:
     if half is None or (half.launcher == "slurm" and not half.unreadable):
         return None  # a batch script, of which fleet-outside-step speaks
     have = sorted(name for name in launcher.variables if name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"))
-    evidence = tuple(Evidence("environment", f"{name}={launcher.variables[name]}") for name in have)
+    evidence = environment(launcher.variables, have)
     if half.unreadable:
         return Hit({"wrong": half.unreadable, "launcher": half.launcher}, evidence, variant="unreadable")
     lacking = [name for name, value in (("a rank", half.rank), ("a world size", half.world_size)) if value is None]

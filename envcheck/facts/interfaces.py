@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 
 from envcheck.facts.snapshot import Interface
@@ -44,3 +46,10 @@ def chosen_by(interfaces: Sequence[Interface], variables: Mapping[str, str], own
             if not one.loopback and own and own[0] in one.addresses:
                 found.setdefault(one.name, []).append("gloo")
     return {name: tuple(by) for name, by in found.items()}
+
+
+def is_loopback(address: str) -> bool:
+    """Of an address, with its zone or without; what is none is not."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    return False

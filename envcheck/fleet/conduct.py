@@ -24,13 +24,12 @@ from envcheck.fleet.stages import SLACK_SECONDS, Course
 from envcheck.fleet.store import StoreError
 from envcheck.fleet.store_client import StoreUnreachable
 from envcheck.fleet.store_server import StoreServer
-from envcheck.report.fleet import BAD_HOST
+from envcheck.report.fleet import BAD_HOST, CANNOT_TELL
 from envcheck.report.report import RunVerdict
 
 VERDICT = "verdict"
 JUDGE_SECONDS = 30.0  # for the judging of many kinds of hosts
 LINGER_SECONDS = 5.0  # for the others to fetch the verdict before the store goes
-CANNOT_TELL = 3
 
 
 @record

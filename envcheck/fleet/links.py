@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from envcheck.facts.codec import DecodeError, decode, encode
 from envcheck.facts.fleet import FleetLink
-from envcheck.facts.interfaces import chosen_by
+from envcheck.facts.interfaces import chosen_by, is_loopback
 from envcheck.facts.record import record, replace
 from envcheck.fleet import link_client
 from envcheck.fleet.link_client import LinkError, Moved
@@ -181,7 +181,7 @@ class _Prober:
         link = replace(self._link(target, "name"), address=found[0] if found else None, seconds=round(seconds, 4))
         if not found:
             return replace(link, ok=False, error="unresolved", detail=error)
-        if ipaddress.ip_address(found[0].partition("%")[0]).is_loopback:
+        if is_loopback(found[0]):
             return replace(link, ok=False, error="loopback")
         if told and not set(found) & set(told):
             return replace(link, ok=False, error="elsewhere", detail=", ".join(told))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import socket
 import time
 from collections.abc import Iterable, Mapping
 
 from envcheck.facts.codec import decode, encode
 from envcheck.facts.fleet import FleetSeat
+from envcheck.facts.interfaces import is_loopback
 from envcheck.facts.record import mutable, replace
 from envcheck.fleet.seat import LOOPBACK, Seat
 from envcheck.fleet.store import Store, StoreError, Value
@@ -82,7 +82,7 @@ def _opened(seat: Seat, client: StoreClient, many: bool) -> Meeting:
     if _answers(client):
         return _joined(seat, client)
     server = StoreServer(client.token)
-    loopback = told.master_addresses and all(map(_is_loopback, told.master_addresses)) and not many
+    loopback = told.master_addresses and all(map(is_loopback, told.master_addresses)) and not many
     server.open(seat.ports, told.master_addresses[0] if loopback else None)
     if server.port != seat.ports[0] and _answers(client):  # somebody was quicker
         server.close()
@@ -126,17 +126,22 @@ def await_of(server: StoreServer, owed: Mapping[str, int], deadline: float) -> d
     while left:
         come = server.wait(left, min(deadline, time.monotonic() + LOOK_SECONDS))
         found.update(come)
-        gone = {int(key.removeprefix(GONE)) for key in server.keys(GONE)}
+        gone = _gone(server)
         left = {key: rank for key, rank in left.items() if key not in come and rank not in gone}
         if time.monotonic() >= deadline:
             break
     return found
 
 
+def _gone(server: StoreServer) -> set[int]:
+    """Ranks whose process has ended."""
+    return {int(key.removeprefix(GONE)) for key in server.keys(GONE)}
+
+
 def seats(server: StoreServer, silent: Iterable[int] = ()) -> tuple[tuple[FleetSeat, ...], tuple[FleetSeat, ...]]:
     """All that came, by rank, with the last stage of each, and the rivals. `silent` are ranks that owe an answer."""
     stages = {int(key.removeprefix(STAGE)): value for key, value in server.items(STAGE).items()}
-    gone = {int(key.removeprefix(GONE)) for key in server.keys(GONE)}
+    gone = _gone(server)
     quiet = frozenset(silent)
 
     def ended(one: FleetSeat) -> FleetSeat:
@@ -167,7 +172,7 @@ def addresses() -> tuple[str, ...]:
     from envcheck.probes.network import interfaces_of
 
     found = [address for interface in interfaces_of(RealHost()) for address in interface.addresses]
-    return tuple(dict.fromkeys(one for one in found if not _is_loopback(one) and not one.startswith("fe80:")))
+    return tuple(dict.fromkeys(one for one in found if not is_loopback(one) and not one.startswith("fe80:")))
 
 
 def is_ours(address: str) -> bool:
@@ -179,9 +184,3 @@ def is_ours(address: str) -> bool:
     except OSError as error:
         return error.errno != errno.EADDRNOTAVAIL
     return True
-
-
-def _is_loopback(address: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    return False

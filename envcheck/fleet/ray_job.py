@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 from envcheck.errors import UsageError
 from envcheck.facts.record import record
+from envcheck.report.fleet import BAD_HOST, CANNOT_TELL
 
-BAD_HOST, CANNOT_TELL = 4, 3
 CONNECT_SECONDS, INIT_SECONDS = 5.0, 60.0
 CLUSTER_FILE = "/tmp/ray/ray_current_cluster"  # noqa: S108  # Ray's own place
 RESERVE_SECONDS = 60.0  # for the placement group

@@ -142,11 +142,15 @@ def _hosts(reading: RankReading, env: Mapping[str, str]) -> tuple[str, ...]:
     name = "SLURM_STEP_NODELIST"
     if reading.launcher in ("openmpi", "mpich", "mvapich"):
         name = "SLURM_JOB_NODELIST"  # the step is mpirun's own, and lacks the node that mpirun itself is on
+    hosts = _nodelist(env, name)
+    return hosts if reading.launcher == "slurm" or reading.nodes == len(hosts) else ()
+
+
+def _nodelist(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     try:
-        hosts = unfold(env.get(name) or "")
+        return unfold(env.get(name) or "")
     except ValueError:
         return ()
-    return hosts if reading.launcher == "slurm" or reading.nodes == len(hosts) else ()
 
 
 def _master(reading: RankReading, env: Mapping[str, str], told: JobTold | None, given: str | None) -> tuple[str | None, str]:
@@ -163,10 +167,7 @@ def _master(reading: RankReading, env: Mapping[str, str], told: JobTold | None, 
     if reading.local_world_size == reading.world_size:
         return LOOPBACK, "all ranks are on this host"
     name = "SLURM_STEP_NODELIST" if reading.launcher == "slurm" else "SLURM_JOB_NODELIST"
-    try:
-        hosts = unfold(env.get(name) or "")
-    except ValueError:
-        hosts = ()
+    hosts = _nodelist(env, name)
     return (hosts[0], f"the first host of {name}") if hosts else (None, "")
 
 

@@ -47,7 +47,7 @@ def lead(meeting: Meeting, server: StoreServer, course: Course, options: FleetOp
             # Between hosts that do not reach each other a process group hangs until its time is over, and shows no more than that.
             vain = (rivals and stage != "facts") or (stage == "world" and unreached(course.links))
             peers = () if vain else taking_part(stage, seats)
-            put_large(server, f"{PEERS}{stage}", [_compact(one) for one in peers])
+            put_large(server, f"{PEERS}{stage}", _compact(peers))
             server.set(f"{BEGIN}{stage}", bool(peers))
             if peers:
                 meeting.at(stage)
@@ -81,10 +81,10 @@ def taking_part(stage: str, seats: Peers) -> Peers:
     return there if len({one.host for one in there} if stage == "links" else there) > 1 else ()
 
 
-def _compact(seat: FleetSeat) -> dict[str, Any]:
+def _compact(seats: Peers) -> list[dict[str, Any]]:
     """Without what is as it is by default: every rank reads the seats of all."""
     usual = encode(FleetSeat())
-    return {name: value for name, value in encode(seat).items() if value != usual[name]}
+    return [{name: value for name, value in encode(seat).items() if value != usual[name]} for seat in seats]
 
 
 def facts_here(options: FleetOptions) -> Mapping[str, Any] | str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import random
 import secrets
 import socket
@@ -12,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
+from envcheck.facts.interfaces import is_loopback
 from envcheck.facts.record import field, mutable, record
 from envcheck.fleet import wire
 from envcheck.fleet.store import StoreError, Value
@@ -218,7 +218,7 @@ class StoreClient:
 
     def _at_loopback(self, error: StoreUnreachable) -> StoreUnreachable:
         """Among several hosts, a master that this host takes for itself."""
-        if not self._many_hosts or not all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in self.addresses):
+        if not self._many_hosts or not all(map(is_loopback, self.addresses)):
             return error
         words = f"{self.master} is {', '.join(self.addresses)} on this host, which is this host itself and not that of rank 0"
         return StoreUnreachable("loopback", words, self.addresses)

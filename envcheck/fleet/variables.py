@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from envcheck.facts.fleet import FleetFacts, FleetSeat
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import RankReading, Snapshot
 from envcheck.fleet.seat import Seat
 from envcheck.probes.launcher import launcher_facts, read_ranks
@@ -26,7 +27,7 @@ def judge_variables(
     told = seat.told() if seat else FleetSeat(host, pid)
     fleet = FleetFacts((host,), seat.world_size if seat else None, None, told.master, told.launcher, (told,))
     snapshot = Snapshot(launcher=launcher_facts(env), fleet=fleet)
-    found = report_on(snapshot, _only_variables(by), fail_on=fail_on, strict=strict, live_requested=False).findings
+    found = report_on(snapshot, replace(by, select=OF_VARIABLES), fail_on=fail_on, strict=strict, live_requested=False).findings
     rows = [
         FleetFinding(one.finding, (host,), (FleetCase((host,), one.finding.message, one.finding.evidence, one.fixes),), one.why)
         for one in found
@@ -34,11 +35,6 @@ def judge_variables(
     findings = severe_first(rows)
     verdict, code, _ = verdict_of(findings, fleet, (), fail_on)
     return FleetReport(verdict, min(code, 1), fleet, findings, fail_on=fail_on)
-
-
-def _only_variables(by: RuleSession) -> RuleSession:
-    """The same session with these rules, those that the user ignores left out."""
-    return RuleSession(by.folders, OF_VARIABLES, by.ignore, by.severities, by.severities_file)
 
 
 def place_lines(seat: Seat) -> tuple[str, ...]:

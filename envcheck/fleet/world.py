@@ -22,11 +22,11 @@ from envcheck.errors import UsageError
 from envcheck.facts.fleet import FleetSeat, FleetTrial
 from envcheck.facts.record import record, replace
 from envcheck.fleet import isolation
-from envcheck.fleet.options import FleetOptions
+from envcheck.fleet.options import BACKENDS, FleetOptions
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import Store, StoreError
 from envcheck.host.access import kill_group
-from envcheck.target.process import LINES, Target, start_agent
+from envcheck.target.process import LINES, Target, start_agent, tail, written
 
 SIZES = (4, 1 << 10, 64 << 10, 1 << 20)  # bytes; the third is the first that an MTU black hole swallows
 STEPS = 10
@@ -118,12 +118,7 @@ class Child:
 
     def events(self) -> list[dict[str, Any]]:
         """What it has written since the last question."""
-        try:
-            with open(os.path.join(self.folder, LINES), "rb") as file:
-                file.seek(self.at)
-                data = file.read(1 << 20)
-        except OSError:
-            return []
+        data = written(os.path.join(self.folder, LINES), self.at, 1 << 20) or b""
         whole = data[: data.rfind(b"\n") + 1]
         self.at += len(whole)
         rows = [_row(line) for line in whole.splitlines()]
@@ -131,11 +126,7 @@ class Child:
 
     def words(self) -> str:
         """The end of what it printed."""
-        try:
-            with open(os.path.join(self.folder, "agent.err"), "rb") as file:
-                return file.read()[-600:].decode("utf-8", "replace").strip()
-        except OSError:
-            return ""
+        return tail(os.path.join(self.folder, "agent.err"), 600).strip()
 
     def close(self) -> None:
         if self.process is not None:
@@ -423,7 +414,7 @@ class Lead:
 
     def wanted(self, ready: Mapping[int, Mapping[str, Any]]) -> list[str]:
         """gloo, and NCCL where every rank finds a GPU of its own."""
-        asked = [one for one in self.options.backends or ("gloo", "nccl") if one not in self.without]
+        asked = [one for one in self.options.backends or BACKENDS if one not in self.without]
         own = self.options.nproc or 1
         able = [
             rank

@@ -13,7 +13,8 @@ from envcheck.facts.record import record
 from envcheck.planner.result import Fix
 from envcheck.report.report import FailOn, RunVerdict, fails
 
-BAD_HOST = 4  # exit code: without the hosts that are named the job would go
+CANNOT_TELL = 3  # exit codes: an important fact is missing,
+BAD_HOST = 4  # and without the hosts that are named the job would go
 
 Of: TypeAlias = Literal["job", "host"]  # a rule about what the hosts told together, or one about a single host
 
@@ -105,7 +106,7 @@ def verdict_of(
     failing = [one for one in findings if fails(one.finding, fail_on)]
     if not failing and not fleet.bad_hosts:
         if because or (strict and findings):
-            return "inconclusive", 0 if fail_on == "never" and not strict else 3, ()
+            return "inconclusive", 0 if fail_on == "never" and not strict else CANNOT_TELL, ()
         return "pass", 0, ()
     bad = ordered([*fleet.bad_hosts, *(host for one in failing for host in one.hosts)])
     named = all(one.hosts for one in failing) and len(bad) < len(fleet.hosts)

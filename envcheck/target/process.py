@@ -227,8 +227,8 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
         tuple(running.lines),
         running.process.returncode if not running.ended_because else None,
         running.ended_because,
-        _tail(os.path.join(running.folder, "agent.err")),
-        _tail(os.path.join(running.folder, "agent.stack"), 16000),
+        tail(os.path.join(running.folder, "agent.err")),
+        tail(os.path.join(running.folder, "agent.stack"), 16000),
         time.monotonic() - began,
         time.monotonic(),
         watch.activity() if watch and running.ended_because else None,
@@ -267,7 +267,7 @@ def _import_seconds(running: Running) -> float:
 
 
 def _read_lines(running: Running) -> None:
-    data = _written(os.path.join(running.folder, LINES))
+    data = written(os.path.join(running.folder, LINES))
     if data is None:
         return
     running.lines[:] = running.earlier
@@ -280,8 +280,8 @@ def _read_lines(running: Running) -> None:
             running.lines.append(row)
 
 
-def _written(path: str) -> bytes | None:
-    """What the agent wrote. Whatever runs in the target may have put a pipe, a link or a file without end in its place."""
+def written(path: str, start: int = 0, most: int = LINES_LIMIT) -> bytes | None:
+    """What the agent wrote, from `start` on. Whatever runs in the target may have put a pipe, a link or a file without end in its place."""
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         descriptor = os.open(path, flags)
@@ -291,7 +291,8 @@ def _written(path: str) -> bytes | None:
         os.close(descriptor)
         return None
     with open(descriptor, "rb") as file:
-        return file.read(LINES_LIMIT)
+        file.seek(start)
+        return file.read(most)
 
 
 def _sound(row: Mapping[str, Any]) -> bool:
@@ -317,7 +318,8 @@ def _dump_stacks(running: Running) -> None:
         time.sleep(0.4)
 
 
-def _tail(path: str, limit: int = 8000) -> str:
+def tail(path: str, limit: int = 8000) -> str:
+    """The last `limit` bytes of what a process printed."""
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)
