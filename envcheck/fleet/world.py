@@ -305,12 +305,18 @@ class Watched:
         self.size: int | None = None
         self.failed: dict[str, Any] | None = None
         self.passed: dict[int, dict[str, float]] = {}
+        self.ended: set[int] = set()
         self.listens: list[Any] | None = None
         self.marked = ""
 
     @property
+    def all_passed(self) -> bool:
+        return len(self.passed) == self.group.own
+
+    @property
     def over(self) -> bool:
-        return self.failed is not None or len(self.passed) == self.group.own
+        """A rank that has passed goes by itself, once all others have too: ended sooner it would break what they are still at."""
+        return self.failed is not None or (self.all_passed and len(self.ended) == self.group.own)
 
     @property
     def stage(self) -> str:
@@ -332,8 +338,10 @@ class Watched:
             self.passed[rank] = event["passed"]
         elif "fail" in event:
             self.fail(str(event["fail"]), str(event.get("text")), event.get("status") == "wrong")
-        elif "ended" in event and rank not in self.passed:
-            self.fail(self.stages.get(rank, "start"), _ending(event["ended"]))
+        elif "ended" in event:
+            self.ended.add(rank)
+            if rank not in self.passed:
+                self.fail(self.stages.get(rank, "start"), _ending(event["ended"]))
 
     def fail(self, stage: str, error: str, wrong: bool = False) -> None:
         if self.failed is None:
@@ -345,7 +353,7 @@ class Watched:
     def result(self) -> dict[str, Any]:
         if self.failed is not None:
             return self.failed
-        if self.over:
+        if self.all_passed:
             return {
                 "outcome": "passed",
                 "seconds": max(one["seconds"] for one in self.passed.values()),

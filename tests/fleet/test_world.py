@@ -13,7 +13,7 @@ from envcheck.fleet.isolation import united
 from envcheck.fleet.options import FleetOptions
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import MemoryStore
-from envcheck.fleet.world import try_world
+from envcheck.fleet.world import OwnGroup, Watched, try_world
 from envcheck.target.process import Target
 
 
@@ -52,3 +52,24 @@ def test_a_target_that_cannot_start_blames_nobody() -> None:
     assert [(one.outcome, one.stage) for one in starts] == [("failed", "start")] * 2
     assert "/nowhere/python" in (starts[0].error or "")
     assert united(FleetFacts(), {0: "n0", 1: "n0"}, found[0]).bad_hosts == ()
+
+
+def test_a_rank_that_has_passed_is_left_to_go_by_itself() -> None:
+    """Ended while it waits in the last barrier it would reset the connections that slower ranks are still at."""
+    watched = Watched(7, OwnGroup((0, 1), 0, 1, 2))
+    watched.hear({"attempt": 7, "rank": 0, "enter": "ddp"})
+    watched.hear({"attempt": 7, "rank": 0, "passed": {"seconds": 0.5, "work_seconds": 0.1, "busbw_gbps": 2.0}})
+    assert not watched.over
+    assert watched.result()["outcome"] == "passed"  # also where the time is over first
+    watched.hear({"attempt": 6, "rank": 0, "ended": 0})  # of the attempt before
+    assert not watched.over
+    watched.hear({"attempt": 7, "rank": 0, "ended": 0})
+    assert watched.over and watched.result() == {"outcome": "passed", "seconds": 0.5, "work": 0.1, "busbw": 2.0}
+
+
+def test_a_rank_that_ends_before_it_has_passed_has_failed() -> None:
+    watched = Watched(0, OwnGroup((0, 1), 0, 1, 2))
+    watched.hear({"attempt": 0, "rank": 0, "enter": "ddp"})
+    watched.hear({"attempt": 0, "rank": 0, "ended": -9})
+    assert watched.over
+    assert watched.result() == {"outcome": "failed", "stage": "ddp", "error": "died with signal 9", "wrong": False}
