@@ -175,6 +175,7 @@ def command_parser(command: str) -> Parser:
             if command == "completion":  # its script has all of them
                 parser.set_defaults(parser_of=command_parser, about=DESCRIPTIONS)
         case "rules":
+            output.add_language(parser)
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
     parser.add_argument("--profile", metavar="NAME", help="also the settings below [tool.envcheck.profile.NAME]")
@@ -202,6 +203,7 @@ DESCRIPTIONS = {
 
 def _explain_flags(parser: Parser) -> None:
     parser.add_argument("rule", metavar="RULE|WORDS", nargs="+", help="a rule's id, or words: then the pages that are about them")
+    output.add_language(parser)
     parser.add_argument("--url", action="store_true", help="print the address of the rule's page in the documentation instead")
 
 

@@ -63,6 +63,7 @@ KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "json": A_SWITCH,
     "output": ("a text or a list of texts", lambda value: _text(value) or _texts(value)),
     "redact": A_SWITCH,
+    "lang": A_TEXT,
     "color": A_TEXT,
     "quiet": A_SWITCH,
     "verbose": A_SWITCH,

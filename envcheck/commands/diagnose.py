@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -470,14 +471,14 @@ def _ask(read: Read) -> str:
 
 
 def _rendered(report: Report, read: Read, args: argparse.Namespace, form: str, to_stdout: bool) -> str:
-    from envcheck.commands.rendering import myself, rendered
+    from envcheck.commands.rendering import myself, rendered, spoken
 
     if args.redact:
         from envcheck.report.redact import map_strings, redacted, redactor
 
         report, read = redacted(report, **myself()), map_strings(read, redactor(report, **myself()))
     if form == "json":
-        return _json(report, read)
+        return _json(spoken(report, args, form, sys.stdout if to_stdout else None), read)
     body = rendered(report, args, form, to_stdout)
     if form != "text" or args.quiet:
         return body

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.engine.rule import FAMILY_RANK, RuleText
 from envcheck.errors import UsageError, near_word
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import SECTIONS
 
 if TYPE_CHECKING:
@@ -23,7 +25,11 @@ SITE, SITE_VARIABLE = "http://127.0.0.1:8000/", "ENVCHECK_DOCS_URL"
 
 def execute(args: argparse.Namespace) -> int:
     """The two commands on the command line; `args.command` tells them apart."""
+    from envcheck.commands.rendering import wanted_language
+
     by = rule_session(args)
+    if code := wanted_language(args, not getattr(args, "json", False), sys.stdout):
+        by = replace(by, language=code)
     if args.command == "explain" and args.url:
         put("".join(f"{address(rule, by, os.environ.get(SITE_VARIABLE))}\n" for rule in args.rule))
         return 0

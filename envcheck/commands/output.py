@@ -36,9 +36,23 @@ def add_flags(parser: argparse._ActionsContainer) -> None:
         default=None,
         help="leave out names of users and hosts, home folders, addresses and identifiers (default: in Markdown only)",
     )
+    add_language(parser)
     add("--color", choices=("auto", "always", "never"), default="auto", help="default: auto, which is a terminal without NO_COLOR")
     add("-q", "--quiet", action="store_true", help="text: nothing where all is well, else findings and verdict only")
     add("-v", "--verbose", action="store_true", help="text: all the evidence, all that was left open, how long each step took")
+
+
+LANGUAGES = ("en", "zh")
+
+
+def add_language(parser: argparse._ActionsContainer) -> None:
+    """In which language people are spoken to."""
+    parser.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        help="language of titles, explanations and fixes, in every format (default: that of LC_ALL, LC_MESSAGES or LANG, in text, Markdown"
+        " and HTML)",
+    )
 
 
 def settle(args: argparse.Namespace) -> None:

@@ -18,7 +18,9 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Missing
 from envcheck.planner import fixes
 from envcheck.planner.result import target_tool
+from envcheck.render.styled import Styled
 from envcheck.render.wording import command_groups
+from envcheck.report.language import language
 from envcheck.tables.folders import rules_folder
 
 if TYPE_CHECKING:
@@ -42,15 +44,16 @@ _SEARCH = "    - A torch build that fits the host: `envcheck --fix-suggest` name
 
 def page(text: RuleText, by: RuleSession) -> str:
     """The whole page, 80 columns wide."""
-    about = f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}"
+    say = language(by.language).say
+    about = say(f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}")
     cases = tuple(_examples(text, by))
     head = [text.id, _wrap(general_title(text.title)), _wrap(about), *_wanted(text, by)]
     blocks = ["\n".join(head), *([_paragraphs(text.why)] if text.why else []), *_thresholds(text), _said(cases, by)]
     if text.confirm:
-        blocks.append(_wrap(f"To confirm: {text.confirm}"))
-    blocks += _listed("More", text.notes, "  - ")
-    blocks += _listed("Leads to", text.explains)
-    return "\n\n".join([*blocks, *_listed("Sources", text.docs)]) + "\n"
+        blocks.append(_wrap(say(f"To confirm: {text.confirm}")))
+    blocks += _listed(say("More"), text.notes, "  - ")
+    blocks += _listed(say("Leads to"), text.explains)
+    return "\n\n".join([*blocks, *_listed(say("Sources"), text.docs)]) + "\n"
 
 
 def general_title(title: str) -> str:
@@ -84,6 +87,9 @@ def _paragraph(text: str) -> str:
 
 def _wrap(text: str, first: str = "", rest: str = "") -> str:
     """A paragraph in lines. A command in backticks stays on one, to be copied as it is."""
+    if any("\u3400" <= one <= "\u9fff" for one in text):  # no blanks between words
+        block = Styled(first + text)
+        return "\n".join(line.plain if not number else rest + line.plain for number, line in enumerate(block.wrapped(WIDTH - len(rest))))
     text = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), " ".join(text.split()))
     lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\0", " ")
@@ -128,7 +134,8 @@ def _said(cases: Sequence[_Case], by: RuleSession) -> str:
         if case.finding.message not in said:
             said.append(case.finding.message)
     rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *lines]) for lines, said in answers.items()]
-    return "What it reports (the values are those of examples), and what to do\n" + "\n".join(rows)
+    heading = language(by.language).say("What it reports (the values are those of examples), and what to do")
+    return heading + "\n" + "\n".join(rows)
 
 
 def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:

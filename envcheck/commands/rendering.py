@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TextIO, TypedDict
 
-from envcheck.commands.output import deliver
+from envcheck.commands.output import UTF8, deliver, takes
 
 if TYPE_CHECKING:
     from envcheck.report.report import Report
@@ -17,6 +17,7 @@ def rendered(report: Report, args: argparse.Namespace, form: str, to_stdout: boo
     """The report in one format, for stdout or for a file."""
     from envcheck.render import render
 
+    report = spoken(report, args, form, sys.stdout if to_stdout and form not in UTF8 else None)
     options = None
     if form == "text":
         from envcheck.commands.terminal import page_options
@@ -31,6 +32,38 @@ def rendered(report: Report, args: argparse.Namespace, form: str, to_stdout: boo
         **myself(),
     )
     return text if text.endswith("\n") or not text else text + "\n"
+
+
+# Variables of the locale; the first that is set counts.
+LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
+# Formats that people read take the language of the locale; programs read the others, which only --lang changes.
+FOR_PEOPLE = ("text", "markdown", "html")
+
+
+def spoken(report: Report, args: argparse.Namespace, form: str, stream: TextIO | None) -> Report:
+    """The report in the language that is wanted of a format; `stream`: where it is shown, None is a file."""
+    code = wanted_language(args, form in FOR_PEOPLE, stream)
+    if not code:
+        return report
+    from envcheck.commands.configuration import rule_session
+    from envcheck.report.translate import translated
+
+    return translated(report, code, rule_session(args).texts)
+
+
+def wanted_language(args: argparse.Namespace, for_people: bool, stream: TextIO | None) -> str:
+    """The language of one text: "" is English, and so it is, with a line on stderr, where the stream cannot show another."""
+    if not args.lang and not any(os.environ.get(name, "").startswith("zh") for name in LOCALE):
+        return ""
+    from envcheck.report.language import language_of
+
+    code, asked = language_of(args.lang, os.environ)
+    if not code or not (asked or for_people):
+        return ""
+    if stream and not takes(stream, "中文"):
+        print(f"envcheck: {stream.encoding} has no Chinese characters: this text is in English", file=sys.stderr)
+        return ""
+    return code
 
 
 class Myself(TypedDict):

@@ -51,9 +51,7 @@ def execute(args: argparse.Namespace) -> int:
     by = session_of(args)
     report = _checked(args, by)
     if report is not None and report.exit_code == 1:
-        from envcheck.render import render
-
-        say(render(report, "text", fix_suggest=args.fix_suggest))
+        say(_shown(report, args))
         say(f"envcheck: {name} was not started; --fail-on never starts it anyway\n")
         from envcheck.report.report import CommandRun
 
@@ -99,12 +97,13 @@ def _save_open(args: argparse.Namespace, reason: str, before: Report | None, com
 def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
     """The report of the check, which -o gets; None if envcheck failed at it, which is no reason not to start CMD."""
     from envcheck.commands.check import examine_and_judge
+    from envcheck.commands.rendering import spoken
     from envcheck.render.wording import verdict_line
 
     try:
         report = examine_and_judge(args, by)
         if report.exit_code != 1:
-            say(f"envcheck: {verdict_line(report)}\n")
+            say(f"envcheck: {verdict_line(spoken(report, args, 'text', sys.stderr))}\n")
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001
@@ -114,6 +113,14 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
         return None
     _save(report, args)
     return report
+
+
+def _shown(report: Report, args: argparse.Namespace) -> str:
+    """The report for stderr, in the language of who reads it."""
+    from envcheck.commands.rendering import spoken
+    from envcheck.render import render
+
+    return render(spoken(report, args, "text", sys.stderr), "text", fix_suggest=args.fix_suggest)
 
 
 def _save(report: Report, args: argparse.Namespace) -> None:
@@ -215,7 +222,6 @@ def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace,
     """What CMD's output, the kernel and this machine's facts say of the cause; on stderr, and in the file of -o."""
     from envcheck.commands.diagnose import diagnose_output
     from envcheck.commands.endings import causes, kernel_texts
-    from envcheck.render import render
     from envcheck.report.report import CommandRun
 
     name, death = args.argv[0], _death(ended.code)
@@ -236,7 +242,7 @@ def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace,
         return  # who ended it knows why
     say(f"\nenvcheck: {head}\n" + "".join(f"  {line}\n" for line in lines))
     if report.findings:
-        say(render(report, "text", fix_suggest=args.fix_suggest))
+        say(_shown(report, args))
         return
     if not lines:
         say("envcheck found no known environment problem in the output or on this machine\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from envcheck.engine.intents import Intent
@@ -231,6 +231,7 @@ class RuleTexts:
 
     folders: tuple[Folder, ...]
     severities: tuple[tuple[str, Severity], ...] = ()  # by rule, as a configuration sets them; the texts keep their own
+    language: str = ""  # of `rules/lang`; "" is English, which stands wherever a text is missing
 
     @cached_property
     def _files(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
@@ -262,9 +263,11 @@ class RuleTexts:
         """The text of one rule; KeyError if there is none."""
         data: dict[str, Any] = {}
         family, paths = self._files[rule_id]
-        for path in paths:
+        for number, path in enumerate(paths):
             more = load_toml(path)
             data |= {**more, "messages": {**data.get("messages", {}), **more.get("messages", {})}}
+            if self.language and not number:  # what a site says stands over it
+                data = _in_language(data, self._translations(family).get(rule_id, {}))
         if "when" in data:
             data = {**OF_A_SITE, **data}
         return RuleText(
@@ -289,3 +292,25 @@ class RuleTexts:
             tuple(data.get("when", ())),
             data.get("variants", {}),
         )
+
+    def _translations(self, family: str) -> Mapping[str, Any]:
+        """Rule id → its texts in the language; see CONTRIBUTING.md, "Translate"."""
+        path = toml_files(self.folders[0], f"lang/{self.language}").get(family)
+        return _loaded(path) if path else {}
+
+
+@lru_cache(maxsize=len(FAMILY_RANK))
+def _loaded(path: str) -> Mapping[str, Any]:
+    return load_toml(path)
+
+
+def _in_language(data: dict[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """The texts of a rule, with those that are translated in their place."""
+    fixes = [
+        {**fix, ("text" if "text" in fix else "note"): text} if text else fix
+        for fix, text in zip(data.get("fix", ()), said.get("fix", ()), strict=False)
+    ]
+    rest = data.get("fix", [])[len(fixes) :]
+    plain = {key: said[key] for key in ("title", "message", "why", "confirm") if key in said}
+    notes = {"notes": [text or ours for text, ours in zip(said["notes"], data["notes"], strict=False)]} if "notes" in said else {}
+    return {**data, **plain, **notes, "messages": {**data["messages"], **said.get("messages", {})}, "fix": [*fixes, *rest]}

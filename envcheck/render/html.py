@@ -5,7 +5,7 @@ Its one script filters the table of facts. The page's policy names that script b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html import escape as _html_escape
 from typing import Any
 
@@ -20,6 +20,7 @@ from envcheck.render.wording import (
     NEAREST,
     command_groups,
     fix_aside,
+    layers,
     nearest_lines,
     setting_lines,
     severity_word,
@@ -28,7 +29,6 @@ from envcheck.render.wording import (
     verdict_line,
 )
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
-from envcheck.report.stack import stack
 
 _STYLE = """
 :root { color-scheme: light dark; --ok: #116329; --bad: #b31d28; --warn: #7d4e00; --unknown: #6639ba; --none: #57606a; }
@@ -98,10 +98,10 @@ box.addEventListener("input", () => {
 
 def render(report: Report, *, fix_suggest: bool = True) -> str:
     """The whole page. All commands are shown: there is room."""
-    title = escape(verdict_line(report))
+    title, say = escape(verdict_line(report)), report.language.say
     body = [
         f"<h1>{escape(report.name)} {escape(report.version)}: <span class='{report.verdict}'>{title}</span></h1>",
-        table([("target", report.target), ("host", host_line(report.snapshot)), *_beside(report)]),
+        table([(say("target"), say(report.target)), (say("host"), host_line(report.snapshot)), *_beside(report)]),
         _stack(report),
         *(_finding(one, report, fix_suggest) for one in report.findings),
         *_nearest(report),
@@ -115,14 +115,14 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         f"<p class='verdict {report.verdict}'>{title}</p>",
         *_facts(report),
     ]
-    return page(title, body, SCRIPT)
+    return page(title, body, SCRIPT, report.language.code)
 
 
-def page(title: str, body: Iterable[str], script: str = "") -> str:
+def page(title: str, body: Iterable[str], script: str = "", language: str = "") -> str:
     """A whole page of these parts. `title` is HTML already; no other script than this one runs."""
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {_script_hash(script)}"
     return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        f"<!doctype html>\n<html lang='{'zh-Hans' if language == 'zh' else 'en'}'><head><meta charset='utf-8'>"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{title}</title><style>{_STYLE}</style></head>\n<body><main>\n"
@@ -141,7 +141,8 @@ def _script_hash(script: str) -> str:
 
 
 def _beside(report: Report) -> list[tuple[str, str]]:
-    return [*(("config", one) for one in configuration_lines(report)), *(("assumed", one) for one in report.assumed)]
+    say = report.language.say
+    return [*((say("config"), one) for one in configuration_lines(report)), *((say("assumed"), one) for one in report.assumed)]
 
 
 def escape(text: str) -> str:
@@ -166,14 +167,14 @@ def _stack(report: Report) -> str:
         f"<tr><td class='mark {layer.mark.value}'>{layer.mark.sign}</td><th scope='row'>{escape(layer.name)}</th><td>{escape(layer.value)}"
         + "".join(f" <code>{escape(rule)}</code>" for rule in layer.rules)
         + "</td></tr>"
-        for layer in stack(report.snapshot, [one.finding for one in report.findings])
+        for layer in layers(report)
     ]
-    return "<h2>The stack</h2>\n<table class='stack'>" + "".join(rows) + "</table>"
+    return f"<h2>{report.language.say('The stack')}</h2>\n<table class='stack'>" + "".join(rows) + "</table>"
 
 
 def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     finding = reported.finding
-    word = severity_word(finding)
+    word = report.language.say(severity_word(finding))
     kind = finding.severity.value if shown_severity(finding) is finding.severity else f"{finding.severity.value} likely"
     parts = [
         f"<section class='finding {kind}'>",
@@ -181,22 +182,22 @@ def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
         f"<p>{prose(finding.message)}</p>",
     ]
     if reported.fixes:
-        parts.append("<ol>" + "".join(fix_item(fix, report.tool, fix_suggest) for fix in reported.fixes) + "</ol>")
+        parts.append("<ol>" + "".join(fix_item(fix, report.tool, fix_suggest, report.language.say) for fix in reported.fixes) + "</ol>")
     if finding.evidence:
         parts.append(
             "<ul>" + "".join(f"<li>{escape(one.source)}: <code>{escape(one.text)}</code></li>" for one in finding.evidence) + "</ul>"
         )
     why = [f"<p>{prose(' '.join(paragraph.split()))}</p>" for paragraph in reported.why.strip().split("\n\n") if paragraph]
     if why:
-        parts += ["<details class='why'><summary>Why</summary>", *why, "</details>"]
+        parts += [f"<details class='why'><summary>{report.language.say('Why')}</summary>", *why, "</details>"]
     links = [url for url in finding.docs if url.startswith(("https://", "http://"))]
     if links:
         parts.append("<p>" + " · ".join(f"<a href='{escape(url)}' rel='noreferrer'>{escape(url)}</a>" for url in links) + "</p>")
     return "\n".join([*parts, "</section>"])
 
 
-def fix_item(fix: Fix, tool: Tool, fix_suggest: bool) -> str:
-    aside = fix_aside(fix)
+def fix_item(fix: Fix, tool: Tool, fix_suggest: bool, say: Callable[[str], str] = str) -> str:
+    aside = say(fix_aside(fix))
     parts = [escape(fix.title or fix.text) + (f" ({escape(aside)})" if aside else "")]
     if fix.title and fix.text and fix.text != fix.title:
         parts.append(f"<br>{escape(fix.text)}")
@@ -209,7 +210,7 @@ def fix_item(fix: Fix, tool: Tool, fix_suggest: bool) -> str:
 
 def _nearest(report: Report) -> list[str]:
     rows = [f"<li>{escape(line)}</li>" for line in nearest_lines(report)]
-    return [f"<h2>{escape(NEAREST)}</h2><ul>{''.join(rows)}</ul>"] if rows else []
+    return [f"<h2>{escape(report.language.say(NEAREST))}</h2><ul>{''.join(rows)}</ul>"] if rows else []
 
 
 def _unknown(report: Report) -> list[str]:
@@ -217,13 +218,14 @@ def _unknown(report: Report) -> list[str]:
         f"<li>{' '.join(f'<code>{escape(rule)}</code>' for rule in rules)}: {escape(reason)}</li>"
         for reason, rules in unknown_groups(report).items()
     ]
-    return [f"<h2>Could not tell</h2><ul>{''.join(rows)}</ul>"] if rows else []
+    return [f"<h2>{report.language.say('Could not tell')}</h2><ul>{''.join(rows)}</ul>"] if rows else []
 
 
 def _not_proved(report: Report) -> list[str]:
     live = report.snapshot.live
-    rows = [f"<li>{escape(one)}</li>" for one in live.not_proved] if isinstance(live, LiveFacts) else []
-    return [f"<h2>Not tested by the live check</h2><ul>{''.join(rows)}</ul>"] if rows else []
+    say = report.language.say
+    rows = [f"<li>{escape(say(one))}</li>" for one in live.not_proved] if isinstance(live, LiveFacts) else []
+    return [f"<h2>{say('Not tested by the live check')}</h2><ul>{''.join(rows)}</ul>"] if rows else []
 
 
 def _wire(report: Report) -> list[str]:
@@ -232,7 +234,8 @@ def _wire(report: Report) -> list[str]:
         return []
     curve = wire_svg(wire)
     chart = scrolled("Bandwidth over message size", curve) if curve else ""
-    return ["<h2>Speed of the connections</h2>", chart, table(list(wire_lines(wire, unicode=False))), peers(wire, escape)]
+    heading = report.language.say("Speed of the connections")
+    return [f"<h2>{heading}</h2>", chart, table(list(wire_lines(wire, unicode=False))), peers(wire, escape)]
 
 
 def _facts(report: Report) -> list[str]:
@@ -241,15 +244,16 @@ def _facts(report: Report) -> list[str]:
 
     from envcheck.render.json_v1 import compact
 
-    value = compact(report.snapshot)
+    value, say = compact(report.snapshot), report.language.say
     named = {**value.get("facts", {}), **{name: part for name, part in value.items() if name != "facts"}}
     rows = "".join(f"<tr><th scope='row'>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _leaves(named))
     text = json.dumps(value, indent=1, ensure_ascii=False)
     return [
-        "<h2>Facts</h2>",
-        "<p class='search' hidden><label>Search the facts: <input id='search' type='search'></label> <output id='found'></output></p>",
-        f"<details id='facts'><summary>Facts, one a line</summary><table>{rows}</table></details>",
-        f"<details><summary>Facts as JSON</summary><pre tabindex='0'><code>{escape(text)}</code></pre></details>",
+        f"<h2>{say('Facts')}</h2>",
+        f"<p class='search' hidden><label>{say('Search the facts')}: <input id='search' type='search'></label>"
+        " <output id='found'></output></p>",
+        f"<details id='facts'><summary>{say('Facts, one a line')}</summary><table>{rows}</table></details>",
+        f"<details><summary>{say('Facts as JSON')}</summary><pre tabindex='0'><code>{escape(text)}</code></pre></details>",
     ]
 
 

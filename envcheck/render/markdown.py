@@ -12,6 +12,7 @@ from envcheck.render.wording import (
     command_groups,
     fix_aside,
     in_short,
+    layers,
     nearest_lines,
     setting_lines,
     severity_word,
@@ -19,7 +20,7 @@ from envcheck.render.wording import (
     verdict_line,
 )
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
-from envcheck.report.stack import Mark, stack
+from envcheck.report.stack import Mark
 
 _MARKS = {Mark.OK: "✅", Mark.BAD: "❌", Mark.WARN: "⚠️", Mark.UNKNOWN: "❔", Mark.NONE: "➖"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@!])")
@@ -63,30 +64,30 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def _table(report: Report) -> str:
-    head = [f"| | target | {escape(report.target)} |", f"| | host | {escape(host_line(report.snapshot))} |"]
-    head += [f"| | config | {escape(one)} |" for one in configuration_lines(report)]
-    layers = stack(report.snapshot, [one.finding for one in report.findings])
-    rows = [f"| {_MARKS[layer.mark]} | {layer.name} | {escape(one_line(layer.value, 300))} |" for layer in layers]
+    say = report.language.say
+    head = [f"| | {say('target')} | {escape(say(report.target))} |", f"| | {say('host')} | {escape(host_line(report.snapshot))} |"]
+    head += [f"| | {say('config')} | {escape(one)} |" for one in configuration_lines(report)]
+    rows = [f"| {_MARKS[layer.mark]} | {layer.name} | {escape(one_line(layer.value, 300))} |" for layer in layers(report)]
     return "\n".join(["| | | |", "|---|---|---|", *head, *rows])
 
 
 def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     finding = reported.finding
-    word = severity_word(finding)
+    word = report.language.say(severity_word(finding))
     lines = [f"#### {word}: {escape(finding.title)} ({code(finding.rule)})", "", escape(finding.message)]
     if finding.evidence:
         lines += ["", *(f"- {escape(one.source)}: {code(one_line(one.text, 400))}" for one in finding.evidence)]
     if reported.why:
         lines += ["", escape(in_short(reported.why))]
     if reported.fixes:
-        lines += ["", "What to do:" if len(reported.fixes) == 1 else "What to do, one of:"]
+        lines += ["", report.language.say("What to do:" if len(reported.fixes) == 1 else "What to do, one of:")]
         for number, fix in enumerate(reported.fixes, 1):
             lines += ["", *_fix(number, fix, report, fix_suggest)]
     return "\n".join(lines)
 
 
 def _fix(number: int, fix: Fix, report: Report, fix_suggest: bool) -> list[str]:
-    aside = fix_aside(fix)
+    aside = report.language.say(fix_aside(fix))
     lines = [f"{number}. {escape(fix.title or fix.text)}{f' ({aside})' if aside else ''}"]
     if fix.title and fix.text and fix.text != fix.title:
         lines += ["", f"   {escape(fix.text)}"]
@@ -97,22 +98,23 @@ def _fix(number: int, fix: Fix, report: Report, fix_suggest: bool) -> list[str]:
 
 def _nearest(report: Report) -> list[str]:
     rows = [f"- {escape(line)}" for line in nearest_lines(report)]
-    return [f"{NEAREST}:\n\n" + "\n".join(rows)] if rows else []
+    return [f"{report.language.say(NEAREST)}:\n\n" + "\n".join(rows)] if rows else []
 
 
 def _unknown(report: Report) -> list[str]:
     rows = [f"- {', '.join(code(rule) for rule in rules)}: {escape(reason)}" for reason, rules in unknown_groups(report).items()]
-    return ["Could not tell:\n\n" + "\n".join(rows)] if rows else []
+    return [f"{report.language.say('Could not tell')}:\n\n" + "\n".join(rows)] if rows else []
 
 
 def _not_proved(report: Report) -> list[str]:
     live = report.snapshot.live
-    rows = [f"- {escape(one)}" for one in live.not_proved] if isinstance(live, LiveFacts) else []
-    return ["Not tested by the live check:\n\n" + "\n".join(rows)] if rows else []
+    say = report.language.say
+    rows = [f"- {escape(say(one))}" for one in live.not_proved] if isinstance(live, LiveFacts) else []
+    return [f"{say('Not tested by the live check')}:\n\n" + "\n".join(rows)] if rows else []
 
 
 def _assumed(report: Report) -> list[str]:
-    return ["Assumed: " + ", ".join(code(one) for one in report.assumed)] if report.assumed else []
+    return [f"{report.language.say('Assumed')}: " + ", ".join(code(one) for one in report.assumed)] if report.assumed else []
 
 
 def _facts(report: Report) -> str:

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 Run = tuple[str, str]  # a text, and its style in rich's words
-_WORD = re.compile(r"(?:^\s*)?\S+\s*")  # blanks at the beginning belong to the first word
+# Blanks at the beginning belong to the first word. Chinese has none between words: a line may end behind each character, though not
+# before the mark that closes a sentence or a bracket.
+_CHINESE = "\u3400-\u9fff"
+_CLOSING = "，。、；：！？）】》”’"
+_WORD = re.compile(rf"(?:^\s*)?(?:[{_CHINESE}][{_CLOSING}]*|[^\s{_CHINESE}]+)\s*")
 
 
 def width_of(text: str) -> int:

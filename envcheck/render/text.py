@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from envcheck.engine.rule import Severity
 from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.planner.result import TOOLS, Fix
-from envcheck.render.styled import Styled, written
+from envcheck.render.styled import Styled, width_of, written
 from envcheck.render.wording import (
     NEAREST,
     command_groups,
     fix_aside,
     in_short,
+    layers,
     nearest_lines,
     setting_lines,
     severity_word,
@@ -23,7 +24,7 @@ from envcheck.render.wording import (
     verdict_line,
 )
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
-from envcheck.report.stack import Mark, stack
+from envcheck.report.stack import Mark
 
 EVIDENCE_SHOWN = 3
 EVIDENCE_CHARACTERS = 160
@@ -49,7 +50,7 @@ _VERDICT = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold mage
 
 def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | None = None) -> str:
     """The whole report; its last line is the verdict. Empty if the reader wants to hear nothing where all is well."""
-    page = _Page(options or PageOptions())
+    page = _Page(options or PageOptions(), report.language.say)
     loud = [one for one in report.findings if one.finding.severity is not Severity.INFO]
     if page.options.quiet:
         blocks = [finding_text(one, report, page.options, fix_suggest) for one in loud]
@@ -73,7 +74,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | 
 
 def finding_text(one: Reported, report: Report, options: PageOptions, fix_suggest: bool) -> str:
     """One finding as it stands in the report."""
-    page = _Page(options)
+    page = _Page(options, report.language.say)
     _finding(page, one, report, fix_suggest)
     return page.text()
 
@@ -81,8 +82,9 @@ def finding_text(one: Reported, report: Report, options: PageOptions, fix_sugges
 class _Page:
     """Lines of styled text at one width. Blocks have a hanging indent; commands are never broken."""
 
-    def __init__(self, options: PageOptions) -> None:
+    def __init__(self, options: PageOptions, say: Callable[[str], str]) -> None:
         self.options = options
+        self.say = say
         self.width = options.width
         self.unicode = options.unicode
         self._lines: list[Styled] = []
@@ -90,6 +92,11 @@ class _Page:
     def line(self, line: Styled) -> None:
         """One line, however long."""
         self._lines.append(line)
+
+    def label(self, word: str, columns: int = 10) -> str:
+        """What stands before a block, as wide as all of them."""
+        said = self.say(word)
+        return said + " " * max(columns - width_of(said), 1)
 
     def gap(self) -> None:
         self._lines.append(Styled())
@@ -117,21 +124,21 @@ class _Page:
 
 def _head(page: _Page, report: Report) -> None:
     page.line(Styled((f"{report.name} {report.version}", "bold")))
-    page.block(Styled(("target  ", "dim")), one_line(report.target))
-    page.block(Styled(("host    ", "dim")), one_line(host_line(report.snapshot)))
+    page.block(Styled((page.label("target", 8), "dim")), one_line(page.say(report.target)))
+    page.block(Styled((page.label("host", 8), "dim")), one_line(host_line(report.snapshot)))
     for one in configuration_lines(report):
-        page.block(Styled(("config  ", "dim")), one_line(one))
+        page.block(Styled((page.label("config", 8), "dim")), one_line(one))
     for one in report.assumed:
-        page.block(Styled(("assumed ", "dim")), one_line(one), "yellow")
+        page.block(Styled((page.label("assumed", 8), "dim")), one_line(one), "yellow")
     page.gap()
 
 
 def _stack(page: _Page, report: Report) -> None:
-    layers = stack(report.snapshot, [one.finding for one in report.findings])
-    names = max(len(layer.name) for layer in layers)
-    for layer in layers:
+    rows = layers(report)
+    names = max(width_of(layer.name) for layer in rows)
+    for layer in rows:
         style = _STYLE[layer.mark]
-        lead = Styled((layer.mark.sign, style), f" {layer.name:<{names}}  ")
+        lead = Styled((layer.mark.sign, style), f" {layer.name}{' ' * (names - width_of(layer.name))}  ")
         rules = f" [{', '.join(layer.rules[:2])}{', …' if len(layer.rules) > 2 else ''}]" if layer.rules else ""
         page.block(lead, one_line(layer.value, 300) + rules, "dim" if layer.mark is Mark.NONE else "")
 
@@ -146,7 +153,7 @@ def _wire(page: _Page, report: Report) -> None:
     if not rows:
         return
     page.gap()
-    page.line(Styled(("Speed of the connections", "bold")))
+    page.line(Styled((page.say("Speed of the connections"), "bold")))
     for what, figure in rows:
         page.block(Styled((f"  {what}: ", "dim")), one_line(figure))
 
@@ -155,20 +162,22 @@ def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool)
     finding = reported.finding
     sign, style = _SEVERITY[shown_severity(finding)]
     page.gap()
-    page.block(Styled((f"{sign} {severity_word(finding)}: ", style)), f"{one_line(finding.title)} [{finding.rule}]", "bold", indent=2)
+    page.block(
+        Styled((f"{sign} {page.say(severity_word(finding))}: ", style)), f"{one_line(finding.title)} [{finding.rule}]", "bold", indent=2
+    )
     page.block(Styled("  "), finding.message)
     verbose = page.options.verbose
     shown = finding.evidence[: None if verbose else EVIDENCE_SHOWN]
     for number, evidence in enumerate(shown):
         source, text = one_line(evidence.source), one_line(evidence.text, None if verbose else EVIDENCE_CHARACTERS)
-        page.block(Styled("  ", (f"{'' if number else 'evidence':10}", "dim")), f"{source}: {text}" if text else source, "dim")
+        page.block(Styled("  ", (page.label("" if number else "evidence"), "dim")), f"{source}: {text}" if text else source, "dim")
     if len(finding.evidence) > len(shown):
-        page.block(Styled(" " * 12), f"and {len(finding.evidence) - len(shown)} more (--verbose has them all)", "dim")
+        page.block(Styled(" " * 12), page.say(f"and {len(finding.evidence) - len(shown)} more (--verbose has them all)"), "dim")
     if reported.why and finding.severity is not Severity.INFO:
-        page.block(Styled("  ", ("why       ", "dim")), in_short(reported.why))
+        page.block(Styled("  ", (page.label("why"), "dim")), in_short(reported.why))
     if finding.consequences:
         page.block(
-            Styled("  ", ("leads to  ", "dim")),
+            Styled("  ", (page.label("leads to"), "dim")),
             ", ".join(finding.consequences),
         )
     _fixes(page, reported.fixes, report, fix_suggest)
@@ -176,12 +185,12 @@ def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool)
 
 def _fixes(page: _Page, fixes: tuple[Fix, ...], report: Report, fix_suggest: bool) -> None:
     if len(fixes) > 1:
-        page.block(Styled("  ", ("fix       ", "dim")), "one of these:")
+        page.block(Styled("  ", (page.label("fix"), "dim")), page.say("one of these:"))
     for number, fix in enumerate(fixes, 1):
         label = f"{number}. " if len(fixes) > 1 else ""
-        lead = Styled(f"{' ' * 12}{label}") if label else Styled("  ", ("fix       ", "dim"))
+        lead = Styled(f"{' ' * 12}{label}") if label else Styled("  ", (page.label("fix"), "dim"))
         at = lead.width
-        aside = fix_aside(fix)
+        aside = page.say(fix_aside(fix))
         title, text = one_line(fix.title), one_line(fix.text)
         page.block(lead, (title or text) + (f" ({aside})" if aside else ""))
         if title and text and text != title:
@@ -194,7 +203,7 @@ def _fixes(page: _Page, fixes: tuple[Fix, ...], report: Report, fix_suggest: boo
             page.block(Styled(" " * at), fix.note, "dim")
         if fix_suggest:
             for tool, reason in fix.no_command.items():
-                page.block(Styled(" " * at), f"{tool}: no command: {reason}", "dim")
+                page.block(Styled(" " * at), page.say(f"{tool}: no command: {reason}"), "dim")
 
 
 def _nearest(page: _Page, report: Report) -> None:
@@ -202,7 +211,7 @@ def _nearest(page: _Page, report: Report) -> None:
     if not lines:
         return
     page.gap()
-    page.line(Styled((NEAREST, "bold")))
+    page.line(Styled((page.say(NEAREST), "bold")))
     for line in lines:
         page.block(Styled("  "), one_line(line), indent=4)
 
@@ -212,7 +221,7 @@ def _unknown(page: _Page, report: Report) -> None:
     if not groups:
         return
     page.gap()
-    page.line(Styled(("Could not tell", "bold")))
+    page.line(Styled((page.say("Could not tell"), "bold")))
     for reason, rules in groups.items():
         few = rules if page.options.verbose else rules[:3]
         names = ", ".join(few) + (f" and {len(rules) - len(few)} more" if len(rules) > len(few) else "")
@@ -226,7 +235,7 @@ def _parts(page: _Page, report: Report) -> None:
     if not arms:
         return
     page.gap()
-    page.line(Styled(("The full live check", "bold")))
+    page.line(Styled((page.say("The full live check"), "bold")))
     for part in dict.fromkeys(arm.part for arm in arms):
         passed = [arm.name for arm in arms if arm.part == part and arm.status is LiveStatus.PASS]
         if passed:
@@ -242,9 +251,9 @@ def _not_proved(page: _Page, report: Report) -> None:
     if not isinstance(live, LiveFacts) or not live.not_proved:
         return
     page.gap()
-    page.line(Styled(("Not tested by the live check", "bold")))
+    page.line(Styled((page.say("Not tested by the live check"), "bold")))
     for one in live.not_proved:
-        page.block(Styled(("– ", "dim")), one_line(one))
+        page.block(Styled(("– ", "dim")), one_line(page.say(one)))
 
 
 def _settings(page: _Page, report: Report) -> None:
@@ -259,7 +268,7 @@ def _timings(page: _Page, report: Report) -> None:
     if not (page.options.verbose and report.timings):
         return
     page.gap()
-    page.line(Styled(("Seconds", "bold")))
+    page.line(Styled((page.say("Seconds"), "bold")))
     for what, seconds in sorted(report.timings.items(), key=lambda row: -row[1]):
         page.line(Styled(f"{seconds:8.2f}  {one_line(what)}"))
 
@@ -270,6 +279,6 @@ def _hints(page: _Page, loud: Sequence[Reported], fix_suggest: bool) -> None:
     hints = [f"envcheck explain {loud[0].finding.rule}"]
     choices = [{fix.commands.of(tool) for tool in TOOLS} - {()} for one in loud for fix in one.fixes]
     if any(len(lines) > 1 for lines in choices) and not fix_suggest:
-        hints.append("--fix-suggest for uv, pip and conda")
+        hints.append(page.say("--fix-suggest for uv, pip and conda"))
     page.gap()
-    page.block(Styled(("More: ", "dim")), "; ".join(hints), "dim")
+    page.block(Styled((page.say("More: "), "dim")), "; ".join(hints), "dim")

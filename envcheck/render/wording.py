@@ -11,6 +11,7 @@ from envcheck.checks.hardware import opened
 from envcheck.engine.judge import Finding, Outcome
 from envcheck.engine.rule import Confidence, Severity
 from envcheck.facts.printable import one_line
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     DevicesFacts,
     GpusFacts,
@@ -25,7 +26,7 @@ from envcheck.facts.snapshot import (
 )
 from envcheck.planner.result import TOOLS, Commands, Fix, Grade, Tool, TrialResult
 from envcheck.report.report import Ignored, Report
-from envcheck.report.stack import accelerator
+from envcheck.report.stack import Layer, accelerator, stack
 
 
 def counted(number: int, noun: str) -> str:
@@ -61,11 +62,16 @@ NEAREST = "Nearest known problems (pages to read, not findings)"
 
 def nearest_lines(report: Report) -> tuple[str, ...]:
     """ "envcheck explain driver-too-old - The driver is too old … (words: driver, cuda)"."""
-    return tuple(f"envcheck explain {one.rule} - {one.title} (words: {', '.join(one.words)})" for one in report.nearest)
+    words = report.language.say("words")
+    return tuple(f"envcheck explain {one.rule} - {one.title} ({words}: {', '.join(one.words)})" for one in report.nearest)
 
 
 def verdict_line(report: Report) -> str:
     """The last line of every report, never more than one line."""
+    return report.language.say(_verdict(report))
+
+
+def _verdict(report: Report) -> str:
     found = tally(report)
     if report.verdict == "fail":
         return f"Not ready: {found}"
@@ -144,11 +150,19 @@ def wants_gpu(snapshot: Snapshot) -> bool:
     return isinstance(torch, Missing) or bool(torch.cuda or torch.hip or torch.xpu)
 
 
+def layers(report: Report) -> tuple[Layer, ...]:
+    """The picture of the stack in the report's language."""
+    say = report.language.say
+    rows = stack(report.snapshot, [one.finding for one in report.findings])
+    return tuple(replace(row, name=say(row.name), value=say(row.value)) for row in rows) if report.language.code else rows
+
+
 def unknown_groups(report: Report) -> Mapping[str, tuple[str, ...]]:
     """Reason → the rules that it left open, in the order of the report."""
     groups: dict[str, tuple[str, ...]] = {}
     for one in report.unknown:
-        groups[one.reason] = (*groups.get(one.reason, ()), one.rule)
+        reason = report.language.say(one.reason)
+        groups[reason] = (*groups.get(reason, ()), one.rule)
     return groups
 
 
@@ -173,8 +187,9 @@ def severity_hits(report: Report) -> tuple[tuple[str, str], ...]:
 def setting_lines(report: Report) -> tuple[str, ...]:
     """What the user's settings keep quiet or make of a severity, a line each: "ignored: 1 (gpu-busy: the desktop, from pyproject.toml)"."""
     rows = (("ignored", ignored_hits(report)), ("severity changed", severity_hits(report)))
+    say = report.language.say
     return tuple(
-        f"{what}: {len(hits)} ({'; '.join(f'{rule}: {one_line(because)}' for rule, because in hits)})" for what, hits in rows if hits
+        f"{say(what)}: {len(hits)} ({'; '.join(f'{rule}: {one_line(because)}' for rule, because in hits)})" for what, hits in rows if hits
     )
 
 
@@ -219,7 +234,7 @@ def first_paragraph(text: str) -> str:
 
 
 # "…, e.g. NCCL" and "vs. CUDA" do not end a sentence
-_SENTENCE_END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<!\.\.\.)(?<=[.?!])\s+(?=[A-Za-z`\"])")
+_SENTENCE_END = re.compile(r"(?<=[。！？])(?=.)|(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<!\.\.\.)(?<=[.?!])\s+(?=[A-Za-z`\"])")
 
 
 def in_short(text: str, sentences: int = 2) -> str:

@@ -38,10 +38,11 @@ class RuleSession:
     ignore: tuple[IgnoreSetting, ...] = ()
     severities: Mapping[str, Severity] = field(default_factory=dict)
     severities_file: str | None = None
+    language: str = ""  # of the rules' texts; reports are judged in English and translated afterwards
 
     @cached_property
     def texts(self) -> RuleTexts:
-        return RuleTexts(self.folders, tuple(self.severities.items()))
+        return RuleTexts(self.folders, tuple(self.severities.items()), self.language)
 
     @cached_property
     def tables(self) -> Tables:

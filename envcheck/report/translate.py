@@ -1,0 +1,71 @@
+"""The findings of a finished report in another language; its other sentences are said by `language`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from envcheck.facts.record import replace
+from envcheck.report.language import Language, caught_by, language, own_words, parts_of
+
+if TYPE_CHECKING:
+    from envcheck.engine.rule import RuleText, RuleTexts
+    from envcheck.planner.result import Fix
+    from envcheck.report.report import Report, Reported
+
+
+def translated(report: Report, code: str, texts: RuleTexts) -> Report:
+    """The report with its findings in a language, and the phrases with which renderers say the rest."""
+    spoken = language(code)
+    if not spoken.code:
+        return report
+    theirs = replace(texts, language=code)
+    known = set(texts.ids)
+
+    def of(one: Reported) -> Reported:
+        rule = one.finding.rule
+        return _finding(one, texts.read(rule), theirs.read(rule), spoken) if rule in known else one
+
+    near = tuple(replace(one, title=_title(one.title, one.rule, texts, theirs)) for one in report.nearest)
+    return replace(report, language=spoken, findings=tuple(of(one) for one in report.findings), nearest=near)
+
+
+def _title(title: str, rule: str, texts: RuleTexts, theirs: RuleTexts) -> str:
+    return theirs.read(rule).title if rule in texts.ids and title == texts.read(rule).title else title
+
+
+def _finding(one: Reported, english: RuleText, theirs: RuleText, spoken: Language) -> Reported:
+    title = _filled([(english.title, theirs.title)], one.finding.title, spoken)
+    rows = [(text, theirs.messages.get(variant, text)) for variant, text in english.messages.items()]
+    message = _filled(rows, one.finding.message, spoken)
+    why = theirs.why if one.why == english.why else one.why
+    sentences = list(_of_fixes(english, theirs))
+    fixes = tuple(_fix(fix, sentences, spoken) for fix in one.fixes)
+    return replace(one, finding=replace(one.finding, title=title, message=message), fixes=fixes, why=why)
+
+
+def _of_fixes(english: RuleText, theirs: RuleText) -> Iterator[tuple[str, str]]:
+    for ours, said in zip(english.fixes, theirs.fixes, strict=False):
+        for key in ("text", "note"):
+            if ours.get(key):
+                yield ours[key], said.get(key, ours[key])
+
+
+def _fix(fix: Fix, sentences: Iterable[tuple[str, str]], spoken: Language) -> Fix:
+    rows = list(sentences)
+    return replace(
+        fix,
+        title=_filled(rows, fix.title, spoken),
+        text=_filled(rows, fix.text, spoken),
+        note=_filled(rows, fix.note, spoken),
+        no_command={tool: spoken.say(reason) for tool, reason in fix.no_command.items()},
+    )
+
+
+def _filled(rows: Iterable[tuple[str, str]], text: str, spoken: Language) -> str:
+    """The translation of the template that a text was made from, with its values; else what the phrases make of it."""
+    found = [(own_words(parts), said, caught) for ours, said in rows if (caught := caught_by(parts := parts_of(ours), text)) is not None]
+    if not found:
+        return spoken.say(text)
+    _, said, caught = max(found, key=lambda row: row[0])
+    return said.format_map({name: spoken.say(value) for name, value in caught.items()})
