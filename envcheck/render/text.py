@@ -106,8 +106,9 @@ class _Page:
         at = lead.width if indent is None else indent
         for number, paragraph in enumerate(visible(body).split("\n")):
             whole = (Styled(" " * at) if number else lead) + Styled((paragraph, style))
-            margin = whole.part(0, at)
-            for line in whole.part(at).wrapped(max(self.width - at, 20)):
+            cut = len(lead.plain) if indent is None and not number else at  # characters, where a Chinese one has two columns
+            margin = whole.part(0, cut)
+            for line in whole.part(cut).wrapped(max(self.width - at, 20)):
                 self.line(margin + line)
                 margin = Styled(" " * at)
 
