@@ -234,12 +234,14 @@ def first_paragraph(text: str) -> str:
 
 
 # "…, e.g. NCCL" and "vs. CUDA" do not end a sentence
+_WIDE_ENDS = ("。", "！", "？")  # no blank stands behind these
 _SENTENCE_END = re.compile(r"(?<=[。！？])(?=.)|(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<! vs\.)(?<!\.\.\.)(?<=[.?!])\s+(?=[A-Za-z`\"])")
 
 
 def in_short(text: str, sentences: int = 2) -> str:
     """The first sentences of a rule's explanation; `envcheck explain` has the rest."""
-    return " ".join(_SENTENCE_END.split(first_paragraph(text))[:sentences])
+    shown = _SENTENCE_END.split(first_paragraph(text))[:sentences]
+    return "".join(one if not number or shown[number - 1].endswith(_WIDE_ENDS) else f" {one}" for number, one in enumerate(shown))
 
 
 REASON_CHARACTERS = 300

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from envcheck.facts.record import replace
-from envcheck.report.language import Language, caught_by, language, own_words, parts_of
+from envcheck.report.language import Language, caught_by, fill, language, own_words, parts_of
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import RuleText, RuleTexts
@@ -52,20 +52,20 @@ def _of_fixes(english: RuleText, theirs: RuleText) -> Iterator[tuple[str, str]]:
 
 
 def _fix(fix: Fix, sentences: Iterable[tuple[str, str]], spoken: Language) -> Fix:
-    rows = list(sentences)
+    rows, planner = list(sentences), spoken.planner
     return replace(
         fix,
-        title=_filled(rows, fix.title, spoken),
-        text=_filled(rows, fix.text, spoken),
-        note=_filled(rows, fix.note, spoken),
-        no_command={tool: spoken.say(reason) for tool, reason in fix.no_command.items()},
+        title=_filled(rows, fix.title, planner),
+        text=_filled(rows, fix.text, planner),
+        note=_filled(rows, fix.note, planner),
+        no_command={tool: planner.say(reason) for tool, reason in fix.no_command.items()},
     )
 
 
 def _filled(rows: Iterable[tuple[str, str]], text: str, spoken: Language) -> str:
     """The translation of the template that a text was made from, with its values; else what the phrases make of it."""
-    found = [(own_words(parts), said, caught) for ours, said in rows if (caught := caught_by(parts := parts_of(ours), text)) is not None]
+    found = [(parts, said, caught) for ours, said in rows if (caught := caught_by(parts := parts_of(ours), text)) is not None]
     if not found:
         return spoken.say(text)
-    _, said, caught = max(found, key=lambda row: row[0])
-    return said.format_map({name: spoken.say(value) for name, value in caught.items()})
+    parts, said, caught = max(found, key=lambda row: own_words(row[0]))
+    return fill(said, parts, caught, spoken.say)
