@@ -8,22 +8,28 @@ to no language.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from envcheck.facts.record import record
 
 Parts: TypeAlias = Sequence[tuple[str, str | None]]  # literal, then the name of the hole behind it; the last has none
+Templates: TypeAlias = Sequence[tuple[Parts, str]]
 Phrases: TypeAlias = tuple[tuple[str, str], ...]
 DEEP = 4  # a phrase in the hole of a phrase in the hole of a phrase
 MOST_CHARACTERS = 2000
-# Holes of machine text, which no phrase may touch: a word of a program's error can be one of ours by chance.
-_MACHINE = frozenset({"error", "file", "path", "value", "spec", "entry", "symbol", "statement", "said"})
+# Holes of machine text, of which only what we say in its absence ("not set") is ours: one word of it can be one of ours by chance.
+_MACHINE = frozenset({"file", "path", "value", "spec", "entry", "symbol", "statement", "said"})
 _QUOTED = ("=", '"', "`")  # so is what stands behind these
-_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+_NUMBERS = frozenset({"n", "all", "ok", "bad", "seen", "seconds", "bytes"})  # holes of numbers
+_ONE = frozenset({"version", "cuda", "rate", "size"})  # holes of one thing, which a list does not fit
+_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z]|(?:envcheck|torch|gloo) )")
+_STOP = re.compile(r"(?<=。)(?=.)")
 _WORDS = re.compile(r"[a-z]{2,} [a-z]{2,}|^(?:an?|no|the) ")
 _LETTERS = re.compile(r"[A-Za-z]")
+_NAME = re.compile(r"[\w.+, -]{2,60}")  # "torch 2.15.0", a rule, a trial: what may stand before a colon
+_BLANK = re.compile(r"(?<=[\u3000-\u9fff\uff01-\uff5e]) (?=[\u3000-\u9fff\uff01-\uff5e])")  # between two wide characters
 
 
 @record
@@ -44,32 +50,56 @@ class Language:
         return {english: said for english, said in self.phrases if "{" not in english}
 
     @cached_property
-    def _templates(self) -> Sequence[tuple[Parts, str]]:
-        """The ones that say most first: of two that fit a text, the one with more words of its own is meant."""
-        rows = [(parts_of(english), said) for english, said in self.phrases if "{" in english]
-        return sorted(rows, key=lambda row: -own_words(row[0]))
+    def _templates(self) -> tuple[Templates, Templates]:
+        """Those of several clauses, and the others; in both the ones that say most first: of two that fit, the one with more words of its
+        own is meant."""
+        rows = sorted(((parts_of(english), said) for english, said in self.phrases if "{" in english), key=lambda row: -own_words(row[0]))
+        several = [row for row in rows if any("; " in literal for literal, _ in row[0])]
+        return several, [row for row in rows if row not in several]
 
     def say(self, text: str, deep: int = DEEP) -> str:
         """A text of envcheck in this language, its values too; the text itself where there is no translation."""
         if not self.code or not text or len(text) > MOST_CHARACTERS or deep < 0:
             return text
-        if text in self._exact:
-            return self._exact[text]
-        for parts, said in self._templates:
-            caught = caught_by(parts, text)
-            if caught and all(caught.values()):
-                return fill(said, parts, caught, lambda value: self.say(value, deep - 1))
-        return self._in_pieces(text, deep)
+        several, others = self._templates
+        return (
+            self._exact.get(text)
+            or self._from_template(several, text, deep)
+            or self._in_pieces(_SENTENCE.split(text), "", deep)
+            or self._in_pieces(text.split("; "), "；", deep)
+            or self._from_template(others, text, deep)
+            or self._in_pieces(text.split(", "), "，", deep)
+            or self._behind_name(text, deep)
+            or text
+        )
 
-    def _in_pieces(self, text: str, deep: int) -> str:
-        """Sentences and lists, if each piece has a translation or is a name."""
-        for pieces, glue in ((_SENTENCE.split(text), ""), (text.split("; "), "；"), (text.split(", "), "，")):
-            if len(pieces) < 2:
-                continue
-            said = [self.say(one, deep - 1) for one in pieces]
-            if said != pieces and not any(one == ours and _WORDS.search(ours) for one, ours in zip(said, pieces, strict=True)):
-                return glue.join(said)
-        return text
+    def fill(self, said: str, parts: Parts, caught: Mapping[str, str], deep: int = DEEP) -> str:
+        """A translated template with the values of the English text; machine text among them stays as it is."""
+        machine = {name for literal, name in parts if name and (name in _MACHINE or literal.endswith(_QUOTED))}
+        values = {name: self._absence(value) if name in machine else self.say(value, deep - 1) for name, value in caught.items()}
+        return _BLANK.sub("", said.format_map(values))
+
+    def _absence(self, value: str) -> str:
+        return self._exact.get(value, value) if " " in value else value
+
+    def _from_template(self, templates: Templates, text: str, deep: int) -> str:
+        for parts, said in templates:
+            caught = caught_by(parts, text)
+            if caught and all(_fits(name, value) for name, value in caught.items()):
+                return self.fill(said, parts, caught, deep)
+        return ""
+
+    def _in_pieces(self, pieces: Sequence[str], glue: str, deep: int) -> str:
+        """Several sentences, or a list, if each of them has a translation or is a name."""
+        said = [self.say(one, deep - 1) for one in pieces] if len(pieces) > 1 else []
+        whole = said != pieces and not any(one == ours and _WORDS.search(ours) for one, ours in zip(said, pieces, strict=False))
+        return glue.join(said) if whole else ""
+
+    def _behind_name(self, text: str, deep: int) -> str:
+        """ "torch-missing: not read": the reason alone."""
+        name, colon, reason = text.partition(": ")
+        said = self.say(reason, deep - 1) if colon and _NAME.fullmatch(name) and not _WORDS.search(name) else reason
+        return f"{self.say(name, deep - 1)}：{said}" if said != reason else ""
 
 
 ENGLISH = Language()
@@ -93,8 +123,10 @@ def _pairs(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple
     for section, rows in theirs.items():
         for key, said in rows.items():
             english = ours[section][key]
-            if len(_LETTERS.findall("".join(literal for literal, _ in parts_of(english)))) > 2:
-                yield english, said
+            sentences = list(zip(_SENTENCE.split(english), _STOP.split(said), strict=False))
+            for one in {(english, said), *(sentences if len(sentences) > 1 else ())}:
+                if len(_LETTERS.findall("".join(literal for literal, _ in parts_of(one[0])))) > 2:
+                    yield one
 
 
 def parts_of(template: str) -> Parts:
@@ -133,10 +165,8 @@ def caught_by(parts: Parts, text: str) -> dict[str, str] | None:
     return caught if at == len(text) else None
 
 
-def fill(said: str, parts: Parts, caught: Mapping[str, str], say: Callable[[str], str]) -> str:
-    """A translated template with the values of the English text; machine text among them stays as it is."""
-    verbatim = {name for literal, name in parts if name and (name in _MACHINE or literal.endswith(_QUOTED))}
-    return said.format_map({name: value if name in verbatim else say(value) for name, value in caught.items()})
+def _fits(name: str, value: str) -> bool:
+    return bool(value) and (name not in _NUMBERS or value[0].isdigit()) and (name not in _ONE or ", " not in value)
 
 
 def language_of(given: str | None, env: Mapping[str, str]) -> tuple[str, bool]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from envcheck.facts.record import replace
-from envcheck.report.language import Language, caught_by, fill, language, own_words, parts_of
+from envcheck.report.language import Language, caught_by, language, own_words, parts_of
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import RuleText, RuleTexts
@@ -68,4 +68,4 @@ def _filled(rows: Iterable[tuple[str, str]], text: str, spoken: Language) -> str
     if not found:
         return spoken.say(text)
     parts, said, caught = max(found, key=lambda row: own_words(row[0]))
-    return fill(said, parts, caught, spoken.say)
+    return spoken.fill(said, parts, caught)
