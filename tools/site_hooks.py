@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from envcheck.commands import COMMANDS
 from envcheck.commands.configuration import rule_session
-from envcheck.commands.page import general_title, page
+from envcheck.commands.page import page
 from envcheck.engine.rule import FAMILY_RANK
 from envcheck.options import parse
+from envcheck.report.titles import general_title
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import RuleText
@@ -71,7 +72,7 @@ def _index(rows: Iterable[RuleText]) -> Iterator[str]:
 
 def rule_page(row: RuleText, by: RuleSession, caused_by: list[str]) -> str:
     """The page of `envcheck explain` as Markdown, with links between the rules."""
-    head, *blocks = page(row, by).rstrip("\n").split("\n\n")
+    head, *blocks = page(row.id, by).rstrip("\n").split("\n\n")
     title = general_title(row.title)
     about = " ".join(head.split()).removeprefix(f"{row.id} {' '.join(title.split())}").strip()
     lines = [f"# {prose(title)}", "", f"`{row.id}`: {prose(about)}", ""]

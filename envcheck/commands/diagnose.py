@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.commands.configuration import rule_session
@@ -471,47 +470,53 @@ def _ask(read: Read) -> str:
 
 
 def _rendered(report: Report, read: Read, args: argparse.Namespace, form: str, to_stdout: bool) -> str:
-    from envcheck.commands.rendering import myself, rendered, spoken
+    from envcheck.commands.rendering import myself, shown, spoken
 
     if args.redact:
         from envcheck.report.redact import map_strings, redacted, redactor
 
         report, read = redacted(report, **myself()), map_strings(read, redactor(report, **myself()))
     if form == "json":
-        return _json(spoken(report, args, form, sys.stdout if to_stdout else None), read)
-    body = rendered(report, args, form, to_stdout)
+        return _json(report, read)
+    report = spoken(report, args, form, to_stdout)
+    body = shown(report, args, form, to_stdout)
     if form != "text" or args.quiet:
         return body
-    told = _taken_lines(read) if args.verbose else []
-    return "\n".join([*_read_lines(read), *told, body + "".join(f"{reason}\n" for reason in report.because[-1:])])
+    from envcheck.render.styled import padded
+
+    say = report.language.say
+    told = [*_read_lines(read, say), *(_taken_lines(read) if args.verbose else [])]
+    lines = [f"{padded(say(label), LABEL)}{said}" for label, said in told]
+    return "\n".join([*lines, body + "".join(f"{say(reason)}\n" for reason in report.because[-1:])])
 
 
-def _read_lines(read: Read) -> list[str]:
-    """ "read  report.txt: collect_env, traceback": what each file was taken for."""
+LABEL = 8  # columns
+
+
+def _read_lines(read: Read, say: Callable[[str], str]) -> list[tuple[str, str]]:
+    """("read", "report.txt: collect_env, traceback"): what each file was taken for."""
     from envcheck.facts.printable import one_line
 
-    lines = [
-        f"read    {one_line(name)}: {one_line(', '.join(kinds) or 'nothing that envcheck knows')}" for name, kinds in read.files.items()
-    ]
-    lines += [f"says    {one_line(name)}: {one_line(one.line)}" for name, one in read.reports if one.line and one.form != "JSON"]
-    lines += [f"refused {one_line(name)}: {one_line(reason)}" for name, reason in read.refused.items()]
-    lines += [f"no harm {one_line(one.text, 90)}: {one.advice}" for one in read.symptoms.harmless[:3] if not one.ends]
-    lines += [f"differs {one_line(one)}" for one in read.conflicts[:3]]
-    return lines
+    unknown = say("nothing that envcheck knows")
+    lines = [("read", f"{one_line(name)}: {one_line(', '.join(kinds) or unknown)}") for name, kinds in read.files.items()]
+    lines += [("says", f"{one_line(name)}: {one_line(one.line)}") for name, one in read.reports if one.line and one.form != "JSON"]
+    lines += [("refused", f"{one_line(name)}: {one_line(say(reason))}") for name, reason in read.refused.items()]
+    lines += [("no harm", f"{one_line(one.text, 90)}: {one.advice}") for one in read.symptoms.harmless[:3] if not one.ends]
+    return [*lines, *(("differs", one_line(one)) for one in read.conflicts[:3])]
 
 
-def _taken_lines(read: Read) -> list[str]:
+def _taken_lines(read: Read) -> list[tuple[str, str]]:
     """Facts with their lines, what was said of something else, and the row of the table that a message is."""
     from envcheck.facts.printable import one_line
 
     taken = [
-        f"fact    {path}: {one_line(one.file)}{f' line {one.line}' if one.line else ''}: {one_line(one.text, 90)}"
+        ("fact", f"{path}: {one_line(one.file)}{f' line {one.line}' if one.line else ''}: {one_line(one.text, 90)}")
         for path, one in sorted(read.sources.items())
     ]
     said = [(name, _claim(name, one)) for name, one in read.claims if one.role is not Role.HAS]
-    taken += [f"other   {one['subject']} {one['value']} ({one['role']}): {one_line(name)} line {one['line']}" for name, one in said]
+    taken += [("other", f"{one['subject']} {one['value']} ({one['role']}): {one_line(name)} line {one['line']}") for name, one in said]
     rows = dict.fromkeys((one.message, one.rule) for one in read.symptoms.matches)
-    return [*taken, *(f"message {one_line(message, 90)}: {rule}" for message, rule in rows if message)]
+    return [*taken, *(("message", f"{one_line(message, 90)}: {rule}") for message, rule in rows if message)]
 
 
 def _claim(name: str, claim: Claim) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def execute(args: argparse.Namespace) -> int:
     from envcheck.commands.rendering import wanted_language
 
     by = rule_session(args)
-    if code := wanted_language(args, not getattr(args, "json", False), sys.stdout):
+    if not getattr(args, "json", False) and (code := wanted_language(args, True, sys.stdout)):
         by = replace(by, language=code)
     if args.command == "explain" and args.url:
         put("".join(f"{address(rule, by, os.environ.get(SITE_VARIABLE))}\n" for rule in args.rule))
@@ -70,16 +70,17 @@ def explain(rule_id: str, by: RuleSession) -> str:
         return _about(rule_id, by)
     from envcheck.commands.page import page
 
-    return page(by.texts.read(rule_id), by)
+    return page(rule_id, by)
 
 
 def _family(family: str, by: RuleSession) -> str:
-    from envcheck.commands.page import general_title
+    from envcheck.report.titles import general_title
 
     rows = [by.texts.read(rule) for rule in by.texts.ids if by.texts.family(rule) == family]
     width = max((len(row.id) for row in rows), default=0)
-    lines = [f"  envcheck explain {row.id:<{width}}  {general_title(row.title)}" for row in rows]
-    return "\n".join([f"The rules of the family {family} (--select {family} judges by them alone):", *lines, ""])
+    lines = [f"  envcheck explain {row.id:<{width}}  {general_title(row.title, by.spoken.say)}" for row in rows]
+    heading = by.spoken.say(f"The rules of the family {family} (--select {family} judges by them alone):")
+    return "\n".join([heading, *lines, ""])
 
 
 PAGES = 5  # that a question is answered with
@@ -87,15 +88,18 @@ PAGES = 5  # that a question is answered with
 
 def _about(words: str, by: RuleSession) -> str:
     from envcheck.commands.nearest import nearest_to_words
+    from envcheck.report.titles import general_title
 
     # "torch-misssing" is a rule's name with a slip of the pen; a word that stands somewhere is a question.
     slip = not words.split()[1:] and ("-" in words or "_" in words)
-    found = () if slip else nearest_to_words(words, by, PAGES)
+    found = () if slip else nearest_to_words(words, replace(by, language=""), PAGES)
     if not found:
         raise unknown_rule(words, by.texts.ids)
     width = max(len(one.rule) for one in found)
-    lines = [f"  envcheck explain {one.rule:<{width}}  {one.title} (words: {', '.join(one.words)})" for one in found]
-    return "\n".join([f"Pages about {' '.join(words.split())[:80]!r}:", *lines, ""])
+    say = by.spoken.say
+    titles = {one.rule: general_title(by.texts.read(one.rule).title, say) for one in found}
+    lines = [f"  envcheck explain {one.rule:<{width}}  {titles[one.rule]} ({say('words')}: {', '.join(one.words)})" for one in found]
+    return "\n".join([say(f"Pages about {' '.join(words.split())[:80]!r}:"), *lines, ""])
 
 
 def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
@@ -109,15 +113,16 @@ def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
 
         head = {"schema": 1, "tool": {"name": "envcheck", "version": __version__}}
         return json.dumps({**head, "rules": [_as_json(row, needs.get(row.id, ())) for row in rows]}, indent=2) + "\n"
-    from envcheck.commands.page import general_title
+    from envcheck.render.styled import padded
+    from envcheck.report.titles import general_title
 
-    width = max((len(row.id) for row in rows), default=0)
+    width, say = max((len(row.id) for row in rows), default=0), by.spoken.say
     lines: list[str] = []
     for row in rows:
         if not lines or row.family != rows[rows.index(row) - 1].family:
             lines += ["", row.family] if lines else [row.family]
-        lines.append(f"  {row.id:<{width}}  {row.severity.value:<7}  {general_title(row.title)}")
-    return "\n".join([*lines, "", f"{len(rows)} rules; `envcheck explain RULE` says more", ""])
+        lines.append(f"  {row.id:<{width}}  {padded(say(row.severity.value), 9)}{general_title(row.title, say)}")
+    return "\n".join([*lines, "", say(f"{len(rows)} rules; `envcheck explain RULE` says more"), ""])
 
 
 def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:

@@ -139,8 +139,8 @@ def nearest_to_words(words: str, by: RuleSession, limit: int) -> tuple[Nearest, 
 
 
 def _pointers(found: list[tuple[float, str, list[str]]], forms: Mapping[str, str], by: RuleSession) -> tuple[Nearest, ...]:
-    from envcheck.commands.page import general_title
     from envcheck.report.report import Nearest
+    from envcheck.report.titles import general_title
 
     return tuple(
         Nearest(rule, general_title(by.texts.read(rule).title), tuple(forms[word] for word in words[:_SHOWN])) for _, rule, words in found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcheck.checks.thresholds import conditions
@@ -20,7 +20,8 @@ from envcheck.planner import fixes
 from envcheck.planner.result import target_tool
 from envcheck.render.styled import Styled
 from envcheck.render.wording import command_groups
-from envcheck.report.language import language
+from envcheck.report.report import Reported
+from envcheck.report.titles import general_title
 from envcheck.tables.folders import rules_folder
 
 if TYPE_CHECKING:
@@ -36,34 +37,21 @@ _CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it say
 _NOT_ITS_NAME = re.compile(r"\(\{gpus?\b")  # "({gpus} on the PCI bus)" is a number, "({gpu})" an address
 # Placeholder → what a page says for the hardware of the example, which a reader could take for that of this machine.
 _ANY = {"gpu": "a GPU", "gpus": "a GPU", "cpu": "this CPU", "chip": "a Mac", "models": "one model, another model", "smi": "another GPU"}
-_GENERAL = {
-    "GPU {devices}": "a GPU", "{name} hides": "A variable hides", "{part}": "driver", "{needed} NVIDIA": "other NVIDIA", "{kind}": "GPU",
-}  # fmt: skip
-_SEARCH = "    - A torch build that fits the host: `envcheck --fix-suggest` names it."
+_SEARCH = "A torch build that fits the host: `envcheck --fix-suggest` names it."
+_WHOLE = "\ue000"  # stands for a blank within a command, where a line may not end
 
 
-def page(text: RuleText, by: RuleSession) -> str:
-    """The whole page, 80 columns wide."""
-    say = language(by.language).say
+def page(rule_id: str, by: RuleSession) -> str:
+    """The whole page of a rule, 80 columns wide, in the language of the session."""
+    text, say = by.texts.read(rule_id), by.spoken.say
     about = say(f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}")
-    cases = tuple(_examples(text, by))
-    head = [text.id, _wrap(general_title(text.title)), _wrap(about), *_wanted(text, by)]
-    blocks = ["\n".join(head), *([_paragraphs(text.why)] if text.why else []), *_thresholds(text), _said(cases, by)]
+    head = [text.id, _wrap(general_title(text.title, say)), _wrap(about), *_wanted(text, by)]
+    blocks = ["\n".join(head), *([_paragraphs(text.why)] if text.why else []), *_thresholds(text), _said(text, by)]
     if text.confirm:
         blocks.append(_wrap(say(f"To confirm: {text.confirm}")))
     blocks += _listed(say("More"), text.notes, "  - ")
     blocks += _listed(say("Leads to"), text.explains)
     return "\n\n".join([*blocks, *_listed(say("Sources"), text.docs)]) + "\n"
-
-
-def general_title(title: str) -> str:
-    """A title without the facts of a case: "… has no code for the GPU", not "(compute capability 12.0)"."""
-    opening = title.startswith("{")
-    title = re.sub(r" \([^()]*\)", lambda found: "" if "{" in found[0] else found[0], title)
-    title = re.sub(r": \{\w{1,40}\}$| in the stage \{stage\}", "", title)
-    for name, word in _GENERAL.items():
-        title = title.replace(name, word)
-    return re.sub(r"\{\w{1,40}\}", "…", title[:1].upper() + title[1:] if opening else title)
 
 
 def _wanted(text: RuleText, by: RuleSession) -> list[str]:
@@ -87,12 +75,12 @@ def _paragraph(text: str) -> str:
 
 def _wrap(text: str, first: str = "", rest: str = "") -> str:
     """A paragraph in lines. A command in backticks stays on one, to be copied as it is."""
+    text = _COMMAND.sub(lambda found: found[0].replace(" ", _WHOLE), " ".join(text.split()))
     if any("\u3400" <= one <= "\u9fff" for one in text):  # no blanks between words
-        block = Styled(first + text)
-        return "\n".join(line.plain if not number else rest + line.plain for number, line in enumerate(block.wrapped(WIDTH - len(rest))))
-    text = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), " ".join(text.split()))
+        wide = Styled(text).wrapped(WIDTH - len(rest))
+        return "\n".join((rest if number else first) + line.plain for number, line in enumerate(wide)).replace(_WHOLE, " ")
     lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines).replace("\0", " ")
+    return "\n".join(lines).replace(_WHOLE, " ")
 
 
 def _thresholds(text: RuleText) -> list[str]:
@@ -114,28 +102,33 @@ class _Case:
     machine: Snapshot | None
 
 
-def _said(cases: Sequence[_Case], by: RuleSession) -> str:
+def _said(text: RuleText, by: RuleSession) -> str:
     """What the rule says in each case and what to do then; messages with the same answer stand together."""
-    blank = base(rules_folder(), "nothing")
+    english, say = replace(by, language=""), by.spoken.say
+    plain, blank = english.texts.read(text.id), base(rules_folder(), "nothing")
     answers: dict[tuple[str, ...], list[str]] = {}
     searched = False
-    for case in cases:
+    for case in _examples(plain, english):
         intents: tuple[Intent, ...] = case.finding.fixes
         builds = any(isinstance(one, TorchBuild) for one in intents)
         if builds and (searched or case.machine is None):  # the search is the slow part: once a page
             intents = tuple(one for one in intents if not isinstance(one, TorchBuild))
-            lines = [_SEARCH]
+            lines = [f"    - {say(_SEARCH)}"]
         else:
             searched, lines = searched or builds, []
         machine = case.machine or blank
-        for fix in fixes(intents, machine, by.tables, checks=by.checks, texts=by.texts):
-            lines += _fix(fix, target_tool(machine))
+        reported = Reported(case.finding, fixes(intents, machine, by.tables, checks=by.checks, texts=english.texts))
+        if by.language:
+            from envcheck.report.translate import reported_in
+
+            reported = reported_in(reported, plain, text, by.language)
+        for fix in reported.fixes:
+            lines += _fix(fix, target_tool(machine), say)
         said = answers.setdefault(tuple(lines), [])
-        if case.finding.message not in said:
-            said.append(case.finding.message)
+        if reported.finding.message not in said:
+            said.append(reported.finding.message)
     rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *lines]) for lines, said in answers.items()]
-    heading = language(by.language).say("What it reports (the values are those of examples), and what to do")
-    return heading + "\n" + "\n".join(rows)
+    return say("What it reports (the values are those of examples), and what to do") + "\n" + "\n".join(rows)
 
 
 def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:
@@ -195,9 +188,9 @@ def _strings(value: Any) -> Iterator[str]:
                 yield from _strings(one)
 
 
-def _fix(fix: Fix, tool: Tool) -> list[str]:
+def _fix(fix: Fix, tool: Tool, say: Callable[[str], str]) -> list[str]:
     """A way out: what it is, then the lines to run."""
-    who = " (administrator)" if fix.who == "admin" else ""
+    who = f" ({say('administrator')})" if fix.who == "admin" else ""
     if fix.proved is not None:  # a way of the planner: its notes are about the proof
         about = fix.title
     elif fix.kind == "manual" and fix.text:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from envcheck.commands import try_flags
 from envcheck.commands.configuration import rule_session
-from envcheck.commands.output import put
+from envcheck.commands.output import add_language, put
 from envcheck.errors import UsageError
 from envcheck.facts.record import record, replace
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from envcheck.planner.result import PlanReport, Way
     from envcheck.read.wish_file import WishFile
     from envcheck.report.session import RuleSession
+
+    Say = Callable[..., str]
 
 EXIT_NO_PLAN = 3
 
@@ -58,6 +60,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     try_flags.configure_parser(parser, "the first way")
     add("--json", action="store_true", help="JSON instead of text")
     add("-o", "--output", metavar="FILE", help="write there instead of to stdout")
+    add_language(parser)
 
 
 def _configure_files(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +83,7 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
     made = planned(args)
-    put(made.json() if args.json else made.text(), args.output)
+    put(made.json() if args.json else made.text(_language(args)), args.output)
     return 0 if made.stands else EXIT_NO_PLAN
 
 
@@ -114,8 +117,15 @@ class Planned:
 
         return json_text(self.document())
 
-    def text(self) -> str:
-        return _text(self.report, self.snapshot, self.assumed, self.args, self.by)
+    def text(self, language: str = "") -> str:
+        """For people, in a language of theirs; "" is English."""
+        return _text(self, replace(self.by, language=language).spoken.planner.say)
+
+
+def _language(args: argparse.Namespace) -> str:
+    from envcheck.commands.rendering import wanted_language
+
+    return wanted_language(args, True, None if args.output not in (None, "-") else sys.stdout)
 
 
 def planned(args: argparse.Namespace) -> Planned:
@@ -221,68 +231,69 @@ def _here(args: argparse.Namespace, by: RuleSession) -> Snapshot:
     return examine(look, by)[0]
 
 
-def _asked(report: PlanReport, args: argparse.Namespace, say: Callable[..., str]) -> list[str]:
+def _asked(report: PlanReport, args: argparse.Namespace, text: Say, say: Callable[[str], str]) -> list[str]:
     """What becomes of the entries of the files, and the files themselves."""
+    from envcheck.render.styled import padded
+
     lines: list[str] = []
     for name in dict.fromkeys(row.file for row in report.asked):
         mine = [row for row in report.asked if row.file == name]
-        lines.append(say("print.asked", name=name))
+        lines.append(text("print.asked", name=name))
         for row in mine:
             if row.verdict != "unknown":
                 new = f" -> {row.new}" if row.new else ""
-                lines.append(f"   {row.verdict:8} {row.text}{new}" + (f": {row.why}" if row.why else ""))
+                lines.append(f"   {padded(say(row.verdict), 9)}{row.text}{new}" + (f": {say(row.why)}" if row.why else ""))
         if unknown := [row for row in mine if row.verdict == "unknown"]:
-            lines.append(f"   {'unknown':8} {', '.join(row.text for row in unknown)}: {unknown[0].why}")
+            lines.append(f"   {padded(say('unknown'), 9)}{', '.join(row.text for row in unknown)}: {say(unknown[0].why)}")
         lines.append("")
     for name, content in report.written.items() if args.files else ():
-        lines += [say("print.files", name=name), *(f"  {line}" for line in content.splitlines()), ""]
+        lines += [text("print.files", name=name), *(f"  {line}" for line in content.splitlines()), ""]
     return lines
 
 
-def _standing(way: Way, say: Callable[..., str]) -> list[str]:
+def _standing(way: Way, text: Say, say: Callable[[str], str]) -> list[str]:
     """How far a way is vouched for, in the last lines of it."""
     from envcheck.planner.result import Grade
     from envcheck.render.wording import trial_lines
 
-    trial = [f"   {line}" for line in trial_lines(way.trial)] if way.trial else []
+    trial = [f"   {say(line)}" for line in trial_lines(way.trial)] if way.trial else []
     if way.trial and way.trial.status in ("passed", "failed"):
-        return [*trial, *([f"   {way.note}"] if way.note else [])]
-    told = way.note.endswith(say("note.proof"))
-    status = "" if told else say("print.unchecked" if way.grade is Grade.UNCHECKED else "print.checked")
-    return [f"   {f'{status} {way.note}'.strip()}", *trial]
+        return [*trial, *([f"   {say(way.note)}"] if way.note else [])]
+    told = say(way.note).endswith(text("note.proof"))
+    status = "" if told else text("print.unchecked" if way.grade is Grade.UNCHECKED else "print.checked")
+    return [f"   {f'{status} {say(way.note)}'.strip()}", *trial]
 
 
-def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace, by: RuleSession) -> str:
+def _text(made: Planned, say: Callable[[str], str]) -> str:
     from envcheck.facts.printable import visible
     from envcheck.planner.installers import texts
     from envcheck.planner.result import TOOLS, target_tool
     from envcheck.report.report import host_line, target_line
 
-    say = texts(by.tables).say
-    lines = [say("print.for", target="; ".join(assumed) if assumed else f"{host_line(snapshot)}; {target_line(snapshot)}"), ""]
+    def text(key: str, **values: object) -> str:
+        return say(texts(made.by.tables).say(key, **values))
+
+    report, snapshot, args = made.report, made.snapshot, made.args
+    machine = made.assumed or (host_line(snapshot), target_line(snapshot))
+    lines = [text("print.for", target="; ".join(machine)), ""]
     own = target_tool(snapshot)
     order = [own, *(tool for tool in TOOLS if tool != own)]
     for number, way in enumerate(report.ways, 1):
-        lines.append(say("print.way", number=number, title=way.title))
-        lines += [f"   {change}" for change in way.changes]
+        lines.append(texts(made.by.tables).say("print.way", number=number, title=say(way.title)))
+        lines += [f"   {say(change)}" for change in way.changes]
         for tool in order:
             lines += [f"     {tool + ':':6} {line}" for line in way.commands.of(tool)]
         lines += [f"     shell: {line}" for line in way.commands.shell]
         lines += [f"     {name}, in cmd: {line}" for name, some in way.commands.cmd.items() for line in some]
-        lines += [
-            f"     {say('print.no-command', tool=tool, reason=reason)}"
-            for tool, reason in way.no_command.items()
-            if args.tool in ("auto", tool)
-        ]
+        lines += [f"     {tool}: {say(reason)}" for tool, reason in way.no_command.items() if args.tool in ("auto", tool)]
         if args.files and not args.requirements:
             for name, content in way.files.items():
-                lines += [f"   {say('print.files', name=name)}", *(f"     {line}" for line in content.splitlines())]
-        lines += _standing(way, say)
-        lines.append("")
-    lines += _asked(report, args, say)
+                lines += [f"   {text('print.files', name=name)}", *(f"     {line}" for line in content.splitlines())]
+        lines += [*_standing(way, text, say), ""]
+    lines += _asked(report, args, text, say)
     if not report.ways:
-        lines += [say("print.none"), ""]
+        lines += [text("print.none"), ""]
     if report.excluded:
-        lines.append(say("print.excluded"))
-        lines += [f"   {row.what}: {row.why}" for row in report.excluded]
+        lines.append(text("print.excluded"))
+        lines += [f"   {row.what}: {say(row.why)}" for row in report.excluded]
     return visible("\n".join(lines).rstrip()) + "\n"

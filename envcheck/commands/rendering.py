@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 def rendered(report: Report, args: argparse.Namespace, form: str, to_stdout: bool) -> str:
     """The report in one format, for stdout or for a file."""
+    return shown(spoken(report, args, form, to_stdout), args, form, to_stdout)
+
+
+def shown(report: Report, args: argparse.Namespace, form: str, to_stdout: bool) -> str:
+    """The same, of a report that is in its language already."""
     from envcheck.render import render
 
-    report = spoken(report, args, form, sys.stdout if to_stdout and form not in UTF8 else None)
     options = None
     if form == "text":
         from envcheck.commands.terminal import page_options
@@ -36,13 +40,21 @@ def rendered(report: Report, args: argparse.Namespace, form: str, to_stdout: boo
 
 # Variables of the locale; the first that is set counts.
 LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
-# Formats that people read take the language of the locale; programs read the others, which only --lang changes.
+# Formats that people read take the language of the locale; the others only --lang changes, and JSON, which programs compare, nothing.
 FOR_PEOPLE = ("text", "markdown", "html")
+ENGLISH_ALONE = ("json",)
 
 
-def spoken(report: Report, args: argparse.Namespace, form: str, stream: TextIO | None) -> Report:
-    """The report in the language that is wanted of a format; `stream`: where it is shown, None is a file."""
-    code = wanted_language(args, form in FOR_PEOPLE, stream)
+def spoken(report: Report, args: argparse.Namespace, form: str, to_stdout: bool) -> Report:
+    """The report in the language that is wanted of a format, for stdout or for a file."""
+    code = (
+        "" if form in ENGLISH_ALONE else wanted_language(args, form in FOR_PEOPLE, sys.stdout if to_stdout and form not in UTF8 else None)
+    )
+    return in_language(report, code, args)
+
+
+def in_language(report: Report, code: str, args: argparse.Namespace) -> Report:
+    """The report in a language; "" is English."""
     if not code:
         return report
     from envcheck.commands.configuration import rule_session
@@ -55,7 +67,7 @@ def wanted_language(args: argparse.Namespace, for_people: bool, stream: TextIO |
     """The language of one text: "" is English, and so it is, with a line on stderr, where the stream cannot show another."""
     if not args.lang and not any(os.environ.get(name, "").startswith("zh") for name in LOCALE):
         return ""
-    from envcheck.report.language import language_of
+    from envcheck.report.english import language_of
 
     code, asked = language_of(args.lang, os.environ)
     if not code or not (asked or for_people):

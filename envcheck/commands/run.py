@@ -97,13 +97,12 @@ def _save_open(args: argparse.Namespace, reason: str, before: Report | None, com
 def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
     """The report of the check, which -o gets; None if envcheck failed at it, which is no reason not to start CMD."""
     from envcheck.commands.check import examine_and_judge
-    from envcheck.commands.rendering import spoken
     from envcheck.render.wording import verdict_line
 
     try:
         report = examine_and_judge(args, by)
         if report.exit_code != 1:
-            say(f"envcheck: {verdict_line(spoken(report, args, 'text', sys.stderr))}\n")
+            say(f"envcheck: {verdict_line(_on_stderr(report, args))}\n")
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001
@@ -116,11 +115,16 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
 
 
 def _shown(report: Report, args: argparse.Namespace) -> str:
-    """The report for stderr, in the language of who reads it."""
-    from envcheck.commands.rendering import spoken
     from envcheck.render import render
 
-    return render(spoken(report, args, "text", sys.stderr), "text", fix_suggest=args.fix_suggest)
+    return render(_on_stderr(report, args), "text", fix_suggest=args.fix_suggest)
+
+
+def _on_stderr(report: Report, args: argparse.Namespace) -> Report:
+    """In the language of who reads it there."""
+    from envcheck.commands.rendering import in_language, wanted_language
+
+    return in_language(report, wanted_language(args, True, sys.stderr), args)
 
 
 def _save(report: Report, args: argparse.Namespace) -> None:

@@ -22,6 +22,11 @@ def width_of(text: str) -> int:
     return cell_len(text)
 
 
+def padded(text: str, columns: int) -> str:
+    """A label as wide as all of them, and at least one blank."""
+    return text + " " * max(columns - width_of(text), 1)
+
+
 class Styled:
     """One line in runs of a style each: `Styled("plain", ("green words", "green"))`."""
 

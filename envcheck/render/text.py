@@ -9,7 +9,7 @@ from envcheck.facts.printable import ascii_only, one_line, visible
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.planner.result import TOOLS, Fix
-from envcheck.render.styled import Styled, width_of, written
+from envcheck.render.styled import Styled, padded, width_of, written
 from envcheck.render.wording import (
     NEAREST,
     command_groups,
@@ -95,8 +95,7 @@ class _Page:
 
     def label(self, word: str, columns: int = 10) -> str:
         """What stands before a block, as wide as all of them."""
-        said = self.say(word)
-        return said + " " * max(columns - width_of(said), 1)
+        return padded(self.say(word), columns)
 
     def gap(self) -> None:
         self._lines.append(Styled())
@@ -126,7 +125,7 @@ class _Page:
 def _head(page: _Page, report: Report) -> None:
     page.line(Styled((f"{report.name} {report.version}", "bold")))
     page.block(Styled((page.label("target", 8), "dim")), one_line(page.say(report.target)))
-    page.block(Styled((page.label("host", 8), "dim")), one_line(host_line(report.snapshot)))
+    page.block(Styled((page.label("host", 8), "dim")), one_line(page.say(host_line(report.snapshot))))
     for one in configuration_lines(report):
         page.block(Styled((page.label("config", 8), "dim")), one_line(one))
     for one in report.assumed:
@@ -156,7 +155,7 @@ def _wire(page: _Page, report: Report) -> None:
     page.gap()
     page.line(Styled((page.say("Speed of the connections"), "bold")))
     for what, figure in rows:
-        page.block(Styled((f"  {what}: ", "dim")), one_line(figure))
+        page.block(Styled((f"  {page.say(what)}: ", "dim")), one_line(page.say(figure)))
 
 
 def _finding(page: _Page, reported: Reported, report: Report, fix_suggest: bool) -> None:
@@ -225,7 +224,7 @@ def _unknown(page: _Page, report: Report) -> None:
     page.line(Styled((page.say("Could not tell"), "bold")))
     for reason, rules in groups.items():
         few = rules if page.options.verbose else rules[:3]
-        names = ", ".join(few) + (f" and {len(rules) - len(few)} more" if len(rules) > len(few) else "")
+        names = ", ".join(few) + (page.say(f" and {len(rules) - len(few)} more") if len(rules) > len(few) else "")
         page.block(Styled(("? ", "magenta")), f"{names}: {one_line(reason, 2 * EVIDENCE_CHARACTERS)}")
 
 
@@ -240,10 +239,10 @@ def _parts(page: _Page, report: Report) -> None:
     for part in dict.fromkeys(arm.part for arm in arms):
         passed = [arm.name for arm in arms if arm.part == part and arm.status is LiveStatus.PASS]
         if passed:
-            page.block(Styled((f"{Mark.OK.sign} ", _STYLE[Mark.OK]), f"{part}  "), one_line(", ".join(passed), 2000), indent=4)
+            page.block(Styled((f"{Mark.OK.sign} ", _STYLE[Mark.OK]), f"{page.say(part)}  "), one_line(", ".join(passed), 2000), indent=4)
     for arm in arms:
         if arm.status in (LiveStatus.FAIL, LiveStatus.HANG):
-            said = one_line(f"{arm.status.value}: {arm.reason}", EVIDENCE_CHARACTERS)
+            said = one_line(f"{page.say(arm.status.value)}: {page.say(arm.reason)}", EVIDENCE_CHARACTERS)
             page.block(Styled((f"{Mark.BAD.sign} ", _STYLE[Mark.BAD]), f"{arm.name}  "), said, indent=4)
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
-from envcheck.facts.record import record
+from envcheck.report.english import English
+from envcheck.tables.folders import rules_folder
+from envcheck.tables.toml import load_toml
 
 Parts: TypeAlias = Sequence[tuple[str, str | None]]  # literal, then the name of the hole behind it; the last has none
 Templates: TypeAlias = Sequence[tuple[Parts, str]]
@@ -20,7 +22,7 @@ Phrases: TypeAlias = tuple[tuple[str, str], ...]
 DEEP = 4  # a phrase in the hole of a phrase in the hole of a phrase
 MOST_CHARACTERS = 2000
 # Holes of machine text, of which only what we say in its absence ("not set") is ours: one word of it can be one of ours by chance.
-_MACHINE = frozenset({"file", "path", "value", "spec", "entry", "symbol", "statement", "said"})
+_MACHINE = frozenset({"file", "path", "value", "spec", "entry", "symbol", "statement", "said", "family"})
 _QUOTED = ("=", '"', "`")  # so is what stands behind these
 _NUMBERS = frozenset({"n", "all", "ok", "bad", "seen", "seconds", "bytes"})  # holes of numbers
 _ONE = frozenset({"version", "cuda", "rate", "size"})  # holes of one thing, which a list does not fit
@@ -32,18 +34,18 @@ _NAME = re.compile(r"[\w.+, -]{2,60}")  # "torch 2.15.0", a rule, a trial: what 
 _BLANK = re.compile(r"(?<=[\u3000-\u9fff\uff01-\uff5e]) (?=[\u3000-\u9fff\uff01-\uff5e])")  # between two wide characters
 
 
-@record
-class Language:
-    """The phrases of one language; none is English."""
+class Language(English):
+    """The phrases of one language. No record: redaction, which walks through a report, has nothing to find in it."""
 
-    code: str = ""  # "zh", as in HTML's lang
-    phrases: Phrases = ()
-    planned: Phrases = ()  # what the planner says: of fixes and plans alone, since some of it is short enough to be met elsewhere
+    def __init__(self, code: str, phrases: Phrases, planned: Phrases = ()) -> None:
+        self.code = code
+        self.phrases = phrases
+        self.planned = planned  # what the planner says: of fixes and plans alone, since some of it is short enough to be met elsewhere
 
     @cached_property
     def planner(self) -> Language:
         """The same with the planner's phrases."""
-        return Language(self.code, (*self.phrases, *self.planned)) if self.code else self
+        return Language(self.code, (*self.phrases, *self.planned))
 
     @cached_property
     def _exact(self) -> Mapping[str, str]:
@@ -59,7 +61,7 @@ class Language:
 
     def say(self, text: str, deep: int = DEEP) -> str:
         """A text of envcheck in this language, its values too; the text itself where there is no translation."""
-        if not self.code or not text or len(text) > MOST_CHARACTERS or deep < 0:
+        if not text or len(text) > MOST_CHARACTERS or deep < 0:
             return text
         several, others = self._templates
         return (
@@ -102,17 +104,9 @@ class Language:
         return f"{self.say(name, deep - 1)}：{said}" if said != reason else ""
 
 
-ENGLISH = Language()
-
-
 @lru_cache(maxsize=2)
 def language(code: str) -> Language:
     """The phrases of a language of `rules/lang`."""
-    if code in ("", "en"):
-        return ENGLISH
-    from envcheck.tables.folders import rules_folder
-    from envcheck.tables.toml import load_toml
-
     own = load_toml(rules_folder(f"lang/{code}/report.toml"))["phrases"].items()
     ours, theirs = (load_toml(rules_folder(path)) for path in ("plan/texts.toml", f"lang/{code}/plan.toml"))
     return Language(code, tuple(own), tuple(_pairs(ours, theirs)))
@@ -167,12 +161,3 @@ def caught_by(parts: Parts, text: str) -> dict[str, str] | None:
 
 def _fits(name: str, value: str) -> bool:
     return bool(value) and (name not in _NUMBERS or value[0].isdigit()) and (name not in _ONE or ", " not in value)
-
-
-def language_of(given: str | None, env: Mapping[str, str]) -> tuple[str, bool]:
-    """The language of `--lang`, and that it was asked for; else that of the locale: "" or "zh". Traditional Chinese has no texts."""
-    if given:
-        return ("" if given == "en" else given), True
-    locale = next((env[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if env.get(name)), "").replace("-", "_").lower()
-    traditional = locale.startswith(("zh_tw", "zh_hk", "zh_mo", "zh_hant"))
-    return ("zh" if locale.startswith("zh") and not traditional else ""), False

@@ -26,7 +26,7 @@ from envcheck.facts.snapshot import (
     XpuFacts,
 )
 from envcheck.planner.result import Fix, PlanReport, Tool, target_tool
-from envcheck.report.language import ENGLISH, Language
+from envcheck.report.english import ENGLISH, English
 
 RunVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 FailOn: TypeAlias = Literal["error", "warning", "never"]
@@ -112,7 +112,7 @@ class Report:
     severity_changes: tuple[SeverityChange, ...] = ()
     command: CommandRun | None = None
     nearest: tuple[Nearest, ...] = ()
-    language: Language = ENGLISH  # in which renderers speak to people
+    language: English = ENGLISH  # in which renderers speak to people
     name: str = "envcheck"
     version: str = __version__
 

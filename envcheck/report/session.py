@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from envcheck.engine.rule import FAMILY_RANK, Check, RuleTexts, Severity
 from envcheck.errors import UsageError, near_word
 from envcheck.facts.record import field, record, replace
+from envcheck.report.english import ENGLISH, English
 from envcheck.tables.folders import Folder, is_folder, rules_folder
 
 if TYPE_CHECKING:
@@ -39,6 +40,15 @@ class RuleSession:
     severities: Mapping[str, Severity] = field(default_factory=dict)
     severities_file: str | None = None
     language: str = ""  # of the rules' texts; reports are judged in English and translated afterwards
+
+    @cached_property
+    def spoken(self) -> English:
+        """The words of the language that the texts are in."""
+        if not self.language:
+            return ENGLISH
+        from envcheck.report.language import language
+
+        return language(self.language)
 
     @cached_property
     def texts(self) -> RuleTexts:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from envcheck.facts.record import replace
 from envcheck.report.language import Language, caught_by, language, own_words, parts_of
+from envcheck.report.titles import general_title
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import RuleText, RuleTexts
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 def translated(report: Report, code: str, texts: RuleTexts) -> Report:
     """The report with its findings in a language, and the phrases with which renderers say the rest."""
     spoken = language(code)
-    if not spoken.code:
-        return report
     theirs = replace(texts, language=code)
     known = set(texts.ids)
 
@@ -26,12 +25,13 @@ def translated(report: Report, code: str, texts: RuleTexts) -> Report:
         rule = one.finding.rule
         return _finding(one, texts.read(rule), theirs.read(rule), spoken) if rule in known else one
 
-    near = tuple(replace(one, title=_title(one.title, one.rule, texts, theirs)) for one in report.nearest)
+    near = tuple(replace(one, title=general_title(theirs.read(one.rule).title, spoken.say)) for one in report.nearest)
     return replace(report, language=spoken, findings=tuple(of(one) for one in report.findings), nearest=near)
 
 
-def _title(title: str, rule: str, texts: RuleTexts, theirs: RuleTexts) -> str:
-    return theirs.read(rule).title if rule in texts.ids and title == texts.read(rule).title else title
+def reported_in(one: Reported, english: RuleText, theirs: RuleText, code: str) -> Reported:
+    """One finding in a language, for the page of its rule."""
+    return _finding(one, english, theirs, language(code))
 
 
 def _finding(one: Reported, english: RuleText, theirs: RuleText, spoken: Language) -> Reported:

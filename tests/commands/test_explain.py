@@ -11,11 +11,11 @@ import pytest
 from envcheck import cli
 from envcheck.commands.bases import example_snapshot
 from envcheck.commands.explain import catalogue, execute, explain, nearest
-from envcheck.commands.page import general_title
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import GpusFacts, Missing, SystemFacts
 from envcheck.options import parse
 from envcheck.report.session import RuleSession
+from envcheck.report.titles import general_title
 from envcheck.tables.folders import rules_folder
 
 SESSION = RuleSession()
