@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from envcheck.read.own_report import OwnReport
+from envcheck.read.own_words import in_english
 
 
 def take_documents(raw: str, rules: Collection[str]) -> tuple[str, list[OwnReport]]:
     """JSON, HTML, JUnit and Markdown (its source or what a page shows of it), whose fold is JSON, out of text as it stands in the file;
     `rules` are the ids that are known."""
     found: list[OwnReport] = []
+    raw = in_english(raw)
     if '"schema"' in raw:
         from envcheck.read.own_json import take_json
 
@@ -37,6 +39,7 @@ def take_documents(raw: str, rules: Collection[str]) -> tuple[str, list[OwnRepor
 def take_pages(text: str, rules: Collection[str]) -> tuple[str, list[OwnReport]]:
     """Text, Markdown and annotations out of clean text."""
     found: list[OwnReport] = []
+    text = in_english(text)
     if "::" in text and " title=" in text:
         from envcheck.read.own_github import take_github
 

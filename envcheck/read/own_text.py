@@ -35,6 +35,7 @@ _FIRST = re.compile(r"(.{0,120}?)(?<!\S)[✗!–x-] (?:possible )?(?:error|warni
 _RULE = re.compile(r" ?\[([a-z0-9-]{3,80})\]$")
 _LABEL = re.compile(r"(?:  (evidence|seen|why|leads to|so|fix|do) {2,10}|(evidence|leads to|why|fix) )(?=\S)")
 _NUMBER = re.compile(r"\d{1,2}\. ")
+_WIDE = re.compile("[\u2e80-\u9fff\uff01-\uff60]")
 _TOOLS = re.compile(r"(?:pip|uv|conda)(?:, (?:pip|uv|conda)){0,2}:$")
 _MORE = re.compile(r"and \d{1,4} more \(--(?:json|verbose) has them all\)$")
 _SIGNS = tuple(f"{sign} " for sign in "✓✗!?–+x-")
@@ -193,7 +194,7 @@ def _findings(lines: list[str]) -> list[ReportedFinding]:
             end += 1
         blocks = _blocks(lines[at:end])
         at = end
-        width = max((column + len(text) for label, rows in blocks.items() if label != "fix" for column, text in rows), default=0)
+        width = max((column + _columns(text) for label, rows in blocks.items() if label != "fix" for column, text in rows), default=0)
         evidence = tuple(own.evidence_of(one) for one in _evidence(blocks.get("evidence", []), width))
         leads = " ".join(part for _, part in blocks.get("leads to", []))
         found.append(
@@ -228,6 +229,11 @@ def _blocks(lines: list[str]) -> dict[str, list[tuple[int, str]]]:
     return blocks
 
 
+def _columns(text: str) -> int:
+    """Of a terminal: a Chinese character takes two."""
+    return len(text) if text.isascii() else len(_WIDE.sub("xx", text))
+
+
 def _evidence(rows: list[tuple[int, str]], width: int) -> list[str]:
     """Each piece on one line. A line goes on with the piece before if its first word had no room there."""
     made: list[str] = []
@@ -235,11 +241,11 @@ def _evidence(rows: list[tuple[int, str]], width: int) -> list[str]:
     for column, text in rows:
         if _MORE.match(text):
             continue
-        if made and (last + 1 + len(text.split(" ", 1)[0]) > width or ": " not in text):
+        if made and (last + 1 + _columns(text.split(" ", 1)[0]) > width or ": " not in text):
             made[-1] = f"{made[-1]} {text}"[: own.TEXT_LIMIT]
         else:
             made.append(text)
-        last = column + len(text)
+        last = column + _columns(text)
     return made
 
 

@@ -28,7 +28,7 @@ _NUMBERS = frozenset({"n", "all", "ok", "bad", "seen", "seconds", "bytes"})  # h
 _ONE = frozenset({"version", "cuda", "rate", "size"})  # holes of one thing, which a list does not fit
 _SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z]|(?:envcheck|torch|gloo) )")
 _STOP = re.compile(r"(?<=。)(?=.)")
-_WORDS = re.compile(r"[a-z]{2,} [a-z]{2,}|^(?:an?|no|the) ")
+_WORDS = re.compile(r"[a-z]{2} [a-z]{2}|^(?:an?|no|the) ")
 _LETTERS = re.compile(r"[A-Za-z]")
 _NAME = re.compile(r"[\w.+, -]{2,60}")  # "torch 2.15.0", a rule, a trial: what may stand before a colon
 _BLANK = re.compile(r"(?<=[\u3000-\u9fff\uff01-\uff5e]) (?=[\u3000-\u9fff\uff01-\uff5e])")  # between two wide characters
