@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -38,6 +38,7 @@ MOST = 2 / 3  # of the ranks: when so many have passed, the others have SHARE of
 SHARE, TIMES = 1 / 3, 4
 GRACE_SECONDS = 2.0  # for results on their way after the deadline,
 QUIET_SECONDS = 0.5  # as long as some come
+SILENT_SECONDS = 1.0  # that who said nothing in the world is waited for when all others have come to an end, at least
 POLL_SECONDS = 0.02  # after something has happened; longer and longer while nothing does,
 LONGEST_POLL_SECONDS = 0.25  # since as many as a host has ranks share its processors with what they watch
 BATCH = 512  # keys a question to the store
@@ -69,6 +70,8 @@ def try_world(
             if lead:
                 lead.publish(number)
             plan = part.plan(number)
+            if plan and not lead and (newest := part.newest(number)) > number:
+                number, plan = newest, part.plan(newest)
             if plan is None or plan.get("end"):
                 break
             part.attempt(number, plan)
@@ -208,6 +211,12 @@ class Part:
         key = f"world/plan/{number}"
         found = self.store.wait([key], self.deadline).get(key)
         return found if isinstance(found, dict) else None
+
+    def newest(self, number: int) -> int:
+        """The number of the last plan from this one on: a process that was stopped for a while goes on with what the others are at."""
+        while self.store.get([f"world/plan/{number + 1}"]):
+            number += 1
+        return number
 
     def attempt(self, number: int, plan: Mapping[str, Any]) -> None:
         """Try what the plan says, and write what came of it."""
@@ -380,6 +389,10 @@ def _ending(status: object) -> str:
     return f"died with signal {-status}" if status < 0 else f"ended with exit code {status}"
 
 
+def _never(*_: object) -> bool:
+    return False
+
+
 def _order(stage: str) -> int:
     return STAGES.index(stage) if stage in STAGES else -1
 
@@ -465,14 +478,29 @@ class Lead:
     def collect(self, number: int) -> list[FleetTrial]:
         plan = self.plan
         ranks = [rank for group in plan["groups"] for rank in group]
-        results = self.gather(f"world/result/{number}", ranks, self.until, lambda one: one.get("outcome") == "passed")
+
+        def vain(taken: float, at: Mapping[int, float], found: Mapping[int, Any]) -> bool:
+            left = [rank for rank in ranks if rank not in found]
+            failed = {rank: at[rank] for rank, one in found.items() if one.get("outcome") != "passed"}
+            settled = all(found.keys() >= set(group) or failed.keys() & set(group) for group in plan["groups"])
+            if settled and taken > max(SHARE * plan["seconds"], TIMES * min(failed.values(), default=0.0)):
+                return True  # with one that failed the others of its group cannot pass either
+            # Silent for a deadline, and again until all others had an end and once more as long as they usually took.
+            late = bool(at) and taken > max(at.values()) + max(SILENT_SECONDS, median(at.values()))
+            return late and mute.issuperset(left) and not self.ask(f"world/stage/{number}", left)
+
+        mute = {rank for one in self.trials if (one.round, one.backend) == ("world", plan["backend"]) for rank in one.alone}
+        results = self.gather(f"world/result/{number}", ranks, self.until, lambda one: one.get("outcome") == "passed", vain)
         lost = [rank for rank in ranks if rank not in results]
         marks = self.ask(f"world/stage/{number}", lost)
         return [trial_of(number, plan, tuple(group), self.seats, results, marks) for group in plan["groups"]]
 
-    def gather(self, prefix: str, ranks: Sequence[int], until: float, passed: Any) -> dict[int, Any]:
+    def gather(
+        self, prefix: str, ranks: Sequence[int], until: float, passed: Callable[[Any], bool], vain: Callable[..., bool] = _never
+    ) -> dict[int, Any]:
         """What the ranks write under `prefix`. When most of them have passed, the others do not get all the time there is: one of a
-        pair that hangs must not make all wait for a deadline that is meant for a whole world."""
+        pair that hangs must not make all wait for a deadline that is meant for a whole world. `vain` tells where nothing more will
+        come."""
         began = time.monotonic()
         found: dict[int, Any] = {}
         at: dict[int, float] = {}
@@ -487,6 +515,8 @@ class Lead:
                 return found
             well = [at[rank] for rank, value in found.items() if passed(value)]
             if len(well) > MOST * len(ranks) and taken > max(SHARE * whole, TIMES * median(well)):
+                return found
+            if vain(taken, at, found):
                 return found
 
     def ask(self, prefix: str, ranks: Sequence[int], until: float = 0.0) -> dict[int, Any]:
