@@ -408,6 +408,7 @@ class Lead:
         self.backends: list[str] = []
         self.plan: dict[str, Any] = {}
         self.until = 0.0
+        self.ample = True  # the wait was long beside what those took that passed
 
     def publish(self, number: int) -> None:
         """Collect what came of the plan before, and write this one."""
@@ -493,7 +494,9 @@ class Lead:
         results = self.gather(f"world/result/{number}", ranks, self.until, lambda one: one.get("outcome") == "passed", vain)
         lost = [rank for rank in ranks if rank not in results]
         marks = self.ask(f"world/stage/{number}", lost)
-        return [trial_of(number, plan, tuple(group), self.seats, results, marks) for group in plan["groups"]]
+        trials = [trial_of(number, plan, tuple(group), self.seats, results, marks) for group in plan["groups"]]
+        silent = mute - results.keys() - marks.keys()
+        return trials if self.ample or len(trials) == 1 else [_in_haste(one, silent) for one in trials]
 
     def gather(
         self, prefix: str, ranks: Sequence[int], until: float, passed: Callable[[Any], bool], vain: Callable[..., bool] = _never
@@ -510,14 +513,17 @@ class Lead:
                 at[rank] = time.monotonic() - began
             taken, whole = time.monotonic() - began, until - began
             if len(found) == len(ranks) or taken >= whole:
-                return found
+                break
             if taken > whole - GRACE_SECONDS + QUIET_SECONDS and taken - max(at.values(), default=0.0) > QUIET_SECONDS:
-                return found
+                break
             well = [at[rank] for rank, value in found.items() if passed(value)]
             if len(well) > MOST * len(ranks) and taken > max(SHARE * whole, TIMES * median(well)):
-                return found
+                break
             if vain(taken, at, found):
-                return found
+                break
+        well = [at[rank] for rank, value in found.items() if passed(value)]
+        self.ample = not well or taken >= TIMES * median(well)
+        return found
 
     def ask(self, prefix: str, ranks: Sequence[int], until: float = 0.0) -> dict[int, Any]:
         found: dict[int, Any] = {}
@@ -555,6 +561,16 @@ def trial_of(
         behind=behind,
         alone=tuple(rank for rank in ranks if not stages[rank] or stages[rank] in ALONE),
     )
+
+
+def _in_haste(trial: FleetTrial, silent: Collection[int]) -> FleetTrial:
+    """A trial of a wave in which those that passed took nearly all the time there was: where the machines are too busy for the deadline,
+    who has come to no end may only be a little slower. That proves nothing, but of those that have been silent since the world began."""
+    own_words = trial.error and not any(word in trial.error for word in PEER_GONE)
+    if trial.outcome == "passed" or (trial.outcome == "failed" and own_words):
+        return trial
+    alone = tuple(rank for rank in trial.ranks if rank in silent)
+    return replace(trial, alone=alone) if alone else replace(trial, outcome="skipped", error="the time was too short to tell")
 
 
 def own_trial(number: int, plan: Mapping[str, Any], group: OwnGroup, seat: Seat, result: Mapping[str, Any]) -> FleetTrial:

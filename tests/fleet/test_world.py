@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import envcheck.fleet.world as world_module
 from envcheck.agent import world_rank
 from envcheck.facts.fleet import FleetFacts, FleetSeat, FleetTrial
 from envcheck.fleet.isolation import united
@@ -169,6 +170,26 @@ def test_a_group_of_which_one_has_failed_is_not_waited_for_to_the_end() -> None:
     (trial,) = lead.collect(1)
     assert time.monotonic() - began < 300
     assert (trial.outcome, trial.error, trial.behind, trial.alone) == ("failed", "no such interface", (0, 1, 2), ())
+
+
+def test_on_machines_too_busy_for_the_deadline_who_came_to_no_end_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that passed took as long as there was: a partner's end, or its own, says nothing then. What failed by itself does, and so does
+    who has been silent since the world began."""
+    monkeypatch.setattr(world_module, "TIMES", 1e9)  # no wait is as long as that beside what the others took
+    store = MemoryStore()
+    ends: list[dict[str, Any]] = [{"outcome": "passed", "seconds": 0.5, "work": 0.1, "busbw": 2.0}] * 2
+    ends += [
+        {"outcome": "timeout", "stage": "start", "error": None},
+        {"outcome": "failed", "stage": "init", "error": "Connection reset by peer"},
+    ]
+    ends += [{"outcome": "failed", "stage": "device", "error": "no GPU"}]
+    for rank, one in enumerate(ends):
+        store.set(f"world/result/1/{rank}", one)
+    world = FleetTrial("world", "gloo", tuple(SEATS), outcome="timeout", alone=(2, 5))
+    trials = [world, *lead_of([[0, 1], [2, 3], [4], [5]], store, [world]).collect(1)]
+    assert [(one.outcome, one.alone) for one in trials[1:]] == [("passed", ()), ("skipped", (2,)), ("failed", (4,)), ("timeout", (5,))]
+    facts = united(FleetFacts(), {rank: seat.host for rank, seat in SEATS.items()}, trials)
+    assert facts.bad_ranks == (5,)
 
 
 def test_a_process_that_slept_goes_on_with_what_the_others_are_at() -> None:
