@@ -106,8 +106,9 @@ def united(facts: FleetFacts, hosts: Mapping[int, str], trials: Sequence[FleetTr
 
 
 def of_backend(trials: Iterable[FleetTrial], backend: str) -> list[FleetTrial]:
-    """Those over `backend`, and the starts, which are before any."""
-    return [one for one in trials if one.outcome != "skipped" and one.backend in (backend, "")]
+    """Those over `backend`, and the starts, which are before any. A pair that proved nothing is skipped, but its wave has been."""
+    told = [one for one in trials if one.backend in (backend, "")]
+    return [one for one in told if one.outcome != "skipped" or one.round in ("pairs", "confirm")]
 
 
 def _hosts(cells: Iterable[Cell]) -> tuple[str, ...]:

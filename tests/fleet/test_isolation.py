@@ -19,6 +19,7 @@ from envcheck.fleet.isolation import (
     judge,
     matching,
     next_round,
+    of_backend,
     united,
 )
 
@@ -344,3 +345,20 @@ def test_the_next_backend_goes_on_without_the_hosts_that_the_first_has_named() -
     ]
     facts = united(FleetFacts(), patient.hosts, [*trials, *nccl])
     assert (facts.verdict, facts.verdict_backend, facts.bad_hosts) == ("hosts", "nccl", ("n003", "n009"))
+
+
+@pytest.mark.parametrize("first_passes", [True, False])
+def test_waves_that_prove_nothing_come_to_an_end_and_blame_nobody(first_passes: bool) -> None:
+    """On machines too busy for the deadline a wave may be skipped as a whole."""
+    patient = job(16)
+    trials: list[FleetTrial] = []
+    rounds = 0
+    while (planned := next_round(patient.hosts, of_backend(trials, "gloo"))) is not None:
+        for place, group in enumerate(planned.groups):
+            passes = planned.name == "pairs" and first_passes and place < 4
+            outcome = "passed" if passes else "timeout" if len(planned.groups) == 1 else "skipped"
+            trials.append(replace(patient.trial(planned.name, rounds, group), outcome=outcome))
+        rounds += 1
+        assert rounds < 4 + BLIND_WAVES + CONFIRM_WAVES
+    facts = united(FleetFacts(), patient.hosts, trials)
+    assert (facts.bad_hosts, facts.verdict) == ((), "scale" if first_passes else "inconclusive")
