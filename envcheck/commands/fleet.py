@@ -72,7 +72,7 @@ def _trial_flags(group: argparse._ActionsContainer) -> None:
         help="of the process groups (default: gloo, and nccl where there are GPUs)",
     )
     add("--nproc", metavar="N", type=int, help="ranks that each host starts for them (default: as many as the launcher started there)")
-    add("--evidence", metavar="DIR", help="keep there what ranks left that failed")
+    add("--evidence", metavar="DIR", help="keep there, on each host, what ranks left that failed")
 
 
 def _other_starts(group: argparse._ActionsContainer) -> None:
@@ -177,7 +177,6 @@ def _options(args: argparse.Namespace, by: RuleSession) -> FleetOptions:
         ignore=tuple(args.ignore),
         session=by,
         redact=args.redact,
-        color=args.color,
         quiet=args.quiet,
         verbose=args.verbose,
         page=page_options(sys.stderr if args.argv else sys.stdout, os.environ, args) if args.format == "text" else None,

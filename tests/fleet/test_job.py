@@ -20,6 +20,7 @@ from envcheck.fleet.store_client import StoreClient
 
 PROGRAM = Path(__file__).parents[1] / "fleet_job.py"
 LONG = 120  # seconds that a busy machine may take for what takes one
+SAID: dict[int, str] = {}  # pid → stderr of those that have ended
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are frozen and killed as on Linux")
 
 
@@ -58,6 +59,7 @@ class Job:
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     out, err = process.communicate(timeout=LONG)
     assert "Traceback" not in err, err
+    SAID[process.pid] = err
     return process.returncode, out
 
 
@@ -128,6 +130,7 @@ def test_a_rank_that_is_there_twice_is_named_with_both_processes(jobs: list[Job]
     codes, outs = zip(*job.ends(), strict=True)
     assert codes == (1, 1, 1)
     assert f"n0 (pid {first.pid})" in outs[0] and f"n7 (pid {second.pid})" in outs[0] and not outs[1]
+    assert f"rank 0 on n7, pid {second.pid}: another process is rank 0 of this job" in SAID[second.pid]
 
 
 def test_ranks_that_count_differently_are_named(jobs: list[Job]) -> None:

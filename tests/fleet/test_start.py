@@ -111,6 +111,11 @@ def test_a_verdict_on_variables_takes_no_torch_and_no_two_seconds(tmp_path: Path
     assert min(times) < 2
 
 
+def test_colour_is_as_asked_for() -> None:
+    shown = {color: envcheck({}, "--variables-only", "--color", color).stdout for color in ("always", "never")}
+    assert "\x1b[" in shown["always"] and "\x1b[" not in shown["never"]
+
+
 def test_each_process_of_a_wrong_start_says_so_and_one_at_length() -> None:
     zero = envcheck({**EIGHT_AGENTS, "SLURM_PROCID": "0"})
     other = envcheck(EIGHT_AGENTS)
