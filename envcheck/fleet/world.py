@@ -216,7 +216,7 @@ class Part:
 
     def not_imported(self) -> str:
         """Many processes that read the same files at a time are slow, and no fault of torch."""
-        here = sum(one.host == self.seat.host for one in self.seats.values())
+        here = self.seat.local_world_size if self.options.nproc is None else 1
         crowd = f" ({here} processes of this host import it at a time: --nproc starts one of them a host)" if here > 1 else ""
         return f"torch was not imported within {self.options.deadline_seconds:.0f} s{crowd}; --deadline gives it longer"
 

@@ -168,7 +168,8 @@ def test_wrong_interface(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> No
     assert "mgmt0" in found["message"] and "eth0 does" in found["message"]
     told = json.dumps(found["fixes"])
     assert "export NCCL_SOCKET_IFNAME=eth0" in told and "export GLOO_SOCKET_IFNAME=eth0" in told
-    assert job.code in (1, 4) and job.seconds < 120
+    assert job.code in (1, 4)
+    assert [one for one in job.report["fleet"]["trials"] if one["backend"] == "gloo"] == []  # it would hang in vain, once a round
 
 
 def test_names_that_mean_the_loopback(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> None:

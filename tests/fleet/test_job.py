@@ -95,6 +95,21 @@ def test_all_come_and_one_report_is_written(jobs: list[Job], tmp_path: Path) -> 
     assert all(abs(one["clock_offset_seconds"]) <= one["clock_error_seconds"] + 0.2 for one in fleet["seats"])
 
 
+def test_machines_of_one_name_are_told_apart(jobs: list[Job], tmp_path: Path) -> None:
+    """By their boots; in the report stands nothing of those."""
+    job = Job(4, documents=[("json", f"{tmp_path}/job.json")])
+    jobs.append(job)
+    for rank in range(4):
+        boot = tmp_path / f"boot{rank // 2}"
+        boot.write_text(f"8a3c1c0e-0000-4000-8000-00000000000{rank // 2}\n")
+        job.start(rank, HOST="vm", BOOT=str(boot), FACTS=json.dumps({"torch.version": "2.9.1+cpu"} if rank > 1 else {}))
+    job.ends()
+    text = (tmp_path / "job.json").read_text()
+    hosts = [one["host"] for one in json.loads(text)["fleet"]["seats"]]
+    assert len(set(hosts)) == 2 and hosts[0] == hosts[1] and hosts[2] == hosts[3] and {one.partition("@")[0] for one in hosts} == {"vm"}
+    assert "fleet-torch-differs" in text and "8a3c1c0e" not in text
+
+
 def test_drift_between_hosts_is_told(jobs: list[Job]) -> None:
     job = Job(6)
     jobs.append(job)
