@@ -76,7 +76,7 @@ def fleet_host_slow(facts: Facts) -> Answer:
 
 
 def _busbw(trial: FleetTrial) -> str:
-    return f", busbw {trial.busbw_gbps:.2f} GB/s" if trial.busbw_gbps is not None else ""
+    return f", busbw {trial.busbw_gbps:.2f} Gbit/s" if trial.busbw_gbps is not None else ""
 
 
 @check(needs="fleet", reads="fleet")

@@ -84,7 +84,7 @@ class FleetTrial:
     hosts: tuple[str, ...] = ()
     outcome: str = "skipped"  # "passed", "failed", "timeout", "skipped"
     seconds: float | None = None  # of a passed one: of its timed steps
-    busbw_gbps: float | None = None
+    busbw_gbps: float | None = None  # Gbit/s
     stage: str | None = None  # where it ended
     error: str | None = None
     wave: int = 0  # trials of one wave ran at the same time

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from envcheck.facts.fleet import FleetFacts, FleetLink
 from envcheck.facts.hostlist import fold, natural
+from envcheck.render.bandwidth_chart import size as in_units
 from envcheck.render.fleet_wording import head_lines, verdict_line, where
 from envcheck.render.html import escape, fix_item, page, prose, table
 from envcheck.render.pictures import grid, scrolled
@@ -128,9 +129,10 @@ def _link(links: Iterable[FleetLink]) -> Cell:
     rows = list(links)
     bad = [one for one in rows if one.ok is False]
     if bad:
-        size = "" if bad[0].size_bytes is None else f" of {bad[0].size_bytes} bytes"
+        size = "" if bad[0].size_bytes is None else f" of {in_units(bad[0].size_bytes)}"
         by = f" over {bad[0].interface}" if bad[0].interface else ""
-        return "no", "off", f"{bad[0].what}{size}{by}: {bad[0].error or 'failed'}"
+        word = "slow" if all(one.error == "slow" for one in bad) else "no"
+        return word, "off", f"{bad[0].what}{size}{by}: {bad[0].error or 'failed'}"
     return ("ok", "on", "works") if any(one.ok for one in rows) else ("–", "untried", "not tried")
 
 
@@ -147,12 +149,12 @@ def _bandwidths(fleet: FleetFacts) -> list[str]:
         for link in fleet.links:
             pair, size = (link.source, link.target), link.size_bytes or 0
             if link.what == "transfer" and link.ok and link.seconds and size >= max(sizes.get(pair, 0), 1 << 20):
-                sizes[pair], speeds[pair] = size, size / link.seconds / 1e9
+                sizes[pair], speeds[pair] = size, size * 8 / link.seconds / 1e9
     if not speeds:
         return []
     top = max(speeds.values()) or 1.0
-    cells = {pair: (f"{speed:.3g}", f"speed{int(speed / top * 3.999)}", f"{speed:.3g} GB/s") for pair, speed in speeds.items()}
-    slow = "<p class='none'>GB/s; the slower, the paler.</p>"
+    cells = {pair: (f"{speed:.3g}", f"speed{int(speed / top * 3.999)}", f"{speed:.3g} Gbit/s") for pair, speed in speeds.items()}
+    slow = "<p class='none'>Gbit/s; the slower, the paler.</p>"
     return [f"<h2>Bandwidth of {what}</h2>", _map(f"Bandwidth of {what}", cells), slow]
 
 

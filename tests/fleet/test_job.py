@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,7 +90,9 @@ def test_all_come_and_one_report_is_written(jobs: list[Job], tmp_path: Path) -> 
     assert codes == (0, 0, 0, 0)
     assert [bool(out) for out in outs] == [True, False, False, False]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job.json", *(f"own-{rank}.json" for rank in range(4))]
-    fleet = json.loads((tmp_path / "job.json").read_text())["fleet"]
+    report = json.loads((tmp_path / "job.json").read_text())
+    fleet = report["fleet"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", report["taken"]) and report["taken"] in outs[0]
     assert [(one["rank"], one["host"]) for one in fleet["seats"]] == [(0, "n0"), (1, "n0"), (2, "n1"), (3, "n1")]
     assert {one["stage"] for one in fleet["seats"]} <= {"presence", "facts", "verdict"}  # a rank without facts to tell may be a step behind
     assert all(abs(one["clock_offset_seconds"]) <= one["clock_error_seconds"] + 0.2 for one in fleet["seats"])
