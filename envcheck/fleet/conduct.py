@@ -45,8 +45,7 @@ class JobVerdict:
 def conduct(seat: Seat, options: FleetOptions) -> int:
     """The exit code of this process. It comes in bounded time whatever the others do."""
     began = time.monotonic()
-    # The stages may each take their time twice: once in waiting for rank 0 to open it, once in it.
-    longest = 2 * sum(stages.stage_seconds(one, options) + SLACK_SECONDS for one in ("presence", *options.stages)) + JUDGE_SECONDS
+    longest = longest_seconds(options)
     with _ended_at(began + longest + SLACK_SECONDS, seat):
         try:
             meeting = presence.meet(seat, began + options.deadline_seconds, began + longest)
@@ -60,6 +59,12 @@ def conduct(seat: Seat, options: FleetOptions) -> int:
                 return _follow(meeting, options, rival=not placed)
         except StoreError as error:
             return _alone(meeting.told, options, error)
+
+
+def longest_seconds(options: FleetOptions) -> float:
+    """Each stage may take its time twice: once in waiting for rank 0 to open it, once in it."""
+    every = dict.fromkeys(("presence", *options.stages))
+    return 2 * sum(stages.stage_seconds(one, options) + SLACK_SECONDS for one in every) + JUDGE_SECONDS
 
 
 def _lead(meeting: Meeting, server: StoreServer, options: FleetOptions) -> int:
