@@ -89,9 +89,11 @@ def _opened(seat: Seat, client: StoreClient, many: bool) -> Meeting:
     server = StoreServer(client.token)
     loopback = told.master_addresses and all(map(is_loopback, told.master_addresses)) and not many
     server.open(seat.ports, told.master_addresses[0] if loopback else None)
-    if server.port != seat.ports[0] and _answers(client):  # somebody was quicker
+    before = seat.ports[: seat.ports.index(server.port)]  # on the next ones our own store would answer
+    quicker = StoreClient(client.master, before, client.token, client.deadline, many)
+    if before and _answers(quicker):
         server.close()
-        return _joined(seat, client)
+        return _joined(seat, quicker)
     if told.master_addresses and not any(map(is_ours, told.master_addresses)):
         words = f"{seat.master} is {', '.join(told.master_addresses)}, and rank 0 runs on {seat.host}, which has no such address"
         told = replace(told, reason="elsewhere", error=words)

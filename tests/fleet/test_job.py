@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -248,6 +249,19 @@ def test_a_stranger_is_no_rank(jobs: list[Job]) -> None:
     watch.close()
     job.start(1)
     assert [code for code, _ in job.ends()] == [0, 0]
+
+
+def test_where_another_program_has_the_port_the_job_meets_on_the_next_one(jobs: list[Job], tmp_path: Path) -> None:
+    """One that takes connections and says nothing, as most do that wait for the other side to begin."""
+    job = Job(2, documents=[("json", f"{tmp_path}/job.json")])
+    jobs.append(job)
+    seat = take_seat(job.env(0), "test", os.getpid())
+    assert isinstance(seat, Seat)
+    with socket.create_server(("127.0.0.1", seat.ports[0])):
+        for rank in range(2):
+            job.start(rank)
+        assert [code for code, _ in job.ends()] == [0, 0]
+    assert json.loads((tmp_path / "job.json").read_text())["fleet"]["master"] == f"127.0.0.1:{seat.ports[1]}"
 
 
 def test_a_cancelled_rank_leaves_no_process(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from envcheck.fleet.isolation import united
 from envcheck.fleet.options import FleetOptions
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import MemoryStore
-from envcheck.fleet.world import Lead, OwnGroup, Watched, try_world
+from envcheck.fleet.world import Child, Lead, OwnGroup, Watched, try_world
 from envcheck.target.process import Target
 
 
@@ -48,6 +48,21 @@ def test_three_ranks_on_loopback_take_a_step_together() -> None:
     assert len(world.work_seconds) == 3
     facts = united(FleetFacts(), dict.fromkeys(range(3), "n0"), found[0])
     assert (facts.verdict, facts.bad_hosts) == ("passed", ())
+
+
+@pytest.mark.torch
+def test_nothing_is_left_where_the_process_that_started_it_was_killed() -> None:
+    """Its end of the pipe closes, and nobody else is there to take the folder away."""
+    child = Child(Target(sys.executable, "test"))
+    child.open()
+    process, folder = child.process, Path(child.folder)
+    assert process is not None and process.stdin is not None and folder.is_dir()
+    process.stdin.close()
+    try:
+        process.wait(120)
+        assert not folder.exists()
+    finally:
+        child.close()
 
 
 def test_a_target_that_cannot_start_blames_nobody() -> None:
