@@ -61,8 +61,10 @@ ol, ul { padding-left: 1.4rem; }
 .wide { overflow-x: auto; max-width: 100%; margin-top: .5rem; } svg { display: block; } svg text { fill: var(--ink); }
 .step0 { fill: var(--step0); } .step1 { fill: var(--step1); } .hurt { fill: var(--bad); } svg text.on-hurt { fill: var(--page); }
 .tick { stroke: var(--line); } .stood { width: 100%; margin: .5rem 0; table-layout: fixed; }
-.stood td, .stood th { border-top: 1px solid var(--line); } .stood th:first-child { width: 3rem; } .stood th:nth-child(2) { width: 7rem; }
-h3 { font-size: 1rem; margin: 1rem 0 .3rem; }
+.stood td, .stood th { border-top: 1px solid var(--line); } .stood th:first-child { width: 3rem; } .stood :nth-child(2) { width: 7rem; }
+pre + br { display: none; }
+.sides { width: 100%; table-layout: fixed; } .sides td, .sides th { border-top: 1px solid var(--line); overflow-wrap: anywhere; }
+.ways > li { margin: 1rem 0; } h3 { font-size: 1rem; margin: 1rem 0 .3rem; }
 .bars { width: 100%; } .bars .number { text-align: right; } .bars .bar { width: 60%; vertical-align: middle; }
 .bar div { height: .7rem; background: var(--bar); min-width: 1px; print-color-adjust: exact; }
 .grid td, .grid th { padding: .2rem .5rem; text-align: center; white-space: nowrap; overflow-wrap: normal; border: 1px solid var(--line); }
@@ -85,7 +87,7 @@ input { max-width: 100%; } :focus-visible { outline: 2px solid var(--bar); outli
 """
 
 SCRIPT = """
-const box = document.getElementById("search"), facts = document.getElementById("facts"), rows = [...facts.querySelectorAll("tr")];
+const box = document.getElementById("search"), facts = document.getElementById("facts"), rows = [...facts.querySelectorAll("tbody tr")];
 box.closest(".search").hidden = false;
 box.addEventListener("input", () => {
   const words = box.value.toLowerCase().split(/\\s+/);
