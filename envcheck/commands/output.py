@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from envcheck.errors import UsageError
+from envcheck.errors import UsageError, near_word
 from envcheck.render import FORMATS
 
 _HANDLER = "envcheck-ascii"
@@ -60,16 +60,14 @@ def settle(args: argparse.Namespace) -> None:
     chosen = bool({"--format", "--json"} & args.given or {"format", "json"} & args.configured.keys())
     files: list[str] = []
     args.documents, args.stdout = [], False
-    for one in args.output if isinstance(args.output, list) else [args.output] if args.output else []:
-        form, equals, path = one.partition("=")
-        if not (equals and form in FORMATS and formats):
-            form, path = "", one
-        elif form not in formats:
-            raise UsageError(f"-o {one}: `envcheck {args.command}` writes one of {', '.join(formats)}")
+    for one in args.output if isinstance(args.output, list) else [] if args.output is None else [args.output]:
+        form, path = _parts(one, formats, args.command)
         if path == "-":
             if form and {"--format", "--json"} & args.given and args.format != form:
                 raise UsageError(f"-o {one} and --format {args.format} contradict each other")
-            args.stdout, args.format = True, form or getattr(args, "format", "text")
+            args.stdout = True
+            if form:
+                args.format = form
         elif form:
             args.documents.append((form, path))
         else:
@@ -81,6 +79,22 @@ def settle(args: argparse.Namespace) -> None:
         args.documents.append((_named(one, formats), one))
     if args.output and formats and not chosen:
         args.format = _named(args.output, formats) or args.format
+
+
+def _parts(one: str, formats: Sequence[str], command: str) -> tuple[str, str]:
+    """ "json=a" → json and a; "a.html" → "" and a.html. UsageError for what was meant to be a format, and where no file is named."""
+    form, equals, path = one.partition("=")
+    if not (equals and formats and form.isalpha()):
+        form, path = "", one
+    elif form not in FORMATS:
+        near = near_word(form, formats)
+        meant = f"did you mean {near}?" if near else f"there are {', '.join(formats)}"
+        raise UsageError(f"-o {one}: {form} is no format; {meant} (a file of this name: ./{one})")
+    elif form not in formats:
+        raise UsageError(f"-o {one}: `envcheck {command}` writes one of {', '.join(formats)}")
+    if not path:
+        raise UsageError(f"-o {one or repr(one)}: no file is named")
+    return form, path
 
 
 def _named(path: str, formats: Sequence[str]) -> str:

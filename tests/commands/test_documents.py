@@ -73,6 +73,8 @@ def test_what_stands_where(
     [
         ((*CHECK, "-o", "a", "-o", "b"), "-o b: a second file needs its format"),
         ((*CHECK, "--format", "html", "-o", "json=-"), "-o json=- and --format html contradict each other"),
+        ((*CHECK, "-o", "jsn=a"), "-o jsn=a: jsn is no format; did you mean json"),
+        ((*CHECK, "-o", "html="), "-o html=: no file is named"),
         ((*COMPARE, "-o", "sarif=a"), "`envcheck compare` writes one of text, json, html"),
         ((*PLAN, "--json", "--format", "html"), "--json and --format html contradict each other"),
     ],
