@@ -91,7 +91,7 @@ def _other_starts(group: argparse._ActionsContainer) -> None:
 
 
 def _report_flags(group: argparse._ActionsContainer) -> None:
-    output.add_flags(group)
+    output.add_flags(group, FORMATS)
     add = group.add_argument
     add("--exclude-file", metavar="FILE", help="write the bad hosts there as Slurm's --exclude takes them")
     add("--fail-on", choices=("error", "warning", "never"), default="error", help="what exits 1 (default: error)")
@@ -141,9 +141,6 @@ def _check(args: argparse.Namespace) -> None:
         number = getattr(args, name)
         if number is not None and not (0 if name == "gpus" else 1) <= number <= limit:
             raise UsageError(f"--{name} {number}: between {0 if name == 'gpus' else 1} and {limit}")
-    for form in (args.format, *(form for form, _ in args.documents)):
-        if form not in FORMATS:
-            raise UsageError(f"{form}: a report of a job is written as one of {', '.join(FORMATS)}")
 
 
 def _files(args: argparse.Namespace) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The report of a job as one self-contained HTML file: findings, then what differs, links and bandwidths as maps of the hosts."""
+"""The report of a job as one self-contained HTML file: findings, what differs, what each rank did, links and bandwidths as maps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from envcheck.facts.fleet import FleetFacts, FleetLink
+from envcheck.facts.fleet import FleetFacts, FleetLink, FleetTrial
 from envcheck.facts.hostlist import fold, natural
 from envcheck.render.bandwidth_chart import size as in_units
 from envcheck.render.fleet_wording import head_lines, verdict_line, where
@@ -31,6 +31,7 @@ def render(report: FleetReport) -> str:
         table([("hosts", head[0].partition(": ")[2]), *([("facts", head[1])] if head[1] else []), *_bad(report)]),
         *(_finding(one, report) for one in report.findings),
         *_drift(report),
+        *_timeline(report),
         *_links(report.fleet),
         *_bandwidths(report.fleet),
         *_unsure(report),
@@ -104,6 +105,56 @@ def _drift(report: FleetReport) -> list[str]:
     first = "the golden host" if report.fleet.golden else "most hosts"
     legend = f"<p class='none'>A is what {first} have in a layer. What differs stands in the findings above.</p>"
     return ["<h2>Which hosts are alike</h2>", scrolled("Groups of hosts by layer", grid(layers, shown, escape)) + more + legend]
+
+
+def _timeline(report: FleetReport) -> list[str]:
+    """Wave after wave of process groups, what became of each rank and where it stood; ranks of one course are one row."""
+    tried = [one for one in report.fleet.trials if one.outcome != "skipped"]
+    waves = list(dict.fromkeys((one.round, one.backend, one.wave) for one in tried))
+    courses: dict[int, dict[int, FleetTrial]] = {}
+    for trial in tried:
+        for rank in trial.ranks:
+            courses.setdefault(rank, {})[waves.index((trial.round, trial.backend, trial.wave))] = trial
+    rows: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for rank, course in courses.items():
+        rows.setdefault(tuple(_standing(course.get(at), rank) for at in range(len(waves))), []).append(rank)
+    if not rows:
+        return []
+    order = sorted(rows.items(), key=lambda row: (not any(kind == "off" for _, kind in row[0]), row[1][0]))
+    hosts = {seat.rank: seat.host for seat in report.fleet.seats if seat.rank is not None}
+    shown = [
+        (_who(sorted(ranks), hosts, report), [_timed(cell, at, ranks, courses) for at, cell in enumerate(course)])
+        for course, ranks in order[:MOST_ROWS]
+    ]
+    more = f"<p>and {len(order) - MOST_ROWS} more courses</p>" if len(order) > MOST_ROWS else ""
+    columns = [" ".join(part for part in (name, backend) if part) for name, backend, _ in waves]
+    legend = "<p class='none'>From left to right, one wave of process groups after the other; a stage is where a rank stood at its end.</p>"
+    return ["<h2>What each rank did</h2>", scrolled("Course of each rank", grid(columns, shown, escape)) + more + legend]
+
+
+def _standing(trial: FleetTrial | None, rank: int) -> tuple[str, str]:
+    if trial is None:
+        return "", ""
+    if trial.outcome == "passed":
+        return "ok", "same"
+    if rank in trial.behind or rank in trial.alone or len(trial.ranks) == 1:
+        return " ".join(part for part in (trial.stage, trial.outcome) if part), "off"
+    return "waited", "speed1"
+
+
+def _timed(cell: tuple[str, str], at: int, ranks: Iterable[int], courses: Mapping[int, Mapping[int, FleetTrial]]) -> tuple[str, str]:
+    """ "ok, 0.4 to 2.1 s"."""
+    seconds = [taken for rank in ranks if at in courses[rank] and (taken := courses[rank][at].seconds) is not None]
+    if cell[0] != "ok" or not seconds:
+        return cell
+    low, high = f"{min(seconds):.2g}", f"{max(seconds):.2g}"
+    return f"ok, {low if low == high else f'{low} to {high}'} s", cell[1]
+
+
+def _who(ranks: Sequence[int], hosts: Mapping[int, str], report: FleetReport) -> str:
+    named = tuple(dict.fromkeys(hosts[rank] for rank in ranks if rank in hosts))
+    numbers = fold([str(rank) for rank in ranks])
+    return f"rank{'s' if len(ranks) > 1 else ''} {numbers}" + (f" on {where(named, report)}" if named else "")
 
 
 def _letter(number: int) -> str:
