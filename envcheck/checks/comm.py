@@ -193,7 +193,7 @@ def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
     if matches:
         needed = in_units(number(value(matches, "size")) or _SEGMENT_BYTES)
         values = {"size": size, "needed": needed, "error": value(matches, "error") or "an error"}
-        return Hit(values, quoted(matches), variant=agreed(matches))
+        return Hit(values, quoted(matches), variant=foremost(matches, "refused") or agreed(matches))
     # A system call of NCCL failed in a container, on one machine: what containers lack for that is shared memory.
     alone = told and not any(facts.said(other) for other in _OTHER_CAUSES)
     if alone and len(nvidia(facts.gpus)) > 1 and not _several_nodes(facts.launcher) and (facts.limits.shm_bytes or 0) <= 1 << 30:

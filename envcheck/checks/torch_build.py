@@ -9,9 +9,10 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
-from envcheck.checks.text import cite, first_of, of_variant, quoted, value
+from envcheck.checks.text import cite, doubt, first_of, of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Unknown, check
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of, runs_on
 from envcheck.tables.compat import Tables
@@ -137,7 +138,10 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
         "said": True,
     }
     values = {"version": facts.torch.version or UNKNOWN, "kind": "XPU" if xpu else "CUDA", "gpu": "the Jetson's GPU"}
-    return first_of(cases, values, quoted(xpu or matches)) if matches else None
+    if not matches:
+        return None
+    hit = first_of(cases, values, quoted(xpu or matches))
+    return replace(hit, confidence=doubt(matches)) if hit and doubt(matches) else hit
 
 
 @check(needs="torch", reads="torch devices gpus cuda_driver driver rocm system visibility symptoms")

@@ -354,7 +354,7 @@ _PLATFORMS = tuple(
             r"\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
             r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
         ),
-        "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b|\bMac (?:mini|Studio)\b",),
+        "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b|(?<![0-9A-Za-z])Mac (?:mini|Studio|M[1-9])(?![0-9A-Za-z])",),
         "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),
     }.items()
 )

@@ -27,7 +27,8 @@ _GOES_ON = re.compile(r"\b(?:training|the run|everything|it) (?:runs|works|start
 POST = 64 << 10  # characters in which a person has said what the text is about; what goes on for longer is a log
 _PROPOSED = re.compile(
     r"^\W{0,12}(?:feature request|proposal|enhancement|rfc)\b|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
-    r"|\bfeature request\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: |^\s{0,3}fix(?:es|ed):\s{0,3}$",
+    r"|\bfeature request\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: |^\s{0,3}fix(?:es|ed):\s{0,3}$"
+    r"|^\W{0,6}(?:test plan|differential revision|pull request resolved|signed-off-by)\b",
     re.IGNORECASE | re.MULTILINE,
 )
 _PRINTED = re.compile(r"Traceback \(most recent call last\)|^\[?(?:rank\d{1,5}\]?:|[EWI]\d{3,4} \d\d:)|^\S{0,20}\[[EW] ", re.MULTILINE)
