@@ -152,7 +152,9 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
         return None
     if not (torch.cuda or torch.hip):  # who printed it saw no GPU, and neither why nor what torch was built for is said
         explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
-        return Hit({}, quoted(matches), variant="said") if matches and not explained else None
+        cards = named(nvidia(facts.gpus)) if answer.fails(devices) else ""  # somebody says so, and which card it is
+        evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
+        return Hit({}, evidence, variant="said") if evidence and not explained else None
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
     if "devices" in missing:
         if unread := not_read("devices", missing):

@@ -177,7 +177,7 @@ def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
     # Of a torch that lies where its distribution put it these words mean that a file of it is gone.
     matches = tuple(one for one in matches if not (own and one.source == IMPORT and one.symptom == "torch-folder-shadows"))
     if of_symptom(facts, "torch-of-two-releases"):  # it is torch's own file that stumbles: nothing hides it
-        matches = tuple(one for one in matches if one.symptom != "torch-folder-shadows")
+        matches = tuple(one for one in matches if one.symptom not in ("torch-folder-shadows", "torch-of-two-releases"))
     if facts.torch.import_status is ImportStatus.NOT_TORCH:
         if own and blamed(facts):
             return None
