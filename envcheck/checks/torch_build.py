@@ -262,9 +262,16 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
             variant, values["use"] = "sources", last or next(iter(_usual_python(facts, platform)), None)
     name = re.match(r"[\w.-]*\w", wanted)
     if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
-        return Hit(values | {"package": name[0]}, quoted(matches), variant="other")  # another build of torch would not bring it
+        fixes = (_TRITON,) if name[0] == "triton" and facts.system.os != "linux" else ()  # another build of torch would not bring it
+        return Hit(values | {"package": name[0]}, quoted(matches), fixes, "other")
     return Hit(values, quoted(matches), _other_python(facts, wanted, platform), variant)
 
+
+_TRITON = Manual(
+    "triton has wheels for Linux alone. On Windows its build is called triton-windows (of the series that belongs to this torch), or run"
+    " under WSL; without it train without torch.compile.",
+    commands=("python -m pip install -U triton-windows",),
+)
 
 # Releases before those of the tables, with the newest Python that they have wheels for: https://pypi.org/project/torch/#history
 _LAST_PYTHON = {(1, 4): "3.8", (1, 5): "3.8", (1, 6): "3.8", (1, 7): "3.9", (1, 8): "3.9", (1, 9): "3.9", (1, 10): "3.9"}

@@ -201,7 +201,8 @@ _NO_CUDA = re.compile(
     re.IGNORECASE,
 )
 _CONDITION = re.compile(
-    r"\b(?:if|when|whenever|unless|where|whether|in case|even|should|fall(?:s|ing)?[ -]?back|so that|systems?|machines?|wenn|falls|support\w*)\b|如果|当",
+    r"\b(?:if|when|whenever|unless|where|whether|in case|even|should|fall(?:s|ing)?[ -]?back|so that|systems?|machines?|wenn|falls"
+    r"|support\w*)\b|如果|当",
     re.IGNORECASE,
 )
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
@@ -367,7 +368,8 @@ _PLATFORMS = tuple(
             r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
         ),
         "darwin": (
-            r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b|(?<![0-9A-Za-z])Mac (?:mini|Studio|M[1-9])(?![0-9A-Za-z])",
+            r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b",
+            r"(?<![0-9A-Za-z])Mac (?:mini|Studio|M[1-9])(?![0-9A-Za-z])",
         ),
         "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),
     }.items()

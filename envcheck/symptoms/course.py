@@ -72,6 +72,16 @@ def at_warning_level(line: str) -> bool:
     return bool(_WARNING.search(line)) or _OF_PYTHON in line
 
 
+# The title of a change, "[CUDA] Fix …", "docs: …"; a person who asks for help writes in the first person
+_OF_A_CHANGE = re.compile(
+    r"\W{0,8}(?:\[[^\]\n]{1,30}\] ?){0,2}(?:[\w./-]{1,20} ?: ?)?"
+    r"(?:fix(?:es|ed)?|refactor|bump|implement|force|allow|print|handle) (?!this|please|me\b)\w",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"[?？]|\b(?:I|my|help me|need help|any help)\b|[我您]")
+
+
 def proposed(text: str) -> bool:
-    """Whether a text speaks of a message without having met it now: a feature request with no print in it."""
-    return bool(_PROPOSED.search(text, 0, POST)) and not _PRINTED.search(text)
+    """Whether a text speaks of a message without having met it now: a feature request, or a change, with no print in it."""
+    change = _OF_A_CHANGE.match(text) and not _ASKS.search(text, 0, POST)
+    return bool(change or _PROPOSED.search(text, 0, POST)) and not _PRINTED.search(text)
