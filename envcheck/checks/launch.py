@@ -60,8 +60,8 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     host, named = value(told, "host"), value(told, "address")
     unnamed = {"ray": "the address that it was given", "unresolved": "of the master"}.get(variant, address or "the master")
     shown = repr(named) if named and variant == "unresolved" else named or unnamed
-    values = {"address": shown, "host": host or "another node", "login": host or "NODE", "head": named}
-    return Hit(values, quoted(matches), variant=variant or None, confidence=doubt(matches))
+    peer_of: dict[str, object] = {"address": shown, "host": host or "another node", "login": host or "NODE", "head": named}
+    return Hit(peer_of, quoted(matches), variant=variant or None, confidence=doubt(matches))
 
 
 @check(needs="launcher", reads="launcher symptoms")
