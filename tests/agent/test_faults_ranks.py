@@ -76,6 +76,15 @@ def test_other_deaths(ranks: Ranks, tmp_path: Path, fault: str, words: str) -> N
     assert arm.status is LiveStatus.FAIL and re.search(words, arm.reason), arm.reason
 
 
+def test_an_arm_that_is_started_again(ranks: Ranks, tmp_path: Path) -> None:
+    """Its ranks meet each other, not the addresses that ranks of the first time left in the rendezvous file."""
+    arm = {**LOOPBACK, "store": "file"}
+    [first] = arms(ranks.run(tmp_path, arm=arm, fault="kill:barrier"))
+    assert first.status is LiveStatus.FAIL and (tmp_path / "gloo-loopback.store").stat().st_size > 0
+    again = arms(ranks.run(tmp_path, arm=arm, stage_seconds=6.0))[-1]
+    assert again.status is LiveStatus.PASS, again.reason
+
+
 def test_a_rank_that_sleeps_at_the_end(ranks: Ranks, tmp_path: Path) -> None:
     arm = one_arm(ranks, tmp_path, fault="sleep:destroy", stage_seconds=6.0)
     assert arm.status is LiveStatus.HANG and "stage destroy" in arm.reason
