@@ -125,13 +125,15 @@ usage: envcheck [check] [flags]          look at this machine and a Python
        envcheck run -- CMD…              check, run CMD; if it fails, say why
        envcheck plan ['torch==2.9.*' …]  what to install here, or on a machine
                                          that is not here
-       envcheck explain RULE             what a finding means and what to do
+       envcheck explain RULE|WORDS       what a finding means and what to do;
+                                         the pages that are about some words
        envcheck rules [--json]           all rules
        envcheck record [-o FILE]         what envcheck sees here, as JSON
        envcheck compare A.json B.json    what differs between two such files
        srun envcheck fleet               all hosts of a job, from within it
        envcheck init, envcheck config    write a configuration; show what is set
-       envcheck schema                   the JSON Schema of the reports
+       envcheck schema [KIND]            the JSON Schema of the reports, or of
+                                         record, plan, compare
        envcheck completion bash|zsh|fish a script for your shell
 
 often used: --fix-suggest (every command that helps), --python PATH (another
