@@ -82,8 +82,9 @@ def _dispatch(words: list[str]) -> int:
     import importlib
 
     from envcheck.commands import MODULES
+    from envcheck.commands.configuration import naming_the_file
 
-    with _raising_on_sigterm():
+    with _raising_on_sigterm(), naming_the_file(args):
         code: int = importlib.import_module(f"envcheck.commands.{MODULES[args.command]}").execute(args)
     return code
 

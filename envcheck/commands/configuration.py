@@ -130,7 +130,9 @@ def _chosen(
     if profile not in profiles:
         there = f"there are {', '.join(profiles)}" if profiles else "there are none"
         raise UsageError(f"--profile {profile}: no such profile in {path or 'a configuration file'}; {there}")
-    return {**base, **profiles[profile]}, frozenset(profiles[profile])
+    chosen = profiles[profile]
+    taken_back = {RIVALS[key].removeprefix("--") for key in chosen.keys() & RIVALS.keys()}
+    return {**{key: value for key, value in base.items() if key not in taken_back}, **chosen}, frozenset(chosen)
 
 
 def _check(path: str, where: str, key: str, value: object, flag: argparse.Action | None) -> None:
@@ -260,9 +262,27 @@ def _table(data: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return table
 
 
-def origin(args: argparse.Namespace, key: str) -> str:
-    """Where a value comes from, as an error message begins: "--timeout", or "/home/me/envcheck.toml: timeout ="."""
-    return f"{args.configuration.path}: {key} =" if key in args.configured else f"--{key}"
+@contextmanager
+def naming_the_file(args: argparse.Namespace) -> Iterator[None]:
+    """An error of a flag that nobody typed names file and key: "--timeout 1: …" is "/home/me/envcheck.toml: timeout = 1: …"."""
+    try:
+        yield
+    except UsageError as error:
+        flag, _, rest = str(error).partition(" ")
+        key = "output" if flag == "-o" else flag.removeprefix("--")
+        if flag == key or key not in args.configured:
+            raise
+        raise UsageError(f"{args.configuration.path}: {key} = {rest}") from None
+
+
+def contradiction(args: argparse.Namespace, one: str, other: str, why: str = "") -> UsageError:
+    """The error of two settings that exclude each other, each named as it was set."""
+    keys = [key for key in (one, other) if key in args.configured]
+    said = []
+    for key in (one, other):
+        value = getattr(args, key)
+        said.append(f"{key} = {_shown(value)}" if key in keys else f"--{key}" if value is True else f"--{key} {value}")
+    return UsageError(f"{f'{args.configuration.path}: ' if keys else ''}{' and '.join(said)} contradict each other{why}")
 
 
 def rule_session(args: argparse.Namespace, select: Sequence[str] = ()) -> RuleSession:

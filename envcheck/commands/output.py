@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from envcheck.errors import UsageError
+from envcheck.errors import UsageError, near_word
 from envcheck.render import FORMATS
 
 _HANDLER = "envcheck-ascii"
@@ -45,12 +45,19 @@ def settle(args: argparse.Namespace) -> None:
     """-o FILE is for the report in --format, each -o FORMAT=FILE for one more document of the same run, -o - is stdout.
 
     Makes `args.output` a path or None, `args.stdout` whether -o named that, and `args.documents` pairs of format and path.
-    UsageError for two files without a format.
+    UsageError for two files without a format, and for what was meant to be a format.
     """
     files, args.documents = [], []
-    for one in args.output if isinstance(args.output, list) else [args.output] if args.output else []:
+    for one in args.output if isinstance(args.output, list) else [] if args.output is None else [args.output]:
         form, equals, path = one.partition("=")
-        if equals and form in FORMATS and hasattr(args, "format"):
+        is_format = bool(equals) and hasattr(args, "format") and form.isalpha()
+        if is_format and form not in FORMATS:
+            near = near_word(form, FORMATS)
+            meant = f"did you mean {near}?" if near else f"there are {', '.join(FORMATS)}"
+            raise UsageError(f"-o {one}: {form} is no format; {meant} (a file of this name: ./{one})")
+        if not (path if is_format else one):
+            raise UsageError(f"-o {one or repr(one)}: no file is named")
+        if is_format:
             args.documents.append((form, path))
         else:
             files.append(one)
