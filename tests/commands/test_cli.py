@@ -317,7 +317,9 @@ def test_who_calls_main_has_its_signal_handlers_back(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-@pytest.mark.parametrize("words", [["--help"], ["rules"], ["explain", "torch-missing"], ["--static"], ["schema"], ["config"]])
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["rules"], ["explain", "torch-missing"], ["--static"], ["schema"], ["config"]]
+)
 def test_a_full_disk_behind_stdout_is_no_bug(words: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
