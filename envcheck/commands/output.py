@@ -14,6 +14,7 @@ from envcheck.errors import UsageError, near_word
 from envcheck.render import FORMATS
 
 _HANDLER = "envcheck-ascii"
+BY_SUFFIX = {".json": "json", ".html": "html", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}  # of -o, where no flag says more
 UTF8 = ("markdown", "html")  # whatever the locale says; the other formats spell what it lacks in ASCII
 FACTS = ("text", "json", "html")  # hold facts of the machine; the others little more than the verdict, or no names
 
@@ -28,7 +29,8 @@ def add_flags(parser: argparse._ActionsContainer) -> None:
         "--output",
         metavar="[FORMAT=]FILE",
         action="append",
-        help="write the report there instead of to stdout; -o junit=report.xml writes one more document, whatever --format says",
+        help="write the report there instead of to stdout, without --format as the end of the name says (.json .html .md .xml .sarif);"
+        " -o junit=report.xml writes one more document, whatever --format says",
     )
     add(
         "--redact",
@@ -65,6 +67,8 @@ def settle(args: argparse.Namespace) -> None:
         raise UsageError(f"-o {files[1]}: a second file needs its format, as in -o json={files[1]}")
     args.stdout = files == ["-"]
     args.output = files[0] if files and not args.stdout else None
+    if args.output and hasattr(args, "format") and not {"--format", "--json", "format", "json"} & (args.given | args.configured.keys()):
+        args.format = BY_SUFFIX.get(os.path.splitext(args.output)[1], args.format)
 
 
 def deliver(args: argparse.Namespace, rendered: Callable[[str, bool], str], stdout: bool = True) -> None:

@@ -379,6 +379,28 @@ def test_help_in_any_encoding(encoding: str, command: str, monkeypatch: pytest.M
     assert ended.value.code == 0 and "usage: envcheck" in out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (("-o", "r.html"), "<!doctype html>"),
+        (("-o", "r.json"), '{\n  "schema": 1,'),
+        (("-o", "r.md"), "### envcheck "),
+        (("-o", "r.xml"), "<?xml "),
+        (("-o", "r.sarif"), '{\n  "$schema": '),
+        (("-o", "r.txt"), "envcheck "),
+        (("-o", "r"), "envcheck "),
+        (("-o", "r.json", "--format", "text"), "envcheck "),
+        (("-o", "r.xml", "--json"), '{\n  "schema": 1,'),
+    ],
+)
+def test_the_name_of_the_file_says_the_format_where_no_flag_does(
+    words: tuple[str, ...], start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["--facts", HEALTHY, *words]) == 0
+    assert Path(words[1]).read_text(encoding="utf-8").lower().startswith(start.lower())
+
+
 def test_several_documents_of_one_run(tmp_path: Path) -> None:
     done = run("--static", "-o", "json=a.json", "-o", "junit=b.xml", "-o", "sarif=c.sarif", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("No problem found")
