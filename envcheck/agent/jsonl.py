@@ -62,7 +62,7 @@ class StageLog:
 
     def enter(self, stage: str) -> None:
         self.stage, self.began = stage, time.monotonic()
-        self.say(enter=stage)
+        self.say(enter=stage, at=self.began)
 
     def leave(self) -> None:
         self.say(leave=self.stage, seconds=time.monotonic() - self.began)
