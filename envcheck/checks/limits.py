@@ -8,7 +8,7 @@ from envcheck.checks.answer import contained
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_variant, quoted, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.snapshot import LimitsFacts, LiveStatus
 
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -17,6 +17,8 @@ FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for
 DESCRIPTORS_EACH, DESCRIPTORS = 3, 13
 # A process of a run on a CPU has 5 tasks, and 7 with two loader workers (torch 2.13, gloo, OMP_NUM_THREADS=1); CUDA and NCCL add more.
 FEW_TASKS = 16
+NOT_TRIED = ("Operation not permitted", "Function not implemented")  # what a filter of system calls answers: training asks in other ways
+FILE_TOO_LARGE = "File too large"  # EFBIG
 DOCKER_SHM = 64 * _MIB  # what docker and Kubernetes give without being asked
 RDMA_MEMLOCK = 64 * _MIB  # less than one set of NCCL buffers
 
@@ -85,6 +87,10 @@ def shm_small(facts: Facts, matches: Matches) -> Answer:
     wanted, got = limits.shm_requested_bytes, limits.shm_allocated_bytes
     if limits.shm_error or (wanted and got is not None and got < wanted):
         values |= {"wanted": _size(wanted) or "a test file", "got": "0" if got is None else size(got)}
+        if limits.shm_error in NOT_TRIED:
+            return Unknown(f"the trial in /dev/shm was refused: {limits.shm_error}")
+        if limits.shm_error == FILE_TOO_LARGE:
+            return Hit(values, cite("trial in shared memory", limits.shm_error), variant="file-limit")
         return Hit(values, cite("trial in shared memory", limits.shm_error), variant="refused" if total else "none")
     if total is not None and total <= DOCKER_SHM:
         return Hit(values, variant=variant)

@@ -26,7 +26,8 @@ from envcheck.fleet.options import BACKENDS, FleetOptions
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import Store, StoreError
 from envcheck.host.access import kill_group
-from envcheck.target.process import LINES, Target, start_agent, tail, written
+from envcheck.host.plain_files import tail, written
+from envcheck.target.process import LINES, Target, start_agent
 
 SIZES = (4, 1 << 10, 64 << 10, 1 << 20)  # bytes; the third is the first that an MTU black hole swallows
 STEPS = 10
