@@ -9,7 +9,7 @@ from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
-from envcheck.facts.snapshot import LimitsFacts, LiveStatus
+from envcheck.facts.snapshot import LimitsFacts, LiveStatus, TorchFacts
 
 _MIB, _GIB = 1 << 20, 1 << 30
 FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks
@@ -112,7 +112,7 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, 
     return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR, confidence=confidence)
 
 
-@check(needs="system", reads="system live symptoms")
+@check(needs="system", reads="system live torch symptoms")
 def host_memory_low(facts: Facts, matches: Matches) -> Answer:
     available, limit = facts.system.memory_available_bytes, facts.system.memory_limit_bytes
     values = {"available": _size(available), "limit": "none" if limit is None else size(limit)}
@@ -121,9 +121,21 @@ def host_memory_low(facts: Facts, matches: Matches) -> Answer:
     killed = facts.live.status is not LiveStatus.PASS and any(rank.died_of == "SIGKILL" for rank in facts.live.ranks)
     if killed and available is not None and available < 2 * _GIB:
         return Hit(values, variant="killed", severity=Severity.ERROR, confidence=Confidence.LIKELY)
-    if limit is not None and limit < 2 * _GIB:
+    tight = limit is not None and limit < 2 * _GIB
+    if (tight or (available is not None and available < _GIB)) and (what := _import_killed(facts.torch)):
+        sure = None if limit is not None and limit < _GIB else Confidence.LIKELY
+        return Hit(values | {"what": what}, variant="import_killed", severity=Severity.ERROR, confidence=sure)
+    if tight:
         return Hit(values, variant="limit")
     return Hit(values) if available is not None and available < _GIB else None
+
+
+def _import_killed(torch: TorchFacts) -> str | None:
+    """What was imported when the process was killed from outside."""
+    for what, failure in (("torch", torch.import_failure), ("torch._dynamo", torch.dynamo_failure)):
+        if failure is not None and (failure.signal == "SIGKILL" or failure.text.endswith("SIGKILL")):
+            return what
+    return None
 
 
 @check(needs="limits", reads="limits launcher")
