@@ -165,7 +165,7 @@ def command_parser(command: str) -> Parser:
         case "compare":
             parser.add_argument("before", metavar="A.json")
             parser.add_argument("after", metavar="B.json")
-            parser.add_argument("--json", action="store_true", help="JSON instead of text")
+            output.add_formats(parser, output.PAGES)
         case "explain":
             _explain_flags(parser)
         case "diagnose" | "plan" | "fleet" | "init" | "schema" | "completion":

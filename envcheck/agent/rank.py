@@ -254,12 +254,16 @@ def run_tasks(context: TaskContext, arm: ArmSpec, tasks: Dict[str, Callable[[Tas
         context.log.task(name, done=True)
 
 
+def store_path(arm: ArmSpec, folder: str) -> str:
+    return os.path.join(folder, arm["name"] + ".store")
+
+
 def make_store(dist: Any, arm: ArmSpec, rank: int, listener: Optional[socket.socket], folder: str) -> Any:
     world = arm["world_size"]
     if arm["store"] in INIT_METHODS:
         return None  # init_process_group makes it
     if arm["store"] == "file":
-        return dist.FileStore(os.path.join(folder, arm["name"] + ".store"), world)
+        return dist.FileStore(store_path(arm, folder), world)
     if listener is not None:
         return listening_store(dist, listener, world)
     serves = bool(arm.get("isolated")) and rank == 0  # on every address, of which there is only loopback

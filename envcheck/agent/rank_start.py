@@ -73,6 +73,8 @@ def start_ranks(plan: Plan, arm: ArmSpec, ranks: List[RankProcess]) -> None:
         arm["port"] = listener.getsockname()[1]
     elif arm["store"] == "tcp":
         arm["store"] = "file"  # without a socket of ours TCPStore would listen on every address
+    # Ranks of an arm that is started again would find the addresses of the first ones there, who are gone.
+    jsonl.attempt(os.unlink, rank.store_path(arm, plan.options["folder"]))
     try:
         for number in range(arm["world_size"]):
             ranks.append(fork_rank(plan, arm, number, listener, ranks) if plan.fork else start_rank(plan, arm, number))

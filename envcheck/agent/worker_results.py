@@ -35,7 +35,7 @@ class WorkerResult:
         if "worker" in event:
             self.told = event["worker"]
         elif "enter" in event:
-            self.stages.append({"name": event["enter"], "status": "entered"})
+            self.stages.append({"name": event["enter"], "status": "entered", "at": event.get("at")})
             self.said_at = jsonl.attempt(float, event.get("at")) or 0.0
         elif "leave" in event and self.stages:
             self.stages[-1].update(status="ok", seconds=event["seconds"])

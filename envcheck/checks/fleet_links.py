@@ -9,7 +9,7 @@ from statistics import median
 from envcheck.checks.gpu import size as in_units
 from envcheck.engine.intents import Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
-from envcheck.facts.fleet import FleetFacts, FleetLink, unreached, without_gloo
+from envcheck.facts.fleet import FleetFacts, FleetLink, nameless, unreached
 from envcheck.facts.hostlist import fold, natural
 
 # Of several errors on one link the one that says most.
@@ -146,7 +146,7 @@ def fleet_name_wrong(facts: Facts) -> Answer:
 
 
 def _own_name(fleet: FleetFacts, wrong: list[FleetLink]) -> Hit | None:
-    hurt = without_gloo(fleet.links)
+    hurt = nameless(fleet.links)
     own = [one for one in wrong if one.source in hurt]
     if not own or _passed(fleet, "gloo"):
         return None

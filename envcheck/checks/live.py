@@ -13,7 +13,7 @@ from envcheck.checks.text import cite, first_of, quoted, value
 from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
 from envcheck.engine.intents import Install
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import LiveFacts, LiveStatus, RankFacts
 
@@ -78,8 +78,8 @@ def torch_dynamo_broken(facts: Facts) -> Answer:
             return Hit(values | {"module": module, "package": f"{name} {version}"}, evidence, (again,), "part")
         return Hit(values, evidence, variant="raised")
     where = origin(facts, failure.stack)
-    sure = None if failure.type == "crashed" or not at_work(failure) else Confidence.LIKELY
-    return Hit({"how": failure.text, "where": where and where.file}, evidence, variant=None if where else "nowhere", confidence=sure)
+    variant = "working" if failure.type == "timeout" and at_work(failure) else None if where else "nowhere"
+    return Hit({"how": failure.text, "where": where and where.file}, evidence, variant=variant)
 
 
 def _part_of_a_package(facts: Facts, text: str) -> tuple[str, str, str] | None:

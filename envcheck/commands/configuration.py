@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck.errors import UsageError, near_word
 from envcheck.facts.record import replace
 from envcheck.facts.settings import Configuration
+from envcheck.render import FORMATS
 
 if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
@@ -59,7 +60,7 @@ KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "tool": A_TEXT,
     "index-base": A_TEXT,
     "files": A_SWITCH,
-    "format": A_TEXT,
+    "format": (f"one of {', '.join(FORMATS)}", lambda value: value in FORMATS),
     "json": A_SWITCH,
     "output": ("a text or a list of texts", lambda value: _text(value) or _texts(value)),
     "redact": A_SWITCH,
@@ -106,6 +107,10 @@ def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.Argum
         elif key == "ignore" and isinstance(value, Mapping):  # rules with reasons stay ignored whatever else is
             args.ignore_reasons = dict(value)
         elif (f"--{key}" in flags or key in RULES) and not given & {f"--{key}", RIVALS.get(key)}:
+            if key in ("format", "output"):
+                value = _of_this_command(value, getattr(args, "formats", ()))
+                if not value:
+                    continue
             if key == "python":
                 value, args.python_named_in = _python(path, value), path
             setattr(args, flags[f"--{key}"].dest if f"--{key}" in flags else key, value)
@@ -142,7 +147,7 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(KEYS)}"
         raise UsageError(f"{path}: unknown key {where + key!r}; {hint}")
     expected, right = KEYS[key]
-    if flag is not None and flag.choices is not None:
+    if flag is not None and flag.choices is not None and key != "format":
         expected, right = f"one of {', '.join(map(str, flag.choices))}", lambda one: one in (flag.choices or ())
     if not right(value):
         raise UsageError(f"{path}: {where}{key} = {_shown(value)}: {expected} is expected")
@@ -150,6 +155,14 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
 
 def _shown(value: object) -> str:
     return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
+
+
+def _of_this_command(value: str | list[str], formats: Sequence[str]) -> str | list[str]:
+    """Of `format` and `output`, which are set for all commands, what this one writes: a plan is no JUnit."""
+    if isinstance(value, str):
+        strange = value.partition("=")[0]
+        return "" if strange in FORMATS and strange not in formats else value
+    return [one for one in value if _of_this_command(one, formats)]
 
 
 def _python(path: str, value: str) -> str:

@@ -127,8 +127,13 @@ def _said(cases: Sequence[_Case], by: RuleSession) -> str:
         said = answers.setdefault(tuple(lines), [])
         if case.finding.message not in said:
             said.append(case.finding.message)
-    rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *lines]) for lines, said in answers.items()]
+    rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *_of_all(said, lines)]) for lines, said in answers.items()]
     return "What it reports (the values are those of examples), and what to do\n" + "\n".join(rows)
+
+
+def _of_all(said: Sequence[str], lines: Sequence[str]) -> Sequence[str]:
+    """The answer below its messages; where there are several, it says that it is for each."""
+    return [f"    In {'both' if len(said) == 2 else f'all {len(said)}'} cases:", *lines] if lines and len(said) > 1 else lines
 
 
 def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:

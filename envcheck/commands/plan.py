@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from envcheck.commands import try_flags
 from envcheck.commands.configuration import rule_session
-from envcheck.commands.output import put
+from envcheck.commands.output import PAGES, add_formats, deliver
 from envcheck.errors import UsageError
 from envcheck.facts.record import record, replace
 
@@ -56,8 +56,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     add("--static", action="store_true", help="do not import the torch that is there")
     add("--timeout", metavar="S", type=float, default=120.0, help="time limit of the look at this machine in seconds (default: 120)")
     try_flags.configure_parser(parser, "the first way")
-    add("--json", action="store_true", help="JSON instead of text")
-    add("-o", "--output", metavar="FILE", help="write there instead of to stdout")
+    add_formats(parser, PAGES)
 
 
 def _configure_files(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +79,8 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
     made = planned(args)
-    put(made.json() if args.json else made.text(), args.output)
+    shown = made.redacted() if args.redact else made
+    deliver(args, lambda form, to_stdout: shown.written(form))
     return 0 if made.stands else EXIT_NO_PLAN
 
 
@@ -108,6 +108,28 @@ class Planned:
 
         tool = {"name": "envcheck", "version": __version__}
         return {"schema": 1, "tool": tool, "plan": plan_document(self.report), "assumed": list(self.assumed)}
+
+    def written(self, form: str) -> str:
+        """In one of PAGES."""
+        return {"json": self.json, "html": self.html}.get(form, self.text)()
+
+    def redacted(self) -> Planned:
+        """Without names, addresses and identifiers."""
+        from envcheck.commands.rendering import myself
+        from envcheck.report.redact import Redactor, identity, map_strings, redacted_snapshot
+
+        change = Redactor(identity(self.snapshot, **myself()))
+        report, assumed = map_strings(self.report, change), map_strings(self.assumed, change)
+        return replace(self, report=report, assumed=assumed, snapshot=redacted_snapshot(self.snapshot, change))
+
+    def html(self) -> str:
+        from envcheck import __version__
+        from envcheck.planner.installers import texts
+        from envcheck.planner.result import target_tool
+        from envcheck.render import plan_html
+
+        whom = _machine_lines(self.snapshot, self.assumed)
+        return plan_html.render(self.report, f"envcheck {__version__}", whom, target_tool(self.snapshot), texts(self.by.tables).say)
 
     def json(self) -> str:
         from envcheck.render.json_v1 import json_text
@@ -252,14 +274,19 @@ def _standing(way: Way, say: Callable[..., str]) -> list[str]:
     return [f"   {f'{status} {way.note}'.strip()}", *trial]
 
 
+def _machine_lines(snapshot: Snapshot, assumed: tuple[str, ...]) -> tuple[str, ...]:
+    from envcheck.report.report import host_line, target_line
+
+    return assumed or (host_line(snapshot), target_line(snapshot))
+
+
 def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args: argparse.Namespace, by: RuleSession) -> str:
     from envcheck.facts.printable import visible
     from envcheck.planner.installers import texts
     from envcheck.planner.result import TOOLS, target_tool
-    from envcheck.report.report import host_line, target_line
 
     say = texts(by.tables).say
-    lines = [say("print.for", target="; ".join(assumed) if assumed else f"{host_line(snapshot)}; {target_line(snapshot)}"), ""]
+    lines = [say("print.for", target="; ".join(_machine_lines(snapshot, assumed))), ""]
     own = target_tool(snapshot)
     order = [own, *(tool for tool in TOOLS if tool != own)]
     for number, way in enumerate(report.ways, 1):

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import isfinite
 from statistics import median
 from typing import Any
 
@@ -22,9 +23,11 @@ from envcheck.errors import UsageError
 from envcheck.facts.fleet import FleetSeat, FleetTrial
 from envcheck.facts.record import record, replace
 from envcheck.fleet import isolation
+from envcheck.fleet.kept import keep_evidence
 from envcheck.fleet.options import BACKENDS, FleetOptions
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import Store, StoreError
+from envcheck.fleet.store_server import GONE
 from envcheck.host.access import kill_group
 from envcheck.host.plain_files import tail, written
 from envcheck.target.process import LINES, Target, start_agent
@@ -33,6 +36,7 @@ SIZES = (4, 1 << 10, 64 << 10, 1 << 20)  # bytes; the third is the first that an
 STEPS = 10
 ALONE = ("start", "device", "work", "listen")  # stages that need nobody else, as in agent/world_rank.py
 STAGES = (*ALONE, "address", "store", "init", "all_reduce", "steps", "ddp", "leave")
+TIMED = ("seconds", "work_seconds", "busbw_gbps")  # what a rank says that has passed
 WITH_DDP = ("world", "rest", "control")
 SOCKETS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}
 MOST = 2 / 3  # of the ranks: when so many have passed, the others have SHARE of the deadline in all, or TIMES what those took
@@ -78,6 +82,8 @@ def try_world(
         trial = FleetTrial("world", "", (seat.rank,), (seat.host,), "skipped", stage="store", error=str(error))
         return (*(lead.trials if lead else part.trials), trial)
     finally:
+        if options.evidence:
+            keep_evidence(part.child.folder, options.evidence, seat, part.trials, target.executable)
         part.child.close()
     return tuple(lead.trials if lead else part.trials)
 
@@ -187,7 +193,7 @@ class Part:
         began = time.monotonic()
         pause = POLL_SECONDS
         limit = min(self.deadline, began + self.options.deadline_seconds)
-        found: dict[str, Any] = {"error": f"torch was not imported within {self.options.deadline_seconds:.0f} s", "stage": "import"}
+        found: dict[str, Any] = {"error": self.not_imported(), "stage": "import"}
         try:
             self.child.open()
             while time.monotonic() < limit:
@@ -203,7 +209,17 @@ class Part:
                 time.sleep(pause)
         except UsageError as error:
             found = {"error": str(error), "stage": "start"}
+        if "error" in found:
+            self.trials.append(
+                FleetTrial("start", "", (self.seat.rank,), (self.seat.host,), "failed", stage=found["stage"], error=found["error"])
+            )
         self.store.set(f"world/ready/{self.seat.rank}", {**found, "seconds": time.monotonic() - began})
+
+    def not_imported(self) -> str:
+        """Many processes that read the same files at a time are slow, and no fault of torch."""
+        here = self.seat.local_world_size if self.options.nproc is None else 1
+        crowd = f" ({here} processes of this host import it at a time: --nproc starts one of them a host)" if here > 1 else ""
+        return f"torch was not imported within {self.options.deadline_seconds:.0f} s{crowd}; --deadline gives it longer"
 
     def plan(self, number: int) -> dict[str, Any] | None:
         key = f"world/plan/{number}"
@@ -331,11 +347,11 @@ class Watched:
             return
         if "enter" in event:
             self.stages[rank] = str(event["enter"])
-        elif "size" in event:
+        elif isinstance(event.get("size"), int):
             self.size = event["size"]
-        elif "listens" in event:
+        elif _is_place(event.get("listens")):
             self.listens = event["listens"]
-        elif "passed" in event:
+        elif _is_timed(event.get("passed")):
             self.passed[rank] = event["passed"]
         elif "fail" in event:
             self.fail(str(event["fail"]), str(event.get("text")), event.get("status") == "wrong")
@@ -365,11 +381,23 @@ class Watched:
         return {"outcome": "timeout", "stage": self.stage, "error": error}
 
 
+def _is_place(value: object) -> bool:
+    """Address and port; the file of the lines stands where torch and all that it loads can write."""
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int)
+
+
+def _is_timed(value: object) -> bool:
+    numbers = [value.get(name) for name in TIMED] if isinstance(value, dict) else [None]
+    return all(isinstance(one, int | float) and isfinite(one) for one in numbers)
+
+
 def _started(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the child says of its import, once it is over."""
     value = row.get("value")
     if row.get("section") == "ready" and isinstance(value, dict):
-        return dict(value)
+        gpus, backends = value.get("gpus"), value.get("backends")
+        named = [one for one in backends if isinstance(one, str)] if isinstance(backends, list) else []
+        return {"gpus": gpus if isinstance(gpus, int) else 0, "backends": named}
     if row.get("section") == "import" and isinstance(value, dict) and value.get("status") != "ok":
         return {"error": f"import torch: {value.get('type', value.get('status'))}: {value.get('text', '')}"[:500], "stage": "import"}
     return None
@@ -467,7 +495,7 @@ class Lead:
         plan = self.plan
         ranks = [rank for group in plan["groups"] for rank in group]
         results = self.gather(f"world/result/{number}", ranks, self.until, lambda one: one.get("outcome") == "passed")
-        lost = [rank for rank in ranks if rank not in results]
+        lost = [rank for rank in ranks if rank not in results or results[rank].get("stage") == ""]
         marks = self.ask(f"world/stage/{number}", lost)
         return [trial_of(number, plan, tuple(group), self.seats, results, marks) for group in plan["groups"]]
 
@@ -480,6 +508,9 @@ class Lead:
         while True:
             for rank, value in self.ask(prefix, [rank for rank in ranks if rank not in found], min(until, time.monotonic() + 0.25)).items():
                 found[rank] = value
+                at[rank] = time.monotonic() - began
+            for rank in self.ask(GONE.rstrip("/"), [rank for rank in ranks if rank not in found]):  # it will never answer
+                found[rank] = {"outcome": "failed", "stage": "", "error": f"the process of rank {rank} ended"}
                 at[rank] = time.monotonic() - began
             taken, whole = time.monotonic() - began, until - began
             if len(found) == len(ranks) or taken >= whole:
@@ -514,7 +545,8 @@ def trial_of(
         seconds, busbw = max(one["seconds"] for one in known.values()), min(one["busbw"] for one in known.values())
         worked = tuple(known[rank]["work"] for rank in ranks)
         return replace(trial, outcome="passed", seconds=seconds, busbw_gbps=busbw, work_seconds=worked)
-    stages = {rank: known[rank].get("stage", "leave") if rank in known else marks.get(rank, "") for rank in ranks}
+    told = {rank: one.get("stage", "leave") for rank, one in known.items()}
+    stages = {rank: told.get(rank) or marks.get(rank, "") for rank in ranks}
     least = min(map(_order, stages.values()))
     behind = tuple(rank for rank in ranks if _order(stages[rank]) == least)
     cause = _cause(known)
