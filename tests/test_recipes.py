@@ -18,6 +18,7 @@ import pytest
 import yaml
 from patients import needs_torch
 
+from envcheck import __version__
 from envcheck.options import parse
 
 ROOT = Path(__file__).parents[1]
@@ -168,6 +169,37 @@ def calls() -> list[str]:
     assert pod and nox
     listed = [" ".join(shlex.quote(word.strip(' "')) for word in row.split(", ")) for row in (pod[1], nox[1])]
     return [*found, *listed]
+
+
+INSTALLS = re.compile(r"(?:pip|pipx|uv|tool|session\.)\s*\.?install\b[^\n]*")
+SHORT = re.compile(r"(?<![./\w-])torch-envcheck(?![\w/])")  # from an index, and not the folder ./torch-envcheck
+
+
+def test_no_line_installs_from_an_index_what_is_on_none() -> None:
+    """Whoever takes that name there first would run in every image that follows the recipe."""
+    files = [*RECIPES.iterdir(), *(ROOT / "docs").glob("*.md"), *(ROOT / "rules").rglob("*.toml"), *(ROOT / "envcheck").rglob("*.py")]
+    lines = [line for path in (ROOT / "README.md", ROOT / "action.yml", *files) for line in INSTALLS.findall(path.read_text())]
+    assert len(lines) > 20
+    assert [line for line in lines if SHORT.search(line)] == [
+        "pip install torch-envcheck` finds nothing. What works today, with the checkout in `./torch-envcheck`:"
+    ]
+    dependencies = (RECIPES / "tox.ini").read_text().partition("deps =")[2].partition("commands")[0].split()
+    assert dependencies == ["torch", "numpy", f"{{toxinidir}}/dist/torch_envcheck-{__version__}-py3-none-any.whl", "pytest"]
+
+
+@pytest.mark.slow
+def test_the_wheel_of_the_recipes_is_made_and_installed_as_they_say(tmp_path: Path) -> None:
+    """README's two lines, and the line of the Dockerfile, in an environment of its own; its report then says that torch is missing."""
+    readme = (ROOT / "README.md").read_text()
+    [make] = re.findall(r"^pip (wheel .* -w dist) \./torch-envcheck ", readme, re.MULTILINE)
+    [copied, command] = re.findall(r"^(?:COPY|RUN) (.*)", (RECIPES / "Dockerfile").read_text(), re.MULTILINE)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True, timeout=120)
+    env = {**os.environ, "PATH": f"{tmp_path / 'env' / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(tmp_path / "env")}
+    script = (
+        f"set -e; pip -q {make} {shlex.quote(str(ROOT))}; cp {copied.split()[0]} {tmp_path}; {command.replace('/tmp/', f'{tmp_path}/')}"
+    )
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=300)
+    assert done.returncode == 1 and "[torch-missing]" in done.stdout, done.stdout + done.stderr
 
 
 def test_every_call_in_a_recipe_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

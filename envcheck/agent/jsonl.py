@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 import time
 
@@ -78,6 +79,15 @@ class StageLog:
         self.say(**{"done" if done else "task": name})
 
 
+def plain_file(path: str) -> int:
+    """The descriptor of a regular file to be read; OSError for a pipe that nobody may ever write to, or a device without end."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError("%s is not a regular file" % path)
+    return fd
+
+
 def write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]
@@ -92,7 +102,7 @@ def decoded(line: bytes) -> Any:
     """The value of one line, None if it is none: its writer may have died in the middle of it."""
     try:
         return json.loads(line.decode("utf-8", "replace"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -247,7 +247,7 @@ class LauncherRun:
             return True
         if len(self.workers) < self.world or any(one.stage == "start" for one in self.workers):
             return not self.pulse.beats(self.pid, now)
-        return time.time() - max(one.said_at for one in self.workers) > self.plan.stage_seconds
+        return now - max(one.said_at for one in self.workers) > self.plan.stage_seconds
 
     def read(self) -> None:
         prefix = self.name + "."

@@ -150,11 +150,8 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     torch, devices, missing = facts.torch, facts.devices, facts.missing
     if devices.available:
         return None
-    if not (torch.cuda or torch.hip):  # who printed it saw no GPU, and neither why nor what torch was built for is said
-        explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
-        cards = named(nvidia(facts.gpus)) if answer.fails(devices) else ""  # somebody says so, and which card it is
-        evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
-        return Hit({}, evidence, variant="said") if evidence and not explained else None
+    if not (torch.cuda or torch.hip):
+        return _no_device_said(facts, matches)
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
     if "devices" in missing:
         if unread := not_read("devices", missing):
@@ -170,6 +167,14 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     if _unlisted(missing):
         return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
+
+
+def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
+    """Who printed it saw no GPU, or who says so named the card; neither why nor what torch was built for is said."""
+    torch, cards = facts.torch, named(nvidia(facts.gpus)) if answer.fails(facts.devices) else ""
+    explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
+    evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
+    return Hit({}, evidence, variant="said") if evidence and not explained else None
 
 
 def _unlisted(missing: Mapping[str, Missing]) -> bool:

@@ -79,7 +79,7 @@ def _other_starts(group: argparse._ActionsContainer) -> None:
     add = group.add_argument
     add(
         "--ray", metavar="ADDRESS", nargs="?", const="auto",
-        help="start a process on each node of a Ray cluster (pip install 'torch-envcheck[ray]'); with --replay, judge on it",
+        help="start a process on each node of a Ray cluster (pip install 'ray>=2.9'); with --replay, judge on it",
     )  # fmt: skip
     add("--replay", metavar="PATH", nargs="+", help="judge recorded snapshots: folders, files, one JSON a line in *.jsonl")
     add("--golden", metavar="FILE", help="hold every host against this recorded snapshot")

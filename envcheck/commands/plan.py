@@ -312,4 +312,14 @@ def _text(report: PlanReport, snapshot: Snapshot, assumed: tuple[str, ...], args
     if report.excluded:
         lines.append(say("print.excluded"))
         lines += [f"   {row.what}: {row.why}" for row in report.excluded]
-    return visible("\n".join(lines).rstrip()) + "\n"
+    return _wrapped(visible("\n".join(lines).rstrip())) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    """Sentences at the width of the terminal, and at 100 columns elsewhere; what is to be copied (five spaces and more) stays as it is."""
+    import shutil
+    import textwrap
+
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100) if sys.stdout.isatty() else 100
+    folded = textwrap.TextWrapper(width, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(line if line.startswith("     ") or len(line) <= width else folded.fill(line) for line in text.split("\n"))

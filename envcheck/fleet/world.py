@@ -29,7 +29,8 @@ from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import Store, StoreError
 from envcheck.fleet.store_server import GONE
 from envcheck.host.access import kill_group
-from envcheck.target.process import LINES, Target, start_agent, tail, written
+from envcheck.host.plain_files import tail, written
+from envcheck.target.process import LINES, Target, start_agent
 
 SIZES = (4, 1 << 10, 64 << 10, 1 << 20)  # bytes; the third is the first that an MTU black hole swallows
 STEPS = 10

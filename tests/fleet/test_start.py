@@ -140,7 +140,7 @@ def test_each_process_of_a_wrong_start_says_so_and_one_at_length() -> None:
         (("--",), "no command"),
         (("--format", "sarif"), "one of text, json, html, junit"),
         (("-o", "sarif=x"), "one of text, json, html, junit"),
-        (("--ray",), "pip install 'torch-envcheck[ray]'"),
+        (("--ray",), "pip install 'ray>=2.9'"),
     ],
 )
 def test_flags_that_contradict_each_other(
