@@ -74,11 +74,7 @@ class Report:
         return render(self._report, form, redact=redact, options=options, **myself())
 
     def _repr_html_(self) -> str:
-        """A frame, so that neither the notebook's style sheet nor the report's reaches into the other."""
-        from html import escape
-
-        page = escape(self.to_html(), quote=True)
-        return f'<iframe title="envcheck report" srcdoc="{page}" sandbox="" style="width:100%;height:32em;border:0"></iframe>'
+        return _frame("envcheck report", self.to_html())
 
     def __str__(self) -> str:
         return self._render("text", False)
@@ -87,6 +83,19 @@ class Report:
         from envcheck.render.wording import verdict_line
 
         return f"<envcheck.Report: {verdict_line(self._report)}>"
+
+
+def _frame(title: str, page: str) -> str:
+    """A frame, so that neither the notebook's style sheet nor the page's reaches into the other.
+
+    The page's one script may run, in an origin of its own: it reaches nothing of the notebook. Links open beside the notebook: what they
+    lead to refuses to be shown in a frame.
+    """
+    from html import escape
+
+    inner = escape(page.replace("<head>", '<head><base target="_blank">', 1), quote=True)
+    sandbox = "allow-scripts allow-popups allow-popups-to-escape-sandbox"
+    return f'<iframe title="{title}" srcdoc="{inner}" sandbox="{sandbox}" style="width:100%;height:32em;border:0"></iframe>'
 
 
 class Plan:
@@ -140,10 +149,12 @@ class Plan:
         """The plan as `envcheck plan --json` prints it."""
         return self._planned.json()
 
-    def _repr_html_(self) -> str:
-        from html import escape
+    def to_html(self, *, redact: bool = False) -> str:
+        """The plan as a page of its own; `redact` leaves out names of users and hosts, folders and addresses."""
+        return (self._planned.redacted() if redact else self._planned).html()
 
-        return f"<pre>{escape(str(self))}</pre>"
+    def _repr_html_(self) -> str:
+        return _frame("envcheck plan", self.to_html())
 
     def __str__(self) -> str:
         return self._planned.text()

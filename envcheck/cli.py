@@ -27,11 +27,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if other := _namesake():
         print(f"envcheck: {other}", file=sys.stderr)
         return EXIT_USAGE
-    if words in (["--version"], ["-V"]):
-        from envcheck import __version__
-
-        print(f"envcheck {__version__}")
-        return 0
     from envcheck.commands.output import drop_stdout, put, take_every_character
     from envcheck.errors import UsageError
 
@@ -66,7 +61,7 @@ def _namesake() -> str | None:
         return None
     return (
         f"{found[0].rpartition('.')[0]}, another tool, is installed over torch-envcheck in {site}:"
-        " `pip uninstall envcheck`, then `pip install --force-reinstall --no-deps torch-envcheck`"
+        " `pip uninstall envcheck`, then install torch-envcheck again with --force-reinstall --no-deps"
     )
 
 
@@ -74,6 +69,12 @@ def _dispatch(words: list[str]) -> int:
     import atexit
     import gc
 
+    if words in (["--version"], ["-V"]):
+        from envcheck import __version__
+        from envcheck.commands.output import put
+
+        put(f"envcheck {__version__}\n")
+        return 0
     from envcheck.options import parse
 
     # An interpreter that ends looks once more for circles in all that is left: 7 ms of a static check, for nothing.
@@ -82,8 +83,9 @@ def _dispatch(words: list[str]) -> int:
     import importlib
 
     from envcheck.commands import MODULES
+    from envcheck.commands.configuration import naming_the_file
 
-    with _raising_on_sigterm():
+    with _raising_on_sigterm(), naming_the_file(args):
         code: int = importlib.import_module(f"envcheck.commands.{MODULES[args.command]}").execute(args)
     return code
 

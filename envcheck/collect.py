@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from envcheck.errors import UsageError
@@ -54,8 +55,13 @@ class Job:
 
     def start(self, host: Host) -> None:
         self.began = time.monotonic()
-        self.thread = threading.Thread(target=self._work, args=(host,), daemon=True, name=self.sections[0])
-        self.thread.start()
+        thread = threading.Thread(target=self._work, args=(host,), daemon=True, name=self.sections[0])
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more of them: pids.max, ulimit -u
+            self.error, self.took = str(error), 0.0
+            return
+        self.thread = thread
 
     def _work(self, host: Host) -> None:
         try:
@@ -115,27 +121,23 @@ def examined(
 
     `keep` may take what it wants from the agent's folder before that is removed.
     """
-    folder = private_folder()
-    running = None
-    cores = _no_core_files()
-    before = orphans.children()
-    try:
+    with ExitStack() as after:  # each is done whatever the others come to, the last one first
+        folder = private_folder()
+        after.callback(shutil.rmtree, folder, ignore_errors=True)
+        after.callback(_allow_core_files, _no_core_files())
+        before = orphans.children()
+        if not options["static"]:
+            after.callback(orphans.adopt, False)
+            after.callback(orphans.end, before)
+        after.callback(host.close)  # a probe that was given up may still have a child
         running = start(chosen, folder, budget, options, os.environ)
+        after.callback(end, running)
         if not options["static"]:  # while the agent starts, so that it costs no time
             orphans.adopt(True)
         collected = collect(asked, chosen, running, by, meanwhile, tick)
         if keep:
             keep(folder, collected)
         return collected
-    finally:
-        if running is not None:
-            end(running)
-        host.close()  # a probe that was given up may still have a child
-        if not options["static"]:
-            orphans.end(before)
-            orphans.adopt(False)
-        _allow_core_files(cores)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def private_folder() -> str:
@@ -159,8 +161,11 @@ def _no_core_files() -> tuple[int, int] | None:
         import resource
     except ImportError:  # Windows
         return None
-    limits = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, limits[1]))
+    try:
+        limits = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, limits[1]))
+    except OSError:  # a filter of system calls
+        return None
     return limits
 
 

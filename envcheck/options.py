@@ -125,13 +125,15 @@ usage: envcheck [check] [flags]          look at this machine and a Python
        envcheck run -- CMD…              check, run CMD; if it fails, say why
        envcheck plan ['torch==2.9.*' …]  what to install here, or on a machine
                                          that is not here
-       envcheck explain RULE             what a finding means and what to do
+       envcheck explain RULE|WORDS       what a finding means and what to do;
+                                         the pages that are about some words
        envcheck rules [--json]           all rules
        envcheck record [-o FILE]         what envcheck sees here, as JSON
        envcheck compare A.json B.json    what differs between two such files
        srun envcheck fleet               all hosts of a job, from within it
        envcheck init, envcheck config    write a configuration; show what is set
-       envcheck schema                   the JSON Schema of the reports
+       envcheck schema [KIND]            the JSON Schema of the reports, or of
+                                         record, plan, compare
        envcheck completion bash|zsh|fish a script for your shell
 
 often used: --fix-suggest (every command that helps), --python PATH (another
@@ -165,7 +167,7 @@ def command_parser(command: str) -> Parser:
         case "compare":
             parser.add_argument("before", metavar="A.json")
             parser.add_argument("after", metavar="B.json")
-            parser.add_argument("--json", action="store_true", help="JSON instead of text")
+            output.add_formats(parser, output.PAGES)
         case "explain":
             _explain_flags(parser)
         case "diagnose" | "plan" | "fleet" | "init" | "schema" | "completion":
@@ -264,20 +266,31 @@ def _configure(args: argparse.Namespace, words: Sequence[str], parser: Parser) -
     configuration.apply(args, words, parser)
     for line in args.configuration.passed_over:
         print(f"envcheck: {line}; --config obeys it", file=sys.stderr)
+    with configuration.naming_the_file(args):
+        _settle(args)
+
+
+def _settle(args: argparse.Namespace) -> None:
+    """What flags and file say together; UsageError where that is a contradiction or no value of a flag."""
     for name in ("select", "ignore"):
         if hasattr(args, name):
             setattr(args, name, [part for one in getattr(args, name) for part in one.split(",") if part])
     if "--select" in args.given and not args.select:
         raise UsageError("--select: no rule is named")
     if getattr(args, "json", False) and hasattr(args, "format"):
-        if "--format" in args.given and args.format != "json":
-            raise UsageError(f"--json and --format {args.format} contradict each other")
+        if args.format != "json" and ("--format" in args.given or "format" in args.configured):
+            raise configuration.contradiction(args, "json", "format")
         args.format = "json"
+    if (base := getattr(args, "index_base", None)) is not None and not _ADDRESS.match(base):
+        raise UsageError(f"--index-base {base}: an address is expected, as in https://mirror.example/whl")
     if hasattr(args, "output"):
         output.settle(args)
     if hasattr(args, "live"):
         _check_contradictions(args)
         _check_values(args)
+
+
+_ADDRESS = re.compile(r"(\w+://|[./])\S+$")  # also a folder
 
 
 # What has no meaning where a recorded snapshot is judged and nothing is examined.
@@ -289,10 +302,10 @@ def _check_contradictions(args: argparse.Namespace) -> None:
         for flag in OF_AN_EXAMINATION:
             if flag in args.given:
                 raise UsageError(f"{flag} and --facts contradict each other: a recorded snapshot is judged, nothing is examined")
-    if {"--static", "--live"} <= args.given and args.live != "off":
-        raise UsageError(f"--static and --live {args.live} contradict each other: the live check needs torch")
+    if getattr(args, "static", False) and args.live != "off" and {"--live", "live"} & (args.given | args.configured.keys()):
+        raise configuration.contradiction(args, "static", "live", ": the live check needs torch")
     if getattr(args, "quiet", False) and getattr(args, "verbose", False):
-        raise UsageError("--quiet and --verbose contradict each other")
+        raise configuration.contradiction(args, "quiet", "verbose")
 
 
 def _check_values(args: argparse.Namespace) -> None:
@@ -300,8 +313,8 @@ def _check_values(args: argparse.Namespace) -> None:
         try:
             args.nproc = int(args.nproc)
         except ValueError:
-            raise UsageError(f"{configuration.origin(args, 'nproc')} {args.nproc}: a number of ranks, or `all`") from None
+            raise UsageError(f"--nproc {args.nproc}: a number of ranks, or `all`") from None
         if not 1 <= args.nproc <= 256:
-            raise UsageError(f"{configuration.origin(args, 'nproc')} {args.nproc}: between 1 and 256")
+            raise UsageError(f"--nproc {args.nproc}: between 1 and 256")
     if not 5 <= args.timeout <= 86400:
-        raise UsageError(f"{configuration.origin(args, 'timeout')} {args.timeout:g}: between 5 and 86400 seconds")
+        raise UsageError(f"--timeout {args.timeout:g}: between 5 and 86400 seconds")

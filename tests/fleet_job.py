@@ -1,7 +1,7 @@
 """One process of a job, for tests: `python fleet_job.py '{"deadline": 5, …}'` with the launcher's variables in the environment.
 
 Its host's facts are a healthy machine's, with changes by dotted path in `FACTS`: what is tested is how processes meet and part.
-`SLEEP` is how long they take, so that a process can be frozen or killed in the middle of it.
+`SLEEP` is how long they take, so that a process can be frozen or killed in the middle of it; `BOOT` is a file with the id of its boot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from envcheck.commands.bases import base
 from envcheck.facts.codec import edit, encode
-from envcheck.fleet import conduct, stages, store_client
+from envcheck.fleet import conduct, presence, stages, store_client
 from envcheck.fleet.options import FleetOptions
 from envcheck.fleet.seat import take_seat
 from envcheck.tables.folders import rules_folder
@@ -27,6 +27,7 @@ def main(asked: dict[str, Any]) -> int:
     if "hurry" in asked:  # of what comes on top of the deadline where rank 0 stands still
         conduct.JUDGE_SECONDS = store_client.QUESTION_SECONDS = asked.pop("hurry")
     stages.facts_here = _facts
+    presence.BOOT_ID = os.environ.get("BOOT", presence.BOOT_ID)
     documents = tuple((form, path) for form, path in asked.pop("documents", ()))
     return conduct.conduct(seat, FleetOptions(documents=documents, select=("fleet",), **{"stages": ("facts",), **asked}))
 

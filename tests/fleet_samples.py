@@ -68,6 +68,23 @@ def large() -> FleetReport:
     return replace(report, verdict="fail", exit_code=4, bad_hosts=(hosts[3],))
 
 
+def stuck() -> FleetReport:
+    """Four hosts of two ranks: n3 hangs in the world and in its pair, and the others go without it."""
+    hosts = ["n1", "n2", "n3", "n4"]
+    seats = tuple(FleetSeat(hosts[rank // 2], 100 + rank, rank, 8, rank % 2, 2, "slurm", "n1:15000") for rank in range(8))
+    place = {rank: (seat.host,) for rank, seat in enumerate(seats)}
+    trials = [FleetTrial("start", "", (rank,), place[rank], "passed", 2.0 + rank / 10) for rank in range(8)]
+    trials += [
+        FleetTrial("world", "gloo", tuple(range(8)), tuple(hosts), "timeout", None, None, "all_reduce", None, 0, (4, 5)),
+        FleetTrial("pairs", "gloo", (0, 1, 2, 3), ("n1", "n2"), "passed", 0.5, 1.0, wave=1),
+        FleetTrial("pairs", "gloo", (4, 5, 6, 7), ("n3", "n4"), "timeout", None, None, "init", None, 1, (), (4,)),
+        FleetTrial("rest", "gloo", (0, 1, 2, 3, 6, 7), ("n1", "n2", "n4"), "passed", 0.6, 1.0, wave=2),
+        FleetTrial("world", "nccl", (0, 1), ("n1",), "skipped", error="no GPU for each rank there"),
+    ]
+    fleet = FleetFacts(tuple(hosts), 8, 60.0, "n1:15000", "slurm", seats, trials=tuple(trials), verdict="hosts", bad_hosts=("n3",))
+    return judge_fleet(fleet, [judge_kind(hosts, decode_snapshot(base("h100x8")), BY)], BY)
+
+
 def healthy() -> FleetReport:
     hosts = ("n1", "n2")
     return judge_fleet(FleetFacts(hosts), [judge_kind(hosts, decode_snapshot(base("h100x8")), BY)], BY)
@@ -82,12 +99,16 @@ def hostile() -> FleetReport:
         FleetGroup("torch", "b", hosts[:1], {"torch.version": f"{evil}+cpu"}),
     )
     links = (FleetLink(hosts[0], hosts[1], evil, evil, evil, 4, False, 0.1, evil),)
-    return judge_fleet(FleetFacts(hosts, groups=groups, links=links, launcher=evil), [], BY, unread=(FleetUnread(evil, evil),))
+    trials = (FleetTrial("start", evil, (0,), hosts[:1], "failed", stage=evil, error=evil),)
+    return judge_fleet(
+        FleetFacts(hosts, groups=groups, links=links, trials=trials, launcher=evil), [], BY, unread=(FleetUnread(evil, evil),)
+    )
 
 
 SAMPLES: Mapping[str, Callable[[], FleetReport]] = {
     "drifted": drifted,
     "sick": sick,
+    "stuck": stuck,
     "large": large,
     "healthy": healthy,
     "hostile": hostile,

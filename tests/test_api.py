@@ -108,7 +108,8 @@ def test_a_plan_is_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.M
     assert plan.ways == document["plan"]["ways"] and plan.excluded == document["plan"]["excluded"]
     assert plan.ways[0]["commands"]["pip"] == ["python -m pip install torch==2.9.1 torchvision==0.24.1"]
     assert "driver = 570.124" in plan.assumed and repr(plan) == "<envcheck.Plan: Install torch 2.9.1+cu128>"
-    assert plan._repr_html_().startswith("<pre>") and "CUDA 13.0 needs driver 580.65.06" in plan._repr_html_()
+    assert cli.main([*words, "--format", "html"]) == 0
+    assert capsys.readouterr().out == plan.to_html() and "CUDA 13.0 needs driver 580.65.06" in plan.to_html()
 
 
 def test_a_plan_of_a_file_tells_what_becomes_of_its_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,4 +143,7 @@ def test_a_notebook_shows_the_page_in_a_frame() -> None:
     report = api.Report(driver_old())
     frame = Frame()
     frame.feed(report._repr_html_())
-    assert frame.srcdoc == report.to_html() and "driver-too-old" in frame.srcdoc
+    assert frame.srcdoc.replace('<base target="_blank">', "") == report.to_html() and "driver-too-old" in frame.srcdoc
+    planned = Frame()
+    planned.feed(envcheck.plan("torch==2.9.*", for_="h100", **ELSEWHERE)._repr_html_())
+    assert "Install torch 2.9.1+cu128" in planned.srcdoc

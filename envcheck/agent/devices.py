@@ -134,7 +134,7 @@ def collect_afresh(child: Child, process: subprocess.Popen[bytes], deadline: flo
         process.kill()
         jsonl.attempt(process.wait, 3)
     try:
-        with open(child.out, "rb") as file:
+        with open(jsonl.plain_file(child.out), "rb") as file:
             return merged(file.read()), code
     except OSError:
         return {}, code

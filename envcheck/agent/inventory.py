@@ -63,7 +63,7 @@ def wanted(name: str) -> bool:
 
 def read(path: str, limit: int = 1 << 20) -> Optional[str]:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(jsonl.plain_file(path), encoding="utf-8", errors="replace") as file:
             return file.read(limit)
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return None
@@ -481,7 +481,7 @@ def ends_early(path: str) -> bool:
     if sys.platform != "linux":
         return False
     try:
-        with open(path, "rb") as file:
+        with open(jsonl.plain_file(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             head = file.read(64)
             if head[:4] != b"\x7fELF" or len(head) < 64:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 import time
 
@@ -62,7 +63,7 @@ class StageLog:
 
     def enter(self, stage: str) -> None:
         self.stage, self.began = stage, time.monotonic()
-        self.say(enter=stage)
+        self.say(enter=stage, at=self.began)
 
     def leave(self) -> None:
         self.say(leave=self.stage, seconds=time.monotonic() - self.began)
@@ -76,6 +77,15 @@ class StageLog:
     def task(self, name: str, done: bool = False) -> None:
         """One of an arm's `tasks` begins, or is done."""
         self.say(**{"done" if done else "task": name})
+
+
+def plain_file(path: str) -> int:
+    """The descriptor of a regular file to be read; OSError for a pipe that nobody may ever write to, or a device without end."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError("%s is not a regular file" % path)
+    return fd
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -92,7 +102,7 @@ def decoded(line: bytes) -> Any:
     """The value of one line, None if it is none: its writer may have died in the middle of it."""
     try:
         return json.loads(line.decode("utf-8", "replace"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from . import jsonl, processes, quick_check, rank, worker_results
+from . import jsonl, processes, quick_check, rank, rank_verdicts, worker_results
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class LauncherRun:
             return True
         if len(self.workers) < self.world or any(one.stage == "start" for one in self.workers):
             return not self.pulse.beats(self.pid, now)
-        return time.time() - max(one.said_at for one in self.workers) > self.plan.stage_seconds
+        return now - max(one.said_at for one in self.workers) > self.plan.stage_seconds
 
     def read(self) -> None:
         prefix = self.name + "."
@@ -266,6 +266,7 @@ class LauncherRun:
         problem = self.late or self.out_of_time or bool(self.status)
         status, reason = self.judged(text, codes)
         rows = [one.facts(codes.get(one.pid), text if problem and not one.over else "", self.late and not one.over) for one in self.workers]
+        rank_verdicts.on_one_clock([one.stages for one in self.workers])
         return {"status": status, "reason": reason, "ranks": rows}
 
     def judged(self, text: str, codes: Dict[int, int]) -> Tuple[str, str]:

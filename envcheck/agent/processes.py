@@ -8,6 +8,8 @@ import sys
 import time
 import warnings
 
+from . import jsonl
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Tuple
@@ -163,7 +165,7 @@ def state(pid: int) -> str:
 
 def tail(path: str, limit: int = 6000) -> str:
     try:
-        with open(path, "rb") as file:
+        with open(jsonl.plain_file(path), "rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - limit))
             return file.read().decode("utf-8", "replace")

@@ -309,7 +309,9 @@ def listening_store(dist: Any, listener: socket.socket, world: int) -> Any:
 def join(dist: Any, arm: ArmSpec, rank: int, store: Any, device: Any, folder: str) -> None:
     fixed = {"rank": rank, "world_size": arm["world_size"], "timeout": LIBRARY_LIMIT}
     if store is not None:
-        fixed["store"] = store
+        # In a store of its own prefix, as torch's init methods hand theirs over. torch 2.5 writes down what it is given, and for a bare
+        # TCPStore asks for the names of its addresses: where no name server answers that raises "failed to format addr".
+        fixed["store"] = dist.PrefixStore("default_pg", store)
     elif arm["store"] == "env://":
         # As a launcher sets it. Rank 0's store listens on all addresses, and so does that of tcp://.
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(arm["world_size"]), MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from . import torch_constants
+from . import jsonl, torch_constants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def complaints(path: str, limit: int = 3000) -> str:
     [2026-11-27 21:46:55] vm:1822:1822 [0] bootstrap.cc:114 NCCL WARN Bootstrap : no socket interface found
     """
     try:
-        with open(path, "rb") as file:
+        with open(jsonl.plain_file(path), "rb") as file:
             text = file.read(16 << 20).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -55,7 +55,7 @@ class RankVerdict:
     def read(self, events: Sequence[Dict[str, Any]]) -> None:
         for event in events:
             if "enter" in event:
-                self.stages.append({"name": event["enter"], "status": "entered"})
+                self.stages.append({"name": event["enter"], "status": "entered", "at": event.get("at")})
             elif "size" in event:
                 self.sizes.append(int(event["size"]))
             elif "leave" in event and self.stages:
@@ -64,6 +64,8 @@ class RankVerdict:
                 self.stages[-1].update(status="skipped", seconds=event["seconds"], detail=event["text"])
             elif "fail" in event:
                 self.problem, self.error, self.failed_at = event["status"], event["text"], event["at"]
+                if self.stages and self.stages[-1]["at"] is not None:
+                    self.stages[-1]["seconds"] = event["at"] - self.stages[-1]["at"]
                 self.mark(event["status"], event["text"][:500])
 
     def size_reached(self) -> str:
@@ -117,7 +119,17 @@ def judge_rows(arm: ArmSpec, rows: Sequence[RankVerdict], seconds: float) -> Dic
         tried = [stage for stage in rows[0].stages if stage["name"] not in FRAME] if rows else []
         if tried and all(stage["status"] == "skipped" for stage in tried):
             status, reason = "skipped", str(tried[0]["detail"])
+    on_one_clock([row.stages for row in rows])
     return {"status": status, "reason": reason, "seconds": seconds, "ranks": [row.facts for row in rows]}
+
+
+def on_one_clock(ranks: Sequence[List[Dict[str, Any]]]) -> None:
+    """The moment of each stage becomes seconds since the first rank entered its first one. All processes of a host share the clock."""
+    first = min((stage["at"] for stages in ranks for stage in stages if stage["at"] is not None), default=0.0)
+    for stages in ranks:
+        for stage in stages:
+            at = stage.pop("at")
+            stage["began_seconds"] = None if at is None else at - first
 
 
 def nearness_to_the_cause(row: RankVerdict) -> Tuple[int, float]:

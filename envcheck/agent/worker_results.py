@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from . import jsonl, processes
@@ -20,12 +19,11 @@ class WorkerResult:
         self.told: Dict[str, Any] = {}
         self.stages: List[Dict[str, Any]] = []
         self.error = ""
-        self.said_at = 0.0  # by the system's clock
+        self.said_at = 0.0  # by the monotonic clock, which is one for all processes and does not jump
         part = path.split(".")[-2]
         self.pid = int(part) if part.isdecimal() else 0
         try:
-            with open(path, "rb") as file:
-                self.said_at = os.fstat(file.fileno()).st_mtime
+            with open(jsonl.plain_file(path), "rb") as file:
                 for line in file:
                     self.take(jsonl.decoded(line))
         except OSError:
@@ -37,7 +35,8 @@ class WorkerResult:
         if "worker" in event:
             self.told = event["worker"]
         elif "enter" in event:
-            self.stages.append({"name": event["enter"], "status": "entered"})
+            self.stages.append({"name": event["enter"], "status": "entered", "at": event.get("at")})
+            self.said_at = jsonl.attempt(float, event.get("at")) or 0.0
         elif "leave" in event and self.stages:
             self.stages[-1].update(status="ok", seconds=event["seconds"])
         elif "fail" in event:

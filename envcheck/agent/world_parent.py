@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -145,6 +146,8 @@ def serve(options: Dict[str, Any], writer: jsonl.Writer) -> None:
     gc.enable()
     writer.line(section="ready", value={"gpus": seen, "backends": backends})
     listen(Ranks(options, writer, no_fork))
+    # Who started this process ends it by force and takes the folder away: it was killed itself, and nobody else would.
+    shutil.rmtree(options["folder"], ignore_errors=True)
 
 
 def gpus() -> int:

@@ -26,6 +26,7 @@ EXACT = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float32": 2**24, "float64": 2*
 GLOO_TYPES = ("int32", "int64", "float32", "float64")
 SMALL = 64 << 10  # bytes up to which every type is sent
 STEP_BYTES = 1 << 20
+STEPS_SECONDS = 1.0  # behind which no further step is begun: a rank that needs seconds for one shows that in the first
 START = 16.0  # of a weight: a step leaves it far from 0, beside which every rounding is large
 WORK_SIDE = {"cpu": 160, "cuda": 2048}  # of the matrices that a rank multiplies by itself in each step
 SIOCGIFADDR = 0x8915  # linux/sockios.h
@@ -82,9 +83,9 @@ def stages(log: WorldLog, options: Dict[str, Any], task: Dict[str, Any], number:
     log.enter("init")
     rank.join(dist, arm, number, store, device, options["folder"])
     log.enter("all_reduce")
-    for size in task["sizes"]:
+    for place, size in enumerate(task["sizes"]):
         log.say(size=size)
-        for name in types_of(task["backend"], size):
+        for name in types_of(task, place):
             all_reduce(torch, dist, number, task["world_size"], device, size, name)
     log.enter("steps")
     timed = steps(torch, dist, device, matrices, task)
@@ -167,9 +168,14 @@ def read_address(told: int) -> Sequence[Any]:
     return place if isinstance(place, list) else ["", 0]
 
 
-def types_of(backend: str, size: int) -> Sequence[str]:
-    every = tuple(EXACT) if backend == "nccl" else GLOO_TYPES
-    return every if size <= SMALL else ("int64", "float32")
+def types_of(task: Dict[str, Any], place: int) -> Sequence[str]:
+    """Those that are sent in this one of the sizes: all in a pair; over the whole job, where the messages of one sum are as many as the
+    square of its ranks, only some."""
+    size = task["sizes"][place]
+    every: Sequence[str] = tuple(EXACT) if task["backend"] == "nccl" else GLOO_TYPES
+    if size > SMALL:
+        every = ("int64", "float32")
+    return (every[place :: len(task["sizes"])] or every[-1:]) if task.get("ddp") else every
 
 
 def share(number: int) -> int:
@@ -209,20 +215,26 @@ def work(torch: Any, matrices: Tuple[Any, Any]) -> float:
 
 
 def steps(torch: Any, dist: Any, device: Any, matrices: Tuple[Any, Any], task: Dict[str, Any]) -> Dict[str, float]:
-    """Some steps as training takes them: each rank computes, then all of them reduce."""
-    world, worked = task["world_size"], 0.0
+    """Some steps as training takes them: each rank computes, then all of them reduce. Where one rank's time is over all of them stop
+    behind the same step, since its word for that is part of the sum; what they were to take longer is then reckoned."""
+    world, worked, taken = task["world_size"], 0.0, 0
     gradients = torch.zeros(STEP_BYTES // 4, dtype=torch.float32, device=device)
     numerics.KEPT.append(gradients)
     dist.all_reduce(gradients)  # together from here on
     began = time.monotonic()
-    for _ in range(task["steps"]):
+    while taken < task["steps"]:
         worked += work(torch, matrices)
+        if time.monotonic() - began > STEPS_SECONDS:
+            gradients[-1] = 1.0
         dist.all_reduce(gradients)
-        float(gradients[-1])
+        taken += 1
+        if float(gradients[-1]):
+            break
     seconds = time.monotonic() - began
     waited = max(1e-9, seconds - worked)
-    rate = task["steps"] * STEP_BYTES * 2 * (world - 1) / world / waited  # busbw of nccl-tests: what each link carried
-    return {"seconds": seconds, "work_seconds": worked, "busbw_gbps": rate * 8 / 1e9}
+    rate = taken * STEP_BYTES * 2 * (world - 1) / world / waited  # busbw of nccl-tests: what each link carried
+    share_taken = taken / task["steps"]
+    return {"seconds": seconds / share_taken, "work_seconds": worked / share_taken, "busbw_gbps": rate * 8 / 1e9}
 
 
 def training_step(torch: Any, dist: Any, number: int, world: int, device: Any) -> None:

@@ -193,7 +193,7 @@ def nccl_shm_small(facts: Facts, told: Matches) -> Answer:
     if matches:
         needed = in_units(number(value(matches, "size")) or _SEGMENT_BYTES)
         values = {"size": size, "needed": needed, "error": value(matches, "error") or "an error"}
-        return Hit(values, quoted(matches), variant=agreed(matches))
+        return Hit(values, quoted(matches), variant=foremost(matches, "refused") or agreed(matches))
     # A system call of NCCL failed in a container, on one machine: what containers lack for that is shared memory.
     alone = told and not any(facts.said(other) for other in _OTHER_CAUSES)
     if alone and len(nvidia(facts.gpus)) > 1 and not _several_nodes(facts.launcher) and (facts.limits.shm_bytes or 0) <= 1 << 30:
@@ -207,10 +207,10 @@ def nccl_duplicate_gpu(facts: Facts, matches: Matches) -> Answer:
     local = next((one.local_world_size for one in facts.launcher.readings if one.launcher == "torchrun" and one.complete), None)
     more = bool(local and count and local > count)
     values: dict[str, object] = {"local": local, "count": count, "ranks": value(matches, "ranks") or "two ranks"}
-    if counted := of_variant(matches, "more"):
+    if counted := of_variant(matches, "vllm"):
         values |= {"local": value(counted, "local") or "more", "count": value(counted, "gpus") or "fewer"}
         # with several nodes the framework may have counted the ranks of all of them
-        return Hit(values, quoted(counted), (), "more", _WARNING if _several_nodes(facts.launcher) else None)
+        return Hit(values, quoted(counted), (), "vllm", _WARNING if _several_nodes(facts.launcher) else None)
     if matches:
         return Hit(values, quoted(matches), variant="more" if more else None)
     # Launchers that show each task its own GPU leave one device visible and are in order.

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import exp, log
 from statistics import median
 
 from envcheck.checks.gpu import size as in_units
+from envcheck.checks.peers import slow_beyond
 from envcheck.engine.intents import Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
-from envcheck.facts.fleet import FleetFacts, FleetLink, unreached, without_gloo
+from envcheck.facts.fleet import FleetFacts, FleetLink, nameless, unreached
 from envcheck.facts.hostlist import fold, natural
 
 # Of several errors on one link the one that says most.
 TELLING = ("silent", "refused", "stranger", "route", "itself", "broken", "filtered")
 LINES = 6  # of evidence
 FEW = 4  # links of a host, of which the median means something
-SLOW_SHARE, SLOW_DEVIATIONS = 0.4, 6.0  # of the median rate, and as many median absolute deviations of its logarithm below it
+FACTOR = 2.5  # by which a slow host takes longer than the median one: plain sockets on busy hosts differ by more than sums do
 
 
 def _pairs(links: Iterable[FleetLink]) -> set[tuple[str, str]]:
@@ -146,7 +146,7 @@ def fleet_name_wrong(facts: Facts) -> Answer:
 
 
 def _own_name(fleet: FleetFacts, wrong: list[FleetLink]) -> Hit | None:
-    hurt = without_gloo(fleet.links)
+    hurt = nameless(fleet.links)
     own = [one for one in wrong if one.source in hurt]
     if not own or _passed(fleet, "gloo"):
         return None
@@ -221,14 +221,12 @@ def fleet_link_slow(facts: Facts) -> Answer:
         medians = {host: median(each) for host, each in by_host.items()}
         if len(medians) < FEW:
             continue
-        # In factors: peers on a busy machine differ by a half, which hides nothing that is slower by hundreds.
-        logs = {host: log(rate) for host, rate in medians.items()}
-        middle = median(logs.values())
-        spread = median(abs(one - middle) for one in logs.values())
+        # In the time that a byte takes: peers on a busy machine differ by a half, which hides nothing that is slower by hundreds.
+        limit = slow_beyond([1 / rate for rate in medians.values()], FACTOR, floor=0.0)
         for host, rate in medians.items():
-            if rate < SLOW_SHARE * exp(middle) and middle - logs[host] > SLOW_DEVIATIONS * spread:
+            if limit is not None and 1 / rate > limit:
                 odd.setdefault(host, (way, rate))
-                usual = exp(middle)
+                usual = median(medians.values())
     if usual is None:
         return None
     interface = next((one.interface for one in facts.fleet.links if one.what == "transfer" and {one.source, one.target} & set(odd)), None)

@@ -75,10 +75,12 @@ def fleet_rank_duplicate(facts: Facts) -> Answer:
         "first": f"{holders[first.rank].host} (pid {holders[first.rank].pid})",
         "second": f"{first.host} (pid {first.pid})",
         "count": len(rivals),
+        "pids": f"{holders[first.rank].pid},{first.pid}",
     }
     shown = [seat for one in rivals[: SHOWN // 2] for seat in (holders[one.rank], one)]
     evidence = tuple(Evidence("store", f"{_where(one)}: by {one.launcher}") for one in shown)
-    return Hit(values, evidence, variant="many" if len(rivals) > 1 else None)
+    twice = Counter(one.rank for one in rivals) == dict.fromkeys(range(facts.fleet.world_size or 0), 1)
+    return Hit(values, evidence, variant="jobs" if twice and len(rivals) > 1 else "many" if len(rivals) > 1 else None)
 
 
 @check(needs="fleet", reads="fleet")

@@ -41,7 +41,8 @@ def _failures(fleet: FleetFacts, hosts: Collection[str]) -> list[FleetTrial]:
 def fleet_host_bad(facts: Facts) -> Answer:
     """Hosts that failed with partners that are good with others."""
     fleet = facts.fleet
-    bad = [host for host in fleet.bad_hosts if host not in fleet.slow_hosts]
+    ended = {one.host for one in fleet.seats if one.reason == "gone"}  # of these fleet-rank-stuck says what is wrong
+    bad = [host for host in fleet.bad_hosts if host not in fleet.slow_hosts and host not in ended]
     if not bad:
         return None
     failures = _failures(fleet, bad)
@@ -75,7 +76,7 @@ def fleet_host_slow(facts: Facts) -> Answer:
 
 
 def _busbw(trial: FleetTrial) -> str:
-    return f", busbw {trial.busbw_gbps:.2f} GB/s" if trial.busbw_gbps is not None else ""
+    return f", busbw {trial.busbw_gbps:.2f} Gbit/s" if trial.busbw_gbps is not None else ""
 
 
 @check(needs="fleet", reads="fleet")

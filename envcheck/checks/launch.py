@@ -33,7 +33,7 @@ def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
         if variant == "said" and (own := launch_sums.port_taken_by_own(launcher, port, matches)):
             return own
         fixes = launch_sums.other_port(launcher, port) if variant in ("said", None) else ()
-        return Hit(values, quoted(matches), fixes, variant=variant)
+        return Hit(values, quoted(matches), fixes, variant=variant, confidence=doubt(matches))
     # Within a torchrun worker the agent's own store listens there; on other nodes than the master's the port does not matter.
     worker = any(name.startswith("TORCHELASTIC_") for name in launcher.variables)
     if owner is None or worker or not _here(facts) or (launcher.rank or 0) > 0:
@@ -60,7 +60,8 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     host, named = value(told, "host"), value(told, "address")
     unnamed = {"ray": "the address that it was given", "unresolved": "of the master"}.get(variant, address or "the master")
     shown = repr(named) if named and variant == "unresolved" else named or unnamed
-    return Hit({"address": shown, "host": host or "another node", "login": host, "head": named}, quoted(matches), variant=variant or None)
+    peer_of: dict[str, object] = {"address": shown, "host": host or "another node", "login": host or "NODE", "head": named}
+    return Hit(peer_of, quoted(matches), variant=variant or None, confidence=doubt(matches))
 
 
 @check(needs="launcher", reads="launcher symptoms")

@@ -8,8 +8,8 @@ from envcheck.checks.answer import contained
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_variant, quoted, value
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
-from envcheck.facts.snapshot import LimitsFacts, LiveStatus
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
+from envcheck.facts.snapshot import LimitsFacts, LiveStatus, TorchFacts
 
 _MIB, _GIB = 1 << 20, 1 << 30
 FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks
@@ -17,6 +17,8 @@ FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for
 DESCRIPTORS_EACH, DESCRIPTORS = 3, 13
 # A process of a run on a CPU has 5 tasks, and 7 with two loader workers (torch 2.13, gloo, OMP_NUM_THREADS=1); CUDA and NCCL add more.
 FEW_TASKS = 16
+NOT_TRIED = ("Operation not permitted", "Function not implemented")  # what a filter of system calls answers: training asks in other ways
+FILE_TOO_LARGE = "File too large"  # EFBIG
 DOCKER_SHM = 64 * _MIB  # what docker and Kubernetes give without being asked
 RDMA_MEMLOCK = 64 * _MIB  # less than one set of NCCL buffers
 
@@ -85,6 +87,10 @@ def shm_small(facts: Facts, matches: Matches) -> Answer:
     wanted, got = limits.shm_requested_bytes, limits.shm_allocated_bytes
     if limits.shm_error or (wanted and got is not None and got < wanted):
         values |= {"wanted": _size(wanted) or "a test file", "got": "0" if got is None else size(got)}
+        if limits.shm_error in NOT_TRIED:
+            return Unknown(f"the trial in /dev/shm was refused: {limits.shm_error}")
+        if limits.shm_error == FILE_TOO_LARGE:
+            return Hit(values, cite("trial in shared memory", limits.shm_error), variant="file-limit")
         return Hit(values, cite("trial in shared memory", limits.shm_error), variant="refused" if total else "none")
     if total is not None and total <= DOCKER_SHM:
         return Hit(values, variant=variant)
@@ -106,7 +112,7 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, 
     return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR, confidence=confidence)
 
 
-@check(needs="system", reads="system live symptoms")
+@check(needs="system", reads="system live torch symptoms")
 def host_memory_low(facts: Facts, matches: Matches) -> Answer:
     available, limit = facts.system.memory_available_bytes, facts.system.memory_limit_bytes
     values = {"available": _size(available), "limit": "none" if limit is None else size(limit)}
@@ -115,9 +121,21 @@ def host_memory_low(facts: Facts, matches: Matches) -> Answer:
     killed = facts.live.status is not LiveStatus.PASS and any(rank.died_of == "SIGKILL" for rank in facts.live.ranks)
     if killed and available is not None and available < 2 * _GIB:
         return Hit(values, variant="killed", severity=Severity.ERROR, confidence=Confidence.LIKELY)
-    if limit is not None and limit < 2 * _GIB:
+    tight = limit is not None and limit < 2 * _GIB
+    if (tight or (available is not None and available < _GIB)) and (what := _import_killed(facts.torch)):
+        sure = None if limit is not None and limit < _GIB else Confidence.LIKELY
+        return Hit(values | {"what": what}, variant="import_killed", severity=Severity.ERROR, confidence=sure)
+    if tight:
         return Hit(values, variant="limit")
     return Hit(values) if available is not None and available < _GIB else None
+
+
+def _import_killed(torch: TorchFacts) -> str | None:
+    """What was imported when the process was killed from outside."""
+    for what, failure in (("torch", torch.import_failure), ("torch._dynamo", torch.dynamo_failure)):
+        if failure is not None and (failure.signal == "SIGKILL" or failure.text.endswith("SIGKILL")):
+            return what
+    return None
 
 
 @check(needs="limits", reads="limits launcher")

@@ -20,7 +20,7 @@ FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 @check(needs="packages", reads="packages torch devices python symptoms")
 def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
     works, packages = imported(facts), facts.packages
-    mixture = tuple(match for match in matches if "torch._C" in match.text)
+    mixture = tuple(match for match in matches if "torch._C" in match.text or match.symptom == "torch-of-two-releases")
     if mixture and not works:
         return Hit({"name": value(mixture, "name")}, quoted(mixture), variant="files")
     if told := tuple(match for match in matches if "invalid distribution" in match.text):
@@ -172,7 +172,7 @@ def _asks(facts: Facts, name: str) -> str | None:
     return row.torch if row else None
 
 
-@check(needs="packages", reads="torch packages symptoms")
+@check(needs="packages", reads="torch packages system symptoms")
 def xformers_mismatch(facts: Facts, matches: Matches) -> Answer:
     torch = facts.torch
     there = facts.packages.version("xformers")
@@ -191,7 +191,8 @@ def xformers_mismatch(facts: Facts, matches: Matches) -> Answer:
     if not matches:
         return None
     have = value(matches, "have") or torch.version  # a list of packages may be of another environment
-    fixes = _xformers(_xformers_for(have, facts.tables), have, again=True)
+    mac = facts.system.os == "darwin"
+    fixes = () if mac else _xformers(_xformers_for(have, facts.tables), have, again=True)
     return Hit({"built": value(matches, "built") or "another torch", "version": have or UNKNOWN}, quoted(matches), fixes, "said")
 
 

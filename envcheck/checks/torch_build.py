@@ -9,9 +9,10 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
-from envcheck.checks.text import cite, first_of, of_variant, quoted, value
+from envcheck.checks.text import cite, doubt, first_of, of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Unknown, check
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of, runs_on
 from envcheck.tables.compat import Tables
@@ -137,7 +138,10 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
         "said": True,
     }
     values = {"version": facts.torch.version or UNKNOWN, "kind": "XPU" if xpu else "CUDA", "gpu": "the Jetson's GPU"}
-    return first_of(cases, values, quoted(xpu or matches)) if matches else None
+    if not matches:
+        return None
+    hit = first_of(cases, values, quoted(xpu or matches))
+    return replace(hit, confidence=doubt(matches)) if hit and doubt(matches) else hit
 
 
 @check(needs="torch", reads="torch devices gpus cuda_driver driver rocm system visibility symptoms")
@@ -146,9 +150,8 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     torch, devices, missing = facts.torch, facts.devices, facts.missing
     if devices.available:
         return None
-    if not (torch.cuda or torch.hip):  # who printed it saw no GPU, and neither why nor what torch was built for is said
-        explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
-        return Hit({}, quoted(matches), variant="said") if matches and not explained else None
+    if not (torch.cuda or torch.hip):
+        return _no_device_said(facts, matches)
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
     if "devices" in missing:
         if unread := not_read("devices", missing):
@@ -164,6 +167,14 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     if _unlisted(missing):
         return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
+
+
+def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
+    """Who printed it saw no GPU, or who says so named the card; neither why nor what torch was built for is said."""
+    torch, cards = facts.torch, named(nvidia(facts.gpus)) if answer.fails(facts.devices) else ""
+    explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
+    evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
+    return Hit({}, evidence, variant="said") if evidence and not explained else None
 
 
 def _unlisted(missing: Mapping[str, Missing]) -> bool:
@@ -256,9 +267,16 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
             variant, values["use"] = "sources", last or next(iter(_usual_python(facts, platform)), None)
     name = re.match(r"[\w.-]*\w", wanted)
     if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
-        return Hit(values | {"package": name[0]}, quoted(matches), variant="other")  # another build of torch would not bring it
+        fixes = (_TRITON,) if name[0] == "triton" and facts.system.os != "linux" else ()  # another build of torch would not bring it
+        return Hit(values | {"package": name[0]}, quoted(matches), fixes, "other")
     return Hit(values, quoted(matches), _other_python(facts, wanted, platform), variant)
 
+
+_TRITON = Manual(
+    "triton has wheels for Linux alone. On Windows its build is called triton-windows (of the series that belongs to this torch), or run"
+    " under WSL; without it train without torch.compile.",
+    commands=("python -m pip install -U triton-windows",),
+)
 
 # Releases before those of the tables, with the newest Python that they have wheels for: https://pypi.org/project/torch/#history
 _LAST_PYTHON = {(1, 4): "3.8", (1, 5): "3.8", (1, 6): "3.8", (1, 7): "3.9", (1, 8): "3.9", (1, 9): "3.9", (1, 10): "3.9"}

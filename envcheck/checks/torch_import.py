@@ -7,7 +7,7 @@ import re
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.origin import IMPORT, Origin, frames, its_own, last_line, missing_module, origin
 from envcheck.checks.reinstall import again
-from envcheck.checks.text import cite, of_variant, quoted, value
+from envcheck.checks.text import cite, of_symptom, of_variant, quoted, value
 from envcheck.checks.torch_files import blamed, damaged_files
 from envcheck.engine.intents import Install, Manual, SetEnv
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
@@ -176,6 +176,8 @@ def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
     own, text, hiding = its_own(facts), import_text(facts.torch), facts.python.shadowing
     # Of a torch that lies where its distribution put it these words mean that a file of it is gone.
     matches = tuple(one for one in matches if not (own and one.source == IMPORT and one.symptom == "torch-folder-shadows"))
+    if of_symptom(facts, "torch-of-two-releases"):  # it is torch's own file that stumbles: nothing hides it
+        matches = tuple(one for one in matches if one.symptom not in ("torch-folder-shadows", "torch-of-two-releases"))
     if facts.torch.import_status is ImportStatus.NOT_TORCH:
         if own and blamed(facts):
             return None

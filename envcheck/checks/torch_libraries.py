@@ -27,6 +27,8 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
     if refused := of_variant(matches, *_REFUSALS):
         file = value(refused, "library")
         return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=refused[0].variant)
+    if carried := of_variant(matches, "carried"):
+        return Hit({"library": value(carried, "library"), "version": UNKNOWN}, evidence, variant="carried")
     codec, fits = [match.symptom.startswith("torchcodec-") for match in matches], codec_fits(facts)
     # torchcodec's loader says that it lacks FFmpeg, or it did not load although it is for this torch
     if library is None and any(codec) and (fits is True or (fits is None and value(matches, "ffmpeg") is not None)):

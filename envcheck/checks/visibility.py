@@ -54,7 +54,7 @@ def _without_gpu(facts: Facts) -> bool:
 
 
 @check(needs="visibility", reads="system gpus visibility torch devices symptoms")
-def visible_devices_empty(facts: Facts) -> Answer:
+def visible_devices_empty(facts: Facts, matches: Matches) -> Answer:
     gpus, visibility, devices = facts.gpus, facts.visibility, facts.devices
     if works(devices) or devices.devices:
         return None
@@ -69,7 +69,8 @@ def visible_devices_empty(facts: Facts) -> Answer:
     problems = ((name, raw, read_visible(raw, gpus.devices, visibility.cuda_device_order).problem) for name, raw in variables.items())
     name, raw, problem = next((one for one in problems if one[2] in (Problem.EMPTY, Problem.HIDDEN)), (NAME, None, None))
     if problem is None:
-        return None
+        ray = of_variant(matches, "ray")
+        return Hit({"name": NAME}, quoted(ray), variant="ray") if ray and visibility.cuda_visible_devices is None else None
     asked = _found_none(facts)
     known = rocm or gpus.devices or nvidia_on_bus(facts.system) or _blind(facts)
     evidence = (Evidence(name, repr(raw)), *_listed(gpus.devices), *quoted(asked))

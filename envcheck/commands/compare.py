@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envcheck.commands.configuration import rule_session
-from envcheck.commands.output import put
+from envcheck.commands.output import deliver
+
+if TYPE_CHECKING:
+    from envcheck.facts.snapshot import Snapshot
 
 # These differ between any two runs and mean nothing.
 VOLATILE = (
@@ -21,7 +25,6 @@ def execute(args: argparse.Namespace) -> int:
     """0 if nothing of weight differs, 1 if a fact or a verdict does."""
     from envcheck.facts.codec import encode
     from envcheck.facts.recorded import load_snapshot
-    from envcheck.render.json_v1 import json_text
     from envcheck.report.session import verdicts_of
 
     before, after = load_snapshot(args.before), load_snapshot(args.after)
@@ -30,16 +33,40 @@ def execute(args: argparse.Namespace) -> int:
     first = {one.rule: one.outcome.value for one in verdicts_of(before, by)}
     second = {one.rule: one.outcome.value for one in verdicts_of(after, by)}
     flipped = [(rule, first[rule], second[rule]) for rule in first if first[rule] != second[rule]]
-    if args.json:
+    shown = _redacted(changed, before, after) if args.redact else changed
+    deliver(args, lambda form, to_stdout: _written(form, args, shown, flipped))
+    return int(bool(changed or flipped))
+
+
+def _written(form: str, args: argparse.Namespace, changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> str:
+    if form == "html":
+        from envcheck import __version__
+        from envcheck.render import compare_html
+
+        files = [os.path.basename(one) for one in (args.before, args.after)]
+        return compare_html.render(f"envcheck {__version__}", files, _verdict(changed, flipped), changed, flipped)
+    if form == "json":
+        from envcheck.render.json_v1 import json_text
+
         document = {
             "schema": 1,
             "facts": [{"fact": path, "before": old, "after": new} for path, old, new in changed],
             "rules": [{"rule": rule, "before": old, "after": new} for rule, old, new in flipped],
         }
-        put(json_text(document))
-    else:
-        put(_text(changed, flipped))
-    return int(bool(changed or flipped))
+        return json_text(document)
+    return _text(changed, flipped)
+
+
+def _redacted(changed: list[tuple[str, Any, Any]], before: Snapshot, after: Snapshot) -> list[tuple[str, Any, Any]]:
+    """Without what names either machine; the same thing has the same placeholder on both sides."""
+    from envcheck.commands.rendering import myself
+    from envcheck.facts.record import fields
+    from envcheck.report.redact import Identity, Redactor, identity, map_strings
+
+    one, other = identity(before, **myself()), identity(after, **myself())
+    change = Redactor(Identity(**{part.name: getattr(one, part.name) | getattr(other, part.name) for part in fields(Identity)}))
+    hosts = ("network.hostname", "[host]", "[host]")  # a name of two letters is one too
+    return [hosts if row[0] == hosts[0] else map_strings(row, change) for row in changed]
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -63,9 +90,12 @@ def _text(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str
     lines = [f"{one_line(path)}: {_short(old)} → {_short(new)}" for path, old, new in changed]
     lines += [""] if flipped else []
     lines += [f"{rule}: {was} → {now}" for rule, was, now in flipped]
+    return "\n".join([*lines, _verdict(changed, flipped)]) + "\n"
+
+
+def _verdict(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> str:
     differ = f"{len(changed)} facts differ, {len(flipped)} rules change their verdict"
-    lines.append(differ if changed or flipped else "the same facts, the same verdicts")
-    return "\n".join(lines) + "\n"
+    return differ if changed or flipped else "the same facts, the same verdicts"
 
 
 def _short(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck.errors import UsageError, near_word
 from envcheck.facts.record import replace
 from envcheck.facts.settings import Configuration
+from envcheck.render import FORMATS
 
 if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
@@ -59,7 +60,7 @@ KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "tool": A_TEXT,
     "index-base": A_TEXT,
     "files": A_SWITCH,
-    "format": A_TEXT,
+    "format": (f"one of {', '.join(FORMATS)}", lambda value: value in FORMATS),
     "json": A_SWITCH,
     "output": ("a text or a list of texts", lambda value: _text(value) or _texts(value)),
     "redact": A_SWITCH,
@@ -107,6 +108,10 @@ def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.Argum
         elif key == "ignore" and isinstance(value, Mapping):  # rules with reasons stay ignored whatever else is
             args.ignore_reasons = dict(value)
         elif (f"--{key}" in flags or key in RULES) and not given & {f"--{key}", RIVALS.get(key)}:
+            if key in ("format", "output"):
+                value = _of_this_command(value, getattr(args, "formats", ()))
+                if value is None:
+                    continue
             if key == "python":
                 value, args.python_named_in = _python(path, value), path
             setattr(args, flags[f"--{key}"].dest if f"--{key}" in flags else key, value)
@@ -131,7 +136,9 @@ def _chosen(
     if profile not in profiles:
         there = f"there are {', '.join(profiles)}" if profiles else "there are none"
         raise UsageError(f"--profile {profile}: no such profile in {path or 'a configuration file'}; {there}")
-    return {**base, **profiles[profile]}, frozenset(profiles[profile])
+    chosen = profiles[profile]
+    taken_back = {RIVALS[key].removeprefix("--") for key in chosen.keys() & RIVALS.keys()}
+    return {**{key: value for key, value in base.items() if key not in taken_back}, **chosen}, frozenset(chosen)
 
 
 def _check(path: str, where: str, key: str, value: object, flag: argparse.Action | None) -> None:
@@ -143,7 +150,7 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(KEYS)}"
         raise UsageError(f"{path}: unknown key {where + key!r}; {hint}")
     expected, right = KEYS[key]
-    if flag is not None and flag.choices is not None:
+    if flag is not None and flag.choices is not None and key != "format":
         expected, right = f"one of {', '.join(map(str, flag.choices))}", lambda one: one in (flag.choices or ())
     if not right(value):
         raise UsageError(f"{path}: {where}{key} = {_shown(value)}: {expected} is expected")
@@ -151,6 +158,14 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
 
 def _shown(value: object) -> str:
     return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
+
+
+def _of_this_command(value: str | list[str], formats: Sequence[str]) -> str | list[str] | None:
+    """Of `format` and `output`, which are set for all commands, what this one writes: a plan is no JUnit."""
+    if isinstance(value, str):
+        strange = value.partition("=")[0]
+        return None if strange in FORMATS and strange not in formats else value
+    return [one for one in value if _of_this_command(one, formats) is not None] or None
 
 
 def _python(path: str, value: str) -> str:
@@ -261,9 +276,27 @@ def _table(data: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return table
 
 
-def origin(args: argparse.Namespace, key: str) -> str:
-    """Where a value comes from, as an error message begins: "--timeout", or "/home/me/envcheck.toml: timeout ="."""
-    return f"{args.configuration.path}: {key} =" if key in args.configured else f"--{key}"
+@contextmanager
+def naming_the_file(args: argparse.Namespace) -> Iterator[None]:
+    """An error of a flag that nobody typed names file and key: "--timeout 1: …" is "/home/me/envcheck.toml: timeout = 1: …"."""
+    try:
+        yield
+    except UsageError as error:
+        flag, _, rest = str(error).partition(" ")
+        key = "output" if flag == "-o" else flag.removeprefix("--")
+        if flag == key or key not in args.configured:
+            raise
+        raise UsageError(f"{args.configuration.path}: {key} = {rest}") from None
+
+
+def contradiction(args: argparse.Namespace, one: str, other: str, why: str = "") -> UsageError:
+    """The error of two settings that exclude each other, each named as it was set."""
+    keys = [key for key in (one, other) if key in args.configured]
+    said = []
+    for key in (one, other):
+        value = getattr(args, key)
+        said.append(f"{key} = {_shown(value)}" if key in keys else f"--{key}" if value is True else f"--{key} {value}")
+    return UsageError(f"{f'{args.configuration.path}: ' if keys else ''}{' and '.join(said)} contradict each other{why}")
 
 
 def rule_session(args: argparse.Namespace, select: Sequence[str] = ()) -> RuleSession:

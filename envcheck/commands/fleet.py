@@ -72,14 +72,14 @@ def _trial_flags(group: argparse._ActionsContainer) -> None:
         help="of the process groups (default: gloo, and nccl where there are GPUs)",
     )
     add("--nproc", metavar="N", type=int, help="ranks that each host starts for them (default: as many as the launcher started there)")
-    add("--evidence", metavar="DIR", help="keep there what ranks left that failed")
+    add("--evidence", metavar="DIR", help="keep there, on each host, what ranks left that failed")
 
 
 def _other_starts(group: argparse._ActionsContainer) -> None:
     add = group.add_argument
     add(
         "--ray", metavar="ADDRESS", nargs="?", const="auto",
-        help="start a process on each node of a Ray cluster (pip install 'torch-envcheck[ray]'); with --replay, judge on it",
+        help="start a process on each node of a Ray cluster (pip install 'ray>=2.9'); with --replay, judge on it",
     )  # fmt: skip
     add("--replay", metavar="PATH", nargs="+", help="judge recorded snapshots: folders, files, one JSON a line in *.jsonl")
     add("--golden", metavar="FILE", help="hold every host against this recorded snapshot")
@@ -91,7 +91,7 @@ def _other_starts(group: argparse._ActionsContainer) -> None:
 
 
 def _report_flags(group: argparse._ActionsContainer) -> None:
-    output.add_flags(group)
+    output.add_flags(group, FORMATS)
     add = group.add_argument
     add("--exclude-file", metavar="FILE", help="write the bad hosts there as Slurm's --exclude takes them")
     add("--fail-on", choices=("error", "warning", "never"), default="error", help="what exits 1 (default: error)")
@@ -141,9 +141,6 @@ def _check(args: argparse.Namespace) -> None:
         number = getattr(args, name)
         if number is not None and not (0 if name == "gpus" else 1) <= number <= limit:
             raise UsageError(f"--{name} {number}: between {0 if name == 'gpus' else 1} and {limit}")
-    for form in (args.format, *(form for form, _ in args.documents)):
-        if form not in FORMATS:
-            raise UsageError(f"{form}: a report of a job is written as one of {', '.join(FORMATS)}")
 
 
 def _files(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -177,7 +174,6 @@ def _options(args: argparse.Namespace, by: RuleSession) -> FleetOptions:
         ignore=tuple(args.ignore),
         session=by,
         redact=args.redact,
-        color=args.color,
         quiet=args.quiet,
         verbose=args.verbose,
         page=page_options(sys.stderr if args.argv else sys.stdout, os.environ, args) if args.format == "text" else None,

@@ -28,6 +28,7 @@ _NAME = 5  # times that the words of a rule's id and title count: they say what 
 # Below these a text has little to do with any page, found on public posts and reports whose rule is known, and on healthy ones.
 _SCORE = 30.0
 _STANDS_OUT = 1.2  # times the score of the page after the last pointer
+_BEGINS = 10.0  # for a page with a message that begins with the words: "Bus error (core dumped)" of "bus error"
 _CLOSE = 0.6  # of the first one's score
 _SHOWN = 5  # words
 # A line that complains counts more than one that only stands beside it.
@@ -55,6 +56,7 @@ class WordCount:
     rule: str
     words: Counter[str]
     length: int
+    printed: tuple[str, ...] = ()  # the messages of programs that name it
 
 
 @record
@@ -101,7 +103,7 @@ def _page(text: RuleText, rows: list[Message]) -> WordCount:
     written = [f"{text.id} {text.title}"] * _NAME + [*text.messages.values(), text.why, text.confirm, *text.notes, *_strings(text.fixes)]
     printed = [row.sample or " ".join(part if isinstance(part, str) else " ".join(part.choices) for part in row.parts) for row in rows]
     words = Counter(word for word, _ in words_of(" ".join([_HOLE.sub(" ", one) for one in written] + printed)))
-    return WordCount(text.id, words, sum(words.values()))
+    return WordCount(text.id, words, sum(words.values()), tuple(printed))
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -133,7 +135,10 @@ def nearest_to_text(text: str, by: RuleSession) -> tuple[Nearest, ...]:
 def nearest_to_words(words: str, by: RuleSession, limit: int) -> tuple[Nearest, ...]:
     """The pages about words that somebody asks for: those that hold the most of them."""
     forms = dict(words_of(words))
-    found = index_of(by).ranked(dict.fromkeys(forms, 1.0))
+    index, start = index_of(by), " ".join(words.lower().split())
+    first = {page.rule for page in index.pages if any(one.lower().startswith(start) for one in page.printed)}
+    scored = [(score + _BEGINS * (rule in first), rule, told) for score, rule, told in index.ranked(dict.fromkeys(forms, 1.0))]
+    found = sorted(scored, key=lambda one: (-one[0], one[1]))
     most = max((len(one[2]) for one in found), default=0)
     return _pointers([one for one in found if len(one[2]) == most or len(one[2]) > len(forms) / 2][:limit], forms, by)
 

@@ -7,39 +7,48 @@ import codecs
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from envcheck.errors import UsageError
+from envcheck.errors import UsageError, near_word
 from envcheck.render import FORMATS
 
 _HANDLER = "envcheck-ascii"
 UTF8 = ("markdown", "html")  # whatever the locale says; the other formats spell what it lacks in ASCII
 FACTS = ("text", "json", "html")  # hold facts of the machine; the others little more than the verdict, or no names
+PAGES = ("text", "json", "html")  # what a plan or a comparison is written as
+BY_NAME = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif", ".xml": "junit"}
 
 
-def add_flags(parser: argparse._ActionsContainer) -> None:
+def add_flags(parser: argparse._ActionsContainer, formats: Sequence[str] = FORMATS) -> None:
     """How a report is written, the same in each command that has one."""
     add = parser.add_argument
-    add("--format", choices=FORMATS, default="text", help="default: text")
+    add_formats(parser, formats)
+    add_language(parser)
+    add("--color", choices=("auto", "always", "never"), default="auto", help="default: auto, which is a terminal without NO_COLOR")
+    add("-q", "--quiet", action="store_true", help="text: nothing where all is well, else findings and verdict only")
+    add("-v", "--verbose", action="store_true", help="text: all the evidence, all that was left open, how long each step took")
+
+
+def add_formats(parser: argparse._ActionsContainer, formats: Sequence[str]) -> None:
+    """In which of its formats a command writes, where to, and with which names."""
+    add, redacted = parser.add_argument, "in Markdown only" if "markdown" in formats else "no"
+    add("--format", choices=formats, default="text", help="default: text, or what the name of the file of -o says")
     add("--json", action="store_true", help="the same as --format json")
     add(
         "-o",
         "--output",
         metavar="[FORMAT=]FILE",
         action="append",
-        help="write the report there instead of to stdout; -o junit=report.xml writes one more document, whatever --format says",
+        help=f"write there instead of to stdout; -o {formats[-1]}=FILE writes one more document, whatever --format says",
     )
     add(
         "--redact",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="leave out names of users and hosts, home folders, addresses and identifiers (default: in Markdown only)",
+        help=f"leave out names of users and hosts, home folders, addresses and identifiers (default: {redacted})",
     )
-    add_language(parser)
-    add("--color", choices=("auto", "always", "never"), default="auto", help="default: auto, which is a terminal without NO_COLOR")
-    add("-q", "--quiet", action="store_true", help="text: nothing where all is well, else findings and verdict only")
-    add("-v", "--verbose", action="store_true", help="text: all the evidence, all that was left open, how long each step took")
+    parser.set_defaults(formats=tuple(formats))
 
 
 LANGUAGES = ("en", "zh")
@@ -56,22 +65,56 @@ def add_language(parser: argparse._ActionsContainer) -> None:
 
 
 def settle(args: argparse.Namespace) -> None:
-    """-o FILE is for the report in --format, each -o FORMAT=FILE for one more document of the same run, -o - is stdout.
+    """-o FILE is for the report in --format, each -o FORMAT=FILE for one more document of the same run; - for FILE is stdout.
 
-    Makes `args.output` a path or None, `args.stdout` whether -o named that, and `args.documents` pairs of format and path.
-    UsageError for two files without a format.
+    Makes `args.output` a path or None, `args.stdout` whether -o named that, and `args.documents` pairs of format and path. What no
+    --format decides, the name of the file does. UsageError for two files without a format, and for a format that the command lacks.
     """
-    files, args.documents = [], []
-    for one in args.output if isinstance(args.output, list) else [args.output] if args.output else []:
-        form, equals, path = one.partition("=")
-        if equals and form in FORMATS and hasattr(args, "format"):
+    formats = getattr(args, "formats", ())
+    chosen = bool({"--format", "--json"} & args.given or {"format", "json"} & args.configured.keys())
+    files: list[str] = []
+    args.documents, args.stdout = [], False
+    for one in args.output if isinstance(args.output, list) else [] if args.output is None else [args.output]:
+        form, path = _parts(one, formats, args.command)
+        if path == "-":
+            if form and {"--format", "--json"} & args.given and args.format != form:
+                raise UsageError(f"-o {one} and --format {args.format} contradict each other")
+            args.stdout = True
+            if form:
+                args.format = form
+        elif form:
             args.documents.append((form, path))
         else:
             files.append(one)
-    if len(files) > 1:
-        raise UsageError(f"-o {files[1]}: a second file needs its format, as in -o json={files[1]}")
-    args.stdout = files == ["-"]
-    args.output = files[0] if files and not args.stdout else None
+    args.output = None if args.stdout or not files else files.pop(0)
+    for one in files:
+        if not _named(one, formats):
+            raise UsageError(f"-o {one}: a second file needs its format, as in -o json={one}")
+        args.documents.append((_named(one, formats), one))
+    if args.output and formats and not chosen:
+        args.format = _named(args.output, formats) or args.format
+
+
+def _parts(one: str, formats: Sequence[str], command: str) -> tuple[str, str]:
+    """ "json=a" → json and a; "a.html" → "" and a.html. UsageError for what was meant to be a format, and where no file is named."""
+    form, equals, path = one.partition("=")
+    if not (equals and formats and form.isalpha()):
+        form, path = "", one
+    elif form not in FORMATS:
+        near = near_word(form, formats)
+        meant = f"did you mean {near}?" if near else f"there are {', '.join(formats)}"
+        raise UsageError(f"-o {one}: {form} is no format; {meant} (a file of this name: ./{one})")
+    elif form not in formats:
+        raise UsageError(f"-o {one}: `envcheck {command}` writes one of {', '.join(formats)}")
+    if not path:
+        raise UsageError(f"-o {one or repr(one)}: no file is named")
+    return form, path
+
+
+def _named(path: str, formats: Sequence[str]) -> str:
+    """The format that the name of a file means, if it is one of these."""
+    form = BY_NAME.get(os.path.splitext(path)[1].lower(), "")
+    return form if form in formats else ""
 
 
 def deliver(args: argparse.Namespace, rendered: Callable[[str, bool], str], stdout: bool = True) -> None:

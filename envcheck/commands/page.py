@@ -127,8 +127,14 @@ def _said(text: RuleText, by: RuleSession) -> str:
         said = answers.setdefault(tuple(lines), [])
         if reported.finding.message not in said:
             said.append(reported.finding.message)
-    rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *lines]) for lines, said in answers.items()]
+    rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *_of_all(said, lines, say)]) for lines, said in answers.items()]
     return say("What it reports (the values are those of examples), and what to do") + "\n" + "\n".join(rows)
+
+
+def _of_all(said: Sequence[str], lines: Sequence[str], say: Callable[[str], str]) -> Sequence[str]:
+    """The answer below its messages; where there are several, it says that it is for each."""
+    each = "In both cases:" if len(said) == 2 else f"In all {len(said)} cases:"
+    return [f"    {say(each)}", *lines] if lines and len(said) > 1 else lines
 
 
 def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:

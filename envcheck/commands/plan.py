@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from envcheck.commands import try_flags
 from envcheck.commands.configuration import rule_session
-from envcheck.commands.output import add_language, put
+from envcheck.commands.output import PAGES, add_formats, add_language, deliver
 from envcheck.errors import UsageError
 from envcheck.facts.record import record, replace
 
@@ -58,8 +58,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     add("--static", action="store_true", help="do not import the torch that is there")
     add("--timeout", metavar="S", type=float, default=120.0, help="time limit of the look at this machine in seconds (default: 120)")
     try_flags.configure_parser(parser, "the first way")
-    add("--json", action="store_true", help="JSON instead of text")
-    add("-o", "--output", metavar="FILE", help="write there instead of to stdout")
+    add_formats(parser, PAGES)
     add_language(parser)
 
 
@@ -83,7 +82,8 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
     made = planned(args)
-    put(made.json() if args.json else made.text(_language(args)), args.output)
+    shown = made.redacted() if args.redact else made
+    deliver(args, lambda form, to_stdout: shown.written(form, _language(args, to_stdout) if form == "text" else ""))
     return 0 if made.stands else EXIT_NO_PLAN
 
 
@@ -112,20 +112,43 @@ class Planned:
         tool = {"name": "envcheck", "version": __version__}
         return {"schema": 1, "tool": tool, "plan": plan_document(self.report), "assumed": list(self.assumed)}
 
+    def written(self, form: str, language: str = "") -> str:
+        """In one of PAGES; the text in a language, the page in English."""
+        return self.text(language) if form == "text" else {"json": self.json, "html": self.html}[form]()
+
+    def redacted(self) -> Planned:
+        """Without names, addresses and identifiers."""
+        from envcheck.commands.rendering import myself
+        from envcheck.report.redact import Redactor, identity, map_strings, redacted_snapshot
+
+        change = Redactor(identity(self.snapshot, **myself()))
+        report, assumed = map_strings(self.report, change), map_strings(self.assumed, change)
+        return replace(self, report=report, assumed=assumed, snapshot=redacted_snapshot(self.snapshot, change))
+
+    def html(self) -> str:
+        from envcheck import __version__
+        from envcheck.planner.installers import texts
+        from envcheck.planner.result import target_tool
+        from envcheck.render import plan_html
+
+        whom = _machine_lines(self.snapshot, self.assumed)
+        return plan_html.render(self.report, f"envcheck {__version__}", whom, target_tool(self.snapshot), texts(self.by.tables).say)
+
     def json(self) -> str:
         from envcheck.render.json_v1 import json_text
 
         return json_text(self.document())
 
     def text(self, language: str = "") -> str:
-        """For people, in a language of theirs; "" is English."""
-        return _text(self, replace(self.by, language=language).spoken.planner.say)
+        """For people, in a language of theirs; "" is English. Chinese has no blanks to break a line at; a terminal breaks it anywhere."""
+        said = _text(self, replace(self.by, language=language).spoken.planner.say)
+        return said if language else _wrapped(said)
 
 
-def _language(args: argparse.Namespace) -> str:
+def _language(args: argparse.Namespace, to_stdout: bool) -> str:
     from envcheck.commands.rendering import wanted_language
 
-    return wanted_language(args, True, None if args.output not in (None, "-") else sys.stdout)
+    return wanted_language(args, True, sys.stdout if to_stdout else None)
 
 
 def planned(args: argparse.Namespace) -> Planned:
@@ -264,18 +287,22 @@ def _standing(way: Way, text: Say, say: Callable[[str], str]) -> list[str]:
     return [f"   {f'{status} {say(way.note)}'.strip()}", *trial]
 
 
+def _machine_lines(snapshot: Snapshot, assumed: tuple[str, ...]) -> tuple[str, ...]:
+    from envcheck.report.report import host_line, target_line
+
+    return assumed or (host_line(snapshot), target_line(snapshot))
+
+
 def _text(made: Planned, say: Callable[[str], str]) -> str:
     from envcheck.facts.printable import visible
     from envcheck.planner.installers import texts
     from envcheck.planner.result import TOOLS, target_tool
-    from envcheck.report.report import host_line, target_line
 
     def text(key: str, **values: object) -> str:
         return say(texts(made.by.tables).say(key, **values))
 
     report, snapshot, args = made.report, made.snapshot, made.args
-    machine = made.assumed or (host_line(snapshot), target_line(snapshot))
-    lines = [text("print.for", target="; ".join(machine)), ""]
+    lines = [text("print.for", target="; ".join(_machine_lines(snapshot, made.assumed))), ""]
     own = target_tool(snapshot)
     order = [own, *(tool for tool in TOOLS if tool != own)]
     for number, way in enumerate(report.ways, 1):
@@ -297,3 +324,13 @@ def _text(made: Planned, say: Callable[[str], str]) -> str:
         lines.append(text("print.excluded"))
         lines += [f"   {row.what}: {say(row.why)}" for row in report.excluded]
     return visible("\n".join(lines).rstrip()) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    """Sentences at the width of the terminal, and at 100 columns elsewhere; what is to be copied (five spaces and more) stays as it is."""
+    import shutil
+    import textwrap
+
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100) if sys.stdout.isatty() else 100
+    folded = textwrap.TextWrapper(width, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(line if line.startswith("     ") or len(line) <= width else folded.fill(line) for line in text.split("\n"))

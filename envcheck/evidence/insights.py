@@ -17,6 +17,7 @@ from envcheck.evidence import flight_recorder, gloo, nccl_diagnostics, nccl_log,
 from envcheck.facts.record import replace
 from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import Arm, Insight, LiveFacts, LiveStatus, Missing, NcclDiagnostics, Snapshot
+from envcheck.host.plain_files import put_anew, tail, written
 
 TAIL = 4 << 20  # bytes that are read, and kept, of one file
 INSIGHTS = 24
@@ -53,8 +54,7 @@ def diagnostics_of(folder: str) -> NcclDiagnostics | None:
 
 def _write(path: str, text: str) -> None:
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        put_anew(path, text)
     except OSError:
         return  # a full disk: the analysis itself is in the snapshot
 
@@ -125,13 +125,7 @@ def _arm(live: LiveFacts, arm: Arm, folder: str, names: list[str], recorder: Any
 
 def _text(folder: str, name: str) -> str:
     """The end of a file of the private folder; "" where there is none."""
-    try:
-        with open(os.path.join(folder, name), "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - TAIL))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
+    return tail(os.path.join(folder, name), TAIL)
 
 
 def _insights(analysis: Mapping[str, Any]) -> list[Insight]:
@@ -201,8 +195,7 @@ def keep(folder: str, path: str, snapshot: Snapshot, recorded: str, executable: 
         if not entry.is_file(follow_symlinks=False) or not entry.stat().st_size:
             continue  # pipes of the recorder, folders of caches, output of ranks that said nothing
         if flight_recorder.DUMP.match(entry.name):
-            with open(entry.path, "rb") as file:
-                texts[entry.name] = file.read(64 << 20)
+            texts[entry.name] = written(entry.path, 0, 64 << 20) or b""
         elif entry.name.endswith(KEPT):  # not what a compiler or a checkpoint left
             texts[entry.name] = mask_secrets(_text(folder, entry.name)).encode()
     texts["snapshot.json"] = recorded.encode()

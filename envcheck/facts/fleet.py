@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from envcheck.facts.record import field, record
+
+SAME_NAME = "@"  # between a host's name and what tells it from another machine of that name
+
+
+def own_name(host: str) -> str:
+    """What the host itself and its resolver call it."""
+    return host.partition(SAME_NAME)[0]
 
 
 @record
 class FleetSeat:
     """One process of the job, as it told the store about itself. Times count from the moment at which rank 0 opened the store."""
 
-    host: str = ""
+    host: str = ""  # its name; "name@…" where another machine of the job has the same one
     pid: int | None = None
     rank: int | None = None
     world_size: int | None = None
@@ -77,7 +84,7 @@ class FleetTrial:
     hosts: tuple[str, ...] = ()
     outcome: str = "skipped"  # "passed", "failed", "timeout", "skipped"
     seconds: float | None = None  # of a passed one: of its timed steps
-    busbw_gbps: float | None = None
+    busbw_gbps: float | None = None  # Gbit/s
     stage: str | None = None  # where it ended
     error: str | None = None
     wave: int = 0  # trials of one wave ran at the same time
@@ -118,10 +125,23 @@ def unreached(links: Iterable[FleetLink]) -> frozenset[tuple[str, str]]:
     return frozenset((one.source, one.target) for one in tried) - {(one.source, one.target) for one in tried if one.ok}
 
 
-def without_gloo(links: Iterable[FleetLink]) -> frozenset[str]:
-    """Hosts on which gloo cannot work over several hosts: the own name does not lead to an address that others reach, and no variable
-    names an interface; or what is sent to them never arrives from some size on."""
+def nameless(links: Iterable[FleetLink]) -> frozenset[str]:
+    """Hosts whose own name does not lead to an address that others reach, and on which no variable names an interface."""
     told = tuple(links)
     named = {one.target for one in told if "GLOO_SOCKET_IFNAME" in one.chosen_by}
-    lost = {one.target for one in told if one.what == "name" and one.ok is False and one.source == one.target} - named
-    return frozenset(lost | {one.target for one in told if one.what == "transfer" and one.error == "stalled"})
+    return frozenset(one.target for one in told if one.what == "name" and one.ok is False and one.source == one.target) - named
+
+
+def without_gloo(links: Iterable[FleetLink]) -> frozenset[str]:
+    """Hosts on which gloo cannot work over several hosts: it would listen at the host's own name, which leads nowhere; or on an interface
+    that a variable names and that nobody reaches; or what is sent to them never arrives from some size on."""
+    told = tuple(links)
+    chosen = [one for one in told if one.what == "connect" and one.ok is not None and "GLOO_SOCKET_IFNAME" in one.chosen_by]
+    nowhere = {one.target for one in chosen} - {one.target for one in chosen if one.ok}
+    return nameless(told) | nowhere | {one.target for one in told if one.what == "transfer" and one.error == "stalled"}
+
+
+def untried(hosts: Collection[str], links: Iterable[FleetLink]) -> int:
+    """How many of all directed pairs of hosts were not tried: of many hosts each tries some."""
+    tried = {(one.source, one.target) for one in links if one.what == "connect" and one.ok is not None and one.source != one.target}
+    return len(hosts) * (len(hosts) - 1) - len(tried)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from envcheck.errors import UsageError
 from envcheck.facts.codec import DecodeError, decode_snapshot
@@ -20,47 +22,61 @@ RECORDED = (
 OF_TEXTS = ("asked",)  # sections that only a text fills; left out where there is none
 
 
+class RecordingError(Exception):
+    """A document that is no recording; one line that says what is wrong with it, without its name."""
+
+
 def load_snapshot(path: str) -> Snapshot:
     """The facts of a report or recording (`--facts FILE`). Raises UsageError with one line that says what is wrong with the file."""
-    return parse_snapshot(_read(path), path)
-
-
-def _read(path: str) -> str:
-    try:
-        return read_given(path, "--facts", FACTS_LIMIT_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UsageError(f"--facts {one_line(path, 200)}: not JSON: not UTF-8 text") from None
+    return _named(path, lambda: snapshot_from(sections_of(parsed(read_given(path, "--facts", FACTS_LIMIT_BYTES)))))
 
 
 def parse_snapshot(text: str, name: str) -> Snapshot:
     """The facts of a JSON document; `name` is what the error calls it."""
-    name = one_line(name, 200)
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        raise UsageError(f"--facts {name}: nested too deeply to be a report") from None
-    except ValueError as error:
-        raise UsageError(f"--facts {name}: not JSON: {one_line(str(error), 120)}") from None
-    return snapshot_of(value, name)
+    return _named(name, lambda: snapshot_from(sections_of(parsed(text))))
 
 
 def snapshot_of(value: object, name: str) -> Snapshot:
     """The facts of a document that was parsed already."""
+    return _named(name, lambda: snapshot_from(sections_of(value)))
+
+
+def _named(name: str, read: Callable[[], Snapshot]) -> Snapshot:
+    try:
+        return read()
+    except RecordingError as error:
+        raise UsageError(f"--facts {one_line(name, 200)}: {error}") from None
+
+
+def parsed(data: bytes | str) -> object:
+    """What the JSON says. RecordingError where it is none."""
+    try:
+        return json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
+    except UnicodeDecodeError:
+        raise RecordingError("not JSON: not UTF-8 text") from None
+    except RecursionError:
+        raise RecordingError("nested too deeply to be a report") from None
+    except ValueError as error:
+        raise RecordingError(f"not JSON: {one_line(str(error), 120)}") from None
+
+
+def sections_of(value: object) -> dict[str, Any]:
+    """The sections of a document as plain values, what else it holds left out. RecordingError where it is of another kind or version."""
     if not isinstance(value, dict) or "schema" not in value:
-        raise UsageError(f"--facts {name}: not an envcheck report: it has no `schema` (observations are for `envcheck diagnose --facts`)")
+        raise RecordingError("not an envcheck report: it has no `schema` (observations are for `envcheck diagnose --facts`)")
     schema = value["schema"]
     if schema != SCHEMA or isinstance(schema, bool):
-        found = one_line(repr(schema), 40)
-        raise UsageError(f"--facts {name}: this is version {found} of the report; this envcheck reads version {SCHEMA}")
-    facts, live = value.get("facts"), value.get("live")
+        raise RecordingError(f"this is version {one_line(repr(schema), 40)} of the report; this envcheck reads version {SCHEMA}")
+    facts = value.get("facts")
     if not isinstance(facts, dict):
-        raise UsageError(f"--facts {name}: it has no `facts`")
+        raise RecordingError("it has no `facts`")
     sections = {key: facts[key] for key in (*RECORDED, *OF_TEXTS) if key in facts}
-    if live is not None:
-        sections["live"] = live
-    if value.get("symptoms") is not None:
-        sections["symptoms"] = value["symptoms"]
+    return sections | {key: value[key] for key in ("live", "symptoms") if value.get(key) is not None}
+
+
+def snapshot_from(sections: Mapping[str, Any]) -> Snapshot:
+    """RecordingError where a fact is of another type than it can be."""
     try:
         return decode_snapshot(sections)
     except (DecodeError, RecursionError) as error:
-        raise UsageError(f"--facts {name}: {one_line(str(error), 200)}") from None
+        raise RecordingError(one_line(str(error), 200)) from None

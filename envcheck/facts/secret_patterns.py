@@ -6,37 +6,74 @@ import re
 
 EMAIL = "[e-mail]"
 
-# "https://user:pass@host", "https://token@host"
-_URL_LOGIN = re.compile(r"(?<=://)[^/\s@'\"]+@")
-# Prefixes that the services document: Hugging Face, GitHub, GitLab, AWS, Slack, OpenAI and its like, NGC, PyPI, Google, JSON Web Tokens
+# "https://user:pass@host", "https://token@host"; a password may hold an @ itself, and the last one counts
+_URL_LOGIN = re.compile(r"(?<=://)[^/\s'\"]+@")
+# Prefixes that the services document: Hugging Face, GitHub, GitLab, AWS, Slack, OpenAI and its like, NGC, PyPI, Google, JSON Web Tokens;
+# Anthropic's begin with sk-. Then Stripe, npm, Databricks, DigitalOcean, SendGrid, Telegram, Mailgun, age, Replicate, Vault, Groq,
+# LangSmith, Perplexity, xAI, Tailscale, Doppler, Shopify, Linear, Pulumi, Atlassian; hashes of passwords as crypt(3) writes them.
 _TOKEN = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abeoprs]-[\w-]{10,}"
-    r"|sk-(?=[\w-]{0,200}\d)[\w-]{20,}|nvapi-[\w-]{20,}|pypi-[\w-]{32,}|AIza[\w-]{30,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2})"
+    r"\b(?:(?:hf|gh[opsur]|npm|gsk|r8|api_org|lin_api|dop_v1|doo_v1|dor_v1)_[A-Za-z0-9]{16,}|github_pat_\w{20,}|gl(?:pat|dt|cbt|ptt|rt|ft|imt|agent|soat)-[\w-]{16,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}|(?:xox[abeoprs]|xapp)-[\w-]{10,}|sk-(?=[\w-]{0,200}\d)[\w-]{20,}"
+    r"|(?:sk|rk|whsec|pk)_(?:live|test)_\w{10,}|nvapi-[\w-]{20,}|pypi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|dapi[0-9a-f]{32}"
+    r"|SG\.[\w-]{16,}\.[\w-]{16,}|(?:bot)?\d{8,10}:AA[\w-]{30,}|key-[0-9a-f]{32}|AGE-SECRET-KEY-1[0-9A-Z]{16,}|hv[bsr]\.[\w-]{16,}"
+    r"|lsv2_(?:pt|sk)_\w{16,}|(?:pplx|xai)-[A-Za-z0-9]{20,}|tskey-[\w-]{16,}|dp\.(?:st|ct|pt|sa)\.[\w.-]{16,}|shp(?:at|ca|pa|ss)_[0-9a-f]{16,}"
+    r"|pul-[0-9a-f]{32,}|ATATT3[\w=-]{16,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2})"
+    r"|\$(?:apr1|2[aby]?|[156y]|argon2(?:id?|d))\$[^\s:'\"]{16,}"
 )
 # TOKENIZERS_PARALLELISM, max_tokens, pad_token_id and the like are none: they belong to a vocabulary.
 _VOCABULARY = "(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)"
-_WORDS = rf"{_VOCABULARY}token(?!iz|s|_id|-id|_type)|secret|passw(?:or)?d|passphrase|credential"
-_KEYS = "(?:api|access|account|private|signing|shared|encryption)"
-SECRET_NAME = re.compile(rf"(?i){_WORDS}|passw|{_KEYS}_?key|_auth$|^auth_|(^|_)(?:key|pass|pwd|pat)$")
+_WORDS = rf"{_VOCABULARY}token(?!iz|s|_id|-id|_type)|secret|passw(?:or)?d|passphrase|credential|connection_?string"
+_KEYS = "(?:api|access|account|private|signing|shared|encryption|client|license|master|session|service|ssh)"
+SECRET_NAME = re.compile(rf"(?i){_WORDS}|passw|cookie|webhook|{_KEYS}_?key|_auth$|^auth_|(^|_)(?:key|pass|pw|pwd|pat|dsn)$")
 
+_QUOTE = r"\\{0,3}[\"']"  # also as JSON within JSON writes it
+_MASKED = r"\[secret\]|\$|[<{*]"  # "$HF_TOKEN" tells nothing, and what is masked stays as it is
+_SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
-# "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "Authorization: Bearer …"; not "$HF_TOKEN", which tells nothing
+# "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
 _ASSIGNED = re.compile(
-    rf"((?:(?i:{_WORDS}|{_KEYS}[_-]?key|authorization|_pass\b|_pwd\b)|_(?:KEY|PAT)\b)[\w-]{{0,80}}[\"']?\s{{0,8}}[=:]\s{{0,8}}[\"']?)"
-    r"((?i:bearer|basic)\s{1,8})?(?!(?:(?i:bearer|basic)\s{1,8})?\[secret\]|\$|[<{*])([^\s\"'&,;\\]{4,})"
+    rf"((?:(?i:{_WORDS}|{_KEYS}[_-]?key|_pass\b|_pwd\b)|_(?:KEY|PAT|PW|AUTH|DSN)\b|(?<![\w-])_auth\b)[\w-]{{0,80}}(?:{_QUOTE})?"
+    rf"\s{{0,8}}[=:]\s{{0,8}}(?:b?{_QUOTE})?)(?!{_MASKED})"
+    r"((?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
 )
-# "--password x", "--hf-token x": the value is a word of its own
+# Headers of HTTP: after the scheme what stands there, with the parameters of Digest or a cookie's further pairs
+_HEADER = re.compile(
+    rf"((?<![\w-])(?i:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{{0,40}}(?:key|token|auth))(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}"
+    rf"(?:{_QUOTE})?)((?i:{_SCHEME})\s{{1,8}})?(?!(?:(?i:{_SCHEME})\s{{1,8}})?(?:{_MASKED}))"
+    r"(?:[\w-]{1,40}=\"[^\"\n]{0,400}\"|[^\s\"',;\\]{4,})(?:[;,]\s{0,8}[\w.-]{1,80}=(?:\"[^\"\n]{0,400}\"|[^\s\"',;\\]{0,400})){0,40}"
+)
+# {"username": "x", "key": "…"} of Kaggle, {"auth": "…"} of Docker, `wandb login …`: a name that says little, and a value that says it all
+_OPAQUE = re.compile(
+    rf"((?<![\w-])(?:key{_QUOTE}\s{{0,8}}:\s{{0,8}}{_QUOTE}|login\s{{1,8}}(?:--[\w-]{{1,40}}\s{{1,8}})?)(?=[0-9a-f]{{32}})"
+    rf"|{_QUOTE}auth{_QUOTE}\s{{0,8}}:\s{{0,8}}{_QUOTE}(?=[\w+/=-]{{12}}))[\w+/=-]+"
+)
+# "--password x", "--hf-token x", "'--api-key', 'x'": the value is a word of its own
 _FLAG = re.compile(
-    rf"((?<![\w-])--?[\w-]{{0,40}}(?:{_WORDS}|api-?key|access-?key|pwd)\s{{1,8}}[\"']?)(?!\[secret\]|\$|[<{{*-])([^\s\"']+)",
+    rf"((?<![\w-])--?[\w-]{{0,40}}(?:{_WORDS}|api-?key|access-?key|pwd)(?:\s{{1,8}}[\"']?|[\"'],\s{{0,8}}[\"']))"
+    rf"(?!{_MASKED}|-)([^\s\"']+)",
     re.IGNORECASE,
+)
+# Flags that mean a password in these programs alone: `docker login -p`, `sshpass -p`, `mysql -p…`, `curl -u name:…`; a line of .netrc;
+# a connection string of ODBC, whose PWD is no folder
+_OTHERWISE = re.compile(
+    r"(\bsshpass\s{1,8}-p\s{0,8}|\blogin\b[^\n|;&]{0,200}?\s-p\s{1,8}|\b(?:mysql\w{0,20}|mariadb)\b[^\n|;&]{0,200}?\s-p"
+    r"|\bcurl\b[^\n|;&]{0,200}?\s(?:-u|--user|--proxy-user)\s{1,8}[\"']?[^\s:\"']{1,80}:"
+    rf"|\blogin\s{{1,8}}\S{{1,80}}\s{{1,8}}password\s{{1,8}}|;\s{{0,8}}(?i:pwd)=(?![/~]))(?!{_MASKED})[^\s\"';]{{4,}}"
 )
 _BEARER = re.compile(r"\b([Bb]earer\s{1,8})(?=[\w.~+/=-]{0,80}\d)[\w.~+/=-]{8,}")
 # Who holds the URL of a pre-signed object may read it: AWS, Google and Azure
-# (https://learn.microsoft.com/rest/api/storageservices/create-service-sas).
+# (https://learn.microsoft.com/rest/api/storageservices/create-service-sas). So is a code of OAuth, for a minute.
 _SIGNED = re.compile(
-    r"(?i)(?<=[?&;])((?:x-(?:amz|goog)-(?:signature|security-token|credential)|sig|signature|awsaccesskeyid)=)[^\s&\"'<>]{4,}"
+    r"(?i)(?<=[?&;])((?:x-(?:amz|goog)-(?:signature|security-token|credential)|sig|signature|awsaccesskeyid|code)=)(?!\[secret\])[^\s&\"'<>]{4,}"
 )
-_PEM = re.compile(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)[A-Za-z0-9+/=\s\\]+")
+# Who knows the address of a hook may write to it.
+_HOOK = re.compile(
+    r"(?i)((?:hooks\.slack\.com/(?:services|workflows)|/api/webhooks|\.webhook\.office\.com/webhookb2)/)(?!\[secret\])[^\s\"'<>]+"
+)
+_PEM = re.compile(
+    r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----)(?:\s{1,4}(?:Version|Comment|Hash|Charset|Proc-Type|DEK-Info):[^\n]{0,200}){0,8}"
+    r"[A-Za-z0-9+/=\s\\]+"
+)
 _EMAIL = re.compile(
     r"(?<![\w.+/:@%-])(?!git@)[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}(?!so\b|dll\b|dylib\b|py\b)[A-Za-z]{2,24}(?![\w@-]|[.:/][\w/])"
 )
@@ -44,14 +81,18 @@ _EMAIL = re.compile(
 
 def masked(text: str, mask: str) -> str:
     """Text with `mask` in the place of passwords, tokens and signatures, and without addresses of e-mail."""
+    if "-----BEGIN" in text:
+        text = _PEM.sub(rf"\1{mask}", text)
     if "@" in text:
         text = _EMAIL.sub(EMAIL, _URL_LOGIN.sub(f"{mask}@", text) if "://" in text else text)
     text = _TOKEN.sub(mask, text)
     if "=" in text or ":" in text:
         text = _SIGNED.sub(rf"\1{mask}", text)
-        text = _ASSIGNED.sub(lambda found: f"{found[1]}{found[2] or ''}{mask}", text)
+        text = _HEADER.sub(lambda found: f"{found[1]}{found[2] or ''}{mask}", text)
+        text = _ASSIGNED.sub(rf"\1{mask}", text)
     if "earer" in text:
         text = _BEARER.sub(rf"\1{mask}", text)
-    if "-----BEGIN" in text:
-        text = _PEM.sub(rf"\1{mask}", text)
+    if "/" in text:
+        text = _HOOK.sub(rf"\1{mask}", text)
+    text = _OTHERWISE.sub(rf"\1{mask}", _OPAQUE.sub(rf"\1{mask}", text))
     return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text

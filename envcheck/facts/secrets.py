@@ -8,9 +8,14 @@ MASK = "[secret]"
 
 # In lower case: a text without any of these, and without an "@", holds no secret that can be told.
 _HINTS = (
-    "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "akia", "asia", "xox", "sk-", "nvapi-", "pypi-", "aiza", "eyj",
-    "token", "secret", "passw", "passphrase", "credential", "key", "authoriz", "_pass", "_pwd", "_pat", "-pwd", "bearer", "sig=",
-    "signature",
+    "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gldt-", "glcbt-", "glptt-", "glrt-", "glft-", "glimt-",
+    "glagent-", "glsoat-", "akia", "asia", "xox", "xapp-", "sk-", "nvapi-", "pypi-", "aiza", "eyj", "npm_", "gsk_", "r8_", "api_org_",
+    "lin_api_", "_v1_", "k_live_", "k_test_", "whsec_", "ya29.", "dapi", "sg.", ":aa", "hvs.", "hvb.", "hvr.", "lsv2_", "pplx-", "xai-",
+    "tskey-", "dp.st.", "dp.ct.", "dp.pt.", "dp.sa.", "shpat_", "shpca_", "shppa_", "shpss_", "pul-", "atatt3", "$1$", "$5$", "$6$",
+    "$y$", "$2a$", "$2b$", "$2y$", "$apr1$", "$argon2", "token", "secret", "passw", "passphrase", "credential", "key", "authoriz",
+    "cookie", "_auth", "-auth", "auth\"", "auth'", "_pass", "_pwd", "_pat", "_pw", "_dsn", "-pwd", ";pwd", "; pwd", "bearer", "sig=",
+    "signature", "?code=", "&code=", "connection_string", "connectionstring", "login", "sshpass", "mysql", "mariadb", "curl", "webhook",
+    "hooks.slack",
 )  # fmt: skip
 
 

@@ -655,6 +655,7 @@ class Stage:
     seconds: float | None = None
     status: str = "ok"  # "ok", "failed", "hang", "wrong", "entered", "skipped"
     detail: str = ""
+    began_seconds: float | None = None  # since the first rank of its arm entered its first stage
 
 
 @record

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -44,8 +45,7 @@ class JobVerdict:
 def conduct(seat: Seat, options: FleetOptions) -> int:
     """The exit code of this process. It comes in bounded time whatever the others do."""
     began = time.monotonic()
-    # The stages may each take their time twice: once in waiting for rank 0 to open it, once in it.
-    longest = 2 * sum(stages.stage_seconds(one, options) + SLACK_SECONDS for one in ("presence", *options.stages)) + JUDGE_SECONDS
+    longest = longest_seconds(options)
     with _ended_at(began + longest + SLACK_SECONDS, seat):
         try:
             meeting = presence.meet(seat, began + options.deadline_seconds, began + longest)
@@ -59,6 +59,12 @@ def conduct(seat: Seat, options: FleetOptions) -> int:
                 return _follow(meeting, options, rival=not placed)
         except StoreError as error:
             return _alone(meeting.told, options, error)
+
+
+def longest_seconds(options: FleetOptions) -> float:
+    """Each stage may take its time twice: once in waiting for rank 0 to open it, once in it."""
+    every = dict.fromkeys(("presence", *options.stages))
+    return 2 * sum(stages.stage_seconds(one, options) + SLACK_SECONDS for one in every) + JUDGE_SECONDS
 
 
 def _lead(meeting: Meeting, server: StoreServer, options: FleetOptions) -> int:
@@ -76,6 +82,8 @@ def _lead(meeting: Meeting, server: StoreServer, options: FleetOptions) -> int:
 def _follow(meeting: Meeting, options: FleetOptions, rival: bool) -> int:
     """What rank 0 waits for, then what it says. A rival and one that came late have no part in the stages."""
     longest = options.deadline_seconds + SLACK_SECONDS
+    if rival:
+        _say(meeting, f"another process is rank {meeting.seat.rank} of this job; the report is written where rank 0 is that came first")
     if rival or meeting.told.late:
         longest += sum(stages.stage_seconds(one, options) for one in options.stages)
     else:
@@ -90,6 +98,12 @@ def _follow(meeting: Meeting, options: FleetOptions, rival: bool) -> int:
     if not isinstance(told, dict) or not isinstance(told.get("code"), int):
         raise _lost(meeting)
     return _ended(meeting, JobVerdict(told["code"], told.get("verdict", "inconclusive"), tuple(told.get("bad_hosts", ()))), options)
+
+
+def _say(meeting: Meeting, words: str) -> None:
+    """Whoever looks at this process alone would see an exit code and no reason."""
+    with contextlib.suppress(OSError):
+        print(f"envcheck: rank {meeting.seat.rank} on {meeting.seat.host}, pid {meeting.seat.pid}: {words}", file=sys.stderr)
 
 
 def _ended(meeting: Meeting, verdict: JobVerdict, options: FleetOptions) -> int:

@@ -5,7 +5,8 @@ trials decides the same.
 
 A cell is what can be blamed: a host with all its ranks, or, where there are too few hosts for that, a rank. Two cells that work
 together are both good. One that fails is a suspect until it has worked with a good one; it is bad when it failed with two good ones
-(three where it is only slow), or with one while it did not even answer. So one broken link blames nobody.
+(three where it is only slow), or with one while it did not even answer. So one broken link blames nobody. Who said nothing in the world
+is asked again by itself, beside the pairs: it keeps no partner waiting, and silent twice it is bad where others work.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ BLIND_WAVES = 3  # of pairs while none has passed
 CONFIRM_WAVES = 4
 PROOFS = 2  # good partners that a bad one has failed with
 SLOW_PROOFS = 3  # the same of a slow one: a pause strikes anybody, and a wave of pairs that work costs little
+BESIDE = 6  # good pairs beside the suspects, for comparison: two that are held up do not count among so many
 GOOD, SLOW, BAD = "good", "slow", "bad"
 
 
@@ -104,8 +106,9 @@ def united(facts: FleetFacts, hosts: Mapping[int, str], trials: Sequence[FleetTr
 
 
 def of_backend(trials: Iterable[FleetTrial], backend: str) -> list[FleetTrial]:
-    """Those over `backend`, and the starts, which are before any."""
-    return [one for one in trials if one.outcome != "skipped" and one.backend in (backend, "")]
+    """Those over `backend`, and the starts, which are before any. A pair that proved nothing is skipped, but its wave has been."""
+    told = [one for one in trials if one.backend in (backend, "")]
+    return [one for one in told if one.outcome != "skipped" or one.round in ("pairs", "confirm")]
 
 
 def _hosts(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -163,6 +166,10 @@ class Board:
         self.broken = tuple(Cell(host, tuple(rank for rank in sorted(stillborn) if hosts.get(rank) == host)) for host in sorted(lost))
         self.cells = cells_of({rank: host for rank, host in hosts.items() if host not in lost})
         self.place = {rank: number for number, cell in enumerate(self.cells) for rank in cell.ranks}
+        told = self.rounds.get("world", ())
+        mute = {self.place[rank] for trial in told if trial.outcome != "passed" for rank in trial.alone if rank in self.place}
+        self.mute = mute if len(self.cells) - len(mute) > 1 else set()  # two others at least can be good with each other
+        self.dead = self._dead()
         tried = self._edges()
         self.latest = {edge.pair: edge for edge in tried}
         self.attempts: dict[tuple[int, int], int] = {}
@@ -173,7 +180,7 @@ class Board:
         for edge in tried:
             for number in edge.pair:
                 first.setdefault(number, edge.grade)
-        self.suspected = {number for number, grade in first.items() if grade != GOOD}
+        self.suspected = self.mute | {number for number, grade in first.items() if grade != GOOD}
 
     def _edges(self) -> list[CellTrial]:
         found: list[tuple[tuple[int, int], FleetTrial]] = []
@@ -185,6 +192,15 @@ class Board:
         limits = _limits(found, len(self.cells))
         return [CellTrial(pair, trial, _grade(trial, limits.get(trial.wave))) for pair, trial in found]
 
+    def _dead(self) -> set[int]:
+        """Those that said nothing in the world, and nothing when they were asked by themselves."""
+        found: set[int] = set()
+        for trial in self.rounds.get("pairs", ()):
+            ends = {self.place[rank] for rank in trial.ranks if rank in self.place}
+            if len(ends) == 1 and trial.outcome not in ("passed", "skipped") and trial.alone:
+                found |= ends & self.mute
+        return found
+
     def edges_of(self, number: int) -> list[CellTrial]:
         return [edge for edge in self.latest.values() if number in edge.pair]
 
@@ -193,17 +209,22 @@ class Board:
         return any(trial.outcome != "passed" for trial in self.rounds.get("world", ()))
 
     def pairs(self) -> Round | None:
-        """The next wave of disjoint pairs, if one is needed."""
+        """The next wave of disjoint pairs, if one is needed; in the first those that said nothing are by themselves."""
         waves = len({trial.wave for trial in self.rounds.get("pairs", ())})
-        count = len(self.cells)
-        if count < 3 or waves >= count - 1 + count % 2:
+        lone = self.dead if waves else self.mute
+        paired = [number for number in range(len(self.cells)) if number not in lone]
+        count = len(paired)
+        if len(self.cells) < 3 or waves >= count - 1 + count % 2:
             return None
         known = {self.cells[number].host for number in self.good}
         hosts = {cell.host for cell in self.cells}
         # Ranks of one host that all fail with those of another say nothing of either: some have to work among themselves.
         blind = (not known or (known != hosts and len(hosts) < FEWEST_HOSTS <= count)) and waves < BLIND_WAVES
         few = count < FEW_CELLS and not self.suspected
-        return Round("pairs", tuple(self._group(*pair) for pair in matching(count, waves))) if not waves or blind or few else None
+        if waves and not blind and not few:
+            return None
+        groups = [self._group(paired[one], paired[other]) for one, other in matching(count, waves)]
+        return Round("pairs", (*groups, *(self.cells[number].ranks for number in sorted(lone) if not waves)))
 
     def confirm(self) -> Round | None:
         """Those that need more evidence, each with a good partner that it has not met; some good pairs beside them, for comparison."""
@@ -224,7 +245,7 @@ class Board:
                 groups.append(pair)
         if not groups:
             return None
-        beside = list(zip(free[0::2], free[1::2], strict=False))[: max(3, len(groups))]
+        beside = list(zip(free[0::2], free[1::2], strict=False))[: max(BESIDE, len(groups))]
         return Round("confirm", tuple(self._group(*pair) for pair in (*groups, *beside)))
 
     def rest(self, everyone: Sequence[int]) -> Round | None:
@@ -252,7 +273,7 @@ class Board:
             mute = any(ranks & set(edge.trial.alone) for edge in met)
             # Partners of one host may all be reached over the same broken way.
             wide = len({self.cells[_other(edge.pair, number)].host for edge in met}) >= min(2, len(hosts))
-            if mute or (wide and sum(edge.grade == BAD for edge in met) >= PROOFS):
+            if mute or (number in self.dead and self.good) or (wide and sum(edge.grade == BAD for edge in met) >= PROOFS):
                 found[number] = BAD
             elif wide and len(met) >= min(SLOW_PROOFS, len(self.cells) - 1):
                 found[number] = SLOW
@@ -324,6 +345,10 @@ def _limits(found: Sequence[tuple[tuple[int, int], FleetTrial]], cells: int) -> 
         if len(peers) < 3 and good:
             first = times[min(times)]
             peers += [seconds for _, seconds in first]
-        limit = limits[wave] = slow_beyond(peers)
+        limit = slow_beyond(peers)
+        if limit is not None:
+            # Few good pairs are left beside many suspects, and one held up widens the limit. Who keeps to it is a peer as well.
+            limit = min(limit, slow_beyond([seconds for _, seconds in times[wave] if seconds <= limit]) or limit)
+        limits[wave] = limit
         good |= {number for pair, seconds in times[wave] if limit is None or seconds <= limit for number in pair}
     return limits

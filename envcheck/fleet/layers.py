@@ -141,6 +141,9 @@ FAMILIES = {
 }  # fmt: skip
 
 
+LONGEST = 1000  # characters of a value; cpu_flags and sys.path of real machines are shorter
+
+
 _encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
@@ -260,7 +263,12 @@ def _tally(held: Counter[str]) -> str:
 
 
 def _shown(name: str, value: Any) -> str:
-    """A value as a person reads it."""
+    """A value as a person reads it. One that nobody reads to its end is told by its beginning, and a digest that tells it from others."""
+    text = _in_words(name, value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 60]}… ({len(text)} characters, {digest({name: text})})"
+
+
+def _in_words(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name in _NEARLY and isinstance(value, int):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-from envcheck.facts.fleet import FleetLink
+from collections.abc import Sequence
 
 ALL_PAIRS = 9  # up to so many hosts each tries every other one
 LARGE = 6  # partners of a host that are sent the largest size
@@ -33,9 +31,3 @@ def sources(hosts: Sequence[str], target: str) -> tuple[str, ...]:
     """Who tries this host."""
     at = hosts.index(target)
     return tuple(hosts[(at - offset) % len(hosts)] for offset in offsets(len(hosts)))
-
-
-def left_out(hosts: Sequence[str], links: Iterable[FleetLink]) -> int:
-    """How many of all directed pairs were not tried."""
-    tried = {(one.source, one.target) for one in links if one.what == "connect" and one.ok is not None and one.source != one.target}
-    return len(hosts) * (len(hosts) - 1) - len(tried)

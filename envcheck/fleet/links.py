@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from envcheck.facts.codec import DecodeError, decode, encode
-from envcheck.facts.fleet import FleetLink
+from envcheck.facts.fleet import FleetLink, own_name
 from envcheck.facts.interfaces import chosen_by, is_loopback
 from envcheck.facts.record import record, replace
 from envcheck.fleet import link_client
@@ -53,7 +53,7 @@ def probe_links(seat: Seat, peers: Sequence[str], store: Store, deadline: float,
     """What this host tried of the others. `peers` are all hosts of the job that take part, in the same order everywhere."""
     hosts = tuple(dict.fromkeys(peers))
     machine, token = host or RealHost(), bytes.fromhex(seat.token)
-    own = machine.resolve(seat.host, NAME_SECONDS)
+    own = machine.resolve(own_name(seat.host), NAME_SECONDS)
     spots = _own_spots(machine, own.addresses)
     with LinkServer(seat.host, token, (one.address for one in spots), PORTS) as server:
         told = [replace(one, ports=server.ports[one.address]) for one in spots if server.ports[one.address]]
@@ -173,7 +173,7 @@ class _Prober:
         return replace(link, ok=True, seconds=_since(start))
 
     def _name(self, target: str) -> FleetLink:
-        answer = self._machine.resolve(target, NAME_SECONDS)
+        answer = self._machine.resolve(own_name(target), NAME_SECONDS)
         return self.judge_name(target, tuple(one.address for one in self._at[target]), answer.addresses, answer.error, answer.seconds)
 
     def judge_name(self, target: str, told: Sequence[str], found: Sequence[str], error: str | None, seconds: float) -> FleetLink:

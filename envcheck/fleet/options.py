@@ -41,14 +41,13 @@ class FleetOptions:
     output: str | None = None  # the file of that instead of stdout; same signs
     exclude: str | None = None  # rank 0 writes the bad hosts there, as Slurm's --exclude takes them
     golden: str | None = None  # a recorded snapshot that every host is held against
-    evidence: str | None = None  # folder for what failed ranks left
+    evidence: str | None = None  # folder for what failed ranks left, on the host of each
     strict: bool = False  # a warning, or a rule that could not decide, is not a pass
     fail_on: str = "error"
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     session: RuleSession | None = None  # the rules with a site's own and the severities of a configuration; None: made of the two above
     redact: bool | None = None
-    color: str = "auto"
     quiet: bool = False
     verbose: bool = False
     page: PageOptions | None = None  # what the terminal can show of the text; None: a file, plain, 80 columns

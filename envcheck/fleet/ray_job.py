@@ -24,7 +24,7 @@ RESERVE_SECONDS = 60.0  # for the placement group
 END_SECONDS = 900.0  # the processes have deadlines of their own; this is the last
 _HERE = ("--ray", "--nodes", "--gpus", "-o", "--output", "--exclude-file")
 Put: TypeAlias = Callable[[str, "str | None"], None]
-NEEDS_RAY = "--ray needs the package ray in this environment: pip install 'torch-envcheck[ray]'"
+NEEDS_RAY = "--ray needs the package ray in this environment: pip install 'ray>=2.9'"
 
 
 @record

@@ -6,7 +6,6 @@ processes, or over a Ray cluster; what comes of it is the same.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
@@ -16,9 +15,10 @@ from envcheck.facts.fleet import FleetFacts, FleetSeat
 from envcheck.facts.hostlist import natural
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record, replace
+from envcheck.facts.recorded import RecordingError, parsed, sections_of, snapshot_from
 from envcheck.fleet.groups import HostKind, drift_of, kinds_of
-from envcheck.fleet.layers import LAYERS, STATE, Values, digest, layers_of, state_of
-from envcheck.fleet.recordings import RecordedAt, RecordedPiece, documents, facts_of, golden_layers, pieces_of, read_place
+from envcheck.fleet.layers import LAYERS, STATE, Values, digest
+from envcheck.fleet.recordings import RecordedAt, RecordedPiece, documents, golden_layers, pieces_of, read_place, told_by
 from envcheck.report.fleet import FleetReport, FleetUnread, ordered
 
 if TYPE_CHECKING:
@@ -155,15 +155,19 @@ def digest_documents(found: Iterable[tuple[RecordedAt, bytes | None]]) -> Digest
         lines = place.line
         if data is not None and place.line and not data.strip():
             continue
-        facts, why = (None, "cannot be read, or is too large") if data is None else facts_of(data)
-        if facts is None:
-            seen.append(Seen("", place, (), error=why))
+        try:
+            if data is None:
+                raise RecordingError("cannot be read, or is too large")
+            facts = sections_of(parsed(data))
+            layers, state = told_by(facts)
+        except RecordingError as error:
+            seen.append(Seen("", place, (), error=str(error)))
             continue
         digests = []
-        for layer, told in layers_of(facts).items():
+        for layer, told in layers.items():
             digests.append(digest(told))
             values.setdefault((layer, digests[-1]), told)
-        seen.append(Seen(_host(facts, place), place, (*digests, digest(state_of(facts))), _taken(facts)))
+        seen.append(Seen(_host(facts, place), place, (*digests, digest(state)), _taken(facts)))
     return Digested(tuple(seen), values, lines)
 
 
@@ -216,22 +220,20 @@ def judge_documents(recordings: Iterable[Recording], by: RuleSession, fail_on: F
 def _judge(one: Recording, by: RuleSession, fail_on: FailOn, strict: bool) -> KindResult | str:
     from envcheck.fleet.judge import judge_kind
 
-    snapshot, why = (None, one.why) if one.why else _decoded(one.data, one.name)
+    snapshot, why = (None, one.why) if one.why else _decoded(one.data)
     return why if snapshot is None else judge_kind(one.hosts, snapshot, by, fail_on, strict)
 
 
-def _decoded(data: bytes, name: str) -> tuple[Snapshot | None, str]:
-    from envcheck.facts.recorded import snapshot_of
-
+def _decoded(data: bytes) -> tuple[Snapshot | None, str]:
     try:
-        return snapshot_of(json.loads(data.decode("utf-8-sig")), name), ""
-    except (UsageError, ValueError, RecursionError) as error:
-        return None, one_line(str(error).removeprefix("--facts "), 200)
+        return snapshot_from(sections_of(parsed(data))), ""
+    except RecordingError as error:
+        return None, str(error)
 
 
 def _snapshot(place: RecordedAt) -> Snapshot | None:
     try:
-        return _decoded(read_place(place), place.name)[0]
+        return _decoded(read_place(place))[0]
     except OSError:
         return None
 

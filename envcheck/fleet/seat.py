@@ -50,11 +50,6 @@ class Seat:
     job: str = ""  # the launcher's own name of the job: "slurm 4242.0"
     readings: tuple[RankReading, ...] = ()  # what each launcher said; the first one counts
 
-    @property
-    def leads_host(self) -> bool:
-        """Whether it speaks for its host."""
-        return self.local_rank == 0
-
     def told(self, **more: object) -> FleetSeat:
         """The same as this process tells it to the others."""
         master = f"{self.master}:{self.ports[0]}" if self.master and self.ports else self.master

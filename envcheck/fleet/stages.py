@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from envcheck.errors import UsageError
 from envcheck.facts.codec import decode, encode
 from envcheck.facts.fleet import FleetLink, FleetSeat, FleetTrial, unreached, without_gloo
+from envcheck.facts.hostlist import fold, unfold
 from envcheck.facts.record import mutable, replace
 from envcheck.fleet import exchange, presence
 from envcheck.fleet.exchange import Exchanged
@@ -47,7 +48,8 @@ def lead(meeting: Meeting, server: StoreServer, course: Course, options: FleetOp
             # Between hosts that do not reach each other a process group hangs until its time is over, and shows no more than that.
             vain = (rivals and stage != "facts") or (stage == "world" and unreached(course.links))
             peers = () if vain else taking_part(stage, seats)
-            put_large(server, f"{PEERS}{stage}", _compact(peers))
+            if stage != "facts":
+                put_large(server, f"{PEERS}{stage}", told_of(stage, peers, seats))
             server.set(f"{BEGIN}{stage}", bool(peers))
             if peers:
                 meeting.at(stage)
@@ -62,8 +64,9 @@ def take_part(meeting: Meeting, stage: str, options: FleetOptions) -> bool:
         return False
     if begin[f"{BEGIN}{stage}"] is True and (stage == "world" or meeting.leads):
         meeting.at(stage)
-        peers = () if stage == "facts" else tuple(decode(FleetSeat, one) for one in get_large(meeting.store, f"{PEERS}{stage}") or ())
-        _PARTS[stage](meeting, peers, options)
+        peers = () if stage == "facts" else heard_of(stage, meeting.told, get_large(meeting.store, f"{PEERS}{stage}"))
+        if peers or stage == "facts":
+            _PARTS[stage](meeting, peers, options)
     return True
 
 
@@ -81,10 +84,35 @@ def taking_part(stage: str, seats: Peers) -> Peers:
     return there if len({one.host for one in there} if stage == "links" else there) > 1 else ()
 
 
-def _compact(seats: Peers) -> list[dict[str, Any]]:
-    """Without what is as it is by default: every rank reads the seats of all."""
-    usual = encode(FleetSeat())
-    return [{name: value for name, value in encode(seat).items() if value != usual[name]} for seat in seats]
+def told_of(stage: str, peers: Peers, seats: Peers) -> object:
+    """What a rank has to know of the others, and no more: each reads it, and all seats to all ranks would be their square. For links the
+    hosts, in the order in which they are paired; for the world a seat on each of two hosts, so that everybody knows another one, and
+    who takes no part."""
+    if stage == "links":
+        hosts = _hosts(peers)
+        return fold(hosts) if _folds(hosts) else list(hosts)
+    hosts = _hosts(peers)[:2]
+    known = [min((one for one in peers if one.host == host), key=lambda one: one.local_rank or 0) for host in hosts]
+    ranks = {one.rank for one in peers}
+    return {"known": encode(known), "without": [one.rank for one in seats if one.rank not in ranks]}
+
+
+def heard_of(stage: str, own: FleetSeat, said: Any) -> Peers:
+    """The same as another rank reads it, with itself among them; () where it has no part in the stage."""
+    if stage == "links":
+        hosts = unfold(said) if isinstance(said, str) else said or ()
+        return tuple(FleetSeat(str(host)) for host in hosts) if own.host in hosts else ()
+    if not isinstance(said, dict) or own.rank in said.get("without", ()):
+        return ()
+    others: Peers = decode(tuple[FleetSeat, ...], said.get("known", []))
+    return (own, *(one for one in others if one.rank != own.rank))
+
+
+def _folds(hosts: tuple[str, ...]) -> bool:
+    try:
+        return unfold(fold(hosts)) == hosts
+    except ValueError:
+        return False
 
 
 def facts_here(options: FleetOptions) -> Mapping[str, Any] | str:

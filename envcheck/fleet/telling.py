@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import cast
 
@@ -47,7 +48,8 @@ def judged(facts: FleetFacts, exchanged: Exchanged, options: FleetOptions) -> Fl
     drifted = replace(facts, groups=drift_of(exchanged.kinds, values, model), golden=model is not None)
     fail_on = cast(FailOn, options.fail_on)
     results = [judge_kind(kind.hosts, snapshots[kind.hosts[0]], by, fail_on, options.strict) for kind in known]
-    return judge_fleet(drifted, results, by, snapshots.get, fail_on=fail_on, strict=options.strict, unread=unread)
+    report = judge_fleet(drifted, results, by, snapshots.get, fail_on=fail_on, strict=options.strict, unread=unread)
+    return replace(report, taken=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
 
 
 def written(report: FleetReport, seat: FleetSeat, options: FleetOptions, alone: bool) -> int:

@@ -14,7 +14,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import isfinite
 from statistics import median
 from typing import Any
 
@@ -22,22 +23,27 @@ from envcheck.errors import UsageError
 from envcheck.facts.fleet import FleetSeat, FleetTrial
 from envcheck.facts.record import record, replace
 from envcheck.fleet import isolation
+from envcheck.fleet.kept import keep_evidence
 from envcheck.fleet.options import BACKENDS, FleetOptions
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import Store, StoreError
+from envcheck.fleet.store_server import GONE
 from envcheck.host.access import kill_group
-from envcheck.target.process import LINES, Target, start_agent, tail, written
+from envcheck.host.plain_files import tail, written
+from envcheck.target.process import LINES, Target, start_agent
 
 SIZES = (4, 1 << 10, 64 << 10, 1 << 20)  # bytes; the third is the first that an MTU black hole swallows
 STEPS = 10
 ALONE = ("start", "device", "work", "listen")  # stages that need nobody else, as in agent/world_rank.py
 STAGES = (*ALONE, "address", "store", "init", "all_reduce", "steps", "ddp", "leave")
+TIMED = ("seconds", "work_seconds", "busbw_gbps")  # what a rank says that has passed
 WITH_DDP = ("world", "rest", "control")
 SOCKETS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}
 MOST = 2 / 3  # of the ranks: when so many have passed, the others have SHARE of the deadline in all, or TIMES what those took
 SHARE, TIMES = 1 / 3, 4
 GRACE_SECONDS = 2.0  # for results on their way after the deadline,
 QUIET_SECONDS = 0.5  # as long as some come
+SILENT_SECONDS = 1.0  # that who said nothing in the world is waited for when all others have come to an end, at least
 POLL_SECONDS = 0.02  # after something has happened; longer and longer while nothing does,
 LONGEST_POLL_SECONDS = 0.25  # since as many as a host has ranks share its processors with what they watch
 BATCH = 512  # keys a question to the store
@@ -69,6 +75,8 @@ def try_world(
             if lead:
                 lead.publish(number)
             plan = part.plan(number)
+            if plan and not lead and (newest := part.newest(number)) > number:
+                number, plan = newest, part.plan(newest)
             if plan is None or plan.get("end"):
                 break
             part.attempt(number, plan)
@@ -77,6 +85,8 @@ def try_world(
         trial = FleetTrial("world", "", (seat.rank,), (seat.host,), "skipped", stage="store", error=str(error))
         return (*(lead.trials if lead else part.trials), trial)
     finally:
+        if options.evidence:
+            keep_evidence(part.child.folder, options.evidence, seat, part.trials, target.executable)
         part.child.close()
     return tuple(lead.trials if lead else part.trials)
 
@@ -186,7 +196,7 @@ class Part:
         began = time.monotonic()
         pause = POLL_SECONDS
         limit = min(self.deadline, began + self.options.deadline_seconds)
-        found: dict[str, Any] = {"error": f"torch was not imported within {self.options.deadline_seconds:.0f} s", "stage": "import"}
+        found: dict[str, Any] = {"error": self.not_imported(), "stage": "import"}
         try:
             self.child.open()
             while time.monotonic() < limit:
@@ -202,12 +212,28 @@ class Part:
                 time.sleep(pause)
         except UsageError as error:
             found = {"error": str(error), "stage": "start"}
+        if "error" in found:
+            self.trials.append(
+                FleetTrial("start", "", (self.seat.rank,), (self.seat.host,), "failed", stage=found["stage"], error=found["error"])
+            )
         self.store.set(f"world/ready/{self.seat.rank}", {**found, "seconds": time.monotonic() - began})
+
+    def not_imported(self) -> str:
+        """Many processes that read the same files at a time are slow, and no fault of torch."""
+        here = self.seat.local_world_size if self.options.nproc is None else 1
+        crowd = f" ({here} processes of this host import it at a time: --nproc starts one of them a host)" if here > 1 else ""
+        return f"torch was not imported within {self.options.deadline_seconds:.0f} s{crowd}; --deadline gives it longer"
 
     def plan(self, number: int) -> dict[str, Any] | None:
         key = f"world/plan/{number}"
         found = self.store.wait([key], self.deadline).get(key)
         return found if isinstance(found, dict) else None
+
+    def newest(self, number: int) -> int:
+        """The number of the last plan from this one on: a process that was stopped for a while goes on with what the others are at."""
+        while self.store.get([f"world/plan/{number + 1}"]):
+            number += 1
+        return number
 
     def attempt(self, number: int, plan: Mapping[str, Any]) -> None:
         """Try what the plan says, and write what came of it."""
@@ -330,11 +356,11 @@ class Watched:
             return
         if "enter" in event:
             self.stages[rank] = str(event["enter"])
-        elif "size" in event:
+        elif isinstance(event.get("size"), int):
             self.size = event["size"]
-        elif "listens" in event:
+        elif _is_place(event.get("listens")):
             self.listens = event["listens"]
-        elif "passed" in event:
+        elif _is_timed(event.get("passed")):
             self.passed[rank] = event["passed"]
         elif "fail" in event:
             self.fail(str(event["fail"]), str(event.get("text")), event.get("status") == "wrong")
@@ -364,11 +390,23 @@ class Watched:
         return {"outcome": "timeout", "stage": self.stage, "error": error}
 
 
+def _is_place(value: object) -> bool:
+    """Address and port; the file of the lines stands where torch and all that it loads can write."""
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int)
+
+
+def _is_timed(value: object) -> bool:
+    numbers = [value.get(name) for name in TIMED] if isinstance(value, dict) else [None]
+    return all(isinstance(one, int | float) and isfinite(one) for one in numbers)
+
+
 def _started(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the child says of its import, once it is over."""
     value = row.get("value")
     if row.get("section") == "ready" and isinstance(value, dict):
-        return dict(value)
+        gpus, backends = value.get("gpus"), value.get("backends")
+        named = [one for one in backends if isinstance(one, str)] if isinstance(backends, list) else []
+        return {"gpus": gpus if isinstance(gpus, int) else 0, "backends": named}
     if row.get("section") == "import" and isinstance(value, dict) and value.get("status") != "ok":
         return {"error": f"import torch: {value.get('type', value.get('status'))}: {value.get('text', '')}"[:500], "stage": "import"}
     return None
@@ -378,6 +416,10 @@ def _ending(status: object) -> str:
     if not isinstance(status, int):
         return "was ended and is stuck in the kernel"
     return f"died with signal {-status}" if status < 0 else f"ended with exit code {status}"
+
+
+def _never(*_: object) -> bool:
+    return False
 
 
 def _order(stage: str) -> int:
@@ -395,6 +437,7 @@ class Lead:
         self.backends: list[str] = []
         self.plan: dict[str, Any] = {}
         self.until = 0.0
+        self.ample = True  # the wait was long beside what those took that passed
 
     def publish(self, number: int) -> None:
         """Collect what came of the plan before, and write this one."""
@@ -465,14 +508,31 @@ class Lead:
     def collect(self, number: int) -> list[FleetTrial]:
         plan = self.plan
         ranks = [rank for group in plan["groups"] for rank in group]
-        results = self.gather(f"world/result/{number}", ranks, self.until, lambda one: one.get("outcome") == "passed")
-        lost = [rank for rank in ranks if rank not in results]
-        marks = self.ask(f"world/stage/{number}", lost)
-        return [trial_of(number, plan, tuple(group), self.seats, results, marks) for group in plan["groups"]]
 
-    def gather(self, prefix: str, ranks: Sequence[int], until: float, passed: Any) -> dict[int, Any]:
+        def vain(taken: float, at: Mapping[int, float], found: Mapping[int, Any]) -> bool:
+            left = [rank for rank in ranks if rank not in found]
+            failed = {rank: at[rank] for rank, one in found.items() if one.get("outcome") != "passed"}
+            settled = all(found.keys() >= set(group) or failed.keys() & set(group) for group in plan["groups"])
+            if settled and taken > max(SHARE * plan["seconds"], TIMES * min(failed.values(), default=0.0)):
+                return True  # with one that failed the others of its group cannot pass either
+            # Silent for a deadline, and again until all others had an end and once more as long as they usually took.
+            late = bool(at) and taken > max(at.values()) + max(SILENT_SECONDS, median(at.values()))
+            return late and mute.issuperset(left) and not self.ask(f"world/stage/{number}", left)
+
+        mute = {rank for one in self.trials if (one.round, one.backend) == ("world", plan["backend"]) for rank in one.alone}
+        results = self.gather(f"world/result/{number}", ranks, self.until, lambda one: one.get("outcome") == "passed", vain)
+        lost = [rank for rank in ranks if rank not in results or results[rank].get("stage") == ""]
+        marks = self.ask(f"world/stage/{number}", lost)
+        trials = [trial_of(number, plan, tuple(group), self.seats, results, marks) for group in plan["groups"]]
+        silent = mute - results.keys() - marks.keys()
+        return trials if self.ample or len(trials) == 1 else [_in_haste(one, silent) for one in trials]
+
+    def gather(
+        self, prefix: str, ranks: Sequence[int], until: float, passed: Callable[[Any], bool], vain: Callable[..., bool] = _never
+    ) -> dict[int, Any]:
         """What the ranks write under `prefix`. When most of them have passed, the others do not get all the time there is: one of a
-        pair that hangs must not make all wait for a deadline that is meant for a whole world."""
+        pair that hangs must not make all wait for a deadline that is meant for a whole world. `vain` tells where nothing more will
+        come."""
         began = time.monotonic()
         found: dict[int, Any] = {}
         at: dict[int, float] = {}
@@ -480,14 +540,22 @@ class Lead:
             for rank, value in self.ask(prefix, [rank for rank in ranks if rank not in found], min(until, time.monotonic() + 0.25)).items():
                 found[rank] = value
                 at[rank] = time.monotonic() - began
+            for rank in self.ask(GONE.rstrip("/"), [rank for rank in ranks if rank not in found]):  # it will never answer
+                found[rank] = {"outcome": "failed", "stage": "", "error": f"the process of rank {rank} ended"}
+                at[rank] = time.monotonic() - began
             taken, whole = time.monotonic() - began, until - began
             if len(found) == len(ranks) or taken >= whole:
-                return found
+                break
             if taken > whole - GRACE_SECONDS + QUIET_SECONDS and taken - max(at.values(), default=0.0) > QUIET_SECONDS:
-                return found
+                break
             well = [at[rank] for rank, value in found.items() if passed(value)]
             if len(well) > MOST * len(ranks) and taken > max(SHARE * whole, TIMES * median(well)):
-                return found
+                break
+            if vain(taken, at, found):
+                break
+        well = [at[rank] for rank, value in found.items() if passed(value)]
+        self.ample = not well or taken >= TIMES * median(well)
+        return found
 
     def ask(self, prefix: str, ranks: Sequence[int], until: float = 0.0) -> dict[int, Any]:
         found: dict[int, Any] = {}
@@ -513,7 +581,8 @@ def trial_of(
         seconds, busbw = max(one["seconds"] for one in known.values()), min(one["busbw"] for one in known.values())
         worked = tuple(known[rank]["work"] for rank in ranks)
         return replace(trial, outcome="passed", seconds=seconds, busbw_gbps=busbw, work_seconds=worked)
-    stages = {rank: known[rank].get("stage", "leave") if rank in known else marks.get(rank, "") for rank in ranks}
+    told = {rank: one.get("stage", "leave") for rank, one in known.items()}
+    stages = {rank: told.get(rank) or marks.get(rank, "") for rank in ranks}
     least = min(map(_order, stages.values()))
     behind = tuple(rank for rank in ranks if _order(stages[rank]) == least)
     cause = _cause(known)
@@ -525,6 +594,16 @@ def trial_of(
         behind=behind,
         alone=tuple(rank for rank in ranks if not stages[rank] or stages[rank] in ALONE),
     )
+
+
+def _in_haste(trial: FleetTrial, silent: Collection[int]) -> FleetTrial:
+    """A trial of a wave in which those that passed took nearly all the time there was: where the machines are too busy for the deadline,
+    who has come to no end may only be a little slower. That proves nothing, but of those that have been silent since the world began."""
+    own_words = trial.error and not any(word in trial.error for word in PEER_GONE)
+    if trial.outcome == "passed" or (trial.outcome == "failed" and own_words):
+        return trial
+    alone = tuple(rank for rank in trial.ranks if rank in silent)
+    return replace(trial, alone=alone) if alone else replace(trial, outcome="skipped", error="the time was too short to tell")
 
 
 def own_trial(number: int, plan: Mapping[str, Any], group: OwnGroup, seat: Seat, result: Mapping[str, Any]) -> FleetTrial:

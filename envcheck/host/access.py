@@ -16,6 +16,7 @@ from envcheck import FOLDER
 from envcheck.facts.record import record
 from envcheck.host.library_search import library_files
 from envcheck.host.ownership import path_for_root
+from envcheck.host.plain_files import descriptor
 from envcheck.host.syscalls import (
     Disk,
     Resolved,
@@ -186,21 +187,21 @@ def wait(process: subprocess.Popen[Any], seconds: float) -> bool:
         return True
     try:
         fd = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
+        try:
+            import select
+
+            poller = select.poll()
+            poller.register(fd, select.POLLIN)
+            if not poller.poll(max(0, seconds) * 1000):
+                return False
+        finally:
+            os.close(fd)
+    except (AttributeError, OSError):  # an old kernel, or a filter of system calls
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             return False
         return True
-    import select
-
-    try:
-        poller = select.poll()
-        poller.register(fd, select.POLLIN)
-        if not poller.poll(max(0, seconds) * 1000):
-            return False
-    finally:
-        os.close(fd)
     return process.poll() is not None
 
 
@@ -256,7 +257,7 @@ class RealHost:
     def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
         """The text of a file, at most `limit` bytes; None if it cannot be read."""
         try:
-            with open(path, "rb") as file:
+            with open(descriptor(path), "rb") as file:
                 return file.read(limit).decode("utf-8", "replace")
         except OSError:
             return None

@@ -50,9 +50,13 @@ def resource_limits() -> dict[str, tuple[int | None, int | None]]:
     found = {}
     for name in ("NOFILE", "MEMLOCK", "NPROC", "STACK"):
         number = getattr(resource, f"RLIMIT_{name}", None)
-        if number is not None:
+        if number is None:
+            continue
+        try:
             soft, hard = resource.getrlimit(number)
-            found[name] = (plain(soft), plain(hard))
+        except OSError:  # a filter of system calls
+            continue
+        found[name] = (plain(soft), plain(hard))
     return found
 
 
@@ -191,8 +195,10 @@ def ipv4_addresses() -> tuple[tuple[str, str], ...]:
 
 def cpu_counts() -> tuple[int | None, int | None]:
     """Processors online, and those that this process may use."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    return os.cpu_count(), usable
+    try:
+        return os.cpu_count(), len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):  # not Linux; a filter of system calls
+        return os.cpu_count(), None
 
 
 def group_ids() -> tuple[int, ...]:

@@ -40,9 +40,9 @@ def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish, co
     if relaxed.fits and wish.torch:
         near = pivot(wish.torch)
         close = min(relaxed.fits, key=lambda choice: (distance(choice.build.version, near), choice.key(profile)))
-        rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", wish=asked, torch=close.build.shown)))
+        rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", torch=close.build.shown)))
     elif relaxed.fits:
-        rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", wish=asked, torch=relaxed.fits[0].build.shown)))
+        rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", torch=relaxed.fits[0].build.shown)))
     return rows
 
 

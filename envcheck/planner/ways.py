@@ -114,7 +114,7 @@ class Planner:
         ]
         rows = [Excluded(what, why) for what, why in excluded(found, self.profile, self.tables, wish)]
         if not ways:
-            rows = [*why_not(self.profile, self.tables, found, wish, conda_first), *rows]
+            rows = _then_other_reasons(why_not(self.profile, self.tables, found, wish, conda_first), rows)
         if not ways and self.options.tool == "conda" and (reason := no_conda(self.profile, self.tables)):
             rows = [Excluded("torch", reason), *rows]
         return PlanReport(tuple(ways), tuple(dict.fromkeys(rows)))
@@ -449,3 +449,8 @@ def planner(
 ) -> Planner:
     """The planner of one machine."""
     return Planner(snapshot, tables, Judge(snapshot, tuple(checks), texts_, tables), InstallOptions(index_base, tool))
+
+
+def _then_other_reasons(first: Sequence[Excluded], rows: Sequence[Excluded]) -> list[Excluded]:
+    told = {row.why for row in first}
+    return [*first, *(row for row in rows if row.why not in told)]

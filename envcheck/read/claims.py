@@ -194,6 +194,17 @@ _BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+
 _MACOS_SAID = re.compile(
     r"\bmac ?os(?: version)?(?: is|:)?[ -][`'\"]?(1[0-9](?:\.\d{1,2}){1,2}|2[6-9](?:\.\d{1,2}){0,2})(?![\d+.]*[\d+])", re.IGNORECASE
 )
+# "CUDA unavailable on my card", "torch says CUDA is not available"; not "falls back to the CPU if CUDA is not available".
+_NO_CUDA = re.compile(
+    r"(?<![\w./-])cuda(?: (?:is|was|still|always|remains|shows|shown as|reported as|ist|nicht mehr)){0,3}"
+    r" ?(?:(?:not|no longer) (?:available|found|detected|recogni[sz]ed)|unavailable|nicht verfügbar|不可用)(?![\w'])",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\b(?:if|when|whenever|unless|where|whether|in case|even|should|fall(?:s|ing)?[ -]?back|so that|systems?|machines?|wenn|falls"
+    r"|support\w*)\b|如果|当",
+    re.IGNORECASE,
+)
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
@@ -300,6 +311,8 @@ class _Reader:
             self.say(_torch(bare[1]))
         if path := _PYTHON_PATH.search(line):
             self.say(iter([("python.version", f"{path[1]}.{path[2]}")]), printed=False)
+        if (none := _NO_CUDA.search(line)) and not _CONDITION.search(line[: none.start()]) and not re.search(r"[\w)]\(|\braise\b", line):
+            self.say(iter([("devices.available", False)]), printed=False)
         if _COMMAND.match(line) or any(sign in line for sign in _ERRORS):
             if line.startswith("# "):  # the title of a post: an error, and the card that has it
                 self._products()
@@ -354,7 +367,10 @@ _PLATFORMS = tuple(
             r"\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
             r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
         ),
-        "darwin": (r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b|\bMac (?:mini|Studio)\b",),
+        "darwin": (
+            r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b",
+            r"(?<![0-9A-Za-z])Mac (?:mini|Studio|M[1-9])(?![0-9A-Za-z])",
+        ),
         "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),
     }.items()
 )

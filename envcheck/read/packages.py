@@ -22,7 +22,7 @@ _CONDA = re.compile(rf"({_NAME})\s+({_VERSION})\s+(\S{{1,80}})(?:\s+(\S{{1,60}})
 _TAGGED = re.compile(rf"\[pip3?\]\s*({_NAME})==({_VERSION})")
 # Rows that someone took out of such a list: "pip list | grep torch", "conda list | grep torch"
 _STRAY = re.compile(
-    rf"((?:py)?torch(?:vision|audio|text|ao)?|pytorch-cuda|pytorch-mutex|cpuonly|cudatoolkit|triton|numpy|nvidia-[a-z0-9-]{{3,40}}|bitsandbytes|xformers|vllm|flash[-_]attn)"
+    rf"((?:py)?torch(?:vision|audio|text|ao)?|pytorch-cuda|pytorch-nightly|pytorch(?:-nightly)?-cpu|pytorch-mutex|cpuonly|cudatoolkit|triton|numpy|nvidia-[a-z0-9-]{{3,40}}|bitsandbytes|xformers|vllm|flash[-_]attn)"
     rf"\s{{2,80}}({_VERSION})(?:\s{{2,80}}(\S{{1,80}}))?(?:\s{{2,80}}(\S{{1,60}}))?\s*$"
 )
 # What conda is about to do: "pytorch  pytorch/win-64::pytorch-1.10.0-py3.6_cpu_0", "pytorch  1.9.0-cpu_py38 --> 1.9.0-cuda112py38"
@@ -31,6 +31,9 @@ _PLANNED = re.compile(
     rf"::({_NAME})-({_VERSION})-([\w.]{{1,60}})\s*$"
 )
 _LEAVES = re.compile(r"The following packages will be (?:REMOVED|DOWNGRADED|SUPERSEDED)")
+# torch's names at conda over the years; some say that they are built for the CPU
+_CONDA_CPU = ("pytorch-cpu", "pytorch-nightly-cpu")
+_CONDA_TORCH = ("pytorch", "pytorch-nightly", *_CONDA_CPU)
 _BUILD_CUDA = re.compile(r"(?:^|_)cuda_?(\d{2})\.?(\d)")  # py3.12_cuda12.4_cudnn9.1.0_0, cuda126_mkl_py312h…
 _BUILD_CPU = re.compile(r"(?:^|_)cpu(?:_|$)")  # cpu_generic_py310h…, py3.10_cpu_0
 _HEAD = re.compile(r"\s{0,4}Package\s+Version\b")
@@ -98,7 +101,7 @@ def _heading(notes: Notes, mode: str, raw: str, number: int) -> str:
 
 def _stray(notes: Notes, match: re.Match[str], line: str, number: int) -> None:
     """A row without its list: one with a build, and the names that only conda has, are conda's."""
-    if match[3] or match[1] in ("pytorch", "cudatoolkit", "cpuonly", "pytorch-mutex"):
+    if match[3] or match[1] in (*_CONDA_TORCH, "cudatoolkit", "cpuonly", "pytorch-mutex"):
         _conda(notes, line, number)
     else:
         _put(notes, match[1], match[2], line, number)
@@ -129,7 +132,7 @@ def _conda(notes: Notes, line: str, number: int) -> str:
     channel = conda[4] if conda else None
     by_pip = "pypi" in (build, channel) or channel == "<pip>"
     name = normal(match[1])
-    own = "torch" if name == "pytorch" and not by_pip else name
+    own = "torch" if name in _CONDA_TORCH and not by_pip else name
     if own == "torch":
         first = "torch.version" not in notes.facts  # a second list is of another environment, or of another day
         notes.put("torch.version", match[2], line, number)
@@ -137,7 +140,8 @@ def _conda(notes: Notes, line: str, number: int) -> str:
             notes.put("torch.conda", True, line, number)
             cuda = _BUILD_CUDA.search(build or "")
             notes.put("torch.cuda", f"{cuda[1]}.{cuda[2]}" if cuda else None, line, number)
-            notes.put("torch.cpu_build", True if build and not cuda and _BUILD_CPU.search(build) else None, line, number)
+            cpu = name in _CONDA_CPU or (not cuda and _BUILD_CPU.search(build or ""))
+            notes.put("torch.cpu_build", True if cpu else None, line, number)
     one = Distribution(
         own, match[2], installer="pip" if by_pip else "conda", build=None if by_pip else build, channel=None if by_pip else channel
     )

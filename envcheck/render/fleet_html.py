@@ -1,4 +1,4 @@
-"""The report of a job as one self-contained HTML file: findings, then what differs, links and bandwidths as maps of the hosts."""
+"""The report of a job as one self-contained HTML file: findings, what differs, what each rank did, links and bandwidths as maps."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from envcheck.facts.fleet import FleetFacts, FleetLink
+from envcheck.facts.fleet import FleetFacts, FleetLink, FleetTrial
 from envcheck.facts.hostlist import fold, natural
+from envcheck.render.bandwidth_chart import size as in_units
 from envcheck.render.fleet_wording import head_lines, verdict_line, where
 from envcheck.render.html import escape, fix_item, page, prose, table
 from envcheck.render.pictures import grid, scrolled
@@ -30,6 +31,7 @@ def render(report: FleetReport) -> str:
         table([("hosts", head[0].partition(": ")[2]), *([("facts", head[1])] if head[1] else []), *_bad(report)]),
         *(_finding(one, report) for one in report.findings),
         *_drift(report),
+        *_timeline(report),
         *_links(report.fleet),
         *_bandwidths(report.fleet),
         *_unsure(report),
@@ -105,6 +107,56 @@ def _drift(report: FleetReport) -> list[str]:
     return ["<h2>Which hosts are alike</h2>", scrolled("Groups of hosts by layer", grid(layers, shown, escape)) + more + legend]
 
 
+def _timeline(report: FleetReport) -> list[str]:
+    """Wave after wave of process groups, what became of each rank and where it stood; ranks of one course are one row."""
+    tried = [one for one in report.fleet.trials if one.outcome != "skipped"]
+    waves = list(dict.fromkeys((one.round, one.backend, one.wave) for one in tried))
+    courses: dict[int, dict[int, FleetTrial]] = {}
+    for trial in tried:
+        for rank in trial.ranks:
+            courses.setdefault(rank, {})[waves.index((trial.round, trial.backend, trial.wave))] = trial
+    rows: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for rank, course in courses.items():
+        rows.setdefault(tuple(_standing(course.get(at), rank) for at in range(len(waves))), []).append(rank)
+    if not rows:
+        return []
+    order = sorted(rows.items(), key=lambda row: (not any(kind == "off" for _, kind in row[0]), row[1][0]))
+    hosts = {seat.rank: seat.host for seat in report.fleet.seats if seat.rank is not None}
+    shown = [
+        (_who(sorted(ranks), hosts, report), [_timed(cell, at, ranks, courses) for at, cell in enumerate(course)])
+        for course, ranks in order[:MOST_ROWS]
+    ]
+    more = f"<p>and {len(order) - MOST_ROWS} more courses</p>" if len(order) > MOST_ROWS else ""
+    columns = [" ".join(part for part in (name, backend) if part) for name, backend, _ in waves]
+    legend = "<p class='none'>From left to right, one wave of process groups after the other; a stage is where a rank stood at its end.</p>"
+    return ["<h2>What each rank did</h2>", scrolled("Course of each rank", grid(columns, shown, escape)) + more + legend]
+
+
+def _standing(trial: FleetTrial | None, rank: int) -> tuple[str, str]:
+    if trial is None:
+        return "", ""
+    if trial.outcome == "passed":
+        return "ok", "same"
+    if rank in trial.behind or rank in trial.alone or len(trial.ranks) == 1:
+        return " ".join(part for part in (trial.stage, trial.outcome) if part), "off"
+    return "waited", "speed1"
+
+
+def _timed(cell: tuple[str, str], at: int, ranks: Iterable[int], courses: Mapping[int, Mapping[int, FleetTrial]]) -> tuple[str, str]:
+    """ "ok, 0.4 to 2.1 s"."""
+    seconds = [taken for rank in ranks if at in courses[rank] and (taken := courses[rank][at].seconds) is not None]
+    if cell[0] != "ok" or not seconds:
+        return cell
+    low, high = f"{min(seconds):.2g}", f"{max(seconds):.2g}"
+    return f"ok, {low if low == high else f'{low} to {high}'} s", cell[1]
+
+
+def _who(ranks: Sequence[int], hosts: Mapping[int, str], report: FleetReport) -> str:
+    named = tuple(dict.fromkeys(hosts[rank] for rank in ranks if rank in hosts))
+    numbers = fold([str(rank) for rank in ranks])
+    return f"rank{'s' if len(ranks) > 1 else ''} {numbers}" + (f" on {where(named, report)}" if named else "")
+
+
 def _letter(number: int) -> str:
     return chr(ord("A") + number) if number < 26 else f"A{number}"
 
@@ -128,9 +180,10 @@ def _link(links: Iterable[FleetLink]) -> Cell:
     rows = list(links)
     bad = [one for one in rows if one.ok is False]
     if bad:
-        size = "" if bad[0].size_bytes is None else f" of {bad[0].size_bytes} bytes"
+        size = "" if bad[0].size_bytes is None else f" of {in_units(bad[0].size_bytes)}"
         by = f" over {bad[0].interface}" if bad[0].interface else ""
-        return "no", "off", f"{bad[0].what}{size}{by}: {bad[0].error or 'failed'}"
+        word = "slow" if all(one.error == "slow" for one in bad) else "no"
+        return word, "off", f"{bad[0].what}{size}{by}: {bad[0].error or 'failed'}"
     return ("ok", "on", "works") if any(one.ok for one in rows) else ("–", "untried", "not tried")
 
 
@@ -147,12 +200,12 @@ def _bandwidths(fleet: FleetFacts) -> list[str]:
         for link in fleet.links:
             pair, size = (link.source, link.target), link.size_bytes or 0
             if link.what == "transfer" and link.ok and link.seconds and size >= max(sizes.get(pair, 0), 1 << 20):
-                sizes[pair], speeds[pair] = size, size / link.seconds / 1e9
+                sizes[pair], speeds[pair] = size, size * 8 / link.seconds / 1e9
     if not speeds:
         return []
     top = max(speeds.values()) or 1.0
-    cells = {pair: (f"{speed:.3g}", f"speed{int(speed / top * 3.999)}", f"{speed:.3g} GB/s") for pair, speed in speeds.items()}
-    slow = "<p class='none'>GB/s; the slower, the paler.</p>"
+    cells = {pair: (f"{speed:.3g}", f"speed{int(speed / top * 3.999)}", f"{speed:.3g} Gbit/s") for pair, speed in speeds.items()}
+    slow = "<p class='none'>Gbit/s; the slower, the paler.</p>"
     return [f"<h2>Bandwidth of {what}</h2>", _map(f"Bandwidth of {what}", cells), slow]
 
 

@@ -124,8 +124,7 @@ def _unsure(report: FleetReport, options: PageOptions) -> list[Styled]:
 
 def _wrapped(line: Styled, options: PageOptions, indent: int) -> list[Styled]:
     """The line, and what does not fit below it."""
-    first, *rest = line.wrapped(options.width)
-    made = [first]
-    for part in rest:
-        made += (Styled(" " * indent) + one for one in part.wrapped(max(options.width - indent, 20)))
-    return made
+    first = next(line.wrapped(options.width))
+    after = line.plain[len(first.plain) :]
+    rest = line.part(len(line.plain) - len(after.lstrip()), len(line.plain))
+    return [first, *(Styled(" " * indent) + one for one in rest.wrapped(max(options.width - indent, 20)))] if rest.plain else [first]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from envcheck.engine.rule import Confidence, Severity
+from envcheck.facts.fleet import untried
 from envcheck.facts.hostlist import fold
 from envcheck.facts.printable import one_line
 from envcheck.render.wording import counted
@@ -61,11 +62,14 @@ def head_lines(report: FleetReport) -> tuple[str, ...]:
     names = one_line(fold(report.hosts), NAMED)
     kinds = f"{counted(report.distinct, 'kind')} of host" if report.distinct else ""
     how = f"recorded snapshots, the last of {report.taken or 'an unknown time'}" if report.replayed else report.taken
-    world = f"{fleet.world_size} ranks" if fleet.world_size else ""
+    world = counted(fleet.world_size, "rank") if fleet.world_size else ""
+    pairs = len(fleet.hosts) * (len(fleet.hosts) - 1)
+    left = untried(fleet.hosts, fleet.links) if fleet.links else 0
     parts = (
         world,
-        f"started by {fleet.launcher}" if fleet.launcher else "",
+        f"started by {'no launcher' if fleet.launcher == 'none' else fleet.launcher}" if fleet.launcher else "",
         kinds,
+        f"{pairs - left} of {pairs} links tried" if left > 0 else "",
         "held against a golden host" if fleet.golden else "",
         how,
     )

@@ -15,7 +15,8 @@ from envcheck.planner.result import Fix, Tool
 from envcheck.render.bandwidth_chart import lines as wire_lines
 from envcheck.render.bandwidth_chart import svg as wire_svg
 from envcheck.render.bandwidth_chart import wire_of
-from envcheck.render.pictures import bars, lanes, peers, scrolled, topology
+from envcheck.render.pictures import bars, peers, scrolled, topology
+from envcheck.render.timeline import timelines
 from envcheck.render.wording import (
     NEAREST,
     command_groups,
@@ -59,6 +60,11 @@ ol, ul { padding-left: 1.4rem; }
 .stack .mark { width: 1%; border-left: 5px solid currentColor; font-weight: bold; }
 .wide { overflow-x: auto; max-width: 100%; margin-top: .5rem; } svg { display: block; } svg text { fill: var(--ink); }
 .step0 { fill: var(--step0); } .step1 { fill: var(--step1); } .hurt { fill: var(--bad); } svg text.on-hurt { fill: var(--page); }
+.tick { stroke: var(--line); } .stood { width: 100%; margin: .5rem 0; table-layout: fixed; }
+.stood td, .stood th { border-top: 1px solid var(--line); } .stood th:first-child { width: 3rem; } .stood :nth-child(2) { width: 7rem; }
+pre + br { display: none; }
+.sides { width: 100%; table-layout: fixed; } .sides td, .sides th { border-top: 1px solid var(--line); overflow-wrap: anywhere; }
+.ways > li { margin: 1rem 0; } h3 { font-size: 1rem; margin: 1rem 0 .3rem; }
 .bars { width: 100%; } .bars .number { text-align: right; } .bars .bar { width: 60%; vertical-align: middle; }
 .bar div { height: .7rem; background: var(--bar); min-width: 1px; print-color-adjust: exact; }
 .grid td, .grid th { padding: .2rem .5rem; text-align: center; white-space: nowrap; overflow-wrap: normal; border: 1px solid var(--line); }
@@ -81,7 +87,7 @@ input { max-width: 100%; } :focus-visible { outline: 2px solid var(--bar); outli
 """
 
 SCRIPT = """
-const box = document.getElementById("search"), facts = document.getElementById("facts"), rows = [...facts.querySelectorAll("tr")];
+const box = document.getElementById("search"), facts = document.getElementById("facts"), rows = [...facts.querySelectorAll("tbody tr")];
 box.closest(".search").hidden = false;
 box.addEventListener("input", () => {
   const words = box.value.toLowerCase().split(/\\s+/);
@@ -106,7 +112,7 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         *(_finding(one, report, fix_suggest) for one in report.findings),
         *_nearest(report),
         *_unknown(report),
-        *lanes(report, escape),
+        *timelines(report, escape),
         *_wire(report),
         *topology(report.snapshot, escape),
         *bars(report, escape),

@@ -1,20 +1,17 @@
-"""The pictures of the HTML page: lanes of the ranks, bars of seconds, what connects the GPUs. No script, colours by class."""
+"""The pictures of the HTML page beside the timeline: bars of seconds, what connects the GPUs. No script, colours by class."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from envcheck.facts.snapshot import Gpu, GpusFacts, LiveFacts, RankFacts, Snapshot, Stage, WireFacts, read
+from envcheck.facts.snapshot import Gpu, GpusFacts, LiveFacts, Snapshot, WireFacts, read
 from envcheck.read.topology import Matrix, matrix
 from envcheck.report.report import Report
 
 Escape: TypeAlias = Callable[[str], str]
 
-WIDTH, LEFT, LANE = 560, 64, 26
-MOST_LANES, MOST_BARS, MOST_GPUS = 16, 12, 32
-OPEN_ENDED = 70  # pixels of a stage that did not end
-LETTER = 6.2  # pixels of a letter of 11 pixels
+MOST_BARS, MOST_GPUS = 12, 32
 SUMS = ("total", "facts", "agent")  # of the other timings
 ARMS = ("agent.arm ", "agent.full ")  # each arm states how long it took
 LEGEND = {
@@ -30,56 +27,6 @@ LEGEND = {
 def scrolled(name: str, inner: str) -> str:
     """Something wide in a box that a keyboard can scroll, so that the page itself never scrolls sideways."""
     return f"<div class='wide' tabindex='0' role='region' aria-label='{name}'>{inner}</div>"
-
-
-def lanes(report: Report, escape: Escape) -> list[str]:
-    """The stages of the live step, one after the other on a lane for each rank."""
-    live = report.snapshot.live
-    ranks = [rank for rank in live.ranks if rank.stages] if isinstance(live, LiveFacts) else []
-    if not ranks:
-        return []
-    ended = max(sum(stage.seconds or 0.0 for stage in rank.stages) for rank in ranks)
-    waits = any(_open(rank) for rank in ranks)
-    scale = (WIDTH - LEFT - 10 - (OPEN_ENDED if waits else 0)) / (ended or 1.0)
-    shown = ranks[:MOST_LANES]
-    rows = "".join(_lane(rank, at, scale, escape) for at, rank in enumerate(shown))
-    height = LANE * len(shown) + 18
-    foot, end = height - 4, f"{LEFT + ended * scale:.1f}"
-    axis = f"<text x='{LEFT}' y='{foot}'>0</text><text x='{end}' y='{foot}' text-anchor='end'>{_s(ended)}</text>"
-    words = "; ".join(f"rank {rank.rank}: {', '.join(map(_said, rank.stages))}" for rank in shown)
-    frame = f"viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' role='img' aria-label='{escape(words)}' font-size='11'"
-    svg = f"<svg {frame}>{rows}{axis}</svg>"
-    more = f"<p>and {len(ranks) - len(shown)} more ranks</p>" if len(ranks) > len(shown) else ""
-    return ["<h2>The live step, rank by rank</h2>", scrolled("Stages of each rank", svg) + more]
-
-
-def _open(rank: RankFacts) -> bool:
-    return any(stage.seconds is None and stage.status != "skipped" for stage in rank.stages)
-
-
-def _said(stage: Stage) -> str:
-    took = "" if stage.seconds is None else _s(stage.seconds)
-    return " ".join(part for part in (stage.name, took, "" if stage.status == "ok" else stage.status) if part)
-
-
-def _s(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 0.001 else "under 1 ms"
-
-
-def _lane(rank: RankFacts, at: int, scale: float, escape: Escape) -> str:
-    x, y = float(LEFT), at * LANE + 2
-    parts = [f"<text x='{LEFT - 6}' y='{y + 15}' text-anchor='end'>rank {rank.rank}</text>"]
-    for number, stage in enumerate(rank.stages):
-        bad = stage.status not in ("ok", "skipped")
-        endless = stage.seconds is None and stage.status != "skipped"
-        width = max(OPEN_ENDED if endless else (stage.seconds or 0.0) * scale, 1.0)
-        kind = "hurt" if bad else f"step{number % 2}"
-        place = f"x='{x:.1f}' y='{y}' width='{width:.1f}' height='{LANE - 6}'"
-        parts.append(f"<rect class='{kind}' {place}><title>{escape(_said(stage))}</title></rect>")
-        if len(stage.name) * LETTER + 6 < width:
-            parts.append(f"<text class='on-{kind}' x='{x + 3:.1f}' y='{y + 14}'>{escape(stage.name)}</text>")
-        x += width
-    return "".join(parts)
 
 
 def bars(report: Report, escape: Escape) -> list[str]:

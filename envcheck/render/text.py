@@ -29,6 +29,7 @@ from envcheck.report.stack import Mark
 EVIDENCE_SHOWN = 3
 EVIDENCE_CHARACTERS = 160
 WIDEST = 120  # longer lines are harder to read
+MOST_OF_A_VERDICT = 300  # one line for `tail -n 1`, wider than the page: a reason that was cut is none
 
 
 @record
@@ -68,7 +69,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | 
     _timings(page, report)
     _hints(page, loud, fix_suggest)
     page.gap()
-    page.line(Styled((one_line(verdict_line(report), page.width if report.verdict == "inconclusive" else None), _VERDICT[report.verdict])))
+    page.line(Styled((one_line(verdict_line(report), MOST_OF_A_VERDICT), _VERDICT[report.verdict])))
     return page.text()
 
 

@@ -180,6 +180,12 @@ def redactor(report: Report, users: Iterable[str] = (), homes: Iterable[str] = (
     return Redactor(identity(report.snapshot, users, homes))
 
 
+def redacted_snapshot(snapshot: Snapshot, change: Callable[[str], str]) -> Snapshot:
+    """The facts alone, as `change` leaves them."""
+    clean = map_strings(snapshot, change)
+    return replace(clean, **_structured(snapshot, clean))
+
+
 def redacted(report: Report, users: Iterable[str] = (), homes: Iterable[str] = ()) -> Report:
     """The report as it may be pasted into a public issue."""
     clean = map_strings(report, redactor(report, users, homes))

@@ -27,7 +27,8 @@ _GOES_ON = re.compile(r"\b(?:training|the run|everything|it) (?:runs|works|start
 POST = 64 << 10  # characters in which a person has said what the text is about; what goes on for longer is a log
 _PROPOSED = re.compile(
     r"^\W{0,12}(?:feature request|proposal|enhancement|rfc)\b|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
-    r"|\bfeature request\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: |^\s{0,3}fix(?:es|ed):\s{0,3}$",
+    r"|\bfeature request\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: |^\s{0,3}fix(?:es|ed):\s{0,3}$"
+    r"|^\W{0,6}(?:test plan|differential revision|pull request resolved|signed-off-by)\b",
     re.IGNORECASE | re.MULTILINE,
 )
 _PRINTED = re.compile(r"Traceback \(most recent call last\)|^\[?(?:rank\d{1,5}\]?:|[EWI]\d{3,4} \d\d:)|^\S{0,20}\[[EW] ", re.MULTILINE)
@@ -71,6 +72,16 @@ def at_warning_level(line: str) -> bool:
     return bool(_WARNING.search(line)) or _OF_PYTHON in line
 
 
+# The title of a change, "[CUDA] Fix …", "docs: …"; a person who asks for help writes in the first person
+_OF_A_CHANGE = re.compile(
+    r"\W{0,8}(?:\[[^\]\n]{1,30}\] ?){0,2}(?:[\w./-]{1,20} ?: ?)?"
+    r"(?:fix(?:es|ed)?|refactor|bump|implement|force|allow|print|handle) (?!this|please|me\b)\w",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"[?？]|\b(?:I|my|help me|need help|any help)\b|[我您]")
+
+
 def proposed(text: str) -> bool:
-    """Whether a text speaks of a message without having met it now: a feature request with no print in it."""
-    return bool(_PROPOSED.search(text, 0, POST)) and not _PRINTED.search(text)
+    """Whether a text speaks of a message without having met it now: a feature request, or a change, with no print in it."""
+    change = _OF_A_CHANGE.match(text) and not _ASKS.search(text, 0, POST)
+    return bool(change or _PROPOSED.search(text, 0, POST)) and not _PRINTED.search(text)

@@ -95,9 +95,9 @@ _TALK = re.compile(
     r"(?i:\b(?:if|when|in case|whenever) (?:you|users?|someone|one|it|this) "
     r"(?:see|get|encounter|run into|hit|meet|face|says?|shows?|receive)s?\b"
     r"|\b(?:what does|what is|what means|how (?:do|can|to|should) |why (?:do|does|would|is) )"
-    r"|\byou (?:may|might|will|would|could|can) (?:see|get|encounter|find)\b"
+    r"|\b(?:you|we|one|users?) (?:may|might|will|would|could|can) (?:see|get|encounter|find|hit)\b"
     r"|\b(?:errors?|messages?|warnings?|something) (?:like|such as|similar to)\b"
-    r"|\b(?:would|should|will|might|may|could) (?:print|raise|say|fail with|report)\b"
+    r"|\b(?:would|should|will|might|may|could) (?:print|raise|say|fail with|report|return (?:an? |different )?errors?)\b"
     r"|\bin older (?:versions|releases)\b|\bused to (?:get|see|have|fail)\b)"
 )
 
@@ -111,4 +111,4 @@ def hearsay(line: str, before: str) -> bool:
         return True
     if _CODE.search(line):
         return "line " not in before and "File " not in before
-    return bool(_CHANGE.search(line) or _TALK.search(line))
+    return bool(_CHANGE.search(line) or _TALK.search(line) or (before.endswith(":") and _TALK.search(before)))

@@ -392,7 +392,8 @@ def _line(text: str, at: int) -> tuple[int, int]:
 def _quoted(text: str, at: int) -> bool:
     """Whether the line of this place only quotes a message."""
     start, end = _line(text, at)
-    before = text[text.rfind("\n", 0, max(start - 1, 0)) + 1 : max(start - 1, 0)]
+    above = text[max(start - SHOWN, 0) : max(start - 1, 0)].split("\n")
+    before = next((one for one in reversed(above) if one.strip("`~ ")), "")  # a fence stands between words and what they speak of
     return hearsay(text[start : min(end, start + WINDOW_AFTER)], before[:SHOWN])
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from envcheck.errors import UsageError
+from envcheck.host.plain_files import descriptor
 from envcheck.target.process import Target
 
 SHOWN = 6  # of the environments that might be meant
@@ -122,7 +123,7 @@ def of_tool(prefix: str) -> bool:
 
 def _pyvenv_cfg(prefix: str) -> dict[str, str]:
     try:
-        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
+        with open(descriptor(os.path.join(prefix, "pyvenv.cfg")), encoding="utf-8", errors="replace") as file:
             rows = [line.partition("=") for line in file]
     except OSError:
         return {}
@@ -176,7 +177,7 @@ def _places(env: Mapping[str, str]) -> Iterator[str]:
     for folder in _here_and_above():
         yield from (os.path.join(folder, name) for name in (".venv", "venv", "env"))
     try:
-        with open(os.path.join(home, ".conda", "environments.txt"), encoding="utf-8", errors="replace") as file:
+        with open(descriptor(os.path.join(home, ".conda", "environments.txt")), encoding="utf-8", errors="replace") as file:
             yield from (line.strip() for line in file if line.strip())
     except OSError:
         pass

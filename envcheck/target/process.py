@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from envcheck import FOLDER
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record
 from envcheck.host.access import kill_group, signal_name, wait
+from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
 
 if TYPE_CHECKING:
     from envcheck.host.activity import Activity, Watch
@@ -150,18 +150,21 @@ def start_agent(
 ) -> subprocess.Popen[bytes]:
     folder = options["folder"]
     full = {**options, "out": os.path.join(folder, LINES)}
-    with open(os.path.join(folder, "agent.out"), "ab") as out, open(os.path.join(folder, "agent.err"), "ab") as err:
-        try:
-            return subprocess.Popen(
-                [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
-                stdin=stdin,
-                stdout=out,
-                stderr=err,
-                env=dict(env),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
+    out, err = (descriptor_to_append(os.path.join(folder, name)) for name in ("agent.out", "agent.err"))
+    try:
+        return subprocess.Popen(
+            [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
+            stdin=stdin,
+            stdout=out,
+            stderr=err,
+            env=dict(env),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
+    finally:
+        os.close(out)
+        os.close(err)
 
 
 def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended:
@@ -227,7 +230,7 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
         tuple(running.lines),
         running.process.returncode if not running.ended_because else None,
         running.ended_because,
-        tail(os.path.join(running.folder, "agent.err")),
+        tail(os.path.join(running.folder, "agent.err"), 8000),
         tail(os.path.join(running.folder, "agent.stack"), 16000),
         time.monotonic() - began,
         time.monotonic(),
@@ -237,13 +240,8 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
 
 def _bound_output(running: Running) -> None:
     """A torch that prints without end does not fill the disk: what it wrote so far is thrown away, the latest words stay."""
-    for name in ("agent.out", "agent.err"):
-        path = os.path.join(running.folder, name)
-        try:
-            if os.stat(path).st_size > OUTPUT_LIMIT:
-                os.truncate(path, 0)  # opened for appending, so the next words stand at the start again
-        except OSError:
-            continue
+    for name in ("agent.out", "agent.err"):  # opened for appending, so the next words stand at the start again
+        emptied_above(os.path.join(running.folder, name), OUTPUT_LIMIT)
 
 
 def end(running: Running) -> None:
@@ -267,7 +265,7 @@ def _import_seconds(running: Running) -> float:
 
 
 def _read_lines(running: Running) -> None:
-    data = written(os.path.join(running.folder, LINES))
+    data = written(os.path.join(running.folder, LINES), 0, LINES_LIMIT)
     if data is None:
         return
     running.lines[:] = running.earlier
@@ -278,21 +276,6 @@ def _read_lines(running: Running) -> None:
             continue  # the last line of an agent that died while it wrote
         if isinstance(row, dict) and _sound(row):
             running.lines.append(row)
-
-
-def written(path: str, start: int = 0, most: int = LINES_LIMIT) -> bytes | None:
-    """What the agent wrote, from `start` on. Whatever runs in the target may have put a pipe, a link or a file without end in its place."""
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    try:
-        descriptor = os.open(path, flags)
-    except OSError:
-        return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    with open(descriptor, "rb") as file:
-        file.seek(start)
-        return file.read(most)
 
 
 def _sound(row: Mapping[str, Any]) -> bool:
@@ -316,17 +299,6 @@ def _dump_stacks(running: Running) -> None:
     if hasattr(signal, "SIGUSR1") and running.process.poll() is None:
         os.kill(running.process.pid, signal.SIGUSR1)
         time.sleep(0.4)
-
-
-def tail(path: str, limit: int = 8000) -> str:
-    """The last `limit` bytes of what a process printed."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - limit))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def require_answer(ended: Ended, target: Target) -> None:

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -174,6 +175,31 @@ def test_stuck_in_the_kernel_is_left_behind_and_said(tmp_path: Path, monkeypatch
         assert result["status"] == "hang" and "stuck in the kernel" in result["ranks"][0]["error"]
     finally:
         os.waitpid(pid, 0)
+
+
+def test_stages_of_all_ranks_stand_on_one_clock(ranks: Ranks, tmp_path: Path) -> None:
+    """What a rank did comes one after the other, and nobody leaves the barrier before the last has entered it."""
+    arm = one_arm(ranks, tmp_path, fault="kill:all_reduce", stage_seconds=10.0)
+    assert min(stage.began_seconds for rank in arm.ranks for stage in rank.stages) == 0
+    for rank in arm.ranks:
+        for stage, following in zip(rank.stages, rank.stages[1:], strict=False):
+            assert stage.began_seconds + stage.seconds <= following.began_seconds
+    barriers = [stage for rank in arm.ranks for stage in rank.stages if stage.name == "barrier"]
+    assert len(barriers) == 2
+    assert max(one.began_seconds for one in barriers) <= min(one.began_seconds + one.seconds for one in barriers)
+
+
+def test_a_stage_that_failed_took_until_then() -> None:
+    arm: Any = {"stages": ["start", "init"], "name": "x"}
+    events = [
+        [{"enter": "start", "at": 100.0}, {"leave": "start", "seconds": 1.5}, {"enter": "init", "at": 101.5}],
+        [{"enter": "start", "at": 99.0}, {"fail": "start", "status": "failed", "text": "no", "at": 99.25}],
+    ]
+    told: Any = [SimpleNamespace(number=at, pid=None, path="/none/x", state="", late=False, abandoned=False, status=1) for at in (0, 1)]
+    rows = [rank_verdicts.RankVerdict(arm, one, part) for one, part in zip(told, events, strict=True)]
+    first, second = rank_verdicts.judge_rows(arm, rows, 3.0)["ranks"]
+    assert [(one["began_seconds"], one.get("seconds")) for one in first["stages"]] == [(1.0, 1.5), (2.5, None)]
+    assert [(one["began_seconds"], one.get("seconds")) for one in second["stages"]] == [(0.0, 0.25)]
 
 
 def test_a_resting_rank_that_has_died_is_replaced(tmp_path: Path) -> None:

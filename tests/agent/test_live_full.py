@@ -301,12 +301,13 @@ def test_the_launched_script_takes_both_spellings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ago", "hangs"), [(1, False), (8, True)])
 def test_a_launcher_whose_workers_have_just_spoken_does_not_hang(tmp_path: Path, ago: float, hangs: bool) -> None:
     """All its time may have gone into imports of torch on a busy machine; each worker has a stage's time from its last word on."""
-    for pid in (101, 102):
-        path = tmp_path / f"mp-spawn.{pid}.jsonl"
-        path.write_text('{"enter": "start"}\n{"leave": "start", "seconds": 70}\n{"enter": "init"}\n')
-        os.utime(path, (time.time() - ago, time.time() - ago))
     plan: Any = SimpleNamespace(options={"folder": str(tmp_path)}, stage_seconds=4.0)
     run = launcher_runs.LauncherRun(plan, launcher_runs.Launcher("mp-spawn", [], None, "mp.spawn"), 2)
+    for pid in (101, 102):
+        events = [{"enter": "start", "at": run.began}, {"leave": "start", "seconds": 9}, {"enter": "init", "at": run.began + 20 - ago}]
+        path = tmp_path / f"mp-spawn.{pid}.jsonl"
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+        os.utime(path, (1, 1))  # a clock that was set meanwhile
     assert not run.hangs(run.began + 11, 12.0)
     assert run.hangs(run.began + 20, 12.0) is hangs
     assert run.hangs(run.began + 37, 12.0), "three times its time is enough"

@@ -61,7 +61,9 @@ def test_version() -> None:
         (["--facts", "x.json", "--python", "python3"], "--python and --facts contradict each other"),
         (["--facts", "x.json", "--live=full"], "--live and --facts contradict each other"),
         (["--static", "--select", ""], "--select: no rule is named"),
-        (["-o", "a.txt", "-o", "b.json"], "-o b.json: a second file needs its format, as in -o json=b.json"),
+        (["-o", "a.txt", "-o", "b.log"], "-o b.log: a second file needs its format, as in -o json=b.log"),
+        (["plan", "-o", "junit=a.xml"], "-o junit=a.xml: `envcheck plan` writes one of text, json, html"),
+        (["fleet", "-o", "sarif=a"], "-o sarif=a: `envcheck fleet` writes one of text, json, html, junit"),
         (["-o", "json=/nowhere/report.json"], "cannot be written"),
         (["--evidence", "/proc/nowhere"], "--evidence /proc/nowhere: "),
         (["run", "-o", "-", "--", "true"], "run: a report needs -o FILE"),
@@ -317,7 +319,9 @@ def test_who_calls_main_has_its_signal_handlers_back(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-@pytest.mark.parametrize("words", [["--help"], ["rules"], ["explain", "torch-missing"], ["--static"], ["schema"], ["config"]])
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["rules"], ["explain", "torch-missing"], ["--static"], ["schema"], ["config"]]
+)
 def test_a_full_disk_behind_stdout_is_no_bug(words: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -375,6 +379,28 @@ def test_help_in_any_encoding(encoding: str, command: str, monkeypatch: pytest.M
         main([*([command] if command else []), "--help"])
     out.flush()
     assert ended.value.code == 0 and "usage: envcheck" in out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (("-o", "r.html"), "<!doctype html>"),
+        (("-o", "r.json"), '{\n  "schema": 1,'),
+        (("-o", "r.md"), "### envcheck "),
+        (("-o", "r.xml"), "<?xml "),
+        (("-o", "r.sarif"), '{\n  "$schema": '),
+        (("-o", "r.txt"), "envcheck "),
+        (("-o", "r"), "envcheck "),
+        (("-o", "r.json", "--format", "text"), "envcheck "),
+        (("-o", "r.xml", "--json"), '{\n  "schema": 1,'),
+    ],
+)
+def test_the_name_of_the_file_says_the_format_where_no_flag_does(
+    words: tuple[str, ...], start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["--facts", HEALTHY, *words]) == 0
+    assert Path(words[1]).read_text(encoding="utf-8").lower().startswith(start.lower())
 
 
 def test_several_documents_of_one_run(tmp_path: Path) -> None:

@@ -130,8 +130,7 @@ def test_zsh_completes_a_line(line: str, completed: str, tmp_path: Path, capsys:
     try:
         os.write(terminal, f"PS1=; autoload -Uz compinit; compinit -u -D; source {path}; echo REA''DY\n".encode())
         assert "READY" in said(terminal, "READY")
-        os.write(terminal, f"{line}\t".encode())
-        time.sleep(1.0)
+        os.write(terminal, f"{line}\t".encode())  # what is typed after the Tab key waits until zsh has completed
         os.write(terminal, b"\x01print -r -- '<\x05>'\n")
         out = said(terminal, ">\r\n")
         assert re.findall(r"^<(.*)>\r$", out, re.MULTILINE)[-1].rstrip() == completed, out

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from report_samples import SAMPLES, healthy, machine
 
-from envcheck import options
+from envcheck import cli, options
 from envcheck.commands.configuration import KEYS, find, rule_session
 from envcheck.commands.expect import expected
 from envcheck.commands.init import TEMPLATE, expectations
@@ -26,6 +26,7 @@ from envcheck.render import render
 from envcheck.target.interpreter import choose
 
 ROOT = Path(__file__).parents[2]
+DOCUMENTS = ROOT / "tests" / "documents" / "v1"
 NOBODY = 65534
 as_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file to another user, which this test needs"
@@ -366,6 +367,59 @@ def test_a_wrong_profile_is_told_though_nobody_chose_it(here: Path, text: str, w
     assert str(caught.value).startswith(f"{path}: {words}")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("timeout = nan", "timeout = nan: between 5 and 86400 seconds"),
+        ("nproc = 0", "nproc = 0: between 1 and 256"),
+        ('output = ["jsn=a.json"]', "output = jsn=a.json: jsn is no format; did you mean json? (a file of this name: ./jsn=a.json)"),
+        ('output = ["qwx=a"]', "output = qwx=a: qwx is no format; there are text, json, "),
+        ('output = ""', "output = '': no file is named"),
+        ('output = ["json="]', "output = json=: no file is named"),
+        ('output = ["a.txt", "b.txt"]', "output = b.txt: a second file needs its format, as in -o json=b.txt"),
+        ('index-base = "my mirror"', "index-base = my mirror: an address is expected, as in https://mirror.example/whl"),
+        ("quiet = true\nverbose = true", "quiet = True and verbose = True contradict each other"),
+        ('json = true\nformat = "html"', "json = True and format = 'html' contradict each other"),
+        ('static = true\nlive = "full"', "static = True and live = 'full' contradict each other: the live check needs torch"),
+    ],
+)
+def test_what_the_flag_refuses_is_refused_in_the_name_of_the_file(here: Path, text: str, words: str) -> None:
+    path = put(here, text)
+    with pytest.raises(UsageError) as caught:
+        parse([])
+    assert str(caught.value).startswith(f"{path}: {words}")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('assume = ["foo"]', "assume = foo: write SECTION.FIELD=VALUE, as in driver.version=580.95.05"),
+        ('assume = ["driver.vers=3"]', "assume = driver.vers=3: vers: no such fact; known here: version, "),
+        ('evidence = "/dev/null/x"', "evidence = /dev/null/x: Not a directory"),
+        ('output = ["nowhere/report.txt"]', "output = nowhere/report.txt: cannot be written"),
+        ('output = ["json=nowhere/report.json"]', "output = json=nowhere/report.json: cannot be written"),
+    ],
+)
+def test_a_value_that_fails_later_is_told_in_the_name_of_the_file(
+    here: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = put(here, text)
+    assert cli.main(["--facts", str(DOCUMENTS / "record-healthy.json")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"envcheck: {path}: {words}") and err.count("\n") == 1
+
+
+def test_flags_that_contradict_are_named_as_flags(here: Path) -> None:
+    for flags, words in (
+        (["-q", "-v"], "--quiet and --verbose contradict each other"),
+        (["--json", "--format", "html"], "--json and --format html contradict each other"),
+        (["--static", "--live", "full"], "--static and --live full contradict each other: the live check needs torch"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            parse(flags)
+        assert str(caught.value) == words
+
+
 def test_every_flag_of_a_check_is_a_key(here: Path) -> None:
     """And works as the flag does: the file holds a value that is not the default."""
     flags = {
@@ -389,6 +443,8 @@ def test_every_flag_of_a_check_is_a_key(here: Path) -> None:
                 if listed
                 else 7
                 if key in ("nproc", "timeout")
+                else "https://mirror.example/whl"
+                if key == "index-base"
                 else "x"
             )
         (here / "envcheck.toml").write_text(f"{key} = {json.dumps(value)}\n")
@@ -401,6 +457,8 @@ def test_every_flag_of_a_check_is_a_key(here: Path) -> None:
     ("quiet = true", ["-v"], {"quiet": False, "verbose": True}),
     ("verbose = true", ["-q"], {"quiet": True, "verbose": False}),
     ("static = true", ["--live", "full"], {"static": False, "live": "full"}),
+    ('format = "html"\n[profile.ci]\njson = true', ["--profile", "ci"], {"format": "json"}),
+    ('static = true\n[profile.ci]\nlive = "full"', ["--profile", "ci"], {"static": False, "live": "full"}),
     ('live = "full"', ["--static"], {"static": True}),
     ('output = "file.txt"', ["-o-"], {"output": None}),
     ('output = "file.txt"', ["-oother.txt"], {"output": "other.txt"}),

@@ -97,6 +97,7 @@ What it reports (the values are those of examples), and what to do
   * {thing} {version} is too old, which is a long sentence that does not fit on
     one line of eighty columns.
   * The other {thing}.
+    In both cases:
     - A torch build that fits the host: `envcheck --fix-suggest` names it.
     - Update the driver. (administrator)
         sudo reboot

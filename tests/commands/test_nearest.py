@@ -48,6 +48,8 @@ def test_words_are_compared_without_a_plural_and_shown_as_they_stand() -> None:
         ("locked memory limit", "memlock-low"),
         ("cpu build of torch", "torch-cpu-build"),
         ("port in use", "launch-port-in-use"),
+        ("bus error", "shm-small"),  # a message that begins so goes before pages on which both words stand somewhere
+        ("no space left", "disk-full"),
     ],
 )
 def test_words_find_the_page_about_them(words: str, rule: str) -> None:

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 SEED = int(os.environ.get("ENVCHECK_SEED", "15"))
 MOMENTS = int(os.environ.get("ENVCHECK_MOMENTS", "50"))
 LONGEST = float(os.environ.get("ENVCHECK_LONGEST", "6.0"))  # seconds: a quick check on a machine that does other things
+LONGEST_FULL = float(os.environ.get("ENVCHECK_LONGEST_FULL", "60.0"))
 # What a shell says of each. SIGKILL can leave no report and its folder, but no process.
 ENDING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 FATAL = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL)
@@ -62,13 +63,23 @@ def begin(folder: Path, word: str, *words: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.parametrize("number", [*ENDING, *FATAL], ids=lambda number: number.name)
 def test_a_signal_at_any_moment(number: signal.Signals, tmp_path: Path) -> None:
+    at_any_moment(number, tmp_path, LONGEST)
+
+
+@pytest.mark.parametrize("number", [*ENDING, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_signal_at_any_moment_of_the_full_check(number: signal.Signals, tmp_path: Path) -> None:
+    """Launchers, compilers and checkpoints are under way then. What a killed one has begun to write is in its folder, and stays."""
+    at_any_moment(number, tmp_path, LONGEST_FULL, "--live", "full")
+
+
+def at_any_moment(number: signal.Signals, tmp_path: Path, longest: float, *words: str) -> None:
     rng = random.Random(SEED * 100 + number)  # noqa: S311
     shared = set(os.listdir("/dev/shm"))
     wrong: list[str] = []
-    for turn, at in enumerate(sorted(rng.uniform(0.0, LONGEST) for _ in range(MOMENTS))):
+    for turn, at in enumerate(sorted(rng.uniform(0.0, longest) for _ in range(MOMENTS))):
         word, folder = uuid.uuid4().hex, tmp_path / str(turn)
         folder.mkdir()
-        one = begin(folder, word)
+        one = begin(folder, word, *words)
         time.sleep(at)
         one.send_signal(number)
         code = one.wait(60)

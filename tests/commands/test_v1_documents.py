@@ -28,7 +28,7 @@ VERDICTS = {
 
 
 def kind(name: str) -> str:
-    return next((one for one in ("record", "plan", "compare") if name.startswith(one)), "report")
+    return next((one for one in ("record", "plan", "compare", "fleet") if name.startswith(one)), "report")
 
 
 def lost(old: Any, new: Any, path: str = "") -> Iterator[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ from envcheck.fleet.store_client import StoreClient
 
 PROGRAM = Path(__file__).parents[1] / "fleet_job.py"
 LONG = 120  # seconds that a busy machine may take for what takes one
+SAID: dict[int, str] = {}  # pid → stderr of those that have ended
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are frozen and killed as on Linux")
 
 
@@ -58,6 +61,7 @@ class Job:
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     out, err = process.communicate(timeout=LONG)
     assert "Traceback" not in err, err
+    SAID[process.pid] = err
     return process.returncode, out
 
 
@@ -87,10 +91,27 @@ def test_all_come_and_one_report_is_written(jobs: list[Job], tmp_path: Path) -> 
     assert codes == (0, 0, 0, 0)
     assert [bool(out) for out in outs] == [True, False, False, False]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job.json", *(f"own-{rank}.json" for rank in range(4))]
-    fleet = json.loads((tmp_path / "job.json").read_text())["fleet"]
+    report = json.loads((tmp_path / "job.json").read_text())
+    fleet = report["fleet"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", report["taken"]) and report["taken"] in outs[0]
     assert [(one["rank"], one["host"]) for one in fleet["seats"]] == [(0, "n0"), (1, "n0"), (2, "n1"), (3, "n1")]
     assert {one["stage"] for one in fleet["seats"]} <= {"presence", "facts", "verdict"}  # a rank without facts to tell may be a step behind
     assert all(abs(one["clock_offset_seconds"]) <= one["clock_error_seconds"] + 0.2 for one in fleet["seats"])
+
+
+def test_machines_of_one_name_are_told_apart(jobs: list[Job], tmp_path: Path) -> None:
+    """By their boots; in the report stands nothing of those."""
+    job = Job(4, documents=[("json", f"{tmp_path}/job.json")])
+    jobs.append(job)
+    for rank in range(4):
+        boot = tmp_path / f"boot{rank // 2}"
+        boot.write_text(f"8a3c1c0e-0000-4000-8000-00000000000{rank // 2}\n")
+        job.start(rank, HOST="vm", BOOT=str(boot), FACTS=json.dumps({"torch.version": "2.9.1+cpu"} if rank > 1 else {}))
+    job.ends()
+    text = (tmp_path / "job.json").read_text()
+    hosts = [one["host"] for one in json.loads(text)["fleet"]["seats"]]
+    assert len(set(hosts)) == 2 and hosts[0] == hosts[1] and hosts[2] == hosts[3] and {one.partition("@")[0] for one in hosts} == {"vm"}
+    assert "fleet-torch-differs" in text and "8a3c1c0e" not in text
 
 
 def test_drift_between_hosts_is_told(jobs: list[Job]) -> None:
@@ -128,6 +149,7 @@ def test_a_rank_that_is_there_twice_is_named_with_both_processes(jobs: list[Job]
     codes, outs = zip(*job.ends(), strict=True)
     assert codes == (1, 1, 1)
     assert f"n0 (pid {first.pid})" in outs[0] and f"n7 (pid {second.pid})" in outs[0] and not outs[1]
+    assert f"rank 0 on n7, pid {second.pid}: another process is rank 0 of this job" in SAID[second.pid]
 
 
 def test_ranks_that_count_differently_are_named(jobs: list[Job]) -> None:
@@ -227,6 +249,19 @@ def test_a_stranger_is_no_rank(jobs: list[Job]) -> None:
     watch.close()
     job.start(1)
     assert [code for code, _ in job.ends()] == [0, 0]
+
+
+def test_where_another_program_has_the_port_the_job_meets_on_the_next_one(jobs: list[Job], tmp_path: Path) -> None:
+    """One that takes connections and says nothing, as most do that wait for the other side to begin."""
+    job = Job(2, documents=[("json", f"{tmp_path}/job.json")])
+    jobs.append(job)
+    seat = take_seat(job.env(0), "test", os.getpid())
+    assert isinstance(seat, Seat)
+    with socket.create_server(("127.0.0.1", seat.ports[0])):
+        for rank in range(2):
+            job.start(rank)
+        assert [code for code, _ in job.ends()] == [0, 0]
+    assert json.loads((tmp_path / "job.json").read_text())["fleet"]["master"] == f"127.0.0.1:{seat.ports[1]}"
 
 
 def test_a_cancelled_rank_leaves_no_process(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import pytest
 from machines import linux
 
 from envcheck.facts.codec import encode
-from envcheck.facts.fleet import FleetLink
+from envcheck.facts.fleet import FleetLink, untried
 from envcheck.facts.interfaces import chosen_by
 from envcheck.facts.snapshot import Interface
 from envcheck.fleet import link_client, links
 from envcheck.fleet.link_client import LinkError
-from envcheck.fleet.link_rounds import ALL_PAIRS, left_out, offsets, sources, targets
+from envcheck.fleet.link_rounds import ALL_PAIRS, offsets, sources, targets
 from envcheck.fleet.link_server import LARGEST, LinkServer
 from envcheck.fleet.links import LISTEN, SIZES, Spot, probe_links
 from envcheck.fleet.seat import Seat
@@ -52,7 +52,7 @@ def test_everybody_tries_everybody_among_few_and_some_among_many() -> None:
 
 def test_what_was_left_out_is_counted() -> None:
     links = [FleetLink(a, b, "connect", ok=ok) for a, b, ok in (("a", "b", True), ("b", "a", False), ("a", "c", None))]
-    assert left_out(["a", "b", "c"], [*links, FleetLink("a", "a", "name", ok=True)]) == 4
+    assert untried(["a", "b", "c"], [*links, FleetLink("a", "a", "name", ok=True)]) == 4
 
 
 def test_all_sizes_arrive(server: LinkServer) -> None:

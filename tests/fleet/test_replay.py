@@ -162,6 +162,41 @@ def test_what_is_no_recording_is_named_and_leaves_the_verdict_open(tmp_path: Pat
         report_on(tmp_path / "nowhere")
 
 
+EDITED = [
+    ("gpus.devices", 5, "gpus.devices"),
+    ("gpus.devices.0.throttle_reasons", float("nan"), "throttle_reasons"),
+    ("gpus.devices.0.nvlink_peers", ["a"], "nvlink_peers"),
+    ("network.interfaces", True, "network.interfaces"),
+    ("network.interfaces.0.addresses", 1, "addresses"),
+    ("network.addresses", 7, "network.addresses"),
+]
+
+
+@pytest.mark.parametrize(("fact", "value", "named"), EDITED)
+def test_one_recording_that_somebody_edited_does_not_end_the_run(tmp_path: Path, fact: str, value: object, named: str) -> None:
+    place = folder(tmp_path / "job", {"n1": {}, "n2": {}})
+    whole = document("n3")
+    at = whole["facts"]
+    *heads, last = fact.split(".")
+    for head in heads:
+        at = at[int(head)] if isinstance(at, list) else at[head]
+    at[last] = value
+    (place / "n3.json").write_text(json.dumps(whole), encoding="utf-8")
+    report = report_on(place)
+    assert [(Path(one.name).name, named in one.reason) for one in report.unread] == [("n3.json", True)], report.unread
+    assert (report.exit_code, report.findings) == (3, ())
+    with pytest.raises(UsageError, match=named):
+        report_on(tmp_path / "job", golden=str(place / "n3.json"))
+
+
+def test_a_value_of_millions_of_characters_is_told_by_its_beginning(tmp_path: Path) -> None:
+    """Two that begin alike are not the same."""
+    long = {f"n{number}": {"torch.path": "/x" * 1_000_000 + str(number > 2)} for number in range(1, 6)}
+    report = report_on(folder(tmp_path / "job", long))
+    assert told(report) == {"fleet-code-differs": ("n1", "n2")}
+    assert all(len(render_fleet(report, form)) < 60_000 for form in FORMATS)
+
+
 def test_recordings_of_one_name_are_all_told(tmp_path: Path) -> None:
     """Pods may have one host name, and a host may have been recorded twice."""
     lines = [document("pod"), document("pod"), document(None), document("pod", {"system.kernel": "1"})]

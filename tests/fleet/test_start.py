@@ -18,8 +18,11 @@ import yaml
 from envcheck.cli import main
 from envcheck.errors import UsageError
 from envcheck.fleet import ray_job
+from envcheck.fleet.conduct import longest_seconds
 from envcheck.fleet.manifests import manifest
-from envcheck.fleet.seat import take_seat
+from envcheck.fleet.options import FleetOptions
+from envcheck.fleet.seat import FIRST_PORT, NEXT_PORTS, PORTS, take_seat
+from envcheck.fleet.stages import SLACK_SECONDS
 from envcheck.fleet.variables import judge_variables, place_lines, speaks_for_job
 from envcheck.report.session import RuleSession
 
@@ -111,6 +114,11 @@ def test_a_verdict_on_variables_takes_no_torch_and_no_two_seconds(tmp_path: Path
     assert min(times) < 2
 
 
+def test_colour_is_as_asked_for() -> None:
+    shown = {color: envcheck({}, "--variables-only", "--color", color).stdout for color in ("always", "never")}
+    assert "\x1b[" in shown["always"] and "\x1b[" not in shown["never"]
+
+
 def test_each_process_of_a_wrong_start_says_so_and_one_at_length() -> None:
     zero = envcheck({**EIGHT_AGENTS, "SLURM_PROCID": "0"})
     other = envcheck(EIGHT_AGENTS)
@@ -132,7 +140,7 @@ def test_each_process_of_a_wrong_start_says_so_and_one_at_length() -> None:
         (("--",), "no command"),
         (("--format", "sarif"), "one of text, json, html, junit"),
         (("-o", "sarif=x"), "one of text, json, html, junit"),
-        (("--ray",), "pip install 'torch-envcheck[ray]'"),
+        (("--ray",), "pip install 'ray>=2.9'"),
     ],
 )
 def test_flags_that_contradict_each_other(
@@ -147,6 +155,16 @@ def test_a_configuration_of_the_check_of_one_machine_is_no_obstacle(tmp_path: Pa
     (tmp_path / "envcheck.toml").write_text('nproc = "all"\ntimeout = 20\nlive = "full"\nexpect = ["gpus>=1"]\n')
     monkeypatch.chdir(tmp_path)
     assert main(["fleet", "--variables-only"]) == 0
+
+
+@pytest.mark.parametrize("seconds", [20.0, 60.0])
+def test_the_bound_and_the_ports_are_those_of_the_documentation(seconds: float) -> None:
+    told = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
+    bound = longest_seconds(FleetOptions(deadline_seconds=seconds)) + SLACK_SECONDS
+    assert bound == 16 * seconds + 120 and "16 deadlines and two minutes" in " ".join(told.split())
+    assert {20.0: "440 seconds with `--deadline 20`", 60.0: "18 minutes by default"}[seconds] in " ".join(told.split())
+    last = FIRST_PORT + PORTS - 1 + NEXT_PORTS
+    assert f"| {FIRST_PORT} to {last}, TCP; one of {NEXT_PORTS + 1} that" in told
 
 
 # ------------------------------------------------------------------ the command that follows

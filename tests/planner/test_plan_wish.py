@@ -172,6 +172,14 @@ def test_no_line_of_conda_leaves_out_what_was_asked_for() -> None:
     assert "torchvision" in way.commands.conda[0]
 
 
+def test_a_refusal_says_each_reason_once() -> None:
+    refused = planned("torch==2.10.0", "torchvision==0.20.0")
+    reasons = [row.why for row in refused.excluded]
+    assert not refused.ways and len(reasons) == len(set(reasons)) > 1
+    assert [one for one in reasons if "torchvision 0.25.0, the one for torch 2.10.0, is not" in one]
+    assert [one for one in reasons if one.startswith("the nearest release that fits this machine is torch 2.")]
+
+
 def test_no_part_of_a_wish_is_dropped() -> None:
     [way] = planned("torch==2.9.1", "transformers[torch]>=4.40", "numpy<2.3").ways
     assert "'transformers[torch]>=4.40'" in way.commands.pip[-1] and "'numpy<2.3'" in way.commands.pip[-1]

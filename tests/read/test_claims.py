@@ -173,3 +173,20 @@ def test_a_library_that_calls_cuda_asks_for_nothing() -> None:
 def test_a_long_text_is_read_in_time_that_grows_with_it() -> None:
     """Nothing is claimed of repeated words, and no pattern reads them twice: tests/read/test_patterns.py looks at each of them."""
     assert read_claims("torch " * 40_000) == () == read_claims("\n".join(["driver: " * 200] * 50))
+
+
+@pytest.mark.parametrize(
+    ("text", "available"),
+    [
+        ("Since Monday CUDA is not available, card RTX 4070, torch 2.4.0", False),
+        ("my notebook says cuda unavailable (RTX 3060)", False),
+        ("Auf diesem Rechner ist CUDA nicht verfügbar, Grafikkarte RTX 3060", False),
+        ("It should run on the CPU if CUDA is not available; I have an RTX 3060", None),
+        ("Falls back to the CPU when CUDA is not found (tried with an RTX 3060)", None),
+        ("raise RuntimeError('CUDA not available')  # my GPU is an RTX 3060", None),
+    ],
+)
+def test_what_a_person_says_of_cuda_itself(text: str, available: bool | None) -> None:
+    found = read_prose(text)
+    facts = {fact.path: fact.value for fact in found.facts} if found else {}
+    assert facts.get("devices.available") is available

@@ -12,6 +12,7 @@ from fleet_samples import SAMPLES, drifted, large, sick
 
 from envcheck.commands.schema import schema
 from envcheck.engine.rule import Severity
+from envcheck.facts.fleet import FleetLink
 from envcheck.facts.hostlist import unfold
 from envcheck.facts.record import replace
 from envcheck.render.fleet import FORMATS, render_fleet
@@ -51,6 +52,34 @@ def test_each_finding_says_who_what_and_what_to_do() -> None:
     text = " ".join(render_fleet(drifted(), "text").split())
     assert "! n5: driver 570.124.06 on n5, 580.95.05 on 7 others. [warning: fleet-driver-differs]" in text
     assert "do on n5: Install NVIDIA driver 580.95.05 there" in text
+
+
+@pytest.mark.parametrize("width", [40, 57, 80])
+def test_no_line_ends_before_it_is_full(width: int) -> None:
+    """What is indented is broken once, where its own width ends."""
+    lines = render_fleet(sick(), "text", options=PageOptions(width=width)).splitlines()
+    indents = [len(line) - len(line.lstrip()) for line in lines]
+    pairs = [(one, two) for one, two, a, b in zip(lines, lines[1:], indents, indents[1:], strict=False) if one and a == b == 4]
+    pairs = [(one, two) for one, two in pairs if not two.startswith(("    do ", "    with other values"))]  # another paragraph
+    assert pairs or width == 80
+    assert [one for one, two in pairs if len(one) + 1 + len(two.split()[0]) <= width] == []
+
+
+def test_links_that_were_not_tried_are_counted() -> None:
+    report = drifted()
+    few = replace(report, fleet=replace(report.fleet, links=tuple(one for one in report.fleet.links if one.source == "n1")))
+    assert "7 of 56 links tried" in render_fleet(few, "text")
+    assert "links tried" not in render_fleet(report, "text")
+    assert "7 of 56 links tried" in render_fleet(few, "html")
+
+
+def test_the_map_tells_a_slow_link_from_a_dead_one_and_rates_in_the_unit_of_the_findings() -> None:
+    report = drifted()
+    slow = FleetLink("n1", "n2", "transfer", "eth0", "10.0.0.2", 1 << 26, False, 5.0, "slow")
+    fine = FleetLink("n2", "n1", "transfer", "eth0", "10.0.0.1", 1 << 26, True, 0.5)
+    page = render_fleet(replace(report, fleet=replace(report.fleet, links=(slow, fine), trials=())), "html")
+    assert "n1 to n2: transfer of 64 MiB over eth0: slow" in page and ">slow</td>" in page and ">no</td>" not in page
+    assert ">1.07</td>" in page and "Gbit/s" in page and "GB/s" not in page
 
 
 def test_quiet_says_nothing_where_all_is_well_and_verbose_everything() -> None:

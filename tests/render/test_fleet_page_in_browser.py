@@ -50,13 +50,27 @@ def test_nothing_is_fetched_and_nothing_of_the_facts_runs(tab: Any, pages: dict[
 
 def test_the_maps_show_the_odd_host(tab: Any, pages: dict[str, Path]) -> None:
     tab.goto(pages["drifted"].as_uri())
-    alike, links, speeds = tab.locator(".grid").all()
+    alike, _, links, speeds = tab.locator(".grid").all()
     assert [row.text_content() for row in alike.locator("tr").all()] == ["driver", "n[1-4,6-8]A", "n5B"]
     assert alike.locator(".odd").count() == 1
     assert links.locator("tr").nth(7).locator("td").all_text_contents() == ["no"] * 6 + ["", "no"]
     assert links.locator(".off").count() == 14, "n7 to seven hosts, and back"
     assert speeds.locator("tr").nth(1).locator("td").all_text_contents() == ["", "1", "2", "3", "4", "5", "6", "7"]
     assert "n5" in tab.locator("section.finding").first.text_content()
+
+
+def test_what_each_rank_did_and_where_it_stood(tab: Any, pages: dict[str, Path]) -> None:
+    tab.goto(pages["stuck"].as_uri())
+    course = tab.locator(".grid").first
+    rows = [[cell.text_content() for cell in row.locator("th, td").all()] for row in course.locator("tr").all()]
+    assert rows == [
+        ["", "start", "world gloo", "pairs gloo", "rest gloo"],
+        ["rank 4 on n3", "ok, 2.4 s", "all_reduce timeout", "init timeout", ""],
+        ["rank 5 on n3", "ok, 2.5 s", "all_reduce timeout", "waited", ""],
+        ["ranks [0-3] on n[1-2]", "ok, 2 to 2.3 s", "waited", "ok, 0.5 s", "ok, 0.6 s"],
+        ["ranks [6-7] on n4", "ok, 2.6 to 2.7 s", "waited", "waited", "ok, 0.6 s"],
+    ]
+    assert course.locator(".off").all_text_contents() == ["all_reduce timeout", "init timeout", "all_reduce timeout"]
 
 
 def test_a_map_of_many_hosts_is_a_picture_that_says_what_it_shows(tab: Any, pages: dict[str, Path]) -> None:

@@ -1,0 +1,71 @@
+"""Files whose place anybody's code may have taken: what stands there may be a pipe that nobody writes to, a device, a link elsewhere."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
+def descriptor(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """A regular file, opened without waiting for anybody. OSError where something else stands there."""
+    found = os.open(path, flags | _AT_ONCE, mode)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return found
+
+
+def written(path: str, start: int, most: int) -> bytes | None:
+    """What a process of the target wrote, from `start` on. None where it wrote none, or put a link there."""
+    try:
+        with open(descriptor(path, os.O_RDONLY | _NO_LINK), "rb") as file:
+            file.seek(start)
+            return file.read(most)
+    except OSError:
+        return None
+
+
+def tail(path: str, limit: int) -> str:
+    """The last `limit` bytes of what a process printed."""
+    try:
+        with open(descriptor(path, os.O_RDONLY | _NO_LINK), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - limit))
+            return file.read(limit).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def descriptor_to_append(path: str) -> int:
+    """For what a process will print; nowhere, if the path is taken."""
+    try:
+        return descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def put_anew(path: str, text: str) -> None:
+    """The whole content of a file of ours. OSError where something else has its place."""
+    with open(descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def emptied_above(path: str, limit: int) -> None:
+    """A file that has grown beyond `limit` bytes begins again."""
+    try:
+        found = descriptor(path, os.O_WRONLY | _NO_LINK)
+    except OSError:
+        return
+    try:
+        if os.fstat(found).st_size > limit:
+            os.ftruncate(found, 0)
+    except OSError:
+        return
+    finally:
+        os.close(found)

@@ -1,0 +1,105 @@
+"""What the code under test puts where envcheck reads: pipes that nobody writes to, devices without end, links to other people's files."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from patients import SOON, examine, fake_torch
+
+from envcheck.host.access import RealHost
+from envcheck.target import interpreter
+from envcheck.target.process import Budget
+
+FAULTS = Path(__file__).parents[1] / "faults"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pipes, /dev/zero and system calls of Linux")
+
+PLANT = """
+import json, os, sys
+path = os.path.join(json.loads(sys.argv[1])["folder"], {name!r})
+if os.path.exists(path):
+    os.unlink(path)
+{how}
+os._exit({code})
+"""
+HOW = {
+    "pipe": "os.mkfifo(path)",
+    "device": "os.symlink('/dev/zero', path)",
+    "folder": "os.mkdir(path)",
+    "link": "os.symlink({mine!r}, path)",
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", ["agent.jsonl", "agent.out", "agent.err", "agent.stack"])
+def test_in_the_private_folder(name: str, how: str, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("KEPT")
+    planted = PLANT.format(name=name, how=HOW[how].format(mine=str(mine)), code=3)
+    began = time.monotonic()
+    seen = examine(path=fake_torch(tmp_path / "site", planted), budget=Budget(20))
+    assert time.monotonic() - began < SOON
+    assert seen.ended.code == 3 and mine.read_text() == "KEPT"
+    assert "KEPT" not in seen.ended.stderr + seen.ended.stack
+
+
+def test_in_the_place_of_what_is_read_of_an_environment(tmp_path: Path) -> None:
+    site = fake_torch(tmp_path / "site", "__version__ = '2.15.0'\n")
+    info = next(site.glob("torch-*.dist-info"))
+    for name in ("RECORD", "INSTALLER"):
+        (info / name).unlink()
+        os.mkfifo(info / name)
+    other = site / "numpy-1.26.4.dist-info"
+    other.mkdir()
+    os.mkfifo(other / "METADATA")
+    began = time.monotonic()
+    seen = examine(path=site, static=True, budget=Budget(20))
+    assert time.monotonic() - began < SOON and seen.ended.finished
+
+
+def test_in_the_place_of_a_configuration_of_python(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pyvenv.cfg")
+    assert interpreter._pyvenv_cfg(str(tmp_path)) == {}
+    assert RealHost().read(str(tmp_path / "pyvenv.cfg")) is None
+    assert RealHost().read("/dev/zero") is None
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("gcc")
+    if compiler is None or platform.machine() != "x86_64":
+        pytest.skip("needs gcc, and the numbers are those of x86_64")
+    program = tmp_path_factory.mktemp("filtered") / "filtered"
+    subprocess.run([compiler, "-o", str(program), str(FAULTS / "filtered.c")], check=True)
+    if subprocess.run([str(program), "999", "1", "true"], check=False).returncode:
+        pytest.skip("no seccomp filter may be set here")
+    return program
+
+
+@pytest.mark.parametrize(
+    ("numbers", "error", "code"),
+    [
+        pytest.param("7,271,232,281", 1, 0, id="poll and epoll"),
+        pytest.param("160,302", 1, 0, id="setrlimit"),
+        pytest.param("434,424", 38, 0, id="pidfd"),
+        pytest.param("203,204", 38, 0, id="sched_getaffinity"),
+        pytest.param("77,285", 1, 0, id="fallocate"),
+        pytest.param("157,332", 38, 0, id="prctl and statx"),
+        pytest.param("435,56,57,58", 11, 2, id="no more processes and threads"),
+    ],
+)
+def test_a_filter_of_system_calls_costs_no_report_and_leaves_nothing(
+    numbers: str, error: int, code: int, filtered: Path, tmp_path: Path
+) -> None:
+    words = [str(filtered), numbers, str(error), sys.executable, "-m", "envcheck", "--static", "--fail-on", "never"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=2 * SOON, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "internal error" not in done.stderr and "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == []
