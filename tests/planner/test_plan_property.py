@@ -179,6 +179,8 @@ FLOORS = {
     "linux": {10: (440, 33), 11: (450, 80), 12: (525, 60), 13: (580, 65)},
     "windows": {10: (441, 22), 11: (452, 39), 12: (528, 33), 13: (580, 0)},
 }
+# The first driver branch without a generation.
+DROPPED = {(3, 0): 495, (3, 5): 495, (3, 7): 495, (5, 0): 590, (5, 2): 590, (6, 0): 590, (6, 1): 590, (7, 0): 590}
 FIRST_DRIVER = {(7, 5): 410, (8, 0): 450, (8, 6): 455, (8, 9): 520, (9, 0): 520, (10, 0): 570, (10, 3): 580, (12, 0): 570, (12, 1): 580}
 
 
@@ -192,6 +194,8 @@ def runs_here(one: Candidate, spec: dict[str, Any], cards: tuple[tuple[int, int]
         if numbers < FLOORS["linux" if spec["os"] == "linux" else "windows"][major]:
             return False
         if any(numbers[0] < FIRST_DRIVER.get(card, 0) for card in cards):
+            return False
+        if any(numbers[0] >= DROPPED.get(card, 1000) for card in cards):
             return False
     if spec["gpu"] == "thor" and major < 13:
         return False
