@@ -281,7 +281,9 @@ def _read_lines(running: Running) -> None:
 def _sound(row: Mapping[str, Any]) -> bool:
     """Whether what is read of a row before its facts are decoded has the types that the agent writes."""
     error, value = row.get("error"), row.get("value")
-    seconds = value.get("seconds") if isinstance(value, dict) and row.get("section") == "import" else 0.0
+    seconds: object = 0.0
+    if row.get("section") == "import" and value:
+        seconds = value.get("seconds") if isinstance(value, dict) else None
     return (
         isinstance(row.get("begin", ""), str)
         and _is_time(row.get("at", 0.0))

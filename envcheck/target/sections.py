@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from envcheck.facts.codec import decode
 from envcheck.facts.printable import one_line
-from envcheck.facts.record import replace
+from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import (
     Arm,
     BackendsFacts,
@@ -339,15 +339,27 @@ MAIN_ARMS = ("gloo-loopback", "gloo-as-is", "nccl", "xccl", "nccl-one-rank", "xc
 PREFERRED = ("nccl", "xccl", "mpi", "ucc", "gloo-cuda", "gloo-loopback", "nccl-one-rank", "xccl-one-rank", "gloo-as-is")
 
 
+@record
+class _LiveEnd:
+    """The last line of the live check, as the agent writes it."""
+
+    unavailable: str = ""
+    start_method: str = ""
+    start_reason: str | None = None
+    skipped: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()  # of the full check's trials, which run side by side
+
+
 def _live(ended: Ended, torch: TorchFacts | Missing, static: bool, asked: bool) -> LiveFacts | Missing:
     if not asked:
         return Missing(Why.SKIPPED, "switched off (--static)" if static else "switched off (--live off)")
     missing = _unavailable(torch, static)
     if missing:
         return missing
-    end = (ended.section("live") or {}).get("value")
-    if end and "unavailable" in end:
-        return Missing(Why.ABSENT, end["unavailable"])
+    value = (ended.section("live") or {}).get("value")
+    end: _LiveEnd | None = None if value is None else decode(_LiveEnd, value)
+    if end and end.unavailable:
+        return Missing(Why.ABSENT, end.unavailable)
     # One that is done again elsewhere (agent/quick_check.py) takes the place of the first.
     arms = tuple({arm.name: arm for arm in (_arm(line["value"]) for line in ended.sections("arm"))}.values())
     if end is None:
@@ -356,9 +368,9 @@ def _live(ended: Ended, torch: TorchFacts | Missing, static: bool, asked: bool) 
         if not arms:
             return lost
         return LiveFacts(LiveStatus.INCONCLUSIVE, lost.reason, arms=arms)
-    order = {name: at for at, name in enumerate(end.get("order", ()))}  # the full check's, which run side by side
+    order = {name: at for at, name in enumerate(end.order)}
     arms = tuple(sorted(arms, key=lambda arm: order.get(arm.name, -1)))
-    live = replace(summary(arms, end["start_method"], end["skipped"]), start_reason=end.get("start_reason"))
+    live = replace(summary(arms, end.start_method, end.skipped), start_reason=end.start_reason)
     measured = next((line["value"]["wire"] for line in ended.sections("arm") if line["value"].get("wire")), None)
     return replace(live, wire=decode(WireFacts, measured)) if measured else live
 

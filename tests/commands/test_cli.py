@@ -302,8 +302,8 @@ def test_a_torch_that_writes_without_end_does_not_fill_the_disk(tmp_path: Path, 
 
     monkeypatch.setattr(target, "OUTPUT_LIMIT", 1 << 20)
     site = fake_torch(tmp_path / "site", "import os, time\nfor _ in range(40): os.write(2, b'y' * 100000); time.sleep(0.1)\n")
-    emptied, truncate = [], os.truncate
-    monkeypatch.setattr(target.os, "truncate", lambda path, size: (emptied.append(size), truncate(path, size)))
+    emptied, truncate = [], os.ftruncate
+    monkeypatch.setattr(target.os, "ftruncate", lambda file, size: (emptied.append(size), truncate(file, size)))
     examined = examine(path=site)
     # The last time may come just before the end, and then little is left.
     assert emptied and not any(emptied) and examined.ended.finished
