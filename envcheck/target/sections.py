@@ -93,13 +93,13 @@ def _packages(ended: Ended) -> PackagesFacts | Missing:
     for row in rows:
         if row.installer != "conda" or "conda-meta" not in (row.location or ""):
             seen.setdefault(row.name, set()).add(f"{row.location} {row.version}")
+    listed = {name: decode(tuple[str, ...], value[name]) for name in ("leftovers", "overwritten", "damaged", "absent")}
+    absent = listed.pop("absent")
     return PackagesFacts(
         distributions=rows,
         duplicates=tuple(sorted(name for name, places in seen.items() if len(places) > 1)),
-        leftovers=tuple(value["leftovers"]),
-        unmet=_unmet(value["requirements"], watched, value["absent"], value["markers"], rows),
-        overwritten=tuple(value["overwritten"]),
-        damaged=tuple(value["damaged"]),
+        unmet=_unmet(decode(tuple[tuple[str, ...], ...], value["requirements"]), watched, absent, value["markers"], rows),
+        **listed,
     )
 
 
