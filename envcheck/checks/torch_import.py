@@ -183,7 +183,8 @@ def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
             return None
         return Hit({"path": facts.torch.path or next(iter(hiding), "a folder named torch")}, quoted(matches))
     if matches:
-        return Hit({"path": value(matches, "path") or "a file or folder on sys.path"}, quoted(matches), variant="said")
+        path = value(matches, "path")
+        return Hit({"path": path}, quoted(matches), variant="said" if path else "unseen")
     taken = _TAKEN_FROM.search(text)
     if taken and not taken[1].startswith("torch") and not _INSTALLED.search(taken[2]):
         return Hit({"path": taken[2]}, (Evidence(IMPORT, text),), variant="said")
