@@ -59,13 +59,8 @@ def put_anew(path: str, text: str) -> None:
 def emptied_above(path: str, limit: int) -> None:
     """A file that has grown beyond `limit` bytes begins again."""
     try:
-        found = descriptor(path, os.O_WRONLY | _NO_LINK)
+        with open(descriptor(path, os.O_WRONLY | _NO_LINK), "ab") as file:
+            if os.fstat(file.fileno()).st_size > limit:
+                os.ftruncate(file.fileno(), 0)
     except OSError:
         return
-    try:
-        if os.fstat(found).st_size > limit:
-            os.ftruncate(found, 0)
-    except OSError:
-        return
-    finally:
-        os.close(found)

@@ -150,21 +150,19 @@ def start_agent(
 ) -> subprocess.Popen[bytes]:
     folder = options["folder"]
     full = {**options, "out": os.path.join(folder, LINES)}
-    out, err = (descriptor_to_append(os.path.join(folder, name)) for name in ("agent.out", "agent.err"))
-    try:
-        return subprocess.Popen(
-            [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
-            stdin=stdin,
-            stdout=out,
-            stderr=err,
-            env=dict(env),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
-    finally:
-        os.close(out)
-        os.close(err)
+    out, err = (os.path.join(folder, name) for name in ("agent.out", "agent.err"))
+    with open(descriptor_to_append(out), "ab") as to_out, open(descriptor_to_append(err), "ab") as to_err:
+        try:
+            return subprocess.Popen(
+                [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
+                stdin=stdin,
+                stdout=to_out,
+                stderr=to_err,
+                env=dict(env),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
 
 
 def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended:

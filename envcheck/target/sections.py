@@ -93,13 +93,16 @@ def _packages(ended: Ended) -> PackagesFacts | Missing:
     for row in rows:
         if row.installer != "conda" or "conda-meta" not in (row.location or ""):
             seen.setdefault(row.name, set()).add(f"{row.location} {row.version}")
-    listed = {name: decode(tuple[str, ...], value[name]) for name in ("leftovers", "overwritten", "damaged", "absent")}
-    absent = listed.pop("absent")
+    absent, leftovers, overwritten, damaged = (
+        decode(tuple[str, ...], value[name]) for name in ("absent", "leftovers", "overwritten", "damaged")
+    )
     return PackagesFacts(
         distributions=rows,
         duplicates=tuple(sorted(name for name, places in seen.items() if len(places) > 1)),
+        leftovers=leftovers,
         unmet=_unmet(decode(tuple[tuple[str, ...], ...], value["requirements"]), watched, absent, value["markers"], rows),
-        **listed,
+        overwritten=overwritten,
+        damaged=damaged,
     )
 
 

@@ -345,6 +345,13 @@ def test_a_profile_stands_over_the_settings_and_flags_over_both(here: Path, head
         parse(["--profile", "cI"])
 
 
+def assert_refused(here: Path, text: str, words: str) -> None:
+    path = put(here, text)
+    with pytest.raises(UsageError) as caught:
+        parse([])
+    assert str(caught.value).startswith(f"{path}: {words}")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -361,10 +368,7 @@ def test_a_profile_stands_over_the_settings_and_flags_over_both(here: Path, head
     ],
 )
 def test_a_wrong_profile_is_told_though_nobody_chose_it(here: Path, text: str, words: str) -> None:
-    path = put(here, text)
-    with pytest.raises(UsageError) as caught:
-        parse([])
-    assert str(caught.value).startswith(f"{path}: {words}")
+    assert_refused(here, text, words)
 
 
 @pytest.mark.parametrize(
@@ -384,10 +388,7 @@ def test_a_wrong_profile_is_told_though_nobody_chose_it(here: Path, text: str, w
     ],
 )
 def test_what_the_flag_refuses_is_refused_in_the_name_of_the_file(here: Path, text: str, words: str) -> None:
-    path = put(here, text)
-    with pytest.raises(UsageError) as caught:
-        parse([])
-    assert str(caught.value).startswith(f"{path}: {words}")
+    assert_refused(here, text, words)
 
 
 @pytest.mark.parametrize(

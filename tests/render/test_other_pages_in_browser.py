@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(browser: Any, axe: str, pages: dict[str, Path], name: str, scheme: str) -> None:
-    page = browser.new_page(viewport={"width": 360, "height": 800}, color_scheme=scheme, bypass_csp=True)
-    page.goto(pages[name].as_uri())
-    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-    page.evaluate(axe)
-    found = page.evaluate("axe.run()" if scheme == "light" else "axe.run({runOnly: ['color-contrast']})")
-    assert found["passes"], "axe-core looked at nothing"
-    assert [(one["id"], one["nodes"][0]["html"][:200], one["nodes"][0]["failureSummary"]) for one in found["violations"]] == []
-    page.close()
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(
+    shade_of_a_sound_page: Callable[[Path, str], str], pages: dict[str, Path], name: str, scheme: str
+) -> None:
+    assert shade_of_a_sound_page(pages[name], scheme)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

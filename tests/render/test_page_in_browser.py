@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,20 +89,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> _Pages:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(browser: Any, axe: str, pages: dict[str, Path], name: str, scheme: str) -> None:
-    # What the page's policy refuses to run has to be run: the tool of the test comes in past it.
-    tab = browser.new_page(viewport={"width": 360, "height": 800}, color_scheme=scheme, bypass_csp=True)
-    tab.goto(pages[name].as_uri())
-    tab.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-    assert tab.evaluate("document.documentElement.scrollWidth") == 360
-    tab.evaluate(axe)
-    # Dark differs by its colours alone, and the whole run is seconds a page.
-    found = tab.evaluate("axe.run()" if scheme == "light" else "axe.run({runOnly: ['color-contrast']})")
-    assert found["passes"], "axe-core looked at nothing"
-    assert [(one["id"], one["nodes"][0]["html"][:200], one["nodes"][0]["failureSummary"]) for one in found["violations"]] == []
-    shade = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(
+    shade_of_a_sound_page: Callable[[Path, str], str], pages: dict[str, Path], name: str, scheme: str
+) -> None:
+    shade = shade_of_a_sound_page(pages[name], scheme)
     assert shade == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[scheme]
-    tab.close()
 
 
 def test_axe_would_have_found_something(browser: Any, axe: str) -> None:
