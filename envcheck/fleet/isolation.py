@@ -21,6 +21,7 @@ FEWEST_HOSTS = 4  # with fewer, a pair of hosts is most of the world, and ranks 
 FEW_CELLS = 6  # with fewer, a wave has too few pairs to tell a slow one by its peers: every two are tried
 BLIND_WAVES = 3  # of pairs while none has passed
 CONFIRM_WAVES = 4
+FEW_CONFIRM_WAVES = 6  # of few cells, which repeat pairs of a slow one
 PROOFS = 2  # good partners that a bad one has failed with
 SLOW_PROOFS = 3  # the same of a slow one: a pause strikes anybody, and a wave of pairs that work costs little
 BESIDE = 6  # good pairs beside the suspects, for comparison: two that are held up do not count among so many
@@ -228,12 +229,13 @@ class Board:
 
     def confirm(self) -> Round | None:
         """Those that need more evidence, each with a good partner that it has not met; some good pairs beside them, for comparison."""
-        if len({trial.wave for trial in self.rounds.get("confirm", ())}) >= CONFIRM_WAVES:
+        most = CONFIRM_WAVES if len(self.cells) >= FEW_CELLS else FEW_CONFIRM_WAVES
+        if len({trial.wave for trial in self.rounds.get("confirm", ())}) >= most:
             return None
         free, groups = sorted(self.good), []
         for number in sorted(self.undecided()):
             met = {self.cells[_other(edge.pair, number)].host for edge in self.edges_of(number)}
-            unmet = [one for one in free if _pair(number, one) not in self.latest]
+            unmet = [one for one in free if _pair(number, one) not in self.latest] or self._again(number, free)
             if unmet:
                 partner = min(unmet, key=lambda one: (self.cells[one].host in met, one))
                 free.remove(partner)
@@ -247,6 +249,17 @@ class Board:
             return None
         beside = list(zip(free[0::2], free[1::2], strict=False))[: max(BESIDE, len(groups))]
         return Round("confirm", tuple(self._group(*pair) for pair in (*groups, *beside)))
+
+    def _again(self, number: int, partners: Iterable[int]) -> list[int]:
+        """Of few cells each has met all others, a good part of them while the machine was held up: the same pairs once more."""
+        if len(self.cells) >= FEW_CELLS:
+            return []
+        pairs = {one: _pair(number, one) for one in partners}
+        return [one for one, pair in pairs.items() if self.latest[pair].grade == SLOW and self.attempts[pair] < PROOFS]
+
+    def _sure_of_time(self, met: Sequence[CellTrial]) -> bool:
+        """Few cells have few pairs, and a machine that is held up for some waves slows most of them."""
+        return len(self.cells) >= FEW_CELLS or sum(self.attempts[edge.pair] >= PROOFS for edge in met) >= PROOFS
 
     def rest(self, everyone: Sequence[int]) -> Round | None:
         """The world again without those under suspicion, and where that fails too, over plain sockets: is it the hosts at all?"""
@@ -275,7 +288,7 @@ class Board:
             wide = len({self.cells[_other(edge.pair, number)].host for edge in met}) >= min(2, len(hosts))
             if mute or (number in self.dead and self.good) or (wide and sum(edge.grade == BAD for edge in met) >= PROOFS):
                 found[number] = BAD
-            elif wide and len(met) >= min(SLOW_PROOFS, len(self.cells) - 1):
+            elif wide and len(met) >= min(SLOW_PROOFS, len(self.cells) - 1) and self._sure_of_time(met):
                 found[number] = SLOW
         return found
 
