@@ -65,6 +65,10 @@ def rules(env: Mapping[str, str]) -> tuple[int, list[str]]:
         ({"PMI_RANK": "1", "PMI_SIZE": "4"}, 1, "fleet-master-unknown"),
         # these train, or may: a warning, and the check goes on
         ({"PET_NNODES": "2"}, 0, "launch-variables-leaked"),
+        # a shell that was opened from a worker: rank 0 would become a client of the agent's store
+        ({"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"}, 0, "launch-variables-leaked"),
+        ({**TORCHRUN, **AGENT, "LOCAL_RANK": "0", "RANK": "1"}, 0, None),  # --virtual-local-rank: 0 for each rank of a host
+        ({**TORCHRUN, "LOCAL_RANK": "2"}, 1, "launch-env-conflict"),
         (
             PODS_AS_RANKS,
             0,
