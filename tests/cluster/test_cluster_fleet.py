@@ -11,10 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 from hosts import OPEN_MPI, Cluster, Host, finish, lacking, soon
 
+from envcheck.commands.schema import schema
 from envcheck.fleet.seat import take_seat
 
 pytestmark = pytest.mark.cluster
@@ -240,6 +243,25 @@ def test_a_host_far_away_is_slow(slurm: Cluster, cluster: Cluster, tmp_path: Pat
         pytest.skip(f"this kernel has no netem: {done.stderr.strip()[:80]}")
     job = srun(cluster, tmp_path, *QUICK)
     assert job.found() == {} and "n3" in job.found(severity="warning")["fleet-link-slow"]
+
+
+def test_all_documents_of_a_job(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> None:
+    """Two kinds of host, one of them with a wrong name, in every format at once: they tell the same, and each has its form."""
+    cluster[4].know({**cluster.names, "n4": "127.0.1.1"})
+    wanted = " ".join(f"-o {form}={tmp_path}/report.{form}" for form in ("text", "json", "html", "junit"))
+    script = f"[ $(hostname) = n2 ] && export NCCL_ALGO=Ring; exec {' '.join(fleet(tmp_path, *QUICK))} {wanted}"
+    job = run(cluster, tmp_path, "srun", "-N4", "sh", "-c", script)
+    texts = {path.suffix[1:]: path.read_text() for path in tmp_path.glob("report.*")}
+    jsonschema.Draft202012Validator(schema("fleet")).validate(json.loads(texts["json"]))
+    assert json.loads(texts["json"]) == job.report and job.report["bad_hosts"] == ["n4"] and job.code == 4
+    suite = ElementTree.fromstring(texts["junit"]).find("testsuite")  # noqa: S314 - our own
+    assert suite is not None and (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("5", "1", "0")
+    cases = {case.get("name"): [part.tag for part in case] for case in suite}
+    assert cases == {"n1": [], "n2": ["system-out"], "n3": [], "n4": ["failure"], "job": []}
+    for form in ("text", "html"):
+        assert all(word in texts[form] for word in ("n[1-4]", "fleet-name-wrong", "NCCL_ALGO Ring on n2", "127.0.1.1")), form
+    assert " ".join(texts["text"].split()) == " ".join(job.stdout.split())
+    assert "Links from host to host" in texts["html"] and "Which hosts are alike" in texts["html"]
 
 
 def test_late_host(slurm: Cluster, cluster: Cluster, tmp_path: Path) -> None:
