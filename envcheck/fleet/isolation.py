@@ -173,9 +173,9 @@ class Board:
         self.dead = self._dead()
         tried = self._edges()
         self.latest = {edge.pair: edge for edge in tried}
-        self.attempts: dict[tuple[int, int], int] = {}
+        self.grades: dict[tuple[int, int], list[str]] = {}
         for edge in tried:
-            self.attempts[edge.pair] = self.attempts.get(edge.pair, 0) + 1
+            self.grades.setdefault(edge.pair, []).append(edge.grade)
         self.good = {number for edge in tried if edge.grade == GOOD for number in edge.pair}
         first: dict[int, str] = {}
         for edge in tried:
@@ -241,8 +241,7 @@ class Board:
                 free.remove(partner)
                 groups.append(_pair(number, partner))
         for pair in sorted(self.latest):
-            doubted = self.latest[pair].grade != GOOD and self.attempts[pair] < PROOFS
-            if doubted and pair[0] in free and pair[1] in free:  # good both: is it the link, or was it chance?
+            if self._against(pair) is None and pair[0] in free and pair[1] in free:  # good both: is it the link, or was it chance?
                 free = [one for one in free if one not in pair]
                 groups.append(pair)
         if not groups:
@@ -250,16 +249,25 @@ class Board:
         beside = list(zip(free[0::2], free[1::2], strict=False))[: max(BESIDE, len(groups))]
         return Round("confirm", tuple(self._group(*pair) for pair in (*groups, *beside)))
 
+    def _against(self, pair: tuple[int, int]) -> bool | None:
+        """Whether a pair has shown often enough that it does not work, or is slow; None: it has to show it again. Once at its full pace it
+        is not slow: a busy machine holds up anybody. Among three no pair has a peer of the same wave."""
+        grades, latest = self.grades[pair], self.latest[pair].grade
+        if latest == GOOD or (latest == SLOW and (GOOD in grades or len(self.cells) < FEWEST_HOSTS)):
+            return False
+        enough = len(grades) - grades.count(GOOD) >= (SLOW_PROOFS if latest == SLOW else PROOFS)
+        return enough or None
+
     def _again(self, number: int, partners: Iterable[int]) -> list[int]:
         """Of few cells each has met all others, a good part of them while the machine was held up: the same pairs once more."""
         if len(self.cells) >= FEW_CELLS:
             return []
         pairs = {one: _pair(number, one) for one in partners}
-        return [one for one, pair in pairs.items() if self.latest[pair].grade == SLOW and self.attempts[pair] < PROOFS]
+        return [one for one, pair in pairs.items() if self.latest[pair].grade == SLOW and len(self.grades[pair]) < PROOFS]
 
     def _sure_of_time(self, met: Sequence[CellTrial]) -> bool:
         """Few cells have few pairs, and a machine that is held up for some waves slows most of them."""
-        return len(self.cells) >= FEW_CELLS or sum(self.attempts[edge.pair] >= PROOFS for edge in met) >= PROOFS
+        return len(self.cells) >= FEW_CELLS or sum(len(self.grades[edge.pair]) >= PROOFS for edge in met) >= PROOFS
 
     def rest(self, everyone: Sequence[int]) -> Round | None:
         """The world again without those under suspicion, and where that fails too, over plain sockets: is it the hosts at all?"""
@@ -296,7 +304,7 @@ class Board:
         """Between good cells that twice did not work together."""
         found: dict[tuple[str, str], FleetLink] = {}
         for pair, edge in sorted(self.latest.items()):
-            if edge.grade != GOOD and self.attempts[pair] >= PROOFS and pair[0] in self.good and pair[1] in self.good:
+            if self._against(pair) and pair[0] in self.good and pair[1] in self.good:
                 source, target = (self.cells[number].host for number in pair)
                 error = edge.trial.error or edge.trial.outcome if edge.grade == BAD else "slow"
                 link = FleetLink(source, target, "world", ok=edge.grade == SLOW, seconds=edge.trial.seconds, error=error)

@@ -250,7 +250,10 @@ class Part:
         self.child.tell(self.task(number, plan, group))
         limit = min(self.deadline, time.monotonic() + plan["seconds"])
         self.watch(watched, limit, plan["seconds"])
-        self.child.tell({"end": True})
+        if not watched.all_passed:
+            # Who has passed goes by itself: ended sooner it would break what slower ones are at. The next attempt ends whoever is left,
+            # and that is not told before all have an end; to wait here until processes are gone would only delay it.
+            self.child.tell({"end": True})
         result = watched.result()
         self.store.set(f"world/result/{number}/{self.seat.rank}", result)
         self.trials.append(own_trial(number, plan, group, self.seat, result))
@@ -331,7 +334,6 @@ class Watched:
         self.size: int | None = None
         self.failed: dict[str, Any] | None = None
         self.passed: dict[int, dict[str, float]] = {}
-        self.ended: set[int] = set()
         self.listens: list[Any] | None = None
         self.marked = ""
 
@@ -341,8 +343,7 @@ class Watched:
 
     @property
     def over(self) -> bool:
-        """A rank that has passed goes by itself, once all others have too: ended sooner it would break what they are still at."""
-        return self.failed is not None or (self.all_passed and len(self.ended) == self.group.own)
+        return self.failed is not None or self.all_passed
 
     @property
     def stage(self) -> str:
@@ -364,10 +365,8 @@ class Watched:
             self.passed[rank] = event["passed"]
         elif "fail" in event:
             self.fail(str(event["fail"]), str(event.get("text")), event.get("status") == "wrong")
-        elif "ended" in event:
-            self.ended.add(rank)
-            if rank not in self.passed:
-                self.fail(self.stages.get(rank, "start"), _ending(event["ended"]))
+        elif "ended" in event and rank not in self.passed:
+            self.fail(self.stages.get(rank, "start"), _ending(event["ended"]))
 
     def fail(self, stage: str, error: str, wrong: bool = False) -> None:
         if self.failed is None:
@@ -509,8 +508,12 @@ class Lead:
         plan = self.plan
         ranks = [rank for group in plan["groups"] for rank in group]
 
+        arrivals = Arrivals(plan["seconds"])
+
         def vain(taken: float, at: Mapping[int, float], found: Mapping[int, Any]) -> bool:
             left = [rank for rank in ranks if rank not in found]
+            if len(plan["groups"]) == 1 and not found and arrivals.in_vain(taken, len(left), self.ask(f"world/stage/{number}", left)):
+                return True
             failed = {rank: at[rank] for rank, one in found.items() if one.get("outcome") != "passed"}
             settled = all(found.keys() >= set(group) or failed.keys() & set(group) for group in plan["groups"])
             if settled and taken > max(SHARE * plan["seconds"], TIMES * min(failed.values(), default=0.0)):
@@ -563,6 +566,22 @@ class Lead:
             keys = {f"{prefix}/{rank}": rank for rank in ranks[start : start + BATCH]}
             found.update({keys[key]: value for key, value in self.store.wait(keys, until).items()})
         return found
+
+
+class Arrivals:
+    """When the ranks of the whole job came to where they need each other. Some say nothing at all, and all others wait for them there:
+    they get a share of the deadline from the last arrival on, and as long again as that one took, but not all the time there is. They
+    are asked once more by themselves."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.last, self.marks = seconds, 0.0, dict[int, Any]()
+
+    def in_vain(self, taken: float, count: int, marks: Mapping[int, Any]) -> bool:
+        if marks != self.marks:
+            self.last, self.marks = taken, dict(marks)
+        if not marks or len(marks) == count or any(stage in ALONE for stage in marks.values()):
+            return False
+        return taken - self.last > max(SHARE * self.seconds, self.last)
 
 
 def trial_of(
