@@ -216,7 +216,7 @@ def test_among_few_hosts_a_busy_machine_blames_none_and_hides_no_slow_one(count:
         slow = seed % count
         found, _, rounds = job(count, seed, slow={slow: 4.0}).run()
         assert [cell.ranks for cell in found.slow] == [(slow,)], (seed, names(rounds))
-    assert links <= 1  # the same pair was held up three times, and never at its pace
+    assert links <= 2  # the same pair was held up three times, and never at its pace
 
 
 def test_a_pair_that_was_held_up_hides_no_slow_one() -> None:
