@@ -214,6 +214,23 @@ def test_nobody_waits_for_the_silent_when_all_others_are_through() -> None:
     assert [(one.outcome, one.alone) for one in trials] == [("passed", ())] * 2 + [("timeout", (rank,)) for rank in (3, 4, 5)]
 
 
+def test_who_says_nothing_at_all_does_not_cost_the_whole_deadline() -> None:
+    """Three of six wait in init, since the first second; 500 of the 600 have passed."""
+    store = MemoryStore()
+    for rank in (0, 1, 2):
+        store.set(f"world/stage/1/{rank}", "init")
+    lead = lead_of([list(SEATS)], store, [])
+    lead.arrivals = Arrivals(600.0)
+    assert not lead.arrivals.in_vain(1.0, 6, {0: "init", 1: "init", 2: "init"})
+    lead.published = time.monotonic() - 500.0
+    assert lead.gives_up(1)  # rank 0's own part in it is over too
+    (trial,) = lead.collect(1)
+    assert (trial.outcome, trial.alone) == ("timeout", (3, 4, 5)) and time.monotonic() < lead.until
+    lead.plan["groups"] = [[0, 1], [2, 3]]
+    lead.given_up = False
+    assert not lead.gives_up(1)  # pairs have rules of their own
+
+
 def test_a_group_of_which_one_has_failed_is_not_waited_for_to_the_end() -> None:
     store = MemoryStore()
     store.set("world/result/1/1", {"outcome": "failed", "stage": "init", "error": "no such interface", "wrong": False})
