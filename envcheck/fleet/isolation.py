@@ -5,8 +5,9 @@ trials decides the same.
 
 A cell is what can be blamed: a host with all its ranks, or, where there are too few hosts for that, a rank. Two cells that work
 together are both good. One that fails is a suspect until it has worked with a good one; it is bad when it failed with two good ones
-(three where it is only slow), or with one while it did not even answer. So one broken link blames nobody. Who said nothing in the world
-is asked again by itself, beside the pairs: it keeps no partner waiting, and silent twice it is bad where others work.
+(three where it is only slow, and among few cells in pairs that were tried twice), or with one while it did not even answer. So one broken
+link blames nobody. Who said nothing in the world is asked again by itself, beside the pairs: it keeps no partner waiting, and silent twice
+it is bad where others work.
 """
 
 from __future__ import annotations
