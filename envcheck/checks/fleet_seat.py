@@ -10,6 +10,8 @@ from envcheck.checks.text import environment
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, check
 from envcheck.facts.snapshot import LauncherFacts, RankReading
 
+CONNECTIONS_EACH = 2  # of a rank to the store: one that tells when the rank has ended, one that its questions go over
+OWN_FILES = 64  # of rank 0 besides: its output, its links, its share of the process groups
 _SIZES = ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "GROUP_WORLD_SIZE", "LOCAL_WORLD_SIZE")
 
 
@@ -63,6 +65,18 @@ def fleet_master_unknown(facts: Facts) -> Answer:
     values: dict[str, object] = {"rank": lost.rank, "size": lost.world_size, "launcher": lost.launcher}
     variant = lost.launcher if lost.launcher in ("openmpi", "jsrun") else None
     return Hit(values, _evidence(facts.launcher, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE"), variant=variant)
+
+
+@check(needs="fleet", reads="fleet")
+def fleet_store_files(facts: Facts) -> Answer:
+    """Ranks that rank 0 cannot let in would only be missing."""
+    first = next((seat for seat in facts.fleet.seats if seat.rank == 0), None)
+    if first is None or first.open_files_limit is None or first.world_size is None:
+        return None
+    needed = CONNECTIONS_EACH * first.world_size + OWN_FILES
+    if first.world_size == 1 or needed <= first.open_files_limit:
+        return None
+    return Hit({"limit": first.open_files_limit, "ranks": first.world_size, "needed": needed, "host": first.host})
 
 
 @check(needs="fleet launcher", reads="fleet launcher")

@@ -58,6 +58,8 @@ def _job_flags(group: argparse._ActionsContainer) -> None:
     add("--master", metavar="HOST[:PORT]", help="rank 0's host, where the launcher does not tell it, and the port of its store")
     add("--deadline", metavar="S", type=float, default=60.0, help="how long ranks wait for each other in each stage (default: 60 seconds)")
     add("--skip", metavar="STAGE", action="append", default=[], choices=("facts", "links", "world"), help="leave out facts, links or world")
+    # torch.distributed.launch hands it to all that it starts, in the spelling of its release; LOCAL_RANK says the same.
+    add("--local-rank", "--local_rank", type=int, help=argparse.SUPPRESS)
     add("--variables-only", action="store_true", help="judge what the launcher told this process, and connect to nothing")
 
 

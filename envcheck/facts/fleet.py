@@ -35,6 +35,7 @@ class FleetSeat:
     master_addresses: tuple[str, ...] = ()  # what the master's name means on its host
     reason: str | None = None  # why it went no further, in a word: fleet/store_client.py, and "gone", "stuck", "elsewhere"
     error: str | None = None  # the same in a sentence
+    open_files_limit: int | None = None  # of rank 0, its hard limit: each rank's connections to the store are open files there
 
 
 @record

@@ -5,8 +5,9 @@ trials decides the same.
 
 A cell is what can be blamed: a host with all its ranks, or, where there are too few hosts for that, a rank. Two cells that work
 together are both good. One that fails is a suspect until it has worked with a good one; it is bad when it failed with two good ones
-(three where it is only slow), or with one while it did not even answer. So one broken link blames nobody. Who said nothing in the world
-is asked again by itself, beside the pairs: it keeps no partner waiting, and silent twice it is bad where others work.
+(three where it is only slow, and among few cells in pairs that were tried twice), or with one while it did not even answer. So one broken
+link blames nobody. Who said nothing in the world is asked again by itself, beside the pairs: it keeps no partner waiting, and silent twice
+it is bad where others work.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ FEWEST_HOSTS = 4  # with fewer, a pair of hosts is most of the world, and ranks 
 FEW_CELLS = 6  # with fewer, a wave has too few pairs to tell a slow one by its peers: every two are tried
 BLIND_WAVES = 3  # of pairs while none has passed
 CONFIRM_WAVES = 4
+FEW_CONFIRM_WAVES = 6  # of few cells, which repeat pairs of a slow one
 PROOFS = 2  # good partners that a bad one has failed with
 SLOW_PROOFS = 3  # the same of a slow one: a pause strikes anybody, and a wave of pairs that work costs little
 BESIDE = 6  # good pairs beside the suspects, for comparison: two that are held up do not count among so many
@@ -172,9 +174,9 @@ class Board:
         self.dead = self._dead()
         tried = self._edges()
         self.latest = {edge.pair: edge for edge in tried}
-        self.attempts: dict[tuple[int, int], int] = {}
+        self.grades: dict[tuple[int, int], list[str]] = {}
         for edge in tried:
-            self.attempts[edge.pair] = self.attempts.get(edge.pair, 0) + 1
+            self.grades.setdefault(edge.pair, []).append(edge.grade)
         self.good = {number for edge in tried if edge.grade == GOOD for number in edge.pair}
         first: dict[int, str] = {}
         for edge in tried:
@@ -228,25 +230,45 @@ class Board:
 
     def confirm(self) -> Round | None:
         """Those that need more evidence, each with a good partner that it has not met; some good pairs beside them, for comparison."""
-        if len({trial.wave for trial in self.rounds.get("confirm", ())}) >= CONFIRM_WAVES:
+        most = CONFIRM_WAVES if len(self.cells) >= FEW_CELLS else FEW_CONFIRM_WAVES
+        if len({trial.wave for trial in self.rounds.get("confirm", ())}) >= most:
             return None
         free, groups = sorted(self.good), []
         for number in sorted(self.undecided()):
             met = {self.cells[_other(edge.pair, number)].host for edge in self.edges_of(number)}
-            unmet = [one for one in free if _pair(number, one) not in self.latest]
+            unmet = [one for one in free if _pair(number, one) not in self.latest] or self._again(number, free)
             if unmet:
                 partner = min(unmet, key=lambda one: (self.cells[one].host in met, one))
                 free.remove(partner)
                 groups.append(_pair(number, partner))
         for pair in sorted(self.latest):
-            doubted = self.latest[pair].grade != GOOD and self.attempts[pair] < PROOFS
-            if doubted and pair[0] in free and pair[1] in free:  # good both: is it the link, or was it chance?
+            if self._against(pair) is None and pair[0] in free and pair[1] in free:  # good both: is it the link, or was it chance?
                 free = [one for one in free if one not in pair]
                 groups.append(pair)
         if not groups:
             return None
         beside = list(zip(free[0::2], free[1::2], strict=False))[: max(BESIDE, len(groups))]
         return Round("confirm", tuple(self._group(*pair) for pair in (*groups, *beside)))
+
+    def _against(self, pair: tuple[int, int]) -> bool | None:
+        """Whether a pair has shown often enough that it does not work, or is slow; None: it has to show it again. Once at its full pace it
+        is not slow: a busy machine holds up anybody. Among three no pair has a peer of the same wave."""
+        grades, latest = self.grades[pair], self.latest[pair].grade
+        if latest == GOOD or (latest == SLOW and (GOOD in grades or len(self.cells) < FEWEST_HOSTS)):
+            return False
+        enough = len(grades) - grades.count(GOOD) >= (SLOW_PROOFS if latest == SLOW else PROOFS)
+        return enough or None
+
+    def _again(self, number: int, partners: Iterable[int]) -> list[int]:
+        """Of few cells each has met all others, a good part of them while the machine was held up: the same pairs once more."""
+        if len(self.cells) >= FEW_CELLS:
+            return []
+        pairs = {one: _pair(number, one) for one in partners}
+        return [one for one, pair in pairs.items() if self.latest[pair].grade == SLOW and len(self.grades[pair]) < PROOFS]
+
+    def _sure_of_time(self, met: Sequence[CellTrial]) -> bool:
+        """Few cells have few pairs, and a machine that is held up for some waves slows most of them."""
+        return len(self.cells) >= FEW_CELLS or sum(len(self.grades[edge.pair]) >= PROOFS for edge in met) >= PROOFS
 
     def rest(self, everyone: Sequence[int]) -> Round | None:
         """The world again without those under suspicion, and where that fails too, over plain sockets: is it the hosts at all?"""
@@ -275,7 +297,7 @@ class Board:
             wide = len({self.cells[_other(edge.pair, number)].host for edge in met}) >= min(2, len(hosts))
             if mute or (number in self.dead and self.good) or (wide and sum(edge.grade == BAD for edge in met) >= PROOFS):
                 found[number] = BAD
-            elif wide and len(met) >= min(SLOW_PROOFS, len(self.cells) - 1):
+            elif wide and len(met) >= min(SLOW_PROOFS, len(self.cells) - 1) and self._sure_of_time(met):
                 found[number] = SLOW
         return found
 
@@ -283,7 +305,7 @@ class Board:
         """Between good cells that twice did not work together."""
         found: dict[tuple[str, str], FleetLink] = {}
         for pair, edge in sorted(self.latest.items()):
-            if edge.grade != GOOD and self.attempts[pair] >= PROOFS and pair[0] in self.good and pair[1] in self.good:
+            if self._against(pair) and pair[0] in self.good and pair[1] in self.good:
                 source, target = (self.cells[number].host for number in pair)
                 error = edge.trial.error or edge.trial.outcome if edge.grade == BAD else "slow"
                 link = FleetLink(source, target, "world", ok=edge.grade == SLOW, seconds=edge.trial.seconds, error=error)

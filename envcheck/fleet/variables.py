@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from envcheck.facts.fleet import FleetFacts, FleetSeat
@@ -16,6 +17,7 @@ from envcheck.report.session import RuleSession, report_on
 # Rules that decide by the variables of one process. The others of their families need what other processes told, or a message.
 OF_VARIABLES = (
     "fleet-outside-step", "fleet-rank-incomplete", "fleet-master-unknown", "fleet-launchers-nested", "fleet-launchers-disagree",
+    "fleet-store-files",
     "launch-env-conflict", "launch-master-address", "launch-master-port", "launch-slurm", "launch-variables-leaked", "launch-world-size",
 )  # fmt: skip
 
@@ -24,7 +26,7 @@ def judge_variables(
     env: Mapping[str, str], seat: Seat | None, host: str, pid: int, by: RuleSession, *, fail_on: FailOn = "error", strict: bool = False
 ) -> FleetReport:
     """A report of this process alone. Its exit code is 1 where no store may be opened or joined."""
-    told = seat.told() if seat else FleetSeat(host, pid)
+    told = seat.told(open_files_limit=files_allowed() if seat.rank == 0 else None) if seat else FleetSeat(host, pid)
     fleet = FleetFacts((host,), seat.world_size if seat else None, None, told.master, told.launcher, (told,))
     snapshot = Snapshot(launcher=launcher_facts(env), fleet=fleet)
     found = report_on(snapshot, replace(by, select=OF_VARIABLES), fail_on=fail_on, strict=strict, live_requested=False).findings
@@ -35,6 +37,16 @@ def judge_variables(
     findings = severe_first(rows)
     verdict, code, _ = verdict_of(findings, fleet, (), fail_on)
     return FleetReport(verdict, min(code, 1), fleet, findings, fail_on=fail_on)
+
+
+def files_allowed() -> int | None:
+    """How many files this process may open, once it has raised its limit as far as it may; None: no limit, or none that is told."""
+    if os.name != "posix":
+        return None
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return None if hard == resource.RLIM_INFINITY else hard
 
 
 def place_lines(seat: Seat) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ QUIET_SECONDS = 0.5  # as long as some come
 SILENT_SECONDS = 1.0  # that who said nothing in the world is waited for when all others have come to an end, at least
 POLL_SECONDS = 0.02  # after something has happened; longer and longer while nothing does,
 LONGEST_POLL_SECONDS = 0.25  # since as many as a host has ranks share its processors with what they watch
+LOOK_SECONDS = 1.0  # how often rank 0 looks who has said nothing yet
 BATCH = 512  # keys a question to the store
 # What a rank says when another one is gone: not the cause.
 PEER_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited", "told no address")
@@ -67,6 +68,8 @@ def try_world(
     seats = {one.rank: one for one in peers if one.rank is not None and _takes_part(one, options)}
     part = Part(seat, seats, store, child or Child(target), options, deadline)
     lead = Lead(seats, store, options, deadline, without) if seat.rank == 0 else None
+    if lead:
+        part.gives_up = lead.gives_up
     try:
         if seat.rank in seats:
             part.start()
@@ -179,6 +182,7 @@ class Part:
         self.seat, self.seats, self.store, self.child, self.options, self.deadline = seat, seats, store, child, options, deadline
         self.trials: list[FleetTrial] = []
         self.own = options.nproc or 1
+        self.gives_up: Callable[[int], bool] = _never  # rank 0's lead
 
     @property
     def address(self) -> str:
@@ -250,7 +254,10 @@ class Part:
         self.child.tell(self.task(number, plan, group))
         limit = min(self.deadline, time.monotonic() + plan["seconds"])
         self.watch(watched, limit, plan["seconds"])
-        self.child.tell({"end": True})
+        if not watched.all_passed:
+            # Who has passed goes by itself: ended sooner it would break what slower ones are at. The next attempt ends whoever is left,
+            # and that is not told before all have an end; to wait here until processes are gone would only delay it.
+            self.child.tell({"end": True})
         result = watched.result()
         self.store.set(f"world/result/{number}/{self.seat.rank}", result)
         self.trials.append(own_trial(number, plan, group, self.seat, result))
@@ -282,7 +289,7 @@ class Part:
         asked = time.monotonic() + seconds * SHARE
         address, told = f"world/address/{watched.number}/{watched.group.ranks[0]}", watched.group.first == 0
         pause = POLL_SECONDS
-        while not watched.over and time.monotonic() < limit:
+        while not watched.over and time.monotonic() < limit and not self.gives_up(watched.number):
             events = self.child.events()
             for event in events:
                 watched.hear(event)
@@ -331,7 +338,6 @@ class Watched:
         self.size: int | None = None
         self.failed: dict[str, Any] | None = None
         self.passed: dict[int, dict[str, float]] = {}
-        self.ended: set[int] = set()
         self.listens: list[Any] | None = None
         self.marked = ""
 
@@ -341,8 +347,7 @@ class Watched:
 
     @property
     def over(self) -> bool:
-        """A rank that has passed goes by itself, once all others have too: ended sooner it would break what they are still at."""
-        return self.failed is not None or (self.all_passed and len(self.ended) == self.group.own)
+        return self.failed is not None or self.all_passed
 
     @property
     def stage(self) -> str:
@@ -364,10 +369,8 @@ class Watched:
             self.passed[rank] = event["passed"]
         elif "fail" in event:
             self.fail(str(event["fail"]), str(event.get("text")), event.get("status") == "wrong")
-        elif "ended" in event:
-            self.ended.add(rank)
-            if rank not in self.passed:
-                self.fail(self.stages.get(rank, "start"), _ending(event["ended"]))
+        elif "ended" in event and rank not in self.passed:
+            self.fail(self.stages.get(rank, "start"), _ending(event["ended"]))
 
     def fail(self, stage: str, error: str, wrong: bool = False) -> None:
         if self.failed is None:
@@ -436,7 +439,8 @@ class Lead:
         self.trials: list[FleetTrial] = []
         self.backends: list[str] = []
         self.plan: dict[str, Any] = {}
-        self.until = 0.0
+        self.until = self.published = self.looks_at = 0.0
+        self.arrivals, self.given_up = Arrivals(0.0), False
         self.ample = True  # the wait was long beside what those took that passed
 
     def publish(self, number: int) -> None:
@@ -447,7 +451,9 @@ class Lead:
             self.begin()
         self.plan = self.next_plan() or {"end": True}
         seconds = self.plan.get("seconds", 0.0)
-        self.until = min(self.deadline, time.monotonic() + seconds + GRACE_SECONDS)
+        self.published = time.monotonic()
+        self.until = min(self.deadline, self.published + seconds + GRACE_SECONDS)
+        self.arrivals, self.given_up, self.looks_at = Arrivals(seconds), False, self.published + LOOK_SECONDS
         self.store.set(f"world/plan/{number}", self.plan)
 
     def begin(self) -> None:
@@ -511,6 +517,8 @@ class Lead:
 
         def vain(taken: float, at: Mapping[int, float], found: Mapping[int, Any]) -> bool:
             left = [rank for rank in ranks if rank not in found]
+            if self.gives_up(number):
+                return True
             failed = {rank: at[rank] for rank, one in found.items() if one.get("outcome") != "passed"}
             settled = all(found.keys() >= set(group) or failed.keys() & set(group) for group in plan["groups"])
             if settled and taken > max(SHARE * plan["seconds"], TIMES * min(failed.values(), default=0.0)):
@@ -526,6 +534,16 @@ class Lead:
         trials = [trial_of(number, plan, tuple(group), self.seats, results, marks) for group in plan["groups"]]
         silent = mute - results.keys() - marks.keys()
         return trials if self.ample or len(trials) == 1 else [_in_haste(one, silent) for one in trials]
+
+    def gives_up(self, number: int) -> bool:
+        """Whether the trial of all ranks at once waits for those alone that say nothing; looked at once a second, also by rank 0's own
+        part in it."""
+        groups = self.plan.get("groups", ())
+        if len(groups) == 1 and not self.given_up and time.monotonic() > self.looks_at:
+            marks = self.ask(f"world/stage/{number}", groups[0])
+            self.given_up = self.arrivals.in_vain(time.monotonic() - self.published, len(groups[0]), marks)
+            self.looks_at = time.monotonic() + LOOK_SECONDS
+        return self.given_up
 
     def gather(
         self, prefix: str, ranks: Sequence[int], until: float, passed: Callable[[Any], bool], vain: Callable[..., bool] = _never
@@ -563,6 +581,22 @@ class Lead:
             keys = {f"{prefix}/{rank}": rank for rank in ranks[start : start + BATCH]}
             found.update({keys[key]: value for key, value in self.store.wait(keys, until).items()})
         return found
+
+
+class Arrivals:
+    """When the ranks of the whole job came to where they need each other. Some say nothing at all, and all others wait for them there:
+    they get a share of the deadline from the last arrival on, and as long again as that one took, but not all the time there is. They
+    are asked once more by themselves."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.last, self.marks = seconds, 0.0, dict[int, Any]()
+
+    def in_vain(self, taken: float, count: int, marks: Mapping[int, Any]) -> bool:
+        if marks != self.marks:
+            self.last, self.marks = taken, dict(marks)
+        if not marks or len(marks) == count or any(stage in ALONE for stage in marks.values()):
+            return False
+        return taken - self.last > max(SHARE * self.seconds, self.last)
 
 
 def trial_of(

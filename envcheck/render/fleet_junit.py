@@ -16,8 +16,8 @@ JOB = "job"  # the case of what is no host's
 
 
 def render(report: FleetReport) -> str:
-    """A host fails with what fails the run and names it; other findings are its output. The job's case fails with what names no host, and
-    is an error where nobody can tell."""
+    """A host fails with what fails the run and names it; its other findings are its output. The job's case fails with what names no host,
+    and is an error where nobody can tell."""
     named: dict[str, list[Told]] = {host: [] for host in report.hosts}
     for one in report.findings:
         for case in one.cases or (FleetCase(one.hosts, one.finding.message),):
@@ -50,15 +50,19 @@ def _head(name: str) -> str:
 
 def _case(name: str, bad: bool, rows: Sequence[Told], report: FleetReport) -> str:
     failing = [one for one in rows if report.fails(one[0])]
-    if not rows and not bad:
-        return _head(name) + "/>"
-    body = "\n".join(line for one in (failing or rows) for line in _lines(*one))
-    if not failing and not bad:
-        return f"{_head(name)}>\n      <system-out>{xml_text(body)}</system-out>\n    </testcase>"
-    rules = ", ".join(one.finding.rule for one, _ in failing) or "named bad by the trials"
-    return (
-        f"{_head(name)}>\n      <failure {xml_attributes({'message': rules, 'type': 'fleet'})}>{xml_text(body)}</failure>\n    </testcase>"
-    )
+    others = [one for one in rows if one not in failing]
+    parts = []
+    if failing or bad:
+        rules = ", ".join(one.finding.rule for one, _ in failing) or "named bad by the trials"
+        parts.append(f"<failure {xml_attributes({'message': rules, 'type': 'fleet'})}>{_body(failing)}</failure>")
+    if others:
+        parts.append(f"<system-out>{_body(others)}</system-out>")
+    inside = "".join(f"\n      {part}" for part in parts)
+    return f"{_head(name)}>{inside}\n    </testcase>" if parts else _head(name) + "/>"
+
+
+def _body(rows: Sequence[Told]) -> str:
+    return xml_text("\n".join(line for one in rows for line in _lines(*one)))
 
 
 def _undecided(report: FleetReport) -> str:

@@ -52,6 +52,54 @@ def test_torchrun(cluster: Cluster) -> None:
     assert started(done[0]) == (4, "n1", "torchrun") and not any(PLACE.search(one.stderr) for one in done[1:])
 
 
+@pytest.mark.parametrize(
+    ("program", "flags"), [("launch", ()), ("launch", ("--use-env",)), ("run", ("--virtual-local-rank",)), ("run", ("--standalone",))]
+)
+def test_the_ways_in_which_torch_hands_on_the_local_rank(cluster: Cluster, program: str, flags: tuple[str, ...]) -> None:
+    """As an argument, as a variable, or 0 for each rank of a host: LOCAL_RANK tells no two ranks apart."""
+    pytest.importorskip("torch")
+    command = (sys.executable, "-m", f"torch.distributed.{program}", "--nproc-per-node", "2", *flags)
+    if flags == ("--virtual-local-rank",) and flags[0] not in cluster[1].run(*command[:3], "--help", timeout=90).stdout:
+        pytest.skip("this torch does not know --virtual-local-rank")
+    done = cluster[1].run(*command, "-m", "envcheck.fleet", *QUICK, timeout=150)
+    assert started(done) == (2, "n1", "torchrun") and "(local rank 0 of 2" in done.stderr
+
+
+def test_a_script_that_does_not_know_the_argument_of_torchs_launcher(cluster: Cluster, tmp_path: Path) -> None:
+    """The words of the real launcher and the real argparse, as a user pastes them."""
+    pytest.importorskip("torch")
+    script, log = tmp_path / "train.py", tmp_path / "log.txt"
+    script.write_text("import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--local_rank')\nparser.parse_args()\n")
+    done = cluster[1].run(sys.executable, "-m", "torch.distributed.launch", "--nproc-per-node", "2", str(script), timeout=90)
+    assert done.returncode != 0
+    log.write_text(done.stdout + done.stderr)
+    read = cluster[1].run(sys.executable, "-m", "envcheck", "diagnose", str(log), env={"PYTHONPATH": os.getcwd()})
+    assert "launch-local-rank-argument" in read.stdout, log.read_text()
+
+
+def test_the_name_that_torchrun_picks_itself_and_that_the_others_do_not_know(cluster: Cluster) -> None:
+    """The endpoint is an address, and the agent of the first host tells its workers that host's own name."""
+    pytest.importorskip("torch")
+    for host in cluster.hosts:
+        host.know({host.name: host.address})
+    command = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "4", "--nproc-per-node", "1", "--rdzv-backend", "c10d")
+    place = ("--rdzv-endpoint", "10.77.0.1:29400", "--rdzv-id", "7")
+    flags = ("-m", "envcheck.fleet", *QUICK, "--deadline", "5")
+    agents = [host.start(*command, *place, "--rdzv-conf", f"is_host={host.name == 'n1'}", *flags) for host in cluster.hosts]
+    done = [finish(agent, 150) for agent in agents]
+    for host, one in list(zip(cluster.hosts, done, strict=True))[1:]:
+        said = " ".join(one.stdout.split())
+        told = f"On {host.name} the name of rank 0's host, n1, has no address"
+        assert one.returncode and told in said and "fleet-rank0-unreachable" in said, (said, one.stderr[-800:])
+
+
+def test_variables_that_are_handed_on_by_nobody(slurm: Cluster, cluster: Cluster) -> None:
+    """`srun --export=NONE`: what Slurm itself sets is enough to meet."""
+    env = {"MASTER_ADDR": "10.77.0.99", "MASTER_PORT": "29500", "PYTHONPATH": os.getcwd()}
+    done = cluster.head.run("srun", "--export=NONE", "-N4", "/usr/bin/env", f"PYTHONPATH={os.getcwd()}", *ENVCHECK, *QUICK, env=env)
+    assert started(done) == (4, "n1", "slurm") and "10.77.0.99" not in done.stderr
+
+
 def test_several_torchruns_on_a_node_are_told_before_anything_connects(slurm: Cluster, cluster: Cluster) -> None:
     """Each torchrun counts itself alone, as with --standalone or the same endpoint of another."""
     pytest.importorskip("torch")

@@ -19,7 +19,13 @@ pytestmark = pytest.mark.cluster
 
 NAMES = {
     "srun": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES", "SLURM_STEP_NODELIST", "SLURM_JOB_ID"),
-    "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    "mpirun": (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "OMPI_COMM_WORLD_NODE_RANK",
+    ),
     "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"),
 }
 # Where all of a host's processes share a pipe, one write keeps a line whole.
@@ -134,6 +140,7 @@ def test_mpirun_over_four_hosts_always(cluster: Cluster) -> None:
     said = told(done.stdout)
     assert {host: one["OMPI_COMM_WORLD_RANK"] for host, one in said.items()} == {"n1": "0", "n2": "1", "n3": "2", "n4": "3"}
     assert {(one["OMPI_COMM_WORLD_SIZE"], one["OMPI_COMM_WORLD_LOCAL_SIZE"]) for one in said.values()} == {("4", "1")}
+    assert {one["OMPI_COMM_WORLD_NODE_RANK"] for one in said.values()} == {"0"}  # a rank within the node: no number of the node
 
 
 def test_torchrun_over_four_hosts_always(cluster: Cluster, tmp_path: Path) -> None:

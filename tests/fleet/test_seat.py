@@ -63,6 +63,13 @@ def test_the_place_that_launchers_give(
         assert one.nodes == nodes
 
 
+def test_a_rank_within_the_node_is_no_number_of_the_node() -> None:
+    """OMPI_COMM_WORLD_NODE_RANK: of two ranks of one host it is 0 and 1."""
+    env = recorded("mpirun-5")
+    seats = [seat({**env, "OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_NODE_RANK": node}) for rank, node in (("4", "0"), ("5", "1"))]
+    assert [(one.rank, one.node) for one in seats] == [(4, None), (5, None)]
+
+
 @pytest.mark.parametrize(
     "env", [{"RANK": "3"}, {"WORLD_SIZE": "4"}, {"RANK": "0", "WORLD_SIZE": "4"}, {"RANK": "x", "WORLD_SIZE": "4"}, recorded("sbatch")]
 )

@@ -65,6 +65,10 @@ def rules(env: Mapping[str, str]) -> tuple[int, list[str]]:
         ({"PMI_RANK": "1", "PMI_SIZE": "4"}, 1, "fleet-master-unknown"),
         # these train, or may: a warning, and the check goes on
         ({"PET_NNODES": "2"}, 0, "launch-variables-leaked"),
+        # a shell that was opened from a worker: rank 0 would become a client of the agent's store
+        ({"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"}, 0, "launch-variables-leaked"),
+        ({**TORCHRUN, **AGENT, "LOCAL_RANK": "0", "RANK": "1"}, 0, None),  # --virtual-local-rank: 0 for each rank of a host
+        ({**TORCHRUN, "LOCAL_RANK": "2"}, 1, "launch-env-conflict"),
         (
             PODS_AS_RANKS,
             0,
@@ -112,6 +116,24 @@ def test_a_verdict_on_variables_takes_no_torch_and_no_two_seconds(tmp_path: Path
         times.append(time.monotonic() - start)
         assert done.returncode == 1 and "fleet-launchers-nested" in done.stdout + done.stderr
     assert min(times) < 2
+
+
+def test_rank_0_tells_of_too_few_open_files_before_it_opens_a_store() -> None:
+    """Ranks that it could not let in would only look as if they were missing."""
+    import resource
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+    env = {**TORCHRUN, "WORLD_SIZE": "400"}
+    plain = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    command = (sys.executable, "-m", "envcheck.fleet")
+    done = subprocess.run(command, env={**plain, **env}, capture_output=True, text=True, timeout=60, check=False, preexec_fn=limited)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1 and "fleet-store-files" in said, done.stderr
+    assert "may open 256 files" in said and "400 ranks need 864" in said
+    other = judge_variables({**env, "RANK": "1"}, take_seat({**env, "RANK": "1"}, "n1", 7), "n1", 7, RuleSession())
+    assert other.fleet.seats[0].open_files_limit is None  # nobody connects to another rank
 
 
 def test_colour_is_as_asked_for() -> None:

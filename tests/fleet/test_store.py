@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envcheck.checks.fleet_seat import CONNECTIONS_EACH
 from envcheck.fleet import store_client, wire
 from envcheck.fleet.store import MemoryStore, Store, StoreError, get_large, put_large
 from envcheck.fleet.store_client import StoreClient, StoreUnreachable
@@ -265,3 +266,14 @@ def test_the_clocks_difference_is_measured(client: StoreClient, monkeypatch: pyt
     monkeypatch.setattr("envcheck.fleet.store_client.time", type("Clock", (), {"time": lambda: real() - 90, "monotonic": time.monotonic}))
     ahead = client.clock()
     assert abs(ahead.seconds + 90) <= ahead.error_seconds + 0.01
+
+
+def test_a_rank_holds_as_many_connections_as_rank_0_reckons_with(server: StoreServer, client: StoreClient) -> None:
+    client.hold(1)
+    client.set("a", 1)
+    later = threading.Timer(0.1, server.set, ("b", 2))
+    later.start()
+    assert client.wait(["b"], time.monotonic() + 30) == {"b": 2}
+    client.clock()
+    assert len(server.peers) == CONNECTIONS_EACH
+    later.join()

@@ -109,6 +109,16 @@ def test_junit_has_a_case_a_host_and_one_for_the_job() -> None:
     assert root.find("testsuite").get("timestamp") == "2026-11-28T21:20:05Z"  # type: ignore[union-attr]
 
 
+def test_junit_leaves_out_nothing_of_a_host_that_fails() -> None:
+    """What does not fail the run stands in the output of the same case."""
+    first, other = sick().findings[0], drifted().findings[0]
+    mild = [replace(other, finding=replace(other.finding, severity=Severity.WARNING), hosts=first.hosts, cases=())]
+    root = ElementTree.fromstring(render_fleet(replace(sick(), findings=(first, *mild)), "junit"))  # noqa: S314 - our own
+    [case] = [one for one in root.iter("testcase") if one.get("name") == first.hosts[0]]
+    assert first.finding.rule in (case.findtext("failure") or "")
+    assert all(one.finding.rule in (case.findtext("system-out") or "") for one in mild)
+
+
 def test_junit_of_what_nobody_can_tell_has_an_error() -> None:
     undecided = replace(SAMPLES["healthy"](), verdict="inconclusive", exit_code=3, because=("n2: nothing came",))
     root = ElementTree.fromstring(render_fleet(undecided, "junit"))  # noqa: S314 - our own
