@@ -132,6 +132,8 @@ def _count(text: str) -> Iterator[tuple[str, object]]:
 def _torch_cuda(text: str) -> Iterator[tuple[str, object]]:
     if version := cuda_version(text.strip("'\"` ")):
         yield "torch.cuda", version
+    elif text.strip("'\"` ") == "None":
+        yield "torch.cpu_build", True
 
 
 _VALUES: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
@@ -444,12 +446,18 @@ def _platform(text: str) -> Iterator[Claim]:
         yield Claim("system.wsl", 2, Role.HAS, False, line, number)
 
 
+_NOT_NVIDIA = re.compile(r"(?<![A-Za-z])(?:rocm|hip|xpu|radeon|mps)(?![A-Za-z])", re.IGNORECASE)
+
+
 def read_claims(text: str) -> tuple[Claim, ...]:
     """All claims of a text, in its order."""
     reader = _Reader([])
     if _HINTS.search(text):
         reader.read(text.split("\n"))
-    return (*reader.claims, *_platform(text), *_surroundings(text))
+    claims = reader.claims
+    if _NOT_NVIDIA.search(text):  # there builds for a GPU have no CUDA either
+        claims = [one for one in claims if one.subject != "torch.cpu_build"]
+    return (*claims, *_platform(text), *_surroundings(text))
 
 
 def settled(claims: Sequence[Claim]) -> tuple[tuple[Fact, ...], tuple[str, ...]]:
