@@ -285,7 +285,10 @@ class _Reader:
     def _answers(self, asked: tuple[str, ...], text: str) -> bool:
         """Whether a line holds the values that were asked for: one, or several in their order."""
         values = text.split(None, len(asked) - 1)
-        return len(values) == len(asked) and any([self.say(_VALUES[what](one)) for what, one in zip(asked, values)])
+        if len(values) != len(asked):
+            return False
+        said = [self.say(_VALUES[what](one)) for what, one in zip(asked, values, strict=True)]
+        return any(said)  # None says nothing of some
 
     def _expression(self, match: re.Match[str], asked: tuple[tuple[str, ...], int] | None) -> tuple[tuple[str, ...], int] | None:
         gave = _GAVE.match(self.line, match.end())
