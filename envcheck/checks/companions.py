@@ -42,6 +42,9 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     # If the pair is right by its versions, the files are not what the versions say.
     package = value(matches, "package") or "torchvision or torchaudio"
     wanted, have = _trio(facts) if version else (), packages.version(package.lower())
+    if not wanted:  # nobody listed what is installed; the message names whose file it is
+        named = (value(matches, "file") or "").lower()
+        wanted = tuple(f"{name}=={one}" for name, one in facts.tables.companions(version or "").items() if name in named)
     fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
     values = {"version": version or UNKNOWN, "package": package, "have": have}
     return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")

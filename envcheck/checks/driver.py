@@ -123,7 +123,8 @@ def driver_not_loaded(facts: Facts, matches: Matches) -> Answer:
         # a login or build node: the tools are there for those who compile, and nothing here would use a GPU
         return Hit(values, evidence, variant="tools", severity=Severity.INFO if "gpus" in facts.absent else Severity.WARNING)
     nouveau = driver.nouveau or any(card.driver == "nouveau" for card in cards) or of_variant(matches, "nouveau")
-    return Hit(values, evidence, variant="nouveau" if nouveau else "held" if of_variant(matches, "held") else None)
+    said = next((one for one in ("held", "signed") if of_variant(matches, one)), None)
+    return Hit(values, evidence, variant="nouveau" if nouveau else said)
 
 
 @record

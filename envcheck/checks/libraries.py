@@ -1,4 +1,4 @@
-"""Which distribution brings a CUDA library, and the version that torch pins."""
+"""Which distribution brings a CUDA library, and the version that torch pins; which package of the system another one."""
 
 from __future__ import annotations
 
@@ -31,3 +31,10 @@ def provider(tables: Tables, stem: str, cuda: int | None, soname: int | None) ->
 def pinned(found: Provider, pins: Mapping[str, str]) -> str:
     """The requirement as torch states it: "nvidia-cudnn-cu13==9.26.0.51"; the bare name where torch has no pin."""
     return found.distribution + pins.get(found.distribution, "")
+
+
+def system_package(tables: Tables, stem: str) -> str | None:
+    """The package of Debian and Ubuntu with this library of the operating system; that of Python is named as its library."""
+    if stem.startswith("libpython3."):
+        return stem
+    return next((str(row["apt"]) for row in tables.rows("system-library", "library") if row["stem"] == stem), None)

@@ -238,6 +238,7 @@ def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
         "libuv": libuv,
         "default": backends.distributed is False,
         "nccl": backends.nccl is False and torch.cuda and facts.system.os in (None, "linux") and count > 1,
+        "no_nccl": value(matches, "backend") == "NCCL" and backends.nccl is not True and not facts.system.jetson,
         "said": matches and backends.nccl is not True,
     }
     if hit := first_of(cases, {"version": torch.version or "this torch", "count": count}, quoted(matches)):

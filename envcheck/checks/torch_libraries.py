@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks.companions import codec_fits
 from envcheck.checks.hardware import imported, nccl_proved
-from envcheck.checks.libraries import Provider, pinned, provider
+from envcheck.checks.libraries import Provider, pinned, provider, system_package
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
@@ -27,8 +27,8 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
     if refused := of_variant(matches, *_REFUSALS):
         file = value(refused, "library")
         return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=refused[0].variant)
-    if carried := of_variant(matches, "carried"):
-        return Hit({"library": value(carried, "library"), "version": UNKNOWN}, evidence, variant="carried")
+    if told := of_variant(matches, "carried", "libomp"):
+        return Hit({"library": value(told, "library"), "version": UNKNOWN}, evidence, variant=told[0].variant)
     codec, fits = [match.symptom.startswith("torchcodec-") for match in matches], codec_fits(facts)
     # torchcodec's loader says that it lacks FFmpeg, or it did not load although it is for this torch
     if library is None and any(codec) and (fits is True or (fits is None and value(matches, "ffmpeg") is not None)):
@@ -51,14 +51,16 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
 
 def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...], variant: str | None) -> Hit:
     """By which distribution. `variant`: why that is not to be installed for torch."""
-    stem, _, number = str(values["library"]).partition(".so")
+    library = str(values["library"])
+    stem, _, number = library.partition(".so")
     cuda, soname = _cuda_major(facts), major(number.removeprefix("."))
     # torch before 2.4 brought cuDNN 8 (nvidia-cudnn-cu12==8.9.2.26 in 2.3.1, ==9.1.0.70 in 2.4.0)
     if stem.startswith("libcudnn") and soname == 8 and not meets(release(facts.torch.version), ">=1.6,<2.4"):
         return Hit(values, evidence, variant="cudnn8")
     found = provider(facts.tables, stem, cuda, soname)
     if found is None:
-        return Hit(values, evidence, variant="other")
+        package = system_package(facts.tables, stem)
+        return Hit(values | ({"apt": package} if package else {"searched": library}), evidence, variant="other")
     if cuda is not None and found.soname_cuda not in (None, cuda):
         return Hit(values | {"cuda": cuda, "wanted": found.soname_cuda}, evidence, variant="cuda")
     values["distribution"] = found.distribution

@@ -438,6 +438,9 @@ _FAILS = re.compile(
 )
 
 
+_SPEAKS = re.compile(r"\b(?:I|my|we|our)\b")  # a person, who would not ask about a command that does what it should
+
+
 def _trouble(read: Read, texts: Given) -> bool:
     """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
     if read.symptoms.victims or texts.scanner.complains or any(one.symptom == "cuda-says-false" for one in read.symptoms.matches):
@@ -447,6 +450,8 @@ def _trouble(read: Read, texts: Given) -> bool:
     if _FAILS.search(texts.excerpt):
         return True
     kinds = {kind for kinds in read.files.values() for kind in kinds}
+    if kinds <= {"launch command"} and _SPEAKS.search(texts.excerpt):
+        return True
     return bool(kinds & _LOGS) or any(not kinds for name, kinds in read.files.items() if name in texts.filled)
 
 

@@ -279,7 +279,7 @@ def _accelerator(
 
 
 # Rules whose messages come from programs that were to run on an NVIDIA GPU.
-_OF_CUDA = ("torch-cpu-build", "gpu-too-new-for-torch", "gpu-too-old-for-torch", "driver-too-old")
+_OF_CUDA = ("torch-cpu-build", "torch-cuda-unavailable", "gpu-too-new-for-torch", "gpu-too-old-for-torch", "driver-too-old")
 
 
 def _speaks_of_cuda(snapshot: Snapshot) -> bool:

@@ -132,6 +132,8 @@ def _count(text: str) -> Iterator[tuple[str, object]]:
 def _torch_cuda(text: str) -> Iterator[tuple[str, object]]:
     if version := cuda_version(text.strip("'\"` ")):
         yield "torch.cuda", version
+    elif text.strip("'\"` ") == "None":
+        yield "torch.cpu_build", True
 
 
 _VALUES: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
@@ -153,6 +155,7 @@ def _values(what: str, text: str) -> Iterator[tuple[str, object]]:
 _EXPRESSION = re.compile(
     r"(torch\.__version__|torch\.version\.cuda|torch\.cuda\.is_available\(\)|torch\.cuda\.device_count\(\)|torch\.cuda\.get_device_name\([^()]{0,60}(?:\(\))?\))"
 )
+_SEVERAL = re.compile(rf"{_EXPRESSION.pattern}(?:, {{0,3}}{_EXPRESSION.pattern}){{1,4}}")
 _PROMPT = re.compile(r"\s{0,8}(?:>>>|>|In ?\[\d{1,4}\]:|\$|#|❯|`|print\(|python3? -c)\s?")
 _GAVE = re.compile(
     r"`?\)?`?\s{0,4}(?:(?:returns?|gives?|gave|is|says?|shows?|prints?|outputs?|=|==|->|→|:|：)\s{1,4}|[(:=]\s{0,2})[`'\"*(]{0,3}(\S[^\s`'\"*),;]{0,60})",
@@ -260,13 +263,13 @@ class _Reader:
         return bool(found)
 
     def read(self, lines: Sequence[str]) -> None:
-        asked: tuple[str, int] | None = None  # what an expression above asks for, until which line
+        asked: tuple[tuple[str, ...], int] | None = None  # what the expressions above ask for, until which line
         heading = ""
         for number, line in enumerate(lines, 1):
             self.line, self.number = line, number
             if len(line) > _LONGEST or not line.strip():
                 continue
-            if asked and number <= asked[1] and (match := _OUTPUT.fullmatch(line)) and self.say(_VALUES[asked[0]](match[1])):
+            if asked and number <= asked[1] and (match := _OUTPUT.fullmatch(line)) and self._answers(asked[0], match[1]):
                 asked = None
                 continue
             if heading and not line.startswith("#"):
@@ -279,13 +282,24 @@ class _Reader:
             elif not heading and not self._key_value():
                 self._mentions()
 
-    def _expression(self, match: re.Match[str], asked: tuple[str, int] | None) -> tuple[str, int] | None:
-        what = _asked(match[1])
+    def _answers(self, asked: tuple[str, ...], text: str) -> bool:
+        """Whether a line holds the values that were asked for: one, or several in their order."""
+        values = text.split(None, len(asked) - 1)
+        if len(values) != len(asked):
+            return False
+        said = [self.say(_VALUES[what](one)) for what, one in zip(asked, values, strict=True)]
+        return any(said)  # None says nothing of some
+
+    def _expression(self, match: re.Match[str], asked: tuple[tuple[str, ...], int] | None) -> tuple[tuple[str, ...], int] | None:
         gave = _GAVE.match(self.line, match.end())
-        if gave and self.say(_VALUES[what](gave[1])):
+        if gave and self.say(_VALUES[_asked(match[1])](gave[1])):
             return asked
-        rest = self.line[match.end() :].strip(" `)'\";")
-        return (what, self.number + _LATER) if _PROMPT.match(self.line) and not rest else asked
+        several = _SEVERAL.match(self.line, match.start())
+        rest = self.line[several.end() if several else match.end() :].strip(" `)'\";")
+        if rest or not (_PROMPT.match(self.line) or re.search(r"\bpython3? -c ", self.line[: match.start()])):
+            return asked
+        found = _EXPRESSION.findall(several[0]) if several else [match[1]]
+        return tuple(_asked(one) for one in found), self.number + _LATER
 
     def _key_value(self) -> bool:
         match = _KEY_VALUE.match(self.line) if ":" in self.line or "：" in self.line or "=" in self.line or "|" in self.line else None
@@ -362,7 +376,7 @@ _PLATFORMS = tuple(
             r"^[^\n]{0,40}\bWSL2?:? (?:Ubuntu|Debian)",
         ),
         "windows": (
-            r"(?<![\w/])[A-Z]:\\{1,2}\w|\bWinError \d|\bwin-64::|\[MSC v\.",
+            r"(?<![\w/])[A-Z]:\\{1,2}\w|\bWinError \d|\bwin-64::|\[MSC v\.|\bDLL load failed\b|\w\.(?:dll|pyd)\b|\bwin_amd64\b",
             r"(?<![0-9A-Za-z_])(?i:win(?:dows ?)?(?:10|11)|windows server)(?![0-9A-Za-z])",
             r"\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
             r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
@@ -435,12 +449,18 @@ def _platform(text: str) -> Iterator[Claim]:
         yield Claim("system.wsl", 2, Role.HAS, False, line, number)
 
 
+_NOT_NVIDIA = re.compile(r"(?<![A-Za-z])(?:rocm|hip|xpu|radeon|mps)(?![A-Za-z])", re.IGNORECASE)
+
+
 def read_claims(text: str) -> tuple[Claim, ...]:
     """All claims of a text, in its order."""
     reader = _Reader([])
     if _HINTS.search(text):
         reader.read(text.split("\n"))
-    return (*reader.claims, *_platform(text), *_surroundings(text))
+    claims = reader.claims
+    if _NOT_NVIDIA.search(text):  # there builds for a GPU have no CUDA either
+        claims = [one for one in claims if one.subject != "torch.cpu_build"]
+    return (*claims, *_platform(text), *_surroundings(text))
 
 
 def settled(claims: Sequence[Claim]) -> tuple[tuple[Fact, ...], tuple[str, ...]]:

@@ -69,6 +69,11 @@ class Message:
         return re.compile(expression(self.parts), re.ASCII)  # Chinese and Japanese put no blank between a message and their words
 
     @cached_property
+    def to_the_end(self) -> bool:
+        """Whether nothing may follow on the line: "Killed"."""
+        return self.text.endswith("$/}")
+
+    @cached_property
     def pattern_of_any_case(self) -> re.Pattern[str]:
         """For a sentence that a person typed."""
         return re.compile(self.pattern.pattern, re.IGNORECASE | re.ASCII)
@@ -300,6 +305,8 @@ class Scanner:
                 ends: tuple[int, ...] = ()
                 for lines_before in BEFORE:  # the message may have begun on a line before
                     wider, ends = _window(part.text, at, len(piece), lines_before)
+                    if row.to_the_end and not lines_before:
+                        wider = wider[: ends[0]]  # what follows on the next line is not the message's
                     if wider != window and (match := pattern.search(one_quote(wider))):
                         window = wider
                         break

@@ -128,6 +128,41 @@ def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, wor
     assert run(tmp_path, command + "two epochs, 12 passed, 0 failed")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "rule", "printed"),
+    [
+        ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory", "missing-library", "apt install -y libgl1 "),
+        (
+            "OSError: libpython3.10.so.1.0: cannot open shared object file: No such file or directory",
+            "missing-library",
+            "apt install -y libpython3.10 ",
+        ),
+        ("After the epoch it says\nKilled\nand the shell is back", "host-memory-low", "low_cpu_mem_usage"),
+        ("OSError: [WinError 1455] Die Auslagerungsdatei ist zu klein", "host-memory-low", "SystemPropertiesPerformance"),
+        (
+            "torch is 1.13.1\nOSError: /v/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl",
+            "torch-companion-mismatch",
+            "torchaudio==0.13.1",
+        ),
+        ("RuntimeError: Torch is not able to use GPU", "torch-cuda-unavailable", "whl/cu126"),
+        ("C:\\x> RuntimeError: Distributed package doesn't have NCCL built in", "distributed-unavailable", "BACKEND = 'gloo'"),
+        ("RuntimeError: HIP error: no kernel image is available for execution on the device", "rocm-gfx-unsupported", ""),
+    ],
+)
+def test_a_message_ends_in_the_command_that_cures_it(tmp_path: Path, text: str, rule: str, printed: str) -> None:
+    _, document = run(tmp_path, text)
+    first = document["findings"][0]
+    assert first["rule"] == rule
+    lines = [line for one in first["fixes"] for line in (one["text"], *(each for many in one["commands"].values() for each in many))]
+    assert printed in "\n".join(lines)
+
+
+def test_who_speaks_of_a_machine_and_a_command_is_not_told_that_all_is_well(tmp_path: Path) -> None:
+    said = "On my machine with an RTX 3090 `python train.py` got slow"
+    assert run(tmp_path, said)[0] == 3
+    assert run(tmp_path, "python train.py --epochs 3   # RTX 3090")[0] == 0
+
+
 def test_a_healthy_report_passes(tmp_path: Path) -> None:
     code, document = run(tmp_path, (TESTS / "samples" / "collect_env" / "vllm-sections.txt").read_text())
     assert (code, document["verdict"]) == (0, "pass")

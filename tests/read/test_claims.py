@@ -13,6 +13,15 @@ from envcheck.read.found import Role
 
 # text → the facts that it amounts to (GPUs by their names)
 FACTS: dict[str, dict[str, Any]] = {
+    # several expressions of one prompt
+    'C:\\Users\\me>python -c "import torch; print(torch.__version__, torch.cuda.is_available())"\n2.5.1+cpu False': {
+        "system.os": "windows",
+        "torch.version": "2.5.1+cpu",
+        "devices.available": False,
+    },
+    ">>> print(torch.__version__, torch.version.cuda)\n2.1.0 None": {"torch.version": "2.1.0", "torch.cpu_build": True},
+    ">>> print(torch.__version__, torch.version.cuda)  # on ROCm\n2.1.0 None": {},
+    "ImportError: DLL load failed while importing _C": {"system.os": "windows"},
     # key and value, of any program and person
     "- **PyTorch Version:** 2.7.1+cu128": {"torch.version": "2.7.1+cu128"},
     "| torch version | 2.4.0 |": {"torch.version": "2.4.0"},

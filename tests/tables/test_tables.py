@@ -28,6 +28,7 @@ EXPECTED = [
     "host-compiler",
     "installer",
     "mps",
+    "system-library",
     "third-party",
     "torch-build",
     "torch-companion",
