@@ -223,18 +223,20 @@ class _JUnit(HTMLParser):
         return "", ()
 
 
-_OF_HOST = re.compile(r"((?:possible )?(?:error|warning|info)): (.{1,4000}) \[([a-z0-9-]{3,80})\]$", re.MULTILINE)
-
-
 def _fleet_findings(said: str) -> list[ReportedFinding]:
     """What a case of a job's report, a host, holds: "error: … [rule]", evidence and fixes below it, and the next."""
-    heads = list(_OF_HOST.finditer(said))
+    cases: list[tuple[str, str, bool, list[str]]] = []  # rule, severity, whether it is only likely, lines
+    for line in said.split("\n"):
+        word, _, rest = line.partition(": ")
+        known, (message, _, rule) = own.severity_and_likely(word), rest.rpartition(" [")
+        if known is not None and rule.endswith("]") and own.is_rule_id(rule[:-1]):
+            cases.append((rule[:-1], *known, [message]))
+        elif cases:
+            cases[-1][3].append(line)
     found = []
-    for head, end in zip(heads, [*(one.start() for one in heads[1:]), len(said)], strict=False):
-        known = own.severity_and_likely(head[1])
-        if known is not None and own.is_rule_id(head[3]):
-            message, evidence, fixes = own.body_parts([head[2], *said[head.end() : end].strip("\n").split("\n")])
-            found.append(ReportedFinding(head[3], *known, "", message, evidence, fixes))
+    for rule, severity, likely, lines in cases[: own.MOST_FINDINGS]:
+        message, evidence, fixes = own.body_parts(lines)
+        found.append(ReportedFinding(rule, severity, likely, "", message, evidence, fixes))
     return found
 
 
