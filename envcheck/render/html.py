@@ -81,7 +81,9 @@ input { max-width: 100%; } :focus-visible { outline: 2px solid var(--bar); outli
   pre { white-space: pre-wrap; overflow-wrap: anywhere; } .finding, .stack tr, .wide { break-inside: avoid; } h2 { break-after: avoid; }
   .wide { overflow: visible; } svg { max-width: 100%; height: auto; } .search { display: none; }
   .grid { font-size: .6em; max-width: 100%; } .grid td, .grid th { padding: .1rem .15rem; white-space: normal; overflow-wrap: anywhere; }
-  .why::details-content { content-visibility: visible; block-size: auto; }
+  .finding details::details-content, .ways details::details-content, .sides details::details-content {
+    content-visibility: visible; block-size: auto;
+  }
 }
 .verdict { border-top: 1px solid var(--line); padding-top: 1rem; font-weight: bold; }
 """
