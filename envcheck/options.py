@@ -168,6 +168,7 @@ def command_parser(command: str) -> Parser:
             parser.add_argument("before", metavar="A.json")
             parser.add_argument("after", metavar="B.json")
             output.add_formats(parser, output.PAGES)
+            output.add_language(parser)
         case "explain":
             _explain_flags(parser)
         case "diagnose" | "plan" | "fleet" | "init" | "schema" | "completion":

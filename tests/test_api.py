@@ -61,6 +61,51 @@ def test_a_check_beside_a_torch_that_is_imported(tmp_path: Path) -> None:
     assert done.stdout == "pass [4.0, 4.0, 4.0, 4.0] 0\n", done.stderr
 
 
+NOTEBOOK = """
+import asyncio, os, sys, threading, types
+import envcheck
+
+touched, forked = [], []
+
+class Initialised(types.ModuleType):
+    is_initialized = staticmethod(lambda: True)
+
+    def __getattr__(self, name):
+        touched.append(name)
+        raise AttributeError(name)
+
+torch = Initialised("torch")
+torch.cuda = Initialised("torch.cuda")
+sys.modules.update({"torch": torch, "torch.cuda": torch.cuda})
+touched.clear()
+os.register_at_fork(before=lambda: forked.append(1))
+
+def checked():
+    return envcheck.check(static=True).facts["python"]["executable"] == sys.executable
+
+said = [checked()]
+thread = threading.Thread(target=lambda: said.append(checked()))
+thread.start()
+thread.join()
+
+async def cell():
+    return [checked(), await asyncio.to_thread(checked)]
+
+said += asyncio.run(cell())
+imported = envcheck.check(live="off")
+print(said, imported.exit_code in (0, 1), imported.facts["torch"].get("import_status"), touched, forked)
+assert torch.cuda.is_initialized() and sys.modules["torch"] is torch
+"""
+
+
+@needs_torch
+def test_a_check_in_a_notebook_whose_cuda_is_initialised(tmp_path: Path) -> None:
+    """From the cell, a thread and inside its running event loop: this process is never forked by a call that its torch could notice,
+    and nothing of its torch is asked for. The torch that is examined is imported elsewhere."""
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, timeout=240, cwd=tmp_path, check=False)
+    assert done.stdout == "[True, True, True, True] True ok [] []\n", done.stderr
+
+
 def test_a_recorded_machine_and_the_same_refusals_as_on_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "node.json"
     path.write_text(render_record(machine("h100x8"), "envcheck", "0.1.0"))

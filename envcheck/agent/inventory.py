@@ -171,9 +171,11 @@ def shadowing() -> List[str]:
     """Files of the working folder and of PYTHONPATH that `import` would take instead of torch, what it needs, or the standard library."""
     here = jsonl.attempt(os.getcwd)  # None if the folder was deleted meanwhile
     found = []
+    seen = set()  # the working folder is often on PYTHONPATH too
     for folder in [here, *(os.environ.get("PYTHONPATH") or "").split(os.pathsep)]:
-        if not folder or ((sys.prefix + os.sep).startswith(folder + os.sep) and folder != here):
+        if not folder or ((sys.prefix + os.sep).startswith(folder + os.sep) and folder != here) or os.path.realpath(folder) in seen:
             continue
+        seen.add(os.path.realpath(folder))
         for name in ("torch", "numpy", "triton", *HIDDEN, *HIDDEN_FILES):
             places = (os.path.join(folder, name + ".py"), os.path.join(folder, name, "__init__.py"))
             for path in places[:1] if name in HIDDEN_FILES else places:

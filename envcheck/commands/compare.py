@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import deliver
+from envcheck.commands.rendering import words
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
+    from envcheck.report.english import English
 
 # These differ between any two runs and mean nothing.
 VOLATILE = (
@@ -34,17 +36,19 @@ def execute(args: argparse.Namespace) -> int:
     second = {one.rule: one.outcome.value for one in verdicts_of(after, by)}
     flipped = [(rule, first[rule], second[rule]) for rule in first if first[rule] != second[rule]]
     shown = _redacted(changed, before, after) if args.redact else changed
-    deliver(args, lambda form, to_stdout: _written(form, args, shown, flipped))
+    deliver(args, lambda form, to_stdout: _written(form, args, shown, flipped, words(args, form, to_stdout)))
     return int(bool(changed or flipped))
 
 
-def _written(form: str, args: argparse.Namespace, changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> str:
+def _written(
+    form: str, args: argparse.Namespace, changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]], spoken: English
+) -> str:
     if form == "html":
         from envcheck import __version__
         from envcheck.render import compare_html
 
         files = [os.path.basename(one) for one in (args.before, args.after)]
-        return compare_html.render(f"envcheck {__version__}", files, _verdict(changed, flipped), changed, flipped)
+        return compare_html.render(f"envcheck {__version__}", files, _verdict(changed, flipped), changed, flipped, spoken)
     if form == "json":
         from envcheck.render.json_v1 import json_text
 
@@ -54,7 +58,7 @@ def _written(form: str, args: argparse.Namespace, changed: list[tuple[str, Any, 
             "rules": [{"rule": rule, "before": old, "after": new} for rule, old, new in flipped],
         }
         return json_text(document)
-    return _text(changed, flipped)
+    return _text(changed, flipped, spoken.say)
 
 
 def _redacted(changed: list[tuple[str, Any, Any]], before: Snapshot, after: Snapshot) -> list[tuple[str, Any, Any]]:
@@ -84,13 +88,13 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
         yield path, before, after
 
 
-def _text(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> str:
+def _text(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]], say: Callable[[str], str]) -> str:
     from envcheck.facts.printable import one_line
 
     lines = [f"{one_line(path)}: {_short(old)} → {_short(new)}" for path, old, new in changed]
     lines += [""] if flipped else []
-    lines += [f"{rule}: {was} → {now}" for rule, was, now in flipped]
-    return "\n".join([*lines, _verdict(changed, flipped)]) + "\n"
+    lines += [f"{rule}: {say(was)} → {say(now)}" for rule, was, now in flipped]
+    return "\n".join([*lines, say(_verdict(changed, flipped))]) + "\n"
 
 
 def _verdict(changed: list[tuple[str, Any, Any]], flipped: list[tuple[str, str, str]]) -> str:

@@ -504,10 +504,17 @@ def _read_lines(read: Read, say: Callable[[str], str]) -> list[tuple[str, str]]:
 
     unknown = say("nothing that envcheck knows")
     lines = [("read", f"{one_line(name)}: {one_line(', '.join(kinds) or unknown)}") for name, kinds in read.files.items()]
-    lines += [("says", f"{one_line(name)}: {one_line(one.line)}") for name, one in read.reports if one.line and one.form != "JSON"]
+    lines += [("says", f"{one_line(name)}: {one_line(one.line)}") for name, one in read.reports if _speaks(one)]
     lines += [("refused", f"{one_line(name)}: {one_line(say(reason))}") for name, reason in read.refused.items()]
     lines += [("no harm", f"{one_line(one.text, 90)}: {one.advice}") for one in read.symptoms.harmless[:3] if not one.ends]
     return [*lines, *(("differs", one_line(one)) for one in read.conflicts[:3])]
+
+
+def _speaks(report: OwnReport) -> bool:
+    """Whether the report's verdict is worth a line: where it is the page that decides nothing, ours says so."""
+    from envcheck.read.own_pages import NO_REPORT
+
+    return bool(report.line) and report.form != "JSON" and report.because not in NO_REPORT.values()
 
 
 def _taken_lines(read: Read) -> list[tuple[str, str]]:

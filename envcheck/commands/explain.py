@@ -87,12 +87,13 @@ PAGES = 5  # that a question is answered with
 
 
 def _about(words: str, by: RuleSession) -> str:
-    from envcheck.commands.nearest import nearest_to_words
+    from envcheck.commands.nearest import CHINESE, nearest_to_words
     from envcheck.report.titles import general_title
 
     # "torch-misssing" is a rule's name with a slip of the pen; a word that stands somewhere is a question.
     slip = not words.split()[1:] and ("-" in words or "_" in words)
-    found = () if slip else nearest_to_words(words, replace(by, language=""), PAGES)
+    language = "zh" if CHINESE.search(words) else ""  # of the words, whatever that of the answer is
+    found = () if slip else nearest_to_words(words, replace(by, language=language), PAGES)
     if not found:
         raise unknown_rule(words, by.texts.ids)
     width = max(len(one.rule) for one in found)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+from collections.abc import Callable
 
 from envcheck.commands.configuration import rule_session
 from envcheck.commands.named_facts import find
-from envcheck.commands.output import put
+from envcheck.commands.output import add_language, put
+from envcheck.commands.rendering import words
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import Missing, Snapshot
 
@@ -19,6 +22,7 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
     """The flags of `envcheck init`."""
     parser.add_argument("--python", metavar="PATH", help="the interpreter that this machine's training uses")
     parser.add_argument("--timeout", metavar="S", type=float, default=120.0, help="time limit in seconds (default: 120)")
+    add_language(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to envcheck.toml; - is stdout")
     parser.set_defaults(static=True, live="off", nproc=None, backend="auto", start_method="auto", evidence=None)
 
@@ -30,16 +34,27 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(f"{path}: there is such a file already; -o names another, -o - is stdout")
     from envcheck.commands.check import examine
 
-    put(written(examine(args, rule_session(args))[0]), path)
+    snapshot = examine(args, rule_session(args))[0]
+    say = words(args, "text", not path).say
+    put(written(snapshot, say), path)
     if path:
-        put(f"{path} written. `envcheck config` shows what is in force.\n")
+        put(f"{words(args, 'text', True).say(f'{path} written. `envcheck config` shows what is in force.')}\n")
     return 0
 
 
-def written(snapshot: Snapshot) -> str:
+def written(snapshot: Snapshot, say: Callable[[str], str] = str) -> str:
     """The file: expectations from the facts, everything else as comments with its default."""
     expect = ",\n".join(f"  {json.dumps(one)}" for one in expectations(snapshot))
-    return TEMPLATE.replace("@expect@", f"[\n{expect},\n]" if expect else "[]")
+    template = "\n".join(_said(line, say) for line in TEMPLATE.split("\n"))
+    return template.replace("@expect@", f"[\n{expect},\n]" if expect else "[]")
+
+
+def _said(line: str, say: Callable[[str], str]) -> str:
+    """A line of the template with its comment in a language: all of a sentence, of a setting what stands behind it."""
+    sentence = re.fullmatch(r"# (?P<said>[A-Z].*)", line) or re.fullmatch(r"(?P<before># .* # +|# .*  # )(?P<said>.*)", line)
+    if not sentence:
+        return line
+    return line[: sentence.start("said")] + say(sentence["said"])
 
 
 def expectations(snapshot: Snapshot) -> list[str]:
@@ -63,8 +78,8 @@ def _texts(snapshot: Snapshot, name: str) -> list[str]:
 
 
 TEMPLATE = """\
-# Settings of envcheck for this folder and those below it. The keys are the names of the flags (`envcheck check --help`);
-# a flag on the command line takes precedence. `envcheck config` shows what is in force and who set it.
+# Settings of envcheck for this folder and those below it. The keys are the names of the flags (`envcheck check --help`).
+# A flag on the command line takes precedence. `envcheck config` shows what is in force and who set it.
 
 # What a machine must have: NAME OPERATOR VALUE. `envcheck explain expectation-failed` lists the names.
 # Written from the machine on which `envcheck init` ran; delete what others need not have.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +39,18 @@ _COMPLAINT = re.compile(
 )
 _COMPLAINS = 3.0
 _WORD = re.compile(r"[a-z]{2,40}|(?<!\d)\d{3}(?!\d)")  # the codes of CUDA, NCCL and verbs have three digits
+CHINESE = re.compile(r"[\u3400-\u9fff]+")
 _HOLE = re.compile(r"\{\w{1,40}\}")
 
 
 def words_of(text: str) -> Iterator[tuple[str, str]]:
-    """Each word as it is compared and as it stands: "devices" and "device" are one."""
+    """Each word as it is compared and as it stands: "devices" and "device" are one. Chinese has no blanks: each two characters count."""
     for match in _WORD.finditer(text.lower()):
         word = match[0]
         yield word[:-1] if len(word) > 4 and word[-1] == "s" and word[-2] != "s" else word, word
+    for match in CHINESE.finditer(text):
+        run = match[0]
+        yield from ((run[at : at + 2], run[at : at + 2]) for at in range(max(len(run) - 1, 1)))
 
 
 @record
@@ -140,7 +144,18 @@ def nearest_to_words(words: str, by: RuleSession, limit: int) -> tuple[Nearest, 
     scored = [(score + _BEGINS * (rule in first), rule, told) for score, rule, told in index.ranked(dict.fromkeys(forms, 1.0))]
     found = sorted(scored, key=lambda one: (-one[0], one[1]))
     most = max((len(one[2]) for one in found), default=0)
-    return _pointers([one for one in found if len(one[2]) == most or len(one[2]) > len(forms) / 2][:limit], forms, by)
+    near = [one for one in found if len(one[2]) == most or len(one[2]) > len(forms) / 2][:limit]
+    return _pointers([(score, rule, _joined(told, words)) for score, rule, told in near], forms, by)
+
+
+def _joined(told: Sequence[str], asked: str) -> list[str]:
+    """The words of a page among those asked for, pieces of Chinese ones put together again."""
+    pieces = {one for one in told if CHINESE.match(one)}
+    marked = "".join(
+        one if any(asked[max(at - back, 0) : at - back + 2] in pieces for back in (0, 1)) or one in pieces else " "
+        for at, one in enumerate(asked)
+    )
+    return [*dict.fromkeys(CHINESE.findall(marked)), *(one for one in told if one not in pieces)]
 
 
 def _pointers(found: list[tuple[float, str, list[str]]], forms: Mapping[str, str], by: RuleSession) -> tuple[Nearest, ...]:
@@ -148,5 +163,6 @@ def _pointers(found: list[tuple[float, str, list[str]]], forms: Mapping[str, str
     from envcheck.report.titles import general_title
 
     return tuple(
-        Nearest(rule, general_title(by.texts.read(rule).title), tuple(forms[word] for word in words[:_SHOWN])) for _, rule, words in found
+        Nearest(rule, general_title(by.texts.read(rule).title), tuple(forms.get(word, word) for word in words[:_SHOWN]))
+        for _, rule, words in found
     )

@@ -14,12 +14,13 @@ from envcheck.errors import UsageError
 from envcheck.facts.record import record, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from envcheck.facts.snapshot import Snapshot
     from envcheck.planner.result import PlanReport, Way
     from envcheck.read.wish_file import WishFile
     from envcheck.report.session import RuleSession
+    from envcheck.tables.compat import Tables
 
     Say = Callable[..., str]
 
@@ -151,10 +152,20 @@ def _language(args: argparse.Namespace, to_stdout: bool) -> str:
     return wanted_language(args, True, sys.stdout if to_stdout else None)
 
 
+def _refuse_mistakes(words: Sequence[str], tables: Tables) -> None:
+    """A typo, or words that contradict each other, must not cost a look at the machine."""
+    from envcheck.planner.contradiction import contradiction
+    from envcheck.planner.installers import texts
+    from envcheck.planner.wish import read_wish
+
+    files = [word for word in words if os.path.isfile(word)]
+    if two := contradiction({word: read_wish([word], tables, files) for word in words}):
+        raise UsageError(texts(tables).say("wish.contradiction", one=two[0], other=two[1]))
+
+
 def planned(args: argparse.Namespace) -> Planned:
     """Look at the machine that is meant, and search; with --try also build what was found."""
     from envcheck import planner
-    from envcheck.planner.wish import read_wish
 
     elsewhere = _elsewhere(args) or bool(args.facts or args.assume)
     try_flags.require_answer(args, elsewhere)
@@ -162,7 +173,7 @@ def planned(args: argparse.Namespace) -> Planned:
     files = _files(args)
     if args.files_to and not args.requirements:
         raise UsageError("--files-to: there is no -r FILE whose content could be written")
-    read_wish(args.wish, by.tables, [word for word in args.wish if os.path.isfile(word)])  # a typo must not cost a look at the machine
+    _refuse_mistakes(args.wish, by.tables)
     snapshot, assumed = _snapshot(args, by)
     report = planner.search(
         snapshot, by.tables, args.wish, checks=by.checks, texts=by.texts, tool=args.tool, index_base=args.index_base, files=files

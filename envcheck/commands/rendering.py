@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO, TypedDict
 from envcheck.commands.output import UTF8, deliver, takes
 
 if TYPE_CHECKING:
+    from envcheck.report.english import English
     from envcheck.report.report import Report
 
 
@@ -61,6 +62,19 @@ def in_language(report: Report, code: str, args: argparse.Namespace) -> Report:
     from envcheck.report.translate import translated
 
     return translated(report, code, rule_session(args).texts)
+
+
+def words(args: argparse.Namespace, form: str, to_stdout: bool) -> English:
+    """The words of a page that is no report, in the language that is wanted of a format."""
+    from envcheck.report.english import ENGLISH
+
+    stream = sys.stdout if to_stdout and form not in UTF8 else None
+    code = "" if form in ENGLISH_ALONE else wanted_language(args, form in FOR_PEOPLE, stream)
+    if not code:
+        return ENGLISH
+    from envcheck.report.language import language
+
+    return language(code)
 
 
 def wanted_language(args: argparse.Namespace, for_people: bool, stream: TextIO | None) -> str:

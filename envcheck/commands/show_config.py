@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from typing import Any
 
 from envcheck.commands.configuration import KEYS, rule_session
 from envcheck.commands.output import put
+from envcheck.commands.rendering import words
 from envcheck.facts.printable import one_line
+from envcheck.render.styled import padded, width_of
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -23,11 +26,12 @@ def execute(args: argparse.Namespace) -> int:
         rules = [{"rule": rule, "severity": text.severity.value, "title": text.title} for rule, text in own.items()]
         put(json.dumps({"schema": 1, "config": configuration, "settings": settings, "rules": rules}, indent=2) + "\n")
         return 0
-    lines = [f"# {one_line(args.configuration.path or 'no configuration file was found')}"]
+    say = words(args, "text", True).say
+    lines = [f"# {one_line(args.configuration.path or say('no configuration file was found'))}"]
     lines += [f"# {one_line(one)}" for one in args.configuration.passed_over]
-    width = max(len(_setting(key, value)) for key, value, _ in rows if len(_toml(value)) < 40)
-    lines += [f"{_setting(key, value):<{width}}  # {one_line(origin)}" for key, value, origin in rows]
-    lines += [f"# rule of this site: {rule} ({text.severity.value}): {one_line(text.title)}" for rule, text in own.items()]
+    width = max(width_of(_setting(key, value, say)) for key, value, _ in rows if len(_toml(value)) < 40)
+    lines += [f"{padded(_setting(key, value, say), width)}  # {one_line(say(origin))}" for key, value, origin in rows]
+    lines += [f"# {say('rule of this site')}: {rule} ({say(text.severity.value)}): {one_line(text.title)}" for rule, text in own.items()]
     put("\n".join(lines) + "\n")
     return 0
 
@@ -49,8 +53,8 @@ def _in_force(args: argparse.Namespace, key: str) -> tuple[Any, str]:
     return value, "command line" if f"--{key}" in args.given else "default"
 
 
-def _setting(key: str, value: Any) -> str:
-    return f"# {key} is not set" if value is None else f"{key} = {_toml(value)}"
+def _setting(key: str, value: Any, say: Callable[[str], str]) -> str:
+    return f"# {say(f'{key} is not set')}" if value is None else f"{key} = {_toml(value)}"
 
 
 def _toml(value: Any) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcheck.errors import UsageError
@@ -81,7 +82,7 @@ def assumed(one: Machine, tables: Tables) -> tuple[Snapshot, tuple[str, ...]]:
         cuda_driver=Missing(Why.SKIPPED, "a machine that is not here"),
     )
     said = [
-        ("gpu", ", ".join(str(device["product"]) for device in found) or ("none" if isinstance(snapshot.mps, Missing) else "")),
+        ("gpu", _counted(str(device["product"]) for device in found) or ("none" if isinstance(snapshot.mps, Missing) else "")),
         ("driver", one.driver),
         ("os", system.os),
         ("machine", system.machine),
@@ -136,6 +137,11 @@ def _driver(one: Machine, found: Sequence[Mapping[str, Any]]) -> DriverFacts | M
     if not _DRIVER.match(one.driver):
         raise UsageError(f"--driver {one.driver}: a driver version such as 570.124.06")
     return DriverFacts(version=one.driver, source="--driver", module_loaded=True)
+
+
+def _counted(names: Iterable[str]) -> str:
+    """ "8 × NVIDIA H100 80GB HBM3, Tesla T4"."""
+    return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in Counter(names).items())
 
 
 def _gpus(found: Sequence[Mapping[str, Any]], tables: Tables) -> GpusFacts | Missing:

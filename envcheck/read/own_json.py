@@ -12,6 +12,7 @@ from typing import Any
 
 from envcheck.errors import UsageError
 from envcheck.facts.recorded import snapshot_of
+from envcheck.read import own_pages
 from envcheck.read import own_report as own
 from envcheck.read.own_report import OwnReport, ReportedFinding, ReportedFix
 
@@ -22,7 +23,7 @@ _BEGIN = re.compile(r'\{\s{0,40}"(?:schema"\s{0,4}:\s{0,4}\d{1,4}\b|\$schema"\s{
 
 def take_json(text: str) -> tuple[str, list[OwnReport]]:
     """The raw text without the documents in it, and these."""
-    if '"schema"' not in text or '"envcheck"' not in text:
+    if '"schema"' not in text or ('"envcheck"' not in text and '"rules"' not in text):
         return text, []
     stripped = text.lstrip("\ufeff \t\r\n")
     if stripped.startswith("{") and (whole := _document(stripped, 0)) is not None and not stripped[whole[1] :].strip():
@@ -58,6 +59,8 @@ def report_of(value: object) -> OwnReport | None:
         form, value = "SARIF", _in_sarif(value["runs"])
     if not isinstance(value, dict) or not isinstance(value.get("schema"), int) or isinstance(value["schema"], bool):
         return None
+    if (other := own_pages.of_document(value)) is not None:
+        return other
     tool = value.get("tool")
     if not isinstance(tool, dict) or tool.get("name") != "envcheck":
         return None

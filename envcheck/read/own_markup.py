@@ -9,13 +9,18 @@ import re
 from collections.abc import Collection
 from html.parser import HTMLParser
 
+from envcheck.read import own_pages
 from envcheck.read import own_report as own
 from envcheck.read.own_report import OwnReport, ReportedFinding
 
 PAGE_LIMIT = 16 << 20  # characters of one page
 MOST_SUITES = 400
 
-_H1 = re.compile(r"<h1[^<>]{0,80}>envcheck (\d[\w.+-]{0,50}): <span class=['\"](?:pass|fail|inconclusive)['\"]>([^<>]{1,600})</span>")
+_H1 = re.compile(
+    r"<h1[^<>]{0,80}>envcheck (\d[\w.+-]{0,50})(?:, (\w{2,10}))?: <span class=['\"](?:pass|warn|fail|inconclusive)['\"]>"
+    r"([^<>]{1,600})</span>"
+)
+_PAGES = {"plan": "plan", "compare": "compare", "比较": "compare"}  # those that are no report of a machine
 _SUITES = re.compile(r"<testsuites\b[^<>]{0,300}\bname=['\"]envcheck['\"]")
 _FRAME = re.compile(r"<\?xml [^<>]{0,200}\?>|<testsuites\b[^<>]{0,300}\bname=['\"]envcheck['\"][^<>]{0,300}>|</testsuites>")
 _SUITE = re.compile(r"<testsuite\b[^<>]{0,200}\bname=['\"]envcheck\.\w{1,40}['\"]")
@@ -40,15 +45,20 @@ def _take_pages(text: str, found: list[OwnReport]) -> str:
         start = head.start() if start < 0 else start
         end = text.find("</html>", head.end(), head.end() + PAGE_LIMIT)
         end = min(len(text), head.end() + PAGE_LIMIT) if end < 0 else end + len("</html>")
-        page = _Html()
-        page.feed(text[head.end() : end])
-        verdict = _unescaped(head[2])
-        findings = tuple(page.findings()[: own.MOST_FINDINGS])
-        facts = own.folded_facts("".join(page.fold)) if page.fold else None
-        found.append(OwnReport("HTML", head[1], findings, verdict, own.reasons_in(verdict), (), facts, complete=False))
+        other = _PAGES.get(head[2] or "")
+        found.append(own_pages.no_report("HTML", other, head[1]) if other else _page(head, text[head.end() : end]))
         text = own.blanked(text, start, end)
         at = start
     return text
+
+
+def _page(head: re.Match[str], body: str) -> OwnReport:
+    page = _Html()
+    page.feed(body)
+    verdict, form = _unescaped(head[3]), "HTML" + (f", {head[2]}" if head[2] else "")
+    facts = own.folded_facts("".join(page.fold)) if page.fold else None
+    findings = tuple(page.findings()[: own.MOST_FINDINGS])
+    return OwnReport(form, head[1], findings, verdict, own.reasons_in(verdict), (), facts, complete=False)
 
 
 def _take_suites(text: str, found: list[OwnReport], rules: Collection[str]) -> str:
@@ -197,17 +207,37 @@ class _JUnit(HTMLParser):
             self.cases[-1][4].append(data)
 
     def findings(self) -> list[ReportedFinding]:
-        return [made for one in self.cases if (made := _junit_finding(*one)) is not None]
+        alone = [made for one in self.cases if one[1] != "fleet" and (made := _junit_finding(*one)) is not None]
+        return alone + [made for one in self.cases if one[1] == "fleet" for made in _fleet_findings("".join(one[4]))]
 
     def verdict(self) -> tuple[str, tuple[str, ...]]:
         """The report's last line, and why it cannot tell."""
-        for name, _, kind, given, said in self.cases:
-            if name == "verdict":
+        if any(family == "fleet" and kind == "failure" for _, family, kind, _, _ in self.cases):
+            return "Not ready: bad hosts", ()
+        for name, family, kind, given, said in self.cases:
+            if name == "verdict" or (family == "fleet" and kind == "error"):
                 text = "".join(said)
                 if kind == "error":
                     return given.get("message", "")[: own.TEXT_LIMIT], tuple(one for one in text.split("\n") if one)[:10]
                 return text.strip()[: own.TEXT_LIMIT], ()
         return "", ()
+
+
+def _fleet_findings(said: str) -> list[ReportedFinding]:
+    """What a case of a job's report, a host, holds: "error: … [rule]", evidence and fixes below it, and the next."""
+    cases: list[tuple[str, str, bool, list[str]]] = []  # rule, severity, whether it is only likely, lines
+    for line in said.split("\n"):
+        word, _, rest = line.partition(": ")
+        known, (message, _, rule) = own.severity_and_likely(word), rest.rpartition(" [")
+        if known is not None and rule.endswith("]") and own.is_rule_id(rule[:-1]):
+            cases.append((rule[:-1], *known, [message]))
+        elif cases:
+            cases[-1][3].append(line)
+    found = []
+    for rule, severity, likely, lines in cases[: own.MOST_FINDINGS]:
+        message, evidence, fixes = own.body_parts(lines)
+        found.append(ReportedFinding(rule, severity, likely, "", message, evidence, fixes))
+    return found
 
 
 def _junit_finding(rule: str, family: str, kind: str, given: dict[str, str], said: list[str]) -> ReportedFinding | None:

@@ -21,7 +21,14 @@ _VERDICTS = (
     ("inconclusive", ("Cannot tell: ",)),
     (
         "pass",
-        ("Ready to train", "No problem found", "No error found", "The selected rules found nothing", "Nothing stands in the way"),
+        (
+            "Ready to train",
+            "Ready: ",
+            "No problem found",
+            "No error found",
+            "The selected rules found nothing",
+            "Nothing stands in the way",
+        ),
     ),
 )
 _COUNTED = re.compile(r" \(and \d{1,3} more reasons?\)$")

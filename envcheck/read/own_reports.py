@@ -40,6 +40,10 @@ def take_pages(text: str, rules: Collection[str]) -> tuple[str, list[OwnReport]]
     """Text, Markdown and annotations out of clean text."""
     found: list[OwnReport] = []
     text = in_english(text)
+    if text.lstrip()[:4] == "for " or "fleet of " in text or text.rstrip()[-8:] in ("verdict", " verdict", "verdicts"):
+        from envcheck.read.own_pages import take_pages as take_other_pages
+
+        text, found = take_other_pages(text, rules)
     if "::" in text and " title=" in text:
         from envcheck.read.own_github import take_github
 

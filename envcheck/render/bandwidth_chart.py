@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
 from envcheck.checks.bandwidth import best
@@ -57,7 +58,7 @@ def rate(gb_s: float) -> str:
     return f"{gb_s:.3g} GB/s" if gb_s < 100 else f"{gb_s:.0f} GB/s"
 
 
-def svg(wire: WireFacts) -> str:
+def svg(wire: WireFacts, say: Callable[[str], str] = str) -> str:
     """busbw over size, both as measured; sizes on a logarithmic axis. "" without two points. No script, no colour of its own."""
     points = wire.points
     if len(points) < 2:
@@ -73,7 +74,7 @@ def svg(wire: WireFacts) -> str:
         labels += f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3'><title>{name}: {escape(rate(point.busbw_gb_s))}</title></circle>"
     base = HEIGHT - BOTTOM
     return (
-        f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' role='img' aria-label='all_reduce bandwidth over message size' "
+        f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' role='img' aria-label='{say('all_reduce bandwidth over message size')}' "
         "font-size='10' fill='currentColor' stroke='none'>"
         f"<path d='M{LEFT} {TOP}V{base}H{WIDTH - 10}' fill='none' stroke='currentColor' opacity='.4'/>"
         f"<text x='{LEFT - 6}' y='{TOP + 4}' text-anchor='end'>{escape(rate(top))}</text>"

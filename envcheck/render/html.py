@@ -81,7 +81,9 @@ input { max-width: 100%; } :focus-visible { outline: 2px solid var(--bar); outli
   pre { white-space: pre-wrap; overflow-wrap: anywhere; } .finding, .stack tr, .wide { break-inside: avoid; } h2 { break-after: avoid; }
   .wide { overflow: visible; } svg { max-width: 100%; height: auto; } .search { display: none; }
   .grid { font-size: .6em; max-width: 100%; } .grid td, .grid th { padding: .1rem .15rem; white-space: normal; overflow-wrap: anywhere; }
-  .why::details-content { content-visibility: visible; block-size: auto; }
+  .finding details::details-content, .ways details::details-content, .sides details::details-content {
+    content-visibility: visible; block-size: auto;
+  }
 }
 .verdict { border-top: 1px solid var(--line); padding-top: 1rem; font-weight: bold; }
 """
@@ -97,7 +99,7 @@ box.addEventListener("input", () => {
     found += row.hidden ? 0 : 1;
   }
   facts.open = true;
-  document.getElementById("found").textContent = `${found} of ${rows.length} facts`;
+  document.getElementById("found").textContent = `${found} / ${rows.length}`;
 });
 """
 
@@ -114,7 +116,7 @@ def render(report: Report, *, fix_suggest: bool = True) -> str:
         *_unknown(report),
         *timelines(report, escape),
         *_wire(report),
-        *topology(report.snapshot, escape),
+        *topology(report.snapshot, escape, say),
         *bars(report, escape),
         *_not_proved(report),
         *(f"<p class='none'>{escape(line)}</p>" for line in setting_lines(report)),
@@ -238,10 +240,11 @@ def _wire(report: Report) -> list[str]:
     wire = wire_of(report.snapshot.live)
     if wire is None:
         return []
-    curve = wire_svg(wire)
-    chart = scrolled("Bandwidth over message size", curve) if curve else ""
-    heading = report.language.say("Speed of the connections")
-    return [f"<h2>{heading}</h2>", chart, table(list(wire_lines(wire, unicode=False))), peers(wire, escape)]
+    curve = wire_svg(wire, report.language.say)
+    say = report.language.say
+    chart = scrolled(say("Bandwidth over message size"), curve) if curve else ""
+    rows = [(say(what), say(figure)) for what, figure in wire_lines(wire, unicode=False)]
+    return [f"<h2>{say('Speed of the connections')}</h2>", chart, table(rows), peers(wire, escape, say)]
 
 
 def _facts(report: Report) -> list[str]:
@@ -256,11 +259,16 @@ def _facts(report: Report) -> list[str]:
     text = json.dumps(value, indent=1, ensure_ascii=False)
     return [
         f"<h2>{say('Facts')}</h2>",
-        f"<p class='search' hidden><label>{say('Search the facts')}: <input id='search' type='search'></label>"
-        " <output id='found'></output></p>",
+        search(say),
         f"<details id='facts'><summary>{say('Facts, one a line')}</summary><table>{rows}</table></details>",
         f"<details><summary>{say('Facts as JSON')}</summary><pre tabindex='0'><code>{escape(text)}</code></pre></details>",
     ]
+
+
+def search(say: Callable[[str], str]) -> str:
+    """The field of SCRIPT, which shows it."""
+    field = f"<label>{say('Search the facts')}: <input id='search' type='search'></label>"
+    return f"<p class='search' hidden>{field} <output id='found'></output></p>"
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

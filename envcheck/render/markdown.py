@@ -14,6 +14,7 @@ from envcheck.render.wording import (
     in_short,
     layers,
     nearest_lines,
+    note_of,
     setting_lines,
     severity_word,
     unknown_groups,
@@ -93,6 +94,8 @@ def _fix(number: int, fix: Fix, report: Report, fix_suggest: bool) -> list[str]:
         lines += ["", f"   {escape(fix.text)}"]
     for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
         lines += ["", *([f"   {label}:", ""] if label else []), *(f"   {line}" for line in fenced("\n".join(commands), "sh").split("\n"))]
+    if note := note_of(fix, fix_suggest):
+        lines += ["", f"   {escape(note)}"]
     return lines
 
 

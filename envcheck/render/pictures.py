@@ -10,6 +10,7 @@ from envcheck.read.topology import Matrix, matrix
 from envcheck.report.report import Report
 
 Escape: TypeAlias = Callable[[str], str]
+Say: TypeAlias = Callable[[str], str]
 
 MOST_BARS, MOST_GPUS = 12, 32
 SUMS = ("total", "facts", "agent")  # of the other timings
@@ -31,7 +32,7 @@ def scrolled(name: str, inner: str) -> str:
 
 def bars(report: Report, escape: Escape) -> list[str]:
     """What took longest, with a bar each. Many of these run side by side: they have no common axis of time."""
-    live = report.snapshot.live
+    live, say = report.snapshot.live, report.language.say
     seconds = {name: value for name, value in report.timings.items() if name not in SUMS and not name.startswith(ARMS)}
     for arm in live.arms if isinstance(live, LiveFacts) and report.timings else ():
         seconds[arm.name] = arm.seconds or 0.0
@@ -44,12 +45,12 @@ def bars(report: Report, escape: Escape) -> list[str]:
         f"<td class='bar'><div style='width:{100 * value / top:.1f}%'></div></td></tr>"
         for value, name in longest
     )
-    total = f", {report.timings['total']:.1f} s in all" if "total" in report.timings else ""
-    head = "<tr><th scope='col'>part</th><th scope='col'>seconds</th><td></td></tr>"
-    return [f"<h2>What took longest</h2><p>Parts run side by side{total}.</p><table class='bars'>{head}{rows}</table>"]
+    told = f"Parts run side by side, {report.timings['total']:.1f} s in all." if "total" in report.timings else "Parts run side by side."
+    head = f"<tr><th scope='col'>{say('part')}</th><th scope='col'>{say('seconds')}</th><td></td></tr>"
+    return [f"<h2>{say('What took longest')}</h2><p>{say(told)}</p><table class='bars'>{head}{rows}</table>"]
 
 
-def topology(snapshot: Snapshot, escape: Escape) -> list[str]:
+def topology(snapshot: Snapshot, escape: Escape, say: Say = str) -> list[str]:
     """What lies between the GPUs (and network cards): nvidia-smi's matrix, else the NVLinks that NVML counts."""
     gpus = read(snapshot.gpus, GpusFacts)
     if gpus is None:
@@ -60,10 +61,10 @@ def topology(snapshot: Snapshot, escape: Escape) -> list[str]:
     if not rows:
         return []
     kinds = {_kind(cell) for _, cells in rows for cell in cells}
-    legend = "; ".join(f"{kind}: {words}" for kind, words in LEGEND.items() if kind in kinds)
+    legend = "; ".join(f"{kind}: {say(words)}" for kind, words in LEGEND.items() if kind in kinds)
     table = grid(columns, [(name, [(cell, f"link-{_kind(cell).lower()}") for cell in cells]) for name, cells in rows], escape)
     below = f"<p class='none'>{legend}</p>" if legend else ""
-    return ["<h2>What connects the GPUs</h2>", scrolled("Connections of the GPUs", table) + below]
+    return [f"<h2>{say('What connects the GPUs')}</h2>", scrolled(say("Connections of the GPUs"), table) + below]
 
 
 def _kind(cell: str) -> str:
@@ -85,15 +86,15 @@ def _links(gpu: Gpu, other: str) -> str:
     return "X" if other == gpu.bus_id else f"NV{count}" if count else "-"
 
 
-def peers(wire: WireFacts, escape: Escape) -> str:
+def peers(wire: WireFacts, escape: Escape, say: Say = str) -> str:
     """The measured copies from each GPU to each other one, in GB/s; the slower, the paler."""
     speeds: Mapping[tuple[int, int], float] = {(one.source, one.target): one.gb_s for one in wire.peers}
     if not speeds:
         return ""
     ends = sorted({end for pair in speeds for end in pair})[:MOST_GPUS]
     top = max(speeds.values()) or 1.0
-    rows = [(f"from {source}", [_speed(speeds.get((source, end)), top) for end in ends]) for source in ends]
-    return scrolled("GPU to GPU in GB/s", grid([f"to {end}" for end in ends], rows, escape))
+    rows = [(say(f"from GPU {source}"), [_speed(speeds.get((source, end)), top) for end in ends]) for source in ends]
+    return scrolled(say("GPU to GPU in GB/s"), grid([say(f"to GPU {end}") for end in ends], rows, escape))
 
 
 def _speed(speed: float | None, top: float) -> tuple[str, str]:

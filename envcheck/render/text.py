@@ -17,6 +17,7 @@ from envcheck.render.wording import (
     in_short,
     layers,
     nearest_lines,
+    note_of,
     setting_lines,
     severity_word,
     shown_severity,
@@ -200,8 +201,8 @@ def _fixes(page: _Page, fixes: tuple[Fix, ...], report: Report, fix_suggest: boo
             if name:
                 page.line(Styled(" " * at, (f"{name}:", "dim")))
             page.commands(lines, at + 2)
-        if fix.note and fix_suggest:
-            page.block(Styled(" " * at), fix.note, "dim")
+        if note := note_of(fix, fix_suggest):
+            page.block(Styled(" " * at), one_line(note), "dim")
         if fix_suggest:
             for tool, reason in fix.no_command.items():
                 page.block(Styled(" " * at), page.say(f"{tool}: no command: {reason}"), "dim")

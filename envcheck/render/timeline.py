@@ -9,7 +9,7 @@ from envcheck.evidence.stacks import main_frames
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import Arm, LiveFacts, RankFacts, Stage
-from envcheck.render.pictures import scrolled
+from envcheck.render.pictures import Say, scrolled
 from envcheck.report.report import Report
 
 Escape: TypeAlias = Callable[[str], str]
@@ -40,19 +40,21 @@ def timelines(report: Report, escape: Escape) -> list[str]:
         return []
     arms = [arm for arm in live.arms if any(rank.stages for rank in arm.ranks)]
     shown = next((arm for arm in arms if arm.ranks == live.ranks), None)
-    first = _lanes(live.ranks, shown, escape)
+    say = report.language.say
+    first = _lanes(live.ranks, shown, escape, say)
     others = sorted((arm for arm in arms if arm is not shown), key=lambda arm: arm.status.value not in ("fail", "hang"))
-    made = ["<h2>The live step, rank by rank</h2>", *first, *_stood(live.ranks, escape)] if first else []
+    made = [f"<h2>{say('The live step, rank by rank')}</h2>", *first, *_stood(live.ranks, escape, say)] if first else []
     if others:
-        made.append("<details><summary>The other trials, rank by rank</summary>")
+        made.append(f"<details><summary>{say('The other trials, rank by rank')}</summary>")
         for arm in others[:MOST_ARMS]:
-            made += [f"<h3>{escape(arm.name)}: {arm.status.value}</h3>", *_lanes(arm.ranks, arm, escape), *_stood(arm.ranks, escape)]
+            heading = f"<h3>{escape(arm.name)}: {say(arm.status.value)}</h3>"
+            made += [heading, *_lanes(arm.ranks, arm, escape, say), *_stood(arm.ranks, escape, say)]
         more = len(others) - MOST_ARMS
-        made.append((f"<p>and {more} more trials</p>" if more > 0 else "") + "</details>")
+        made.append((f"<p>{say(f'and {more} more trials')}</p>" if more > 0 else "") + "</details>")
     return made
 
 
-def _lanes(everyone: Sequence[RankFacts], arm: Arm | None, escape: Escape) -> list[str]:
+def _lanes(everyone: Sequence[RankFacts], arm: Arm | None, escape: Escape, say: Say) -> list[str]:
     ranks = [rank for rank in everyone if rank.stages]
     if not ranks:
         return []
@@ -64,8 +66,8 @@ def _lanes(everyone: Sequence[RankFacts], arm: Arm | None, escape: Escape) -> li
     words = "; ".join(f"rank {rank.rank}: {', '.join(map(_said, rank.stages))}" for rank in shown)
     frame = f"viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' role='img' aria-label='{escape(words)}' font-size='11'"
     svg = f"<svg {frame}>{_ticks(axis, height)}{rows}</svg>"
-    name = f"Stages of each rank{f' in {arm.name}' if arm else ''}"
-    more = f"<p>and {len(ranks) - len(shown)} more ranks</p>" if len(ranks) > len(shown) else ""
+    name = say(f"Stages of each rank in {arm.name}" if arm else "Stages of each rank")
+    more = f"<p>{say(f'and {len(ranks) - len(shown)} more ranks')}</p>" if len(ranks) > len(shown) else ""
     return [scrolled(escape(name), svg) + more]
 
 
@@ -140,21 +142,21 @@ def _lane(rank: RankFacts, at: int, axis: _Axis, escape: Escape) -> str:
     return "".join(parts)
 
 
-def _stood(ranks: Sequence[RankFacts], escape: Escape) -> list[str]:
+def _stood(ranks: Sequence[RankFacts], escape: Escape, say: Say) -> list[str]:
     """Where each rank was at the end, if one of them ended badly."""
     if not any(map(_troubled, ranks)):
         return []
     chosen = sorted(ranks, key=lambda rank: not _troubled(rank))[:MOST_LANES]
-    rows = "".join(_standing(rank, escape) for rank in ranks if rank in chosen)
-    head = "".join(f"<th scope='col'>{name}</th>" for name in ("rank", "last stage", "where it stood"))
+    rows = "".join(_standing(rank, escape, say) for rank in ranks if rank in chosen)
+    head = "".join(f"<th scope='col'>{say(name)}</th>" for name in ("rank", "last stage", "where it stood"))
     return [f"<table class='stood'><tr>{head}</tr>{rows}</table>"]
 
 
-def _standing(rank: RankFacts, escape: Escape) -> str:
+def _standing(rank: RankFacts, escape: Escape, say: Say) -> str:
     last = rank.stages[-1] if rank.stages else None
     stage = " ".join(part for part in ((last.name, "" if last.status == "ok" else last.status) if last else (rank.last_stage,)) if part)
     frames = main_frames(rank.stack)
-    ended = rank.error or (f"ended with exit code {rank.exit_code}" if rank.exit_code else "")
+    ended = rank.error or (say(f"ended with exit code {rank.exit_code}") if rank.exit_code else "")
     where = [f"<code>{escape(frames[0])}</code>"] if frames else []
     where += [escape(one_line(ended, MOST_CHARACTERS))] if ended else []
     kind = " class='bad'" if _troubled(rank) else ""

@@ -262,6 +262,11 @@ def fix_aside(fix: Fix) -> str:
     return "; ".join(word for word in words if word)
 
 
+def note_of(fix: Fix, fix_suggest: bool) -> str:
+    """What a rule adds to its fix belongs to the command: that it moves torch, or takes hours. The planner's reasons are for who asks."""
+    return fix.note if fix_suggest or fix.proved is None else ""
+
+
 def trial_line(trial: TrialResult) -> str:
     """ "tried with uv: passed in 41 s", "tried with pip: failed after 9 s: …", "resolved with uv in 2 s …", "not tried: …"."""
     seconds, reason = f"{trial.seconds:.0f} s", one_line(trial.reason, REASON_CHARACTERS)

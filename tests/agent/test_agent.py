@@ -281,6 +281,14 @@ def test_a_module_that_hides_the_standard_library_breaks_torch_and_not_us(tmp_pa
     assert examined.ended.finished
 
 
+def test_a_folder_that_is_searched_twice_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "numpy.py").write_text("")
+    (tmp_path / "again").symlink_to(tmp_path, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), ".", str(tmp_path / "again"))))
+    assert inventory.shadowing() == [str(tmp_path / "numpy.py")]
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_what_is_imported_only_for_the_live_check_is_not_the_patients(tmp_path: Path, method: str) -> None:
     site = fake_torch(tmp_path, DISTRIBUTED.format(rank="raise NotImplementedError('a stub')"))

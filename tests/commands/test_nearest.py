@@ -133,3 +133,25 @@ def test_explain_lists_pages_for_words_and_keeps_rules_as_they_are(capsys: pytes
     assert "did you mean gpu-busy?" in capsys.readouterr().err
     assert main(["explain", "zzzz", "qqqq"]) == 2
     assert "no rule is called 'zzzz qqqq'" in capsys.readouterr().err
+
+
+CHINESE = [
+    ("驱动太旧", "driver-too-old", "驱动太旧"),
+    ("端口被占用", "launch-port-in-use", "端口被占用"),
+    ("NCCL 共享内存", "nccl-shm-small", "共享内存, nccl"),
+    ("显存", "gpu-busy", "显存"),
+]
+
+
+@pytest.mark.parametrize(("words", "rule", "told"), CHINESE)
+def test_chinese_words_find_the_page_in_either_language(words: str, rule: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for lang in ("zh", "en"):
+        assert main(["explain", *words.split(), "--lang", lang]) == 0
+        heading, first, *_ = capsys.readouterr().out.splitlines()
+        assert words in heading and first.split()[2] == rule
+        assert first.endswith(f"关键词: {told})" if lang == "zh" else f"words: {told})")
+
+
+def test_chinese_words_that_no_page_has_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "天气预报"]) == 2
+    assert "'天气预报'" in capsys.readouterr().err

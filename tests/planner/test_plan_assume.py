@@ -35,6 +35,7 @@ def test_counts_and_lists() -> None:
     snapshot, said = assumed(Machine(("8xh100", "v100,t4"), "570.124", "3.14t"), TABLES)
     assert isinstance(snapshot.gpus, GpusFacts)
     assert len(snapshot.gpus.devices) == 10
+    assert said[0] == "gpu = 8 × NVIDIA H100 80GB HBM3, Tesla V100-SXM2-32GB, Tesla T4"
     assert "driver = 570.124" in said and "python = 3.14t" in said
 
 

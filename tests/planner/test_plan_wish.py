@@ -14,6 +14,7 @@ from plan_hosts import TABLES, TEXTS, checks, machine
 from envcheck import planner
 from envcheck.cli import main
 from envcheck.errors import UsageError
+from envcheck.planner.contradiction import contradiction
 from envcheck.planner.result import PlanReport
 from envcheck.planner.wish import read_wish
 
@@ -191,6 +192,40 @@ def test_a_multitude_of_gpus_is_refused() -> None:
     with pytest.raises(UsageError):
         read_wish(["99999999999xh100"], TABLES)
     assert main(["plan", "--for", "99999999999xh100"]) == 2
+
+
+CONTRADICTING = [
+    (["torch==2.9", "torch==2.8"], ("torch==2.9", "torch==2.8")),
+    (["torch", "numpy<2", "torch>=2.9", "numpy>=2"], ("numpy<2", "numpy>=2")),
+    (["cu126", "cu128"], ("cu126", "cu128")),
+    (["torch==2.9.1+cu126", "torch==2.9.1+cu128"], ("torch==2.9.1+cu126", "torch==2.9.1+cu128")),
+    (["torch==2.9.*", "torch>2.9.1,<2.9.1.1", "torch<2.9.1"], ("torch>2.9.1,<2.9.1.1", "torch<2.9.1")),
+    (["torch>=2.9,!=2.9.*", "torch<2.10"], ("torch>=2.9,!=2.9.*", "torch<2.10")),
+]
+AGREEING = [
+    ["torch==2.9", "torch==2.9.0"],
+    ["torch>2.8", "torch<2.9"],
+    ["torch<2.9", "torch!=2.8"],
+    ["torch==2.9.*", "torch>2.9.1"],
+    ["torch>=2.9,!=2.9.*", "torch<2.11"],
+    ["torch~=2.9.1", "torch>=2.9.50", "torch", "cu126", "torchvision"],
+    ["torch===2.9", "torch===2.8"],  # texts, which are compared and not ordered: not judged
+    ["torch>=2.9rc1", "torch<2.9"],
+]
+
+
+@pytest.mark.parametrize(("words", "two"), CONTRADICTING)
+def test_wishes_that_contradict_each_other_are_a_usage_error_that_names_both(
+    words: list[str], two: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert contradiction({word: read_wish([word], TABLES) for word in words}) == two
+    assert main(["plan", *words, *HERE]) == 2
+    assert capsys.readouterr().err.startswith(f"envcheck: {two[0]} and {two[1]} contradict each other")
+
+
+@pytest.mark.parametrize("words", AGREEING)
+def test_wishes_that_one_version_meets_do_not_contradict_each_other(words: list[str]) -> None:
+    assert contradiction({word: read_wish([word], TABLES) for word in words}) is None
 
 
 def test_older_releases_than_the_planned_one_are_worth_a_line_where_someone_has_or_names_them() -> None:

@@ -22,6 +22,10 @@ SHREDS = (
     "<testsuites name='envcheck'>", "<testsuite name='envcheck.limits'>", "<testcase classname='envcheck.limits' name='shm-small'>",
     "<failure type='certain error'>", "</failure>", "</testcase>", "</testsuite>", '{"schema": 1, "tool": {"name": "envcheck"}, ',
     '"findings": [', '{"rule": "shm-small", "severity": "error"}', "]", '"verdict": "fail"', "}", "> ", "    ", "\r", "&lt;!ENTITY a", "%",
+    "for gpu = none\n\n", "Left out:", "the same facts, the same verdicts",
+    "envcheck 0.1.0, fleet of 2 hosts: n[1-2]\nNot ready: 1 error\n", "✗ n1: it fails [driver-too-old]\n",
+    "<testsuite name='envcheck.fleet'>", "<testcase classname='envcheck.fleet' name='n1'>",
+    "<h1>envcheck 0.1.0, plan: <span class='pass'>2 ways</span></h1>", '"plan": {"ways": []}', '"facts": [], "rules": []',
 )  # fmt: skip
 
 

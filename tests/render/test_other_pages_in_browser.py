@@ -62,6 +62,9 @@ def test_nothing_is_fetched_and_paper_holds_it(tab: Any, pages: dict[str, Path],
     assert (asked, said, tab.evaluate("window.struck")) == ([pages[name].as_uri()], [], None)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 718
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    folds = "[...document.querySelectorAll('.ways details, .sides details')]"
+    heights = f"{folds}.map(e => e.clientHeight - e.querySelector('summary').clientHeight)"
+    assert all(height > 10 for height in tab.evaluate(heights)), "a fold that is shut on paper cannot be opened"
 
 
 def test_a_plan_says_first_what_to_run(tab: Any, pages: dict[str, Path]) -> None:

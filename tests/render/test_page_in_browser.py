@@ -177,7 +177,7 @@ def test_facts_are_found_by_keyboard_alone(tab: Any, pages: dict[str, Path]) -> 
     tab.keyboard.type("gpus name H100")
     shown = [row.text_content() for row in tab.locator("#facts tr").all() if row.is_visible()]
     assert shown == [f"gpus.devices.{at}.nameNVIDIA H100 80GB HBM3" for at in range(8)]
-    assert tab.locator("#found").text_content() == f"8 of {tab.locator('#facts tr').count()} facts"
+    assert tab.locator("#found").text_content() == f"8 / {tab.locator('#facts tr').count()}"
     for _ in "gpus name H100":
         tab.keyboard.press("Backspace")
     assert tab.locator("#facts tr:visible").count() == tab.locator("#facts tr").count() > 100

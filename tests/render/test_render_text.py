@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import io
 import os
 import re
@@ -10,6 +11,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from own_reports import report_of
 from report_samples import SAMPLES, driver_old, healthy, hostile, machine, mixed
 
 from envcheck.commands.terminal import page_options
@@ -21,7 +23,7 @@ from envcheck.render import FORMATS, render
 from envcheck.render import text as text_renderer
 from envcheck.render.styled import Styled
 from envcheck.render.text import PageOptions
-from envcheck.render.wording import command_groups, in_short, verdict_line
+from envcheck.render.wording import command_groups, in_short, note_of, verdict_line
 from envcheck.report.report import finish
 from envcheck.report.stack import Mark, accelerator, stack
 
@@ -306,3 +308,13 @@ def test_wrapped_lines_fit_and_lose_only_blanks(text: str, width: int) -> None:
     assert all(line.width <= width for line in lines)
     assert "".join(line.plain for line in lines).replace(" ", "") == text.replace(" ", "")
     assert not any(line.plain != line.plain.rstrip() for line in lines)
+
+
+def test_what_a_rule_says_of_its_command_stands_with_it_in_a_short_report() -> None:
+    """That a line moves torch, or builds for hours, is not for --fix-suggest alone."""
+    for form in ("text", "markdown", "html"):
+        page = re.sub(r"\\|\s+", " ", html.unescape(render(report_of("vllm-pin"), form)))
+        assert re.search("this brings torch==2.8.0 in place of 2.14.1 ?", page)
+        assert "which needs nvcc and can take hours" in re.sub(r"\s+", " ", render(report_of("flash-attn-mismatch"), form))
+    checked = report_of("driver-too-old").findings[0].fixes[0]
+    assert checked.note and note_of(checked, False) == "" and note_of(checked, True) == checked.note

@@ -30,7 +30,7 @@ from envcheck.report.report import Reported
 from envcheck.report.titles import general_title
 from envcheck.report.translate import reported_in, translated
 from envcheck.tables.folders import rules_folder
-from envcheck.tables.toml import load_toml
+from envcheck.tables.toml import load_toml, parse_toml
 
 HERE = Path(rules_folder())
 FOLDER = HERE / "lang" / "zh"
@@ -243,6 +243,20 @@ def test_own_words_of_a_healthy_report_are_chinese(form: str) -> None:
         assert english not in page
 
 
+def headings(page: str) -> list[str]:
+    """What a reader of an HTML page jumps by, and what the pictures are called."""
+    rows = re.findall(r"<(?:h[1-4]|summary|th scope='col')[^>]*>(.*?)</(?:h[1-4]|summary|th)>", page, re.DOTALL)
+    return [re.sub(r"<code>.*?</code>|<[^>]*>", "", one) for one in rows] + re.findall(r" aria-label='([^']*)'", page)
+
+
+@pytest.mark.parametrize("rule", ["", "live-hang", "wire-slow", "live-wrong-result", "nccl-p2p-blocked"])
+def test_headings_and_pictures_of_a_page_are_chinese(rule: str) -> None:
+    page = render(translated(report_of(rule) if rule else report_samples.healthy("h100x8"), "zh", ENGLISH_TEXTS), "html")
+    english = [one for one in headings(page) if re.search("[a-z]{3,} [a-z]{3,}", one) and not CHINESE.search(one)]
+    assert [one for one in english if not one.startswith("rank 0: ")] == []  # stages: names out of the agent
+    assert "耗时" in page or "各 rank 的过程" in page
+
+
 @pytest.mark.parametrize("rule", ["driver-too-old", "live-hang", "gpu-busy", "launch-master-address", "container-without-gpu"])
 def test_columns_of_chinese_stand_below_each_other(rule: str) -> None:
     page = render(translated(report_of(rule), "zh", ENGLISH_TEXTS), "text")
@@ -354,6 +368,29 @@ def test_plan_and_diagnose_speak_it(capsys: pytest.CaptureFixture[str], tmp_path
     log.write_text("RuntimeError: The NVIDIA driver on your system is too old (found version 12020).\n", encoding="utf-8")
     page = run(capsys, "diagnose", str(log), "--lang", "zh")[1]
     assert (page.startswith("已读    ") and "[driver-too-old]" in page and "无法判断" in page) or "未就绪" in page
+
+
+def test_compare_config_and_init_speak_it(
+    snapshot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from envcheck.commands.init import TEMPLATE, written
+    from envcheck.render.json_v1 import render_record
+
+    monkeypatch.chdir(tmp_path)
+    other, page = tmp_path / "other.json", tmp_path / "page.html"
+    other.write_text(render_record(report_of("gpu-busy").snapshot, "envcheck", "0.1.0"), encoding="utf-8")
+    code, text = run(capsys, "compare", snapshot, str(other), "--lang", "zh", "-o", "-", "-o", f"html={page}")
+    assert code == 1 and "gpu-busy: 不适用 → 有问题" in text and re.search(r"\d+ 项事实不同，\d+ 条规则的结论改变\n$", text)
+    said = page.read_text(encoding="utf-8")
+    titles = [one for one in headings(said) if CHINESE.search(one)]
+    assert "lang='zh-Hans'" in said and titles[1:] == ["规则", "规则", "事实", "事实"] and "搜索事实" in said
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    assert "# 没有找到配置文件" in run(capsys, "config")[1] and "# 默认值" in run(capsys, "config")[1]
+    file = written(report_of("gpu-busy").snapshot, ZH.say)
+    assert parse_toml(file) == parse_toml(written(report_of("gpu-busy").snapshot))
+    told = [line for line in file.splitlines() if re.search("#.*[a-z]{3,} [a-z]{3,} [a-z]{3,}", line)]
+    assert [line for line in told if not CHINESE.search(line)] == [line for line in told if "the desktop runs on this card" in line]
+    assert len(re.findall("[\u3400-\u9fff]{4,}", file)) > TEMPLATE.count("#") / 2
 
 
 def test_a_site_s_own_words_stand_over_the_translation(tmp_path: Path) -> None:
