@@ -29,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     from envcheck.commands.output import drop_stdout, put, take_every_character
     from envcheck.errors import UsageError
+    from envcheck.host import orphans
 
+    orphans.own_process = argv is None  # a program that calls this has children of its own
     for stream in (sys.stdout, sys.stderr):
         take_every_character(stream)
     try:
