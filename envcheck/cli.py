@@ -39,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         put("")  # flush: a full disk is told here, and not by Python at exit
         return code
     except UsageError as error:
-        print(f"envcheck: {error}", file=sys.stderr)
+        from envcheck.facts.printable import visible
+
+        print(f"envcheck: {visible(str(error))}", file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         print("envcheck: interrupted", file=sys.stderr)
@@ -121,13 +123,16 @@ def _bug(error: Exception, words: list[str]) -> int:
     import traceback
 
     from envcheck import __version__
+    from envcheck.facts.printable import visible
+    from envcheck.facts.secrets import mask_words
 
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{os.path.basename(last.filename)}:{last.lineno}"
-    print(f"envcheck: internal error at {where}: {type(error).__name__}: {error}", file=sys.stderr)
+    print(visible(f"envcheck: internal error at {where}: {type(error).__name__}: {error}"), file=sys.stderr)
+    command = visible(" ".join(("envcheck", *mask_words(words))))
     print(
         f"envcheck: this is a bug of envcheck {__version__}, not of your environment; please report the line above with the command"
-        f" `envcheck {' '.join(words)}` (ENVCHECK_TRACEBACK=1 prints the whole traceback)",
+        f" `{command}` (ENVCHECK_TRACEBACK=1 prints the whole traceback)",
         file=sys.stderr,
     )
     if os.environ.get("ENVCHECK_TRACEBACK"):
