@@ -73,10 +73,8 @@ def test_no_escape_without_colour_and_some_with_it() -> None:
 
 
 def test_names_of_arms_are_a_strangers_words_too() -> None:
-    arm = {
-        "name": f"x{OBEYED}", "backend": "gloo", "device": "cpu", "world_size": 2, "status": "pass", "reason": "", "seconds": 1.0, "ranks": [],
-        "part": f"training{OBEYED}",
-    }  # fmt: skip
+    rest = {"backend": "gloo", "device": "cpu", "world_size": 2, "status": "pass", "reason": "", "seconds": 1.0, "ranks": []}
+    arm = {"name": f"x{OBEYED}", "part": f"training{OBEYED}", **rest}
     live = {"status": "pass", "arms": [arm, {**arm, "name": f"y{OBEYED}"}]}
     shown = text_renderer.render(finish((), (), machine("cpu", {"live": live})), options=PageOptions(80))
     assert "training\\x1b]0;owned\\x07\\u202e" in shown and f"y{OBEYED}" not in shown
