@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import errno
 import json
 import os
 import re
@@ -325,6 +326,28 @@ def test_the_command_of_a_bug_is_told_without_a_secret(capsys: pytest.CaptureFix
     assert cli.main(["plan", "--index-base", "https://me:Pw123456@h/whl"]) == 70
     said = capsys.readouterr().err
     assert "`envcheck plan --index-base https://[secret]@h/whl`" in said and "Pw123456" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (MemoryError(), 3, "no memory is left for envcheck itself"),
+        (OSError(errno.EMFILE, "Too many open files"), 3, "Too many open files (test_cli.py:"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), 70, "internal error"),
+        (ValueError("x"), 70, "internal error"),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(
+    error: Exception, code: int, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from envcheck import cli
+
+    def refused(_: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_dispatch", refused)
+    assert cli.main(["--static"]) == code
+    assert told in capsys.readouterr().err
 
 
 def test_who_calls_main_has_its_signal_handlers_back(capsys: pytest.CaptureFixture[str]) -> None:
