@@ -39,6 +39,11 @@ _PLAN = (
     "planner/test_plan_fixes.py",
     "planner/test_plan_assume.py",
     "planner/test_plan_wish.py",
+    "planner/test_plan_files.py",
+    "planner/test_plan_conda.py",
+    "planner/test_plan_override.py",
+    "planner/test_plan_grade.py",
+    "planner/test_shells.py",
     "planner/test_plan_property.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
@@ -50,12 +55,14 @@ TESTS: dict[str, tuple[str, ...]] = {
         "agent/test_lies.py::test_several_buckets_are_several",
     ),
     "envcheck/planner/*.py": _PLAN,
+    "envcheck/tables/gpu_names.py": ("tables/test_gpu_names.py", "planner/test_plan_profile.py", "planner/test_plan_wish.py"),
     "envcheck/tables/*.py": (
         "tables/test_versions.py",
         "tables/test_toml.py",
         "tables/test_tables.py",
         "checks/test_tables_old.py",
         "planner/test_plan_golden.py",
+        "checks/test_rules.py",
     ),
     "envcheck/facts/cuda_visible_devices.py": ("facts/test_visible.py",),
 }

@@ -10,7 +10,7 @@ from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, release
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, pair, release
 
 # Requires torch by an exact pin, or by a compiled extension that fits one torch alone.
 _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
@@ -110,7 +110,7 @@ def _problem(facts: Facts, name: str, other: str) -> tuple[str, bool] | None:
     if asks and meets(version, asks) is False and _series_differs(asks, version):
         return f"{name} {other} requires torch{asks}, torch is {version}", True
     known = facts.tables.companions(version).get(name)
-    if not asks and known and (minor(other) or (0, 0)) < (minor(known) or (0, 0)):
+    if not asks and known and pair(other) < pair(known):
         return f"{name} {other} is for an older torch than {version}, which goes with {known}", True
     if cuda := _other_cuda(facts, name, other):
         return cuda, True
@@ -128,7 +128,7 @@ def _takes_triton(torch: TorchFacts) -> bool:
 
 def _is_past(name: str, version: str, tables: Tables) -> bool:
     last = tables.last_torch_of(name)
-    return last is not None and (minor(version) or (0, 0)) > (minor(last) or (99, 0))
+    return last is not None and pair(version) > (minor(last) or (99, 0))
 
 
 def _series_differs(requirement: str, version: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, fails, nvidia_on_bus, wants_cuda, works
-from envcheck.checks.driver import cuda_below, smi_evidence, smi_failed
+from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
 from envcheck.checks.text import agreed, alone, first_of, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
@@ -123,7 +123,8 @@ def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
         values = {"need": need or "a newer CUDA", "driver": version or "of the host", "offers": offers or "less"}
         met = need and offers and not _compare(offers, "<", need)
         return None if met else Hit(values, quoted(matches), variant=None if offers else "text")
-    if not (need and offers and fails(facts.devices) and cuda_below(offers, need)) or requirement_met(wanted, offers, version) is not False:
+    below = need and offers and fails(facts.devices) and versions.cuda_below(offers, need)
+    if not below or requirement_met(wanted, offers, version) is not False:
         return None
     return Hit({"need": need, "driver": version, "offers": offers}, (Evidence("NVIDIA_REQUIRE_CUDA", wanted),))
 

@@ -15,7 +15,7 @@ from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, DriverFacts, GpusFacts, ToolStatus
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import minor, older, tag_named
+from envcheck.tables.versions import cuda_below, older, tag_named
 
 _NO_TOOL = (ToolStatus.ABSENT, ToolStatus.SKIPPED)
 
@@ -251,18 +251,6 @@ def _by_numbers(demand: _Demand, matches: Matches, asked: bool, gpu: str | None,
     if demand.below:
         return demand.hit(matches, "offered")
     return None if demand.offered else _as_stated(demand, matches)
-
-
-def cuda_below(have: str, need: str) -> bool | None:
-    """A driver that offers CUDA `have` cannot run a build for CUDA `need`.
-
-    From CUDA 11 on any driver of the same major serves (minor-version compatibility); before that the number decides.
-    https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-    """
-    mine, wanted = minor(have), minor(need)
-    if mine is None or wanted is None:
-        return None
-    return mine[0] < wanted[0] if wanted[0] >= 11 else mine < wanted
 
 
 def _cards(facts: Facts) -> Iterator[tuple[str, str]]:

@@ -12,9 +12,9 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Gpu
-from envcheck.tables.archs import arch_number, platform_of, runs_on
+from envcheck.tables.archs import arch_number, cubins, platform_of, runs_on
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import minor, variant_of_cuda
+from envcheck.tables.versions import pair, variant_of_cuda
 
 _GIB = 1 << 30
 NO_KERNEL = "no kernel image is available"
@@ -75,25 +75,11 @@ def code_of_build(facts: Facts) -> Code:
     return Code(None, "the CUDA version of the build", False, torch.cuda)
 
 
-def _first_cuda(capability: str, tables: Tables) -> tuple[int, int] | None:
-    """First CUDA that compiles code which runs on this GPU: that of its own capability or of an earlier one of its family."""
-    row = tables.gpu(capability)
-    if row is None:
-        return None
-    generation, number = _pair(capability)
-    family = [tables.gpu(f"{generation}.{one}") for one in range(number)] if not row.jetson else []
-    return min(_pair(one.first_cuda) for one in (row, *family) if one is not None and (one is row or not one.jetson))
-
-
-def _pair(text: str | None) -> tuple[int, int]:
-    return minor(text) or (0, 0)
-
-
 def _verdict(card: _Card, build: Code, tables: Tables, no_kernel: bool) -> tuple[str, bool] | None:
     """("new" | "old", certain) if this build has no code for the card; None if it has, or if nothing is known."""
     if card.kernel == "ok":
         return None
-    row, cuda = tables.gpu(card.cc), _pair(build.cuda)
+    row, cuda = tables.gpu(card.cc), pair(build.cuda)
     if build.archs:
         runs = runs_on(build.archs, card.cc, build.cuda)
         if runs is True and no_kernel and runs_on(cubins(build.archs), card.cc, build.cuda) is False:
@@ -101,24 +87,19 @@ def _verdict(card: _Card, build: Code, tables: Tables, no_kernel: bool) -> tuple
         if runs is True or (runs is None and not no_kernel):
             return None
         pairs = [arch_number(arch) for arch in build.archs]
-        if _pair(card.cc) < min(pairs):
+        if pair(card.cc) < min(pairs):
             return "old", build.certain and runs is False
-        late = row is not None and build.cuda is not None and _pair(row.first_cuda) > cuda
-        between = _pair(card.cc) < max(pairs) and not late
+        late = row is not None and build.cuda is not None and pair(row.first_cuda) > cuda
+        between = pair(card.cc) < max(pairs) and not late
         return ("family" if between else "new"), build.certain and runs is False
     if row is None or build.cuda is None:
         return None
-    first = _first_cuda(card.cc, tables)
+    first = tables.first_cuda(card.cc)
     if first is not None and first > cuda:
         return "new", no_kernel
-    if row.last_cuda and _pair(row.last_cuda) < cuda:
+    if row.last_cuda and pair(row.last_cuda) < cuda:
         return "old", True
     return None
-
-
-def cubins(archs: tuple[str, ...]) -> tuple[str, ...]:
-    """The machine code of an architecture list, without the PTX that a driver would have to compile."""
-    return tuple(arch for arch in archs if arch.startswith("sm_"))
 
 
 def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | None:
@@ -140,10 +121,10 @@ def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: 
     if any(card.kernel == "ok" for card in cards):
         return None
     too_old = tuple(match for match in matches if match.symptom == "torch-gpu-too-old")
-    if "old" in wanted and too_old and all(_pair(card.cc) < (5, 0) for card in cards):
+    if "old" in wanted and too_old and all(pair(card.cc) < (5, 0) for card in cards):
         return Hit(values, quoted(too_old), variant="text")
     # Of a build that nobody knows: what came with Turing or later was too new for some, only what precedes it was ever dropped.
-    fits = not cards or any(("old" in wanted) is (_pair(card.cc) < (7, 5)) for card in cards)
+    fits = not cards or any(("old" in wanted) is (pair(card.cc) < (7, 5)) for card in cards)
     if matches and not (build.archs and cards) and fits:
         return Hit(values, quoted(matches), (TorchBuild(),), variant="text", confidence=Confidence.LIKELY)
     return None

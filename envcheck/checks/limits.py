@@ -132,10 +132,8 @@ def host_memory_low(facts: Facts, matches: Matches) -> Answer:
 
 def _import_killed(torch: TorchFacts) -> str | None:
     """What was imported when the process was killed from outside."""
-    for what, failure in (("torch", torch.import_failure), ("torch._dynamo", torch.dynamo_failure)):
-        if failure is not None and (failure.signal == "SIGKILL" or failure.text.endswith("SIGKILL")):
-            return what
-    return None
+    tried = {"torch": torch.import_failure, "torch._dynamo": torch.dynamo_failure}
+    return next((what for what, one in tried.items() if one and "SIGKILL" in (one.signal, one.text[-7:])), None)
 
 
 @check(needs="limits", reads="limits launcher")

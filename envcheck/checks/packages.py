@@ -12,7 +12,7 @@ from envcheck.engine.intents import UPGRADE, Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import Distribution, GpusFacts, PackagesFacts, TorchFacts
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, pair, release
 
 FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 
@@ -112,7 +112,7 @@ def pynvml_deprecated(facts: Facts, matches: Matches) -> Answer:
     there = facts.packages.version("pynvml")
     warned = [one for one in facts.torch.import_warnings if "pynvml" in one]
     # 12.0.0 is an empty package that requires nvidia-ml-py
-    if not matches and not warned and not (older(there, "12.0.0") or (minor(there) or (0, 0)) >= (13, 0)):
+    if not matches and not warned and not (older(there, "12.0.0") or pair(there) >= (13, 0)):
         return None
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
     return Hit({"installed": there or UNKNOWN}, evidence, (Install(("nvidia-ml-py",), ("pynvml",), reinstall=True),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks import answer
-from envcheck.checks.gpu import NO_KERNEL, code_of_build, cubins
+from envcheck.checks.gpu import NO_KERNEL, code_of_build
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import agreed, first_of, foremost, of_variant, quoted, value
@@ -13,7 +13,7 @@ from envcheck.engine.intents import Install, Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, GpusFacts, ToolkitFacts, TorchFacts
-from envcheck.tables.archs import runs_on
+from envcheck.tables.archs import cubins, runs_on
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, release
 
 

@@ -14,9 +14,8 @@ from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Unknown, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
-from envcheck.tables.archs import platform_of, runs_on
-from envcheck.tables.compat import Tables
-from envcheck.tables.versions import UNKNOWN, local, minor, older
+from envcheck.tables.archs import platform_of
+from envcheck.tables.versions import UNKNOWN, local, minor, older, pair
 
 
 @check(needs="torch", reads="torch python symptoms")
@@ -44,12 +43,6 @@ def _is_cpu_build(torch: TorchFacts) -> bool:
     return not (torch.cuda or torch.hip or torch.xpu) and (torch.cpu_build is True or local(torch.version) == "cpu")
 
 
-def _can_be_served(capabilities: list[str], tables: Tables) -> bool:
-    """Whether any CUDA build of torch has code for one of these GPUs; an unknown capability counts as yes."""
-    archs = {build.archs for build in tables.builds() if build.cuda and build.archs}
-    return not capabilities or any(runs_on(list(one), capability) is not False for one in archs for capability in capabilities)
-
-
 def _usually_cpu(facts: Facts) -> bool:
     """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
     conda = facts.python.has_conda_meta or facts.python.environment == "conda" or facts.torch.conda
@@ -70,7 +63,7 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
     evidence = (Evidence("torch", f"version {values['version']}, CUDA none"), *quoted(matches))
     if cards or answer.driver_answers(facts.cuda_driver):
-        if not _can_be_served([gpu.compute_capability for gpu in cards if gpu.compute_capability], facts.tables):
+        if not facts.tables.builds_serve([gpu.compute_capability for gpu in cards if gpu.compute_capability]):
             return None
         jetson = facts.system.jetson or any("orin" in (gpu.name or "").lower() for gpu in cards)
         return Hit(values | {"gpu": named(cards) or "an NVIDIA GPU"}, evidence, variant="jetson" if jetson else None)
@@ -203,12 +196,6 @@ def _platform(system: SystemFacts) -> str | None:
     return platform_of(system.os, system.machine) if system.os and system.machine else None
 
 
-def _usual_python(facts: Facts, platform: str | None) -> list[str]:
-    """The last but one Python that the newest release has wheels for: other packages follow later."""
-    served = [tags for one in facts.tables.releases() if (tags := one.pythons.get(platform or "linux-x86_64"))]
-    return [one for one in served[-1] if not one.endswith("t")][:-1][-1:] if served else []
-
-
 @check(needs="python", reads="python system symptoms")
 def python_unsupported(facts: Facts, matches: Matches) -> Answer:
     python, missing = facts.python, facts.missing
@@ -220,18 +207,18 @@ def python_unsupported(facts: Facts, matches: Matches) -> Answer:
     evidence = quoted(matches)
     tag, platform = _tag(python), _platform(facts.system) or "linux-x86_64"
     served = [tags for one in facts.tables.releases() if (tags := one.pythons.get(platform))]
-    other: dict[str, object] = {"use": next(iter(_usual_python(facts, platform)), None)}
+    other: dict[str, object] = {"use": facts.tables.usual_python(platform)}
     if python.implementation and python.implementation != "cpython":
         return Hit({"implementation": python.implementation, "python": python.version, **other}, evidence, variant="implementation")
     if python.bits == 32:
         return Hit({"python": python.version, **other}, evidence, variant="bits")
     if tag is None:
         return Unknown("the version of the interpreter is not known")
-    known = sorted({one for tags in served for one in tags}, key=lambda one: (minor(one) or (0, 0), one))
+    known = sorted({one for tags in served for one in tags}, key=lambda one: (pair(one), one))
     if not known or tag in known:
         return None
     values = {"python": tag, "platform": platform, "oldest": known[0], "newest": known[-1], "supported": served[-1], **other}
-    return Hit(values, evidence, variant="new" if (minor(tag) or (0, 0)) > (minor(known[-1]) or (99, 0)) else None)
+    return Hit(values, evidence, variant="new" if pair(tag) > (minor(known[-1]) or (99, 0)) else None)
 
 
 @check(needs="torch", reads="python system symptoms")
@@ -264,7 +251,7 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         series = (minor(pinned[1]) or (9, 9)) if pinned else (9, 9)
         if not python or (facts.system.os == "windows" and series < (1, 7)):  # else something else is wrong than the Python
             last = "3.7" if series < (1, 4) else _LAST_PYTHON.get(series)
-            variant, values["use"] = "sources", last or next(iter(_usual_python(facts, platform)), None)
+            variant, values["use"] = "sources", last or facts.tables.usual_python(platform)
     name = re.match(r"[\w.-]*\w", wanted)
     if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
         fixes = (_TRITON,) if name[0] == "triton" and facts.system.os != "linux" else ()  # another build of torch would not bring it
@@ -287,7 +274,7 @@ def _other_python(facts: Facts, wanted: str, platform: str | None) -> tuple[Inte
     number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
     row = facts.tables.release(number[1]) if number else None
     served = row.pythons.get(platform or "linux-x86_64", ()) if row else ()
-    old = _LAST_PYTHON.get(minor(number[1]) or (0, 0)) if number and not served else None
+    old = _LAST_PYTHON.get(pair(number[1])) if number and not served else None
     plain = [one for one in served if not one.endswith("t")] or (["3.6", old] if old else [])
     if not number or not plain or _tag(facts.python) in served:
         return ()

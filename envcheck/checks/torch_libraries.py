@@ -15,7 +15,7 @@ from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import PythonFacts
-from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, release
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, pair, release
 
 # Why the loader does not take a file that it found: the message for it.
 _REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
@@ -223,7 +223,7 @@ def cudnn_mismatch(facts: Facts, matches: Matches) -> Answer:
     name = _loader_variable(facts.python)
     path, cuda = facts.python.variables.get(name or ""), _cuda_major(facts)
     fixes: tuple[Intent, ...] = _unset(name, "for this run")
-    if cuda and not facts.torch.conda and (major(built) or 9) >= 8 and (minor(facts.torch.version) or (0, 0)) >= (1, 13):
+    if cuda and not facts.torch.conda and (major(built) or 9) >= 8 and pair(facts.torch.version) >= (1, 13):
         found = Provider(f"nvidia-cudnn-cu{cuda}")
         fixes = (*fixes, Install((_requirement(facts, found),), reinstall=True))
     values = {"version": facts.torch.version or UNKNOWN, "built": built, "loaded": loaded, "name": name, "path": path}

@@ -10,7 +10,7 @@ from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, check
 from envcheck.facts.snapshot import MpsFacts, RocmFacts, TorchFacts, XpuFacts
 from envcheck.tables.archs import overridden, platform_of, sibling
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import minor
+from envcheck.tables.versions import minor, pair
 
 _KFD = "/dev/kfd"
 
@@ -138,7 +138,7 @@ def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, quoted(matches), variant="rosetta")
     if mps.apple_silicon is False:
         return None
-    if floor and have and have < (minor(floor) or (0, 0)):
+    if floor and have and have < pair(floor):
         return Hit(values | {"older": _torch_below(have, facts.tables)}, quoted(matches), variant="old")
     unusable = matches or (backends.mps is False and backends.mps_built is True)
     return first_of({"default": unusable and known, "enough": unusable and floor and have, "text": unusable}, values, quoted(matches))
@@ -146,7 +146,7 @@ def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
 
 def _torch_below(macos: tuple[int, ...], tables: Tables) -> str | None:
     """The releases of torch whose MPS backend works on this macOS, as a requirement."""
-    rows = [(minor(row["torch"]) or (0, 0), minor(row["macos"]) or (0, 0)) for row in tables.rows("mps", "floor")]
+    rows = [(pair(row["torch"]), pair(row["macos"])) for row in tables.rows("mps", "floor")]
     first = next((torch for torch, floor in rows if floor > macos), None)
     return f"torch<{first[0]}.{first[1]}" if first and first > min(rows)[0] else None
 

@@ -94,13 +94,16 @@ class StoreClient:
     def join(self, deadline: float, once: bool = False) -> None:
         """Find the store among the ports, again and again: rank 0 may be the last to start. StoreUnreachable at the deadline."""
         pause, first = 0.1, 0
+        whole: StoreUnreachable | None = None
         while True:
             try:
                 self._idle.append(self._found(first, deadline))
                 return
             except StoreUnreachable as error:
-                if once or time.monotonic() + pause >= deadline:
-                    raise
+                late = time.monotonic() >= deadline
+                if once or late or time.monotonic() + pause >= deadline:
+                    raise (whole if late and whole else error) from None  # a round that the deadline cut short knows less than a whole one
+                whole = error
                 first += error.reason == "filtered"  # the next round begins with another port
             time.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311  # thousands of ranks, not all at once
             pause = min(2 * pause, 2.0)

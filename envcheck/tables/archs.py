@@ -59,6 +59,11 @@ def arch_number(arch: str) -> tuple[int, int]:
     return (int(found[0][:-1] or 0), int(found[0][-1])) if found else (0, 0)
 
 
+def cubins(archs: Sequence[str]) -> tuple[str, ...]:
+    """The machine code of an architecture list, without the PTX that a driver would have to compile."""
+    return tuple(arch for arch in archs if arch.startswith("sm_"))
+
+
 def platform_of(os: str | None, machine: str | None) -> str:
     """Platform of a build: platform_of("linux", "amd64") -> "linux-x86_64", platform_of("darwin", "arm64") -> "macos-arm64".
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 import os as _os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from envcheck.facts.record import field, mutable
@@ -21,7 +21,7 @@ from envcheck.tables.file import Row, TableFile, read_table, read_texts
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.rows import GpuRow, HostCompiler, PinRow, Product, XidRow
 from envcheck.tables.torch_builds import PLATFORMS, Build, Builds, Release, releases
-from envcheck.tables.versions import local, major, meets, parsed, series, tag_named
+from envcheck.tables.versions import local, major, meets, pair, parsed, series, tag_named
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -169,6 +169,25 @@ class Tables:
             row.get("last_branch"), row.get("open_module"), products, row.get("datacenter", False), row.get("jetson", False),
             row.get("nvswitch", False), _confidence(row), self.table("gpu-architecture").source(row),
         )  # fmt: skip
+
+    def first_cuda(self, compute_capability: str) -> tuple[int, int] | None:
+        """First CUDA that compiles code which runs on this GPU: that of its own capability or of an earlier one of its family."""
+        row = self.gpu(compute_capability)
+        if row is None:
+            return None
+        generation, number = pair(compute_capability)
+        family = [self.gpu(f"{generation}.{one}") for one in range(number)] if not row.jetson else []
+        return min(pair(one.first_cuda) for one in (row, *family) if one is not None and (one is row or not one.jetson))
+
+    def builds_serve(self, compute_capabilities: Sequence[str]) -> bool:
+        """Whether any CUDA build of torch has code for one of these GPUs; where nothing is known of them it may."""
+        archs = {build.archs for build in self.builds() if build.cuda and build.archs}
+        return not compute_capabilities or any(runs_on(one, gpu) is not False for one in archs for gpu in compute_capabilities)
+
+    def usual_python(self, platform: str | None) -> str | None:
+        """The last but one Python that the newest release has wheels for on a platform: other packages follow later."""
+        served = [tags for one in self.releases() if (tags := one.pythons.get(platform or "linux-x86_64"))]
+        return next(iter([one for one in served[-1] if not one.endswith("t")][:-1][-1:]), None) if served else None
 
     def product(self, name: str) -> Product | None:
         """A product by its exact name, with or without "NVIDIA ", in any case; a name cut off ("GeForce RTX 2080 ...") is none."""

@@ -60,6 +60,11 @@ def minor(text: str | None) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def pair(text: str | None) -> tuple[int, int]:
+    """`minor` for what is sorted: (0, 0), before all others, where it cannot be read."""
+    return minor(text) or (0, 0)
+
+
 def series(text: str | None) -> str | None:
     """`minor` as it is written: "13.0.2" → "13.0"."""
     pair = minor(text)
@@ -76,6 +81,18 @@ def older(text: str | None, than: str | None) -> bool | None:
     """Whether a version is older than another one; None if one of them cannot be read."""
     mine, other = parsed(text), parsed(than)
     return None if mine is None or other is None else mine < other
+
+
+def cuda_below(have: str, need: str) -> bool | None:
+    """A driver that offers CUDA `have` cannot run a build for CUDA `need`; None if one of them cannot be read.
+
+    From CUDA 11 on any driver of the same major serves (minor-version compatibility); before that the number decides.
+    https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+    """
+    mine, wanted = minor(have), minor(need)
+    if mine is None or wanted is None:
+        return None
+    return mine[0] < wanted[0] if wanted[0] >= 11 else mine < wanted
 
 
 def at_least(text: str | None, floor: str | None) -> bool:

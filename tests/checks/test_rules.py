@@ -174,3 +174,25 @@ def test_healthy_base_is_quiet(name: str) -> None:
 def test_the_rows_of_the_stack_are_the_layers_of_the_rules() -> None:
     shown = {layer.name for path in (RULES / "bases").glob("*.toml") for layer in stack(base(RULES, path.stem), ())}
     assert shown == set(LAYERS) == {TEXTS.read(rule).layer for rule in TEXTS.ids} - {None}
+
+
+@pytest.mark.parametrize(
+    ("requirement", "python", "newest"),
+    [
+        ("torch==1.9.0", "3.12", "3.9"),
+        ("torch==1.5.1", "3.12", "3.8"),
+        ("torch==2.3.0", "3.13.1", "3.12"),
+        ("torch==2.9.1", "3.12.4", None),
+    ],
+)
+def test_a_release_without_a_wheel_for_this_python_names_one_that_it_has(requirement: str, python: str, newest: str | None) -> None:
+    """Those of the tables, and older ones, of which only the newest Python is known."""
+    example = {
+        "base": "blank",
+        "set": {"python.version": python, "system.os": "linux", "system.machine": "x86_64"},
+        "log": f"ERROR: No matching distribution found for {requirement}",
+    }
+    report = report_on(example_snapshot(RULES, example), rule_session())
+    [found] = [one for one in report.findings if one.finding.rule == "no-matching-wheel"]
+    commands = [command for fix in found.fixes for command in (*fix.commands.conda, *fix.commands.shell)]
+    assert [one for one in commands if "conda create" in one] == ([f"conda create -n torch-env python={newest}"] if newest else [])

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from envcheck.fleet.seat import Seat, take_seat
-from envcheck.fleet.store_client import StoreClient
+from envcheck.fleet.store_client import StoreClient, StoreUnreachable
 
 PROGRAM = Path(__file__).parents[1] / "fleet_job.py"
 LONG = 120  # seconds that a busy machine may take for what takes one
@@ -50,8 +50,20 @@ class Job:
         seat = take_seat(self.env(0), "test", os.getpid())
         assert isinstance(seat, Seat)
         client = StoreClient("127.0.0.1", seat.ports, bytes.fromhex(seat.token), time.monotonic() + LONG, many_hosts=False)
-        client.join(time.monotonic() + LONG)
+        try:
+            client.join(time.monotonic() + LONG)
+        except StoreUnreachable as error:
+            raise AssertionError(f"{error}; {self.words()}") from None
         return client
+
+    def words(self) -> str:
+        """How far each process is, and what it printed."""
+        codes = [one.poll() for one in self.started]
+        for one in self.started:
+            one.kill()
+        return "; ".join(
+            f"pid {one.pid} was at {code}: {''.join(one.communicate())}" for one, code in zip(self.started, codes, strict=True)
+        )
 
     def ends(self) -> list[tuple[int, str]]:
         """Exit code and stdout of each, in the order of their start."""

@@ -7,12 +7,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck.fleet import wire
+from envcheck.fleet import store_client, wire
 from envcheck.fleet.store import MemoryStore, Store, StoreError, get_large, put_large
 from envcheck.fleet.store_client import StoreClient, StoreUnreachable
 from envcheck.fleet.store_server import GONE, StoreServer
@@ -187,6 +188,25 @@ def test_one_that_takes_connections_and_says_nothing_may_be_frozen() -> None:
         with pytest.raises(StoreUnreachable) as silent:
             StoreClient("127.0.0.1", (port,), TOKEN, time.monotonic() + 30, many_hosts=False).join(time.monotonic() + 0.5, once=True)
     assert silent.value.reason == "silent"
+
+
+def test_a_round_that_the_deadline_cuts_does_not_speak_for_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens; the last round ends in the middle, and a port that was not asked is no firewall's."""
+    now, rounds = [0.0], ["refused", "refused", "filtered"]
+
+    def found(_client: StoreClient, _first: int, deadline: float) -> None:
+        reason = rounds.pop(0)
+        now[0] = deadline if not rounds else now[0]
+        raise StoreUnreachable("refused" if rounds else "filtered", reason)
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(StoreClient, "_found", found)
+    monkeypatch.setattr(store_client, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    with pytest.raises(StoreUnreachable, match=r"^refused$"):
+        StoreClient("127.0.0.1", (1,), TOKEN, 30.0, many_hosts=False).join(10.0)
+    assert not rounds
 
 
 def test_the_reasons_of_what_cannot_be_joined() -> None:

@@ -191,3 +191,11 @@ def test_a_multitude_of_gpus_is_refused() -> None:
     with pytest.raises(UsageError):
         read_wish(["99999999999xh100"], TABLES)
     assert main(["plan", "--for", "99999999999xh100"]) == 2
+
+
+def test_older_releases_than_the_planned_one_are_worth_a_line_where_someone_has_or_names_them() -> None:
+    card = {"gpu": "rtx 5090"}  # which no build before 2.7 has code for
+    assert not planned(**card).excluded
+    assert {row.what.split()[1] for row in planned(**card, torch="2.6.0+cu124").excluded} == {"2.6.0"}
+    named = [row.what for row in planned("torch>=2.5", **card).excluded]
+    assert "torch 2.5.0 to 2.5.1 cu121" in named and not [what for what in named if "2.15" in what]
