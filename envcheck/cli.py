@@ -10,10 +10,12 @@ _LIBRARY = os.path.dirname(os.__file__)
 _OWN = [one for one in sys.path if (os.path.dirname(one) == _LIBRARY and os.path.basename(one) == "lib-dynload") or one == _LIBRARY]
 sys.path[:] = [*_OWN, *(one for one in sys.path if one not in _OWN)]
 
+import errno  # noqa: E402
 from collections.abc import Iterator, Sequence  # noqa: E402
 from contextlib import contextmanager  # noqa: E402
 
 EXIT_USAGE = 2
+EXIT_CANNOT_TELL = 3
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
 
@@ -29,7 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     from envcheck.commands.output import drop_stdout, put, take_every_character
     from envcheck.errors import UsageError
+    from envcheck.host import orphans
 
+    orphans.own_process = argv is None  # a program that calls this has children of its own
     for stream in (sys.stdout, sys.stderr):
         take_every_character(stream)
     try:
@@ -37,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         put("")  # flush: a full disk is told here, and not by Python at exit
         return code
     except UsageError as error:
-        print(f"envcheck: {error}", file=sys.stderr)
+        from envcheck.facts.printable import visible
+
+        print(f"envcheck: {visible(str(error))}", file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         print("envcheck: interrupted", file=sys.stderr)
@@ -46,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader is gone (`| head`); what is left unsaid must not become a traceback when Python flushes at exit.
         drop_stdout()
         return 141
+    except (MemoryError, OSError) as error:
+        return _refused(error) if isinstance(error, MemoryError) or error.errno in _REFUSALS else _bug(error, words)
     except Exception as error:  # noqa: BLE001  # the last resort: told as a bug of ours, with its own exit code
         return _bug(error, words)
 
@@ -106,7 +114,7 @@ def _raising_on_sigterm() -> Iterator[None]:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             try:
                 before[number] = signal.signal(number, leave)
-            except ValueError:  # not in the main thread: the caller keeps its own handlers
+            except (ValueError, OSError):  # not in the main thread: the caller keeps its own handlers. Or a filter of system calls.
                 break
     try:
         yield
@@ -115,21 +123,53 @@ def _raising_on_sigterm() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _bug(error: Exception, words: list[str]) -> int:
+# What a machine at its limits, a full disk or a filter of system calls answers to a call that works elsewhere.
+_REFUSALS = frozenset(
+    getattr(errno, name, None)
+    for name in ("EPERM", "EIO", "EAGAIN", "ENOMEM", "ENFILE", "EMFILE", "ENOSPC", "EROFS", "ENOSYS", "EDQUOT", "ESTALE", "EOPNOTSUPP")
+)
+
+
+def _where(error: Exception) -> str:
     import traceback
 
-    from envcheck import __version__
-
     last = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{os.path.basename(last.filename)}:{last.lineno}"
-    print(f"envcheck: internal error at {where}: {type(error).__name__}: {error}", file=sys.stderr)
+    return f"{os.path.basename(last.filename)}:{last.lineno}"
+
+
+def _refused(error: MemoryError | OSError) -> int:
+    """A fault of the machine that no probe has met before."""
+    said = f"{error.strerror}" if isinstance(error, OSError) else "no memory is left for envcheck itself"
     print(
-        f"envcheck: this is a bug of envcheck {__version__}, not of your environment; please report the line above with the command"
-        f" `envcheck {' '.join(words)}` (ENVCHECK_TRACEBACK=1 prints the whole traceback)",
+        f"envcheck: the system refuses what every program needs, and nothing more can be told: {said} ({_where(error)});"
+        " look at limits (`ulimit -a`), memory and disk, and at the container's filter of system calls",
         file=sys.stderr,
     )
+    _traced(error)
+    return EXIT_CANNOT_TELL
+
+
+def _traced(error: Exception) -> None:
     if os.environ.get("ENVCHECK_TRACEBACK"):
+        import traceback
+
         traceback.print_exception(error)
+
+
+def _bug(error: Exception, words: list[str]) -> int:
+    from envcheck import __version__
+    from envcheck.facts.printable import visible
+    from envcheck.facts.secrets import mask_words
+
+    where = _where(error)
+    print(visible(f"envcheck: internal error at {where}: {type(error).__name__}: {error}"), file=sys.stderr)
+    command = visible(" ".join(("envcheck", *mask_words(words))))
+    print(
+        f"envcheck: this is a bug of envcheck {__version__}, not of your environment; please report the line above with the command"
+        f" `{command}` (ENVCHECK_TRACEBACK=1 prints the whole traceback)",
+        file=sys.stderr,
+    )
+    _traced(error)
     return EXIT_BUG
 
 

@@ -25,8 +25,8 @@ from envcheck.facts.snapshot import (
     VisibilityFacts,
     Why,
 )
-from envcheck.host import orphans
 from envcheck.host.access import Host, RealHost
+from envcheck.host.orphans import Offspring
 from envcheck.target.process import Budget, Running, Target, end, finish, require_answer, start
 from envcheck.target.sections import sections
 
@@ -122,18 +122,18 @@ def examined(
     `keep` may take what it wants from the agent's folder before that is removed.
     """
     with ExitStack() as after:  # each is done whatever the others come to, the last one first
+        after.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
         folder = private_folder()
         after.callback(shutil.rmtree, folder, ignore_errors=True)
-        after.callback(_allow_core_files, _no_core_files())
-        before = orphans.children()
+        offspring = Offspring()
+        host.mark = offspring.mark
         if not options["static"]:
-            after.callback(orphans.adopt, False)
-            after.callback(orphans.end, before)
+            after.callback(offspring.end)
         after.callback(host.close)  # a probe that was given up may still have a child
-        running = start(chosen, folder, budget, options, os.environ)
+        running = start(chosen, folder, budget, options, {**os.environ, **offspring.mark})
         after.callback(end, running)
         if not options["static"]:  # while the agent starts, so that it costs no time
-            orphans.adopt(True)
+            offspring.adopt()
         collected = collect(asked, chosen, running, by, meanwhile, tick)
         if keep:
             keep(folder, collected)
@@ -153,27 +153,6 @@ def private_folder() -> str:
             tempfile.tempdir = folder  # for the output of the probes' commands
             return folder
         raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({error.strerror})") from None
-
-
-def _no_core_files() -> tuple[int, int] | None:
-    """What crashes under our hands leaves no core file in the user's folder. Returns the limit as it was."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    try:
-        limits = resource.getrlimit(resource.RLIMIT_CORE)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, limits[1]))
-    except OSError:  # a filter of system calls
-        return None
-    return limits
-
-
-def _allow_core_files(limits: tuple[int, int] | None) -> None:
-    if limits is not None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, limits)
 
 
 def collect(

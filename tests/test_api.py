@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import uuid
 from html.parser import HTMLParser
 from pathlib import Path
 
 import jsonschema
 import pytest
-from patients import needs_torch
+from patients import all_gone, fake_torch, needs_torch
 from report_samples import driver_old, machine
 
 import envcheck
@@ -19,6 +21,7 @@ from envcheck.errors import UsageError
 from envcheck.render.json_v1 import render_record
 
 NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+ROOT = Path(envcheck.__file__).parents[1]
 SCHEMA = json.loads((Path(envcheck.__file__).parent / "schema" / "report-v1.json").read_text(encoding="utf-8"))
 
 
@@ -104,6 +107,62 @@ def test_a_check_in_a_notebook_whose_cuda_is_initialised(tmp_path: Path) -> None
     and nothing of its torch is asked for. The torch that is examined is imported elsewhere."""
     done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, timeout=240, cwd=tmp_path, check=False)
     assert done.stdout == "[True, True, True, True] True ok [] []\n", done.stderr
+
+
+# A server: it is a subreaper itself, and another thread of it has a child and a daemon while the import of the check is under way.
+SERVER = """
+import ctypes, json, os, resource, subprocess, sys, threading, time
+import envcheck
+started, go_on = sys.argv[1:]
+prctl = ctypes.CDLL(None).prctl
+prctl(36, 1)
+hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+mine = []
+
+def serve():
+    while not os.path.exists(started):
+        time.sleep(0.01)
+    mine.append(subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    mine.append(resource.getrlimit(resource.RLIMIT_CORE) == (hard, hard))
+    daemon = subprocess.run(["sh", "-c", "setsid sleep 300 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True)
+    mine.append(int(daemon.stdout))
+    open(go_on, "w").close()
+
+thread = threading.Thread(target=serve)
+thread.start()
+report = envcheck.check(live="off")
+thread.join()
+child, unlimited, daemon = mine
+flag = ctypes.c_int()
+prctl(37, ctypes.byref(flag))
+print(json.dumps([report.facts["torch"]["version"], child.poll(), os.path.exists(f"/proc/{daemon}/cmdline"), flag.value, unlimited]))
+child.kill()
+os.kill(daemon, 9)
+"""
+LEFT_BEHIND = """
+import os, subprocess, sys, time
+if os.fork() == 0:
+    os.setsid()
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", {mark!r}])
+    os._exit(0)
+open({started!r}, "w").close()
+while not os.path.exists({go_on!r}):
+    time.sleep(0.01)
+__version__ = "2.15.0"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans and limits of a child are Linux's")
+def test_only_what_the_check_started_ends_with_it(tmp_path: Path) -> None:
+    started, go_on, mark = str(tmp_path / "started"), str(tmp_path / "go-on"), f"daemon-{uuid.uuid4().hex}"
+    site = fake_torch(tmp_path / "site", LEFT_BEHIND.format(started=started, go_on=go_on, mark=mark))
+    done = subprocess.run(
+        [sys.executable, "-c", SERVER, started, go_on],
+        capture_output=True, text=True, timeout=240, cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}"},
+    )  # fmt: skip
+    assert json.loads(done.stdout) == ["2.15.0", None, True, 1, True], done.stderr
+    assert all_gone(mark)
 
 
 def test_a_recorded_machine_and_the_same_refusals_as_on_the_command_line(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envcheck.checks.limits import host_memory_low
+from envcheck.checks.live import live_failed
 from envcheck.collect import settle
 from envcheck.engine.judge import judge
 from envcheck.facts.snapshot import Arm, Gpu, GpusFacts, LiveFacts, LiveStatus, Missing, RankFacts, Snapshot, Stage, SystemFacts
@@ -54,3 +55,15 @@ def test_only_a_rank_that_somebody_else_killed_may_have_been_out_of_memory(error
     assert isinstance(live, LiveFacts)
     [verdict] = judge(Snapshot(system=SystemFacts(memory_available_bytes=3 << 29), live=live), [host_memory_low], TABLES)
     assert (verdict.hit is not None and verdict.hit.variant == "killed") is hits
+
+
+def test_a_crash_is_shown_by_its_innermost_frames_and_not_by_the_end_of_their_list() -> None:
+    frames = "".join(f'  File "/v/lib/{number}.py", line 1 in f\n' for number in range(60))
+    head = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):"
+    dump = f"{head}\n{frames}\nExtension modules: {'numpy, ' * 99}"
+    rank = RankFacts(0, signal="SIGSEGV", error="died with SIGSEGV in the stage ddp", stderr=f"a warning\n{dump}")
+    arm = Arm("gloo-loopback", "gloo", "cpu", 2, LiveStatus.FAIL, ranks=(rank, RankFacts(1)))
+    [verdict] = judge(Snapshot(live=summary([arm], "fork", ())), [live_failed], TABLES)
+    assert verdict.hit
+    [said] = [one.text for one in verdict.hit.evidence if one.source == "rank 0: stderr"]
+    assert said.startswith("Fatal Python error: Segmentation fault") and "/v/lib/0.py" in said and "Extension modules" not in said

@@ -48,8 +48,14 @@ def _wrong(run: Run) -> list[tuple[RankFacts, str, str]]:
 
 def _tail(rank: RankFacts) -> tuple[Evidence, ...]:
     """A rank's own words: its error, the end of its stderr, where it stood."""
-    pieces = (("error", rank.error, -600), ("stderr", rank.stderr, -600), ("stack", rank.stack, -1200))
-    return tuple(Evidence(f"rank {rank.rank}: {name}", text.strip()[start:]) for name, text, start in pieces if text.strip())
+    pieces = (("error", rank.error[-600:]), ("stderr", _last_words(rank.stderr, 600)), ("stack", rank.stack[-1200:]))
+    return tuple(Evidence(f"rank {rank.rank}: {name}", text.strip()) for name, text in pieces if text.strip())
+
+
+def _last_words(said: str, characters: int) -> str:
+    """The end; of a crash the beginning of Python's own dump, where the innermost frames stand."""
+    dump = said.rfind("Fatal Python error")
+    return said.strip()[-characters:] if dump < 0 else said[dump : dump + characters]
 
 
 def _numbers(ranks: list[RankFacts]) -> str:

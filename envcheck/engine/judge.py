@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.rule import Check, Confidence, Evidence, Facts, Hit, RuleText, RuleTexts, Severity, Unknown
+from envcheck.facts.codec import bounded
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import SECTIONS, Missing, Snapshot, TextEvidence
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
+
+LONGEST_VALUE = 4096  # characters of what a message names: no path is longer
+LONGEST_EVIDENCE = 16_000  # of one piece
 
 
 class Outcome(Enum):
@@ -167,7 +171,8 @@ def _once(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
     """Each piece once, whoever brought it."""
     kept: dict[tuple[str, str], Evidence] = {}
     for one in evidence:
-        kept.setdefault((one.source, " ".join(one.text.split())), one)
+        short = one if len(one.text) <= LONGEST_EVIDENCE else replace(one, text=bounded(one.text, LONGEST_EVIDENCE))
+        kept.setdefault((short.source, " ".join(short.text.split())), short)
     return tuple(kept.values())
 
 
@@ -181,8 +186,8 @@ def _is_for(fix: Mapping[str, Any], traits: Collection[str] | None) -> bool:
 
 def _shown(value: object) -> str:
     if isinstance(value, tuple | list | frozenset | set):
-        return ", ".join(str(item) for item in value)
-    return "unknown" if value is None else str(value)
+        value = ", ".join(str(item) for item in value)
+    return "unknown" if value is None else bounded(str(value), LONGEST_VALUE)
 
 
 class _Values(dict[str, str]):
@@ -200,7 +205,8 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def command(line: str, values: Mapping[str, object]) -> str | None:
     """A command of a rule file with each `{name}` quoted for the shell: a value may come out of a stranger's log.
 
-    None where a value is not known, or could not be pasted as what it is: with control characters in it, or read as an option.
+    None where a value is not known, or could not be pasted as what it is: with control characters in it, read as an option, or longer
+    than any path.
     """
     parts: list[str] = []
     for literal, name, _, _ in Formatter().parse(line):
@@ -210,7 +216,7 @@ def command(line: str, values: Mapping[str, object]) -> str | None:
         value = values.get(name)
         text = "" if value is None else str(value)
         starts = not literal[-1:].strip()  # with nothing before it in its word
-        if not text or not text.isprintable() or (starts and text.startswith("-")):
+        if not text or not text.isprintable() or len(text) > LONGEST_VALUE or (starts and text.startswith("-")):
             return None
         parts.append(shlex.quote(text))
     return "".join(parts)

@@ -53,7 +53,7 @@ def decode(hint: Any, value: Any, path: str = "") -> Any:
     if origin is dict:
         if not isinstance(value, Mapping):
             raise DecodeError(f"{path}: a table was expected, found {_show(value)}")
-        return {str(key): decode(typing.get_args(hint)[1], one, f"{path}.{key}") for key, one in value.items()}
+        return {bounded(str(key)): decode(typing.get_args(hint)[1], one, f"{path}.{key}") for key, one in value.items()}
     if isinstance(hint, type) and issubclass(hint, Enum):
         try:
             return hint(value)
@@ -78,7 +78,7 @@ def _decode_union(options: tuple[Any, ...], value: Any, path: str) -> Any:
 
 def _decode_missing(value: Mapping[str, Any], path: str) -> Missing:
     why = decode(Why, value["missing"], f"{path}.missing")
-    return Missing(why, str(value.get("reason", "")), str(value.get("evidence", "")))
+    return Missing(why, bounded(str(value.get("reason", ""))), bounded(str(value.get("evidence", ""))))
 
 
 def _decode_record(cls: type[Any], value: Any, path: str) -> Any:
@@ -94,6 +94,24 @@ def _decode_record(cls: type[Any], value: Any, path: str) -> Any:
 
 
 LARGEST = 1 << 63  # no counter of a machine goes further
+LONGEST = 1 << 15  # characters: more than any probe or agent of ours keeps of a text
+
+
+def bounded(text: str, limit: int = LONGEST) -> str:
+    """A text that may be a stranger's: where it is too long its beginning and its end, so that no report repeats it many times over."""
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]} … {text[-half:]}"
+
+
+def _bounded_within(value: Any) -> Any:
+    """The same for what has no type of its own."""
+    if isinstance(value, str):
+        return bounded(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_bounded_within, value))
+    if isinstance(value, Mapping):
+        return {bounded(str(key)): _bounded_within(one) for key, one in value.items()}
+    return value
 
 
 def _decode_scalar(hint: Any, value: Any, path: str) -> Any:
@@ -102,12 +120,12 @@ def _decode_scalar(hint: Any, value: Any, path: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is Any or hint is object:
-        return value
+        return _bounded_within(value)
     if isinstance(value, bool) and hint is not bool:
         raise DecodeError(f"{path}: {hint.__name__} was expected, found {_show(value)}")
     if not isinstance(value, hint):
         raise DecodeError(f"{path}: {hint.__name__} was expected, found {_show(value)}")
-    return value
+    return bounded(value) if isinstance(value, str) else value
 
 
 def _show_number(value: float) -> str:

@@ -21,8 +21,12 @@ _ASCII = str.maketrans(
 
 
 def visible(text: str) -> str:
-    """Text without secrets, with newlines kept, tabs as spaces and every other control, bidi or undecodable character spelled out."""
-    text = mask_secrets(text)
+    """`inert` text without secrets."""
+    return inert(mask_secrets(text))
+
+
+def inert(text: str) -> str:
+    """Text with newlines kept, tabs as spaces and every other control, bidi or undecodable character spelled out."""
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_TABLE).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -15,7 +15,9 @@ _HINTS = (
     "$y$", "$2a$", "$2b$", "$2y$", "$apr1$", "$argon2", "token", "secret", "passw", "passphrase", "credential", "key", "authoriz",
     "cookie", "_auth", "-auth", "auth\"", "auth'", "_pass", "_pwd", "_pat", "_pw", "_dsn", "-pwd", ";pwd", "; pwd", "bearer", "sig=",
     "signature", "?code=", "&code=", "connection_string", "connectionstring", "login", "sshpass", "mysql", "mariadb", "curl", "webhook",
-    "hooks.slack",
+    "hooks.slack", "pin=", "pin ", "pin:", "pin'", "pin\"", "salt", "pepper", "otp", "totp_", "mnemonic", "phrase", "passcode", "pincode",
+    "creds", "sid=", "sid:", "sessid", "sessionid", "session_id", "jwt", "sas", "sshpass", "redis-cli", "smb", "ldap", "openssl", "munge:",
+    "fwogz", "fqogz", "iqojb", "aqody", "wandb_", "auth=", "auth(", "%3dsig", "sig%3d", "%40", "pass:", ":5432:",
 )  # fmt: skip
 
 

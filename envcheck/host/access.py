@@ -152,7 +152,7 @@ def run_command(
             return Completed(tuple(argv), not_found=True)
         except OSError as error:
             return Completed(tuple(argv), not_executable=True, stderr=str(error))
-        _bound_output(process)
+        bound(process, FILE_LIMIT)
         if running is not None:
             running.add(process)
         try:
@@ -165,12 +165,18 @@ def run_command(
         return Completed(tuple(argv), code, _tail(out), _tail(err), time.monotonic() - began, timed_out)
 
 
-def _bound_output(process: subprocess.Popen[Any]) -> None:
-    """No answer is that long. A tool that writes without end is killed by SIGXFSZ and does not fill the disk."""
+def bound(process: subprocess.Popen[Any], file_limit: int | None = None) -> None:
+    """What crashes under our hands leaves no core file in the user's folder. No answer is as long as `file_limit`: a tool that writes
+    without end is killed by SIGXFSZ and does not fill the disk.
+
+    Limits of the child alone: ours may be those of a notebook, with other children.
+    """
     try:
         import resource
 
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT, FILE_LIMIT))
+        resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        if file_limit is not None:
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_limit, file_limit))
     except (ImportError, AttributeError, OSError, ValueError):
         return  # not Linux, a child of another user (setuid), already ended, or a lower limit of the user's own
 
@@ -226,6 +232,7 @@ class RealHost:
         if "PATH" in self._env and hasattr(os, "geteuid") and os.geteuid() == 0:
             safe, self._left_out = path_for_root(self._env["PATH"])
             self._env["PATH"] = safe or os.defpath  # an empty one means the working folder
+        self.mark: Mapping[str, str] = {}  # added to the environment of what is started
         self._running = RunningProcesses()
         # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.
         atexit.register(self._running.close)
@@ -236,11 +243,12 @@ class RealHost:
 
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
         # Fixed messages and numbers: a translated nvidia-smi or gcc cannot be read.
-        return run_command(argv, timeout=timeout, env={**self._env, "LC_ALL": "C", **(env or {})}, running=self._running)
+        return run_command(argv, timeout=timeout, env={**self._env, "LC_ALL": "C", **self.mark, **(env or {})}, running=self._running)
 
     def close(self) -> None:
         """Kill what probes in other threads still run: a thread cannot be interrupted, its child can."""
         self._running.close()
+        atexit.unregister(self._running.close)
 
     def libraries(self, name: str) -> tuple[str, ...]:
         """Every file that the dynamic loader may take for a library, first one first."""

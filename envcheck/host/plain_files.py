@@ -24,7 +24,7 @@ def written(path: str, start: int, most: int) -> bytes | None:
     try:
         with open(descriptor(path, os.O_RDONLY | _NO_LINK), "rb") as file:
             file.seek(start)
-            return file.read(most)
+            return file.read(min(most, max(os.fstat(file.fileno()).st_size - start, 0)))  # room for `most` would be taken at once
     except OSError:
         return None
 

@@ -13,7 +13,7 @@ from envcheck.planner.companions import Companions
 from envcheck.planner.installers import installers, texts
 from envcheck.planner.profile import Profile
 from envcheck.planner.proof import Change
-from envcheck.tables.versions import major, meets
+from envcheck.tables.versions import cuda_below, major, meets
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -50,7 +50,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     obstacle = {
         other: first_obstacle(other, profile, tables) or not_on_conda(other, beside, profile.python, tables)
         for other in pool
-        if (other.cuda is None) == (one.cuda is None)
+        if (other.cuda is None) == (one.cuda is None) and not (profile.driver is None and _asks_more(other, one))
     }
     same = [other for other in obstacle if other.version == one.version]
     best = _nearest([other for other in same if obstacle[other] is None], one, profile)
@@ -107,6 +107,11 @@ def _other_release(
     return CondaAnswer(
         install_commands.conda(best, beside, profile), texts(tables).say("note.conda-other", reason=reason, torch=best.version)
     )
+
+
+def _asks_more(other: Candidate, one: Candidate) -> bool:
+    """Whether a driver that serves the wheel build need not serve this one: of an unknown driver the plan says what the wheel needs."""
+    return bool(one.cuda and other.cuda and cuda_below(one.cuda, other.cuda))
 
 
 def _far(other: Candidate, one: Candidate) -> tuple[bool, bool]:

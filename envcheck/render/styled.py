@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from envcheck.facts.printable import inert
+
 Run = tuple[str, str]  # a text, and its style in rich's words
 # Blanks at the beginning belong to the first word. Chinese has none between words: a line may end behind each character, though not
 # before the mark that closes a sentence or a bracket.
@@ -28,10 +30,11 @@ def padded(text: str, columns: int) -> str:
 
 
 class Styled:
-    """One line in runs of a style each: `Styled("plain", ("green words", "green"))`."""
+    """One line in runs of a style each, without a character that a terminal obeys: `Styled("plain", ("green words", "green"))`."""
 
     def __init__(self, *runs: str | Run) -> None:
-        self.runs: list[Run] = [(run, "") if isinstance(run, str) else run for run in runs]
+        styled = ((run, "") if isinstance(run, str) else run for run in runs)
+        self.runs: list[Run] = [(inert(text), style) for text, style in styled]
 
     @property
     def plain(self) -> str:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from envcheck.facts.record import field, fields, is_record, mutable, record, replace
 from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
 from envcheck.facts.snapshot import LauncherFacts, NetworkFacts, PackagesFacts, PythonFacts, Snapshot, TorchFacts
+from envcheck.report.job_names import JOB, JOB_SAID, job_names
 from envcheck.report.report import Report
 
 T = TypeVar("T")
@@ -60,6 +61,9 @@ class Identity:
     homes: frozenset[str] = frozenset()
     versions: frozenset[str] = frozenset()
     hashes: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()  # further hosts, which stay several
+    lists: frozenset[str] = frozenset()  # of hosts, as a scheduler writes them
+    jobs: frozenset[str] = frozenset()
 
 
 # Names that many machines share: they identify nobody, and as words they occur in any text.
@@ -94,13 +98,22 @@ def identity(snapshot: Snapshot, users: Iterable[str] = (), homes: Iterable[str]
     match snapshot.torch:
         case TorchFacts(git_version=str(git)):
             hashes.add(git)
+    job = job_names(snapshot)
+    own = frozenset(host for host in hosts if _names_a_host(host))
     return Identity(
         frozenset(name for name in names if len(name) > 2 and name.lower() not in _COMMON_USERS),
-        frozenset(host for host in hosts if len(host) > 2 and host.lower() not in _COMMON_HOSTS),
+        own,
         frozenset(home_folders),
         frozenset(versions),
         frozenset(hashes),
+        frozenset(host for host in job.hosts if _names_a_host(host)) - own,
+        job.lists - own,
+        job.jobs,
     )
+
+
+def _names_a_host(word: str) -> bool:
+    return len(word) > 2 and word.lower() not in _COMMON_HOSTS
 
 
 _UUID_TEXT = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -116,6 +129,7 @@ _IPV4 = re.compile(r"(?<![\w.=<>~!-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
 # "nvidia-cublas-cu12 12.8.4.1", "cuDNN version: 9.24.0.43" are versions
 _VERSION_BEFORE = re.compile(r"(?i)(?:cu\d\d|cudnn|nccl|cuda|cublas|version|torch|driver|toolkit|wheel|release)[^\w]{1,4}$")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
+_WORD = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,252}[A-Za-z0-9])?")
 _HARMLESS = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "127.0.1.1", "::1", "::"})  # noqa: S104
 
 
@@ -128,14 +142,18 @@ class Redactor:
 
     @cached_property
     def _names(self) -> re.Pattern[str] | None:
-        names = [*self.identity.users, *self.identity.hosts]
+        names = [*self.identity.users, *self.identity.hosts, *self.identity.jobs]
         alternatives = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
         return re.compile(rf"(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])") if names else None
 
     def __call__(self, text: str) -> str:
         if not text or text.isdecimal():
             return text
-        text = mask_secrets(text)
+        text = JOB_SAID.sub(r"\1[job]", mask_secrets(text))
+        for written in sorted(self.identity.lists, key=len, reverse=True):
+            text = text.replace(written, "[hosts]")
+        if self.identity.others:
+            text = _WORD.sub(self._other, text)
         for home in sorted(self.identity.homes, key=len, reverse=True):
             text = re.sub(rf"{re.escape(home)}(?=[/\\\s:'\",;)\]]|$)", "~", text)
         text = _HOME.sub("~", text)
@@ -151,7 +169,14 @@ class Redactor:
         return self._names.sub(self._named, text) if self._names else text
 
     def _named(self, found: re.Match[str]) -> str:
-        return "[user]" if found[0] in self.identity.users else "[host]"
+        return "[user]" if found[0] in self.identity.users else "[job]" if found[0] in self.identity.jobs else "[host]"
+
+    def _other(self, found: re.Match[str]) -> str:
+        """A word of a text, which may be a host, or one with its domain (`node7.corp.example`)."""
+        for word in (found[0], found[0].partition(".")[0]):
+            if word in self.identity.others:
+                return f"[host-{self._number('host', word.partition('.')[0])}]"
+        return found[0]
 
     def _number(self, kind: str, value: str) -> int:
         return self._numbers.setdefault((kind, value), sum(key[0] == kind for key in self._numbers) + 1)
@@ -197,6 +222,9 @@ def _structured(before: Snapshot, after: Snapshot) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     if isinstance(after.network, NetworkFacts) and after.network.hostname:
         changed["network"] = replace(after.network, hostname="[host]")
+    if isinstance(after.launcher, LauncherFacts):
+        variables = {name: "[job]" if JOB.match(name) else value for name, value in after.launcher.variables.items()}
+        changed["launcher"] = replace(after.launcher, variables=variables)
     if isinstance(before.packages, PackagesFacts) and isinstance(after.packages, PackagesFacts):
         pairs = zip(before.packages.distributions, after.packages.distributions, strict=True)
         rows = tuple(replace(clean, name=row.name, version=row.version) for row, clean in pairs)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck import FOLDER
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record
-from envcheck.host.access import kill_group, signal_name, wait
+from envcheck.host.access import bound, kill_group, signal_name, wait
 from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def start_agent(
     out, err = (os.path.join(folder, name) for name in ("agent.out", "agent.err"))
     with open(descriptor_to_append(out), "ab") as to_out, open(descriptor_to_append(err), "ab") as to_err:
         try:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [target.executable, "-X", "faulthandler", AGENT, json.dumps(full)],
                 stdin=stdin,
                 stdout=to_out,
@@ -163,6 +163,8 @@ def start_agent(
             )
         except OSError as error:
             raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
+    bound(process)
+    return process
 
 
 def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended:

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 from envcheck.errors import UsageError
 from envcheck.facts.record import record, replace
 from envcheck.facts.secrets import mask_secrets, mask_words
-from envcheck.host import orphans
 from envcheck.host.access import Completed
+from envcheck.host.orphans import Offspring
 from envcheck.planner.result import Commands, TrialResult, TrialStatus
 from envcheck.trial.cache_rest import CacheRest
 from envcheck.trial.commands import InstallerLine, NotOurs, exports, read_line
@@ -81,13 +81,14 @@ def run_trial(attempt: Attempt, bench: Bench) -> TrialResult:
     place = find_place(cache)
     if place is None:
         return TrialResult("not-run", "no folder was found in which an environment can be made; set TMPDIR to one")
-    before = orphans.children()
+    offspring = Offspring()
+    bench = replace(bench, installer=replace(bench.installer, env={**bench.installer.env, **offspring.mark}))
     with Interruption() as interruption:
         throwaway = Throwaway(place)
         rest = CacheRest(cache if bench.installer.tool == "uv" else None)
         try:
             try:
-                orphans.adopt(True)
+                offspring.adopt()
                 throwaway.make()
                 trial = _TrialRun(attempt, bench, place, cache, throwaway).trial()
             except _Ended as ended:
@@ -95,16 +96,15 @@ def run_trial(attempt: Attempt, bench: Bench) -> TrialResult:
             except OSError as error:
                 trial = TrialResult("not-run", f"{throwaway.path}: {error.strerror}")
             finally:
-                _clean(throwaway, rest, before, interruption)
+                _clean(throwaway, rest, offspring, interruption)
         finally:
-            _clean(throwaway, rest, before, interruption)
+            _clean(throwaway, rest, offspring, interruption)
     return replace(trial, tool=trial.tool or bench.installer.tool, seconds=time.monotonic() - began)
 
 
-def _clean(throwaway: Throwaway, rest: CacheRest, before: frozenset[int], interruption: Interruption) -> None:
+def _clean(throwaway: Throwaway, rest: CacheRest, offspring: Offspring, interruption: Interruption) -> None:
     interruption.hold = True
-    orphans.end(before)
-    orphans.adopt(False)
+    offspring.end()
     throwaway.discard(interruption)
     rest.clear()
 

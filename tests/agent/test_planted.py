@@ -92,6 +92,9 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param("77,285", 1, 0, id="fallocate"),
         pytest.param("157,332", 38, 0, id="prctl and statx"),
         pytest.param("435,56,57,58", 11, 2, id="no more processes and threads"),
+        pytest.param("13", 1, 2, id="rt_sigaction, without which the target does not start"),
+        pytest.param("73", 38, 0, id="flock"),
+        pytest.param("8", 1, 3, id="lseek"),
     ],
 )
 def test_a_filter_of_system_calls_costs_no_report_and_leaves_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -308,6 +309,45 @@ def test_a_torch_that_writes_without_end_does_not_fill_the_disk(tmp_path: Path, 
     # The last time may come just before the end, and then little is left.
     assert emptied and not any(emptied) and examined.ended.finished
     assert set(examined.ended.stderr.strip()) <= {"y"} and len(examined.ended.stderr) <= 8000
+
+
+def test_words_of_the_caller_are_repeated_without_what_a_terminal_obeys_and_without_a_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    from envcheck import cli
+
+    assert cli.main(["plan", "--for", "h1\x1b]0;owned\x07\u202e https://me:Pw123456@h/"]) == 2
+    said = capsys.readouterr().err
+    assert "h1\\x1b]0;owned\\x07\\u202e https://[secret]@h/" in said
+
+
+def test_the_command_of_a_bug_is_told_without_a_secret(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from envcheck import cli
+
+    monkeypatch.setattr(cli, "_dispatch", lambda _: {}["gone"])
+    assert cli.main(["plan", "--index-base", "https://me:Pw123456@h/whl"]) == 70
+    said = capsys.readouterr().err
+    assert "`envcheck plan --index-base https://[secret]@h/whl`" in said and "Pw123456" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (MemoryError(), 3, "no memory is left for envcheck itself"),
+        (OSError(errno.EMFILE, "Too many open files"), 3, "Too many open files (test_cli.py:"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), 70, "internal error"),
+        (ValueError("x"), 70, "internal error"),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(
+    error: Exception, code: int, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from envcheck import cli
+
+    def refused(_: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_dispatch", refused)
+    assert cli.main(["--static"]) == code
+    assert told in capsys.readouterr().err
 
 
 def test_who_calls_main_has_its_signal_handlers_back(capsys: pytest.CaptureFixture[str]) -> None:

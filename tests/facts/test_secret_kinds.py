@@ -120,6 +120,47 @@ KINDS = [
     ("cli arg eq", "--hf-token=¦Pw7Zq9secretly", "Pw7Zq9secretly"),
     ("hydra", "+trainer.wandb.api_key=¦Pw7Zq9secretly", "Pw7Zq9secretly"),
     ("toml", 'token = "¦Pw7Zq9secretly"', "Pw7Zq9secretly"),
+    ("card_pin", "CARD_PIN=¦49021", "49021"),
+    ("export hsm_pin", "export HSM_PIN=¦837261", "837261"),
+    ("salt", "'SALT': '¦q8Zr2mNs77'", "q8Zr2mNs77"),
+    ("my_otp", "MY_OTP=¦482910", "482910"),
+    ("totp_seed", "TOTP_SEED=¦JBSWY3DPEHPK3PXP", "JBSWY3DPEHPK3PXP"),
+    ("db_creds", "DB_CREDS=¦u:pw77secret", "pw77secret"),
+    ("nonce_seed_phrase", "NONCE_SEED_PHRASE=¦abandon ability", "abandon"),
+    ("backup_passcode", "BACKUP_PASSCODE=¦99ab88cd", "99ab88cd"),
+    ("app_sid", "APP_SID=¦AbCdEf1234567890", "AbCdEf1234567890"),
+    ("jsessionid", "JSESSIONID=¦A1B2C3D4E5F60718", "A1B2C3D4E5F6"),
+    ("sessionid", "sessionid=¦a1b2c3d4e5f60718", "a1b2c3d4e5f6"),
+    ("phpsessid", "PHPSESSID=¦a1b2c3d4e5f60718", "a1b2c3d4e5f6"),
+    ("curl b sid", "curl -b 'sid=¦a1b2c3d4e5f60718' https://h", "a1b2c3d4e5f6"),
+    ("curl cookie sid", "curl --cookie sid=¦a1b2c3d4e5f60718 https://h", "a1b2c3d4e5f6"),
+    ("sshpass p", "sshpass -p '¦Pw7 Zq9x' ssh h", "Zq9x"),
+    ("sshpass", "SSHPASS=¦Pw7Zq9 sshpass -e ssh h", "Pw7Zq9"),
+    ("auth", "--auth=¦Pw7Zq9secretly", "Pw7Zq9"),
+    ("pin", "--pin ¦483920", "483920"),
+    ("pin 2", "--pin=¦483920", "483920"),
+    ("fwogzxivyxdzebyadhqa0ap", "FwoGZXIvYXdzEBYaDHqa0AP¦1kzmQe3xYbZ7aLr8s==", "1kzmQe3xYb"),
+    ("iqojb3jpz2lux2vjejr weacxvzlwv", "IQoJb3JpZ2luX2VjEJr//////////wEaCXVzLWVhc3QtMSJ¦HMEUCIQDabcdef", "HMEUCIQD"),
+    ("certificate key", "certificate-key ¦0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "0123456789abcdef0123"),
+    ("in with key", "wandb: logged in with key ¦0123456789abcdef0123456789abcdef01234567", "0123456789abcdef0123"),
+    ("wandb_v1_", "wandb_v1_¦AbCdEf1234567890abcdAbCdEf1234567890", "AbCdEf1234567890"),
+    ("wandb login key", "wandb.login(key='¦0123456789abcdef0123456789abcdef01234567')", "0123456789abcdef0123"),
+    ("3d1 26sig 3d", "https%3A%2F%2Fa%2Fc%3Fsv%3D1%26sig%3D¦abCd12ef%253D", "abCd12ef"),
+    ("https u", "https:\\/\\/u:¦Pw7Zq9s@h\\/x", "Pw7Zq9s"),
+    ("2f 2fu 3a", "https%3A%2F%2Fu%3A¦Pw7Zq9s%40h%2Fx", "Pw7Zq9s"),
+    ("https 3a u", "https%3A//u:¦Pw7Zq9s@h/x", "Pw7Zq9s"),
+    ("https u 2", "https://u:¦Pw7/Zq9s@h/x", "Zq9s"),
+    ("u", "u:¦Pw7Zq9s@h.example:3128", "Pw7Zq9s"),
+    ("auth bob", "'auth': ('bob', '¦Pw7Zq9s')", "Pw7Zq9s"),
+    ("httpbasicauth bob", "HTTPBasicAuth('bob', '¦Pw7Zq9s')", "Pw7Zq9s"),
+    ("redis cli a", "redis-cli -a ¦Pw7Zq9s ping", "Pw7Zq9s"),
+    ("5432 train bob", "db:5432:train:bob:¦Pw7Zq9s", "Pw7Zq9s"),
+    ("smbclient u bob", "smbclient -U bob%¦Pw7Zq9s //h/x", "Pw7Zq9s"),
+    ("ldapsearch w", "ldapsearch -w ¦Pw7Zq9s -D cn", "Pw7Zq9s"),
+    ("openssl enc k", "openssl enc -k ¦Pw7Zq9s", "Pw7Zq9s"),
+    ("passin pass", "-passin pass:¦Pw7Zq9s", "Pw7Zq9s"),
+    ("slurm_jwt", "SLURM_JWT=¦eyJhbG.x.y12345", "eyJhbG"),
+    ("munge cred munge", "MUNGE: cred=MUNGE:¦AwQDAADkabc123:", "AwQDAADk"),
     ("multiword toml", 'secret = "correct ¦horse battery"', "horse battery"),
 ]
 
@@ -144,6 +185,9 @@ def test_no_kind_of_secret_is_shown(said: str, secret: str) -> None:
         "cookies are off; PWD=/home/me; OLDPWD=/tmp; I_MPI_PIN=1 GOMP_CPU_AFFINITY=0-3",
         "torch.nn.parallel.ddp.st msg.send_all glibc glsl-shader-loader-and-more $1 $5 per hour",
         "c10::DispatchKey::CUDA dispatch_key=AutogradCUDA cache_key: 17 sort_key='name'",
+        "I_MPI_PIN=1234-5678 OMP_PIN=0-15 pin_memory=True --pin-memory 1 XDG_SESSION_ID=3 salt-minion x.inside=1234567890abc monkey 12345",
+        "https://h.example:8080/path@v2 docker.io/pytorch/pytorch:2.9.0-cuda12.6@sha256:0123456789abcdef c10d::barrier:rank@host",
+        "cache key: conv2d, key = 17, auth=none, openssl version -k, curl -b 512 x, //comment: see a@b, ERROR:root:@decorator",
         "NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>, curl: (6) Could not resolve host: x.example",
     ],
 )
@@ -151,6 +195,17 @@ def test_what_only_looks_like_one_stays(text: str) -> None:
     assert mask_secrets(text) == text
 
 
-@pytest.mark.parametrize("name", ["DB_PW", "SENTRY_DSN", "SESSION_COOKIE", "SLACK_WEBHOOK_URL", "SQL_CONNECTION_STRING", "SSH_KEY"])
+LATER = [
+    "CARD_PIN", "PIN", "PASSWORD_SALT", "MY_OTP", "TOTP_SEED", "DB_CREDS", "JSESSIONID", "SLURM_JWT", "SSHPASS", "AZURE_SAS",
+    "X_SIGNATURE",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["DB_PW", "SENTRY_DSN", "SESSION_COOKIE", "SLACK_WEBHOOK_URL", "SQL_CONNECTION_STRING", "SSH_KEY", *LATER])
 def test_variables_named_after_a_secret(name: str) -> None:
     assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ["I_MPI_PIN", "OMP_PIN", "GIT_ASKPASS", "KUBECONFIG", "CUDA_CACHE_KEYS", "PYTHONHASHSEED", "SPIN"])
+def test_variables_that_only_sound_like_one(name: str) -> None:
+    assert not is_secret_name(name)

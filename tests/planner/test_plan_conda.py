@@ -75,3 +75,10 @@ def test_beside_a_wheel_conda_names_a_release_with_the_companion() -> None:
     way = planned(RTX4090, "torch", "torchvision", "torchaudio", tool="auto").ways[0]
     assert way.commands.conda == ("conda install -c conda-forge pytorch-gpu=2.10.0 cuda-version=13.0 torchvision torchaudio",)
     assert "The conda line installs torch 2.10.0" in way.note
+
+
+def test_a_conda_line_asks_of_an_unknown_driver_no_more_than_its_way_says() -> None:
+    """The second way is the one for drivers that the first one's CUDA is too new for."""
+    ways = planned(Machine(("h100",)), tool="auto").ways
+    asked = {way.title.rpartition("+")[2]: way.commands.conda[0].rpartition("cuda-version=")[2] for way in ways}
+    assert asked == {"cu132": "13.0", "cu126": "12.9"}

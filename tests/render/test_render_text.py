@@ -28,6 +28,7 @@ from envcheck.report.report import finish
 from envcheck.report.stack import Mark, accelerator, stack
 
 Golden = Callable[[str, str], None]
+OBEYED = "\x1b]0;owned\x07\u202e"  # a title for the terminal's window, and text that runs to the left
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -71,6 +72,15 @@ def test_no_escape_without_colour_and_some_with_it() -> None:
     coloured = text_renderer.render(mixed(), options=PageOptions(80, is_tty=True, color=True))
     assert "\x1b[" in coloured
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == text_renderer.render(mixed())
+
+
+def test_names_of_arms_are_a_strangers_words_too() -> None:
+    rest = {"backend": "gloo", "device": "cpu", "world_size": 2, "status": "pass", "reason": "", "seconds": 1.0, "ranks": []}
+    arm = {"name": f"x{OBEYED}", "part": f"training{OBEYED}", **rest}
+    live = {"status": "pass", "arms": [arm, {**arm, "name": f"y{OBEYED}"}]}
+    shown = text_renderer.render(finish((), (), machine("cpu", {"live": live})), options=PageOptions(80))
+    assert "training\\x1b]0;owned\\x07\\u202e" in shown and f"y{OBEYED}" not in shown
+    assert not set(OBEYED) & set("\x1b\x07\u202e") & set(shown)
 
 
 def test_markup_of_machine_text_is_text() -> None:

@@ -203,6 +203,41 @@ def test_report_for_an_issue_names_nobody(form: str) -> None:
     assert report.snapshot == personal()
 
 
+OF_A_JOB = {
+    "MASTER_ADDR": "trainhost3.corp.x", "PET_RDZV_ENDPOINT": "meet9.corp.x:29400", "SLURM_JOB_NODELIST": "sugar[017-019],salt4",
+    "SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "8841234", "TORCHELASTIC_RUN_ID": "cure-of-zed",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_report_for_an_issue_names_no_job_and_none_of_its_hosts(form: str) -> None:
+    evidence = Evidence(
+        "environment",
+        "SLURM_JOB_NAME=train SLURM_JOB_ID=8841234, rank 3 on sugar018: salt4.corp.x refused; cure-of-zed of sugar[017-019],salt4",
+    )
+    one = Reported(
+        finding("driver-too-old", message="MASTER_ADDR is trainhost3.corp.x, MASTER_PORT 29511; ask sugar018", evidence=(evidence,))
+    )
+    launcher = {"launcher": {"master_addr": "trainhost3.corp.x", "variables": OF_A_JOB}}
+    shown = render(finish((one,), (), personal(launcher)), form, redact=True)
+    for private in ("trainhost3", "meet9", "sugar", "salt4", "8841234", "cure-of-zed", "SLURM_JOB_NAME=train"):
+        assert private not in shown, private
+    assert "MASTER" not in shown or "host-" in shown, "which host is which can still be read"
+
+
+def test_equal_hosts_of_a_job_stay_equal() -> None:
+    change = Redactor(identity(personal({"launcher": {"variables": OF_A_JOB}})))
+    assert change("sugar017 to salt4, salt4 to sugar017, salt44") == "[host-1] to [host-2], [host-2] to [host-1], salt44"
+    assert change("trainhost3, trainhost3.corp.x") == "[host-3], [host-3]"
+    assert change("at sugar[017-019],salt4") == "at [hosts]"
+
+
+@pytest.mark.parametrize("written", ["n[1-9999999999]", "a[b", "n[1-2", ""])
+def test_a_list_of_hosts_that_is_none_is_gone_as_it_stands(written: str) -> None:
+    change = Redactor(identity(personal({"launcher": {"variables": {"SLURM_NODELIST": written}}})))
+    assert change(f"on {written}.") == ("on [hosts]." if written else "on .")
+
+
 def test_host_name_is_gone_however_short() -> None:
     clean = redacted(finish((), (), machine("cpu", {"network.hostname": "vm"})))
     assert clean.snapshot.network.hostname == "[host]"  # type: ignore[union-attr]
