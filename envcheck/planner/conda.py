@@ -50,7 +50,7 @@ def conda_answer(choice: Choice, profile: Profile, tables: Tables, wanted: str |
     obstacle = {
         other: first_obstacle(other, profile, tables) or not_on_conda(other, beside, profile.python, tables)
         for other in pool
-        if (other.cuda is None) == (one.cuda is None) and not (profile.driver is None and _asks_more(other, one))
+        if _stands_for(other, one, profile)
     }
     same = [other for other in obstacle if other.version == one.version]
     best = _nearest([other for other in same if obstacle[other] is None], one, profile)
@@ -109,9 +109,11 @@ def _other_release(
     )
 
 
-def _asks_more(other: Candidate, one: Candidate) -> bool:
-    """Whether a driver that serves the wheel build need not serve this one: of an unknown driver the plan says what the wheel needs."""
-    return bool(one.cuda and other.cuda and cuda_below(one.cuda, other.cuda))
+def _stands_for(other: Candidate, one: Candidate, profile: Profile) -> bool:
+    """Both for CUDA or neither. Of an unknown driver the plan says what the wheel needs: the conda build may not need a newer one."""
+    if other.cuda is None or one.cuda is None:
+        return other.cuda is one.cuda
+    return bool(profile.driver) or not cuda_below(one.cuda, other.cuda)
 
 
 def _far(other: Candidate, one: Candidate) -> tuple[bool, bool]:
