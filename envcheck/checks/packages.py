@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
-from envcheck.checks.libraries import Provider, pinned
 from envcheck.checks.reinstall import once
 from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import UPGRADE, Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import Distribution, GpusFacts, PackagesFacts, TorchFacts
 from envcheck.tables.compat import Tables
+from envcheck.tables.library_packages import Provider, pinned
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, pair, release
 
 FAMILY = ("torch", "torchvision", "torchaudio", "triton")

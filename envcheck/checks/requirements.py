@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.hardware import import_failed, import_text, imported
-from envcheck.checks.libraries import provider
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import over_each_other, requirements
 from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, PackagesFacts, TorchFacts, Unmet
+from envcheck.tables.library_packages import provider
 from envcheck.tables.versions import major
 
 # What stops without a package (removed one at a time under torch 2.13): torch.optim and DDP import torch._dynamo, and that sympy.

@@ -6,7 +6,6 @@ import re
 
 from envcheck.checks.companions import codec_fits
 from envcheck.checks.hardware import imported, nccl_proved
-from envcheck.checks.libraries import Provider, pinned, provider, system_package
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
@@ -15,6 +14,7 @@ from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import PythonFacts
+from envcheck.tables.library_packages import Provider, pinned, provider, system_package
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, pair, release
 
 # Why the loader does not take a file that it found: the message for it.
