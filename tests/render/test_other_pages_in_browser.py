@@ -98,7 +98,7 @@ def test_a_notebook_shows_the_page_in_a_frame(tab: Any) -> None:
     tab.evaluate("(frame) => document.body.insertAdjacentHTML('beforeend', frame)", shown)
     frame = tab.frame_locator("iframe[title='envcheck report']")
     frame.locator("#search").fill("driver.version")
-    assert frame.locator("#found").text_content().startswith("1 of ")
+    assert frame.locator("#found").text_content().startswith("1 / ")
     inner = tab.frames[1]
     assert inner.evaluate("(() => { try { return parent.document.title } catch (error) { return error.name } })()") == "SecurityError"
     assert inner.evaluate("document.querySelector('a[href]').target || document.querySelector('base').target") == "_blank"
