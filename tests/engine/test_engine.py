@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
-from envcheck.engine.judge import Finding, Outcome, Verdict, command, findings, judge
+from envcheck.engine.judge import Finding, Outcome, Verdict, command, findings, judge, standing_second
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, RuleTexts, Severity, Unknown, check
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import DriverFacts, Missing, Snapshot, SystemFacts, Why
+from envcheck.facts.snapshot import DriverFacts, Missing, Snapshot, SystemFacts, TextEvidence, Why
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 
@@ -288,3 +288,41 @@ def test_a_later_folder_wins(tmp_path: Path) -> None:
     both = RuleTexts((tmp_path / "ours", tmp_path / "nowhere", tmp_path / "site"))
     assert both.read("a-rule").title == "of the site"
     assert (both.family("a-rule"), both.family("b-rule")) == ("driver", "")
+
+
+SHARED, OWN = Evidence("log", "broken pipe"), Evidence("log", "out of memory")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "first", "second"),
+    [
+        ((SHARED,), Hit(evidence=(SHARED,)), True),
+        ((SHARED, OWN), Hit(evidence=(SHARED,)), False),  # it has a message of its own
+        ((SHARED,), None, False),  # the rule that the message names first does not hit
+        ((), Hit(evidence=(SHARED,)), False),  # it hits on facts
+    ],
+)
+def test_a_rule_stands_second_on_messages_alone_that_name_another_one_first(
+    evidence: tuple[Evidence, ...], first: Hit | None, second: bool
+) -> None:
+    rows = [
+        TextEvidence(SHARED.source, SHARED.text, "cause"),
+        TextEvidence(SHARED.source, SHARED.text, "victim", second=True),
+        TextEvidence(OWN.source, OWN.text, "victim"),
+    ]
+    verdicts = [
+        Verdict("victim", Outcome.HIT, hit=Hit(evidence=evidence)),
+        Verdict("cause", Outcome.HIT if first else Outcome.OK, hit=first),
+    ]
+    assert standing_second(verdicts, rows) == ({"victim"} if second else set())
+
+
+def test_rules_of_a_site_are_those_that_ours_has_not(tmp_path: Path) -> None:
+    one, two, three = (tmp_path / name for name in ("ours", "site", "team"))
+    for folder, rules in ((one, ("a", "b")), (two, ("b", "c")), (three, ("d",))):
+        (folder / "driver").mkdir(parents=True)
+        for name in rules:
+            (folder / "driver" / f"{name}.toml").write_text(RULE)
+    assert RuleTexts((one,)).of_site == ()
+    assert RuleTexts((one, two)).of_site == ("c",)
+    assert sorted(RuleTexts((one, two, three)).of_site) == ["c", "d"]

@@ -90,6 +90,19 @@ def test_install(intent: Install, pip: str) -> None:
     assert not fix.commands.conda and "conda" in fix.no_command
 
 
+@pytest.mark.parametrize(
+    ("intent", "title"),
+    [
+        (Install(("numpy<2",)), "Install numpy<2"),
+        (Install(("numpy<2",), reinstall=True), "Install numpy<2 again"),
+        (Install((), ("torchtext",)), "Uninstall torchtext"),
+    ],
+)
+def test_what_is_done_stands_in_the_title(intent: Install, title: str) -> None:
+    [fix] = fixes(machine(CU126), intent)
+    assert fix.title == title
+
+
 def test_install_removes_first() -> None:
     [fix] = fixes(machine(CU126), Install(("nvidia-nccl-cu12==2.27.5",), ("nvidia-nccl-cu13",), True, "they share a file"))
     assert fix.commands.pip == (

@@ -8,7 +8,7 @@ import pytest
 from plan_hosts import TABLES, TEXTS, build_of, machine
 
 from envcheck.engine.intents import Intent, TorchBuild
-from envcheck.engine.rule import Answer, Check, Facts, Hit, RuleTexts, Severity, Unknown, check
+from envcheck.engine.rule import Answer, Check, Confidence, Facts, Hit, RuleTexts, Severity, Unknown, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import (
     CudaDriverFacts,
@@ -197,6 +197,23 @@ def test_what_stands_against_a_change(answer: Any, proof: Proof) -> None:
     judge = Judge(HOST, (rule("some-rule", answer),), RuleTexts(()), TABLES)
     assert judge.prove(Change(build_of(HOST, NEW))) == proof
     assert proof.holds is (proof == Proof())
+
+
+@pytest.mark.parametrize(
+    ("identity", "confidence", "stays"),
+    [
+        ("driver-not-loaded", Confidence.CERTAIN, ("driver-not-loaded",)),
+        ("driver-not-loaded", Confidence.LIKELY, ()),  # a guess keeps nobody from a torch
+        ("shm-small", Confidence.CERTAIN, ()),
+    ],
+)
+def test_what_is_surely_wrong_below_torch_stays_whatever_is_installed(
+    identity: str, confidence: Confidence, stays: tuple[str, ...]
+) -> None:
+    error = Hit(severity=Severity.ERROR, confidence=confidence)
+    judge = Judge(HOST, (rule(identity, always(error)),), TEXTS, TABLES)
+    assert judge.prove_kept() == Proof(stays=stays)
+    assert judge.prove(Change(build_of(HOST, NEW))) == Proof(stays=stays)
 
 
 def test_a_warning_that_turns_into_an_error_is_left_and_new() -> None:
