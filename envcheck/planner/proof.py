@@ -26,7 +26,7 @@ from envcheck.facts.snapshot import (
     VisibilityFacts,
     Why,
 )
-from envcheck.tables.versions import meets, release
+from envcheck.tables.versions import meets, release, requirement
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import Check, RuleTexts
@@ -258,13 +258,13 @@ def _pinned_library(name: str) -> bool:
     return name == "triton" or (name.startswith("nvidia-") and name.rpartition("-")[2] in ("cu11", "cu12", "cu13"))
 
 
-def _still_unmet(requirement: str, one: Candidate, moves: Mapping[str, str | None]) -> bool:
+def _still_unmet(text: str, one: Candidate, moves: Mapping[str, str | None]) -> bool:
     """Whether an installed package's wish stays unmet: `torch==2.13.0` beside the new torch."""
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import InvalidRequirement
     from packaging.utils import canonicalize_name
 
     try:
-        wanted = Requirement(requirement)
+        wanted = requirement(text)
     except InvalidRequirement:
         return True
     name = canonicalize_name(wanted.name)

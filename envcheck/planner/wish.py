@@ -13,7 +13,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.record import record
 from envcheck.planner.companions import RELEASED_WITH, knows
 from envcheck.planner.installers import texts
-from envcheck.tables.versions import meets, minor
+from envcheck.tables.versions import meets, minor, requirement
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -89,13 +89,13 @@ def together(packages: Sequence[tuple[str, Requirement]]) -> tuple[tuple[str, Re
 
 def _requirement(word: str, tables: Tables, is_file: bool) -> Requirement:
     """A word as a requirement of which no part would be dropped, its name normalized. Raises UsageError on every other word."""
-    from packaging.requirements import InvalidRequirement, Requirement  # with its parser as costly as all the rest of the planner
+    from packaging.requirements import InvalidRequirement  # with its parser as costly as all the rest of the planner
     from packaging.utils import canonicalize_name
 
     if meant := _mistaken(word, tables, is_file):
         raise UsageError(meant)
     try:
-        one = Requirement(word)
+        one = requirement(word)
     except InvalidRequirement as error:
         raise UsageError(f"{_shown(word)} is not a requirement: {str(error).splitlines()[0]}") from None
     if not one.name[-1].isalnum():  # packaging takes "x_", reads it as "x-", and refuses that

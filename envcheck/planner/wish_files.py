@@ -17,7 +17,7 @@ from envcheck.planner.refusal import distance, pivot, why_not
 from envcheck.planner.result import AskedRow, Grade, PlanReport, Way
 from envcheck.planner.wish import Wish, together
 from envcheck.planner.wish_rewrite import Spelling, spelling, written
-from envcheck.tables.versions import meets, variant_of_cuda, version
+from envcheck.tables.versions import meets, requirement, variant_of_cuda, version
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -101,11 +101,10 @@ def _index(asked: Asked, file: WishFile, line: WishLine, env: Mapping[str, str])
 
 
 def _entry(asked: Asked, file: WishFile, line: WishLine, row: AskedRow, env: Mapping[str, str], tables: Tables) -> None:
-    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
     from packaging.utils import canonicalize_name
 
-    one = Requirement(line.value)
+    one = requirement(line.value)
     if one.marker and not one.marker.evaluate(dict(env)):
         if line.judged:
             asked.rows.append(replace(row, verdict="skipped", why=texts(tables).say("asked.marker")))

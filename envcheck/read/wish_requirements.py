@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from envcheck.errors import UsageError
 from envcheck.read.wish_file import Role, WishFile, WishLine
+from envcheck.tables.versions import requirement
 
 _INCLUDES: dict[str, Role] = {"-r": "wish", "--requirement": "wish", "-c": "constraint", "--constraint": "constraint"}
 _INDEXES: dict[str, Role] = {
@@ -73,7 +74,7 @@ def _option(words: str) -> tuple[str, str]:
 
 
 def _requirement(name: str, number: int, start: int, words: str, role: Role) -> WishLine:
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import InvalidRequirement
 
     end = words.find(" --")
     text, options = (words[:end].rstrip(), words[end:]) if end >= 0 else (words, "")
@@ -81,7 +82,7 @@ def _requirement(name: str, number: int, start: int, words: str, role: Role) -> 
     if "${" in text:
         return WishLine(number, text, "kept", why="variable")
     try:
-        one = Requirement(text)
+        one = requirement(text)
     except InvalidRequirement as error:
         if "://" in text or text.startswith((".", "/", "~", "file:")) or text.endswith((".whl", ".gz", ".zip")):
             return WishLine(number, text, "kept", why="url")

@@ -8,6 +8,7 @@ from typing import Any
 from envcheck.errors import UsageError
 from envcheck.read.wish_file import WishFile, WishLine, line_at
 from envcheck.tables.toml import parse_toml
+from envcheck.tables.versions import requirement
 
 
 def pyproject(name: str, text: str) -> WishFile:
@@ -36,11 +37,11 @@ def pyproject(name: str, text: str) -> WishFile:
 
 
 def _entry(name: str, entry: str, start: int, text: str) -> WishLine:
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import InvalidRequirement
 
     number = line_at(text, start) if start >= 0 else 0
     try:
-        one = Requirement(entry)
+        one = requirement(entry)
     except InvalidRequirement as error:
         raise UsageError(f"{name}:{number}: {entry[:80]!r} is not a requirement: {str(error).splitlines()[0]}") from None
     return WishLine(number, entry, "kept", why="url") if one.url else WishLine(number, entry, "wish", entry, start)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, overload
 from envcheck.facts.record import record
 
 if TYPE_CHECKING:
+    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
     from packaging.version import Version
 
+LONGEST_NUMBER = 4000  # digits; Python converts 4,300
 UNKNOWN = "of unknown version"  # reads behind a package's name
 
 # ---------------------------------------------------------------- versions
@@ -118,6 +120,17 @@ def _specifier(text: str) -> SpecifierSet | None:
         return SpecifierSet(text)
     except ValueError:
         return None
+
+
+def requirement(text: str) -> Requirement:
+    """A PEP 508 requirement. Raises packaging's InvalidRequirement, also for a number that Python converts no more (of 4,300 digits):
+    packaging itself reads numbers when they are compared or shown, and would raise there."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    one = Requirement(text)
+    if max(map(len, re.findall(r"\d+", text)), default=0) > LONGEST_NUMBER:
+        raise InvalidRequirement(f"a number in it has more than {LONGEST_NUMBER} digits")
+    return one
 
 
 def span(versions: Iterable[str]) -> str:

@@ -27,7 +27,7 @@ from envcheck.facts.snapshot import (
     Why,
     WireFacts,
 )
-from envcheck.tables.versions import at_least, build_tag
+from envcheck.tables.versions import at_least, build_tag, requirement
 from envcheck.target.interpreter import of_tool
 from envcheck.target.process import Ended, Target
 
@@ -130,14 +130,14 @@ def _unmet(
     ]
     if not open_ones:
         return ()  # a CPU build beside nothing: not worth importing packaging's parser for, which costs as much as judging
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import InvalidRequirement
     from packaging.utils import canonicalize_name
     from packaging.version import InvalidVersion, Version
 
     found: list[Unmet] = []
     for owner, text in open_ones:
         try:
-            wanted = Requirement(text)
+            wanted = requirement(text)
         except InvalidRequirement:
             continue
         owner, _, extra = owner.partition("[")  # "cuda-toolkit[cublas]"

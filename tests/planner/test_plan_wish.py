@@ -234,3 +234,15 @@ def test_older_releases_than_the_planned_one_are_worth_a_line_where_someone_has_
     assert {row.what.split()[1] for row in planned(**card, torch="2.6.0+cu124").excluded} == {"2.6.0"}
     named = [row.what for row in planned("torch>=2.5", **card).excluded]
     assert "torch 2.5.0 to 2.5.1 cu121" in named and not [what for what in named if "2.15" in what]
+
+
+@pytest.mark.parametrize("wish", ["torch==N", "torch>=1,<N", "numpy==N", "numpy>=1,!=N.*", "torch<2,<N"])
+def test_a_number_that_python_does_not_convert_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], wish: str) -> None:
+    """As a word, in a file of requirements and in a project's."""
+    word = wish.replace("N", "9" * 5000)
+    (tmp_path / "requirements.txt").write_text(f"{word}\n")
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "x"\nversion = "1"\ndependencies = ["{word}"]\n')
+    for words in ([word], [word, "torch==2.9"], ["-r", f"{tmp_path}/requirements.txt"], ["-r", f"{tmp_path}/pyproject.toml"]):
+        assert main(["plan", *words, *HERE]) == 2
+        said = capsys.readouterr().err
+        assert "is not a requirement: a number in it has more than 4000 digits" in said and len(said) < 400
