@@ -4,8 +4,8 @@
     python benchmarks/fleet_isolation.py --ranks 32 --trials 100 --seed 1 --deadline 4
 
 A single trial is preceded by the same job without faults, a control: what so many processes cost on this machine is not the algorithm's.
-On two cores with other work (load 15 to 75): 128 ranks without faults 30 s, with 3 frozen and 2 slow 58 s of the 65 s that two deadlines
-and five seconds are, all five named and nobody else; 32 ranks with a deadline of 10 s, 21 s of 25 s.
+On two cores with little other work: 128 ranks without faults 16 s, with 3 frozen and 2 slow 37 s of the 65 s that two deadlines and five
+seconds are, all five named and nobody else; 32 ranks with a deadline of 10 s, 100 drawn trials: all right, 4 to 17 s of 25 s.
 
 Every rank is a process with a host name of its own, a client of the real store, and a child that forks ranks of a gloo group for each
 attempt, as in a job; only torch is imported by a few processes that the others are forked from, since 128 imports need more memory
