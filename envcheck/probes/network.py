@@ -15,6 +15,11 @@ PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "UCX_", "UCC_", "FI_", "OFI_NCCL_", "CCL_
 IFF_UP, IFF_LOOPBACK = 1, 8  # linux/if.h
 
 
+def _bytes(text: str) -> int | None:
+    """An MTU; what no interface has is not known."""
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
 def probe(host: Host) -> NetworkFacts | Missing:
     facts = host.platform()
     linux = facts.get("system") == "Linux"
@@ -63,7 +68,7 @@ def _by_the_kernel(host: Host) -> tuple[Interface, ...]:
                 up=None if bits is None else bool(bits & IFF_UP) and state not in ("down", "lowerlayerdown", "notpresent"),
                 loopback=bool(bits & IFF_LOOPBACK) if bits is not None else name == "lo",
                 addresses=tuple(known.get(name, ())),
-                mtu=int(mtu) if mtu.isdecimal() else None,
+                mtu=_bytes(mtu),
             )
         )
     return tuple(rows)
@@ -106,7 +111,7 @@ def parse_ifconfig(text: str) -> tuple[Interface, ...]:
             name, _, rest = line.partition(":")
             flags = rest.partition("<")[2].partition(">")[0].split(",")
             mtu = rest.rpartition(" mtu ")[2].strip()
-            rows.append(Interface(name, up="UP" in flags, loopback="LOOPBACK" in flags, mtu=int(mtu) if mtu.isdecimal() else None))
+            rows.append(Interface(name, up="UP" in flags, loopback="LOOPBACK" in flags, mtu=_bytes(mtu)))
         elif rows:
             words = line.split()
             last = rows[-1]

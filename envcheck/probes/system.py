@@ -215,7 +215,7 @@ def _macos(host: Host) -> SystemFacts:
         cpu_flags_read=bool(words),
         cpu_count=online,
         cpu_affinity=usable,
-        memory_bytes=int(memory) if memory.isdecimal() else None,
+        memory_bytes=int(memory) if memory.isdecimal() and len(memory) < 19 else None,
         macos_version=version,
         date=host.today(),
         time=host.clock(),
@@ -229,7 +229,7 @@ def _windows(host: Host) -> SystemFacts:
 
     def number(name: str) -> int | None:
         text = facts.get(name, "")
-        return int(text) if text.isdecimal() else None
+        return int(text) if text.isdecimal() and len(text) < 19 else None
 
     return SystemFacts(
         os="windows",
