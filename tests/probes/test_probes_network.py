@@ -106,7 +106,5 @@ def test_parsers_never_raise(text: str) -> None:
 
 
 def test_an_mtu_that_no_interface_has_is_not_known() -> None:
-    assert [one.mtu for one in parse_ifconfig("en0: flags=8863<UP> mtu 9223372036854775809\nen1: flags=8863<UP> mtu 9000\n")] == [
-        None,
-        9000,
-    ]
+    text = "en0: flags=8863<UP> mtu 9223372036854775809\nen1: flags=8863<UP> mtu 9000\n"
+    assert [one.mtu for one in network.parse_ifconfig(text)] == [None, 9000]
