@@ -7,17 +7,13 @@ from collections.abc import Iterable
 from envcheck.facts.snapshot import InfinibandPort, Interface, Missing, NetworkFacts
 from envcheck.host.access import Host
 from envcheck.probes.task import Task
+from envcheck.probes.whole_numbers import whole_number
 
 RESOLVE_SECONDS = 3.0
 NET = "/sys/class/net"
 INFINIBAND = "/sys/class/infiniband"
 PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "UCX_", "UCC_", "FI_", "OFI_NCCL_", "CCL_", "TORCH_NCCL_", "TORCH_GLOO_", "TORCH_DIST", "TORCH_FR_")
 IFF_UP, IFF_LOOPBACK = 1, 8  # linux/if.h
-
-
-def _bytes(text: str) -> int | None:
-    """An MTU; what no interface has is not known."""
-    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def probe(host: Host) -> NetworkFacts | Missing:
@@ -68,7 +64,7 @@ def _by_the_kernel(host: Host) -> tuple[Interface, ...]:
                 up=None if bits is None else bool(bits & IFF_UP) and state not in ("down", "lowerlayerdown", "notpresent"),
                 loopback=bool(bits & IFF_LOOPBACK) if bits is not None else name == "lo",
                 addresses=tuple(known.get(name, ())),
-                mtu=_bytes(mtu),
+                mtu=whole_number(mtu, 9),
             )
         )
     return tuple(rows)
@@ -111,7 +107,7 @@ def parse_ifconfig(text: str) -> tuple[Interface, ...]:
             name, _, rest = line.partition(":")
             flags = rest.partition("<")[2].partition(">")[0].split(",")
             mtu = rest.rpartition(" mtu ")[2].strip()
-            rows.append(Interface(name, up="UP" in flags, loopback="LOOPBACK" in flags, mtu=_bytes(mtu)))
+            rows.append(Interface(name, up="UP" in flags, loopback="LOOPBACK" in flags, mtu=whole_number(mtu, 9)))
         elif rows:
             words = line.split()
             last = rows[-1]

@@ -8,6 +8,7 @@ from envcheck.probes.cgroup import read_cgroup
 from envcheck.probes.cpu import INTERESTING, parse_cpuinfo
 from envcheck.probes.meminfo import parse_meminfo
 from envcheck.probes.pci import NVIDIA, acs_redirects, iommu_translates, pci_gpus
+from envcheck.probes.whole_numbers import whole_number
 
 # The first processor is enough, and on a large host the whole file takes long: the kernel measures every core's clock for it.
 CPUINFO_LIMIT = 16 << 10
@@ -77,7 +78,7 @@ def _linux(host: Host) -> SystemFacts:
         acs=acs_redirects(host, nvidia),
         date=host.today(),
         time=host.clock(),
-        suspends=int(slept) if slept.isascii() and slept.isdecimal() and len(slept) < 19 else None,
+        suspends=whole_number(slept),
         path_left_out=tuple(facts["path_left_out"].split(":")) if "path_left_out" in facts else (),
     )
 
@@ -215,7 +216,7 @@ def _macos(host: Host) -> SystemFacts:
         cpu_flags_read=bool(words),
         cpu_count=online,
         cpu_affinity=usable,
-        memory_bytes=int(memory) if memory.isdecimal() and len(memory) < 19 else None,
+        memory_bytes=whole_number(memory),
         macos_version=version,
         date=host.today(),
         time=host.clock(),
@@ -228,8 +229,7 @@ def _windows(host: Host) -> SystemFacts:
     flags = facts.get("cpu_flags")
 
     def number(name: str) -> int | None:
-        text = facts.get(name, "")
-        return int(text) if text.isdecimal() and len(text) < 19 else None
+        return whole_number(facts.get(name, ""))
 
     return SystemFacts(
         os="windows",
