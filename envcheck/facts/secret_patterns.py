@@ -27,7 +27,7 @@ _PROXY = re.compile(r"((?i:proxy)(?:[\"']?\s{0,8}[=:]\s{0,8}[\"']?))(?!\[secret\
 _TOKEN = re.compile(
     r"\b(?:(?:hf|gh[opsur]|npm|gsk|r8|api_org|lin_api|dop_v1|doo_v1|dor_v1)_[A-Za-z0-9]{16,}|github_pat_\w{20,}|gl(?:pat|dt|cbt|ptt|rt|ft|imt|agent|soat)-[\w-]{16,}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}|(?:xox[abeoprs]|xapp)-[\w-]{10,}|sk-(?=[\w-]{0,200}\d)[\w-]{20,}"
-    r"|(?:sk|rk|whsec|pk)_(?:live|test)_\w{10,}|nvapi-[\w-]{20,}|pypi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|dapi[0-9a-f]{32}"
+    r"|(?:sk|rk|whsec|pk)_(?:live|test)_\w{10,}|nvapi-[\w-]{20,}|pypi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w.-]{16,}|GR1348941[\w-]{16,}|dapi[0-9a-f]{32}"
     r"|SG\.[\w-]{16,}\.[\w-]{16,}|(?:bot)?\d{8,10}:AA[\w-]{30,}|key-[0-9a-f]{32}|AGE-SECRET-KEY-1[0-9A-Z]{16,}|hv[bsr]\.[\w-]{16,}"
     r"|lsv2_(?:pt|sk)_\w{16,}|(?:pplx|xai)-[A-Za-z0-9]{20,}|tskey-[\w-]{16,}|dp\.(?:st|ct|pt|sa)\.[\w.-]{16,}|shp(?:at|ca|pa|ss)_[0-9a-f]{16,}"
     r"|pul-[0-9a-f]{32,}|ATATT3[\w=-]{16,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2}"
@@ -54,29 +54,43 @@ SECRET_NAME = re.compile(
 )
 
 _QUOTE = r"\\{0,3}[\"']"  # also as JSON within JSON writes it
-_MASKED = r"\[secret\]|\$|[<{*]"  # "$HF_TOKEN" tells nothing, and what is masked stays as it is
+_MASKED = r"\[secret\]|\$|[<{*…]|\.\.\."  # "$HF_TOKEN" tells nothing, and what is masked stays as it is
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
 # What stands in a name, and not at its edge alone
 _NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|_pass\b|_pwd\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b)"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
-_GIVEN = rf"(?:{_QUOTE})?\]?\s{{0,8}}(?:[:=]|:=|=>|[：＝])\s{{0,8}}(?:b?{_QUOTE}|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
+_GIVEN = (
+    rf"(?:{_QUOTE})?\]?\s{{0,8}}(?::=|=>|[:=：＝]|%3[Dd])\s{{0,8}}(?:SecretStr\(|Secret\()?"
+    rf"(?:b?{_QUOTE}|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
+)
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
 # What begins in Chinese, Japanese or Korean is a sentence: they are typed by means of a list to choose from, which no password field has.
 _ASSIGNED = re.compile(
-    rf"((?:{_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw)\b|(?<![\w-])pwd(?=\s{{0,4}}[=:]\s{{0,4}}[\"'\w])"
-    rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|ENVCHECK_FLEET_JOB)\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|[\u3040-\u9fff\uac00-\ud7af])"
-    r"((?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}"
+    rf"((?:{_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw)\b"
+    rf"|(?<![\w-])pwd(?=\s{{0,4}}[=:]\s{{0,4}}[\"'\w])"
+    rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
+    rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|Secret(?:Str)?\(|[\u3040-\u9fff\uac00-\ud7af])"
+    r"((?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
+    r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}"
 )
 # A name here and its value there: <password>…</password>, {"name": "HF_TOKEN", "value": "…"}, ("password", "…"), `setenv HF_TOKEN …`
 _APART = re.compile(
-    rf"(<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}"
+    rf"({_NAMED}[\w-]{{0,60}}\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])"
+    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}"
     rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},\s{{0,20}}|\s{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
     rf"|[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"'](?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{8}})"
-    rf"|\b(?:setenv|set\s-\w{{1,4}}|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?)\s{{0,8}}[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
+    rf"|\b(?:setenv|set\s-\w{{1,4}}|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?)"
+    rf"\s{{0,8}}[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
     rf"(?!{_MASKED})[^\s\"'<>,;\\]{{4,400}}"
+)
+# "password for me: …", "your password is …", "user me password …", "IDENTIFIED BY '…'": what has a digit at least is no English word
+_SAID = re.compile(
+    rf"((?i:passw(?:or)?[dt]|passphrase|api[\x20_-]?key|{_FOREIGN})(?:\x20\S{{1,40}}){{0,3}}?(?:\x20(?:is|was|lautet|ist)\b:?|:|\x20?[是为為])\s{{1,4}}[\"']?"
+    rf"|(?i:passw(?:or)?[dt])\s{{1,8}}[\"']?|(?i:identified\s{{1,4}}by\s{{1,4}}|password\s{{1,4}})(?=['\"])['\"])"
+    rf"(?!{_MASKED})(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[^\W\d])[^\s\"';,]{{6,}}"
 )
 # "#HttpOnly_.host  TRUE  /  TRUE  1799999999  token  …": a line of a jar of cookies
 _JAR = re.compile(r"(\t(?:TRUE|FALSE)\t\S{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t\S{1,200}\t)(?!\[secret\])\S{4,}")
@@ -87,7 +101,7 @@ _PIPED = re.compile(
 )
 # Headers of HTTP: after the scheme what stands there, with the parameters of Digest or a cookie's further pairs
 _HEADER = re.compile(
-    rf"((?<![\w-])(?i:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{{0,40}}(?:key|token|auth))(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}"
+    rf"((?<![\w-])(?i:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{{0,40}}(?:key|token|auth|api))(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}"
     rf"(?:{_QUOTE})?)((?i:{_SCHEME})\s{{1,8}})?(?!(?:(?i:{_SCHEME})\s{{1,8}})?(?:{_MASKED}))"
     r"(?:[\w-]{1,40}=\"[^\"\n]{0,400}\"|[^\s\"',;\\]{4,})(?:[;,]\s{0,8}[\w.-]{1,80}=(?:\"[^\"\n]{0,400}\"|[^\s\"',;\\]{0,400})){0,40}"
 )
@@ -98,8 +112,8 @@ _OPAQUE = re.compile(
 )
 # "--password x", "--hf-token x", "'--api-key', 'x'": the value is a word of its own
 _FLAG = re.compile(
-    rf"((?<![\w-])--?[\w-]{{0,40}}(?:{_WORDS}|api-?key|access-?key|pwd|storepass|keypass)(?:\s{{1,8}}[\"']?|[\"'],\s{{0,8}}[\"']))"
-    rf"(?!{_MASKED}|-)([^\s\"']+)",
+    rf"((?<![\w-])--?[\w-]{{0,40}}(?:{_WORDS}|credentials|{_KEYS}-?key|pwd|storepass|keypass|(?<=-)(?:pass|pw|key)(?=[=\s]\s{{0,8}}[\"']?(?=[^\s\"']{{8}})[^\s\"'\d]{{1,80}}\d))(?:(?:=|\s{{1,8}}(?:\\\s{{1,8}})?)[\"']?|[\"'],\s{{0,8}}[\"']))"
+    rf"(?!{_MASKED}|-|\\\s)([^\s\"']+)",
     re.IGNORECASE,
 )
 # Flags that mean a password in these programs alone: `docker login -p`, `sshpass -p`, `mysql -p…`, `curl -u name:…`; a line of .netrc;
@@ -112,7 +126,8 @@ _OTHERWISE = re.compile(
     rf"|\bcurl{_SPAN}(?:-b|--cookie)\s{{1,8}}[\"']?[\w.-]{{1,80}}=|\bredis-cli{_SPAN}(?:-a|--pass)\s{{1,8}}|\blftp{_SPAN}-u\s{{1,8}}[^\s,]{{1,80}},"
     rf"|\bldap\w{{1,12}}{_SPAN}-w\s{{1,8}}|\bopenssl{_SPAN}-[kK]\s{{1,8}}|\bsmb\w{{1,12}}{_SPAN}-U\s{{0,8}}[^\s%]{{1,80}}%"
     rf"|\b(?:un)?zip{_SPAN}-P\s{{0,8}}|\bipmitool{_SPAN}-P\s{{1,8}}|\bsnmp\w{{1,12}}{_SPAN}-[cAX]\s{{1,8}}|\bobsutil{_SPAN}-k="
-    rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
+    rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\btwine{_SPAN}-p\s{{1,8}}|\bvault\s{{1,8}}login\s{{1,8}}(?!-)|\betcdctl{_SPAN}--user[=\s][^\s:]{{1,80}}:"
+    rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal=[^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
     r"|-pass(?:in|out)?\s{1,8}pass:|--auth=|:5432:[^\s:]{1,80}:[^\s:]{1,80}:"
     rf"|\blogin\s{{1,8}}\S{{1,80}}\s{{1,8}}password\s{{1,8}}|;\s{{0,8}}(?i:pwd)=(?![/~]))(?!{_MASKED})"
     r"(?:'[^'\n]{3,200}'|\"[^\"\n]{3,200}\"|[^\s\"';]{4,})"
@@ -126,15 +141,17 @@ _SESSION = re.compile(
 )
 # auth=("name", "…"), HTTPBasicAuth("name", "…")
 _PAIR = re.compile(
-    rf"((?i:auth)(?:{_QUOTE})?\s{{0,8}}[=:(]\s{{0,8}}\(?\s{{0,8}}{_QUOTE}[^\s\"'\\]{{1,80}}{_QUOTE}\s{{0,8}},\s{{0,8}}{_QUOTE})"
+    rf"((?i:auth|login)(?:{_QUOTE})?\s{{0,8}}[=:(]\s{{0,8}}\(?\s{{0,8}}{_QUOTE}[^\s\"'\\]{{1,80}}{_QUOTE}\s{{0,8}},\s{{0,8}}{_QUOTE})"
     rf"(?!{_MASKED})[^\n\"'\\]{{1,200}}"
 )
-_BEARER = re.compile(r"\b([Bb]earer\s{1,8})(?=[\w.~+/=-]{0,80}\d)[\w.~+/=-]{8,}")
+_BEARER = re.compile(
+    r"((?i:\bbearer)\s{1,8})(?=[\w.~+/=-]{0,80}\d)[\w.~+/=-]{8,}|((?i:\bbasic)\s{1,8})(?=[\w+/]{0,80}\d)[\w+/]{16,}={0,2}|(conda[\w.:-]{0,80}/t/)[\w-]{8,}(?=/)"
+)
 # Who holds the URL of a pre-signed object may read it: AWS, Google and Azure
 # (https://learn.microsoft.com/rest/api/storageservices/create-service-sas). So is a code of OAuth, for a minute.
 _SIGNED = re.compile(
     r"(?i)(?:(?<=[?&;])|(?<=%26)|(?<=%3F))((?:x-(?:amz|goog)-(?:signature|security-token|credential)|sig|signature|awsaccesskeyid|code|pwd|pass)(?:=|%3D)"
-    r"|(?:key|auth)=(?=[\w-]{0,40}\d)(?=[\w-]{12}))(?!\[secret\])[^\s&\"'<>]{4,}"
+    r"|[\w-]{0,20}(?:key|auth|signature)=(?=[\w-]{0,40}\d)(?=[\w-]{12}))(?!\[secret\])[^\s&\"'<>]{4,}"
 )
 # Who knows the address of a hook may write to it.
 _HOOK = re.compile(
@@ -167,10 +184,9 @@ def masked(text: str, mask: str) -> str:
         text = _SESSION.sub(rf"\1{mask}", text)
         text = _HEADER.sub(lambda found: f"{found[1]}{found[2] or ''}{mask}", text)
         text = _ASSIGNED.sub(rf"\1{mask}", text)
-    if "earer" in text:
-        text = _BEARER.sub(rf"\1{mask}", text)
+    text = _BEARER.sub(lambda found: f"{found[1] or found[2] or found[3]}{mask}", text)
     if "/" in text:
         text = _HOOK.sub(rf"\1{mask}", text)
-    for pattern in (_APART, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _OTHERWISE):
+    for pattern in (_APART, _SAID, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _OTHERWISE):
         text = pattern.sub(rf"\1{mask}", text)
     return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text

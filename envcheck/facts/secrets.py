@@ -30,7 +30,7 @@ _HINTS = (
     "keypass", "private-lines", "begin ", "mongo", "7z ", "zip -", "ipmitool", "snmp", "obsutil", "swanlab", "lftp", "http -a",
     "https -a", "thin:", "sqlplus", "true\t", "false\t", "echo ", "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
     "glc_", "rpa_", "sq0", "pmak-", "nrak-", "nrjs-", "nrii-", "glsa_", "hrku-", "fm1", "fm2", "pscale_", "ccipat_", "cciprj_", "sntry",
-    "dckr_", "atlasv1", "pcsk_", "proxy",
+    "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal",
 )  # fmt: skip
 
 _RUN = re.compile(r"(?=[A-Za-z]{0,15}\d)[A-Za-z0-9]{16}")
