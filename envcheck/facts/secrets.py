@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 MASK = "[secret]"
 
@@ -51,6 +52,19 @@ def mask_secrets(text: str) -> str:
     from envcheck.facts.secret_patterns import masked
 
     return masked(text, MASK)
+
+
+def mask_values(value: Any) -> Any:
+    """What was read from JSON with every text in it masked, and whole what is named after a secret: in its written form a text has
+    its line breaks and quotation marks escaped, and some secrets are told by these."""
+    if isinstance(value, str):
+        return mask_secrets(value)
+    if isinstance(value, Mapping):
+        return {
+            mask_secrets(key): MASK if isinstance(one, str) and one and is_secret_name(key) else mask_values(one)
+            for key, one in value.items()
+        }
+    return [mask_values(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def mask_words(words: Sequence[str]) -> Iterator[str]:
