@@ -54,6 +54,7 @@ SECRET_NAME = re.compile(
 )
 
 _QUOTE = r"\\{0,3}[\"']"  # also as JSON within JSON writes it
+_BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as strings write it
 _MASKED = r"\[secret\]|\$|[<{*…]|\.\.\."  # "$HF_TOKEN" tells nothing, and what is masked stays as it is
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
@@ -61,7 +62,7 @@ _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sh
 _NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|_pass\b|_pwd\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b)"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
-    rf"(?:{_QUOTE})?\]?\s{{0,8}}(?::=|=>|[:=：＝]|%3[Dd])\s{{0,8}}(?:SecretStr\(|Secret\()?"
+    rf"(?:{_QUOTE})?\]?\s{{0,8}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:SecretStr\(|Secret\()?"
     rf"(?:b?{_QUOTE}|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
@@ -80,7 +81,7 @@ _APART = re.compile(
     rf"({_NAMED}[\w-]{{0,60}}\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])"
     rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}"
     rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
-    rf"(?:\s{{0,8}},\s{{0,20}}|\s{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
+    rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
     rf"|[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"'](?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{8}})"
     rf"|\b(?:setenv|set\s-\w{{1,4}}|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?)"
     rf"\s{{0,8}}[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
@@ -93,7 +94,10 @@ _SAID = re.compile(
     rf"(?!{_MASKED})(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[^\W\d])[^\s\"';,]{{6,}}"
 )
 # "#HttpOnly_.host  TRUE  /  TRUE  1799999999  token  …": a line of a jar of cookies
-_JAR = re.compile(r"(\t(?:TRUE|FALSE)\t\S{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t\S{1,200}\t)(?!\[secret\])\S{4,}")
+_TAB = r"(?:\\{1,3}t|\s{1,8})"  # as blanks, too, and as strings write it
+_JAR = re.compile(
+    rf"({_TAB}(?:TRUE|FALSE){_TAB}[^\s\\]{{1,200}}{_TAB}(?:TRUE|FALSE){_TAB}\d{{1,12}}{_TAB}[^\s\\]{{1,200}}{_TAB})(?!\[secret\])[^\s\\\"']{{4,}}"
+)
 # "echo … | sudo -S", "| docker login --password-stdin", "| chpasswd"
 _PIPED = re.compile(
     rf"(\becho\s{{1,8}}(?:-[neE]{{1,3}}\s{{1,8}})?[\"']?)(?!{_MASKED})[^\s\"'|]{{3,200}}"
@@ -159,7 +163,7 @@ _HOOK = re.compile(
 )
 # To its end where one is there, with whatever a launcher puts before each line; else as far as there are lines of base64
 _PEM = re.compile(
-    r"(-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-Lines: \d{1,4}\s)"
+    r"(-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-Lines: \d{1,4}(?:\s|\\{1,3}[rn]))"
     r"(?:(?:(?!BEGIN )[^\0]){1,6000}?(?=-{4,5} ?END )|(?:\s{1,4}(?:Version|Comment|Hash|Charset|Proc-Type|DEK-Info):[^\n]{0,200}){0,8}"
     r"(?:[A-Za-z0-9+/=\s\\]|(?<=\n)\[[^\]\n]{1,40}\]:?\s(?=[A-Za-z0-9+/=]{20})){1,6000})"
 )

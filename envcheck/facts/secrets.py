@@ -29,7 +29,8 @@ _HINTS = (
     "fwogz", "fqogz", "iqojb", "aqody", "wandb_", "auth=", "auth(", "%3dsig", "sig%3d", "%40", "pass:", ":5432:",
     *FOREIGN, "clave", "senha", "mdp", "mima", "psk=", "_psk", "_sk=", "_sk'", "_sk\"", "_sk:", "pass=", "pwd", "bindpw", "storepass",
     "keypass", "private-lines", "begin ", "mongo", "7z ", "zip -", "ipmitool", "snmp", "obsutil", "swanlab", "lftp", "http -a",
-    "https -a", "thin:", "sqlplus", "true\t", "false\t", "echo ", "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
+    "https -a", "thin:", "sqlplus", "true\t", "false\t", "true\\t", "true /",
+    "false /", "echo ", "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
     "glc_", "rpa_", "sq0", "pmak-", "nrak-", "nrjs-", "nrii-", "glsa_", "hrku-", "fm1", "fm2", "pscale_", "ccipat_", "cciprj_", "sntry",
     "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal",
 )  # fmt: skip
