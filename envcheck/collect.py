@@ -130,7 +130,7 @@ def examined(
         if not options["static"]:
             after.callback(offspring.end)
         after.callback(host.close)  # a probe that was given up may still have a child
-        running = start(chosen, folder, budget, options, {**os.environ, **offspring.mark})
+        running = start(chosen, folder, budget, options, {**host.env, **offspring.mark})
         after.callback(end, running)
         if not options["static"]:  # while the agent starts, so that it costs no time
             offspring.adopt()

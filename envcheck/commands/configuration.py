@@ -104,7 +104,7 @@ def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.Argum
         if key == "severity":
             args.severities = dict(value)
         elif key == "rules":
-            args.site = [os.path.join(_folder(path), folder) for folder in value]
+            args.site = _rules(args, [os.path.join(_folder(path), folder) for folder in value])
         elif key == "ignore" and isinstance(value, Mapping):  # rules with reasons stay ignored whatever else is
             args.ignore_reasons = dict(value)
         elif (f"--{key}" in flags or key in RULES) and not given & {f"--{key}", RIVALS.get(key)}:
@@ -172,6 +172,16 @@ def _python(path: str, value: str) -> str:
     """A path is meant from the folder of the file; what is none there is a command."""
     below = os.path.join(_folder(path), value)
     return below if os.sep in value or os.path.exists(below) else value
+
+
+def _rules(args: argparse.Namespace, folders: Sequence[str]) -> list[str]:
+    """Without those that others could change under root's hands, which are told with the files that were passed over."""
+    from envcheck.host.ownership import foreign_folder
+
+    reasons = {folder: None if args.config else foreign_folder(folder) for folder in folders}
+    told = tuple(f"{folder} was passed over: {reason}" for folder, reason in reasons.items() if reason)
+    args.configuration = replace(args.configuration, passed_over=(*args.configuration.passed_over, *told))
+    return [folder for folder in folders if not reasons[folder]]
 
 
 def _folder(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.facts.secrets import FOREIGN
+from envcheck.facts.secret_words import FOREIGN
 
 EMAIL = "[e-mail]"
 

@@ -6,15 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from envcheck.facts.secret_words import FOREIGN
+
 MASK = "[secret]"
 
-# Words for a password, a key, a token in other languages, in lower case
-FOREIGN = (
-    "kennwort", "geheimnis", "zugangsdaten", "zugangsschl", "geheimschl", "api-schl", "api_schl", "apischl", "de passe", "de_passe",
-    "de-passe", "depasse", "contrase", "wachtwoord", "hasło", "haslo", "lösenord", "losenord", "salasana", "şifre", "jelszó", "密码",
-    "密碼", "口令", "密钥", "密鑰", "秘钥", "令牌", "凭证", "凭据", "пароль", "токен", "секрет", "パスワード", "トークン", "秘密鍵",
-    "비밀번호", "암호", "토큰",
-)  # fmt: skip
 # In lower case: a text without any of these, without an "@" and without a run as tokens have it holds no secret that can be told.
 _HINTS = (
     "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gldt-", "glcbt-", "glptt-", "glrt-", "glft-", "glimt-",
