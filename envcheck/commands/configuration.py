@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAMES = ("envcheck.toml", "pyproject.toml")
 # [tool.envcheck], or a table of tools that may hold it: a pyproject.toml without either need not be parsed, which takes milliseconds.
 _CONFIGURES = re.compile(rb"""(?m)tool['"]?[ \t]{0,9}\.[ \t]{0,9}['"]?envcheck|^[ \t]{0,9}\[?[ \t]{0,9}['"]?tool['"]?[ \t]{0,9}[\]=]""")
-LIMIT_BYTES = 1 << 20  # of a file that nobody named
+LIMIT_BYTES = 1 << 20
 
 
 def _text(value: object) -> bool:
@@ -217,14 +217,9 @@ def find(explicit: str | None) -> tuple[Configuration, Mapping[str, Any]]:
 
 
 def _named(path: str) -> tuple[Configuration, Mapping[str, Any]]:
-    try:
-        with open(path, "rb") as file:
-            source = file.read()
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from None
-    except ValueError as error:  # a null byte in the path
-        raise UsageError(f"--config {path!r}: {error}") from None
-    return Configuration(path), _table(_parsed(source, path), path)
+    from envcheck.facts.given_file import read_given
+
+    return Configuration(path), _table(_parsed(read_given(path, "--config", LIMIT_BYTES), path), path)
 
 
 def _read(path: str) -> tuple[bytes | None, str | None]:

@@ -121,6 +121,16 @@ def test_what_others_can_write_is_not_obeyed(here: Path) -> None:
     assert found() == (str(path), {"timeout": 77}, [])
 
 
+def test_a_file_without_end_is_refused_and_a_pipe_is_read() -> None:
+    with pytest.raises(UsageError, match="--config /dev/zero: not a file"):
+        find("/dev/zero")
+    reading, writing = os.pipe()
+    os.write(writing, b"timeout = 77\n")
+    os.close(writing)
+    assert find(f"/dev/fd/{reading}")[1] == {"timeout": 77}
+    os.close(reading)
+
+
 def test_a_shared_folder(here: Path) -> None:
     """/tmp: what lies in it may be a link or a file that somebody moved there. A folder of ours below it is ours."""
     own, shared = put(here), put(here.parent)

@@ -132,7 +132,7 @@ def test_clean_leaves_no_control_character(text: str) -> None:
         (b"plain text\n", None),
         (b"one stray\x00 NUL in a log line\n" * 9, None),
         ("PyTorch version: 2.1".encode("utf-16"), None),
-        (random.Random(15).randbytes(20_000), "binary"),
+        (random.Random(15).randbytes(20_000), "binary"),  # noqa: S311
         (bytes(range(0x80, 0x100)) * 40, None),  # a text of another code page
         (b"", None),
     ],
