@@ -107,6 +107,7 @@ def test_symptom_is_complete(symptom: str) -> None:
             "ask",
             "why",
             "fallback",
+            "alone",
             "ends",
         }
         assert row.confidence in ("", "likely", "certain")
