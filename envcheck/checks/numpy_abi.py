@@ -75,8 +75,9 @@ def _name_gone(facts: Facts, matches: Matches) -> Hit:
     """
     first = {"alias": "1.24"}.get(matches[0].variant, "2")
     too_new = first == "1.24" and (minor(facts.python.version) or (3, 0)) >= (3, 12)
-    older_numpy: tuple[Intent, ...] = () if too_new else (Install((f"numpy<{first}",), note="Python 3.11 or older" if first != "2" else ""),)
-    return Hit({"alias": value(matches, "alias"), "first": first}, quoted(matches), older_numpy, "alias")
+    note = "for Python 3.11 or older" if first == "1.24" else ""
+    fixes: tuple[Intent, ...] = () if too_new else (Install((f"numpy<{first}",), note=note),)
+    return Hit({"alias": value(matches, "alias"), "first": first}, quoted(matches), fixes, "alias")
 
 
 def _other(

@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
 from envcheck.checks.reinstall import once
-from envcheck.checks.text import of_variant, quoted, value
+from envcheck.checks.text import doubt, of_variant, quoted, value
 from envcheck.engine.intents import UPGRADE, Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import Distribution, GpusFacts, PackagesFacts, TorchFacts
@@ -139,7 +139,7 @@ def flash_attn_mismatch(facts: Facts, matches: Matches) -> Answer:
     low, ampere = _all_below(facts.gpus, 8), any("Ampere" in match.text for match in matches)
     if ampere or (low and (major(there) or 0) >= 2):
         return Hit(values | {"gpu": low or "This GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)
-    return Hit(values, quoted(matches), again, "said") if matches else None
+    return Hit(values, quoted(matches), again, "said", confidence=doubt(matches)) if matches else None
 
 
 def _flash_built_for(version: str | None, torch: TorchFacts) -> list[str]:
