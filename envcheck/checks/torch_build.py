@@ -9,7 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
-from envcheck.checks.text import cite, doubt, first_of, of_variant, quoted, value
+from envcheck.checks.text import cite, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Unknown, check
 from envcheck.facts.record import replace
@@ -167,7 +167,7 @@ def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
     torch, cards = facts.torch, named(nvidia(facts.gpus)) if answer.fails(facts.devices) else ""
     explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
     evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
-    return Hit({}, evidence, variant="colab" if of_variant(matches, "colab") else "said") if evidence and not explained else None
+    return Hit({}, evidence, variant=foremost(matches, "colab", "checkpoint") or "said") if evidence and not explained else None
 
 
 def _unlisted(missing: Mapping[str, Missing]) -> bool:
