@@ -60,7 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _namesake() -> str | None:
     """PyPI has another tool whose distribution, package and command are all called envcheck: whose files are whose is then chance."""
-    site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    here = os.path.dirname(os.path.abspath(__file__))
+    site = os.path.dirname(here)
+    if not os.path.exists(os.path.join(here, "__init__.py")):  # taken along when the other one was uninstalled
+        return f"files of torch-envcheck are gone from {here}: install it again with --force-reinstall --no-deps"
     try:
         found = [name for name in os.listdir(site) if name.startswith("envcheck-") and name.endswith((".dist-info", ".egg-info"))]
     except OSError:
