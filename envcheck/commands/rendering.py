@@ -48,10 +48,12 @@ ENGLISH_ALONE = ("json",)
 
 def spoken(report: Report, args: argparse.Namespace, form: str, to_stdout: bool) -> Report:
     """The report in the language that is wanted of a format, for stdout or for a file."""
-    code = (
-        "" if form in ENGLISH_ALONE else wanted_language(args, form in FOR_PEOPLE, sys.stdout if to_stdout and form not in UTF8 else None)
-    )
-    return in_language(report, code, args)
+    return in_language(report, language_for(args, form, sys.stdout if to_stdout else None), args)
+
+
+def language_for(args: argparse.Namespace, form: str, stream: TextIO | None) -> str:
+    """The language that is wanted of a format, for a stream or for a file; "" is English."""
+    return "" if form in ENGLISH_ALONE else wanted_language(args, form in FOR_PEOPLE, None if form in UTF8 else stream)
 
 
 def in_language(report: Report, code: str, args: argparse.Namespace) -> Report:
@@ -68,8 +70,7 @@ def words(args: argparse.Namespace, form: str, to_stdout: bool) -> English:
     """The words of a page that is no report, in the language that is wanted of a format."""
     from envcheck.report.english import ENGLISH
 
-    stream = sys.stdout if to_stdout and form not in UTF8 else None
-    code = "" if form in ENGLISH_ALONE else wanted_language(args, form in FOR_PEOPLE, stream)
+    code = language_for(args, form, sys.stdout if to_stdout else None)
     if not code:
         return ENGLISH
     from envcheck.report.language import language

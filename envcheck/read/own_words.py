@@ -23,6 +23,8 @@ _LINES = (
     "What to do, one of:", "one of these:", "Assumed",
 )  # fmt: skip
 _ASIDES = ("administrator", "not checked", "checked against envcheck's tables; nothing was installed")
+_PAGES = ("fleet", "compare", "plan")
+_ENDS = r"<system-out>|<error message=\"|title=envcheck::"  # what stands before the verdict in formats of programs
 _MARK = r"(?P<mark>.{0,120}?)"  # what stands before each line of a pasted text
 
 
@@ -31,17 +33,19 @@ class _Words:
     """One language: what shows that a text is a report in it, and the patterns of its frame."""
 
     shows: re.Pattern[str]
+    job: re.Pattern[str]  # how many hosts, in the head of a job's report
     frame: tuple[re.Pattern[str], ...]
     english: Mapping[str, str]
 
 
 def in_english(text: str) -> str:
     """The text with the frames of its reports in English."""
-    if text.isascii() or ("envcheck" not in text and "[" not in text and "#### " not in text):
+    if text.isascii():
         return text
     for code in LANGUAGES:
         words = _words(code)
         if words.shows.search(text):
+            text = words.job.sub(r"\g<mark>fleet of \g<n> hosts", text)
             for pattern in words.frame:
                 text = pattern.sub(lambda found, words=words: _turned(found, words.english), text)  # type: ignore[misc]
     return text
@@ -55,29 +59,38 @@ def _turned(found: re.Match[str], english: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=len(LANGUAGES))
 def _words(code: str) -> _Words:
-    phrases: Mapping[str, str] = load_toml(rules_folder(f"lang/{code}/report.toml"))["phrases"]
+    report = load_toml(rules_folder(f"lang/{code}/report.toml"))
+    phrases: Mapping[str, str] = {**report["job"], **report["phrases"]}
     verdicts = {}  # the words up to the first value: "Not ready: "
     for ours, said in phrases.items():
-        if ours.startswith(("Not ready", "Cannot tell", "Ready to train", "No problem found", "No error found", "The selected rules")):
+        if ours.startswith(("Not ready", "Cannot tell", "Ready", "No problem found", "No error found", "The selected rules")):
             verdicts[said.partition("{")[0]] = ours.partition("{")[0]
-    english = {phrases[word]: word for word in (*_HEAD, *_BODY, *_SEVERITIES, *_LINES, *_ASIDES)} | verdicts
+    english = {phrases[word]: word for word in (*_HEAD, *_BODY, *_SEVERITIES, *_LINES, *_ASIDES, *_PAGES)} | verdicts
     both = f"{phrases['administrator']}；"
-    english[both] = "administrator; "
+    english |= {both: "administrator; ", phrases["do"]: "do"}
 
     def one_of(names: tuple[str, ...], *more: str) -> str:
         return "(?P<word>" + "|".join((*more, *(re.escape(phrases[name]) for name in names))) + ")"
 
     label = rf"^{_MARK}{one_of(_HEAD)}(?P<blanks> {{2,6}})(?=\S)"
     head = rf"envcheck \d[\w.+-]{{0,50}}(?:: |\n.{{0,120}}?{re.escape(phrases['target'])} {{2,6}}\S)"
+    page = rf"(?P<mark><h1[^<>]{{0,80}}>envcheck \d[\w.+-]{{0,50}}, ){one_of(_PAGES)}(?=: )"
+    before, _, after = phrases["fleet of {n} hosts"].partition("{n}")
+    job = rf"(?P<mark>envcheck \d[\w.+-]{{0,50}}, ){re.escape(before)}(?P<n>\d{{1,6}}){re.escape(after)}(?=: )"
     severity = rf"(?P<mark>[✗!–x-] |#### |<span class='[a-z ]{{1,20}}'>){one_of(_SEVERITIES)}(?=(?:</span>)?: )"
+    inside = rf"(?P<mark> \[){one_of(_SEVERITIES)}(?=: [a-z0-9-]{{3,80}}\])"
     starts = "|".join(re.escape(said) for said in sorted(verdicts, key=len, reverse=True))
+    end = rf"(?:{_ENDS})(?:{starts})"
     frame = (
+        page,
         label,
         severity,
+        inside,
+        rf"^(?P<mark>    ){one_of((), re.escape(phrases['do']))}(?= )",
         rf"(?P<mark>  ){one_of(_BODY)}(?P<blanks> {{2,10}})(?=\S)",
         rf"^{_MARK}{one_of(_LINES)}",
-        rf"(?P<mark>^.{{0,120}}?|'>)(?P<word>{starts})",
+        rf"(?P<mark>^.{{0,120}}?|'>|{_ENDS})(?P<word>{starts})",
         rf"(?P<mark> \(|; ){one_of(_ASIDES, re.escape(both))}",
     )
-    shows = re.compile("|".join((head, re.sub(r"\?P<\w+>", "?:", severity))), re.MULTILINE)
-    return _Words(shows, tuple(re.compile(one, re.MULTILINE) for one in frame), english)
+    shows = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", one) for one in (head, job, page, severity, inside, end)), re.MULTILINE)
+    return _Words(shows, re.compile(job), tuple(re.compile(one, re.MULTILINE) for one in frame), english)

@@ -18,6 +18,11 @@ class English:
         """For the planner's texts."""
         return self
 
+    @property
+    def job(self) -> English:
+        """For the report of a job."""
+        return self
+
     def say(self, text: str) -> str:
         """A text of envcheck in this language."""
         return text
