@@ -7,7 +7,7 @@ stays as it is. No line is added or taken away.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from envcheck.facts.record import record
@@ -33,7 +33,7 @@ class _Words:
     """One language: what shows that a text is a report in it, and the patterns of its frame."""
 
     shows: re.Pattern[str]
-    job: re.Pattern[str]  # how many hosts, in the head of a job's report
+    whole: tuple[tuple[re.Pattern[str], str], ...]  # the head of a job's report, a plan and a comparison, and their English
     frame: tuple[re.Pattern[str], ...]
     english: Mapping[str, str]
 
@@ -44,8 +44,9 @@ def in_english(text: str) -> str:
         return text
     for code in LANGUAGES:
         words = _words(code)
+        for whole, instead in words.whole:
+            text = whole.sub(instead, text)
         if words.shows.search(text):
-            text = words.job.sub(r"\g<mark>fleet of \g<n> hosts", text)
             for pattern in words.frame:
                 text = pattern.sub(lambda found, words=words: _turned(found, words.english), text)  # type: ignore[misc]
     return text
@@ -75,8 +76,6 @@ def _words(code: str) -> _Words:
     label = rf"^{_MARK}{one_of(_HEAD)}(?P<blanks> {{2,6}})(?=\S)"
     head = rf"envcheck \d[\w.+-]{{0,50}}(?:: |\n.{{0,120}}?{re.escape(phrases['target'])} {{2,6}}\S)"
     page = rf"(?P<mark><h1[^<>]{{0,80}}>envcheck \d[\w.+-]{{0,50}}, ){one_of(_PAGES)}(?=: )"
-    before, _, after = phrases["fleet of {n} hosts"].partition("{n}")
-    job = rf"(?P<mark>envcheck \d[\w.+-]{{0,50}}, ){re.escape(before)}(?P<n>\d{{1,6}}){re.escape(after)}(?=: )"
     severity = rf"(?P<mark>[✗!–x-] |#### |<span class='[a-z ]{{1,20}}'>){one_of(_SEVERITIES)}(?=(?:</span>)?: )"
     inside = rf"(?P<mark> \[){one_of(_SEVERITIES)}(?=: [a-z0-9-]{{3,80}}\])"
     starts = "|".join(re.escape(said) for said in sorted(verdicts, key=len, reverse=True))
@@ -92,5 +91,27 @@ def _words(code: str) -> _Words:
         rf"(?P<mark>^.{{0,120}}?|'>|{_ENDS})(?P<word>{starts})",
         rf"(?P<mark> \(|; ){one_of(_ASIDES, re.escape(both))}",
     )
-    shows = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", one) for one in (head, job, page, severity, inside, end)), re.MULTILINE)
-    return _Words(shows, re.compile(job), tuple(re.compile(one, re.MULTILINE) for one in frame), english)
+    shows = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", one) for one in (head, page, severity, inside, end)), re.MULTILINE)
+    return _Words(shows, tuple(_whole(code, phrases)), tuple(re.compile(one, re.MULTILINE) for one in frame), english)
+
+
+def _whole(code: str, phrases: Mapping[str, str]) -> Iterator[tuple[re.Pattern[str], str]]:
+    """What is one sentence with numbers, and the words by which a plan is known; a plan begins with the machine that it is for."""
+    yield re.compile(rf"(envcheck \d[\w.+-]{{0,50}}), {_numbered(phrases['fleet of {n} hosts'])}(?=: )"), r"\1, fleet of \2 hosts"
+    differ = "{n} facts differ, {all} rules change their verdict"
+    yield re.compile(rf"^{_numbered(phrases[differ])}(?=\s*\Z)", re.MULTILINE), r"\1 facts differ, \2 rules change their verdict"
+    same = "the same facts, the same verdicts"
+    yield re.compile(rf"^{re.escape(phrases[same])}(?=\s*\Z)", re.MULTILINE), same
+    ours, said = (load_toml(rules_folder(path))["print"] for path in ("plan/texts.toml", f"lang/{code}/plan.toml"))
+    first, tables = re.escape(said["for"].partition("{")[0]), re.escape(phrases["envcheck's tables"])
+    lines = "|".join(re.escape(said[key]) for key in ("none", "excluded"))
+    known = rf"(?:.{{0,4000}}\n){{0,400}}?(?:(?:{lines})$|.{{0,4000}}?{tables})"
+    yield re.compile(rf"\A(\s{{0,80}}){first}(?=\S.{{0,400}}\n{known})", re.MULTILINE), r"\1for "
+    for key in ("none", "excluded"):
+        yield re.compile(rf"^{re.escape(said[key])}$", re.MULTILINE), ours[key]
+    yield re.compile(tables), "envcheck's tables"
+
+
+def _numbered(said: str) -> str:
+    """A translated text as a pattern, with a number in each hole."""
+    return re.sub(r"\\{\w+\\}", r"(\\d{1,6})", re.escape(said))
