@@ -79,7 +79,7 @@ def _words(code: str) -> _Words:
     severity = rf"(?P<mark>[✗!–x-] |#### |<span class='[a-z ]{{1,20}}'>){one_of(_SEVERITIES)}(?=(?:</span>)?: )"
     inside = rf"(?P<mark> \[){one_of(_SEVERITIES)}(?=: [a-z0-9-]{{3,80}}\])"
     starts = "|".join(re.escape(said) for said in sorted(verdicts, key=len, reverse=True))
-    end = rf"(?:{_ENDS})(?:{starts})"
+    end = rf"(?:{_ENDS}|envcheck \d[\w.+-]{{0,50}}, fleet of \d{{1,6}} hosts: .{{0,400}}\n)(?:{starts})"
     frame = (
         page,
         label,

@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
+import fleet_samples
 import pytest
 import report_samples
 from own_reports import RULES as WITH_AN_EXAMPLE
@@ -22,13 +23,15 @@ from envcheck.cli import main
 from envcheck.engine.rule import FAMILY_RANK, RuleText, RuleTexts
 from envcheck.facts.record import replace
 from envcheck.render import FORMATS, render
+from envcheck.render.fleet import render_fleet
 from envcheck.render.styled import Styled, width_of
+from envcheck.render.text import PageOptions
 from envcheck.render.wording import in_short
 from envcheck.report.english import ENGLISH, language_of
 from envcheck.report.language import caught_by, language, parts_of
 from envcheck.report.report import Reported
 from envcheck.report.titles import general_title
-from envcheck.report.translate import reported_in, translated
+from envcheck.report.translate import reported_in, translated, translated_fleet
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import load_toml, parse_toml
 
@@ -80,7 +83,7 @@ def pairs() -> Iterator[tuple[str, str, str]]:
         yield from ((f"{rule}: {key}", english[key], text) for key, text in said_of(row).items())
     for section, rows in PLAN_IN_CHINESE.items():
         yield from ((f"plan: {section}.{key}", PLAN[section][key], text) for key, text in rows.items())
-    yield from (("report", english, text) for english, text in ZH.phrases)
+    yield from (("report", english, text) for english, text in (*ZH.phrases, *ZH.of_job))
 
 
 # ------------------------------------------------------------------ the texts
@@ -255,6 +258,35 @@ def test_headings_and_pictures_of_a_page_are_chinese(rule: str) -> None:
     english = [one for one in headings(page) if re.search("[a-z]{3,} [a-z]{3,}", one) and not CHINESE.search(one)]
     assert [one for one in english if not one.startswith("rank 0: ")] == []  # stages: names out of the agent
     assert "耗时" in page or "各 rank 的过程" in page
+
+
+@pytest.mark.parametrize("form", ["text", "html"])
+@pytest.mark.parametrize("name", ["drifted", "sick", "stuck", "large", "healthy"])
+def test_own_words_of_a_job_s_report_are_chinese(name: str, form: str) -> None:
+    """What is left in English is a command, a machine's word, or the evidence."""
+    job = fleet_samples.SAMPLES[name]()
+    page = render_fleet(translated_fleet(job, "zh", ENGLISH_TEXTS), form, options=PageOptions(verbose=True))
+    if form == "html":
+        page = re.sub(r"<style>.*?</style>|<code>.*?</code>", "", page, flags=re.DOTALL)
+        assert "lang='zh-Hans'" in page and all(CHINESE.search(one) for one in headings(page)[:2])
+        page = re.sub(r"<[^>]*?(?:aria-label='([^']*)')?[^>]*>", lambda tag: f"\n{tag[1] or ''}", page)
+    said = [line.strip() for line in page.splitlines() if not line.startswith("         ")]
+    english = [
+        line for line in said if re.search("[a-z]{3,} [a-z]{2,} [a-z]{2,}", line) and not re.search(r"nothing came for 10 s|srun", line)
+    ]
+    assert english == []
+    assert {"healthy": "可以运行：2 台主机", "sick": "未就绪：12 台主机上有 1 个错误；去掉 rack1n[00-02]，其余 9 台可以运行"}.get(
+        name, ""
+    ) in page
+
+
+def test_a_page_of_a_plan_is_chinese(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "req.txt").write_text("torch==2.9.0\n-e .\nunheard-of\n", encoding="utf-8")
+    words = ("plan", "-r", str(tmp_path / "req.txt"), "--for", "h100", "--driver", "535.183", "--format", "html")
+    page = re.sub(r"<style>.*?</style>|<pre.*?</pre>|<code>.*?</code>", "", run(capsys, *words, "--lang", "zh")[1], flags=re.DOTALL)
+    said = [line for line in re.sub("<[^>]*>", "\n", page).splitlines() if re.search("[a-z]{3,} [a-z]{2,}", line)]
+    assert "lang='zh-Hans'" in page and "来自" in page and "1 个办法" in page
+    assert [line for line in said if not CHINESE.search(line)] == []
 
 
 @pytest.mark.parametrize("rule", ["driver-too-old", "live-hang", "gpu-busy", "launch-master-address", "container-without-gpu"])
