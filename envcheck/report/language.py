@@ -115,7 +115,7 @@ def language(code: str) -> Language:
     """The phrases of a language of `rules/lang`."""
     own = load_toml(rules_folder(f"lang/{code}/report.toml"))
     ours, theirs = (load_toml(rules_folder(path)) for path in ("plan/texts.toml", f"lang/{code}/plan.toml"))
-    return Language(code, tuple(own["phrases"].items()), tuple(_pairs(ours, theirs)), tuple(own["job"].items()))
+    return Language(code, (*own["phrases"].items(), *own["symptoms"].items()), tuple(_pairs(ours, theirs)), tuple(own["job"].items()))
 
 
 def _pairs(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

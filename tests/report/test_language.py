@@ -113,6 +113,16 @@ def test_the_planner_is_translated_whole() -> None:
     assert lacking == {("note", "compat-path")}
 
 
+def test_what_is_said_of_messages_is_translated_whole() -> None:
+    """Why one is harmless, and what would show the cause of another: each in full, and nothing that no row says any more."""
+    tables = [load_toml(path) for path in sorted((HERE / "symptoms").glob("*.toml"))]
+    wanted = {row["why"] for table in tables for row in table.get("harmless", ())}
+    wanted |= {row["ask"] for table in tables for row in table.get("victim", ()) if "ask" in row}
+    there = load_toml(FOLDER / "report.toml")["symptoms"]
+    assert len(wanted) > 70 and wanted == set(there)
+    assert [text for text in wanted if ZH.say(text) != there[text]] == []
+
+
 def test_placeholders_commands_and_versions_agree() -> None:
     wrong = [
         (where, english, said)
