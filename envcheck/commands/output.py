@@ -169,7 +169,7 @@ def _opened(path: str, flags: int, private: bool) -> int:
 
 def _to_stdout(text: str, utf8: bool) -> None:
     try:
-        if utf8 and not takes(sys.stdout, text):
+        if utf8 and not _is_utf8(sys.stdout):  # the page itself says that it is
             sys.stdout.flush()
             sys.stdout.buffer.write(text.encode("utf-8"))
         elif text:  # even an empty text is written, and a full disk complains of it
@@ -180,6 +180,14 @@ def _to_stdout(text: str, utf8: bool) -> None:
     except OSError as error:
         drop_stdout()
         raise UsageError(f"stdout: {error.strerror}") from None
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    """Whether a stream writes UTF-8; one that names no encoding, or has no bytes below it, is left alone."""
+    try:
+        return codecs.lookup(stream.encoding or "utf-8").name == "utf-8" or not hasattr(stream, "buffer")
+    except LookupError:
+        return True
 
 
 def drop_stdout() -> None:

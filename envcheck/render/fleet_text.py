@@ -44,7 +44,7 @@ def render(report: FleetReport, *, options: PageOptions | None = None) -> str:
     if len(lines) > 20:
         lines += [Styled(), verdict]
     text = "\n".join(line.rstrip() for line in written(lines, options.color).split("\n")).strip("\n") + "\n"
-    return text if options.unicode else ascii_only(text)
+    return text if options.unicode or report.language.code else ascii_only(text)
 
 
 def _loud(report: FleetReport) -> list[FleetFinding]:
