@@ -39,8 +39,8 @@ def shown(report: Report, args: argparse.Namespace, form: str, to_stdout: bool) 
     return text if text.endswith("\n") or not text else text + "\n"
 
 
-# Variables of the locale; the first that is set counts.
-LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
+# Variables of the locale (`report/english.py` says which of them counts).
+LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG", "LANGUAGE")
 # Formats that people read take the language of the locale; the others only --lang changes, and JSON, which programs compare, nothing.
 FOR_PEOPLE = ("text", "markdown", "html")
 ENGLISH_ALONE = ("json",)
@@ -80,7 +80,7 @@ def words(args: argparse.Namespace, form: str, to_stdout: bool) -> English:
 
 def wanted_language(args: argparse.Namespace, for_people: bool, stream: TextIO | None) -> str:
     """The language of one text: "" is English, and so it is, with a line on stderr, where the stream cannot show another."""
-    if not args.lang and not any(os.environ.get(name, "").startswith("zh") for name in LOCALE):
+    if not args.lang and not any("zh" in os.environ.get(name, "") for name in LOCALE):
         return ""
     from envcheck.report.english import language_of
 

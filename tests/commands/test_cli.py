@@ -370,6 +370,24 @@ def test_a_full_disk_behind_stdout_is_no_bug(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (2, "envcheck: stdout: No space left on device\n")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    ("out", "words", "code"),
+    [
+        ("/dev/full", ("rules",), 2),
+        ("/dev/null", ("explain", "nvlmi"), 2),
+        ("/dev/null", ("check", "--facts", "BROKEN", "--lang", "zh"), 1),
+    ],
+)
+def test_what_a_full_disk_behind_stderr_does_not_take_changes_no_exit_code(out: str, words: tuple[str, ...], code: int) -> None:
+    arguments = [BROKEN if word == "BROKEN" else word for word in words]
+    with open("/dev/full", "w") as full, open(out, "w") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "envcheck", *arguments], stdout=stdout, stderr=full, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+        )
+    assert done.returncode == code
+
+
 ENCODINGS = ("ascii", "latin-1", "cp1252", "gbk", "utf-16", "utf-8")
 BROKEN, HEALTHY = (str(ROOT / "tests" / "documents" / "v1" / f"{name}.json") for name in ("broken", "healthy"))
 # Each command once at least; "{facts}" is a report with every kind of character that the tool prints.
@@ -426,10 +444,13 @@ def test_every_command_is_tried_in_any_encoding() -> None:
 def test_help_in_any_encoding(encoding: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
         main([*([command] if command else []), "--help"])
     out.flush()
-    assert ended.value.code == 0 and "usage: envcheck" in out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    said = out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    assert ended.value.code == 0 and "usage: envcheck" in said
+    assert [line for line in said.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,10 @@ LOCALES: list[tuple[str | None, dict[str, str], tuple[str, bool]]] = [
     (None, {"LANG": "C.UTF-8"}, ("", False)),
     (None, {"LANG": "en_US.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8"}, ("zh", False)),
     (None, {"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, ("", False)),
+    (None, {"LANG": "de_DE.UTF-8", "LANGUAGE": "zh_TW:zh_CN:en"}, ("zh", False)),
+    (None, {"LANG": "zh_CN.UTF-8", "LANGUAGE": "en:zh_CN"}, ("", False)),
+    (None, {"LANG": "C.UTF-8", "LANGUAGE": "zh_CN"}, ("", False)),
+    (None, {"LANG": "zh_TW.UTF-8", "LANGUAGE": "zh_TW:zh"}, ("zh", False)),
     ("en", {"LANG": "zh_CN.UTF-8"}, ("", True)),
     ("zh", {"LANG": "C"}, ("zh", True)),
 ]
@@ -344,6 +348,25 @@ LOCALES: list[tuple[str | None, dict[str, str], tuple[str, bool]]] = [
 @pytest.mark.parametrize(("given", "env", "expected"), LOCALES)
 def test_the_flag_then_the_locale_decide(given: str | None, env: dict[str, str], expected: tuple[str, bool]) -> None:
     assert language_of(given, env) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("zh_CN", ""),
+        ("zh-Hans", ""),
+        ("zh_CN.UTF-8", ""),
+        ("en_GB", ""),
+        ("zh_TW", "did you mean zh?"),
+        ("zh-hant", "did you mean zh?"),
+        ("fr", "one of en, zh"),
+    ],
+)
+def test_the_flag_takes_what_locales_write_and_names_what_there_is(word: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["explain", "torch-missing", "--lang", word])
+    shown = capsys.readouterr()
+    assert (code, bool(shown.out)) == ((2, False) if told else (0, True)) and told in shown.err
+    assert told or bool(CHINESE.search(shown.out)) == word.startswith("zh")
 
 
 @pytest.fixture
