@@ -29,6 +29,15 @@ class Parser(argparse.ArgumentParser):
         """Every spelling of every flag."""
         return {flag: action for action in self._actions for flag in action.option_strings}
 
+    def format_help(self) -> str:
+        """argparse's, and below it what a gate may name."""
+        text = super().format_help()
+        if "--expect" not in self.flags:
+            return text
+        from envcheck.commands.expect import explained
+
+        return f"{text}\n{explained()}"
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             name = action.option_strings[-1] if action.option_strings else self.prog.split()[-1]
@@ -237,7 +246,7 @@ def _facts_flags(parser: Parser) -> None:
         metavar="'A>=B'",
         action="append",
         default=[],
-        help="fail unless it holds, e.g. --expect 'gpus>=8' --expect 'torch~=2.14' (`envcheck explain expectation-failed` has all names)",
+        help="fail unless it holds, e.g. --expect 'gpus>=8' --expect 'torch~=2.14' (the names stand below)",
     )
     facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and logs there")
 

@@ -44,6 +44,13 @@ def kind(name: str) -> str:
     return "number" if name in NUMBERS else "version" if name in VERSIONS else "text"
 
 
+def explained() -> str:
+    """The names with kind and example, for --help."""
+    rows = [f"  {example!r:<30}{kind(name):<9}{what}" for name, (what, example) in EXPLAINED.items()]
+    head = "what --expect may name (and any fact: 'torch.import_seconds<30'), by example:"
+    return "\n".join([head, *rows, ""])
+
+
 def check_syntax(assumptions: Sequence[str], expectations: Sequence[str]) -> None:
     """UsageError for what cannot be read, before anything is started."""
     for one in assumptions:

@@ -33,7 +33,8 @@ def add_flags(parser: argparse._ActionsContainer, formats: Sequence[str] = FORMA
 def add_formats(parser: argparse._ActionsContainer, formats: Sequence[str]) -> None:
     """In which of its formats a command writes, where to, and with which names."""
     add, redacted = parser.add_argument, "in Markdown only" if "markdown" in formats else "no"
-    add("--format", choices=formats, default="text", help="default: text, or what the name of the file of -o says")
+    named = f"{', '.join(formats)} (default: text, or what the name of the file of -o says)"
+    add("--format", metavar="FORMAT", choices=formats, default="text", help=named)
     add("--json", action="store_true", help="the same as --format json")
     add(
         "-o",

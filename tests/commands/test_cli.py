@@ -22,6 +22,7 @@ from patients import HERE, all_gone, fake_torch, needs_torch, processes_with
 from envcheck.cli import main
 from envcheck.commands import COMMANDS
 from envcheck.render import FORMATS
+from envcheck.render.styled import width_of
 
 ROOT = HERE.parent
 SCHEMA = json.loads((ROOT / "envcheck" / "schema" / "report-v1.json").read_text())
@@ -419,6 +420,29 @@ def test_help_in_any_encoding(encoding: str, command: str, monkeypatch: pytest.M
         main([*([command] if command else []), "--help"])
     out.flush()
     assert ended.value.code == 0 and "usage: envcheck" in out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_into_80_columns(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*([command] if command else []), "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("words", [("rules",), ("rules", "--lang", "zh"), ("explain", "driver"), ("explain", "out of memory")])
+def test_a_list_of_rules_fits_into_the_terminal(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And each stays one line for a pipe: `envcheck rules | grep driver`."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*words]) == 0
+    piped = capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main([*words]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(width_of, shown.splitlines())) <= 80 < max(map(width_of, piped.splitlines()))
+    assert re.sub(r"\s", "", shown) == re.sub(r"\s", "", piped)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from envcheck.commands.named_facts import NAMES
 from envcheck.errors import UsageError
 from envcheck.facts.recorded import RECORDED
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Snapshot
+from envcheck.options import parse
 from envcheck.render import render
 from envcheck.render.json_v1 import render_record
 from envcheck.report.report import Report
@@ -236,16 +237,21 @@ def test_a_backend_that_was_not_tried_is_no_pass() -> None:
     assert judged(machine("cpu"), backend="gloo").exit_code == 0
 
 
-def test_every_name_is_explained_where_gates_are_written() -> None:
+def test_every_name_is_explained_where_gates_are_written(capsys: pytest.CaptureFixture[str]) -> None:
     assert EXPLAINED.keys() == NAMES.keys()
     page = " ".join(explain("expectation-failed", rule_session()).split())
+    with pytest.raises(SystemExit):
+        parse(["check", "--help"])
+    help_text = capsys.readouterr().out
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     for name, (what, example) in EXPLAINED.items():
         check_syntax((), (example,))
         assert re.match(rf"{name}\W", example)
         assert f"| `{name}` | {kind(name)} | {what} | `{example}` |" in readme
+        assert re.search(rf"^  '{re.escape(example)}' +{kind(name)} +{re.escape(what)}$", help_text, re.MULTILINE)
+        assert f"'{example}'" in page
         note = {"number": "Numbers", "version": "Versions", "text": "A text"}[kind(name)]
-        assert re.search(rf"{note}: [^:]*\b{name}\b", page), name
+        assert re.search(rf"{note}: [^:]*'{name}\W", page), name
 
 
 def test_a_recorded_check_that_did_not_decide_is_as_undecided_when_it_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,6 +181,7 @@ def test_every_rule_has_a_page(rule: str) -> None:
         ("A kernel does not run on GPU {devices}", "A kernel does not run on a GPU"),
         ("A shared library cannot be loaded: {library}", "A shared library cannot be loaded"),
         ("{name} hides every GPU", "A variable hides every GPU"),
+        ("Rank {rank} does not reach rank 0", "A rank does not reach rank 0"),
         ("The {thing} fails", "The … fails"),
         ("nvidia-smi does not answer", "nvidia-smi does not answer"),
     ],
