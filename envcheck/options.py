@@ -38,6 +38,12 @@ class Parser(argparse.ArgumentParser):
 
         return f"{text}\n{explained()}"
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """A flag with an empty value, as `--facts "$FACTS"` without such a variable, would pass for one that was not given."""
+        if action.option_strings and "" in arg_strings:
+            raise UsageError(f"{action.option_strings[-1]} '': a value is expected, and this one is empty")
+        return super()._get_values(action, arg_strings)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             name = action.option_strings[-1] if action.option_strings else self.prog.split()[-1]
@@ -327,4 +333,6 @@ def _check_values(args: argparse.Namespace) -> None:
         if not 1 <= args.nproc <= 256:
             raise UsageError(f"--nproc {args.nproc}: between 1 and 256")
     if not 5 <= args.timeout <= 86400:
-        raise UsageError(f"--timeout {args.timeout:g}: between 5 and 86400 seconds")
+        # a file may hold a whole number that no float holds
+        shown = f"{args.timeout:g}" if isinstance(args.timeout, float) else str(args.timeout)[:20]
+        raise UsageError(f"--timeout {shown}: between 5 and 86400 seconds")

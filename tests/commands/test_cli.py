@@ -62,7 +62,7 @@ def test_version() -> None:
         (["-q", "-v"], "--quiet and --verbose contradict each other"),
         (["--facts", "x.json", "--python", "python3"], "--python and --facts contradict each other"),
         (["--facts", "x.json", "--live=full"], "--live and --facts contradict each other"),
-        (["--static", "--select", ""], "--select: no rule is named"),
+        (["--static", "--select", ","], "--select: no rule is named"),
         (["-o", "a.txt", "-o", "b.log"], "-o b.log: a second file needs its format, as in -o json=b.log"),
         (["plan", "-o", "junit=a.xml"], "-o junit=a.xml: `envcheck plan` writes one of text, json, html"),
         (["fleet", "-o", "sarif=a"], "-o sarif=a: `envcheck fleet` writes one of text, json, html, junit"),
@@ -87,6 +87,21 @@ def test_bad_input_is_one_line_and_exit_2(words: list[str], said: str) -> None:
     assert done.returncode == 2, done
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--facts="], ["--facts", ""], ["--evidence", ""], ["--python="], ["--ignore", ""], ["--select", ""], ["--config", ""],
+        ["plan", "torch", "--for", ""], ["plan", "--driver="], ["plan", "--os", ""], ["diagnose", "--facts", ""],
+        ["record", "--host", ""], ["run", "--facts=", "--", "true"], ["fleet", "--master", ""],
+    ],
+)  # fmt: skip
+def test_a_flag_with_an_empty_value_is_not_one_that_was_left_out(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`--facts "$FACTS"` without such a variable would judge this machine, `--for "$GPU"` plan for the CPU."""
+    assert main(words) == 2
+    flag = next(word for word in words if word.startswith("--")).rstrip("=")
+    assert capsys.readouterr() == ("", f"envcheck: {flag} '': a value is expected, and this one is empty\n")
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,12 @@ def test_an_absent_driver_is_told_from_one_that_is_not_loaded() -> None:
         ("packages.requests>=2", "requests is not among them"),
         ("gpus~=8", "~= compares versions"),
         ("gpu>=h100", "takes == or !="),
+        ("gpus>=nan", "'nan' is not a number"),
+        ("memory_gib<inf", "'inf' is not a number"),
+        ("driver>=" + "9" * 5000, "no number of more than 4000 digits"),
+        ("torch.import_seconds<soon", "'soon' is not a number, as torch.import_seconds is"),
+        ("torch.debug>=false", "true or false, with == or !="),
+        ("gpus.devices>=5", "is no single value; name a field below it"),
     ],
 )
 def test_what_can_never_be_decided_is_refused_at_once(text: str, words: str) -> None:
