@@ -20,7 +20,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.recorded import RECORDED
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Snapshot
 from envcheck.options import parse
-from envcheck.render import render
+from envcheck.render import FORMATS, render
 from envcheck.render.json_v1 import render_record
 from envcheck.report.report import Report
 from envcheck.report.session import IgnoreSetting, report_on, rule_session
@@ -291,3 +291,35 @@ def test_a_gate_on_every_name(name: str, sections: Mapping[str, str], outcome: s
     assert [which for which in ("met", "failed", "undecided") if getattr(found, which)] == [outcome]
     gate = report_on(expected(snapshot, (text,)), rule_session(select=("expectation-failed",)), live_requested=False)
     assert gate.exit_code == code
+
+
+def is_green(form: str, text: str) -> bool:
+    """As the reader of this format takes it."""
+    match form:
+        case "json":
+            document = json.loads(text)
+            return bool(document["verdict"] == "pass" and document["exit_code"] == 0)
+        case "junit":
+            suites = ElementTree.fromstring(text)  # noqa: S314
+            return (
+                suites.attrib["errors"] == suites.attrib["failures"] == "0" and suites.find(".//failure") is suites.find(".//error") is None
+            )
+        case "sarif":
+            [run] = json.loads(text)["runs"]
+            return bool(run["invocations"][0]["executionSuccessful"] and not run["results"])
+        case "github":
+            return not re.search("^::(error|warning)", text, re.MULTILINE)
+    return "Ready to train" in text and not re.search("Cannot tell|Not ready", text)
+
+
+@pytest.mark.parametrize(
+    ("sections", "code"), [({}, 0), (ABSENT, 1), (FAILED, 3), ({"missing": "skipped", "reason": "switched off"}, 3)],
+    ids=["present", "absent", "failed", "skipped"],
+)  # fmt: skip
+def test_only_what_is_met_is_green_in_each_format(sections: Mapping[str, str], code: int, tmp_path: Path) -> None:
+    snapshot = machine("h100x8", dict.fromkeys((*RECORDED, "live"), sections) if sections else {})
+    (tmp_path / "node.json").write_text(render_record(snapshot, "envcheck", "0.1.0"))
+    written = [word for form in FORMATS for word in ("-o", f"{form}={tmp_path / form}")]
+    gate = ["--facts", str(tmp_path / "node.json"), "--expect", "driver>=1", "--select", "expectation-failed"]
+    assert [cli.main([*gate, *more]) for more in (written, ["--json"], ["-q"], ["--strict"])] == [code] * 4
+    assert [form for form in FORMATS if is_green(form, (tmp_path / form).read_text("utf-8"))] == ([] if code else [*FORMATS])
