@@ -193,7 +193,8 @@ def test_what_is_ignored_shows_in_every_format(run: Run, tmp_path: Path) -> None
     plain = " ".join(run(*judged, settings=IGNORE)[1].split())
     assert f" {LINE} " in plain and "gpu-busy" not in plain and "[driver-too-old]" not in plain
     assert LINE in run(*judged, "--format", "markdown", settings=IGNORE)[1].replace("\\", "")
-    assert LINE in run(*judged, "--format", "html", settings=IGNORE)[1]
+    for form in ("html", "termination"):
+        assert LINE in run(*judged, "--format", form, settings=IGNORE)[1]
     github = run(*judged, "--format", "github", settings=IGNORE)[1]
     assert "::notice title=ignored%3A driver-too-old::the new driver comes on Monday, from pyproject.toml\n" in github
     suites = ElementTree.fromstring(run(*judged, "--format", "junit", settings=IGNORE)[1])  # noqa: S314  # our own
