@@ -260,3 +260,29 @@ def commands_of(*intents: Intent, **spec: object) -> tuple[str, ...]:
 def test_variables_are_words(value: str, name: str) -> None:
     put, gone = commands_of(SetEnv(name, value), SetEnv(name, None))
     assert shlex.split(put) == ["export", f"{name}={value}"] and shlex.split(gone) == ["unset", name]
+
+
+def test_a_value_that_would_hide_every_gpu_is_not_printed_as_a_command() -> None:
+    assert shell_lines("visible-devices-too-late", {"base": "h100x8", "set": {"visibility.cuda_visible_devices": "9"}}) == []
+    assert shell_lines("visible-devices-too-late", {"base": "h100x8", "set": {"visibility.cuda_visible_devices": "-1"}}) == [
+        "CUDA_VISIBLE_DEVICES=-1 python train.py"  # meant so
+    ]
+
+
+OF_A_MAKER = re.compile(r"nvidia-smi|rocm-smi|xpu-smi|\btop\b|PYTORCH_\w+")
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("HIP out of memory.", {"rocm-smi", "PYTORCH_HIP_ALLOC_CONF"}),
+        ("RuntimeError: HIP error: out of memory", {"rocm-smi", "PYTORCH_HIP_ALLOC_CONF"}),
+        ("torch.OutOfMemoryError: XPU out of memory.", {"xpu-smi"}),
+        ("RuntimeError: MPS backend out of memory", {"top", "PYTORCH_MPS_HIGH_WATERMARK_RATIO"}),
+        ("RuntimeError: CUDA error: out of memory", {"nvidia-smi", "PYTORCH_CUDA_ALLOC_CONF"}),
+    ],
+)
+def test_what_looks_at_memory_is_of_the_gpu_whose_memory_is_full(said: str, wanted: set[str]) -> None:
+    assert {
+        word for line in shell_lines("gpu-out-of-memory", {"base": "nothing", "log": said}) for word in OF_A_MAKER.findall(line)
+    } == wanted
