@@ -19,7 +19,7 @@ from envcheck import planner
 from envcheck.checks import all_checks
 from envcheck.cli import main
 from envcheck.commands.bases import example_snapshot
-from envcheck.engine.intents import Intent, SetEnv
+from envcheck.engine.intents import Intent, SetEnv, TorchBuild
 from envcheck.engine.judge import Outcome, command, findings, is_about, judge
 from envcheck.facts.snapshot import GpusFacts
 from envcheck.tables.folders import rules_folder
@@ -286,3 +286,15 @@ def test_what_looks_at_memory_is_of_the_gpu_whose_memory_is_full(said: str, want
     assert {
         word for line in shell_lines("gpu-out-of-memory", {"base": "nothing", "log": said}) for word in OF_A_MAKER.findall(line)
     } == wanted
+
+
+def test_a_torch_for_an_old_glibc_asks_for_less_than_what_is_missing() -> None:
+    """The newest release would ask for the same glibc again."""
+    said = "ImportError: /lib64/libc.so.6: version `GLIBC_2.28' not found (required by /v/site-packages/torch/lib/libtorch_cpu.so)"
+    rules = [check for check in all_checks() if check.id == "glibc-too-old"]
+    for set_, wanted in (({}, "==2.6.0"), ({"system.glibc": "2.17"}, None)):
+        snapshot = example_snapshot(RULES, {"base": "blank", "set": set_, "log": said})
+        [one] = findings(judge(snapshot, rules, TABLES), TEXTS)
+        assert [fix.version for fix in one.fixes if isinstance(fix, TorchBuild)] == [wanted]
+    row = TABLES.release("2.6.0")
+    assert row is not None and row.glibc["x86_64"] == "2.17"
