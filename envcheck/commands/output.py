@@ -102,6 +102,10 @@ def settle(args: argparse.Namespace) -> None:
         args.documents.append((_named(one, formats), one))
     if args.output and formats and not chosen:
         args.format = _named(args.output, formats) or args.format
+    paths = [os.path.abspath(path) for path in (args.output, *(path for _, path in args.documents)) if path]
+    for path in paths:
+        if paths.count(path) > 1 and not path.startswith("/dev/"):
+            raise UsageError(f"-o {path}: one file cannot hold two documents")
 
 
 def _parts(one: str, formats: Sequence[str], command: str) -> tuple[str, str]:

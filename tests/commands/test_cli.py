@@ -22,6 +22,7 @@ from patients import HERE, all_gone, fake_torch, needs_torch, processes_with
 from envcheck.cli import main
 from envcheck.commands import COMMANDS
 from envcheck.render import FORMATS
+from envcheck.render.styled import width_of
 
 ROOT = HERE.parent
 SCHEMA = json.loads((ROOT / "envcheck" / "schema" / "report-v1.json").read_text())
@@ -61,7 +62,7 @@ def test_version() -> None:
         (["-q", "-v"], "--quiet and --verbose contradict each other"),
         (["--facts", "x.json", "--python", "python3"], "--python and --facts contradict each other"),
         (["--facts", "x.json", "--live=full"], "--live and --facts contradict each other"),
-        (["--static", "--select", ""], "--select: no rule is named"),
+        (["--static", "--select", ","], "--select: no rule is named"),
         (["-o", "a.txt", "-o", "b.log"], "-o b.log: a second file needs its format, as in -o json=b.log"),
         (["plan", "-o", "junit=a.xml"], "-o junit=a.xml: `envcheck plan` writes one of text, json, html"),
         (["fleet", "-o", "sarif=a"], "-o sarif=a: `envcheck fleet` writes one of text, json, html, junit"),
@@ -86,6 +87,21 @@ def test_bad_input_is_one_line_and_exit_2(words: list[str], said: str) -> None:
     assert done.returncode == 2, done
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--facts="], ["--facts", ""], ["--evidence", ""], ["--python="], ["--ignore", ""], ["--select", ""], ["--config", ""],
+        ["plan", "torch", "--for", ""], ["plan", "--driver="], ["plan", "--os", ""], ["diagnose", "--facts", ""],
+        ["record", "--host", ""], ["run", "--facts=", "--", "true"], ["fleet", "--master", ""],
+    ],
+)  # fmt: skip
+def test_a_flag_with_an_empty_value_is_not_one_that_was_left_out(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`--facts "$FACTS"` without such a variable would judge this machine, `--for "$GPU"` plan for the CPU."""
+    assert main(words) == 2
+    flag = next(word for word in words if word.startswith("--")).rstrip("=")
+    assert capsys.readouterr() == ("", f"envcheck: {flag} '': a value is expected, and this one is empty\n")
 
 
 @pytest.mark.parametrize(
@@ -451,6 +467,29 @@ def test_help_in_any_encoding(encoding: str, command: str, monkeypatch: pytest.M
     said = out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
     assert ended.value.code == 0 and "usage: envcheck" in said
     assert [line for line in said.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_into_80_columns(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*([command] if command else []), "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("words", [("rules",), ("rules", "--lang", "zh"), ("explain", "driver"), ("explain", "out of memory")])
+def test_a_list_of_rules_fits_into_the_terminal(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And each stays one line for a pipe: `envcheck rules | grep driver`."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*words]) == 0
+    piped = capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main([*words]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(width_of, shown.splitlines())) <= 80 < max(map(width_of, piped.splitlines()))
+    assert re.sub(r"\s", "", shown) == re.sub(r"\s", "", piped)
 
 
 @pytest.mark.parametrize(
