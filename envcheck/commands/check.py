@@ -97,11 +97,11 @@ def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[s
     from envcheck.target import process as target
     from envcheck.target.interpreter import choose
 
-    chosen = choose(args.python, os.environ, getattr(args, "python_named_in", None))
+    host = RealHost()
+    chosen = choose(args.python, host.env, getattr(args, "python_named_in", None))
     if chosen.note:
         print(f"envcheck: {chosen.note}", file=sys.stderr)
     options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
-    host = RealHost()
     recording = RecordingHost(host) if getattr(args, "host", None) else None
 
     def keep(folder: str, collected: Collected) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAMES = ("envcheck.toml", "pyproject.toml")
 # [tool.envcheck], or a table of tools that may hold it: a pyproject.toml without either need not be parsed, which takes milliseconds.
 _CONFIGURES = re.compile(rb"""(?m)tool['"]?[ \t]{0,9}\.[ \t]{0,9}['"]?envcheck|^[ \t]{0,9}\[?[ \t]{0,9}['"]?tool['"]?[ \t]{0,9}[\]=]""")
-LIMIT_BYTES = 1 << 20  # of a file that nobody named
+LIMIT_BYTES = 1 << 20
 
 
 def _text(value: object) -> bool:
@@ -109,7 +109,7 @@ def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.Argum
         if key == "severity":
             args.severities = dict(value)
         elif key == "rules":
-            args.site = [os.path.join(_folder(path), folder) for folder in value]
+            args.site = _rules(args, [os.path.join(_folder(path), folder) for folder in value])
         elif key == "ignore" and isinstance(value, Mapping):  # rules with reasons stay ignored whatever else is
             args.ignore_reasons = dict(value)
         elif (f"--{key}" in flags or key in RULES) and not given & {f"--{key}", RIVALS.get(key)}:
@@ -188,6 +188,16 @@ def _python(path: str, value: str) -> str:
     return below if os.sep in value or os.path.exists(below) else value
 
 
+def _rules(args: argparse.Namespace, folders: Sequence[str]) -> list[str]:
+    """Without those that others could change under root's hands, which are told with the files that were passed over."""
+    from envcheck.host.ownership import foreign_folder
+
+    reasons = {folder: None if args.config else foreign_folder(folder) for folder in folders}
+    told = tuple(f"{folder} was passed over: {reason}" for folder, reason in reasons.items() if reason)
+    args.configuration = replace(args.configuration, passed_over=(*args.configuration.passed_over, *told))
+    return [folder for folder in folders if not reasons[folder]]
+
+
 def _folder(path: str) -> str:
     return os.path.dirname(os.path.abspath(path))
 
@@ -221,14 +231,9 @@ def find(explicit: str | None) -> tuple[Configuration, Mapping[str, Any]]:
 
 
 def _named(path: str) -> tuple[Configuration, Mapping[str, Any]]:
-    try:
-        with open(path, "rb") as file:
-            source = file.read()
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from None
-    except ValueError as error:  # a null byte in the path
-        raise UsageError(f"--config {path!r}: {error}") from None
-    return Configuration(path), _table(_parsed(source, path), path)
+    from envcheck.facts.given_file import read_given
+
+    return Configuration(path), _table(_parsed(read_given(path, "--config", LIMIT_BYTES), path), path)
 
 
 def _read(path: str) -> tuple[bytes | None, str | None]:
