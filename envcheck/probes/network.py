@@ -13,7 +13,7 @@ RESOLVE_SECONDS = 3.0
 NET = "/sys/class/net"
 INFINIBAND = "/sys/class/infiniband"
 PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "UCX_", "UCC_", "FI_", "OFI_NCCL_", "CCL_", "TORCH_NCCL_", "TORCH_GLOO_", "TORCH_DIST", "TORCH_FR_")
-IFF_UP, IFF_LOOPBACK = 1, 8  # linux/if.h
+IFF_UP, IFF_LOOPBACK, IFF_RUNNING = 1, 8, 0x40  # linux/if.h; running: also where the state is unknown, as of tunnels and the loopback
 
 
 def probe(host: Host) -> NetworkFacts | Missing:
@@ -49,7 +49,18 @@ def _by_the_kernel(host: Host) -> tuple[Interface, ...]:
     known: dict[str, list[str]] = {}
     for name, address in (*host.addresses(), *parse_if_inet6(host.read("/proc/net/if_inet6"))):
         known.setdefault(name.partition(":")[0], []).append(address)  # an alias is called eth0:1
-    rows = []
+    if links := host.links():
+        return tuple(
+            Interface(
+                name,
+                up=bool(bits & IFF_UP and bits & IFF_RUNNING),
+                loopback=bool(bits & IFF_LOOPBACK),
+                addresses=tuple(known.get(name, ())),
+                mtu=whole_number(str(mtu), 9),
+            )
+            for name, bits, mtu in links
+        )
+    rows = []  # of the namespace that /sys was mounted in
     for name in host.listdir(NET) or tuple(known):
         flags = (host.read(f"{NET}/{name}/flags", 64) or "").strip()
         state = (host.read(f"{NET}/{name}/operstate", 64) or "").strip()
