@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from envcheck.commands.kernel_word import KernelWord
+from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
 from envcheck.errors import UsageError
 from envcheck.facts.record import record, replace
@@ -75,8 +76,8 @@ def _not_started(args: argparse.Namespace, error: OSError, before: Report | None
 
     missing = isinstance(error, FileNotFoundError)
     code, why = (NOT_FOUND, "command not found") if missing else (CANNOT_EXECUTE, error.strerror or "it cannot be started")
-    said = f"{args.argv[0]}: {why}"
-    say(f"envcheck: {said}\n")
+    said = f"{args.argv[0] or repr('')}: {why}"
+    say(f"envcheck: {said}{meant(args.argv)}\n")
     _save_open(args, said, before, CommandRun(tuple(args.argv), False, code, "", (why,)))
     return code
 
