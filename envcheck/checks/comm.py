@@ -79,6 +79,11 @@ def gloo_interface(facts: Facts, matches: Matches) -> Answer:
     off = [one.name for one in network.interfaces if one.loopback and one.up is False]
     if off and facts.live.status in BAD:
         return Hit(values | {"off": off}, quoted(matches), variant="off")
+    bare = [one.name for one in network.interfaces if one.loopback and not any(address.startswith("127.") for address in one.addresses)]
+    if (
+        bare and value(matches, "interface") in bare and facts.live.status in BAD
+    ):  # gloo says so as well: the addresses were not just unread
+        return Hit(values | {"off": bare}, quoted(matches), variant="bare")
     fixes = (fix,) if better else ()
     if matches and (transport := network.variables.get("GLOO_DEVICE_TRANSPORT")):
         return Hit(values | {"transport": transport}, quoted(matches), variant="transport")

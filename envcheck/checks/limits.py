@@ -17,8 +17,9 @@ FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for
 DESCRIPTORS_EACH, DESCRIPTORS = 3, 13
 # A process of a run on a CPU has 5 tasks, and 7 with two loader workers (torch 2.13, gloo, OMP_NUM_THREADS=1); CUDA and NCCL add more.
 FEW_TASKS = 16
+FEW_PORTS = 1024  # a job of 8 ranks takes some hundred; the usual range has 28,232
 NOT_TRIED = ("Operation not permitted", "Function not implemented")  # what a filter of system calls answers: training asks in other ways
-FILE_TOO_LARGE = "File too large"  # EFBIG
+FILE_TOO_LARGE, READ_ONLY = "File too large", "Read-only file system"  # EFBIG, EROFS
 DOCKER_SHM = 64 * _MIB  # what docker and Kubernetes give without being asked
 RDMA_MEMLOCK = 64 * _MIB  # less than one set of NCCL buffers
 
@@ -43,7 +44,21 @@ def open_files_low(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="symptoms", reads="limits symptoms")
 def processes_low(facts: Facts, matches: Matches) -> Answer:
-    return Hit({"soft": facts.limits.processes_soft}, quoted(matches), variant=foremost(matches, "clone3")) if matches else None
+    if not matches:
+        return None
+    soft, limit = facts.limits.processes_soft, facts.limits.group_tasks_limit
+    group = "group" if limit is not None and (soft is None or limit < soft) else None
+    return Hit({"soft": soft or "unlimited", "limit": limit}, quoted(matches), variant=foremost(matches, "clone3") or group)
+
+
+@check(needs="symptoms", reads="network symptoms")
+def local_ports_few(facts: Facts, matches: Matches) -> Answer:
+    first, last = facts.network.local_port_first, facts.network.local_port_last
+    count = None if first is None or last is None else max(0, last - first + 1)
+    if not matches:
+        return None
+    variant = "narrow" if count is not None and count < FEW_PORTS else None
+    return Hit({"first": first, "last": last, "count": count}, quoted(matches), variant=variant)
 
 
 @check(needs="limits", reads="limits system")
@@ -91,6 +106,8 @@ def shm_small(facts: Facts, matches: Matches) -> Answer:
             return Unknown(f"the trial in /dev/shm was refused: {limits.shm_error}")
         if limits.shm_error == FILE_TOO_LARGE:
             return Hit(values, cite("trial in shared memory", limits.shm_error), variant="file-limit")
+        if limits.shm_error == READ_ONLY:
+            return Hit(values, cite("trial in shared memory", limits.shm_error), variant="read-only")
         return Hit(values, cite("trial in shared memory", limits.shm_error), variant="refused" if total else "none")
     if total is not None and total <= DOCKER_SHM:
         return Hit(values, variant=variant)

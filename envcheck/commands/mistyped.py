@@ -13,7 +13,7 @@ from envcheck.errors import near_word
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,99}=")
 _DASHES = frozenset("-‐‑‒–—―−")  # what editors and web pages make of two hyphens
 # Only a shell knows them.
-_OF_SHELLS = frozenset(". alias cd eval exec export for if module set source trap ulimit umask unset until wait while".split())
+_OF_SHELLS = frozenset((".", "alias", "cd", "eval", "exec", "export", "for", "if", "module", "set", "source", "ulimit", "umask", "unset"))
 _COMMON = ("accelerate", "deepspeed", "jupyter", "mpiexec", "mpirun", "pytest", "python", "python3", "sbatch", "srun", "torchrun")
 
 

@@ -172,6 +172,9 @@ def _to_stdout(text: str, utf8: bool) -> None:
         if utf8 and not takes(sys.stdout, text):
             sys.stdout.flush()
             sys.stdout.buffer.write(text.encode("utf-8"))
+        elif text and not _blocks(sys.stdout):
+            sys.stdout.flush()
+            _write_all(sys.stdout.fileno(), text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
         elif text:  # even an empty text is written, and a full disk complains of it
             sys.stdout.write(text)
         sys.stdout.flush()
@@ -180,6 +183,25 @@ def _to_stdout(text: str, utf8: bool) -> None:
     except OSError as error:
         drop_stdout()
         raise UsageError(f"stdout: {error.strerror}") from None
+
+
+def _blocks(stream: TextIO) -> bool:
+    """False for a pipe or socket whose other user made it return at once when it is full; it is theirs, too, and stays so."""
+    try:
+        return os.get_blocking(stream.fileno())
+    except (OSError, ValueError, AttributeError):  # no file; Windows before Python 3.12
+        return True
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    import select
+
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
 
 
 def drop_stdout() -> None:

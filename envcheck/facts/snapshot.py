@@ -355,6 +355,8 @@ class NetworkFacts:
     reverse_seconds: float | None = None  # for the name of an own address, which a TCPStore asks for each client
     interfaces: tuple[Interface, ...] = ()
     infiniband: tuple[InfinibandPort, ...] = ()
+    local_port_first: int | None = None  # of those that the kernel takes for connections (net.ipv4.ip_local_port_range)
+    local_port_last: int | None = None
     peermem: bool | None = None  # nvidia_peermem loaded
     variables: dict[str, str] = field(default_factory=dict)  # NCCL_* GLOO_* UCX_* FI_* TORCH_NCCL_*
     nccl_conf: dict[str, str] = field(default_factory=dict)  # what /etc/nccl.conf and ~/.nccl.conf set beyond that
