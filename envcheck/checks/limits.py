@@ -17,6 +17,9 @@ FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for
 DESCRIPTORS_EACH, DESCRIPTORS = 3, 13
 # A process of a run on a CPU has 5 tasks, and 7 with two loader workers (torch 2.13, gloo, OMP_NUM_THREADS=1); CUDA and NCCL add more.
 FEW_TASKS = 16
+ADDRESS_SPACE = 4 * _GIB  # torch for the CPU maps 1.5 GiB, and CUDA reserves more than this
+# What the loader, malloc and pthread_create say at the limit of address space.
+NO_SPACE = ("Cannot allocate memory", "failed to map segment", "MemoryError", "bad_alloc", "Resource temporarily unavailable", "new thread")
 FEW_PORTS = 1024  # a job of 8 ranks takes some hundred; the usual range has 28,232
 NOT_TRIED = ("Operation not permitted", "Function not implemented")  # what a filter of system calls answers: training asks in other ways
 FILE_TOO_LARGE, READ_ONLY = "File too large", "Read-only file system"  # EFBIG, EROFS
@@ -151,6 +154,27 @@ def _import_killed(torch: TorchFacts) -> str | None:
     """What was imported when the process was killed from outside."""
     tried = {"torch": torch.import_failure, "torch._dynamo": torch.dynamo_failure}
     return next((what for what, one in tried.items() if one and "SIGKILL" in (one.signal, one.text[-7:])), None)
+
+
+@check(needs="limits", reads="limits torch")
+def ulimit_low(facts: Facts) -> Answer:
+    """Only where it explains a death: many shells set limits that do no harm."""
+    seconds = facts.limits.cpu_seconds
+    spaces = (("address space", "-v", facts.limits.address_space_bytes), ("data", "-d", facts.limits.data_bytes))
+    tight = next(((size(most), of, flag) for of, flag, most in spaces if most is not None and most < ADDRESS_SPACE), None)
+    tried = {"import torch": facts.torch.import_failure, "import torch._dynamo": facts.torch.dynamo_failure}
+    for what, failure in tried.items():
+        if failure is None:
+            continue
+        said, died = f"{failure.type} {failure.text} {failure.stderr} {failure.stack}", failure.signal or failure.text.rpartition(" ")[2]
+        values = {"what": f"{what} ended with {died if died.startswith('SIG') else failure.type or 'an error'}"}
+        if seconds is not None and died in ("SIGXCPU", "SIGKILL"):
+            return Hit(values | {"limit": f"{seconds} s of CPU time", "flag": "-t"}, variant="certain" if died == "SIGXCPU" else None)
+        told = any(word in said for word in NO_SPACE)
+        if tight and (told or died.startswith("SIG")):
+            most, of, flag = tight
+            return Hit(values | {"limit": f"{most} of {of}", "flag": flag}, variant="certain" if told else None)
+    return None
 
 
 @check(needs="limits", reads="limits launcher")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
 
 CANNOT_EXECUTE, NOT_FOUND = 126, 127  # as in a shell
+REFUSED_TO_US = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # pipes and a process, which CMD alone would not need
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -58,10 +59,17 @@ def execute(args: argparse.Namespace) -> int:
 
         _save(replace(report, command=CommandRun(tuple(args.argv), False, report.exit_code, "", ("the check found an error",))), args)
         return report.exit_code
+    from envcheck.commands.hand_over import hand_over  # now: where no descriptor is left nothing more can be imported
+
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if os.name == "posix" else set()
     try:
         ended = run_and_keep(args.argv)
     except OSError as error:
-        return _not_started(args, error, report)
+        if os.name != "posix" or error.errno not in REFUSED_TO_US:
+            return _not_started(args, error, report)
+        say(f"envcheck: {error.strerror}: {name} runs without us, and a failure is not explained\n")
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        return hand_over(args.argv)
     if ended.code:
         try:
             _explain(ended, report, args, by)

@@ -116,6 +116,9 @@ class LimitsFacts:
     group_tasks: int | None = None  # processes and threads in the control group that has the least room for more
     group_tasks_limit: int | None = None  # pids.max of that group; None: no group has a limit, or none can be seen
     stack_soft_bytes: int | None = None
+    address_space_bytes: int | None = None  # ulimit -v
+    data_bytes: int | None = None  # ulimit -d
+    cpu_seconds: int | None = None  # of each process: ulimit -t
     shm_bytes: int | None = None
     shm_free_bytes: int | None = None
     shm_requested_bytes: int | None = None  # what a trial allocation asked for: less than is said to be free

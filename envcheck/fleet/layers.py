@@ -53,7 +53,7 @@ COMPARED: Mapping[str, Mapping[str, str]] = {
     "code": {"python": "pythonpath sys_path user_site_enabled no_site"},
     "limits": {
         "limits": "open_files_soft open_files_hard memlock_soft_bytes memlock_hard_bytes processes_soft group_tasks_limit"
-        " stack_soft_bytes shm_bytes caches.path caches.filesystem caches.options",
+        " stack_soft_bytes address_space_bytes data_bytes cpu_seconds shm_bytes caches.path caches.filesystem caches.options",
         "system": "cpu_affinity cpu_limit memory_limit_bytes",
     },
     "system": {

@@ -38,7 +38,7 @@ class Resolved(NamedTuple):
 
 
 def resource_limits() -> dict[str, tuple[int | None, int | None]]:
-    """NOFILE, MEMLOCK, NPROC, STACK → (soft, hard), None = unlimited; empty on Windows."""
+    """NOFILE, MEMLOCK, NPROC, STACK, AS, DATA, CPU → (soft, hard), None = unlimited; empty on Windows."""
     try:
         import resource
     except ImportError:
@@ -48,7 +48,7 @@ def resource_limits() -> dict[str, tuple[int | None, int | None]]:
         return None if value == resource.RLIM_INFINITY else value
 
     found = {}
-    for name in ("NOFILE", "MEMLOCK", "NPROC", "STACK"):
+    for name in ("NOFILE", "MEMLOCK", "NPROC", "STACK", "AS", "DATA", "CPU"):
         number = getattr(resource, f"RLIMIT_{name}", None)
         if number is None:
             continue

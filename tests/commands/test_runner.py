@@ -183,6 +183,12 @@ sys.exit(main(sys.argv[1:]))
     assert (process.returncode, process.stdout) == (3, b"trained\n")
 
 
+@pytest.mark.parametrize("limit", ["-n 10", "-n 12"])
+def test_without_descriptors_for_us_the_command_runs_all_the_same(start: Callable[..., Any], limit: str) -> None:
+    code, out, said = ended(start("sh", "-c", "echo trained; exit 3", before=["sh", "-c", f'ulimit {limit}; exec "$@"', "sh"]))
+    assert (code, out) == (3, "trained\n") and "internal error" not in said
+
+
 def test_other_descriptors_and_a_closed_stdin_are_the_commands_too(start: Callable[..., Any]) -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"substituted")
