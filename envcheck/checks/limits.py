@@ -9,7 +9,7 @@ from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
-from envcheck.facts.snapshot import LimitsFacts, LiveStatus, TorchFacts
+from envcheck.facts.snapshot import ImportFailure, LimitsFacts, LiveStatus, TorchFacts
 
 _MIB, _GIB = 1 << 20, 1 << 30
 FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks
@@ -163,18 +163,16 @@ def ulimit_low(facts: Facts) -> Answer:
     spaces = (("address space", "-v", facts.limits.address_space_bytes), ("data", "-d", facts.limits.data_bytes))
     tight = next(((size(most), of, flag) for of, flag, most in spaces if most is not None and most < ADDRESS_SPACE), None)
     tried = {"import torch": facts.torch.import_failure, "import torch._dynamo": facts.torch.dynamo_failure}
-    for what, failure in tried.items():
-        if failure is None:
-            continue
-        said, died = f"{failure.type} {failure.text} {failure.stderr} {failure.stack}", failure.signal or failure.text.rpartition(" ")[2]
-        values = {"what": f"{what} ended with {died if died.startswith('SIG') else failure.type or 'an error'}"}
-        if seconds is not None and died in ("SIGXCPU", "SIGKILL"):
-            return Hit(values | {"limit": f"{seconds} s of CPU time", "flag": "-t"}, variant="certain" if died == "SIGXCPU" else None)
-        told = any(word in said for word in NO_SPACE)
-        if tight and (told or died.startswith("SIG")):
-            most, of, flag = tight
-            return Hit(values | {"limit": f"{most} of {of}", "flag": flag}, variant="certain" if told else None)
-    return None
+    what, failure = next(((name, one) for name, one in tried.items() if one), ("", ImportFailure()))
+    said, died = f"{failure.type} {failure.text} {failure.stderr} {failure.stack}", failure.signal or failure.text.rpartition(" ")[2]
+    values = {"what": f"{what} ended with {died if died.startswith('SIG') else failure.type or 'an error'}"}
+    if seconds is not None and died in ("SIGXCPU", "SIGKILL"):
+        return Hit(values | {"limit": f"{seconds} s of CPU time", "flag": "-t"}, variant="certain" if died == "SIGXCPU" else None)
+    told = any(word in said for word in NO_SPACE)
+    if not tight or not (told or died.startswith("SIG")):
+        return None
+    most, of, flag = tight
+    return Hit(values | {"limit": f"{most} of {of}", "flag": flag}, variant="certain" if told else None)
 
 
 @check(needs="limits", reads="limits launcher")
