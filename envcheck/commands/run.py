@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, hand_over
 from envcheck.commands.kernel_word import KernelWord
 from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from envcheck.report.report import CommandRun, Report
     from envcheck.report.session import RuleSession
 
-CANNOT_EXECUTE, NOT_FOUND = 126, 127  # as in a shell
 REFUSED_TO_US = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # pipes and a process, which CMD alone would not need
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -59,8 +59,6 @@ def execute(args: argparse.Namespace) -> int:
 
         _save(replace(report, command=CommandRun(tuple(args.argv), False, report.exit_code, "", ("the check found an error",))), args)
         return report.exit_code
-    from envcheck.commands.hand_over import hand_over  # now: where no descriptor is left nothing more can be imported
-
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if os.name == "posix" else set()
     try:
         ended = run_and_keep(args.argv)
@@ -195,19 +193,6 @@ def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[
         if error.errno != errno.ENOEXEC or script is None:
             raise
         return start(["/bin/sh", script, *argv[1:]])  # a script without #!, as execvp(3) and every shell take it
-
-
-def environment_as_given() -> dict[bytes, bytes]:
-    """Ours, without the LC_CTYPE that Python gives itself in the locale C (PEP 538)."""
-    environment = dict(os.environb)
-    try:
-        with open("/proc/self/environ", "rb") as file:
-            given = file.read()
-    except OSError:
-        return environment
-    if b"\0LC_CTYPE=" not in b"\0" + given:
-        environment.pop(b"LC_CTYPE", None)
-    return environment
 
 
 def _prctl() -> Callable[[], object]:
