@@ -12,7 +12,7 @@ from envcheck.checks.origin import missing_module, origin
 from envcheck.checks.text import cite, first_of, quoted, value
 from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
-from envcheck.engine.intents import Install
+from envcheck.engine.intents import UPGRADE, Install, Intent, TorchBuild
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import LiveFacts, LiveStatus, RankFacts
@@ -68,9 +68,15 @@ def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
 
 
-@check(needs="torch", reads="torch packages live")
-def torch_dynamo_broken(facts: Facts) -> Answer:
+# The first torch that compiles on a Python, and on Windows (torch/_dynamo/eval_frame.py and torch/__init__.py of each release).
+_FIRST_TO_COMPILE = {"3.11": "2.1", "3.12": "2.4", "3.13": "2.6", "3.14": "2.10", "Windows": "2.5"}
+
+
+@check(needs="torch", reads="torch packages gpus live symptoms")
+def torch_dynamo_broken(facts: Facts, matches: Matches) -> Answer:
     failure = facts.torch.dynamo_failure
+    if matches and facts.live.status is not LiveStatus.PASS:
+        return _without_compiler(facts, matches)
     if failure is None or facts.live.status is LiveStatus.PASS:
         return None
     evidence = tuple(Evidence("import torch._dynamo", words) for words in (failure.stack or failure.stderr,) if words)
@@ -86,6 +92,17 @@ def torch_dynamo_broken(facts: Facts) -> Answer:
     where = origin(facts, failure.stack)
     variant = "working" if failure.type == "timeout" and at_work(failure) else None if where else "nowhere"
     return Hit({"how": failure.text, "where": where and where.file}, evidence, variant=variant)
+
+
+def _without_compiler(facts: Facts, matches: Matches) -> Hit:
+    """Too old a torch. Which build of a newer one fits is chosen where the text tells of the build or the GPU."""
+    there = value(matches, "where") or ""
+    first = _FIRST_TO_COMPILE.get(there)
+    known = facts.torch.cuda or facts.torch.hip or facts.torch.cpu_build or facts.gpus.devices
+    build: Intent = TorchBuild(f">={first}") if known else Install((f"torch>={first}",), flags=UPGRADE)
+    newer = (build,) if first else ()
+    on = there if there == "Windows" else f"Python {there}"
+    return Hit({"on": on, "first": first or "a newer one"}, quoted(matches), newer, "compile")
 
 
 def _part_of_a_package(facts: Facts, text: str) -> tuple[str, str, str] | None:

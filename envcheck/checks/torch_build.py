@@ -9,7 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
-from envcheck.checks.text import cite, doubt, first_of, of_variant, quoted, value
+from envcheck.checks.text import cite, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Unknown, check
 from envcheck.facts.record import replace
@@ -73,6 +73,8 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
         return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, variant="intel")
     if matches or facts.asked.cuda:
         return _cpu_said(facts, matches) or _asked_for(facts, values, evidence)
+    if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
+        return None  # an AMD GPU without a name: rocm-build-mismatch speaks of it
     if sign := _sign_of_a_gpu(facts):
         return Hit(values | {"sign": sign}, evidence, variant="sign")
     return not_read("gpus", facts.missing)
@@ -106,8 +108,6 @@ def _sign_of_a_gpu(facts: Facts) -> str | None:
         return None
     if facts.driver.version:
         return f"NVIDIA driver {facts.driver.version}"
-    if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
-        return "an AMD GPU"
     return f"CUDA toolkit {facts.toolkit.nvccs[0].version or facts.toolkit.nvccs[0].path}" if facts.toolkit.nvccs else None
 
 
@@ -167,7 +167,7 @@ def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
     torch, cards = facts.torch, named(nvidia(facts.gpus)) if answer.fails(facts.devices) else ""
     explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
     evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
-    return Hit({}, evidence, variant="colab" if of_variant(matches, "colab") else "said") if evidence and not explained else None
+    return Hit({}, evidence, variant=foremost(matches, "colab", "checkpoint") or "said") if evidence and not explained else None
 
 
 def _unlisted(missing: Mapping[str, Missing]) -> bool:

@@ -88,6 +88,8 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     if devices.available and devices.count and asked.device is not None and asked.device >= devices.count:
         stated = "not stated" if raw is None else raw
         return Hit({"value": stated}, cite("asked for", asked.cuda or f"device {asked.device}"), variant="ordinal")
+    if saved := of_variant(matches, "checkpoint"):
+        return Hit({"entry": value(saved, "entry"), "count": value(saved, "count")}, quoted(saved), variant="checkpoint")
     beyond = of_variant(matches, "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in facts.gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
