@@ -132,10 +132,10 @@ ctypes.CDLL(None).prctl(37, ctypes.byref(value))
 print(value.value, ctypes.CDLL(None).prctl(3), open("/proc/self/oom_score_adj").read())
 EOF
 {}; $PY what.py > alone; $E run {} -- $PY what.py > watched 2>/dev/null; cmp alone watched && echo same"""
-R = "$E run --facts /dev/null --"
+R = "$E run --facts $NOTHING --"
 # name, script, what is printed on stdout
 RUNS: list[tuple[str, str, str]] = [
-    ("nothing is changed by the facts alone", SAME.format("true", "--facts /dev/null"), "same"),
+    ("nothing is changed by the facts alone", SAME.format("true", "--facts $NOTHING"), "same"),
     ("nothing is changed by a check", SAME.format("true", "--fail-on never --timeout 90"), "same"),
     ("nothing is changed of what was changed",
      SAME.format("trap '' CHLD USR1 HUP; ulimit -n 300; umask 077; exec 7</dev/null 19>/dev/null", "--static --fail-on never"), "same"),
@@ -173,9 +173,10 @@ def experiment(script: str, folder: Path, filtered: Path) -> tuple[int, str]:
     word, work, temporary = uuid.uuid4().hex, folder / "work", folder / "tmp"
     work.mkdir()
     temporary.mkdir()
+    (folder / "nothing.toml").write_text("")  # a machine of which nothing is known
     given = {
         **os.environ, "E": f"{sys.executable} -m envcheck", "PY": sys.executable, "J": f"--json -o {folder}/report.json",
-        "TMPDIR": str(temporary),
+        "TMPDIR": str(temporary), "NOTHING": str(folder / "nothing.toml"),
         "HOME": str(folder), "FILTERED": str(filtered), "FAULTS": str(HERE / "faults"), "PYTHONDONTWRITEBYTECODE": "1", "MARK": word,
         "PYTHONPATH": str(HERE.parent),
     }  # fmt: skip
