@@ -114,7 +114,11 @@ def _parse_run(words: list[str]) -> argparse.Namespace:
         while rest and rest[0].startswith("-"):
             flags.append(rest.pop(0))
     parser = command_parser("run")
-    args = parser.parse_args(flags)
+    try:
+        args = parser.parse_args(flags)
+    except UsageError as error:
+        behind = "" if "--" in words else "; flags stand before --, the command behind it: envcheck run --live off -- python train.py"
+        raise UsageError(f"{error}{behind}") from None
     args.command, args.argv = "run", rest
     if not rest:
         raise UsageError("run: no command; write it after --, as in `envcheck run -- python train.py`")

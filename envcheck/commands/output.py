@@ -185,6 +185,9 @@ def _to_stdout(text: str, utf8: bool) -> None:
         if utf8 and not _is_utf8(sys.stdout):  # the page itself says that it is
             sys.stdout.flush()
             sys.stdout.buffer.write(text.encode("utf-8"))
+        elif text and not _blocks(sys.stdout):
+            sys.stdout.flush()
+            _write_all(sys.stdout.fileno(), text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
         elif text:  # even an empty text is written, and a full disk complains of it
             sys.stdout.write(text)
         sys.stdout.flush()
@@ -201,6 +204,25 @@ def _is_utf8(stream: TextIO) -> bool:
         return codecs.lookup(stream.encoding or "utf-8").name == "utf-8" or not hasattr(stream, "buffer")
     except LookupError:
         return True
+
+
+def _blocks(stream: TextIO) -> bool:
+    """False for a pipe or socket whose other user made it return at once when it is full; it is theirs, too, and stays so."""
+    try:
+        return os.get_blocking(stream.fileno())
+    except (OSError, ValueError, AttributeError):  # no file; Windows before Python 3.12
+        return True
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    import select
+
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
 
 
 def drop_stdout() -> None:
