@@ -179,15 +179,16 @@ def _evidence(live: LiveFacts, run: Run, ranks: list[RankFacts]) -> tuple[Eviden
     return (*insights, *(one for rank in ranks for one in _tail(rank)), *_others(live, run.name))
 
 
-@check(needs="live", reads="live")
+@check(needs="live", reads="live network")
 def live_failed(facts: Facts) -> Answer:
     if facts.live.status is not LiveStatus.FAIL or any(_wrong(run) for run in _runs(facts.live)):
         return None
     run = next((run for run in _runs(facts.live) if run.status is LiveStatus.FAIL), None)
-    return _failed_rank(facts.live, run) if run else Hit({"error": facts.live.reason or "no reason given"}, variant="plain")
+    detail = facts.network.variables.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL"
+    return _failed_rank(facts.live, run, detail) if run else Hit({"error": facts.live.reason or "no reason given"}, variant="plain")
 
 
-def _failed_rank(live: LiveFacts, run: Run) -> Hit:
+def _failed_rank(live: LiveFacts, run: Run, detail: bool) -> Hit:
     reason = run.reason or live.reason
     first = _nearest_to_the_cause(run, reason)
     # The line with the exception's name; pybind11 and gloo write several lines after it. Else the last one.
@@ -206,7 +207,7 @@ def _failed_rank(live: LiveFacts, run: Run) -> Hit:
     if first is None and any(arm.part and arm.name == run.name for arm in live.arms):
         variant: str | None = "arm"
     elif first and first.signal:
-        variant = "signal"
+        variant = "detail" if detail else "signal"
     else:
         variant = "alone" if run.world_size == 1 else "but" if proved else None
     return Hit(values, _evidence(live, run, [first] if first else []), variant=variant)
@@ -264,7 +265,7 @@ def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
         "no_nccl": value(matches, "backend") == "NCCL" and backends.nccl is not True and not facts.system.jetson,
         "said": matches and backends.nccl is not True,
     }
-    if hit := first_of(cases, {"version": torch.version or "this torch", "count": count}, quoted(matches)):
+    if hit := first_of(cases, {"version": torch.version or "of unknown version", "count": count}, quoted(matches)):
         return replace(hit, severity=Severity.ERROR if matches else None)
     return None if import_failed(torch) else not_read("backends", facts.missing)
 

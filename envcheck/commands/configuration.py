@@ -40,22 +40,27 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _path(value: object) -> bool:
+    return _text(value) and value != ""
+
+
 A_TEXT = ("a text", _text)
+A_PATH = ("a path", _path)
 A_LIST = ("a list of texts", _texts)
 A_SWITCH = ("true or false", lambda value: isinstance(value, bool))
 # Keys of [tool.envcheck] and envcheck.toml: what is expected of their values, and whether a value is that.
 KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
-    "python": A_TEXT,
+    "python": ("a path or a command", _path),
     "static": A_SWITCH,
     "live": A_TEXT,
     "nproc": ('a number of ranks or "all"', lambda value: isinstance(value, int | str) and not isinstance(value, bool)),
     "backend": A_TEXT,
     "start-method": A_TEXT,
     "timeout": ("a number of seconds", _number),
-    "facts": A_TEXT,
+    "facts": A_PATH,
     "assume": A_LIST,
     "expect": A_LIST,
-    "evidence": A_TEXT,
+    "evidence": A_PATH,
     "fix-suggest": A_SWITCH,
     "tool": A_TEXT,
     "index-base": A_TEXT,
@@ -73,7 +78,7 @@ KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "select": A_LIST,
     "ignore": ("a list of texts, or a table of rules with reasons", lambda value: _texts(value) or _table_of_texts(value)),
     "severity": ("a table of rules with severities", _table_of_texts),
-    "rules": ("a list of folders", _texts),
+    "rules": ("a list of folders", lambda value: isinstance(value, list) and all(map(_path, value))),
 }
 PROFILE = "profile"  # the table of named tables with the same keys
 
@@ -157,7 +162,16 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
 
 
 def _shown(value: object) -> str:
-    return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
+    shown = _spelled(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def _spelled(value: object) -> str:
+    """As Python spells it, but for dates and times, which a list may hold."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_spelled, value))}]"
+    as_iso = getattr(value, "isoformat", None)
+    return repr(value) if as_iso is None else str(as_iso())
 
 
 def _of_this_command(value: str | list[str], formats: Sequence[str]) -> str | list[str] | None:
@@ -264,8 +278,15 @@ def _parsed(source: bytes, path: str) -> Mapping[str, Any]:
     from envcheck.tables.toml import parse_toml
 
     try:
-        return parse_toml(source.decode())
+        return parse_toml(source.decode("utf-8-sig"))  # editors on Windows put the mark before it
+    except UnicodeDecodeError as error:
+        line = source[: error.start].count(b"\n") + 1
+        raise UsageError(f"{path}: not UTF-8, which TOML is: byte 0x{source[error.start]:02x} in line {line}; save it as UTF-8") from None
     except ValueError as error:
+        if b"\0" in source:
+            raise UsageError(f"{path}: not UTF-8, which TOML is: it holds null bytes, as UTF-16 does; save it as UTF-8") from None
+        if "set_int_max_str_digits" in str(error):
+            raise UsageError(f"{path}: not TOML: a number has more digits than can be read") from None
         raise UsageError(f"{path}: not TOML: {error}") from None
     except RecursionError:
         raise UsageError(f"{path}: not TOML: nested too deeply") from None

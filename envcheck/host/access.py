@@ -26,6 +26,7 @@ from envcheck.host.syscalls import (
     disk_space,
     group_ids,
     ipv4_addresses,
+    network_links,
     platform_facts,
     resolve,
     resource_limits,
@@ -94,6 +95,7 @@ class Host(Protocol):
     def resolve(self, name: str, timeout: float) -> Resolved: ...
     def reverse(self, address: str, timeout: float) -> float | None: ...
     def addresses(self) -> tuple[tuple[str, str], ...]: ...
+    def links(self) -> tuple[tuple[str, int, int], ...]: ...
     def today(self) -> str | None: ...
     def clock(self) -> str | None: ...
     def libraries(self, name: str) -> tuple[str, ...]: ...
@@ -328,6 +330,10 @@ class RealHost:
     def addresses(self) -> tuple[tuple[str, str], ...]:
         """(interface, IPv4 address) pairs of this host."""
         return ipv4_addresses()
+
+    def links(self) -> tuple[tuple[str, int, int], ...]:
+        """(interface, flags, MTU) of this process's network namespace; empty where that cannot be asked."""
+        return network_links()
 
     def today(self) -> str | None:
         """The day in UTC, "2026-11-27"."""

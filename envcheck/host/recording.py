@@ -105,6 +105,7 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "reverse": _of_machine("reverse", lambda answer, *_, **__: float(answer), _nothing, _rounded),
     "addresses": _of_machine("addresses", _in_pairs, lambda _: ()),
+    "links": _of_machine("links", lambda answer: tuple(tuple(row) for row in answer), lambda _: ()),
     "today": _of_machine("today", str, _nothing),
     "clock": _of_machine("clock", str, _nothing),
     "libraries": _of_path("libraries", _names, lambda *_: ()),

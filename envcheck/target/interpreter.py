@@ -15,6 +15,7 @@ from envcheck.errors import UsageError
 from envcheck.host.plain_files import descriptor
 from envcheck.target.process import Target
 
+ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 SHOWN = 6  # of the environments that might be meant
 
 
@@ -24,7 +25,7 @@ def choose(python: str | None, env: Mapping[str, str], named_in: str | None = No
         return Target(_executable(python, env, named_in), f"set in {named_in}" if named_in else "--python")
     if not of_tool(sys.prefix) or _torch_of_this_run():
         return Target(sys.executable, f"envcheck runs in it{', and it holds torch' if _holds_torch() else ''}")
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+    for name in ACTIVE:
         found = _python_below(env.get(name))
         if found and not _ours(found):
             return Target(found, f"{name} is active")
@@ -36,9 +37,17 @@ def choose(python: str | None, env: Mapping[str, str], named_in: str | None = No
         note = f"{os.path.abspath('.venv')} was passed over: {reason}"
     on_path = _on_path(env)
     if on_path:
-        because = f"it is the first {os.path.basename(on_path)} on PATH, and no environment is active"
+        because = f"it is the first {os.path.basename(on_path)} on PATH{_hollow(env) or ', and no environment is active'}"
         return Target(on_path, f"{because} ({note})" if note else because, f"{note}; --python examines it" if note else "")
-    raise UsageError(f"no environment to examine: activate one or give --python{_candidates(env)}{f' ({note})' if note else ''}")
+    raise UsageError(
+        f"no environment to examine: activate one or give --python{_hollow(env)}{_candidates(env)}{f' ({note})' if note else ''}"
+    )
+
+
+def _hollow(env: Mapping[str, str]) -> str:
+    """The active environment whose folder or interpreter is gone, as the end of a sentence: the shell still takes it for active."""
+    gone = next((name for name in ACTIVE if env.get(name) and not _python_below(env[name])), None)
+    return f"; {gone} names {env[gone]}, which has no interpreter" if gone else ""
 
 
 def _foreign_environment(python: str) -> str | None:

@@ -354,7 +354,7 @@ LIST, TEXT = "a list of texts is expected", "a text is expected"
         ("rules = [1]", "rules = [1]: a list of folders is expected"),
         ("severity = { numpy-abi = 1 }", "severity = {'numpy-abi': 1}: a table of rules with severities is expected"),
         ("[tool]\nenvcheck = 5", "tool.envcheck = 5: a table is expected"),
-        ("python = 3", f"python = 3: {TEXT}"),
+        ("python = 3", "python = 3: a path or a command is expected"),
         ("index-base = true", f"index-base = True: {TEXT}"),
         ("timeout = true", "timeout = True: a number of seconds is expected"),
         ('strict = "yes"', "strict = 'yes': true or false is expected"),
@@ -364,6 +364,20 @@ LIST, TEXT = "a list of texts is expected", "a text is expected"
         ('tool = "npm"', "tool = 'npm': one of auto, pip, uv, conda is expected"),
         ("live = 5", "live = 5: one of quick, full, off is expected"),
         ("timuot = 5", "unknown key 'timuot'; did you mean 'timeout'?"),
+        ("timeout = " + "9" * 400, "timeout = 99999999999999999999: between 5 and 86400 seconds"),
+        ("timeout = " + "9" * 5000, "not TOML: a number has more digits than can be read"),
+        ("timeout = 2026-01-01", "timeout = 2026-01-01: a number of seconds is expected"),
+        ("expect = [07:32:00]", f"expect = [07:32:00]: {LIST}"),
+        ("timeout = 50\n[tool.envcheck]\n[tool.envcheck]", "not TOML: "),
+        ("[[tool.envcheck]]", "tool.envcheck = [{}]: a table is expected"),
+        ('tool = ["uv"]', "tool = ['uv']: one of auto, pip, uv, conda is expected"),
+        ("[severity.gpu-busy]\nlevel = 1", "severity = {'gpu-busy': {'level': 1}}: a table of rules with severities is expected"),
+        ('python = ""', "python = '': a path or a command is expected"),
+        ('facts = ""', "facts = '': a path is expected"),
+        ('rules = [""]', "rules = ['']: a list of folders is expected"),
+        ('"" = 5', "unknown key ''; there are python,"),
+        ("\ufefftimeout = 'x'", "timeout = 'x': a number of seconds is expected"),
+        ("timeout = 50\r\nstrict = 'yes'\r\n", "strict = 'yes': true or false is expected"),
         ("zzz = 5", "unknown key 'zzz'; there are python, static,"),
         ("timeout = ", "not TOML: "),
         ("x = " + "[" * 3000, "not TOML: "),
@@ -378,6 +392,27 @@ def test_a_wrong_value_is_told_with_file_key_and_what_is_expected(here: Path, te
 
 
 @pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("timeout = 50\n".encode("utf-16"), "not UTF-8, which TOML is: byte 0xff in line 1; save it as UTF-8"),
+        ("timeout = 50\n".encode("utf-16-le"), "not UTF-8, which TOML is: it holds null bytes, as UTF-16 does; save it as UTF-8"),
+        ("timeout = 50\n# größe\n".encode("latin-1"), "not UTF-8, which TOML is: byte 0xf6 in line 2; save it as UTF-8"),
+    ],
+)
+def test_a_file_in_another_encoding_is_told_so(here: Path, content: bytes, words: str) -> None:
+    (here / "envcheck.toml").write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        parse([])
+    assert str(caught.value) == f"{here / 'envcheck.toml'}: {words}"
+
+
+def test_a_byte_order_mark_of_windows_is_none_of_the_contents(here: Path) -> None:
+    (here / "envcheck.toml").write_bytes(b"\xef\xbb\xbftimeout = 77\r\n")
+    assert parse([]).timeout == 77
+
+
+@pytest.mark.parametrize("command", ["--static", "config"])
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ('expect = ["drvr>=580"]', "expect: 'drvr>=580': drvr is no name of a fact; did you mean driver?"),
@@ -385,14 +420,23 @@ def test_a_wrong_value_is_told_with_file_key_and_what_is_expected(here: Path, te
         ('select = ["gpu-bussy"]', "select: gpu-bussy: no such rule"),
         ('severity = { gpu-busy = "bad" }', "severity: severity of gpu-busy: 'bad' is none of error, warning, info"),
         ('rules = ["none"]', "rules: rules folder "),
-        ('python = "../nope"', "python = "),
+        ('expect = ["gpus>=8, driver>=580"]', "expect: 'gpus>=8, driver>=580': '8, driver>=580' is not a number; each expectation stands"),
+        ('expect = ["gpus>=nan"]', "expect: 'gpus>=nan': 'nan' is not a number"),
     ],
 )
-def test_a_name_that_does_not_exist_is_told_with_the_file(tmp_path: Path, text: str, words: str) -> None:
-    path = put(tmp_path, text)
-    done = run("--static", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, ""), done
-    assert done.stderr.startswith(f"envcheck: {path}: {words}") and len(done.stderr.splitlines()) == 1
+def test_a_name_that_does_not_exist_is_told_with_the_file(
+    here: Path, text: str, words: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = put(here, text)
+    assert cli.main([command]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"envcheck: {path}: {words}") and err.count("\n") == 1
+
+
+def test_an_interpreter_that_does_not_exist_is_told_with_the_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = put(here, 'python = "../nope"')
+    assert cli.main(["--static"]) == 2
+    assert capsys.readouterr().err.startswith(f"envcheck: {path}: python = ")
 
 
 def test_the_tool_of_the_file_is_taken(here: Path) -> None:
@@ -463,6 +507,7 @@ def test_a_wrong_profile_is_told_though_nobody_chose_it(here: Path, text: str, w
         ('output = ["jsn=a.json"]', "output = jsn=a.json: jsn is no format; did you mean json? (a file of this name: ./jsn=a.json)"),
         ('output = ["qwx=a"]', "output = qwx=a: qwx is no format; there are text, json, "),
         ('output = ""', "output = '': no file is named"),
+        ('output = ["json=a", "junit=./a"]', "output = "),
         ('output = ["json="]', "output = json=: no file is named"),
         ('output = ["a.txt", "b.txt"]', "output = b.txt: a second file needs its format, as in -o json=b.txt"),
         ('index-base = "my mirror"', "index-base = my mirror: an address is expected, as in https://mirror.example/whl"),
