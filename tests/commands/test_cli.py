@@ -19,6 +19,7 @@ import jsonschema
 import pytest
 from patients import HERE, all_gone, fake_torch, needs_torch, processes_with
 
+from envcheck import cli
 from envcheck.cli import main
 from envcheck.commands import COMMANDS
 from envcheck.render import FORMATS
@@ -585,3 +586,13 @@ def test_too_few_descriptors_are_the_cause_and_what_failed_the_consequence() -> 
     done = subprocess.run([sys.executable, "-c", program, "--json"], capture_output=True, text=True, timeout=300, env=environment)
     errors = [one["rule"] for one in json.loads(done.stdout)["findings"] if one["severity"] == "error"]
     assert (done.returncode, errors) == (1, ["open-files-low"]), done.stderr
+
+
+def test_files_that_another_tool_took_along_are_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`pip uninstall envcheck` removes envcheck/__init__.py, which both distributions own."""
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "cli.py"))
+    assert cli.main(["--version"]) == 2
+    said = f"envcheck: files of torch-envcheck are gone from {tmp_path}: install it again with --force-reinstall --no-deps\n"
+    assert capsys.readouterr() == ("", said)
