@@ -265,7 +265,7 @@ def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
         "no_nccl": value(matches, "backend") == "NCCL" and backends.nccl is not True and not facts.system.jetson,
         "said": matches and backends.nccl is not True,
     }
-    if hit := first_of(cases, {"version": torch.version or "this torch", "count": count}, quoted(matches)):
+    if hit := first_of(cases, {"version": torch.version or "of unknown version", "count": count}, quoted(matches)):
         return replace(hit, severity=Severity.ERROR if matches else None)
     return None if import_failed(torch) else not_read("backends", facts.missing)
 

@@ -291,13 +291,23 @@ def glibc_too_old(facts: Facts, matches: Matches) -> Answer:
         if needed and older(system.glibc, needed) is False:
             return Unknown(f"GLIBC_{needed} is reported missing, but the system has {system.glibc}: another machine or another C library")
         values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library"}
-        return Hit(values | {"version": torch.version}, quoted(matches), variant="companion" if by and "/torch/" not in by else None)
+        if by and "/torch/" not in by:
+            return Hit(values | {"version": torch.version}, quoted(matches), variant="companion")
+        return Hit(values | {"version": torch.version}, quoted(matches), (TorchBuild(_below_glibc(facts, needed)),))
     row = facts.tables.release(torch.version) if torch.version and not torch.conda and not imported(facts) else None
     floor = row.glibc.get(system.machine) if row and system.machine else None
     if not floor or older(system.glibc, floor) is not True:
         return None
     confidence = None if torch.import_status is ImportStatus.ERROR else Confidence.LIKELY
     return Hit({"needed": floor, "glibc": system.glibc, "version": torch.version}, variant="table", confidence=confidence)
+
+
+def _below_glibc(facts: Facts, needed: str | None) -> str | None:
+    """The newest release that asks for less than what is missing, where nothing else tells which glibc this system has."""
+    if facts.system.glibc or not needed:
+        return None
+    floors = ((row.version, row.glibc.get(facts.system.machine or "x86_64")) for row in reversed(facts.tables.releases()))
+    return next((f"=={version}" for version, floor in floors if floor and older(floor, needed)), None)
 
 
 @check(needs="system", reads="system torch devices symptoms")

@@ -189,11 +189,13 @@ def visible_devices_too_late(facts: Facts, matches: Matches) -> Answer:
     raw = facts.visibility.cuda_visible_devices
     unknown = cuda_code(facts) == cuda_codes.UNKNOWN or bool(of_symptom(facts, "cuda-999"))
     if matches and not unknown:
-        return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text")
+        return Hit({"value": raw or None, "in_time": raw or None, "seen": "other"}, quoted(matches), variant="text")
     chosen, values, evidence, _ = _judged(facts)
     found, seen = facts.gpus.devices, facts.devices.count
     mig = any(gpu.mig for gpu in found)
     if raw is None or not works(facts.devices) or mig or not found or chosen.problem is Problem.DUPLICATE:  # of that another rule speaks
         return None
     more = chosen.count is not None and seen is not None and seen > chosen.count
-    return Hit(values | {"seen": seen}, evidence) if more else None
+    # Set in time, a value that selects no GPU would hide them all.
+    in_time = None if chosen.problem in (Problem.OUT_OF_RANGE, Problem.UNREADABLE) else raw
+    return Hit(values | {"seen": seen, "in_time": in_time}, evidence) if more else None

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from envcheck import FOLDER
 from envcheck.facts.record import record
 from envcheck.host.library_search import library_files
-from envcheck.host.ownership import path_for_root
+from envcheck.host.ownership import safe_variables
 from envcheck.host.plain_files import descriptor
 from envcheck.host.syscalls import (
     Disk,
@@ -229,11 +229,7 @@ class RealHost:
     """This machine."""
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
-        self._env = dict(os.environ if env is None else env)
-        self._left_out: tuple[str, ...] = ()  # of PATH
-        if "PATH" in self._env and hasattr(os, "geteuid") and os.geteuid() == 0:
-            safe, self._left_out = path_for_root(self._env["PATH"])
-            self._env["PATH"] = safe or os.defpath  # an empty one means the working folder
+        self._env, self._left_out = safe_variables(os.environ if env is None else env)
         self.mark: Mapping[str, str] = {}  # added to the environment of what is started
         self._running = RunningProcesses()
         # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.

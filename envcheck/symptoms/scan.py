@@ -231,7 +231,8 @@ def _parts(text: str, source: str, typed: bool, languages: Languages) -> Iterato
     while at < len(text):
         end = text.rfind("\n", at, at + CHUNK) + 1 if len(text) - at > CHUNK else len(text)
         end = end if end > at else min(at + CHUNK, len(text))
-        before = text.rfind("\n", 0, max(at - WINDOW_BEFORE, 0)) + 1
+        # a line that is longer than a part is cut: with its beginning before each of its parts the work would grow with its square
+        before = max(text.rfind("\n", 0, max(at - WINDOW_BEFORE, 0)) + 1, at - WINDOW_BEFORE - CHUNK, 0)
         yield _part(text[before : end + WINDOW_AFTER], (at - before, end - before), source, typed, languages)
         at = end
 

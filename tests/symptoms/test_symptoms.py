@@ -16,7 +16,7 @@ from envcheck.checks import all_checks
 from envcheck.collect import settle
 from envcheck.facts.snapshot import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
 from envcheck.report.session import rule_session
-from envcheck.symptoms.scan import CHUNK, Message, Scanner, SymptomTable, condense, with_anchors
+from envcheck.symptoms.scan import CHUNK, WINDOW_AFTER, WINDOW_BEFORE, Message, Scanner, SymptomTable, _parts, condense, with_anchors
 from envcheck.symptoms.template import SAMPLES, TYPES, Hole, anchors, expression, parts_of, sample_of, words_in
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import as_json, load_toml
@@ -416,6 +416,13 @@ def test_lines_that_repeat_nothing_scan_in_time() -> None:
     scanner.scan(text, "log")
     assert len(text) > 600_000
     assert time.process_time() - began < 0.6
+
+
+def test_a_line_without_end_is_cut_into_parts_of_bounded_size() -> None:
+    """A progress bar or a dump of 30 MB on one line: with all of it before each part the time would grow with its square."""
+    languages = TABLE.languages
+    sizes = [len(part.text) for part in _parts("x" * (40 * CHUNK), "log", False, languages)]
+    assert len(sizes) == 40 and max(sizes) <= WINDOW_BEFORE + 2 * CHUNK + WINDOW_AFTER
 
 
 @pytest.mark.parametrize("lines", [0, 1, 3])
