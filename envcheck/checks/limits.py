@@ -160,14 +160,15 @@ def _import_killed(torch: TorchFacts) -> str | None:
 def ulimit_low(facts: Facts) -> Answer:
     """Only where it explains a death: many shells set limits that do no harm."""
     seconds = facts.limits.cpu_seconds
-    spaces = (("address space", "-v", facts.limits.address_space_bytes), ("data", "-d", facts.limits.data_bytes))
+    spaces = (("address space", "v", facts.limits.address_space_bytes), ("data", "d", facts.limits.data_bytes))
     tight = next(((size(most), of, flag) for of, flag, most in spaces if most is not None and most < ADDRESS_SPACE), None)
     tried = {"import torch": facts.torch.import_failure, "import torch._dynamo": facts.torch.dynamo_failure}
     what, failure = next(((name, one) for name, one in tried.items() if one), ("", ImportFailure()))
     said, died = f"{failure.type} {failure.text} {failure.stderr} {failure.stack}", failure.signal or failure.text.rpartition(" ")[2]
-    values = {"what": f"{what} ended with {died if died.startswith('SIG') else failure.type or 'an error'}"}
+    code = "an error" if failure.exit_code is None else f"exit code {failure.exit_code}"
+    values = {"what": f"{what} ended with {died if died.startswith('SIG') else failure.type or code}"}
     if seconds is not None and died in ("SIGXCPU", "SIGKILL"):
-        return Hit(values | {"limit": f"{seconds} s of CPU time", "flag": "-t"}, variant="certain" if died == "SIGXCPU" else None)
+        return Hit(values | {"limit": f"{seconds} s of CPU time", "flag": "t"}, variant="certain" if died == "SIGXCPU" else None)
     told = any(word in said for word in NO_SPACE)
     if not tight or not (told or died.startswith("SIG")):
         return None
