@@ -324,16 +324,20 @@ class _Reader:
         before = self.line[: match.start()]
         label = _LABEL.search(before)
         several = _SEVERAL.match(self.line, match.start())
-        rest = self.line[several.end() if several else match.end() :].strip(" `)}'\";")
+        after = self.line[several.end() if several else match.end() :]
+        rest = after.strip(" `)}'\";")
         typed = _PROMPT.match(self.line) or re.search(r"\bpython3? -c ", before) or not before.strip()
-        if rest or not (typed or label):
-            return
         found = _EXPRESSION.findall(several[0]) if several else [match[1]]
-        what = tuple(_asked(one) for one in (found if not label else found[:1]))
+        each = [tuple(_asked(one) for one in (found if not label else found[:1]))]
+        if re.match(r"\)?\s?;", after) and not re.sub(r"print\(|[();\s]", "", _EXPRESSION.sub("", after)):  # one statement after another
+            each += [(_asked(one),) for one in _EXPRESSION.findall(after)]
+        elif rest or not (typed or label):
+            return
         # A prompt that came back has answered what was asked before; a program prints its answers when it runs.
         waiting = [] if re.match(r"\s{0,8}(?:>>>|In ?\[|\$)", self.line) else self.asked
         until = self.number + _LATER
-        self.asked = [*(replace(one, until=until) for one in waiting[-_LATER:]), _Asked(what, until, label[1] if label else "")]
+        mine = [_Asked(what, until, label[1] if label else "") for what in each]
+        self.asked = [*(replace(one, until=until) for one in waiting[-_LATER:]), *mine]
 
     def _key_value(self) -> bool:
         match = _KEY_VALUE.match(self.line) if ":" in self.line or "：" in self.line or "=" in self.line or "|" in self.line else None
