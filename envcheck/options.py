@@ -120,8 +120,8 @@ Will this PyTorch environment train, and if not, what do I run?
 usage: envcheck [check] [flags]          look at this machine and a Python
                                          environment, train a step in two
                                          processes, report what is wrong
-       envcheck diagnose [FILE…|-]       the cause behind a log, a traceback or
-                                         a report of any machine
+       envcheck diagnose [FILE…|-]       the cause behind a log, a traceback
+                                         or a report of any machine
        envcheck run -- CMD…              check, run CMD; if it fails, say why
        envcheck plan ['torch==2.9.*' …]  what to install here, or on a machine
                                          that is not here

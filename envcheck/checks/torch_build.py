@@ -73,6 +73,8 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
         return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, variant="intel")
     if matches or facts.asked.cuda:
         return _cpu_said(facts, matches) or _asked_for(facts, values, evidence)
+    if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
+        return None  # an AMD GPU without a name: rocm-build-mismatch speaks of it
     if sign := _sign_of_a_gpu(facts):
         return Hit(values | {"sign": sign}, evidence, variant="sign")
     if (denied := of_symptom(facts, "cuda-says-false", "colab-says-false")) and "gpus" not in facts.absent:
@@ -108,8 +110,6 @@ def _sign_of_a_gpu(facts: Facts) -> str | None:
         return None
     if facts.driver.version:
         return f"NVIDIA driver {facts.driver.version}"
-    if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
-        return "an AMD GPU"
     return f"CUDA toolkit {facts.toolkit.nvccs[0].version or facts.toolkit.nvccs[0].path}" if facts.toolkit.nvccs else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,8 @@ def execute(args: argparse.Namespace) -> int:
     if args.command == "explain" and args.url:
         put("".join(f"{address(rule, by, os.environ.get(SITE_VARIABLE))}\n" for rule in args.rule))
         return 0
-    put(explain(" ".join(args.rule), by) if args.command == "explain" else catalogue(by, as_json=args.json))
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
+    put(explain(" ".join(args.rule), by, width) if args.command == "explain" else catalogue(by, as_json=args.json, width=width))
     return 0
 
 
@@ -61,24 +63,25 @@ def address(rule_id: str, by: RuleSession, site: str | None = None) -> str:
     return f"{(site or SITE).rstrip('/')}/rules/{rule_id.lower()}/"
 
 
-def explain(rule_id: str, by: RuleSession) -> str:
+def explain(rule_id: str, by: RuleSession, width: int | None = None) -> str:
     """The page of one rule, or the pages about some words. Raises UsageError where there is neither, naming the nearest rule."""
     rule_id = rule_id.lower() if rule_id.lower() in by.texts.ids else rule_id
     if rule_id.lower() in FAMILY_RANK:
-        return _family(rule_id.lower(), by)
+        return _family(rule_id.lower(), by, width)
     if rule_id not in by.texts.ids:
-        return _about(rule_id, by)
+        return _about(rule_id, by, width)
     from envcheck.commands.page import page
 
     return page(rule_id, by)
 
 
-def _family(family: str, by: RuleSession) -> str:
+def _family(family: str, by: RuleSession, columns: int | None) -> str:
     from envcheck.report.titles import general_title
 
     rows = [by.texts.read(rule) for rule in by.texts.ids if by.texts.family(rule) == family]
     width = max((len(row.id) for row in rows), default=0)
-    lines = [f"  envcheck explain {row.id:<{width}}  {general_title(row.title, by.spoken.say)}" for row in rows]
+    titles = {row.id: general_title(row.title, by.spoken.say) for row in rows}
+    lines = [_row(f"  envcheck explain {rule:<{width}}  ", title, columns) for rule, title in titles.items()]
     heading = by.spoken.say(f"The rules of the family {family} (--select {family} judges by them alone):")
     return "\n".join([heading, *lines, ""])
 
@@ -86,7 +89,7 @@ def _family(family: str, by: RuleSession) -> str:
 PAGES = 5  # that a question is answered with
 
 
-def _about(words: str, by: RuleSession) -> str:
+def _about(words: str, by: RuleSession, columns: int | None) -> str:
     from envcheck.commands.nearest import CHINESE, nearest_to_words
     from envcheck.report.titles import general_title
 
@@ -99,11 +102,12 @@ def _about(words: str, by: RuleSession) -> str:
     width = max(len(one.rule) for one in found)
     say = by.spoken.say
     titles = {one.rule: general_title(by.texts.read(one.rule).title, say) for one in found}
-    lines = [f"  envcheck explain {one.rule:<{width}}  {titles[one.rule]} ({say('words')}: {', '.join(one.words)})" for one in found]
+    rows = [(one.rule, f"{titles[one.rule]} ({say('words')}: {', '.join(one.words)})") for one in found]
+    lines = [_row(f"  envcheck explain {rule:<{width}}  ", told, columns) for rule, told in rows]
     return "\n".join([say(f"Pages about {' '.join(words.split())[:80]!r}:"), *lines, ""])
 
 
-def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
+def catalogue(by: RuleSession, *, as_json: bool = False, width: int | None = None) -> str:
     """All rules, family by family: a table, or JSON with everything of the rule files but the examples."""
     needs = {one.id: one.reads for one in by.every_check}
     rows = sorted(map(by.texts.read, by.texts.ids), key=lambda row: (FAMILY_RANK[row.family], row.family, row.id))
@@ -117,13 +121,25 @@ def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
     from envcheck.render.styled import padded
     from envcheck.report.titles import general_title
 
-    width, say = max((len(row.id) for row in rows), default=0), by.spoken.say
+    longest, say = max((len(row.id) for row in rows), default=0), by.spoken.say
     lines: list[str] = []
     for row in rows:
         if not lines or row.family != rows[rows.index(row) - 1].family:
             lines += ["", row.family] if lines else [row.family]
-        lines.append(f"  {row.id:<{width}}  {padded(say(row.severity.value), 9)}{general_title(row.title, say)}")
+        lines.append(_row(f"  {row.id:<{longest}}  {padded(say(row.severity.value), 9)}", general_title(row.title, say), width))
     return "\n".join([*lines, "", say(f"{len(rows)} rules; `envcheck explain RULE` says more"), ""])
+
+
+def _row(lead: str, title: str, columns: int | None) -> str:
+    """One row of a list; on a terminal the title goes on below itself, elsewhere (`| grep`) a row is one line."""
+    if columns is None:
+        return lead + title
+    from envcheck.render.styled import Styled, width_of
+
+    at = min(width_of(lead), max(columns - 30, 4))
+    first, *rest = Styled(title).wrapped(columns - at)
+    head = lead + first.plain if at == width_of(lead) else f"{lead.rstrip()}\n{' ' * at}{first.plain}"
+    return "\n".join([head, *(" " * at + line.plain for line in rest)])
 
 
 def _as_json(row: RuleText, needs: Sequence[str]) -> dict[str, Any]:

@@ -49,24 +49,35 @@ RELEASES = [
 ]
 
 
+def bootstrap(folder: Path, release: str, *more: str) -> None:
+    command = ["debootstrap", "--variant=minbase", "--include=python3", *more, release, str(folder), MIRROR]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        pytest.skip(f"debootstrap {release}: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+
+
 class Host:
     """A root folder with a Debian in it, the checkout's package, and what it needs."""
 
     def __init__(self, release: Release, folder: Path) -> None:
         self.release, self.folder = release, folder
-        command = ["debootstrap", "--variant=minbase", "--include=python3", release.name, str(folder), MIRROR]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-        if done.returncode:
-            pytest.skip(f"debootstrap {release.name}: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
-        place = folder / "opt" / "envcheck"
-        shutil.copytree(ROOT / "envcheck", place / "envcheck", ignore=shutil.ignore_patterns("__pycache__"))
+        bootstrap(folder, release.name)
+        self.place_the_tool()
+
+    def place_the_tool(self) -> None:
+        place = self.folder / "opt" / "envcheck"
+        no_cache = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "envcheck", place / "envcheck", ignore=no_cache)
         shutil.copytree(ROOT / "rules", place / "rules")
         import rich
 
         site = Path(rich.__file__).parents[1]
         for name in RUNTIME:
             source = site / name
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, place / name)
+            if source.is_dir():
+                shutil.copytree(source, place / name, ignore=no_cache)
+            else:
+                shutil.copy(source, place / name)
 
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """A command in there, with /proc and /dev as in a container; the mounts end with it."""
@@ -157,3 +168,47 @@ def test_diagnose_and_every_format(host: Host) -> None:
         assert code == 1 and out.strip(), form
     assert host.envcheck("plan", "torch", "--for", "h100", "--driver", "580.95.05", "--python", "3.12")[0] == 0
     assert host.envcheck("explain", "driver-too-old")[0] == 0
+
+
+EMULATED = """
+#include <unistd.h>
+int main(int argc, char **argv) {
+    char *words[argc + 4];
+    words[0] = "/qemu"; words[1] = "-0"; words[2] = argv[0]; words[3] = "/usr/bin/python3.13";
+    for (int i = 1; i <= argc; i++) words[i + 3] = argv[i];
+    execv("/qemu", words);
+    return 127;
+}
+"""
+
+
+class ArmHost(Host):
+    """Debian's packages for arm64, unpacked; /usr/bin/python3 starts the emulator, so that the kernel needs to know nothing of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.release, self.folder = Release("trixie", (3, 13), (2, 41), True), folder
+        bootstrap(folder, "trixie", "--foreign", "--arch=arm64")
+        for package in sorted((folder / "var/cache/apt/archives").glob("*.deb")):
+            subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True, timeout=120)
+        shutil.copy(shutil.which("qemu-aarch64-static") or "", folder / "qemu")
+        (folder / "usr/bin/python3").unlink()
+        compiler = ["cc", "-static", "-O1", "-x", "c", "-", "-o", str(folder / "usr/bin/python3")]
+        subprocess.run(compiler, input=EMULATED, text=True, check=True, timeout=60)
+        self.place_the_tool()
+
+
+@pytest.mark.skipif(shutil.which("qemu-aarch64-static") is None, reason="needs qemu-user-static")
+def test_on_arm_the_tool_gives_its_reports(tmp_path: Path) -> None:
+    host = ArmHost(tmp_path / "root")
+    try:
+        code, out = host.envcheck("--static", "--json")
+        report = json.loads(out)
+        assert code == 1 and [finding["rule"] for finding in report["findings"]] == ["torch-missing"]
+        assert report["facts"]["system"]["machine"] == "aarch64"
+        (host.folder / "tmp/log.txt").write_text(
+            "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory\n"
+        )
+        code, out = host.envcheck("diagnose", "/tmp/log.txt", "--json")
+        assert code == 1 and json.loads(out)["findings"][0]["rule"] == "missing-library"
+    finally:
+        shutil.rmtree(host.folder, ignore_errors=True)

@@ -370,19 +370,44 @@ def test_a_full_disk_behind_stdout_is_no_bug(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (2, "envcheck: stdout: No space left on device\n")
 
 
-ENCODINGS = ("ascii", "latin-1", "cp1252", "cp437", "koi8-r", "utf-8")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    ("out", "words", "code"),
+    [
+        ("/dev/full", ("rules",), 2),
+        ("/dev/null", ("explain", "nvlmi"), 2),
+        ("/dev/null", ("check", "--facts", "BROKEN", "--lang", "zh"), 1),
+    ],
+)
+def test_what_a_full_disk_behind_stderr_does_not_take_changes_no_exit_code(out: str, words: tuple[str, ...], code: int) -> None:
+    arguments = [BROKEN if word == "BROKEN" else word for word in words]
+    with open("/dev/full", "w") as full, open(out, "w") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "envcheck", *arguments], stdout=stdout, stderr=full, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+        )
+    assert done.returncode == code
+
+
+ENCODINGS = ("ascii", "latin-1", "cp1252", "gbk", "utf-16", "utf-8")
 BROKEN, HEALTHY = (str(ROOT / "tests" / "documents" / "v1" / f"{name}.json") for name in ("broken", "healthy"))
 # Each command once at least; "{facts}" is a report with every kind of character that the tool prints.
 SPOKEN: tuple[tuple[str, ...], ...] = (
     *(("check", "--facts", BROKEN, "--format", form) for form in FORMATS),
     ("check", "--facts", BROKEN, "--fix-suggest", "-v"),
+    ("check", "--facts", BROKEN, "--lang", "zh"),
     ("record", "--static"),
     ("compare", HEALTHY, BROKEN),
+    ("compare", HEALTHY, BROKEN, "--format", "html"),
     ("diagnose", BROKEN),
     ("plan", "torch", "--for", "4090"),
+    ("plan", "torch", "--for", "4090", "--format", "html"),
     ("explain", "torch-missing"),
+    ("explain", "torch-missing", "--lang", "zh"),
     ("explain", "shared memory is too small"),
     ("rules",),
+    ("rules", "--lang", "zh"),
+    ("fleet", "--replay", BROKEN, HEALTHY, "--format", "html"),
+    ("fleet", "--replay", BROKEN, HEALTHY, "--lang", "zh"),
     ("run", "--facts", HEALTHY, "--", "true"),
     ("fleet", "--manifest", "job", "--image", "registry.example/train:1"),
     ("config",),
@@ -401,9 +426,13 @@ def test_output_in_any_encoding(encoding: str, words: tuple[str, ...], monkeypat
         monkeypatch.setattr(sys, "stderr", err)
         code = main(words)
         monkeypatch.undo()
-    assert code in (0, 1), (tmp_path / "err").read_bytes()
+    assert code in (0, 1, 4), (tmp_path / "err").read_bytes()
     written = "utf-8" if {"markdown", "html"} & {*words} else encoding  # these two are UTF-8 whatever the locale is
-    assert (tmp_path / "out").read_text(encoding=written) or words[0] == "run"
+    said = (tmp_path / "out").read_text(encoding=written)
+    assert said or words[0] == "run"
+    assert "\ufffd" not in said and "\x1b" not in said
+    if "zh" in words:  # where the stream has no Chinese characters it is English, and neither is spelled in escapes
+        assert bool(re.search("[\u4e00-\u9fff]", said)) == (encoding in ("gbk", "utf-16", "utf-8")) and "\\u" not in said
 
 
 def test_every_command_is_tried_in_any_encoding() -> None:
@@ -415,10 +444,13 @@ def test_every_command_is_tried_in_any_encoding() -> None:
 def test_help_in_any_encoding(encoding: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
         main([*([command] if command else []), "--help"])
     out.flush()
-    assert ended.value.code == 0 and "usage: envcheck" in out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    said = out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    assert ended.value.code == 0 and "usage: envcheck" in said
+    assert [line for line in said.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.parametrize(

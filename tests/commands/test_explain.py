@@ -12,8 +12,10 @@ from envcheck import cli
 from envcheck.commands.bases import example_snapshot
 from envcheck.commands.explain import catalogue, execute, explain, nearest
 from envcheck.errors import UsageError
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import GpusFacts, Missing, SystemFacts
 from envcheck.options import parse
+from envcheck.render.styled import width_of
 from envcheck.report.session import RuleSession
 from envcheck.report.titles import general_title
 from envcheck.tables.folders import rules_folder
@@ -228,6 +230,17 @@ def test_a_family_lists_its_rules() -> None:
     shown = explain("Driver", SESSION)
     listed = re.findall(r"^  envcheck explain (\S+)  +\S", shown, re.MULTILINE)
     assert listed == [rule for rule in SESSION.texts.ids if SESSION.texts.family(rule) == "driver"] and len(listed) > 3
+
+
+@pytest.mark.parametrize(("language", "width"), [("", 40), ("zh", 80)])
+def test_lists_of_rules_fit_a_terminal_and_are_a_line_each_elsewhere(language: str, width: int) -> None:
+    by = replace(SESSION, language=language)
+    lists = [(catalogue(by, width=width), catalogue(by))]
+    lists += [(explain(words, by, width), explain(words, by)) for words in ("fleet", "torch", "no gpu")]
+    for narrow, plain in lists:
+        prose = [line for line in narrow.splitlines() if line.startswith("  ") and (width > 60 or " explain " not in line)]
+        assert prose and max(map(width_of, prose)) <= width
+        assert [*"".join(narrow.split())] == [*"".join(plain.split())]
 
 
 def test_the_address_of_a_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
