@@ -185,7 +185,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     said_ = _abi_said(values, matches)
     library = str(said_.values["library"])
     fixes = _by_its_page(library) or _again(library, facts.torch, said_.values.get("cuda"))
-    return replace(said_, values=said_.values | {"package": None if fixes else _package(library)}, fixes=fixes)
+    return replace(said_, values={**said_.values, "package": None if fixes else _package(library)}, fixes=fixes)
 
 
 # Packages that their pages have installed from elsewhere than PyPI, or with words of their own, by the name of their module.
