@@ -270,21 +270,27 @@ def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
     return None if import_failed(torch) else not_read("backends", facts.missing)
 
 
+def _kernel_said(matches: Matches) -> Hit:
+    return Hit({"error": value(matches, "error") or matches[0].text}, quoted(matches), variant="said")
+
+
 _DIED = re.compile(r"asking the devices died with (SIG(?:SEGV|BUS|ABRT|ILL|FPE))\b")  # agent/devices.py; SIGKILL is somebody else's
 
 
-@check(needs="devices", reads="devices cuda_driver")
-def gpu_kernel_failed(facts: Facts) -> Answer:
+@check(needs="devices", reads="devices cuda_driver symptoms")
+def gpu_kernel_failed(facts: Facts, matches: Matches) -> Answer:
     devices = facts.devices.devices
     if unread := facts.missing.get("devices"):  # torch's process may have died over a device that libcuda counts without complaint
         died = _DIED.search(unread.reason) if driver_answers(facts.cuda_driver) else None
         told = cite("the process that asks the devices", unread.reason, unread.evidence)
+        if matches and not died:
+            return _kernel_said(matches)
         return Hit({"signal": died[1]}, told, variant="crashed") if died else None
     wrong = [one for one in devices if one.kernel == "wrong"]
     failed = [one for one in opened(facts.devices) or devices if one.kernel == "failed"]  # of the others gpu-count-differs speaks
     bad = wrong or failed
     if not bad:
-        return None
+        return _kernel_said(matches) if matches else None
     evidence = tuple(Evidence(f"kernel on device {one.index}", one.kernel_error or one.kernel or "") for one in bad[:4])
     error = ((bad[0].kernel_error or "no error text").splitlines() or ["no error text"])[0][:300]
     names = ", ".join(f"{one.index} ({one.name or one.kind})" for one in bad)

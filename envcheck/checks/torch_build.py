@@ -9,7 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
-from envcheck.checks.text import cite, doubt, first_of, foremost, of_variant, quoted, value
+from envcheck.checks.text import cite, doubt, first_of, foremost, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Unknown, check
 from envcheck.facts.record import replace
@@ -75,9 +75,15 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
         return _cpu_said(facts, matches) or _asked_for(facts, values, evidence)
     if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
         return None  # an AMD GPU without a name: rocm-build-mismatch speaks of it
+    return _guessed(facts, values, evidence) or not_read("gpus", facts.missing)
+
+
+def _guessed(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit | None:
+    """No GPU is named, and something speaks for one."""
     if sign := _sign_of_a_gpu(facts):
         return Hit(values | {"sign": sign}, evidence, variant="sign")
-    return not_read("gpus", facts.missing)
+    denied = of_symptom(facts, "cuda-says-false", "colab-says-false")
+    return Hit(values, (*evidence, *quoted(denied)), variant="denied") if denied and "gpus" not in facts.absent else None
 
 
 def _usual_on_jetson(facts: Facts) -> Hit | None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from envcheck.facts.record import mutable
-from envcheck.facts.snapshot import Distribution, Gpu
+from envcheck.facts.record import field, mutable, record, replace
+from envcheck.facts.snapshot import Distribution, Gpu, TextEvidence
 from envcheck.read.collect_env import normal
 from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
 from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
@@ -164,6 +164,17 @@ _GAVE = re.compile(
 )
 _OUTPUT = re.compile(r"\s{0,8}(?:Out ?\[\d{1,4}\]:\s?)?[`'\"]{0,3}([^`'\"]{1,100}?)[`'\"]{0,3}\s*$")
 _LATER = 8  # lines: warnings stand between a question and its answer
+# What a program prints before a value of its own: print("CUDA here:", torch.cuda.is_available()), print(f"CUDA here: {torch…}")
+_LABEL = re.compile(r"print\(\s{0,4}f?['\"]([^'\"{}]{2,60}?)[\s:=]{0,6}(?:['\"]\s{0,4},\s{0,4}|\{)$")
+
+
+@record
+class _Asked:
+    """Expressions whose answers are still to come: of one line, one answer each, in their order."""
+
+    what: tuple[str, ...]
+    until: int  # the last line on which they may stand
+    label: str = ""  # what the program prints before the answer
 
 
 def _asked(expression: str) -> str:
@@ -263,6 +274,8 @@ class _Reader:
     claims: list[Claim]
     line: str = ""
     number: int = 0
+    asked: list[_Asked] = field(default_factory=list)
+    denied: list[Claim] = field(default_factory=list)  # answers "False" to whether there is a GPU
 
     def say(self, values: Iterator[tuple[str, object]], role: Role = Role.HAS, printed: bool = True) -> bool:
         found = [Claim(subject, value, role, printed, self.line.strip()[:LINE_LIMIT], self.number) for subject, value in values]
@@ -270,43 +283,68 @@ class _Reader:
         return bool(found)
 
     def read(self, lines: Sequence[str]) -> None:
-        asked: tuple[tuple[str, ...], int] | None = None  # what the expressions above ask for, until which line
         heading = ""
         for number, line in enumerate(lines, 1):
+            line = line.replace("\\_", "_")  # as Markdown escapes it
             self.line, self.number = line, number
             if len(line) > _LONGEST or not line.strip():
                 continue
-            if asked and number <= asked[1] and (match := _OUTPUT.fullmatch(line)) and self._answers(asked[0], match[1]):
-                asked = None
+            if self.asked and self._answered():
                 continue
             if heading and not line.startswith("#"):
                 self.say(_values(heading, line))
             title = _HEADING.fullmatch(line.rstrip())
             heading = _KEYS.get(_key(title[1]), "") if title else ""
             if expression := _EXPRESSION.search(line):
-                asked = self._expression(expression, asked)
+                self._expression(expression)
                 self._products()
             elif not heading and not self._key_value():
                 self._mentions()
+
+    def _answered(self) -> bool:
+        """Whether a line is the answer to an expression above it. What was asked before that one has had its turn."""
+        output = _OUTPUT.fullmatch(self.line)
+        for place, one in enumerate(self.asked):
+            text = output[1] if output else ""
+            if one.label:
+                text = self.line.strip().removeprefix(one.label).lstrip(" :=") if self.line.strip().startswith(one.label) else ""
+            if text and self.number <= one.until and self._answers(one.what, text):
+                self.asked = [replace(later, until=self.number + _LATER) for later in self.asked[place + 1 :]]
+                return True
+        return False
 
     def _answers(self, asked: tuple[str, ...], text: str) -> bool:
         """Whether a line holds the values that were asked for: one, or several in their order."""
         values = text.split(None, len(asked) - 1)
         if len(values) != len(asked):
             return False
+        before = len(self.claims)
         said = [self.say(_VALUES[what](one)) for what, one in zip(asked, values, strict=True)]
+        self.denied += [claim for claim in self.claims[before:] if claim.subject == "devices.available" and claim.value is False]
         return any(said)  # None says nothing of some
 
-    def _expression(self, match: re.Match[str], asked: tuple[tuple[str, ...], int] | None) -> tuple[tuple[str, ...], int] | None:
+    def _expression(self, match: re.Match[str]) -> None:
+        """Take the value that stands beside an expression, or wait for it."""
         gave = _GAVE.match(self.line, match.end())
         if gave and self.say(_VALUES[_asked(match[1])](gave[1])):
-            return asked
+            return
+        before = self.line[: match.start()]
+        label = _LABEL.search(before)
         several = _SEVERAL.match(self.line, match.start())
-        rest = self.line[several.end() if several else match.end() :].strip(" `)'\";")
-        if rest or not (_PROMPT.match(self.line) or re.search(r"\bpython3? -c ", self.line[: match.start()])):
-            return asked
+        after = self.line[several.end() if several else match.end() :]
+        rest = after.strip(" `)}'\";")
+        typed = _PROMPT.match(self.line) or re.search(r"\bpython3? -c ", before) or not before.strip()
         found = _EXPRESSION.findall(several[0]) if several else [match[1]]
-        return tuple(_asked(one) for one in found), self.number + _LATER
+        each = [tuple(_asked(one) for one in (found if not label else found[:1]))]
+        if re.match(r"\)?\s?;", after) and not re.sub(r"print\(|[();\s]", "", _EXPRESSION.sub("", after)):  # one statement after another
+            each += [(_asked(one),) for one in _EXPRESSION.findall(after)]
+        elif rest or not (typed or label):
+            return
+        # A prompt that came back has answered what was asked before; a program prints its answers when it runs.
+        waiting = [] if re.match(r"\s{0,8}(?:>>>|In ?\[|\$)", self.line) else self.asked
+        until = self.number + _LATER
+        mine = [_Asked(what, until, label[1] if label else "") for what in each]
+        self.asked = [*(replace(one, until=until) for one in waiting[-_LATER:]), *mine]
 
     def _key_value(self) -> bool:
         match = _KEY_VALUE.match(self.line) if ":" in self.line or "：" in self.line or "=" in self.line or "|" in self.line else None
@@ -465,13 +503,43 @@ _NOT_NVIDIA = re.compile(r"(?<![A-Za-z])(?:rocm|hip|xpu|radeon|mps)(?![A-Za-z])"
 
 def read_claims(text: str) -> tuple[Claim, ...]:
     """All claims of a text, in its order."""
+    return _read(text)[0]
+
+
+def _read(text: str) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
+    """All claims, and of them the answers that there is no GPU."""
     reader = _Reader([])
     if _HINTS.search(text):
         reader.read(text.split("\n"))
-    claims = reader.claims
+    claims = _without_working(reader.claims, text)
     if _NOT_NVIDIA.search(text):  # there builds for a GPU have no CUDA either
         claims = [one for one in claims if one.subject != "torch.cpu_build"]
-    return (*claims, *_platform(text), *_surroundings(text))
+    return (*claims, *_platform(text), *_surroundings(text)), tuple(reader.denied)
+
+
+_OF_ENVIRONMENT = ("torch.version", "torch.cuda", "torch.cpu_build", "devices.available", "devices.count", "python.version")
+_MENDED = re.compile(r"\b(?:now|solved|fixed|resolved|finally|works now|after (?:that|this|re|i|in|up))\b|解决", re.IGNORECASE)
+
+
+def _without_working(claims: list[Claim], text: str) -> list[Claim]:
+    """Two environments in one text, of which one finds its GPU and the other does not: the question is about the other.
+
+    What is printed in one environment belongs together until a value comes that differs.
+    """
+    printed = [one for one in claims if one.printed and one.role is Role.HAS and one.subject in _OF_ENVIRONMENT]
+    groups: list[dict[str, Claim]] = [{}]
+    members: dict[int, int] = {}
+    for one in printed:
+        if (held := groups[-1].get(one.subject)) and not (_agree(one.value, held.value) or _agree(held.value, one.value)):
+            groups.append({})
+        groups[-1].setdefault(one.subject, one)
+        members[id(one)] = len(groups) - 1
+    finds = [getattr(group.get("devices.available"), "value", None) for group in groups]
+    if True not in finds or False not in finds:
+        return claims
+    if finds[-1] is True and _MENDED.search(text):
+        return claims  # it was mended
+    return [replace(one, role=Role.ELSEWHERE) if id(one) in members and finds[members[id(one)]] is True else one for one in claims]
 
 
 def settled(claims: Sequence[Claim]) -> tuple[tuple[Fact, ...], tuple[str, ...]]:
@@ -532,9 +600,14 @@ def _one_card(a: str, b: str) -> bool:
 
 
 def read_prose(text: str) -> Found | None:
-    """The claims of a text and the facts that they amount to."""
-    claims = read_claims(text)
+    """The claims of a text, the facts that they amount to, and what they are a sign of."""
+    claims, denied = _read(text)
     if not claims:
         return None
     facts, doubts = settled(claims)
-    return Found("statements", facts, (), 0, claims, doubts)
+    none = any(fact.path == "devices.available" and fact.value is False for fact in facts)
+    # The same words on one line are the symptom "cuda-says-false"; here the answer stands further below.
+    variant = "colab" if re.search("colab", text, re.IGNORECASE) else ""
+    says = f"torch.cuda.is_available(): {denied[0].line}" if denied else ""
+    sign = TextEvidence("statements", says, "torch-cuda-unavailable", "cuda-says-false", variant=variant)
+    return Found("statements", facts, (sign,) if denied and none else (), 0, claims, doubts)

@@ -51,43 +51,66 @@ _XPU_NAME = re.compile(r"name='(Intel[^']{1,80})'|^[ \t]{0,40}\*?[ \t]{0,40}(Int
 _CARRIED_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "amx_tile", "asimd", "sve")
 
 
+_REPORTS = 4  # of one text that are looked at
+
+
 def read_collect_env(text: str) -> Found | None:
-    """The facts of the first report in a text; None where there is none."""
+    """The facts of one report of a text: of several the first, unless it found a GPU and a later one did not. Who gives both asks why."""
     if not any(hint in text for hint in _HINTS):
         return None
     lines = text.split("\n")
-    start, end = _span(lines)
-    if start < 0:
-        return None
+    first: Notes | None = None
+    start = 0
+    for _ in range(_REPORTS):
+        start, end, following = _span(lines, start)
+        if start < 0:
+            break
+        notes = _read(lines, start, end)
+        first = first or notes
+        if _available(notes) is False and _available(first) is True:
+            return notes.found()
+        start = following
+        if following < 0 or _available(first) is not True:
+            break
+    return first.found() if first else None
+
+
+def _read(lines: Sequence[str], start: int, end: int) -> Notes:
     notes = Notes("collect_env")
     report = _Report(notes)
     for number, line in enumerate(lines[start:end], start + 1):
         report.line(line, number)
     report.finish()
-    return notes.found()
+    return notes
 
 
-def _span(lines: Sequence[str]) -> tuple[int, int]:
-    """Line range of the report: from a little before its first own key to a while after its last one; (-1, -1) if there is none."""
+def _available(notes: Notes) -> object:
+    found = notes.facts.get("devices.available")
+    return found.value if found else None
+
+
+def _span(lines: Sequence[str], begin: int) -> tuple[int, int, int]:
+    """Line range of the report from here on: from a little before its first own key to a while after its last one, and the line on which
+    another begins, -1 if none does; (-1, -1, -1) if there is none."""
     first = last = -1
-    for index, line in enumerate(lines):
+    for index, line in enumerate(lines[begin:], begin):
         if len(line) < 400 and (":" in line or "：" in line):
             match = _KEY.match(line)
             if match and _key(match[1]) in _STRONG:
                 if first < 0:
                     first = index
                 elif index - last > 2000:
-                    break  # another machine's report further down
+                    return _from(first, begin), last + 400, index  # another machine's report further down
                 elif "pytorch version" in line.lower() and index - first > 12:
-                    return _from(first), index  # a second report begins: the first one counts
+                    return _from(first, begin), index, index  # a second report begins
                 last = index
         elif first < 0 and line.lstrip().startswith(("[pip", "[conda]")):
             first = last = index
-    return (-1, -1) if first < 0 else (_from(first), last + 400)
+    return (-1, -1, -1) if first < 0 else (_from(first, begin), last + 400, -1)
 
 
-def _from(first: int) -> int:
-    return max(first - 40, 0)
+def _from(first: int, begin: int) -> int:
+    return max(first - 40, begin)
 
 
 def _key(raw: str) -> str:

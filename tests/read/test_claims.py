@@ -77,6 +77,23 @@ FACTS: dict[str, dict[str, Any]] = {
     ">>> torch.__version__\n'1.8.1+cu102'": {"torch.version": "1.8.1+cu102"},
     "In [3]: torch.cuda.is_available()\nOut[3]: True": {"devices.available": True},
     ">>> torch.cuda.is_available()\n/x/torch/cuda/__init__.py:52: UserWarning: CUDA …\n  return x\nFalse": {"devices.available": False},
+    # several expressions, their answers below
+    "import torch\ntorch.__version__\ntorch.version.cuda\ntorch.cuda.is_available()\n\nOutput:\n\n'1.13.1'\nNone\nFalse": {
+        "torch.version": "1.13.1", "torch.cpu_build": True, "devices.available": False,
+    },
+    "print(torch.__version__)\nprint(torch.cuda.is_available())\nFalse": {"devices.available": False},  # only the last one is shown
+    "print(torch.__version\\_\\_)\ntorch.cuda.is_available()\n\nreturns:\n\n1.3.1\nFalse": {
+        "torch.version": "1.3.1", "devices.available": False,
+    },
+    "print('Do I have it:', torch.cuda.is_available())\nprint(f'of: {torch.__version__}')\n\nDo I have it: False\nof: 2.1.0": {
+        "torch.version": "2.1.0", "devices.available": False,
+    },
+    ">>> import torch; print(torch.__version__); torch.cuda.is_available()\n1.10.0+cpu\nFalse": {
+        "torch.version": "1.10.0+cpu", "devices.available": False,
+    },
+    # two environments, one of which finds its GPU
+    ">>> torch.__version__\n'1.10.0+cu113'\n>>> torch.cuda.is_available()\nTrue\nand in the other\n>>> torch.__version__\n'1.10.0+cpu'\n"
+    ">>> torch.cuda.is_available()\nFalse": {"torch.version": "1.10.0+cpu", "devices.available": False},
     "torch.cuda.is_available() returns False on every start": {"devices.available": False},
     "`torch.cuda.is_available()` is still False": {},
     "print(torch.version.cuda)\n12.1": {"torch.cuda": "12.1"},
@@ -205,3 +222,17 @@ def test_what_a_person_says_of_cuda_itself(text: str, available: bool | None) ->
     found = read_prose(text)
     facts = {fact.path: fact.value for fact in found.facts} if found else {}
     assert facts.get("devices.available") is available
+
+
+@pytest.mark.parametrize(
+    ("text", "signs"),
+    [
+        ("print(torch.__version__)\nprint(torch.cuda.is_available())\n\n2.1.0\nFalse", [("torch-cuda-unavailable", "")]),
+        ("In Colab:\ntorch.cuda.is_available()\n\nFalse", [("torch-cuda-unavailable", "colab")]),
+        ("print(torch.cuda.is_available())\n\nTrue", []),
+        ("It was so:\n>>> torch.cuda.is_available()\nFalse\nand now:\n>>> torch.cuda.is_available()\nTrue", []),
+    ],
+)
+def test_an_answer_that_says_no_is_a_sign(text: str, signs: list[tuple[str, str]]) -> None:
+    found = read_prose(text)
+    assert found and [(one.rule, one.variant) for one in found.signs] == signs

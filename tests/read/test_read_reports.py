@@ -173,6 +173,15 @@ def test_two_reports_in_one_file_are_two_machines() -> None:
     assert gpus(snapshot(first + "\n" + second)) == ["TITAN Xp 6.1", "TITAN Xp 6.1"]
 
 
+def test_of_two_reports_the_one_that_finds_no_gpu_is_asked_about() -> None:
+    works = (TESTS / "samples" / "collect_env" / "torch-1.1-titan.txt").read_text()
+    assert "Is CUDA available: Yes" in works
+    fails = works.replace("Is CUDA available: Yes", "Is CUDA available: No").replace("1.1.0", "1.2.0")
+    for text in (works + "\n" + fails, fails + "\n" + works):
+        made = snapshot(text)
+        assert (made.devices.available, made.torch.version) == (False, "1.2.0")
+
+
 def test_each_fact_keeps_its_line() -> None:
     found = read_collect_env("warning: x\nPyTorch version: 2.9.0\nIs CUDA available: True\n")
     assert found is not None
