@@ -25,7 +25,7 @@ def render(plan: PlanReport, name: str, whom: Sequence[str], tool: Tool, say: Ca
 
 
 def _way(way: Way, tool: Tool, say: Callable[..., str]) -> str:
-    note = "; ".join((*way.changes, *([way.note] if way.note else [])))
+    note = ". ".join(one for one in ("; ".join(way.changes), way.note) if one)
     item = fix_item(Fix(way.title, way.who, "install", way.commands, "", way.proved, note, {}, way.grade, way.trial), tool, True)
     more = "".join(f"<li>{prose(say('print.no-command', tool=one, reason=reason))}</li>" for one, reason in way.no_command.items())
     said = "<pre tabindex='0'><code>" + escape("\n".join(way.trial.said)) + "</code></pre>" if way.trial and way.trial.said else ""
