@@ -162,6 +162,7 @@ def test_an_absent_driver_is_told_from_one_that_is_not_loaded() -> None:
         ("packages.requests>=2", "requests is not among them"),
         ("gpus~=8", "~= compares versions"),
         ("gpu>=h100", "takes == or !="),
+        ("gpu>=1", "did you mean the number, gpus?"),
     ],
 )
 def test_what_can_never_be_decided_is_refused_at_once(text: str, words: str) -> None:
