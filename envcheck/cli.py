@@ -29,11 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if other := _namesake():
         print(f"envcheck: {other}", file=sys.stderr)
         return EXIT_USAGE
-    from envcheck.commands.output import drop_stdout, put, take_every_character
+    from envcheck.commands.output import drop_stdout, put, take_every_character, unfailing
     from envcheck.errors import UsageError
     from envcheck.host import orphans
 
     orphans.own_process = argv is None  # a program that calls this has children of its own
+    if argv is None:
+        sys.stderr = unfailing(sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         take_every_character(stream)
     try:

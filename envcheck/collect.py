@@ -130,7 +130,7 @@ def examined(
         if not options["static"]:
             after.callback(offspring.end)
         after.callback(host.close)  # a probe that was given up may still have a child
-        running = start(chosen, folder, budget, options, {**os.environ, **offspring.mark})
+        running = start(chosen, folder, budget, options, {**host.env, **offspring.mark})
         after.callback(end, running)
         if not options["static"]:  # while the agent starts, so that it costs no time
             offspring.adopt()
@@ -141,18 +141,29 @@ def examined(
 
 
 def private_folder() -> str:
-    """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in."""
+    """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in.
+
+    A TMPDIR in which others could put a link in its place comes last.
+    """
+    from envcheck.host.ownership import others_move
+
+    places = ["/dev/shm", f"/run/user/{os.getuid()}" if hasattr(os, "getuid") else ""]  # noqa: S108 - mkdtemp makes it 0700
+    said = None
     try:
-        return tempfile.mkdtemp(prefix="envcheck-")
+        usual = tempfile.gettempdir()
+        places = ["/tmp", *places, usual] if others_move(usual) else [usual, *places]  # noqa: S108
     except OSError as error:
-        for place in ("/dev/shm", f"/run/user/{os.getuid()}" if hasattr(os, "getuid") else ""):  # noqa: S108 - mkdtemp makes it 0700
-            try:
-                folder = tempfile.mkdtemp(prefix="envcheck-", dir=place)
-            except OSError:
-                continue
+        said = error.strerror
+    for place in places:
+        try:
+            folder = tempfile.mkdtemp(prefix="envcheck-", dir=place)
+        except OSError as error:
+            said = said or error.strerror
+            continue
+        if place != tempfile.tempdir:
             tempfile.tempdir = folder  # for the output of the probes' commands
-            return folder
-        raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({error.strerror})") from None
+        return folder
+    raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({said})")
 
 
 def collect(

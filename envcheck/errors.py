@@ -15,4 +15,5 @@ def near_word(word: str, known: Iterable[str]) -> str | None:
 
     word, names = word.lower(), sorted(known)
     begun = [one for one in names if len(word) > 2 and one.startswith(word)]
-    return begun[0] if len(begun) == 1 else next(iter(difflib.get_close_matches(word, names, 1, 0.55)), None)
+    longer = [one for one in names if len(one) > 1 and word.startswith(one)]  # "zh-hans" of zh
+    return begun[0] if len(begun) == 1 else next(iter([*difflib.get_close_matches(word, names, 1, 0.55), *longer]), None)

@@ -30,6 +30,21 @@ class Parser(argparse.ArgumentParser):
         """Every spelling of every flag."""
         return {flag: action for action in self._actions for flag in action.option_strings}
 
+    def format_help(self) -> str:
+        """argparse's, and below it what a gate may name."""
+        text = super().format_help()
+        if "--expect" not in self.flags:
+            return text
+        from envcheck.commands.expect import explained
+
+        return f"{text}\n{explained()}"
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """A flag with an empty value, as `--facts "$FACTS"` without such a variable, would pass for one that was not given."""
+        if action.option_strings and "" in arg_strings:
+            raise UsageError(f"{action.option_strings[-1]} '': a value is expected, and this one is empty")
+        return super()._get_values(action, arg_strings)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             name = action.option_strings[-1] if action.option_strings else self.prog.split()[-1]
@@ -121,7 +136,11 @@ def _parse_run(words: list[str]) -> argparse.Namespace:
         while rest and rest[0].startswith("-"):
             flags.append(rest.pop(0))
     parser = command_parser("run")
-    args = parser.parse_args(flags)
+    try:
+        args = parser.parse_args(flags)
+    except UsageError as error:
+        behind = "" if "--" in words else "; flags stand before --, the command behind it: envcheck run --live off -- python train.py"
+        raise UsageError(f"{error}{behind}") from None
     args.command, args.argv = "run", rest
     if not rest:
         raise UsageError("run: no command; write it after --, as in `envcheck run -- python train.py`")
@@ -142,8 +161,8 @@ Will this PyTorch environment train, and if not, what do I run?
 usage: envcheck [check] [flags]          look at this machine and a Python
                                          environment, train a step in two
                                          processes, report what is wrong
-       envcheck diagnose [FILE…|-]       the cause behind a log, a traceback or
-                                         a report of any machine
+       envcheck diagnose [FILE…|-]       the cause behind a log, a traceback
+                                         or a report of any machine
        envcheck run -- CMD…              check, run CMD; if it fails, say why
        envcheck plan ['torch==2.9.*' …]  what to install here, or on a machine
                                          that is not here
@@ -259,7 +278,7 @@ def _facts_flags(parser: Parser) -> None:
         metavar="'A>=B'",
         action="append",
         default=[],
-        help="fail unless it holds, e.g. --expect 'gpus>=8' --expect 'torch~=2.14' (`envcheck explain expectation-failed` has all names)",
+        help="fail unless it holds, e.g. --expect 'gpus>=8' --expect 'torch~=2.14' (the names stand below)",
     )
     facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and logs there")
 
@@ -340,4 +359,6 @@ def _check_values(args: argparse.Namespace) -> None:
         if not 1 <= args.nproc <= 256:
             raise UsageError(f"--nproc {args.nproc}: between 1 and 256")
     if not 5 <= args.timeout <= 86400:
-        raise UsageError(f"--timeout {args.timeout:g}: between 5 and 86400 seconds")
+        # a file may hold a whole number that no float holds
+        shown = f"{args.timeout:g}" if isinstance(args.timeout, float) else str(args.timeout)[:20]
+        raise UsageError(f"--timeout {shown}: between 5 and 86400 seconds")

@@ -24,6 +24,13 @@ class Wrong(Exception):
     """A collective, DDP or torch by itself gave other numbers than it must."""
 
 
+def place(dist: Any, rank: int, world: int) -> None:
+    """What a program asks torch for: samplers and checkpoints go by it."""
+    for what, got, expected in (("get_rank", dist.get_rank(), rank), ("get_world_size", dist.get_world_size(), world)):
+        if got != expected:
+            raise Wrong("torch.distributed.%s() is %.40r and must be %d" % (what, got, expected))
+
+
 def same(torch: Any, what: str, got: Any, expected: Any) -> None:
     """Equal to the bit."""
     if got.shape == expected.shape and torch.equal(got, expected):

@@ -175,6 +175,7 @@ def stages(
 
     log.enter("init")
     join(dist, arm, rank, store, device, folder)
+    numerics.place(dist, rank, arm["world_size"])
     log.leave()
 
     log.enter("barrier")

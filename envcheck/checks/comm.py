@@ -12,7 +12,7 @@ from envcheck.checks.text import agreed, doubt, environment, first_of, foremost,
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.interfaces import nccl_chosen
-from envcheck.facts.snapshot import GpusFacts, Interface, LauncherFacts, LiveFacts, LiveStatus
+from envcheck.facts.snapshot import GpusFacts, Interface, LauncherFacts, LiveFacts, LiveStatus, NetworkFacts
 from envcheck.tables.versions import meets
 
 _WARNING, _LIKELY = Severity.WARNING, Confidence.LIKELY
@@ -76,9 +76,8 @@ def gloo_interface(facts: Facts, matches: Matches) -> Answer:
         absent = [one.strip() for one in spec.split(",") if known and one.strip() not in known]
         if wrong := first_of({"syntax": spec[0] in "^=", "default": absent}, values | {"absent": absent}, quoted(matches), (fix,)):
             return wrong
-    off = [one.name for one in network.interfaces if one.loopback and one.up is False]
-    if off and facts.live.status in BAD:
-        return Hit(values | {"off": off}, quoted(matches), variant="off")
+    if facts.live.status in BAD and (loopback := _no_loopback(network, matches)):
+        return loopback
     fixes = (fix,) if better else ()
     if matches and (transport := network.variables.get("GLOO_DEVICE_TRANSPORT")):
         return Hit(values | {"transport": transport}, quoted(matches), variant="transport")
@@ -90,6 +89,15 @@ def gloo_interface(facts: Facts, matches: Matches) -> Answer:
     if several and not spec and network.addresses and all(one.startswith("127.") or one == "::1" for one in network.addresses):
         return Hit(values | {"host": network.hostname, "addresses": network.addresses}, (), fixes, "hostname")
     return None
+
+
+def _no_loopback(network: NetworkFacts, matches: Matches) -> Hit | None:
+    own = [one for one in network.interfaces if one.loopback]
+    if off := [one.name for one in own if one.up is False]:
+        return Hit({"off": off}, quoted(matches), variant="off")
+    bare = [one.name for one in own if not any(address.startswith("127.") for address in one.addresses)]
+    # gloo says so too: the addresses were not just unread
+    return Hit({"off": bare}, quoted(matches), variant="bare") if value(matches, "interface") in bare else None
 
 
 def _gloo_proved(live: LiveFacts) -> bool:

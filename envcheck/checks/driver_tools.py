@@ -38,8 +38,14 @@ def nvidia_smi_unreadable(facts: Facts) -> Answer:
     path, failed = smi.path or "nvidia-smi", smi.status is ToolStatus.FAILED
     named = smi.code in _NAMED or "unknown error" in smi.message.lower()
     crashed, wsl = smi.status is ToolStatus.CRASHED, facts.system.wsl
-    cases = {"wsl": crashed and wsl, "crashed": crashed, "default": smi.status is ToolStatus.UNREADABLE, "failed": failed and not named}
-    return first_of(cases, {"path": path, "signal": smi.signal, "code": smi.code}, cite(path, smi.message))
+    cases = {
+        "wsl": crashed and wsl,
+        "crashed": crashed,
+        "default": smi.status is ToolStatus.UNREADABLE,
+        "cannot": failed and smi.code is None,
+        "failed": failed and not named,
+    }
+    return first_of(cases, {"path": path, "signal": smi.signal, "code": smi.code, "error": smi.message}, cite(path, smi.message))
 
 
 @check(needs="driver", reads="driver devices")

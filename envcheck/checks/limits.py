@@ -9,7 +9,7 @@ from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
-from envcheck.facts.snapshot import LimitsFacts, LiveStatus, TorchFacts
+from envcheck.facts.snapshot import ImportFailure, LimitsFacts, LiveStatus, TorchFacts
 
 _MIB, _GIB = 1 << 20, 1 << 30
 FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks
@@ -17,8 +17,12 @@ FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for
 DESCRIPTORS_EACH, DESCRIPTORS = 3, 13
 # A process of a run on a CPU has 5 tasks, and 7 with two loader workers (torch 2.13, gloo, OMP_NUM_THREADS=1); CUDA and NCCL add more.
 FEW_TASKS = 16
+ADDRESS_SPACE = 4 * _GIB  # torch for the CPU maps 1.5 GiB, and CUDA reserves more than this
+# What the loader, malloc and pthread_create say at the limit of address space.
+NO_SPACE = ("Cannot allocate memory", "failed to map segment", "MemoryError", "bad_alloc", "Resource temporarily unavailable", "new thread")
+FEW_PORTS = 1024  # a job of 8 ranks takes some hundred; the usual range has 28,232
 NOT_TRIED = ("Operation not permitted", "Function not implemented")  # what a filter of system calls answers: training asks in other ways
-FILE_TOO_LARGE = "File too large"  # EFBIG
+FILE_TOO_LARGE, READ_ONLY = "File too large", "Read-only file system"  # EFBIG, EROFS
 DOCKER_SHM = 64 * _MIB  # what docker and Kubernetes give without being asked
 RDMA_MEMLOCK = 64 * _MIB  # less than one set of NCCL buffers
 
@@ -43,7 +47,21 @@ def open_files_low(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="symptoms", reads="limits symptoms")
 def processes_low(facts: Facts, matches: Matches) -> Answer:
-    return Hit({"soft": facts.limits.processes_soft}, quoted(matches), variant=foremost(matches, "clone3")) if matches else None
+    if not matches:
+        return None
+    soft, limit = facts.limits.processes_soft, facts.limits.group_tasks_limit
+    group = "group" if limit is not None and (soft is None or limit < soft) else None
+    return Hit({"soft": soft or "unlimited", "limit": limit}, quoted(matches), variant=foremost(matches, "clone3") or group)
+
+
+@check(needs="symptoms", reads="network symptoms")
+def local_ports_few(facts: Facts, matches: Matches) -> Answer:
+    first, last = facts.network.local_port_first, facts.network.local_port_last
+    count = None if first is None or last is None else max(0, last - first + 1)
+    if not matches:
+        return None
+    variant = "narrow" if count is not None and count < FEW_PORTS else None
+    return Hit({"first": first, "last": last, "count": count}, quoted(matches), variant=variant)
 
 
 @check(needs="limits", reads="limits system")
@@ -91,6 +109,8 @@ def shm_small(facts: Facts, matches: Matches) -> Answer:
             return Unknown(f"the trial in /dev/shm was refused: {limits.shm_error}")
         if limits.shm_error == FILE_TOO_LARGE:
             return Hit(values, cite("trial in shared memory", limits.shm_error), variant="file-limit")
+        if limits.shm_error == READ_ONLY:
+            return Hit(values, cite("trial in shared memory", limits.shm_error), variant="read-only")
         return Hit(values, cite("trial in shared memory", limits.shm_error), variant="refused" if total else "none")
     if total is not None and total <= DOCKER_SHM:
         return Hit(values, variant=variant)
@@ -134,6 +154,25 @@ def _import_killed(torch: TorchFacts) -> str | None:
     """What was imported when the process was killed from outside."""
     tried = {"torch": torch.import_failure, "torch._dynamo": torch.dynamo_failure}
     return next((what for what, one in tried.items() if one and "SIGKILL" in (one.signal, one.text[-7:])), None)
+
+
+@check(needs="limits", reads="limits torch")
+def ulimit_low(facts: Facts) -> Answer:
+    """Only where it explains a death: many shells set limits that do no harm."""
+    seconds = facts.limits.cpu_seconds
+    spaces = (("address space", "-v", facts.limits.address_space_bytes), ("data", "-d", facts.limits.data_bytes))
+    tight = next(((size(most), of, flag) for of, flag, most in spaces if most is not None and most < ADDRESS_SPACE), None)
+    tried = {"import torch": facts.torch.import_failure, "import torch._dynamo": facts.torch.dynamo_failure}
+    what, failure = next(((name, one) for name, one in tried.items() if one), ("", ImportFailure()))
+    said, died = f"{failure.type} {failure.text} {failure.stderr} {failure.stack}", failure.signal or failure.text.rpartition(" ")[2]
+    values = {"what": f"{what} ended with {died if died.startswith('SIG') else failure.type or 'an error'}"}
+    if seconds is not None and died in ("SIGXCPU", "SIGKILL"):
+        return Hit(values | {"limit": f"{seconds} s of CPU time", "flag": "-t"}, variant="certain" if died == "SIGXCPU" else None)
+    told = any(word in said for word in NO_SPACE)
+    if not tight or not (told or died.startswith("SIG")):
+        return None
+    most, of, flag = tight
+    return Hit(values | {"limit": f"{most} of {of}", "flag": flag}, variant="certain" if told else None)
 
 
 @check(needs="limits", reads="limits launcher")

@@ -12,7 +12,7 @@ from envcheck.checks.origin import missing_module, origin
 from envcheck.checks.text import cite, first_of, quoted, value
 from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
-from envcheck.engine.intents import Install
+from envcheck.engine.intents import UPGRADE, Install, Intent, TorchBuild
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import LiveFacts, LiveStatus, RankFacts
@@ -68,9 +68,15 @@ def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
 
 
-@check(needs="torch", reads="torch packages live")
-def torch_dynamo_broken(facts: Facts) -> Answer:
+# The first torch that compiles on a Python, and on Windows (torch/_dynamo/eval_frame.py and torch/__init__.py of each release).
+_FIRST_TO_COMPILE = {"3.11": "2.1", "3.12": "2.4", "3.13": "2.6", "3.14": "2.10", "Windows": "2.5"}
+
+
+@check(needs="torch", reads="torch packages gpus live symptoms")
+def torch_dynamo_broken(facts: Facts, matches: Matches) -> Answer:
     failure = facts.torch.dynamo_failure
+    if matches and facts.live.status is not LiveStatus.PASS:
+        return _without_compiler(facts, matches)
     if failure is None or facts.live.status is LiveStatus.PASS:
         return None
     evidence = tuple(Evidence("import torch._dynamo", words) for words in (failure.stack or failure.stderr,) if words)
@@ -86,6 +92,17 @@ def torch_dynamo_broken(facts: Facts) -> Answer:
     where = origin(facts, failure.stack)
     variant = "working" if failure.type == "timeout" and at_work(failure) else None if where else "nowhere"
     return Hit({"how": failure.text, "where": where and where.file}, evidence, variant=variant)
+
+
+def _without_compiler(facts: Facts, matches: Matches) -> Hit:
+    """Too old a torch. Which build of a newer one fits is chosen where the text tells of the build or the GPU."""
+    there = value(matches, "where") or ""
+    first = _FIRST_TO_COMPILE.get(there)
+    known = facts.torch.cuda or facts.torch.hip or facts.torch.cpu_build or facts.gpus.devices
+    build: Intent = TorchBuild(f">={first}") if known else Install((f"torch>={first}",), flags=UPGRADE)
+    newer = (build,) if first else ()
+    on = there if there == "Windows" else f"Python {there}"
+    return Hit({"on": on, "first": first or "a newer one"}, quoted(matches), newer, "compile")
 
 
 def _part_of_a_package(facts: Facts, text: str) -> tuple[str, str, str] | None:
@@ -162,15 +179,16 @@ def _evidence(live: LiveFacts, run: Run, ranks: list[RankFacts]) -> tuple[Eviden
     return (*insights, *(one for rank in ranks for one in _tail(rank)), *_others(live, run.name))
 
 
-@check(needs="live", reads="live")
+@check(needs="live", reads="live network")
 def live_failed(facts: Facts) -> Answer:
     if facts.live.status is not LiveStatus.FAIL or any(_wrong(run) for run in _runs(facts.live)):
         return None
     run = next((run for run in _runs(facts.live) if run.status is LiveStatus.FAIL), None)
-    return _failed_rank(facts.live, run) if run else Hit({"error": facts.live.reason or "no reason given"}, variant="plain")
+    detail = facts.network.variables.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL"
+    return _failed_rank(facts.live, run, detail) if run else Hit({"error": facts.live.reason or "no reason given"}, variant="plain")
 
 
-def _failed_rank(live: LiveFacts, run: Run) -> Hit:
+def _failed_rank(live: LiveFacts, run: Run, detail: bool) -> Hit:
     reason = run.reason or live.reason
     first = _nearest_to_the_cause(run, reason)
     # The line with the exception's name; pybind11 and gloo write several lines after it. Else the last one.
@@ -189,7 +207,7 @@ def _failed_rank(live: LiveFacts, run: Run) -> Hit:
     if first is None and any(arm.part and arm.name == run.name for arm in live.arms):
         variant: str | None = "arm"
     elif first and first.signal:
-        variant = "signal"
+        variant = "detail" if detail else "signal"
     else:
         variant = "alone" if run.world_size == 1 else "but" if proved else None
     return Hit(values, _evidence(live, run, [first] if first else []), variant=variant)
@@ -247,7 +265,7 @@ def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
         "no_nccl": value(matches, "backend") == "NCCL" and backends.nccl is not True and not facts.system.jetson,
         "said": matches and backends.nccl is not True,
     }
-    if hit := first_of(cases, {"version": torch.version or "this torch", "count": count}, quoted(matches)):
+    if hit := first_of(cases, {"version": torch.version or "of unknown version", "count": count}, quoted(matches)):
         return replace(hit, severity=Severity.ERROR if matches else None)
     return None if import_failed(torch) else not_read("backends", facts.missing)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import once
-from envcheck.checks.text import quoted, value
-from envcheck.engine.intents import Install
+from envcheck.checks.text import of_variant, quoted, value
+from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import PackagesFacts
 from envcheck.tables.versions import UNKNOWN, major, minor, older, release
@@ -47,6 +47,8 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     numpy, built_for_1 = facts.packages.version("numpy") or value(matches, "numpy"), _numpy1_only(facts)
     values = {"numpy": numpy, "version": facts.torch.version or UNKNOWN}
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
+    if gone := of_variant(matches, "alias", "alias2"):
+        return _name_gone(facts, gone)
     text, milder = " ".join([*(match.text for match in matches), *warned]), None if matches else Severity.WARNING
     plain = "numpy<2" if built_for_1 else "numpy"
     if missing_module(text) == "numpy" and facts.packages.distributions:
@@ -64,6 +66,18 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     if facts.packages.version("torch"):  # the list is of this environment
         return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
     return Hit(values, evidence, (Install((plain,)),), "either", confidence=Confidence.LIKELY)
+
+
+def _name_gone(facts: Facts, matches: Matches) -> Hit:
+    """A program uses a name that NumPy took away: an older NumPy has it still, where this Python has one.
+
+    1.24 took the aliases of Python's own types, 2.0 many more. The first NumPy with wheels for Python 3.12 is 1.26.
+    """
+    first = {"alias": "1.24"}.get(matches[0].variant, "2")
+    too_new = first == "1.24" and (minor(facts.python.version) or (3, 0)) >= (3, 12)
+    note = "for Python 3.11 or older" if first == "1.24" else ""
+    fixes: tuple[Intent, ...] = () if too_new else (Install((f"numpy<{first}",), note=note),)
+    return Hit({"alias": value(matches, "alias"), "first": first}, quoted(matches), fixes, "alias")
 
 
 def _other(

@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
 from envcheck.checks.reinstall import once
-from envcheck.checks.text import quoted, value
+from envcheck.checks.text import doubt, of_variant, quoted, value
 from envcheck.engine.intents import UPGRADE, Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import Distribution, GpusFacts, PackagesFacts, TorchFacts
@@ -134,10 +134,12 @@ def flash_attn_mismatch(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"installed": there or UNKNOWN, "version": facts.torch.version or UNKNOWN}
     if wrong := _flash_built_for(there, facts.torch):
         return Hit(values | {"wrong": wrong, "cuda": facts.torch.cuda}, quoted(matches), again, severity=severity)
+    if old := of_variant(matches, "toolkit"):
+        return Hit(values | {"cuda": value(old, "cuda")}, quoted(old), variant="toolkit")
     low, ampere = _all_below(facts.gpus, 8), any("Ampere" in match.text for match in matches)
     if ampere or (low and (major(there) or 0) >= 2):
         return Hit(values | {"gpu": low or "This GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)
-    return Hit(values, quoted(matches), again, "said") if matches else None
+    return Hit(values, quoted(matches), again, "said", confidence=doubt(matches)) if matches else None
 
 
 def _flash_built_for(version: str | None, torch: TorchFacts) -> list[str]:

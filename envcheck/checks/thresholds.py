@@ -20,6 +20,7 @@ OPERATORS = {
     "matches": "matches", "missing": "is not here",
 }  # fmt: skip
 # Last word of a fact's name → the units that a value may have, as multiples of the fact's own.
+LARGEST = 1e300  # above it is no fact, and a whole number may be larger than any float
 UNITS: Mapping[str, Mapping[str, float]] = {
     "bytes": {
         "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
@@ -159,13 +160,15 @@ def _number(value: Any, fact: str, where: str) -> float:
     number = value
     if isinstance(value, str) and (found := re.fullmatch(r"\s*(-?\d{1,15}(?:\.\d{1,9})?)\s*(\S{1,3})\s*", value)) and found[2] in units:
         number = float(found[1]) * units[found[2]]
-    if isinstance(number, bool) or not isinstance(number, int | float) or number != number:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not -LARGEST < number < LARGEST:
         unit = f', or one with a unit ({", ".join(units)}), as in "8 {list(units)[-1]}"' if units else ""
         raise ThresholdError(f"{where}: a number is expected{unit}")
     return float(number)
 
 
 def _got(value: object) -> str:
+    if as_iso := getattr(value, "isoformat", None):  # a date, as TOML writes it
+        return str(as_iso())
     return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
 
 

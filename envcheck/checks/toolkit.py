@@ -183,7 +183,44 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     if not matches:
         return None
     said_ = _abi_said(values, matches)
-    return replace(said_, fixes=_again(str(said_.values["library"]), facts.torch, said_.values.get("cuda")))
+    library = str(said_.values["library"])
+    fixes = _by_its_page(library) or _again(library, facts.torch, said_.values.get("cuda"))
+    return replace(said_, values={**said_.values, "package": None if fixes else _package(library)}, fixes=fixes)
+
+
+# Packages that their pages have installed from elsewhere than PyPI, or with words of their own, by the name of their module.
+_BY_PAGE = {
+    # https://mmcv.readthedocs.io/en/latest/get_started/installation.html
+    "mmcv": ("python -m pip uninstall -y mmcv mmcv-full mmcv-lite", "python -m pip install -U openmim", "mim install mmcv"),
+    # https://detectron2.readthedocs.io/en/latest/tutorials/install.html
+    "detectron2": (
+        "python -m pip install --force-reinstall --no-deps --no-cache-dir --no-build-isolation 'git+https://github.com/facebookresearch/detectron2.git'",
+    ),
+    # https://github.com/facebookresearch/pytorch3d/blob/main/INSTALL.md
+    "pytorch3d": (
+        "python -m pip install --force-reinstall --no-deps --no-cache-dir --no-build-isolation 'git+https://github.com/facebookresearch/pytorch3d.git@stable'",
+    ),
+    # https://github.com/NVIDIA/apex#from-source
+    "apex": (
+        "git clone https://github.com/NVIDIA/apex",
+        "APEX_CPP_EXT=1 APEX_CUDA_EXT=1 python -m pip install -v --no-build-isolation --no-cache-dir --force-reinstall ./apex",
+    ),
+}
+_PART_OF = {"amp_C": "apex", "apex_C": "apex", "syncbn": "apex", "fused_layer_norm_cuda": "apex"}
+_BUILT_AS_PAGE = "Install the package as its page says: a build for the torch that is installed, made by the toolkit of torch's CUDA."
+
+
+def _by_its_page(library: str) -> tuple[Intent, ...]:
+    """How a package is built again whose file or module this is: "mmcv._ext", "/home/u/detectron2/detectron2/_C.so"."""
+    parts = re.split(r"[/\\.\s]+", library)
+    name = next((_PART_OF.get(part, part) for part in parts if _PART_OF.get(part, part) in _BY_PAGE), None)
+    return (Manual(_BUILT_AS_PAGE, commands=_BY_PAGE[name]),) if name else ()
+
+
+def _package(library: str) -> str:
+    """What pip may call the package of a module: the first part of its name."""
+    module = re.fullmatch(r"([a-z]\w{1,40})(?:\.[\w.]+)?", library)
+    return module[1].replace("_", "-") if module else "PACKAGE"
 
 
 _PYG_OF_FILE = {name.replace("-", "_"): name for name in _PYG_NAMES}
@@ -219,9 +256,10 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
 def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
-    if telling := of_variant(matches, "unbuilt", "dll", "declared", "other_cuda"):
+    if telling := of_variant(matches, "unbuilt", "without_cuda", "dll", "declared", "other_cuda"):
         values |= {"built": value(telling, "built"), "cuda": value(telling, "torch_cuda") or values["cuda"]}
-        values["library"] = value(telling, "library")
+        named = value(telling, "library")  # whoever prints "nms_impl: implementation for device" is mmcv
+        values["library"] = f"mmcv ({named})" if telling[0].variant == "without_cuda" else named
         confidence = Confidence.LIKELY if telling[0].confidence else None
         return Hit(values, quoted(matches), variant=telling[0].variant, confidence=confidence)
     # Mangled names of std::string arguments: "Ss" of the old C++ ABI, "__cxx11" of the new one.

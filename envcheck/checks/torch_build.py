@@ -9,7 +9,7 @@ from envcheck.checks import answer
 from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
-from envcheck.checks.text import cite, doubt, first_of, of_variant, quoted, value
+from envcheck.checks.text import cite, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Unknown, check
 from envcheck.facts.record import replace
@@ -73,6 +73,8 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
         return Hit(values | {"kind": "XPU", "gpu": intel}, evidence, variant="intel")
     if matches or facts.asked.cuda:
         return _cpu_said(facts, matches) or _asked_for(facts, values, evidence)
+    if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
+        return None  # an AMD GPU without a name: rocm-build-mismatch speaks of it
     if sign := _sign_of_a_gpu(facts):
         return Hit(values | {"sign": sign}, evidence, variant="sign")
     return not_read("gpus", facts.missing)
@@ -106,8 +108,6 @@ def _sign_of_a_gpu(facts: Facts) -> str | None:
         return None
     if facts.driver.version:
         return f"NVIDIA driver {facts.driver.version}"
-    if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
-        return "an AMD GPU"
     return f"CUDA toolkit {facts.toolkit.nvccs[0].version or facts.toolkit.nvccs[0].path}" if facts.toolkit.nvccs else None
 
 
@@ -167,7 +167,7 @@ def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
     torch, cards = facts.torch, named(nvidia(facts.gpus)) if answer.fails(facts.devices) else ""
     explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
     evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
-    return Hit({}, evidence, variant="colab" if of_variant(matches, "colab") else "said") if evidence and not explained else None
+    return Hit({}, evidence, variant=foremost(matches, "colab", "checkpoint") or "said") if evidence and not explained else None
 
 
 def _unlisted(missing: Mapping[str, Missing]) -> bool:
@@ -291,13 +291,23 @@ def glibc_too_old(facts: Facts, matches: Matches) -> Answer:
         if needed and older(system.glibc, needed) is False:
             return Unknown(f"GLIBC_{needed} is reported missing, but the system has {system.glibc}: another machine or another C library")
         values = {"needed": needed or "a newer glibc", "glibc": system.glibc or "older", "library": by or "a library"}
-        return Hit(values | {"version": torch.version}, quoted(matches), variant="companion" if by and "/torch/" not in by else None)
+        if by and "/torch/" not in by:
+            return Hit(values | {"version": torch.version}, quoted(matches), variant="companion")
+        return Hit(values | {"version": torch.version}, quoted(matches), (TorchBuild(_below_glibc(facts, needed)),))
     row = facts.tables.release(torch.version) if torch.version and not torch.conda and not imported(facts) else None
     floor = row.glibc.get(system.machine) if row and system.machine else None
     if not floor or older(system.glibc, floor) is not True:
         return None
     confidence = None if torch.import_status is ImportStatus.ERROR else Confidence.LIKELY
     return Hit({"needed": floor, "glibc": system.glibc, "version": torch.version}, variant="table", confidence=confidence)
+
+
+def _below_glibc(facts: Facts, needed: str | None) -> str | None:
+    """The newest release that asks for less than what is missing, where nothing else tells which glibc this system has."""
+    if facts.system.glibc or not needed:
+        return None
+    floors = ((row.version, row.glibc.get(facts.system.machine or "x86_64")) for row in reversed(facts.tables.releases()))
+    return next((f"=={version}" for version, floor in floors if floor and older(floor, needed)), None)
 
 
 @check(needs="system", reads="system torch devices symptoms")

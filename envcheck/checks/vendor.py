@@ -101,6 +101,8 @@ def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
         return Hit({"gpu": cards}, quoted(asked), variant="driver")
     if facts.rocm != RocmFacts():
         return _on_amd(facts, matches, cards) if not gpus else None
+    if "rocm" not in facts.missing and not (torch.hip or gpus) and (torch.cpu_build or fails(facts.devices)):  # AMD's, and that is all
+        return Hit({"torch": torch.version or "(version not known)"}, quoted(matches), variant="vendor")
     if torch.hip is not None and gpus:
         return Hit({"gpu": gpus[0].name or "an NVIDIA GPU", "torch": torch.version, "hip": torch.hip}, quoted(matches), variant="nvidia")
     intel, built = discrete_intel(facts.xpu), f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else None

@@ -88,6 +88,8 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     if devices.available and devices.count and asked.device is not None and asked.device >= devices.count:
         stated = "not stated" if raw is None else raw
         return Hit({"value": stated}, cite("asked for", asked.cuda or f"device {asked.device}"), variant="ordinal")
+    if saved := of_variant(matches, "checkpoint"):
+        return Hit({"entry": value(saved, "entry"), "count": value(saved, "count")}, quoted(saved), variant="checkpoint")
     beyond = of_variant(matches, "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in facts.gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
@@ -187,11 +189,13 @@ def visible_devices_too_late(facts: Facts, matches: Matches) -> Answer:
     raw = facts.visibility.cuda_visible_devices
     unknown = cuda_code(facts) == cuda_codes.UNKNOWN or bool(of_symptom(facts, "cuda-999"))
     if matches and not unknown:
-        return Hit({"value": raw or None, "seen": "other"}, quoted(matches), variant="text")
+        return Hit({"value": raw or None, "in_time": raw or None, "seen": "other"}, quoted(matches), variant="text")
     chosen, values, evidence, _ = _judged(facts)
     found, seen = facts.gpus.devices, facts.devices.count
     mig = any(gpu.mig for gpu in found)
     if raw is None or not works(facts.devices) or mig or not found or chosen.problem is Problem.DUPLICATE:  # of that another rule speaks
         return None
     more = chosen.count is not None and seen is not None and seen > chosen.count
-    return Hit(values | {"seen": seen}, evidence) if more else None
+    # Set in time, a value that selects no GPU would hide them all.
+    in_time = None if chosen.problem in (Problem.OUT_OF_RANGE, Problem.UNREADABLE) else raw
+    return Hit(values | {"seen": seen, "in_time": in_time}, evidence) if more else None

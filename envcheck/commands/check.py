@@ -54,7 +54,7 @@ def examine_and_judge(args: argparse.Namespace, by: RuleSession) -> Report:
     began = time.monotonic()
     timings: dict[str, float] = {}
     _check_output(args)
-    _check_facts_named(args)  # a typo must not cost a whole run
+    check_facts_named(args)  # a typo must not cost a whole run
     if args.facts:
         from envcheck.commands.diagnose import load_facts
 
@@ -97,11 +97,11 @@ def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[s
     from envcheck.target import process as target
     from envcheck.target.interpreter import choose
 
-    chosen = choose(args.python, os.environ, getattr(args, "python_named_in", None))
+    host = RealHost()
+    chosen = choose(args.python, host.env, getattr(args, "python_named_in", None))
     if chosen.note:
         print(f"envcheck: {chosen.note}", file=sys.stderr)
     options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
-    host = RealHost()
     recording = RecordingHost(host) if getattr(args, "host", None) else None
 
     def keep(folder: str, collected: Collected) -> None:
@@ -154,7 +154,7 @@ def _keep_evidence(folder: str, into: str, snapshot: Snapshot, executable: str) 
     print(f"envcheck: evidence kept in {path}", file=sys.stderr)
 
 
-def _check_facts_named(args: argparse.Namespace) -> None:
+def check_facts_named(args: argparse.Namespace) -> None:
     """UsageError for names of facts that do not exist; it names the configuration file if they stand there."""
     if args.assume or args.expect:
         from envcheck.commands.expect import check_syntax

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAMES = ("envcheck.toml", "pyproject.toml")
 # [tool.envcheck], or a table of tools that may hold it: a pyproject.toml without either need not be parsed, which takes milliseconds.
 _CONFIGURES = re.compile(rb"""(?m)tool['"]?[ \t]{0,9}\.[ \t]{0,9}['"]?envcheck|^[ \t]{0,9}\[?[ \t]{0,9}['"]?tool['"]?[ \t]{0,9}[\]=]""")
-LIMIT_BYTES = 1 << 20  # of a file that nobody named
+LIMIT_BYTES = 1 << 20
 
 
 def _text(value: object) -> bool:
@@ -40,22 +40,27 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _path(value: object) -> bool:
+    return _text(value) and value != ""
+
+
 A_TEXT = ("a text", _text)
+A_PATH = ("a path", _path)
 A_LIST = ("a list of texts", _texts)
 A_SWITCH = ("true or false", lambda value: isinstance(value, bool))
 # Keys of [tool.envcheck] and envcheck.toml: what is expected of their values, and whether a value is that.
 KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
-    "python": A_TEXT,
+    "python": ("a path or a command", _path),
     "static": A_SWITCH,
     "live": A_TEXT,
     "nproc": ('a number of ranks or "all"', lambda value: isinstance(value, int | str) and not isinstance(value, bool)),
     "backend": A_TEXT,
     "start-method": A_TEXT,
     "timeout": ("a number of seconds", _number),
-    "facts": A_TEXT,
+    "facts": A_PATH,
     "assume": A_LIST,
     "expect": A_LIST,
-    "evidence": A_TEXT,
+    "evidence": A_PATH,
     "fix-suggest": A_SWITCH,
     "tool": A_TEXT,
     "index-base": A_TEXT,
@@ -73,7 +78,7 @@ KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "select": A_LIST,
     "ignore": ("a list of texts, or a table of rules with reasons", lambda value: _texts(value) or _table_of_texts(value)),
     "severity": ("a table of rules with severities", _table_of_texts),
-    "rules": ("a list of folders", _texts),
+    "rules": ("a list of folders", lambda value: isinstance(value, list) and all(map(_path, value))),
 }
 PROFILE = "profile"  # the table of named tables with the same keys
 
@@ -104,7 +109,7 @@ def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.Argum
         if key == "severity":
             args.severities = dict(value)
         elif key == "rules":
-            args.site = [os.path.join(_folder(path), folder) for folder in value]
+            args.site = _rules(args, [os.path.join(_folder(path), folder) for folder in value])
         elif key == "ignore" and isinstance(value, Mapping):  # rules with reasons stay ignored whatever else is
             args.ignore_reasons = dict(value)
         elif (f"--{key}" in flags or key in RULES) and not given & {f"--{key}", RIVALS.get(key)}:
@@ -157,7 +162,16 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
 
 
 def _shown(value: object) -> str:
-    return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
+    shown = _spelled(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def _spelled(value: object) -> str:
+    """As Python spells it, but for dates and times, which a list may hold."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_spelled, value))}]"
+    as_iso = getattr(value, "isoformat", None)
+    return repr(value) if as_iso is None else str(as_iso())
 
 
 def _of_this_command(value: str | list[str], formats: Sequence[str]) -> str | list[str] | None:
@@ -172,6 +186,16 @@ def _python(path: str, value: str) -> str:
     """A path is meant from the folder of the file; what is none there is a command."""
     below = os.path.join(_folder(path), value)
     return below if os.sep in value or os.path.exists(below) else value
+
+
+def _rules(args: argparse.Namespace, folders: Sequence[str]) -> list[str]:
+    """Without those that others could change under root's hands, which are told with the files that were passed over."""
+    from envcheck.host.ownership import foreign_folder
+
+    reasons = {folder: None if args.config else foreign_folder(folder) for folder in folders}
+    told = tuple(f"{folder} was passed over: {reason}" for folder, reason in reasons.items() if reason)
+    args.configuration = replace(args.configuration, passed_over=(*args.configuration.passed_over, *told))
+    return [folder for folder in folders if not reasons[folder]]
 
 
 def _folder(path: str) -> str:
@@ -207,14 +231,9 @@ def find(explicit: str | None) -> tuple[Configuration, Mapping[str, Any]]:
 
 
 def _named(path: str) -> tuple[Configuration, Mapping[str, Any]]:
-    try:
-        with open(path, "rb") as file:
-            source = file.read()
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from None
-    except ValueError as error:  # a null byte in the path
-        raise UsageError(f"--config {path!r}: {error}") from None
-    return Configuration(path), _table(_parsed(source, path), path)
+    from envcheck.facts.given_file import read_given
+
+    return Configuration(path), _table(_parsed(read_given(path, "--config", LIMIT_BYTES), path), path)
 
 
 def _read(path: str) -> tuple[bytes | None, str | None]:
@@ -259,8 +278,15 @@ def _parsed(source: bytes, path: str) -> Mapping[str, Any]:
     from envcheck.tables.toml import parse_toml
 
     try:
-        return parse_toml(source.decode())
+        return parse_toml(source.decode("utf-8-sig"))  # editors on Windows put the mark before it
+    except UnicodeDecodeError as error:
+        line = source[: error.start].count(b"\n") + 1
+        raise UsageError(f"{path}: not UTF-8, which TOML is: byte 0x{source[error.start]:02x} in line {line}; save it as UTF-8") from None
     except ValueError as error:
+        if b"\0" in source:
+            raise UsageError(f"{path}: not UTF-8, which TOML is: it holds null bytes, as UTF-16 does; save it as UTF-8") from None
+        if "set_int_max_str_digits" in str(error):
+            raise UsageError(f"{path}: not TOML: a number has more digits than can be read") from None
         raise UsageError(f"{path}: not TOML: {error}") from None
     except RecursionError:
         raise UsageError(f"{path}: not TOML: nested too deeply") from None

@@ -506,7 +506,7 @@ def _read_lines(read: Read, say: Callable[[str], str]) -> list[tuple[str, str]]:
     lines = [("read", f"{one_line(name)}: {one_line(', '.join(kinds) or unknown)}") for name, kinds in read.files.items()]
     lines += [("says", f"{one_line(name)}: {one_line(one.line)}") for name, one in read.reports if _speaks(one)]
     lines += [("refused", f"{one_line(name)}: {one_line(say(reason))}") for name, reason in read.refused.items()]
-    lines += [("no harm", f"{one_line(one.text, 90)}: {one.advice}") for one in read.symptoms.harmless[:3] if not one.ends]
+    lines += [("no harm", f"{one_line(one.text, 90)}: {say(one.advice)}") for one in read.symptoms.harmless[:3] if not one.ends]
     return [*lines, *(("differs", one_line(one)) for one in read.conflicts[:3])]
 
 

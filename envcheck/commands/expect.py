@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
+import typing
 from collections.abc import Sequence
 from typing import Any
 
 from envcheck.commands.named_facts import NAMES, NUMBERS, TEXTS, VERSIONS, find
 from envcheck.errors import UsageError, near_word
 from envcheck.facts.paths import distribution
-from envcheck.facts.record import replace
+from envcheck.facts.record import is_record_type, replace
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Missing, Snapshot, Why
-from envcheck.tables.versions import meets
+from envcheck.tables.versions import LONGEST_NUMBER, meets
 
 # Name → what it is and an example, for those who write a gate. The names of numbers, versions and texts are NUMBERS, VERSIONS, TEXTS.
 EXPLAINED = {
@@ -35,6 +37,8 @@ EXPLAINED = {
     "open_files": ("limit of open files", "open_files>=65536"),
 }
 
+EACH = "; each expectation stands for itself, as in --expect 'gpus>=8' --expect 'driver>=580'"
+
 # 'gpus>=8', 'driver>=580', 'torch~=2.14', 'gpu==NVIDIA H100 80GB HBM3', 'torch.import_seconds<30'
 SYNTAX = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(>=|<=|==|!=|~=|>|<)\s*(.+?)\s*")
 
@@ -44,10 +48,17 @@ def kind(name: str) -> str:
     return "number" if name in NUMBERS else "version" if name in VERSIONS else "text"
 
 
+def explained() -> str:
+    """The names with kind and example, for --help."""
+    rows = [f"  {example!r:<30}{kind(name):<9}{what}" for name, (what, example) in EXPLAINED.items()]
+    head = "what --expect may name (and any fact: 'torch.import_seconds<30'), by example:"
+    return "\n".join([head, *rows, ""])
+
+
 def check_syntax(assumptions: Sequence[str], expectations: Sequence[str]) -> None:
     """UsageError for what cannot be read, before anything is started."""
     for one in assumptions:
-        split_assumption(one)
+        _check_fact(f"--assume {one}", split_assumption(one)[0])
     for one in expectations:
         _parse(one)
 
@@ -82,7 +93,7 @@ def _parse(text: str) -> tuple[str, str, str]:
             f"--expect {text!r}: {name} is no name of a fact" + (f"; did you mean {near}?" if near else f"; there are {', '.join(NAMES)}")
         )
     if "." in name:
-        _check_path(text, name)
+        _check_path(text, name, operator, value)
     if name in TEXTS and operator not in ("==", "!="):
         near = near_word(name, NUMBERS)
         raise UsageError(f"--expect {text!r}: {name} takes == or !=" + (f"; did you mean the number, {near}?" if near else ""))
@@ -95,17 +106,33 @@ def _parse(text: str) -> tuple[str, str, str]:
             SpecifierSet(operator + value)
         except InvalidSpecifier:
             raise UsageError(f"--expect {text!r}: {value!r} is not a version") from None
-    elif name in NUMBERS:
-        try:
-            float(value)
-        except ValueError:
-            raise UsageError(f"--expect {text!r}: {value!r} is not a number") from None
+        if any(len(digits) > LONGEST_NUMBER for digits in re.findall(r"\d+", value)):
+            raise UsageError(f"--expect {text[:60]!r}…: a version has no number of more than {LONGEST_NUMBER} digits")
+    elif name in NUMBERS and _as_number(value) is None:
+        raise UsageError(f"--expect {text!r}: {value!r} is not a number" + (EACH if "," in value else ""))
     return name, operator, value
 
 
-def _check_path(text: str, path: str) -> None:
+def _as_number(text: str) -> float | None:
+    """None also for `nan` and `inf`, which nothing meets or everything does."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _check_fact(setting: str, path: str) -> Any:
+    """The type of a fact. UsageError where a snapshot has none such."""
     from envcheck.facts.codec import DecodeError, check_path
 
+    try:
+        return check_path(path)
+    except DecodeError as error:
+        raise UsageError(f"{setting}: {error}") from None
+
+
+def _check_path(text: str, path: str, operator: str, value: str) -> None:
     name = distribution(path)
     if name is not None:
         from envcheck.agent.inventory import CONDA_NAMES, wanted
@@ -113,10 +140,14 @@ def _check_path(text: str, path: str) -> None:
         if not (wanted(name) or name in CONDA_NAMES):
             raise UsageError(f"--expect {text!r}: only distributions that bear on torch are looked for, and {name} is not among them")
         return
-    try:
-        check_path(path)
-    except DecodeError as error:
-        raise UsageError(f"--expect {text!r}: {error}") from None
+    kind_of_fact = _check_fact(f"--expect {text!r}", path)
+    item = kind_of_fact if typing.get_origin(kind_of_fact) is not tuple else typing.get_args(kind_of_fact)[0]
+    if is_record_type(item) or typing.get_origin(item) is dict:
+        raise UsageError(f"--expect {text!r}: {path} is no single value; name a field below it")
+    if kind_of_fact in (int, float) and _as_number(value) is None:
+        raise UsageError(f"--expect {text!r}: {value!r} is not a number, as {path} is")
+    if kind_of_fact is bool and (operator not in ("==", "!=") or value.lower() not in ("true", "false")):
+        raise UsageError(f"--expect {text!r}: {path} is true or false, with == or !=")
 
 
 def expected(snapshot: Snapshot, expectations: Sequence[str], backend: str | None = None) -> Snapshot:

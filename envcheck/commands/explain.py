@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcheck.commands.configuration import rule_session
@@ -26,6 +26,7 @@ SITE, SITE_VARIABLE = "http://127.0.0.1:8000/", "ENVCHECK_DOCS_URL"
 def execute(args: argparse.Namespace) -> int:
     """The two commands on the command line; `args.command` tells them apart."""
     from envcheck.commands.rendering import wanted_language
+    from envcheck.commands.terminal import columns
 
     by = rule_session(args)
     if not getattr(args, "json", False) and (code := wanted_language(args, True, sys.stdout)):
@@ -33,7 +34,9 @@ def execute(args: argparse.Namespace) -> int:
     if args.command == "explain" and args.url:
         put("".join(f"{address(rule, by, os.environ.get(SITE_VARIABLE))}\n" for rule in args.rule))
         return 0
-    put(explain(" ".join(args.rule), by) if args.command == "explain" else catalogue(by, as_json=args.json))
+    # A pipe gets each rule in one line, a terminal what fits into it.
+    width = (columns(sys.stdout, os.environ) or 80) if sys.stdout.isatty() else 0
+    put(explain(" ".join(args.rule), by, width) if args.command == "explain" else catalogue(by, as_json=args.json, width=width))
     return 0
 
 
@@ -61,24 +64,41 @@ def address(rule_id: str, by: RuleSession, site: str | None = None) -> str:
     return f"{(site or SITE).rstrip('/')}/rules/{rule_id.lower()}/"
 
 
-def explain(rule_id: str, by: RuleSession) -> str:
-    """The page of one rule, or the pages about some words. Raises UsageError where there is neither, naming the nearest rule."""
+def explain(rule_id: str, by: RuleSession, width: int = 0) -> str:
+    """The page of one rule, or the pages about some words, in lines of at most `width` columns if that is not 0.
+
+    UsageError where there is neither, naming the nearest rule.
+    """
     rule_id = rule_id.lower() if rule_id.lower() in by.texts.ids else rule_id
     if rule_id.lower() in FAMILY_RANK:
-        return _family(rule_id.lower(), by)
+        return _family(rule_id.lower(), by, width)
     if rule_id not in by.texts.ids:
-        return _about(rule_id, by)
+        return _about(rule_id, by, width)
     from envcheck.commands.page import page
 
     return page(rule_id, by)
 
 
-def _family(family: str, by: RuleSession) -> str:
+def _row(lead: str, title: str, width: int) -> Iterator[str]:
+    """A row of a list; on a terminal of so many columns the title goes on below itself, elsewhere (0, `| grep`) a row is one line."""
+    if not width:
+        yield lead + title
+        return
+    from envcheck.render.styled import Styled, width_of
+
+    at = min(width_of(lead), max(width - 30, 4))
+    first, *rest = (line.plain for line in Styled(title).wrapped(width - at))
+    yield from [lead + first] if at == width_of(lead) else [lead.rstrip(), " " * at + first]
+    yield from (" " * at + line for line in rest)
+
+
+def _family(family: str, by: RuleSession, width: int) -> str:
     from envcheck.report.titles import general_title
 
     rows = [by.texts.read(rule) for rule in by.texts.ids if by.texts.family(rule) == family]
-    width = max((len(row.id) for row in rows), default=0)
-    lines = [f"  envcheck explain {row.id:<{width}}  {general_title(row.title, by.spoken.say)}" for row in rows]
+    longest = max((len(row.id) for row in rows), default=0)
+    pairs = ((f"  envcheck explain {row.id:<{longest}}  ", general_title(row.title, by.spoken.say)) for row in rows)
+    lines = [line for lead, title in pairs for line in _row(lead, title, width)]
     heading = by.spoken.say(f"The rules of the family {family} (--select {family} judges by them alone):")
     return "\n".join([heading, *lines, ""])
 
@@ -86,7 +106,7 @@ def _family(family: str, by: RuleSession) -> str:
 PAGES = 5  # that a question is answered with
 
 
-def _about(words: str, by: RuleSession) -> str:
+def _about(words: str, by: RuleSession, width: int) -> str:
     from envcheck.commands.nearest import CHINESE, nearest_to_words
     from envcheck.report.titles import general_title
 
@@ -96,14 +116,16 @@ def _about(words: str, by: RuleSession) -> str:
     found = () if slip else nearest_to_words(words, replace(by, language=language), PAGES)
     if not found:
         raise unknown_rule(words, by.texts.ids)
-    width = max(len(one.rule) for one in found)
+    longest = max(len(one.rule) for one in found)
     say = by.spoken.say
-    titles = {one.rule: general_title(by.texts.read(one.rule).title, say) for one in found}
-    lines = [f"  envcheck explain {one.rule:<{width}}  {titles[one.rule]} ({say('words')}: {', '.join(one.words)})" for one in found]
+    lines: list[str] = []
+    for one in found:
+        title = f"{general_title(by.texts.read(one.rule).title, say)} ({say('words')}: {', '.join(one.words)})"
+        lines += _row(f"  envcheck explain {one.rule:<{longest}}  ", title, width)
     return "\n".join([say(f"Pages about {' '.join(words.split())[:80]!r}:"), *lines, ""])
 
 
-def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
+def catalogue(by: RuleSession, *, as_json: bool = False, width: int = 0) -> str:
     """All rules, family by family: a table, or JSON with everything of the rule files but the examples."""
     needs = {one.id: one.reads for one in by.every_check}
     rows = sorted(map(by.texts.read, by.texts.ids), key=lambda row: (FAMILY_RANK[row.family], row.family, row.id))
@@ -117,12 +139,12 @@ def catalogue(by: RuleSession, *, as_json: bool = False) -> str:
     from envcheck.render.styled import padded
     from envcheck.report.titles import general_title
 
-    width, say = max((len(row.id) for row in rows), default=0), by.spoken.say
+    longest, say = max((len(row.id) for row in rows), default=0), by.spoken.say
     lines: list[str] = []
     for row in rows:
         if not lines or row.family != rows[rows.index(row) - 1].family:
             lines += ["", row.family] if lines else [row.family]
-        lines.append(f"  {row.id:<{width}}  {padded(say(row.severity.value), 9)}{general_title(row.title, say)}")
+        lines += _row(f"  {row.id:<{longest}}  {padded(say(row.severity.value), 9)}", general_title(row.title, say), width)
     return "\n".join([*lines, "", say(f"{len(rows)} rules; `envcheck explain RULE` says more"), ""])
 
 

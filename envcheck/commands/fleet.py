@@ -153,6 +153,7 @@ def _files(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _options(args: argparse.Namespace, by: RuleSession) -> FleetOptions:
+    from envcheck.commands.rendering import language_for
     from envcheck.commands.terminal import page_options
     from envcheck.fleet.options import STAGES, FleetOptions
 
@@ -180,6 +181,7 @@ def _options(args: argparse.Namespace, by: RuleSession) -> FleetOptions:
         verbose=args.verbose,
         page=page_options(sys.stderr if args.argv else sys.stdout, os.environ, args) if args.format == "text" else None,
         command_follows=bool(args.argv),
+        language=lambda form, to_stdout: language_for(args, form, (sys.stderr if args.argv else sys.stdout) if to_stdout else None),
         put=_put(args),
     )
 

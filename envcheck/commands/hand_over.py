@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from envcheck.commands.run import CANNOT_EXECUTE, NOT_FOUND, environment_as_given
+CANNOT_EXECUTE, NOT_FOUND = 126, 127  # as in a shell
 
 
 def hand_over(argv: Sequence[str]) -> int:
@@ -34,3 +34,16 @@ def _signals_as_for_a_new_program() -> None:
         number = getattr(signal, name, None)
         if number is not None:
             signal.signal(number, signal.SIG_DFL)
+
+
+def environment_as_given() -> dict[bytes, bytes]:
+    """Ours, without the LC_CTYPE that Python gives itself in the locale C (PEP 538)."""
+    environment = dict(os.environb)
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            given = file.read()
+    except OSError:
+        return environment
+    if b"\0LC_CTYPE=" not in b"\0" + given:
+        environment.pop(b"LC_CTYPE", None)
+    return environment

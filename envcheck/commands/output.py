@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import codecs
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from envcheck.errors import UsageError, near_word
 from envcheck.render import FORMATS
@@ -33,7 +34,8 @@ def add_flags(parser: argparse._ActionsContainer, formats: Sequence[str] = FORMA
 def add_formats(parser: argparse._ActionsContainer, formats: Sequence[str]) -> None:
     """In which of its formats a command writes, where to, and with which names."""
     add, redacted = parser.add_argument, "in Markdown only" if "markdown" in formats else "no"
-    add("--format", choices=formats, default="text", help="default: text, or what the name of the file of -o says")
+    names = ", ".join(formats)
+    add("--format", metavar="FORMAT", choices=formats, default="text", help=f"{names} (default: text, or what the name of -o's file says)")
     add("--json", action="store_true", help="the same as --format json")
     add(
         "-o",
@@ -54,10 +56,17 @@ def add_formats(parser: argparse._ActionsContainer, formats: Sequence[str]) -> N
 LANGUAGES = ("en", "zh")
 
 
+def _language(word: str) -> str:
+    """Also as locales spell it: "zh_CN.UTF-8", "zh-Hans", "en_GB"; Traditional Chinese has no texts."""
+    code, _, place = word.replace("-", "_").lower().partition("_")
+    return code if code == "en" or (code == "zh" and place.partition(".")[0] in ("", "cn", "sg", "hans", "hans_cn")) else word
+
+
 def add_language(parser: argparse._ActionsContainer) -> None:
     """In which language people are spoken to."""
     parser.add_argument(
         "--lang",
+        type=_language,
         choices=LANGUAGES,
         help="language of titles, explanations and fixes, in every format (default: that of LC_ALL, LC_MESSAGES or LANG, in text, Markdown"
         " and HTML)",
@@ -93,6 +102,10 @@ def settle(args: argparse.Namespace) -> None:
         args.documents.append((_named(one, formats), one))
     if args.output and formats and not chosen:
         args.format = _named(args.output, formats) or args.format
+    paths = [os.path.abspath(path) for path in (args.output, *(path for _, path in args.documents)) if path]
+    for path in paths:
+        if paths.count(path) > 1 and not path.startswith("/dev/"):
+            raise UsageError(f"-o {path}: one file cannot hold two documents")
 
 
 def _parts(one: str, formats: Sequence[str], command: str) -> tuple[str, str]:
@@ -169,9 +182,12 @@ def _opened(path: str, flags: int, private: bool) -> int:
 
 def _to_stdout(text: str, utf8: bool) -> None:
     try:
-        if utf8 and not takes(sys.stdout, text):
+        if utf8 and not _is_utf8(sys.stdout):  # the page itself says that it is
             sys.stdout.flush()
             sys.stdout.buffer.write(text.encode("utf-8"))
+        elif text and not _blocks(sys.stdout):
+            sys.stdout.flush()
+            _write_all(sys.stdout.fileno(), text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
         elif text:  # even an empty text is written, and a full disk complains of it
             sys.stdout.write(text)
         sys.stdout.flush()
@@ -182,11 +198,56 @@ def _to_stdout(text: str, utf8: bool) -> None:
         raise UsageError(f"stdout: {error.strerror}") from None
 
 
+def _is_utf8(stream: TextIO) -> bool:
+    """Whether a stream writes UTF-8; one that names no encoding, or has no bytes below it, is left alone."""
+    try:
+        return codecs.lookup(stream.encoding or "utf-8").name == "utf-8" or not hasattr(stream, "buffer")
+    except LookupError:
+        return True
+
+
+def _blocks(stream: TextIO) -> bool:
+    """False for a pipe or socket whose other user made it return at once when it is full; it is theirs, too, and stays so."""
+    try:
+        return os.get_blocking(stream.fileno())
+    except (OSError, ValueError, AttributeError):  # no file; Windows before Python 3.12
+        return True
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    import select
+
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+
+
 def drop_stdout() -> None:
     """What stdout does not take is given up, so that Python's own flush at exit has nothing to complain of."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
+
+
+class _Unfailing(io.FileIO):
+    """A descriptor that takes what its file does not."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def unfailing(stream: TextIO) -> TextIO:
+    """The process's stderr, for which a full disk or a reader that is gone is nothing: what was found, and the exit code, stand."""
+    if stream is not sys.__stderr__ or type(getattr(stream.buffer, "raw", stream.buffer)) is not io.FileIO:  # Windows' console is none
+        return stream
+    raw = io.BufferedWriter(_Unfailing(stream.fileno(), "wb", closefd=False))
+    return io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True, write_through=True)
 
 
 def take_every_character(stream: TextIO) -> None:

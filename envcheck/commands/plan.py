@@ -82,9 +82,11 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Returns 0 with a plan (with --try: one that passed or was resolved), 3 without one."""
+    from envcheck.commands.rendering import language_for
+
     made = planned(args)
     shown = made.redacted() if args.redact else made
-    deliver(args, lambda form, to_stdout: shown.written(form, _language(args, to_stdout) if form == "text" else ""))
+    deliver(args, lambda form, to_stdout: shown.written(form, language_for(args, form, sys.stdout if to_stdout else None)))
     return 0 if made.stands else EXIT_NO_PLAN
 
 
@@ -114,8 +116,8 @@ class Planned:
         return {"schema": 1, "tool": tool, "plan": plan_document(self.report), "assumed": list(self.assumed)}
 
     def written(self, form: str, language: str = "") -> str:
-        """In one of PAGES; the text in a language, the page in English."""
-        return self.text(language) if form == "text" else {"json": self.json, "html": self.html}[form]()
+        """In one of PAGES; for people in a language of theirs, "" is English."""
+        return self.json() if form == "json" else {"text": self.text, "html": self.html}[form](language)
 
     def redacted(self) -> Planned:
         """Without names, addresses and identifiers."""
@@ -126,14 +128,15 @@ class Planned:
         report, assumed = map_strings(self.report, change), map_strings(self.assumed, change)
         return replace(self, report=report, assumed=assumed, snapshot=redacted_snapshot(self.snapshot, change))
 
-    def html(self) -> str:
+    def html(self, language: str = "") -> str:
         from envcheck import __version__
         from envcheck.planner.installers import texts
         from envcheck.planner.result import target_tool
         from envcheck.render import plan_html
 
         whom = _machine_lines(self.snapshot, self.assumed)
-        return plan_html.render(self.report, f"envcheck {__version__}", whom, target_tool(self.snapshot), texts(self.by.tables).say)
+        tool, spoken = target_tool(self.snapshot), replace(self.by, language=language).spoken
+        return plan_html.render(self.report, f"envcheck {__version__}", whom, tool, texts(self.by.tables).say, spoken)
 
     def json(self) -> str:
         from envcheck.render.json_v1 import json_text
@@ -144,12 +147,6 @@ class Planned:
         """For people, in a language of theirs; "" is English. Chinese has no blanks to break a line at; a terminal breaks it anywhere."""
         said = _text(self, replace(self.by, language=language).spoken.planner.say)
         return said if language else _wrapped(said)
-
-
-def _language(args: argparse.Namespace, to_stdout: bool) -> str:
-    from envcheck.commands.rendering import wanted_language
-
-    return wanted_language(args, True, sys.stdout if to_stdout else None)
 
 
 def _refuse_mistakes(words: Sequence[str], tables: Tables) -> None:
@@ -333,7 +330,7 @@ def _text(made: Planned, say: Callable[[str], str]) -> str:
         lines += [text("print.none"), ""]
     if report.excluded:
         lines.append(text("print.excluded"))
-        lines += [f"   {row.what}: {say(row.why)}" for row in report.excluded]
+        lines += [f"   {say(row.what)}: {say(row.why)}" for row in report.excluded]
     return visible("\n".join(lines).rstrip()) + "\n"
 
 

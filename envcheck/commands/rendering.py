@@ -39,8 +39,8 @@ def shown(report: Report, args: argparse.Namespace, form: str, to_stdout: bool) 
     return text if text.endswith("\n") or not text else text + "\n"
 
 
-# Variables of the locale; the first that is set counts.
-LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
+# Variables of the locale (`report/english.py` says which of them counts).
+LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG", "LANGUAGE")
 # Formats that people read take the language of the locale; the others only --lang changes, and JSON, which programs compare, nothing.
 FOR_PEOPLE = ("text", "markdown", "html")
 ENGLISH_ALONE = ("json",)
@@ -48,10 +48,12 @@ ENGLISH_ALONE = ("json",)
 
 def spoken(report: Report, args: argparse.Namespace, form: str, to_stdout: bool) -> Report:
     """The report in the language that is wanted of a format, for stdout or for a file."""
-    code = (
-        "" if form in ENGLISH_ALONE else wanted_language(args, form in FOR_PEOPLE, sys.stdout if to_stdout and form not in UTF8 else None)
-    )
-    return in_language(report, code, args)
+    return in_language(report, language_for(args, form, sys.stdout if to_stdout else None), args)
+
+
+def language_for(args: argparse.Namespace, form: str, stream: TextIO | None) -> str:
+    """The language that is wanted of a format, for a stream or for a file; "" is English."""
+    return "" if form in ENGLISH_ALONE else wanted_language(args, form in FOR_PEOPLE, None if form in UTF8 else stream)
 
 
 def in_language(report: Report, code: str, args: argparse.Namespace) -> Report:
@@ -68,8 +70,7 @@ def words(args: argparse.Namespace, form: str, to_stdout: bool) -> English:
     """The words of a page that is no report, in the language that is wanted of a format."""
     from envcheck.report.english import ENGLISH
 
-    stream = sys.stdout if to_stdout and form not in UTF8 else None
-    code = "" if form in ENGLISH_ALONE else wanted_language(args, form in FOR_PEOPLE, stream)
+    code = language_for(args, form, sys.stdout if to_stdout else None)
     if not code:
         return ENGLISH
     from envcheck.report.language import language
@@ -79,7 +80,7 @@ def words(args: argparse.Namespace, form: str, to_stdout: bool) -> English:
 
 def wanted_language(args: argparse.Namespace, for_people: bool, stream: TextIO | None) -> str:
     """The language of one text: "" is English, and so it is, with a line on stderr, where the stream cannot show another."""
-    if not args.lang and not any(os.environ.get(name, "").startswith("zh") for name in LOCALE):
+    if not args.lang and not any("zh" in os.environ.get(name, "") for name in LOCALE):
         return ""
     from envcheck.report.english import language_of
 

@@ -17,7 +17,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, hand_over
 from envcheck.commands.kernel_word import KernelWord
+from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
 from envcheck.errors import UsageError
 from envcheck.facts.record import record, replace
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from envcheck.report.report import CommandRun, Report
     from envcheck.report.session import RuleSession
 
-CANNOT_EXECUTE, NOT_FOUND = 126, 127  # as in a shell
+REFUSED_TO_US = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # pipes and a process, which CMD alone would not need
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -57,10 +59,15 @@ def execute(args: argparse.Namespace) -> int:
 
         _save(replace(report, command=CommandRun(tuple(args.argv), False, report.exit_code, "", ("the check found an error",))), args)
         return report.exit_code
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if os.name == "posix" else set()
     try:
         ended = run_and_keep(args.argv)
     except OSError as error:
-        return _not_started(args, error, report)
+        if os.name != "posix" or error.errno not in REFUSED_TO_US:
+            return _not_started(args, error, report)
+        say(f"envcheck: {error.strerror}: {name} runs without us, and a failure is not explained\n")
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        return hand_over(args.argv)
     if ended.code:
         try:
             _explain(ended, report, args, by)
@@ -75,8 +82,8 @@ def _not_started(args: argparse.Namespace, error: OSError, before: Report | None
 
     missing = isinstance(error, FileNotFoundError)
     code, why = (NOT_FOUND, "command not found") if missing else (CANNOT_EXECUTE, error.strerror or "it cannot be started")
-    said = f"{args.argv[0]}: {why}"
-    say(f"envcheck: {said}\n")
+    said = f"{args.argv[0] or repr('')}: {why}"
+    say(f"envcheck: {said}{meant(args.argv)}\n")
     _save_open(args, said, before, CommandRun(tuple(args.argv), False, code, "", (why,)))
     return code
 
@@ -186,19 +193,6 @@ def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[
         if error.errno != errno.ENOEXEC or script is None:
             raise
         return start(["/bin/sh", script, *argv[1:]])  # a script without #!, as execvp(3) and every shell take it
-
-
-def environment_as_given() -> dict[bytes, bytes]:
-    """Ours, without the LC_CTYPE that Python gives itself in the locale C (PEP 538)."""
-    environment = dict(os.environb)
-    try:
-        with open("/proc/self/environ", "rb") as file:
-            given = file.read()
-    except OSError:
-        return environment
-    if b"\0LC_CTYPE=" not in b"\0" + given:
-        environment.pop(b"LC_CTYPE", None)
-    return environment
 
 
 def _prctl() -> Callable[[], object]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from envcheck.commands.check import check_facts_named
 from envcheck.commands.configuration import KEYS, rule_session
 from envcheck.commands.output import put
 from envcheck.commands.rendering import words
@@ -16,7 +17,8 @@ from envcheck.render.styled import padded, width_of
 
 def execute(args: argparse.Namespace) -> int:
     """Prints the settings as TOML with comments, or as JSON."""
-    by = rule_session(args)  # names of rules that do not exist are told here as well
+    by = rule_session(args)  # names of rules and of facts that do not exist are told here as well
+    check_facts_named(args)
     own = {rule: by.texts.read(rule) for rule in by.texts.of_site}
     asked = {"json", "format"} if "--json" in args.given else set()  # that is how this very answer is written
     rows = [(key, *_in_force(args, key)) for key in KEYS if key not in asked and _known(args, key)]

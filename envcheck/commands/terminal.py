@@ -20,15 +20,20 @@ def page_options(stream: TextIO | None, env: Mapping[str, str], args: argparse.N
     if stream is None:
         return PageOptions(quiet=quiet, verbose=verbose, color=args.color == "always")
     tty = stream.isatty()
-    columns = env.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() and int(columns) else 0
-    if not width and tty:
-        try:
-            width = os.get_terminal_size(stream.fileno()).columns
-        except (OSError, ValueError):
-            width = 0
+    width = columns(stream, env)
     color = {"always": True, "never": False}.get(args.color, _wants_color(tty, env))
     return PageOptions(max(min(width or 80, WIDEST), 40), tty, color, takes(stream, "✓✗–×…"), quiet, verbose)
+
+
+def columns(stream: TextIO, env: Mapping[str, str]) -> int:
+    """How many the stream has: COLUMNS, then its terminal; 0 where neither says it."""
+    stated = env.get("COLUMNS", "")
+    if stated.isdecimal() and int(stated):
+        return int(stated)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _wants_color(tty: bool, env: Mapping[str, str]) -> bool:

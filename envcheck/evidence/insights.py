@@ -15,7 +15,7 @@ from typing import Any
 
 from envcheck.evidence import flight_recorder, gloo, nccl_diagnostics, nccl_log, ras, stacks
 from envcheck.facts.record import replace
-from envcheck.facts.secrets import mask_secrets
+from envcheck.facts.secrets import mask_secrets, mask_values
 from envcheck.facts.snapshot import Arm, Insight, LiveFacts, LiveStatus, Missing, NcclDiagnostics, Snapshot
 from envcheck.host.plain_files import put_anew, tail, written
 
@@ -186,6 +186,18 @@ Files:
 """
 
 
+def _masked(name: str, text: str) -> str:
+    """Without secrets. What the agent wrote is JSON, line by line; where a line is none (it was killed while it wrote) it is a text."""
+    return "".join(map(_masked_line, text.splitlines(keepends=True))) if name.endswith(".jsonl") else mask_secrets(text)
+
+
+def _masked_line(line: str) -> str:
+    try:
+        return json.dumps(mask_values(json.loads(line))) + "\n"
+    except (ValueError, RecursionError):
+        return mask_secrets(line)
+
+
 def keep(folder: str, path: str, snapshot: Snapshot, recorded: str, executable: str) -> None:
     """One archive of the private folder with an index, the analysis and the facts as `recorded`; secrets masked."""
     if not os.path.exists(os.path.join(folder, "analysis.json")) and isinstance(snapshot.live, LiveFacts):
@@ -197,7 +209,7 @@ def keep(folder: str, path: str, snapshot: Snapshot, recorded: str, executable: 
         if flight_recorder.DUMP.match(entry.name):
             texts[entry.name] = written(entry.path, 0, 64 << 20) or b""
         elif entry.name.endswith(KEPT):  # not what a compiler or a checkpoint left
-            texts[entry.name] = mask_secrets(_text(folder, entry.name)).encode()
+            texts[entry.name] = _masked(entry.name, _text(folder, entry.name)).encode()
     texts["snapshot.json"] = recorded.encode()
     index = "".join(f"{len(data):>12}  {entry}\n" for entry, data in sorted(texts.items()))
     texts = {"README.txt": (README + index).encode(), **texts}

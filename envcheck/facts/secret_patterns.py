@@ -4,77 +4,134 @@ from __future__ import annotations
 
 import re
 
+from envcheck.facts.secret_words import FOREIGN
+
 EMAIL = "[e-mail]"
 
 # "https://user:pass@host", "https://token@host"; a password may hold an @ itself, and the last one counts
 # Of JSON the slashes are escaped, of a query colon and slashes encoded; behind a colon that no port follows a password may hold a slash.
 _URL_LOGIN = re.compile(
-    r"(?:(?<=://)|(?<=:\\/\\/)|(?<=%3[Aa]//)|(?<=%3[Aa]%2[Ff]%2[Ff])|(?<=[\s='\"]//))"
-    r"(?:[^/\s'\"]{1,300}@|[^/\s'\"\\@:]{1,80}:(?!\d{1,5}/)[^\s'\"@\\]{1,200}@|[^/\s'\"%]{1,80}%3[Aa][^/\s'\"%]{1,200}%40)"
+    r"(?:(?<=://)|(?<=:\\/\\/)|(?<=%3[Aa]//)|(?<=%3[Aa]%2[Ff]%2[Ff])|(?<=//)(?<![^\s='\"]//))"
+    r"(?:[^/\s'\"]{1,300}@|(?<=://)[^/\s'\"@:]{1,80}:(?!\d{1,5}(?![^\s/,;)]))[^\s'\"@/][^\n'\"@/]{1,80}@(?=[\w-]{1,63}(?:[.:/]|\b))|[^/\s'\"\\@:]{1,80}:(?!\d{1,5}/)[^\s'\"@\\]{1,200}@|[^/\s'\"%]{1,80}%3[Aa][^/\s'\"%]{1,200}%40)"
 )
 # "name:password@proxy:3128", without a scheme
 _LOGIN = re.compile(r"(?<![\w@/.:-])[A-Za-z][\w.-]{0,40}:[^\s'\"@/:]{4,80}@(?=[A-Za-z0-9][\w.-]{0,253}:\d{2,5}(?!\w))")
+# "name:password@proxy", of a variable that names a proxy
+_PROXY = re.compile(r"((?i:proxy)(?:[\"']?\s{0,8}[=:]\s{0,8}[\"']?))(?!\[secret\])[^\s'\"@/:]{1,80}:[^\s'\"@/]{1,200}@(?=\w)")
 # Prefixes that the services document: Hugging Face, GitHub, GitLab, AWS, Slack, OpenAI and its like, NGC, PyPI, Google, JSON Web Tokens;
 # Anthropic's begin with sk-. Then Stripe, npm, Databricks, DigitalOcean, SendGrid, Telegram, Mailgun, age, Replicate, Vault, Groq,
-# LangSmith, Perplexity, xAI, Tailscale, Doppler, Shopify, Linear, Pulumi, Atlassian; hashes of passwords as crypt(3) writes them.
+# LangSmith, Perplexity, xAI, Tailscale, Doppler, Shopify, Linear, Pulumi, Atlassian, Notion, Figma, Airtable, Postman, New Relic,
+# Grafana, Dynatrace, RubyGems, Heroku, Fly, Supabase, PlanetScale, Buildkite, CircleCI, Sentry, Twilio, Square, Discord, Docker Hub,
+# JFrog, Terraform, Azure, Modal, RunPod, Fireworks, Pinecone, Alibaba; hashes of passwords as crypt(3) writes them. The last line is
+# for those that nobody has listed: a short prefix, then what mixes small and capital letters with three digits at least.
 _TOKEN = re.compile(
     r"\b(?:(?:hf|gh[opsur]|npm|gsk|r8|api_org|lin_api|dop_v1|doo_v1|dor_v1)_[A-Za-z0-9]{16,}|github_pat_\w{20,}|gl(?:pat|dt|cbt|ptt|rt|ft|imt|agent|soat)-[\w-]{16,}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}|(?:xox[abeoprs]|xapp)-[\w-]{10,}|sk-(?=[\w-]{0,200}\d)[\w-]{20,}"
-    r"|(?:sk|rk|whsec|pk)_(?:live|test)_\w{10,}|nvapi-[\w-]{20,}|pypi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|dapi[0-9a-f]{32}"
+    r"|(?:sk|rk|whsec|pk)_(?:live|test)_\w{10,}|nvapi-[\w-]{20,}|pypi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w.-]{16,}|GR1348941[\w-]{16,}|dapi[0-9a-f]{32}"
     r"|SG\.[\w-]{16,}\.[\w-]{16,}|(?:bot)?\d{8,10}:AA[\w-]{30,}|key-[0-9a-f]{32}|AGE-SECRET-KEY-1[0-9A-Z]{16,}|hv[bsr]\.[\w-]{16,}"
     r"|lsv2_(?:pt|sk)_\w{16,}|(?:pplx|xai)-[A-Za-z0-9]{20,}|tskey-[\w-]{16,}|dp\.(?:st|ct|pt|sa)\.[\w.-]{16,}|shp(?:at|ca|pa|ss)_[0-9a-f]{16,}"
     r"|pul-[0-9a-f]{32,}|ATATT3[\w=-]{16,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2}"
-    r"|wandb_v1_\w{16,}|MUNGE:[\w+/=]{8,})"
+    r"|wandb_v1_\w{16,}|local-[0-9a-f]{40}|MUNGE:[\w+/=]{8,}"
+    r"|(?:ntn|figd|glc|sbp|fw|rpa|rubygems|sq0[a-z]{3}|bku[a-z]|hf_oauth)[_-][A-Za-z0-9=_-]{20,}|secret_(?=\w{0,80}\d)[\w.]{32,}|pat\w{14}\.[0-9a-f]{64}"
+    r"|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NR(?:AK|JS|II)-[\w-]{20,}|glsa_\w{32,}|dt0[a-z]\d{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}|HRKU-[\w-]{30,}|fm\d[ra]?_[\w+/=-]{16,}"
+    r"|pscale_(?:tkn|pw|oauth)_[\w.-]{32,}|CCI(?:PAT|PRJ)_\w{32,}|sntry[su]_[\w=+/-]{16,}|SK[0-9a-f]{32}|[MNO][A-Za-z0-9]{23,25}\.[\w-]{5,7}\.[\w-]{27,}"
+    r"|dckr_(?:pat|oat)_[\w-]{16,}|AKC[a-z0-9][A-Za-z0-9]{60,}|\w{14}\.atlasv1\.[\w-]{60,}|\w{3}\dQ~[\w~.-]{30,}|(?:ak|as)-[A-Za-z0-9]{22}|pcsk_\w{32,}|LTAI[A-Za-z0-9]{16,}"
+    r"|[A-Za-z][A-Za-z0-9]{1,9}[_-](?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,60}\d){3})[A-Za-z0-9]{24,})"
     r"|\b(?:FwoGZXIvYXdz|FQoGZXIvYXdz|IQoJb3JpZ2lu|AQoDYXdz)[\w+/=%]{16,}"  # session tokens of AWS
     r"|\$(?:apr1|2[aby]?|[156y]|argon2(?:id?|d))\$[^\s:'\"]{16,}"
 )
 # TOKENIZERS_PARALLELISM, max_tokens, pad_token_id and the like are none: they belong to a vocabulary.
 _VOCABULARY = "(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)"
-_WORDS = rf"{_VOCABULARY}token(?!iz|s|_id|-id|_type)|secret|passw(?:or)?d|passphrase|credential|connection_?string"
-_KEYS = "(?:api|access|account|private|signing|shared|encryption|client|license|master|session|service|ssh)"
+_FOREIGN = rf"(?:{'|'.join(FOREIGN)})(?![长类数学库桶对环化器])"  # the length or number of keys is none
+_WORDS = rf"{_VOCABULARY}token(?!iz|s|_id|-id|_type)|secret|passw(?:or)?[dt]|passphrase|credential|connection_?string|{_FOREIGN}"
+_KEYS = "(?:api|access|account|private|signing|shared|encryption|client|license|master|session|service|ssh|subscription)"
 # As the whole name or its last word. A PIN is one unless processes are pinned (I_MPI_PIN).
-_LAST = "salt|pepper|passcode|pincode|mnemonic|jwt|otp|creds?|sas|seed_phrase|totp_seed|signature|bearer|privkey"
+_LAST = "salt|pepper|passcode|pincode|mnemonic|jwt|otp|creds?|sas|seed_phrase|totp_seed|signature|bearer|privkey|mdp|psk|sk"
 _PINNED = "(?<!mpi)(?<!cpu)(?<!gpu)(?<!omp)(?<!numa)(?<!core)(?<!thread)"
 SECRET_NAME = re.compile(
-    rf"(?i){_WORDS}|passw|cookie|webhook|{_KEYS}_?key|_auth$|^auth_|(^|_)(?:key|pass|pw|pwd|pat|dsn|{_LAST})$|sshpass$|sess(?:ion)?_?id$"
+    rf"(?i){_WORDS}|passw|cookie|webhook|{_KEYS}_?key|_auth$|^auth_|(^|_)(?:key|pass|pw|pwd|pat|dsn|{_LAST})$|sshpass$|fleet_job$|sess(?:ion)?_?id$"
     rf"|{_PINNED}(^|_)pin$"
 )
 
 _QUOTE = r"\\{0,3}[\"']"  # also as JSON within JSON writes it
-_MASKED = r"\[secret\]|\$|[<{*]"  # "$HF_TOKEN" tells nothing, and what is masked stays as it is
+_BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as strings write it
+_MASKED = r"\[secret\]|\$|[<{*…]|\.\.\."  # "$HF_TOKEN" tells nothing, and what is masked stays as it is
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
+# What stands in a name, and not at its edge alone
+_NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|_pass\b|_pwd\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b)"
+# Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
+_GIVEN = (
+    rf"(?:{_QUOTE})?\]?\s{{0,8}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:SecretStr\(|Secret\()?"
+    rf"(?:b?{_QUOTE}|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
+)
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
+# What begins in Chinese, Japanese or Korean is a sentence: they are typed by means of a list to choose from, which no password field has.
 _ASSIGNED = re.compile(
-    rf"((?:(?i:{_WORDS}|{_KEYS}[_-]?key|_pass\b|_pwd\b)|_(?:KEY|PAT|PW|AUTH|DSN)\b|(?<![\w-])_auth\b"
-    rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode)|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS)\b)[\w-]{{0,80}}(?:{_QUOTE})?"
-    rf"\s{{0,8}}[=:]\s{{0,8}}(?:b?{_QUOTE})?)(?!{_MASKED})"
+    rf"((?:{_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw)\b"
+    rf"|(?<![\w-])pwd(?=\s{{0,4}}[=:]\s{{0,4}}[\"'\w])"
+    rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
+    rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|Secret(?:Str)?\(|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
+    r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}"
+)
+# A name here and its value there: <password>…</password>, {"name": "HF_TOKEN", "value": "…"}, ("password", "…"), `setenv HF_TOKEN …`
+_APART = re.compile(
+    rf"({_NAMED}[\w-]{{0,60}}\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])"
+    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}"
+    rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
+    rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
+    rf"|[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"'](?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{8}})"
+    rf"|\b(?:setenv|set\s-\w{{1,4}}|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?)"
+    rf"\s{{0,8}}[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
+    rf"(?!{_MASKED})[^\s\"'<>,;\\]{{4,400}}"
+)
+# "password for me: …", "your password is …", "user me password …", "IDENTIFIED BY '…'": what has a digit at least is no English word
+_SAID = re.compile(
+    rf"((?i:passw(?:or)?[dt]|passphrase|api[\x20_-]?key|{_FOREIGN})(?:\x20\S{{1,40}}){{0,3}}?(?:\x20(?:is|was|lautet|ist)\b:?|:|\x20?[是为為])\s{{1,4}}[\"']?"
+    rf"|(?i:passw(?:or)?[dt])\s{{1,8}}[\"']?|(?i:identified\s{{1,4}}by\s{{1,4}}|password\s{{1,4}})(?=['\"])['\"])"
+    rf"(?!{_MASKED})(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[^\W\d])[^\s\"';,]{{6,}}"
+)
+# "#HttpOnly_.host  TRUE  /  TRUE  1799999999  token  …": a line of a jar of cookies
+_TAB = r"(?:\\{1,3}t|\s{1,8})"  # as blanks, too, and as strings write it
+_JAR = re.compile(
+    rf"({_TAB}(?:TRUE|FALSE){_TAB}[^\s\\]{{1,200}}{_TAB}(?:TRUE|FALSE){_TAB}\d{{1,12}}{_TAB}[^\s\\]{{1,200}}{_TAB})(?!\[secret\])[^\s\\\"']{{4,}}"
+)
+# "echo … | sudo -S", "| docker login --password-stdin", "| chpasswd"
+_PIPED = re.compile(
+    rf"(\becho\s{{1,8}}(?:-[neE]{{1,3}}\s{{1,8}})?[\"']?)(?!{_MASKED})[^\s\"'|]{{3,200}}"
+    r"(?=[\"']?\s{0,8}\|\s{0,8}(?:\w{1,12}\s{1,4}){0,2}(?:sudo\s{1,4}-\w{0,4}S|chpasswd|kinit|[^\n|;&]{0,120}-stdin\b))"
 )
 # Headers of HTTP: after the scheme what stands there, with the parameters of Digest or a cookie's further pairs
 _HEADER = re.compile(
-    rf"((?<![\w-])(?i:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{{0,40}}(?:key|token|auth))(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}"
+    rf"((?<![\w-])(?i:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{{0,40}}(?:key|token|auth|api))(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}"
     rf"(?:{_QUOTE})?)((?i:{_SCHEME})\s{{1,8}})?(?!(?:(?i:{_SCHEME})\s{{1,8}})?(?:{_MASKED}))"
     r"(?:[\w-]{1,40}=\"[^\"\n]{0,400}\"|[^\s\"',;\\]{4,})(?:[;,]\s{0,8}[\w.-]{1,80}=(?:\"[^\"\n]{0,400}\"|[^\s\"',;\\]{0,400})){0,40}"
 )
 # {"username": "x", "key": "…"} of Kaggle, {"auth": "…"} of Docker, `wandb login …`: a name that says little, and a value that says it all
 _OPAQUE = re.compile(
-    rf"((?<![A-Za-z0-9])(?:key(?:{_QUOTE})?\s{{0,8}}[:=\s]\s{{0,8}}(?:{_QUOTE})?|login\s{{1,8}}(?:--[\w-]{{1,40}}\s{{1,8}})?)(?=[0-9a-f]{{32}})"
+    rf"((?<![A-Za-z0-9])(?:key(?:{_QUOTE})?\s{{0,8}}[:=\s]\s{{0,8}}(?:{_QUOTE})?|login\s{{1,8}}(?:--[\w-]{{1,40}}(?:=\S{{1,200}})?\s{{1,8}}){{0,4}})(?=[0-9a-f]{{32}})"
     rf"|{_QUOTE}auth{_QUOTE}\s{{0,8}}:\s{{0,8}}{_QUOTE}(?=[\w+/=-]{{12}}))[\w+/=-]+"
 )
 # "--password x", "--hf-token x", "'--api-key', 'x'": the value is a word of its own
 _FLAG = re.compile(
-    rf"((?<![\w-])--?[\w-]{{0,40}}(?:{_WORDS}|api-?key|access-?key|pwd)(?:\s{{1,8}}[\"']?|[\"'],\s{{0,8}}[\"']))"
-    rf"(?!{_MASKED}|-)([^\s\"']+)",
+    rf"((?<![\w-])--?[\w-]{{0,40}}(?:{_WORDS}|credentials|{_KEYS}-?key|pwd|storepass|keypass|(?<=-)(?:pass|pw|key)(?=[=\s]\s{{0,8}}[\"']?(?=[^\s\"']{{8}})[^\s\"'\d]{{1,80}}\d))(?:(?:=|\s{{1,8}}(?:\\\s{{1,8}})?)[\"']?|[\"'],\s{{0,8}}[\"']))"
+    rf"(?!{_MASKED}|-|\\\s)([^\s\"']+)",
     re.IGNORECASE,
 )
 # Flags that mean a password in these programs alone: `docker login -p`, `sshpass -p`, `mysql -p…`, `curl -u name:…`; a line of .netrc;
 # a connection string of ODBC, whose PWD is no folder
+_SPAN = r"\b[^\n|;&]{0,200}?\s"
 _OTHERWISE = re.compile(
-    r"(\bsshpass\s{1,8}-p\s{0,8}|\blogin\b[^\n|;&]{0,200}?\s-p\s{1,8}|\b(?:mysql\w{0,20}|mariadb)\b[^\n|;&]{0,200}?\s-p"
-    r"|\bcurl\b[^\n|;&]{0,200}?\s(?:-u|--user|--proxy-user)\s{1,8}[\"']?[^\s:\"']{1,80}:"
-    r"|\bcurl\b[^\n|;&]{0,200}?\s(?:-b|--cookie)\s{1,8}[\"']?[\w.-]{1,80}=|\bredis-cli\b[^\n|;&]{0,200}?\s(?:-a|--pass)\s{1,8}"
-    r"|\bldap\w{1,12}\b[^\n|;&]{0,200}?\s-w\s{1,8}|\bopenssl\b[^\n|;&]{0,200}?\s-[kK]\s{1,8}|\bsmb\w{1,12}\b[^\n|;&]{0,200}?\s-U\s{0,8}[^\s%]{1,80}%"
+    rf"(\bsshpass\s{{1,8}}-p\s{{0,8}}|\blogin{_SPAN}-p\s{{1,8}}|\b(?:mysql\w{{0,20}}|mariadb|mongo\w{{0,12}}|7z[ar]?){_SPAN}-p\s{{0,8}}"
+    rf"|\bcurl{_SPAN}(?:-[uU]\s{{0,8}}|(?:--user|--proxy-user)(?:=|\s{{1,8}}))[\"']?[^\s:\"']{{1,80}}:"
+    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)?(?:-a|--auth)[=\s]\s{{0,8}}[\"']?[^\s:\"']{{1,80}}:|--(?:[\w-]{{1,20}}-)?creds[=\s]\s{{0,8}}[^\s:]{{1,80}}:"
+    rf"|\bcurl{_SPAN}(?:-b|--cookie)\s{{1,8}}[\"']?[\w.-]{{1,80}}=|\bredis-cli{_SPAN}(?:-a|--pass)\s{{1,8}}|\blftp{_SPAN}-u\s{{1,8}}[^\s,]{{1,80}},"
+    rf"|\bldap\w{{1,12}}{_SPAN}-w\s{{1,8}}|\bopenssl{_SPAN}-[kK]\s{{1,8}}|\bsmb\w{{1,12}}{_SPAN}-U\s{{0,8}}[^\s%]{{1,80}}%"
+    rf"|\b(?:un)?zip{_SPAN}-P\s{{0,8}}|\bipmitool{_SPAN}-P\s{{1,8}}|\bsnmp\w{{1,12}}{_SPAN}-[cAX]\s{{1,8}}|\bobsutil{_SPAN}-k="
+    rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\btwine{_SPAN}-p\s{{1,8}}|\bvault\s{{1,8}}login\s{{1,8}}(?!-)|\betcdctl{_SPAN}--user[=\s][^\s:]{{1,80}}:"
+    rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal=[^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
     r"|-pass(?:in|out)?\s{1,8}pass:|--auth=|:5432:[^\s:]{1,80}:[^\s:]{1,80}:"
     rf"|\blogin\s{{1,8}}\S{{1,80}}\s{{1,8}}password\s{{1,8}}|;\s{{0,8}}(?i:pwd)=(?![/~]))(?!{_MASKED})"
     r"(?:'[^'\n]{3,200}'|\"[^\"\n]{3,200}\"|[^\s\"';]{4,})"
@@ -88,22 +145,27 @@ _SESSION = re.compile(
 )
 # auth=("name", "…"), HTTPBasicAuth("name", "…")
 _PAIR = re.compile(
-    rf"((?i:auth)(?:{_QUOTE})?\s{{0,8}}[=:(]\s{{0,8}}\(?\s{{0,8}}{_QUOTE}[^\s\"'\\]{{1,80}}{_QUOTE}\s{{0,8}},\s{{0,8}}{_QUOTE})"
+    rf"((?i:auth|login)(?:{_QUOTE})?\s{{0,8}}[=:(]\s{{0,8}}\(?\s{{0,8}}{_QUOTE}[^\s\"'\\]{{1,80}}{_QUOTE}\s{{0,8}},\s{{0,8}}{_QUOTE})"
     rf"(?!{_MASKED})[^\n\"'\\]{{1,200}}"
 )
-_BEARER = re.compile(r"\b([Bb]earer\s{1,8})(?=[\w.~+/=-]{0,80}\d)[\w.~+/=-]{8,}")
+_BEARER = re.compile(
+    r"((?i:\bbearer)\s{1,8})(?=[\w.~+/=-]{0,80}\d)[\w.~+/=-]{8,}|((?i:\bbasic)\s{1,8})(?=[\w+/]{0,80}\d)[\w+/]{16,}={0,2}|(conda[\w.:-]{0,80}/t/)[\w-]{8,}(?=/)"
+)
 # Who holds the URL of a pre-signed object may read it: AWS, Google and Azure
 # (https://learn.microsoft.com/rest/api/storageservices/create-service-sas). So is a code of OAuth, for a minute.
 _SIGNED = re.compile(
-    r"(?i)(?:(?<=[?&;])|(?<=%26)|(?<=%3F))((?:x-(?:amz|goog)-(?:signature|security-token|credential)|sig|signature|awsaccesskeyid|code)(?:=|%3D))(?!\[secret\])[^\s&\"'<>]{4,}"
+    r"(?i)(?:(?<=[?&;])|(?<=%26)|(?<=%3F))((?:x-(?:amz|goog)-(?:signature|security-token|credential)|sig|signature|awsaccesskeyid|code|pwd|pass)(?:=|%3D)"
+    r"|[\w-]{0,20}(?:key|auth|signature)=(?=[\w-]{0,40}\d)(?=[\w-]{12}))(?!\[secret\])[^\s&\"'<>]{4,}"
 )
 # Who knows the address of a hook may write to it.
 _HOOK = re.compile(
-    r"(?i)((?:hooks\.slack\.com/(?:services|workflows)|/api/webhooks|\.webhook\.office\.com/webhookb2)/)(?!\[secret\])[^\s\"'<>]+"
+    r"(?i)((?:hooks\.slack\.com/(?:services|workflows|triggers)|/bot/v\d/hook|/api/webhooks|\.webhook\.office\.com/webhookb2)/)(?!\[secret\])[^\s\"'<>]+"
 )
+# To its end where one is there, with whatever a launcher puts before each line; else as far as there are lines of base64
 _PEM = re.compile(
-    r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----)(?:\s{1,4}(?:Version|Comment|Hash|Charset|Proc-Type|DEK-Info):[^\n]{0,200}){0,8}"
-    r"[A-Za-z0-9+/=\s\\]+"
+    r"(-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-Lines: \d{1,4}(?:\s|\\{1,3}[rn]))"
+    r"(?:(?:(?!BEGIN )[^\0]){1,6000}?(?=-{4,5} ?END )|(?:\s{1,4}(?:Version|Comment|Hash|Charset|Proc-Type|DEK-Info):[^\n]{0,200}){0,8}"
+    r"(?:[A-Za-z0-9+/=\s\\]|(?<=\n)\[[^\]\n]{1,40}\]:?\s(?=[A-Za-z0-9+/=]{20})){1,6000})"
 )
 _EMAIL = re.compile(
     r"(?<![\w.+/:@%-])(?!git@)[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}(?!so\b|dll\b|dylib\b|py\b)[A-Za-z]{2,24}(?![\w@-]|[.:/][\w/])"
@@ -112,23 +174,23 @@ _EMAIL = re.compile(
 
 def masked(text: str, mask: str) -> str:
     """Text with `mask` in the place of passwords, tokens and signatures, and without addresses of e-mail."""
-    if "-----BEGIN" in text:
+    if "BEGIN " in text or "Private-Lines" in text:
         text = _PEM.sub(rf"\1{mask}", text)
     if "@" in text:
         text = _LOGIN.sub(f"{mask}@", _URL_LOGIN.sub(f"{mask}@", text) if "/" in text else text)
+        text = _PROXY.sub(rf"\1{mask}@", text)
         text = _EMAIL.sub(EMAIL, text)
     elif "%40" in text:
         text = _URL_LOGIN.sub(f"{mask}@", text)
     text = _TOKEN.sub(mask, text)
-    if "=" in text or ":" in text or "%3" in text:
+    if "=" in text or ":" in text or "%3" in text or not text.isascii():
         text = _SIGNED.sub(rf"\1{mask}", text)
         text = _SESSION.sub(rf"\1{mask}", text)
         text = _HEADER.sub(lambda found: f"{found[1]}{found[2] or ''}{mask}", text)
         text = _ASSIGNED.sub(rf"\1{mask}", text)
-    if "earer" in text:
-        text = _BEARER.sub(rf"\1{mask}", text)
+    text = _BEARER.sub(lambda found: f"{found[1] or found[2] or found[3]}{mask}", text)
     if "/" in text:
         text = _HOOK.sub(rf"\1{mask}", text)
-    for pattern in (_OPAQUE, _PIN, _PAIR, _OTHERWISE):
+    for pattern in (_APART, _SAID, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _OTHERWISE):
         text = pattern.sub(rf"\1{mask}", text)
     return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from envcheck.facts.secret_words import FOREIGN
 
 MASK = "[secret]"
 
-# In lower case: a text without any of these, and without an "@", holds no secret that can be told.
+# In lower case: a text without any of these, without an "@" and without a run as tokens have it holds no secret that can be told.
 _HINTS = (
     "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gldt-", "glcbt-", "glptt-", "glrt-", "glft-", "glimt-",
     "glagent-", "glsoat-", "akia", "asia", "xox", "xapp-", "sk-", "nvapi-", "pypi-", "aiza", "eyj", "npm_", "gsk_", "r8_", "api_org_",
@@ -18,7 +22,15 @@ _HINTS = (
     "hooks.slack", "pin=", "pin ", "pin:", "pin'", "pin\"", "salt", "pepper", "otp", "totp_", "mnemonic", "phrase", "passcode", "pincode",
     "creds", "sid=", "sid:", "sessid", "sessionid", "session_id", "jwt", "sas", "sshpass", "redis-cli", "smb", "ldap", "openssl", "munge:",
     "fwogz", "fqogz", "iqojb", "aqody", "wandb_", "auth=", "auth(", "%3dsig", "sig%3d", "%40", "pass:", ":5432:",
+    *FOREIGN, "clave", "senha", "mdp", "mima", "psk=", "_psk", "_sk=", "_sk'", "_sk\"", "_sk:", "pass=", "pwd", "bindpw", "storepass",
+    "keypass", "private-lines", "begin ", "mongo", "7z ", "zip -", "ipmitool", "snmp", "obsutil", "swanlab", "lftp", "http -a",
+    "https -a", "thin:", "sqlplus", "true\t", "false\t", "true\\t", "true /",
+    "false /", "echo ", "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
+    "glc_", "rpa_", "sq0", "pmak-", "nrak-", "nrjs-", "nrii-", "glsa_", "hrku-", "fm1", "fm2", "pscale_", "ccipat_", "cciprj_", "sntry",
+    "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal",
 )  # fmt: skip
+
+_RUN = re.compile(r"(?=[A-Za-z]{0,15}\d)[A-Za-z0-9]{16}")
 
 
 def is_secret_name(name: str) -> bool:
@@ -31,11 +43,24 @@ def is_secret_name(name: str) -> bool:
 def mask_secrets(text: str) -> str:
     """Text without passwords, tokens, signatures and addresses of e-mail. What stands around them stays, so that a cause can be read."""
     low = text.lower()
-    if "@" not in text and not any(hint in low for hint in _HINTS):
+    if "@" not in text and not any(hint in low for hint in _HINTS) and not _RUN.search(text):
         return text
     from envcheck.facts.secret_patterns import masked
 
     return masked(text, MASK)
+
+
+def mask_values(value: Any) -> Any:
+    """What was read from JSON with every text in it masked, and whole what is named after a secret: in its written form a text has
+    its line breaks and quotation marks escaped, and some secrets are told by these."""
+    if isinstance(value, str):
+        return mask_secrets(value)
+    if isinstance(value, Mapping):
+        return {
+            mask_secrets(key): MASK if isinstance(one, str) and one and is_secret_name(key) else mask_values(one)
+            for key, one in value.items()
+        }
+    return [mask_values(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def mask_words(words: Sequence[str]) -> Iterator[str]:

@@ -116,6 +116,9 @@ class LimitsFacts:
     group_tasks: int | None = None  # processes and threads in the control group that has the least room for more
     group_tasks_limit: int | None = None  # pids.max of that group; None: no group has a limit, or none can be seen
     stack_soft_bytes: int | None = None
+    address_space_bytes: int | None = None  # ulimit -v
+    data_bytes: int | None = None  # ulimit -d
+    cpu_seconds: int | None = None  # of each process: ulimit -t
     shm_bytes: int | None = None
     shm_free_bytes: int | None = None
     shm_requested_bytes: int | None = None  # what a trial allocation asked for: less than is said to be free
@@ -355,6 +358,8 @@ class NetworkFacts:
     reverse_seconds: float | None = None  # for the name of an own address, which a TCPStore asks for each client
     interfaces: tuple[Interface, ...] = ()
     infiniband: tuple[InfinibandPort, ...] = ()
+    local_port_first: int | None = None  # of those that the kernel takes for connections (net.ipv4.ip_local_port_range)
+    local_port_last: int | None = None
     peermem: bool | None = None  # nvidia_peermem loaded
     variables: dict[str, str] = field(default_factory=dict)  # NCCL_* GLOO_* UCX_* FI_* TORCH_NCCL_*
     nccl_conf: dict[str, str] = field(default_factory=dict)  # what /etc/nccl.conf and ~/.nccl.conf set beyond that

@@ -53,7 +53,7 @@ COMPARED: Mapping[str, Mapping[str, str]] = {
     "code": {"python": "pythonpath sys_path user_site_enabled no_site"},
     "limits": {
         "limits": "open_files_soft open_files_hard memlock_soft_bytes memlock_hard_bytes processes_soft group_tasks_limit"
-        " stack_soft_bytes shm_bytes caches.path caches.filesystem caches.options",
+        " stack_soft_bytes address_space_bytes data_bytes cpu_seconds shm_bytes caches.path caches.filesystem caches.options",
         "system": "cpu_affinity cpu_limit memory_limit_bytes",
     },
     "system": {
@@ -81,7 +81,7 @@ JUDGED: Mapping[str, str] = {
     "toolkit": "nvccs.path nvccs.version nvccs.release nvccs.source nvccs.error cuda_home_source cuda_home_exists nvcc.path nvcc.version"
     " nvcc.source nvcc.error gcc_path clang",
     "visibility": "selected stopped_at",
-    "network": "resolve_error interfaces.name interfaces.loopback infiniband.device infiniband.port",
+    "network": "resolve_error local_port_first local_port_last interfaces.name interfaces.loopback infiniband.device infiniband.port",
     "launcher": "launcher scheduler world_size master_addr master_addr_error master_port master_port_owner nodes ranks_started rank_claims"
     " init_method start_method readings.launcher readings.world_size readings.local_world_size readings.nodes readings.complete"
     " readings.unreadable commands.launcher commands.words commands.variables commands.each commands.tasks commands.nodes commands.gpus"

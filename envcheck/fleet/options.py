@@ -54,6 +54,7 @@ class FleetOptions:
     # A command follows: the code of a process whose host passed is 0 even where other hosts are named bad, and nothing but the command
     # may write to its stdout: the report goes to stderr.
     command_follows: bool = False
+    language: Callable[[str, bool], str] = lambda form, to_stdout: ""  # of what is written in a format; "" is English
     put: Callable[[str, str | None], None] = (
         print_or_write  # writes a finished text to a path or, for None, to stdout; UsageError if it cannot
     )

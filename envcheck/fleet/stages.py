@@ -126,7 +126,7 @@ def facts_here(options: FleetOptions) -> Mapping[str, Any] | str:
     asked = {"static": True, "live": "off", "nproc": None, "backend": "auto", "start_method": "auto"}
     host = RealHost()
     try:
-        chosen = choose(options.python, os.environ)
+        chosen = choose(options.python, host.env)
         collected = examined(chosen, asked, Budget(options.deadline_seconds), RuleSession(), host, host, lambda: None)
     except UsageError as error:
         return str(error)
@@ -180,10 +180,11 @@ def _hosts(peers: Peers) -> tuple[str, ...]:
 
 def _in_the_world(meeting: Meeting, peers: Peers, options: FleetOptions, without: tuple[str, ...] = ()) -> tuple[FleetTrial, ...]:
     from envcheck.fleet.world import try_world
+    from envcheck.host.ownership import safe_variables
     from envcheck.target.interpreter import choose
 
     try:
-        target = choose(options.python, os.environ)
+        target = choose(options.python, safe_variables(os.environ)[0])
     except UsageError as error:
         return (FleetTrial("start", "", (meeting.seat.rank,), (meeting.seat.host,), "failed", stage="start", error=str(error)),)
     deadline = time.monotonic() + stage_seconds("world", options) + (0 if meeting.server else SLACK_SECONDS / 2)

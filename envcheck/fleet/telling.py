@@ -100,5 +100,9 @@ def _rendered(report: FleetReport, form: str, options: FleetOptions, path: str |
     page = PageOptions(quiet=options.quiet, verbose=options.verbose)
     if form == "text" and path is None and options.page is not None:
         page = options.page
+    if code := options.language(form, path is None):
+        from envcheck.report.translate import translated_fleet
+
+        report = translated_fleet(report, code, rules_of(options).texts)
     users = [os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)]
     return render_fleet(report, form, options=page, redact=bool(options.redact), users=users, homes=[os.path.expanduser("~")])

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from envcheck import FOLDER
 from envcheck.facts.record import record
 from envcheck.host.library_search import library_files
-from envcheck.host.ownership import path_for_root
+from envcheck.host.ownership import safe_variables
 from envcheck.host.plain_files import descriptor
 from envcheck.host.syscalls import (
     Disk,
@@ -26,6 +26,7 @@ from envcheck.host.syscalls import (
     disk_space,
     group_ids,
     ipv4_addresses,
+    network_links,
     platform_facts,
     resolve,
     resource_limits,
@@ -94,6 +95,7 @@ class Host(Protocol):
     def resolve(self, name: str, timeout: float) -> Resolved: ...
     def reverse(self, address: str, timeout: float) -> float | None: ...
     def addresses(self) -> tuple[tuple[str, str], ...]: ...
+    def links(self) -> tuple[tuple[str, int, int], ...]: ...
     def today(self) -> str | None: ...
     def clock(self) -> str | None: ...
     def libraries(self, name: str) -> tuple[str, ...]: ...
@@ -227,11 +229,7 @@ class RealHost:
     """This machine."""
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
-        self._env = dict(os.environ if env is None else env)
-        self._left_out: tuple[str, ...] = ()  # of PATH
-        if "PATH" in self._env and hasattr(os, "geteuid") and os.geteuid() == 0:
-            safe, self._left_out = path_for_root(self._env["PATH"])
-            self._env["PATH"] = safe or os.defpath  # an empty one means the working folder
+        self._env, self._left_out = safe_variables(os.environ if env is None else env)
         self.mark: Mapping[str, str] = {}  # added to the environment of what is started
         self._running = RunningProcesses()
         # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.
@@ -332,6 +330,10 @@ class RealHost:
     def addresses(self) -> tuple[tuple[str, str], ...]:
         """(interface, IPv4 address) pairs of this host."""
         return ipv4_addresses()
+
+    def links(self) -> tuple[tuple[str, int, int], ...]:
+        """(interface, flags, MTU) of this process's network namespace; empty where that cannot be asked."""
+        return network_links()
 
     def today(self) -> str | None:
         """The day in UTC, "2026-11-27"."""

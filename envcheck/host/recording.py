@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from envcheck.facts.record import record
-from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
+from envcheck.facts.secrets import mask_values
 from envcheck.host.access import READ_LIMIT, Completed, Host
 from envcheck.host.syscalls import Disk, Resolved, Trial
 
@@ -105,6 +105,7 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "reverse": _of_machine("reverse", lambda answer, *_, **__: float(answer), _nothing, _rounded),
     "addresses": _of_machine("addresses", _in_pairs, lambda _: ()),
+    "links": _of_machine("links", lambda answer: tuple(tuple(row) for row in answer), lambda _: ()),
     "today": _of_machine("today", str, _nothing),
     "clock": _of_machine("clock", str, _nothing),
     "libraries": _of_path("libraries", _names, lambda *_: ()),
@@ -193,13 +194,5 @@ class RecordingHost:
 
     def rendered(self) -> str:
         """The recording as a file: passwords, tokens and the values of variables that are named after a secret are masked."""
-        env = {name: MASK if value and is_secret_name(name) else value for name, value in self.env.asked.items()}
-        return json.dumps(_masked({"env": env, "answers": dict(self.answers)}), ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-
-
-def _masked(value: Any) -> Any:
-    if isinstance(value, str):
-        return mask_secrets(value)
-    if isinstance(value, Mapping):
-        return {_masked(key): _masked(one) for key, one in value.items()}
-    return [_masked(one) for one in value] if isinstance(value, list | tuple) else value
+        masked = mask_values({"env": self.env.asked, "answers": self.answers})
+        return json.dumps(masked, ensure_ascii=False, indent=1, sort_keys=True) + "\n"

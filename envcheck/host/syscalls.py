@@ -38,7 +38,7 @@ class Resolved(NamedTuple):
 
 
 def resource_limits() -> dict[str, tuple[int | None, int | None]]:
-    """NOFILE, MEMLOCK, NPROC, STACK → (soft, hard), None = unlimited; empty on Windows."""
+    """NOFILE, MEMLOCK, NPROC, STACK, AS, DATA, CPU → (soft, hard), None = unlimited; empty on Windows."""
     try:
         import resource
     except ImportError:
@@ -48,7 +48,7 @@ def resource_limits() -> dict[str, tuple[int | None, int | None]]:
         return None if value == resource.RLIM_INFINITY else value
 
     found = {}
-    for name in ("NOFILE", "MEMLOCK", "NPROC", "STACK"):
+    for name in ("NOFILE", "MEMLOCK", "NPROC", "STACK", "AS", "DATA", "CPU"):
         number = getattr(resource, f"RLIMIT_{name}", None)
         if number is None:
             continue
@@ -191,6 +191,27 @@ def ipv4_addresses() -> tuple[tuple[str, str], ...]:
     data = buffer.tobytes()[:used]
     rows = (data[at : at + entry] for at in range(0, len(data) - entry + 1, entry))
     return tuple((row[:16].split(b"\0")[0].decode("utf-8", "replace"), socket.inet_ntoa(row[20:24])) for row in rows)
+
+
+def network_links() -> tuple[tuple[str, int, int], ...]:
+    """(interface, flags, MTU), by SIOCGIFFLAGS and SIOCGIFMTU: /sys/class/net shows the namespace that it was mounted in, not ours."""
+    if sys.platform != "linux":
+        return ()
+    import fcntl
+    import socket
+    import struct
+
+    rows = []
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            for _, name in socket.if_nameindex():
+                request = struct.pack("40s", os.fsencode(name)[:15])
+                flags = struct.unpack("=H", fcntl.ioctl(sock, 0x8913, request)[16:18])[0]
+                mtu = struct.unpack("=i", fcntl.ioctl(sock, 0x8921, request)[16:20])[0]
+                rows.append((os.fsencode(name).decode("utf-8", "replace"), int(flags), int(mtu)))
+    except OSError:
+        return ()
+    return tuple(rows)
 
 
 def cpu_counts() -> tuple[int | None, int | None]:

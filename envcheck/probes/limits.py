@@ -33,6 +33,9 @@ def probe(host: Host) -> LimitsFacts | Missing:
         group_tasks=tasks.used if tasks else None,
         group_tasks_limit=tasks.limit if tasks else None,
         stack_soft_bytes=limits.get("STACK", NOTHING)[0],
+        address_space_bytes=limits.get("AS", NOTHING)[0],
+        data_bytes=limits.get("DATA", NOTHING)[0],
+        cpu_seconds=limits.get("CPU", NOTHING)[0],
         # a tmpfs mounted without a limit states a size of 0
         shm_bytes=shm.total_bytes if shm and shm.total_bytes else None,
         shm_free_bytes=shm.free_bytes if shm and shm.total_bytes else None,

@@ -12,8 +12,9 @@ from envcheck.probes.whole_numbers import whole_number
 RESOLVE_SECONDS = 3.0
 NET = "/sys/class/net"
 INFINIBAND = "/sys/class/infiniband"
+PORTS = "/proc/sys/net/ipv4/ip_local_port_range"
 PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "UCX_", "UCC_", "FI_", "OFI_NCCL_", "CCL_", "TORCH_NCCL_", "TORCH_GLOO_", "TORCH_DIST", "TORCH_FR_")
-IFF_UP, IFF_LOOPBACK = 1, 8  # linux/if.h
+IFF_UP, IFF_LOOPBACK, IFF_RUNNING = 1, 8, 0x40  # linux/if.h; running: also where the state is unknown, as of tunnels and the loopback
 
 
 def probe(host: Host) -> NetworkFacts | Missing:
@@ -25,6 +26,8 @@ def probe(host: Host) -> NetworkFacts | Missing:
     backwards = Task(lambda: host.reverse(own, RESOLVE_SECONDS)) if own else None  # a dead resolver costs its time once
     answer = host.resolve(name, RESOLVE_SECONDS) if name else None
     seconds = backwards.result(RESOLVE_SECONDS + 1) if backwards else None
+    ports = [whole_number(one, 5) for one in (host.read(PORTS, 64) or "").split()] if linux else []
+    first, last = ports if len(ports) == 2 else (None, None)
     return NetworkFacts(
         hostname=name,
         addresses=answer.addresses if answer else (),
@@ -33,6 +36,8 @@ def probe(host: Host) -> NetworkFacts | Missing:
         reverse_seconds=round(seconds, 4) if seconds is not None else None,
         interfaces=interfaces,
         infiniband=_infiniband(host) if linux else (),
+        local_port_first=first,
+        local_port_last=last,
         peermem=any(host.exists(f"/sys/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")) if linux else None,
         variables={name: host.env[name] for name in sorted(host.env) if name.startswith(PREFIXES)},
         nccl_conf=_nccl_conf(host),
@@ -49,7 +54,18 @@ def _by_the_kernel(host: Host) -> tuple[Interface, ...]:
     known: dict[str, list[str]] = {}
     for name, address in (*host.addresses(), *parse_if_inet6(host.read("/proc/net/if_inet6"))):
         known.setdefault(name.partition(":")[0], []).append(address)  # an alias is called eth0:1
-    rows = []
+    if links := host.links():
+        return tuple(
+            Interface(
+                name,
+                up=bool(bits & IFF_UP and bits & IFF_RUNNING),
+                loopback=bool(bits & IFF_LOOPBACK),
+                addresses=tuple(known.get(name, ())),
+                mtu=whole_number(str(mtu), 9),
+            )
+            for name, bits, mtu in links
+        )
+    rows = []  # of the namespace that /sys was mounted in
     for name in host.listdir(NET) or tuple(known):
         flags = (host.read(f"{NET}/{name}/flags", 64) or "").strip()
         state = (host.read(f"{NET}/{name}/operstate", 64) or "").strip()

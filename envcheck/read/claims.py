@@ -17,6 +17,7 @@ from envcheck.facts.snapshot import Distribution, Gpu
 from envcheck.read.collect_env import normal
 from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
 from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
+from envcheck.tables.gpu_generations import ERAS, SERIES
 
 _LONGEST = 2000  # characters of a line that is read
 
@@ -220,6 +221,12 @@ _BARE_NUMBER = re.compile(
     r"(?![\w.%-]| ?(?:MB|GB|MiB|ms|steps|s\b))"
 )
 _SHORT_PRODUCTS = re.compile(_DATACENTER + "$")
+# "my Blackwell GPU", "I have an RTX 50 series card"; not "supports Ampere GPUs", which is said of programs
+_GENERATION = re.compile(
+    rf"\b(?:an?|my|our|the|this|have|with|on|using) (?:(?:new|old|nvidia|geforce|laptop) ){{0,3}}((?:pre-)?(?:{ERAS}|{SERIES}))"
+    r"(?: generation)? ?(?:gpu|card|graphics|laptop|machine|显卡)(?!s)|\b(?:gpu|card)\)?:? {1,2}\(?(" + SERIES + r")\b",
+    re.IGNORECASE,
+)
 
 _BUILT = re.compile(
     r"\b(?:train(?:ed)?|built|build|compiled?|made|exported|linked|created)\b[^.]{0,24}\b(?:for|with|against|on|by)\b|\brequires?\b|\bneeds?\b",
@@ -345,9 +352,13 @@ class _Reader:
         for match in _BARE_NUMBER.finditer(self.line):
             name = f"{'GTX' if match[1][0] == '1' else 'RTX'} {match[1]}"
             self.say(iter([("gpu", (name, 1))]), _mention(self.line, match.start(), match.end()), printed=False)
+        for match in _GENERATION.finditer(self.line):
+            self.say(iter([("generation", match[1] or match[2])]), _mention(self.line, match.start(), match.end()), printed=False)
 
     def _product(self, match: re.Match[str]) -> None:
         start, end = match.span()
+        if re.match(r"[ -]series\b", self.line[end:], re.IGNORECASE):
+            return  # which card of it, nobody says
         if _SHORT_PRODUCTS.search(match[1]) and re.search(r"[/_:.]", self.line[max(0, start - 1) : start] + self.line[end : end + 1]):
             return  # part of a path or of another name
         before = re.search(r"(\d{1,2})\s?[x×*卡块张]?\s?$", self.line[max(0, start - 6) : start])
@@ -361,7 +372,7 @@ def _key(text: str) -> str:
 
 _HINTS = re.compile(
     r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
-    r"|系统|驱动|Device|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"|系统|驱动|Device|[Cc]ard\b|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 
@@ -476,9 +487,13 @@ def settled(claims: Sequence[Claim]) -> tuple[tuple[Fact, ...], tuple[str, ...]]
         if subject == "gpu":
             facts += _gpus(mine, doubts)
             continue
+        if subject == "generation" and any(claim.subject == "gpu" and claim.role is Role.HAS for claim in claims):
+            continue  # the card itself is named
         best = max(mine, key=lambda claim: len(str(claim.value)))
         if other := next((claim for claim in mine if not _agree(claim.value, best.value)), None):
             doubts.append(f"{subject}: {best.value} (line {best.number}), {other.value} (line {other.number})")
+        elif subject == "generation":
+            facts.append(Fact("gpu.0", Gpu(0, str(best.value)), best.line, best.number))
         else:
             facts.append(Fact(subject, best.value, best.line, best.number))
     return tuple(facts), tuple(doubts)

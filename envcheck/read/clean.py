@@ -67,6 +67,10 @@ class Piece:
     first_line: int  # number of its first line, from 1
 
 
+# Of random bytes a tenth. Not those of tabs, line ends, backspaces, pages and escapes.
+_IN_NO_TEXT = bytes((*range(7), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F))
+
+
 def what_binary(head: bytes) -> str | None:
     """What kind of non-text a file's first bytes show; None for text."""
     for magic, name in _MAGIC:
@@ -74,12 +78,12 @@ def what_binary(head: bytes) -> str | None:
             return name
     if encoding(head) != "utf-8":
         return None
-    strange = sum(head.count(byte) for byte in (b"\x00", b"\x01", b"\x02", b"\x03", b"\x04", b"\x05", b"\x06", b"\x0e", b"\x0f"))
+    strange = len(head) - len(head.translate(None, _IN_NO_TEXT))
     return "binary data" if strange * 20 > len(head) else None
 
 
 def encoding(head: bytes) -> str:
-    """UTF-16 where PowerShell's `>` wrote it (byte order mark, or every second byte NUL), else UTF-8."""
+    """UTF-16 where PowerShell's `>` wrote it (byte order mark, or one byte of two NUL), else UTF-8."""
     if head.startswith(codecs.BOM_UTF16_LE):
         return "utf-16-le"
     if head.startswith(codecs.BOM_UTF16_BE):
@@ -87,6 +91,8 @@ def encoding(head: bytes) -> str:
     pairs = len(head) // 2
     if pairs >= 8 and head[1::2].count(0) * 10 > pairs * 8 and head[::2].count(0) * 10 < pairs:
         return "utf-16-le"
+    if pairs >= 8 and head[::2].count(0) * 10 > pairs * 8 and head[1::2].count(0) * 10 < pairs:
+        return "utf-16-be"
     return "utf-8"
 
 

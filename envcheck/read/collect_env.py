@@ -304,11 +304,12 @@ class _Report:
                 name.startswith(("dpcpp", "intel-", "oneccl", "triton-xpu", "pytorch-triton-xpu")) for name in {*self.pip, *self.conda}
             )
             apple = "system.os" in self.notes.facts and self.notes.facts["system.os"].value == "darwin"
-            if not (intel or apple or "+xpu" in version or "xpu" in (self.said("is xpu available") or "")) and self._says_rocm():
+            other = intel or apple or "+xpu" in version or "xpu" in (self.said("is xpu available") or "")
+            if not other and (self._says_rocm() or any(gpu_vendor(gpu.name or "") == "nvidia" for gpu in self.gpus)):
                 self.put("torch.cpu_build", True, "cuda used to build pytorch")
 
     def _says_rocm(self) -> bool:
-        """A report of torch before 1.6 has no ROCm line; there "None" was printed for ROCm builds too."""
+        """A report of torch before 1.6 has no ROCm line; there ROCm builds say "None" too (but beside no NVIDIA GPU)."""
         return bool({"rocm used to build pytorch", "rocm sdk used to build pytorch"} & set(self.values))
 
     def _accelerators(self) -> None:

@@ -13,6 +13,7 @@ from envcheck.read.found import Fact, Found
 from envcheck.read.products import capability_of
 from envcheck.read.values import gpu_vendor
 from envcheck.read.variables import place
+from envcheck.tables.gpu_generations import capability_of_generation
 from envcheck.tables.gpu_names import gfx_named
 from envcheck.tables.versions import build_tag
 
@@ -165,7 +166,7 @@ def _gpus(plain: Mapping[str, Any], lists: Sequence[list[Gpu]], values: dict[str
 def _with_capability(gpu: Gpu, tables: Tables) -> Gpu:
     if gpu.compute_capability or not gpu.name:
         return gpu
-    capability = capability_of(gpu.name, tables)
+    capability = capability_of(gpu.name, tables) or capability_of_generation(gpu.name, tables)
     source = gpu.compute_capability_source or ("table" if capability else None)
     return replace(gpu, compute_capability=capability, compute_capability_source=source)
 

@@ -20,7 +20,7 @@ _H1 = re.compile(
     r"<h1[^<>]{0,80}>envcheck (\d[\w.+-]{0,50})(?:, (\w{2,10}))?: <span class=['\"](?:pass|warn|fail|inconclusive)['\"]>"
     r"([^<>]{1,600})</span>"
 )
-_PAGES = {"plan": "plan", "compare": "compare", "比较": "compare"}  # those that are no report of a machine
+_PAGES = {"plan": "plan", "compare": "compare"}  # those that are no report of a machine
 _SUITES = re.compile(r"<testsuites\b[^<>]{0,300}\bname=['\"]envcheck['\"]")
 _FRAME = re.compile(r"<\?xml [^<>]{0,200}\?>|<testsuites\b[^<>]{0,300}\bname=['\"]envcheck['\"][^<>]{0,300}>|</testsuites>")
 _SUITE = re.compile(r"<testsuite\b[^<>]{0,200}\bname=['\"]envcheck\.\w{1,40}['\"]")

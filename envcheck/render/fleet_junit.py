@@ -53,7 +53,7 @@ def _case(name: str, bad: bool, rows: Sequence[Told], report: FleetReport) -> st
     others = [one for one in rows if one not in failing]
     parts = []
     if failing or bad:
-        rules = ", ".join(one.finding.rule for one, _ in failing) or "named bad by the trials"
+        rules = ", ".join(one.finding.rule for one, _ in failing) or report.language.say("named bad by the trials")
         parts.append(f"<failure {xml_attributes({'message': rules, 'type': 'fleet'})}>{_body(failing)}</failure>")
     if others:
         parts.append(f"<system-out>{_body(others)}</system-out>")
@@ -67,7 +67,8 @@ def _body(rows: Sequence[Told]) -> str:
 
 def _undecided(report: FleetReport) -> str:
     message = {"message": verdict_line(report), "type": "inconclusive"}
-    return f"{_head(JOB)}>\n      <error {xml_attributes(message)}>{xml_text(chr(10).join(report.because))}</error>\n    </testcase>"
+    because = "\n".join(map(report.language.say, report.because))
+    return f"{_head(JOB)}>\n      <error {xml_attributes(message)}>{xml_text(because)}</error>\n    </testcase>"
 
 
 def _lines(one: FleetFinding, case: FleetCase) -> list[str]:

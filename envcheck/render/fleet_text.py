@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from envcheck.engine.rule import Severity
 from envcheck.facts.printable import ascii_only, one_line
 from envcheck.planner.result import Fix
-from envcheck.render.fleet_wording import head_lines, verdict_line, where
+from envcheck.render.fleet_wording import head_lines, unsure_lines, verdict_line, where
 from envcheck.render.styled import Styled, written
 from envcheck.render.text import PageOptions
 from envcheck.render.wording import command_groups, fix_aside, in_short, severity_word, shown_severity
@@ -24,7 +24,7 @@ _VERDICT = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold mage
 def render(report: FleetReport, *, options: PageOptions | None = None) -> str:
     """The whole report; its second line is the verdict, and so is its last where the page is long. Empty if the reader wants to hear
     nothing where all is well."""
-    options = options or PageOptions()
+    options, say = options or PageOptions(), report.language.say
     if options.quiet and report.verdict == "pass" and not _loud(report):
         return ""
     lines: list[Styled] = []
@@ -39,12 +39,12 @@ def render(report: FleetReport, *, options: PageOptions | None = None) -> str:
         lines += _finding(one, report, options)
     hidden = [one for one in report.findings if one not in shown] if not options.quiet else []
     if hidden:
-        lines += [Styled(), Styled((f"{_rules(hidden)}; --verbose and -o html=FILE have all", "dim"))]
+        lines += [Styled(), *_wrapped(Styled((say(f"{_rules(hidden)}; --verbose and -o html=FILE have all"), "dim")), options, 2)]
     lines += _unsure(report, options) if not options.quiet else []
     if len(lines) > 20:
         lines += [Styled(), verdict]
     text = "\n".join(line.rstrip() for line in written(lines, options.color).split("\n")).strip("\n") + "\n"
-    return text if options.unicode else ascii_only(text)
+    return text if options.unicode or report.language.code else ascii_only(text)
 
 
 def _loud(report: FleetReport) -> list[FleetFinding]:
@@ -72,31 +72,36 @@ def _rules(findings: Iterable[FleetFinding]) -> str:
 
 def _finding(one: FleetFinding, report: FleetReport, options: PageOptions) -> list[Styled]:
     """Who and what in one paragraph, then what to do there."""
-    finding, case = one.finding, one.cases[0] if one.cases else None
+    finding, case, say = one.finding, one.cases[0] if one.cases else None, report.language.say
     sign, style = _SIGN[shown_severity(finding)]
     place = where(one.hosts, report)
-    lead = Styled((f"{sign} ", style), (f"{place or 'the job'}: ", "bold"))
+    lead = Styled((f"{sign} ", style), (f"{place or say('the job')}: ", "bold"))
     said = one_line(case.message if case else finding.message, None if options.verbose else WORDS)
-    aside = f" [{finding.rule}]" if finding.severity is Severity.ERROR else f" [{severity_word(finding)}: {finding.rule}]"
+    aside = f" [{finding.rule}]" if finding.severity is Severity.ERROR else f" [{say(severity_word(finding))}: {finding.rule}]"
     lines = _wrapped(lead + Styled(said, (aside, "dim")), options, 4)
     if options.verbose:
-        lines += _wrapped(Styled(f"    {one_line(finding.title)}. {in_short(one.why)}"), options, 4)
+        lines += _wrapped(Styled(f"    {_sentence(one_line(finding.title))}{in_short(one.why)}"), options, 4)
     rest = one.cases[1:]
     if rest and not options.verbose:
         others = where([host for case in rest for host in case.hosts], report)
-        lines += _wrapped(Styled((f"    with other values on {others}", "dim")), options, 4)
+        lines += _wrapped(Styled((f"    {say(f'with other values on {others}')}", "dim")), options, 4)
     for case in rest if options.verbose else ():
         lines += _wrapped(Styled(f"    {where(case.hosts, report)}: {one_line(case.message)}"), options, 6)
-    return lines + _fixes(one, place, options)
+    return lines + _fixes(one, place, options, say)
 
 
-def _fixes(one: FleetFinding, place: str, options: PageOptions) -> list[Styled]:
+def _sentence(text: str) -> str:
+    """With a full stop behind it."""
+    return f"{text}. " if text.isascii() else f"{text}。"
+
+
+def _fixes(one: FleetFinding, place: str, options: PageOptions, say: Callable[[str], str]) -> list[Styled]:
     """The first fix; all of them for those who ask."""
     lines: list[Styled] = []
     for fix in one.fixes if options.verbose else _first(one.fixes):
-        aside = fix_aside(fix)
+        aside = say(fix_aside(fix))
         title = one_line(fix.title or fix.text) + (f" ({aside})" if aside else "")
-        lines += _wrapped(Styled(("    do ", "dim"), f"on {place}: {title}" if place else title), options, 7)
+        lines += _wrapped(Styled((f"    {say('do')} ", "dim"), f"{say('on')} {place}: {title}" if place else title), options, 7)
         commands = [line for _, rows in command_groups(fix.commands, "pip", False) for row in rows for line in row.split("\n")]
         shown = commands if options.verbose else commands[:COMMANDS]
         lines += [Styled(" " * 9, (one_line(line), "cyan")) for line in shown]
@@ -109,16 +114,15 @@ def _first(fixes: Sequence[Fix]) -> Sequence[Fix]:
 
 
 def _unsure(report: FleetReport, options: PageOptions) -> list[Styled]:
-    rows = [f"{one.name}: {one.reason}" for one in report.unread]
-    rows += [f"{one.rule}{f' on {where(one.hosts, report)}' if one.hosts else ''}: {one.reason}" for one in report.unknown]
+    rows, say = unsure_lines(report), report.language.say
     if not rows:
         return []
     shown = rows if options.verbose else rows[:UNSURE_SHOWN]
-    lines = [Styled(), Styled(("Could not tell", "bold"))]
+    lines = [Styled(), Styled((say("Could not tell"), "bold"))]
     for row in shown:
         lines += _wrapped(Styled(("? ", "magenta"), one_line(row, None if options.verbose else WORDS)), options, 2)
     if len(rows) > len(shown):
-        lines.append(Styled((f"  and {len(rows) - len(shown)} more", "dim")))
+        lines.append(Styled((f"  {say(f'and {len(rows) - len(shown)} more')}", "dim")))
     return lines
 
 

@@ -20,9 +20,9 @@ def where(hosts: Iterable[str], report: FleetReport) -> str:
     """ "n[017,203-204]", "all 256 hosts", "" for the job as a whole."""
     names = tuple(hosts)
     if names and len(names) == len(report.hosts) > 1:
-        return f"all {len(names)} hosts"
+        return report.language.say(f"all {len(names)} hosts")
     text = one_line(fold(names))
-    return text if len(text) <= NAMED else f"{len(names)} hosts ({one_line(text, BEGUN)})"
+    return text if len(text) <= NAMED else report.language.say(f"{len(names)} hosts ({one_line(text, BEGUN)})")
 
 
 def tally(report: FleetReport) -> str:
@@ -38,6 +38,10 @@ def tally(report: FleetReport) -> str:
 
 def verdict_line(report: FleetReport) -> str:
     """Never more than one line."""
+    return report.language.say(_verdict(report))
+
+
+def _verdict(report: FleetReport) -> str:
     found = tally(report)
     hosts = counted(len(report.hosts), "host")
     if report.verdict == "fail":
@@ -56,9 +60,9 @@ def verdict_line(report: FleetReport) -> str:
     return f"Ready: {hosts}" + (f" ({found})" if found else "")
 
 
-def head_lines(report: FleetReport) -> tuple[str, ...]:
+def head_lines(report: FleetReport) -> tuple[str, str]:
     """Which hosts and when; then what was done with them."""
-    fleet = report.fleet
+    fleet, say = report.fleet, report.language.say
     names = one_line(fold(report.hosts), NAMED)
     kinds = f"{counted(report.distinct, 'kind')} of host" if report.distinct else ""
     how = f"recorded snapshots, the last of {report.taken or 'an unknown time'}" if report.replayed else report.taken
@@ -73,4 +77,15 @@ def head_lines(report: FleetReport) -> tuple[str, ...]:
         "held against a golden host" if fleet.golden else "",
         how,
     )
-    return f"{report.name} {report.version}, fleet of {counted(len(report.hosts), 'host')}: {names}", ", ".join(filter(None, parts))
+    size = say(f"fleet of {counted(len(report.hosts), 'host')}")
+    return f"{report.name} {report.version}, {size}: {names}", say(", ".join(filter(None, parts)))
+
+
+def unsure_lines(report: FleetReport) -> list[str]:
+    """What could not be read or decided, and why: "gpu-lost on n[1-2]: NVML: timed out"."""
+    say = report.language.say
+    rows = [f"{one.name}: {say(one.reason)}" for one in report.unread]
+    for one in report.unknown:
+        place = f" {say('on')} {where(one.hosts, report)}" if one.hosts else ""
+        rows.append(f"{one.rule}{place}: {say(one.reason)}")
+    return rows

@@ -9,10 +9,11 @@ from envcheck.facts.printable import inert
 
 Run = tuple[str, str]  # a text, and its style in rich's words
 # Blanks at the beginning belong to the first word. Chinese has none between words: a line may end behind each character, though not
-# before the mark that closes a sentence or a bracket.
+# before the mark that closes a sentence or a bracket, nor behind one that opens it.
 _CHINESE = "\u3400-\u9fff"
-_CLOSING = "，。、；：！？）】》”’"
-_WORD = re.compile(rf"(?:^\s*)?(?:[{_CHINESE}][{_CLOSING}]*|[^\s{_CHINESE}]+)\s*")
+_CLOSING = "，。、；：！？）】》”’)"
+_OPENING = "（【《“‘("
+_WORD = re.compile(rf"(?:^\s*)?(?:[{_OPENING}]{{,3}}[{_CHINESE}][{_CLOSING}]*|[^\s{_CHINESE}]+?(?=[{_OPENING}]{{,3}}[{_CHINESE}]|\s|$))\s*")
 
 
 def width_of(text: str) -> int:

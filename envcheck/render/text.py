@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from envcheck.engine.rule import Severity
 from envcheck.facts.printable import ascii_only, one_line, visible
@@ -24,6 +24,7 @@ from envcheck.render.wording import (
     unknown_groups,
     verdict_line,
 )
+from envcheck.report.english import English
 from envcheck.report.report import Report, Reported, configuration_lines, host_line
 from envcheck.report.stack import Mark
 
@@ -52,7 +53,7 @@ _VERDICT = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold mage
 
 def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | None = None) -> str:
     """The whole report; its last line is the verdict. Empty if the reader wants to hear nothing where all is well."""
-    page = _Page(options or PageOptions(), report.language.say)
+    page = _Page(options or PageOptions(), report.language)
     loud = [one for one in report.findings if one.finding.severity is not Severity.INFO]
     if page.options.quiet:
         blocks = [finding_text(one, report, page.options, fix_suggest) for one in loud]
@@ -76,7 +77,7 @@ def render(report: Report, *, fix_suggest: bool = False, options: PageOptions | 
 
 def finding_text(one: Reported, report: Report, options: PageOptions, fix_suggest: bool) -> str:
     """One finding as it stands in the report."""
-    page = _Page(options, report.language.say)
+    page = _Page(options, report.language)
     _finding(page, one, report, fix_suggest)
     return page.text()
 
@@ -84,9 +85,10 @@ def finding_text(one: Reported, report: Report, options: PageOptions, fix_sugges
 class _Page:
     """Lines of styled text at one width. Blocks have a hanging indent; commands are never broken."""
 
-    def __init__(self, options: PageOptions, say: Callable[[str], str]) -> None:
+    def __init__(self, options: PageOptions, language: English) -> None:
         self.options = options
-        self.say = say
+        self.say = language.say
+        self.ascii = not options.unicode and not language.code  # a stream of Chinese lacks a few signs, and spells those alone
         self.width = options.width
         self.unicode = options.unicode
         self._lines: list[Styled] = []
@@ -121,7 +123,7 @@ class _Page:
     def text(self) -> str:
         lines = [line.rstrip() for line in written(self._lines, self.options.color).split("\n")]
         text = "\n".join(lines).strip("\n") + "\n"
-        return text if self.unicode else ascii_only(text)
+        return ascii_only(text) if self.ascii else text
 
 
 def _head(page: _Page, report: Report) -> None:

@@ -61,9 +61,9 @@ def _lanes(everyone: Sequence[RankFacts], arm: Arm | None, escape: Escape, say: 
     axis = _axis(ranks, arm)
     chosen = sorted(ranks, key=lambda rank: not _troubled(rank))[:MOST_LANES]  # one that hangs is seen, whatever its number
     shown = [rank for rank in ranks if rank in chosen]
-    rows = "".join(_lane(rank, at, axis, escape) for at, rank in enumerate(shown))
+    rows = "".join(_lane(rank, at, axis, escape, say) for at, rank in enumerate(shown))
     height = LANE * len(shown) + 18
-    words = "; ".join(f"rank {rank.rank}: {', '.join(map(_said, rank.stages))}" for rank in shown)
+    words = "; ".join(f"rank {rank.rank}: {', '.join(_said(stage, say) for stage in rank.stages)}" for rank in shown)
     frame = f"viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' role='img' aria-label='{escape(words)}' font-size='11'"
     svg = f"<svg {frame}>{_ticks(axis, height)}{rows}</svg>"
     name = say(f"Stages of each rank in {arm.name}" if arm else "Stages of each rank")
@@ -103,9 +103,9 @@ def _troubled(rank: RankFacts) -> bool:
     return bool(rank.error or rank.signal) or any(map(_bad, rank.stages))
 
 
-def _said(stage: Stage) -> str:
+def _said(stage: Stage, say: Say) -> str:
     took = "" if stage.seconds is None else _s(stage.seconds)
-    return " ".join(part for part in (stage.name, took, "" if stage.status == "ok" else stage.status) if part)
+    return " ".join(part for part in (stage.name, say(took), "" if stage.status == "ok" else say(stage.status)) if part)
 
 
 def _s(seconds: float) -> str:
@@ -127,7 +127,7 @@ def _ticks(axis: _Axis, height: int) -> str:
     return "".join(made)
 
 
-def _lane(rank: RankFacts, at: int, axis: _Axis, escape: Escape) -> str:
+def _lane(rank: RankFacts, at: int, axis: _Axis, escape: Escape, say: Say) -> str:
     y = at * LANE + 2
     parts = [f"<text x='{LEFT - 6}' y='{y + 15}' text-anchor='end'>rank {rank.rank}</text>"]
     for number, (stage, begin) in enumerate(_begins(rank)):
@@ -136,7 +136,7 @@ def _lane(rank: RankFacts, at: int, axis: _Axis, escape: Escape) -> str:
         width = max(endless if _open(stage) else (stage.seconds or 0.0) * axis.scale, 1.0)
         kind = "hurt" if _bad(stage) else f"step{number % 2}"
         place = f"x='{x:.1f}' y='{y}' width='{width:.1f}' height='{LANE - 6}'"
-        parts.append(f"<rect class='{kind}' {place}><title>{escape(_said(stage))}</title></rect>")
+        parts.append(f"<rect class='{kind}' {place}><title>{escape(_said(stage, say))}</title></rect>")
         if len(stage.name) * LETTER + 6 < width:
             parts.append(f"<text class='on-{kind}' x='{x + 3:.1f}' y='{y + 14}'>{escape(stage.name)}</text>")
     return "".join(parts)
@@ -154,9 +154,11 @@ def _stood(ranks: Sequence[RankFacts], escape: Escape, say: Say) -> list[str]:
 
 def _standing(rank: RankFacts, escape: Escape, say: Say) -> str:
     last = rank.stages[-1] if rank.stages else None
-    stage = " ".join(part for part in ((last.name, "" if last.status == "ok" else last.status) if last else (rank.last_stage,)) if part)
+    stage = " ".join(
+        part for part in ((last.name, "" if last.status == "ok" else say(last.status)) if last else (rank.last_stage,)) if part
+    )
     frames = main_frames(rank.stack)
-    ended = rank.error or (say(f"ended with exit code {rank.exit_code}") if rank.exit_code else "")
+    ended = say(rank.error or (f"ended with exit code {rank.exit_code}" if rank.exit_code else ""))
     where = [f"<code>{escape(frames[0])}</code>"] if frames else []
     where += [escape(one_line(ended, MOST_CHARACTERS))] if ended else []
     kind = " class='bad'" if _troubled(rank) else ""

@@ -18,6 +18,11 @@ class English:
         """For the planner's texts."""
         return self
 
+    @property
+    def job(self) -> English:
+        """For the report of a job."""
+        return self
+
     def say(self, text: str) -> str:
         """A text of envcheck in this language."""
         return text
@@ -30,6 +35,11 @@ def language_of(given: str | None, env: Mapping[str, str]) -> tuple[str, bool]:
     """The language of `--lang`, and that it was asked for; else that of the locale: "" or "zh". Traditional Chinese has no texts."""
     if given:
         return ("" if given == "en" else given), True
-    locale = next((env[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if env.get(name)), "").replace("-", "_").lower()
-    traditional = locale.startswith(("zh_tw", "zh_hk", "zh_mo", "zh_hant"))
-    return ("zh" if locale.startswith("zh") and not traditional else ""), False
+    locale = next((env[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if env.get(name)), "")
+    plain = locale.partition(".")[0] in ("", "C", "POSIX")  # for which nobody translates, and LANGUAGE does not count
+    for one in [locale] if plain else [*env.get("LANGUAGE", "").split(":"), locale]:
+        if one.startswith("en"):
+            break
+        if one.startswith("zh") and not one.replace("-", "_").lower().startswith(("zh_tw", "zh_hk", "zh_mo", "zh_hant")):
+            return "zh", False
+    return "", False

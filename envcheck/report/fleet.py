@@ -11,6 +11,7 @@ from envcheck.engine.rule import Confidence, Evidence, Severity
 from envcheck.facts.fleet import FleetFacts
 from envcheck.facts.record import record
 from envcheck.planner.result import Fix
+from envcheck.report.english import ENGLISH, English
 from envcheck.report.report import FailOn, RunVerdict, fails
 
 CANNOT_TELL = 3  # exit codes: an important fact is missing,
@@ -80,6 +81,7 @@ class FleetReport:
     fail_on: FailOn = "error"
     name: str = "envcheck"
     version: str = __version__
+    language: English = ENGLISH  # in which renderers speak to people
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -37,15 +37,21 @@ _BLANK = re.compile(r"(?<=[\u3000-\u9fff\uff01-\uff5e]) (?=[\u3000-\u9fff\uff01-
 class Language(English):
     """The phrases of one language. No record: redaction, which walks through a report, has nothing to find in it."""
 
-    def __init__(self, code: str, phrases: Phrases, planned: Phrases = ()) -> None:
+    def __init__(self, code: str, phrases: Phrases, planned: Phrases = (), of_job: Phrases = ()) -> None:
         self.code = code
         self.phrases = phrases
         self.planned = planned  # what the planner says: of fixes and plans alone, since some of it is short enough to be met elsewhere
+        self.of_job = of_job
 
     @cached_property
     def planner(self) -> Language:
         """The same with the planner's phrases."""
         return Language(self.code, (*self.phrases, *self.planned))
+
+    @cached_property
+    def job(self) -> Language:
+        """The same with the phrases of a job's report, which renderers alone say: "on" and "slow" mean something else in a message."""
+        return Language(self.code, (*self.phrases, *self.of_job))
 
     @cached_property
     def _exact(self) -> Mapping[str, str]:
@@ -107,9 +113,9 @@ class Language(English):
 @lru_cache(maxsize=2)
 def language(code: str) -> Language:
     """The phrases of a language of `rules/lang`."""
-    own = load_toml(rules_folder(f"lang/{code}/report.toml"))["phrases"].items()
+    own = load_toml(rules_folder(f"lang/{code}/report.toml"))
     ours, theirs = (load_toml(rules_folder(path)) for path in ("plan/texts.toml", f"lang/{code}/plan.toml"))
-    return Language(code, tuple(own), tuple(_pairs(ours, theirs)))
+    return Language(code, (*own["phrases"].items(), *own["symptoms"].items()), tuple(_pairs(ours, theirs)), tuple(own["job"].items()))
 
 
 def _pairs(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

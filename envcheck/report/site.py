@@ -13,7 +13,7 @@ from envcheck.errors import UsageError, near_word
 from envcheck.symptoms.scan import SymptomTable
 from envcheck.tables.compat import Tables
 from envcheck.tables.file import HEAD, TableFile
-from envcheck.tables.folders import Folder, is_folder, rules_folder, toml_files
+from envcheck.tables.folders import Folder, folders_in, is_folder, rules_folder, toml_files
 from envcheck.tables.toml import load_toml
 
 T = TypeVar("T")
@@ -24,10 +24,32 @@ def check_site(folder: Folder) -> None:
     """UsageError, with the file, unless each of a site's files can be read and is about a rule, table or text that exists."""
     if not is_folder(folder):
         raise UsageError(f"rules folder {folder}: there is none")
+    _check_places(folder)
     _check_texts_of_rules(folder)
     _check_tables(folder)
     _check_plan(folder)
     _check_symptoms(folder)
+
+
+def _check_places(folder: Folder) -> None:
+    """A rule that stands where nothing reads it is a gate that is not there."""
+    known = (*FAMILY_RANK, COMPAT, PLAN, SYMPTOMS)
+    for part in ("", *(name for name in folders_in(folder) if name not in known)):
+        for name, path in toml_files(folder, part).items():
+            if _is_rule(path):
+                near = near_word(part, known)
+                hint = f"; did you mean {near}/{name}.toml?" if near else f", as in limits/{name}.toml"
+                raise UsageError(f"{path}: a rule stands in the folder of its family{hint}")
+    if not any(toml_files(folder, part) for part in known):
+        raise UsageError(f"rules folder {folder}: it holds no rule, text, symptom or table; a rule stands there as limits/NAME.toml")
+
+
+def _is_rule(path: str) -> bool:
+    """Whether a file that may be anybody's is one of ours."""
+    try:
+        return not {"when", "symptom"}.isdisjoint(load_toml(path))
+    except (OSError, ValueError):
+        return False
 
 
 def _readable(path: str, read: Callable[[], T]) -> T:

@@ -9,6 +9,7 @@ _HOLE = re.compile(r"\{\w{1,40}\}")
 _IN_BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")
 _GENERAL = {
     "GPU {devices}": "a GPU", "{name} hides": "A variable hides", "{part}": "driver", "{needed} NVIDIA": "other NVIDIA", "{kind}": "GPU",
+    "Rank {rank}": "A rank", "rank {rank}": "a rank", "{name} 隐藏": "A variable hides", " {stage} 阶段": "a stage",
 }  # fmt: skip
 
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from envcheck.facts.record import replace
 from envcheck.report.language import Language, caught_by, language, own_words, parts_of
+from envcheck.report.report import Reported
 from envcheck.report.titles import general_title
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import RuleText, RuleTexts
     from envcheck.planner.result import Fix
-    from envcheck.report.report import Report, Reported
+    from envcheck.report.fleet import FleetFinding, FleetReport
+    from envcheck.report.report import Report
 
 
 def translated(report: Report, code: str, texts: RuleTexts) -> Report:
@@ -27,6 +29,25 @@ def translated(report: Report, code: str, texts: RuleTexts) -> Report:
 
     near = tuple(replace(one, title=general_title(theirs.read(one.rule).title, spoken.say)) for one in report.nearest)
     return replace(report, language=spoken, findings=tuple(of(one) for one in report.findings), nearest=near)
+
+
+def translated_fleet(report: FleetReport, code: str, texts: RuleTexts) -> FleetReport:
+    """The same of the report of a job."""
+    spoken = language(code)
+    theirs = replace(texts, language=code)
+    known = set(texts.ids)
+
+    def of(one: FleetFinding) -> FleetFinding:
+        rule = one.finding.rule
+        if rule not in known:
+            return one
+        first = Reported(one.finding, (), one.why)
+        each = (replace(first, finding=replace(one.finding, message=case.message), fixes=case.fixes) for case in one.cases)
+        whole, *rows = (_finding(row, texts.read(rule), theirs.read(rule), spoken) for row in (first, *each))
+        cases = (replace(case, message=said.finding.message, fixes=said.fixes) for case, said in zip(one.cases, rows, strict=True))
+        return replace(one, finding=whole.finding, cases=tuple(cases), why=whole.why)
+
+    return replace(report, language=spoken.job, findings=tuple(of(one) for one in report.findings))
 
 
 def reported_in(one: Reported, english: RuleText, theirs: RuleText, code: str) -> Reported:

@@ -101,6 +101,11 @@ class Message:
         """It places a line that no other row knows, by where the program keeps it."""
         return bool(self.data.get("fallback"))
 
+    @property
+    def alone(self) -> bool:
+        """It says so little that it counts only where no other row names a rule: a library's bare result, a complaint in words."""
+        return bool(self.data.get("alone"))
+
 
 @record
 class Noted:
@@ -226,7 +231,8 @@ def _parts(text: str, source: str, typed: bool, languages: Languages) -> Iterato
     while at < len(text):
         end = text.rfind("\n", at, at + CHUNK) + 1 if len(text) - at > CHUNK else len(text)
         end = end if end > at else min(at + CHUNK, len(text))
-        before = text.rfind("\n", 0, max(at - WINDOW_BEFORE, 0)) + 1
+        # a line that is longer than a part is cut: with its beginning before each of its parts the work would grow with its square
+        before = max(text.rfind("\n", 0, max(at - WINDOW_BEFORE, 0)) + 1, at - WINDOW_BEFORE - CHUNK, 0)
         yield _part(text[before : end + WINDOW_AFTER], (at - before, end - before), source, typed, languages)
         at = end
 
@@ -347,6 +353,9 @@ class Scanner:
         held = first.values()
         known = [evidence.text for row, evidence in held if not row.fallback] + [noted.text for _, noted in self.noted.values()]
         kept = tuple(evidence for row, evidence in held if not row.fallback or not _one_of(evidence.values.get("what", ""), known))
+        if any(not row.alone for row, _ in held):
+            lone = {id(evidence) for row, evidence in held if row.alone}
+            kept = tuple(evidence for evidence in kept if id(evidence) not in lone)
         others = {kind: tuple(one for row, one in self.noted.values() if row.kind == kind) for kind in ("victim", "harmless")}
         return Symptoms(kept, others["victim"], others["harmless"])
 

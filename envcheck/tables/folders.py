@@ -19,6 +19,11 @@ def rules_folder(part: str = "") -> str:
     return os.path.join(folder, part) if part else folder
 
 
+def folders_in(folder: Folder) -> tuple[str, ...]:
+    """The names of the folders in a folder, sorted, without the hidden ones."""
+    return tuple(sorted(one.name for one in os.scandir(folder) if not one.name.startswith(".") and one.is_dir()))
+
+
 def is_folder(folder: Folder) -> bool:
     return os.path.isdir(folder)
 

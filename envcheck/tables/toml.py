@@ -22,7 +22,7 @@ def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     name = os.fspath(path)
     if name.endswith(TOML):
         try:
-            with open(name, encoding="utf-8") as file:
+            with open(name, encoding="utf-8-sig") as file:  # editors on Windows put the mark before it
                 return parse_toml(file.read())
         except FileNotFoundError:
             if not os.path.exists(json_name(name)):

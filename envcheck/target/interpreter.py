@@ -15,43 +15,52 @@ from envcheck.errors import UsageError
 from envcheck.host.plain_files import descriptor
 from envcheck.target.process import Target
 
+ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 SHOWN = 6  # of the environments that might be meant
 
 
 def choose(python: str | None, env: Mapping[str, str], named_in: str | None = None) -> Target:
     """The interpreter under test and why; UsageError if the one asked for is not there. `named_in` is the file that says `python`."""
     if python is not None:
-        return Target(_executable(python, named_in), f"set in {named_in}" if named_in else "--python")
+        return Target(_executable(python, env, named_in), f"set in {named_in}" if named_in else "--python")
     if not of_tool(sys.prefix) or _torch_of_this_run():
         return Target(sys.executable, f"envcheck runs in it{', and it holds torch' if _holds_torch() else ''}")
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+    for name in ACTIVE:
         found = _python_below(env.get(name))
         if found and not _ours(found):
             return Target(found, f"{name} is active")
     found, note = _python_below(".venv"), ""
     if found:
-        reason = _foreign_venv(".venv", found)
+        reason = _foreign_environment(found)
         if reason is None:
             return Target(found, "./.venv is here")
         note = f"{os.path.abspath('.venv')} was passed over: {reason}"
     on_path = _on_path(env)
     if on_path:
-        because = f"it is the first {os.path.basename(on_path)} on PATH, and no environment is active"
+        because = f"it is the first {os.path.basename(on_path)} on PATH{_hollow(env) or ', and no environment is active'}"
         return Target(on_path, f"{because} ({note})" if note else because, f"{note}; --python examines it" if note else "")
-    raise UsageError(f"no environment to examine: activate one or give --python{_candidates(env)}{f' ({note})' if note else ''}")
+    raise UsageError(
+        f"no environment to examine: activate one or give --python{_hollow(env)}{_candidates(env)}{f' ({note})' if note else ''}"
+    )
 
 
-def _foreign_venv(folder: str, python: str) -> str | None:
-    """Why an environment that happens to be here is not started: others may have put it there. Its base may belong to whom it likes."""
-    from envcheck.host.ownership import foreign, foreign_entry
+def _hollow(env: Mapping[str, str]) -> str:
+    """The active environment whose folder or interpreter is gone, as the end of a sentence: the shell still takes it for active."""
+    gone = next((name for name in ACTIVE if env.get(name) and not _python_below(env[name])), None)
+    return f"; {gone} names {env[gone]}, which has no interpreter" if gone else ""
+
+
+def _foreign_environment(python: str) -> str | None:
+    """Why an environment that happens to be here is not started: others may have put it there."""
+    from envcheck.host.ownership import foreign_environment
 
     try:
-        return foreign(folder) or foreign(os.path.dirname(python)) or foreign_entry(python)
+        return foreign_environment(".venv", python)
     except OSError as error:
         return error.strerror or "it cannot be read"
 
 
-def _executable(python: str, named_in: str | None) -> str:
+def _executable(python: str, env: Mapping[str, str], named_in: str | None) -> str:
     import shutil
 
     flag = f"{named_in}: python = {python!r}" if named_in else f"--python {python}"
@@ -66,7 +75,7 @@ def _executable(python: str, named_in: str | None) -> str:
         if not os.access(python, os.X_OK):
             raise UsageError(f"{flag}: not executable")
         return os.path.abspath(python)
-    found = shutil.which(python)
+    found = shutil.which(python, path=env.get("PATH"))
     if found is None:
         raise UsageError(f"{flag}: not found on PATH")
     return found

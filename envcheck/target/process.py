@@ -162,7 +162,8 @@ def start_agent(
                 start_new_session=True,
             )
         except OSError as error:
-            raise UsageError(f"{target.executable}: cannot be started: {error.strerror}") from None
+            what = error.filename if error.filename not in (None, target.executable) else ""  # /dev/null, the working folder
+            raise UsageError(f"{target.executable}: cannot be started: {f'{what}: ' if what else ''}{error.strerror}") from None
     bound(process)
     return process
 

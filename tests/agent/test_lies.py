@@ -45,6 +45,7 @@ def said_wrong(lines: list[dict[str, Any]]) -> str:
 
 
 QUICK = [
+    ("rank-is-zero", r"torch.distributed.get_rank\(\) is 0 and must be 1"),
     ("floats-half-more", r"all_reduce of 4 bytes \(float32, async_op\) .*: 1 of 1 values are wrong, the first at 0 is 9 and must be 6"),
     ("floats-not-a-number", r"all_reduce of 4 bytes \(float32, .* is nan and must be 6"),
     ("between-sizes", r"all_reduce of 524292 bytes \(int32\) .* 1 of 131073 values are wrong, the first at 131072 is \d+ and must be \d+"),

@@ -22,6 +22,7 @@ from patients import HERE, all_gone, fake_torch, needs_torch, processes_with
 from envcheck.cli import main
 from envcheck.commands import COMMANDS
 from envcheck.render import FORMATS
+from envcheck.render.styled import width_of
 
 ROOT = HERE.parent
 SCHEMA = json.loads((ROOT / "envcheck" / "schema" / "report-v1.json").read_text())
@@ -67,7 +68,7 @@ def test_version() -> None:
         (["-q", "-v"], "--quiet and --verbose contradict each other"),
         (["--facts", "x.json", "--python", "python3"], "--python and --facts contradict each other"),
         (["--facts", "x.json", "--live=full"], "--live and --facts contradict each other"),
-        (["--static", "--select", ""], "--select: no rule is named"),
+        (["--static", "--select", ","], "--select: no rule is named"),
         (["-o", "a.txt", "-o", "b.log"], "-o b.log: a second file needs its format, as in -o json=b.log"),
         (["plan", "-o", "junit=a.xml"], "-o junit=a.xml: `envcheck plan` writes one of text, json, html"),
         (["fleet", "-o", "sarif=a"], "-o sarif=a: `envcheck fleet` writes one of text, json, html, junit"),
@@ -92,6 +93,21 @@ def test_bad_input_is_one_line_and_exit_2(words: list[str], said: str) -> None:
     assert done.returncode == 2, done
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--facts="], ["--facts", ""], ["--evidence", ""], ["--python="], ["--ignore", ""], ["--select", ""], ["--config", ""],
+        ["plan", "torch", "--for", ""], ["plan", "--driver="], ["plan", "--os", ""], ["diagnose", "--facts", ""],
+        ["record", "--host", ""], ["run", "--facts=", "--", "true"], ["fleet", "--master", ""],
+    ],
+)  # fmt: skip
+def test_a_flag_with_an_empty_value_is_not_one_that_was_left_out(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`--facts "$FACTS"` without such a variable would judge this machine, `--for "$GPU"` plan for the CPU."""
+    assert main(words) == 2
+    flag = next(word for word in words if word.startswith("--")).rstrip("=")
+    assert capsys.readouterr() == ("", f"envcheck: {flag} '': a value is expected, and this one is empty\n")
 
 
 @pytest.mark.parametrize(
@@ -276,6 +292,25 @@ def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.Mon
         private_folder()
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes of folders")
+@pytest.mark.parametrize(("mode", "kept"), [(0o777, False), (0o1777, True), (0o755, True)])
+def test_no_folder_is_made_where_others_could_put_a_link_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, kept: bool
+) -> None:
+    import shutil
+    import tempfile
+
+    from envcheck.collect import private_folder
+
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(mode)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    folder = private_folder()
+    shutil.rmtree(folder)
+    assert folder.startswith(str(tmp_path / "tmp")) is kept
+    assert tempfile.gettempdir() == (str(tmp_path / "tmp") if kept else folder)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans and prlimit are Linux's")
 def test_a_daemon_that_the_import_starts_ends_with_the_check(tmp_path: Path) -> None:
     mark = f"daemon-{uuid.uuid4().hex}"
@@ -376,19 +411,44 @@ def test_a_full_disk_behind_stdout_is_no_bug(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (2, "envcheck: stdout: No space left on device\n")
 
 
-ENCODINGS = ("ascii", "latin-1", "cp1252", "cp437", "koi8-r", "utf-8")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    ("out", "words", "code"),
+    [
+        ("/dev/full", ("rules",), 2),
+        ("/dev/null", ("explain", "nvlmi"), 2),
+        ("/dev/null", ("check", "--facts", "BROKEN", "--lang", "zh"), 1),
+    ],
+)
+def test_what_a_full_disk_behind_stderr_does_not_take_changes_no_exit_code(out: str, words: tuple[str, ...], code: int) -> None:
+    arguments = [BROKEN if word == "BROKEN" else word for word in words]
+    with open("/dev/full", "w") as full, open(out, "w") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "envcheck", *arguments], stdout=stdout, stderr=full, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+        )
+    assert done.returncode == code
+
+
+ENCODINGS = ("ascii", "latin-1", "cp1252", "gbk", "utf-16", "utf-8")
 BROKEN, HEALTHY = (str(ROOT / "tests" / "documents" / "v1" / f"{name}.json") for name in ("broken", "healthy"))
 # Each command once at least; "{facts}" is a report with every kind of character that the tool prints.
 SPOKEN: tuple[tuple[str, ...], ...] = (
     *(("check", "--facts", BROKEN, "--format", form) for form in FORMATS),
     ("check", "--facts", BROKEN, "--fix-suggest", "-v"),
+    ("check", "--facts", BROKEN, "--lang", "zh"),
     ("record", "--static"),
     ("compare", HEALTHY, BROKEN),
+    ("compare", HEALTHY, BROKEN, "--format", "html"),
     ("diagnose", BROKEN),
     ("plan", "torch", "--for", "4090"),
+    ("plan", "torch", "--for", "4090", "--format", "html"),
     ("explain", "torch-missing"),
+    ("explain", "torch-missing", "--lang", "zh"),
     ("explain", "shared memory is too small"),
     ("rules",),
+    ("rules", "--lang", "zh"),
+    ("fleet", "--replay", BROKEN, HEALTHY, "--format", "html"),
+    ("fleet", "--replay", BROKEN, HEALTHY, "--lang", "zh"),
     ("run", "--facts", HEALTHY, "--", "true"),
     ("fleet", "--manifest", "job", "--image", "registry.example/train:1"),
     ("config",),
@@ -407,9 +467,13 @@ def test_output_in_any_encoding(encoding: str, words: tuple[str, ...], monkeypat
         monkeypatch.setattr(sys, "stderr", err)
         code = main(words)
         monkeypatch.undo()
-    assert code in (0, 1), (tmp_path / "err").read_bytes()
+    assert code in (0, 1, 4), (tmp_path / "err").read_bytes()
     written = "utf-8" if {"markdown", "html"} & {*words} else encoding  # these two are UTF-8 whatever the locale is
-    assert (tmp_path / "out").read_text(encoding=written) or words[0] == "run"
+    said = (tmp_path / "out").read_text(encoding=written)
+    assert said or words[0] == "run"
+    assert "\ufffd" not in said and "\x1b" not in said
+    if "zh" in words:  # where the stream has no Chinese characters it is English, and neither is spelled in escapes
+        assert bool(re.search("[\u4e00-\u9fff]", said)) == (encoding in ("gbk", "utf-16", "utf-8")) and "\\u" not in said
 
 
 def test_every_command_is_tried_in_any_encoding() -> None:
@@ -421,10 +485,36 @@ def test_every_command_is_tried_in_any_encoding() -> None:
 def test_help_in_any_encoding(encoding: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
         main([*([command] if command else []), "--help"])
     out.flush()
-    assert ended.value.code == 0 and "usage: envcheck" in out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    said = out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    assert ended.value.code == 0 and "usage: envcheck" in said
+    assert [line for line in said.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_into_80_columns(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*([command] if command else []), "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("words", [("rules",), ("rules", "--lang", "zh"), ("explain", "driver"), ("explain", "out of memory")])
+def test_a_list_of_rules_fits_into_the_terminal(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And each stays one line for a pipe: `envcheck rules | grep driver`."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*words]) == 0
+    piped = capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main([*words]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(width_of, shown.splitlines())) <= 80 < max(map(width_of, piped.splitlines()))
+    assert re.sub(r"\s", "", shown) == re.sub(r"\s", "", piped)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,16 @@ def test_what_others_can_write_is_not_obeyed(here: Path) -> None:
     assert found() == (str(path), {"timeout": 77}, [])
 
 
+def test_a_file_without_end_is_refused_and_a_pipe_is_read() -> None:
+    with pytest.raises(UsageError, match="--config /dev/zero: not a file"):
+        find("/dev/zero")
+    reading, writing = os.pipe()
+    os.write(writing, b"timeout = 77\n")
+    os.close(writing)
+    assert find(f"/dev/fd/{reading}")[1] == {"timeout": 77}
+    os.close(reading)
+
+
 def test_a_shared_folder(here: Path) -> None:
     """/tmp: what lies in it may be a link or a file that somebody moved there. A folder of ours below it is ours."""
     own, shared = put(here), put(here.parent)
@@ -139,6 +150,63 @@ def test_a_link_of_another_user_to_a_file_of_ours(here: Path, tmp_path: Path) ->
     assert found() == (str(here / "envcheck.toml"), {"timeout": 77}, [])
     os.chown(here / "envcheck.toml", NOBODY, NOBODY, follow_symlinks=False)
     assert found() == (None, {}, ["it belongs to nobody (uid 65534)"])
+
+
+def _access_list(path: Path, user: int) -> None:
+    """`setfacl -m u:USER:rw`, as the kernel keeps it: owner, user, group, mask, others."""
+    entries = ((1, 6, -1), (2, 6, user), (4, 4, -1), (16, 6, -1), (32, 4, -1))
+    kept = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(path, "system.posix_acl_access", kept)
+    except OSError as error:
+        pytest.skip(f"no access lists here: {error.strerror}")
+
+
+@as_root
+def test_what_a_group_can_write_is_not_obeyed_by_root(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(here)
+    os.chown(path, 0, 4242)
+    path.chmod(0o664)
+    assert found() == (None, {}, ["the group gid 4242 can write to it"])
+    os.chown(path, 0, 0)
+    os.chown(here, 0, 4242)
+    here.chmod(0o775)
+    assert found() == (None, {}, [f"the group gid 4242 can write to {here}"])
+    monkeypatch.setattr(os, "geteuid", lambda: 1)  # whoever works in a folder of his team has chosen it
+    assert found() == (str(path), {"timeout": 77}, [])
+
+
+@as_root
+def test_an_access_list_lets_others_write(here: Path) -> None:
+    _access_list(put(here), NOBODY)
+    assert found() == (None, {}, ["whom its access list names can write to it"])
+
+
+@as_root
+def test_where_a_link_leads_is_looked_at_too(here: Path, tmp_path: Path) -> None:
+    (here / "envcheck.toml").symlink_to(put(tmp_path / "open"))
+    (tmp_path / "open").chmod(0o777)
+    assert found() == (None, {}, [f"others can write to {tmp_path}/open"])
+
+
+@as_root
+def test_a_file_of_roots_in_a_folder_of_a_user(here: Path) -> None:
+    put(here)
+    os.chown(here, NOBODY, NOBODY)
+    assert found() == (None, {}, [f"{here} belongs to nobody (uid 65534)"])
+
+
+@as_root
+@pytest.mark.parametrize("change", ["whose", "mode"])
+def test_rules_that_others_can_change_are_not_roots(here: Path, change: str) -> None:
+    rule = put(here / "rules" / "driver", (ROOT / "rules" / "driver" / "driver-too-old.toml").read_text(), "driver-too-old.toml")
+    put(here, 'rules = ["rules"]\n')
+    assert parse([]).site == [str(here / "rules")]
+    os.chown(rule, NOBODY, NOBODY) if change == "whose" else rule.parent.chmod(0o777)
+    reason = f"{rule}: it belongs to nobody (uid 65534)" if change == "whose" else f"{rule.parent}: others can write to it"
+    args = parse([])
+    assert (args.site, args.configuration.passed_over) == ([], (f"{here}/rules was passed over: {reason}",))
+    assert parse(["--config", "envcheck.toml"]).site == [str(here / "rules")], "who names the file has seen it"
 
 
 @as_root
@@ -193,7 +261,7 @@ def test_a_planted_file_neither_runs_nor_hides_anything(tmp_path: Path) -> None:
 
 
 @as_root
-@pytest.mark.parametrize("whose", ["folder", "bin", "python", "link"])
+@pytest.mark.parametrize("whose", ["folder", "bin", "python", "link", "packages", "config"])
 def test_an_environment_of_another_user_is_not_started(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "tool"))
     put(tmp_path / "tool", "", "uv-receipt.toml")
@@ -202,12 +270,15 @@ def test_an_environment_of_another_user_is_not_started(here: Path, tmp_path: Pat
     venv = tmp_path / "venv" if whose == "link" else here / ".venv"
     put(venv / "bin", "", "python.real")
     (venv / "bin" / "python").symlink_to(venv / "bin" / "python.real")
+    packages, config = venv / "lib" / "python3.11" / "site-packages", put(venv, "home = /usr/bin\n", "pyvenv.cfg")
+    packages.mkdir(parents=True)
     if whose == "link":
         (here / ".venv").symlink_to(venv)
     os.chown(venv / "bin" / "python.real", 4242, 4242)  # an interpreter that others have installed is none of our business
     path = {"PATH": str(python.parent)}
     assert choose(None, path).executable == str(here / ".venv" / "bin" / "python")
-    changed = {"folder": venv, "bin": venv / "bin", "python": venv / "bin" / "python", "link": here / ".venv"}[whose]
+    parts = {"folder": venv, "bin": venv / "bin", "python": venv / "bin" / "python", "link": here / ".venv"}
+    changed = {**parts, "packages": packages, "config": config}[whose]
     os.chown(changed, NOBODY, NOBODY, follow_symlinks=False)
     chosen = choose(None, path)
     line = f"{here}/.venv was passed over: it belongs to nobody (uid 65534)"
@@ -217,6 +288,19 @@ def test_an_environment_of_another_user_is_not_started(here: Path, tmp_path: Pat
     with pytest.raises(UsageError, match=r"no environment to examine.*was passed over: it belongs to nobody"):
         choose(None, {"HOME": str(tmp_path), "PYENV_ROOT": str(tmp_path)})
     assert choose(".venv", path).executable == str(here / ".venv" / "bin" / "python"), "the user's own word"
+
+
+@as_root
+def test_root_takes_no_interpreter_out_of_a_folder_of_everybody(tmp_path: Path) -> None:
+    """Neither the one that is examined, nor by a name on the command line, nor what the examined one starts: compilers, ldconfig."""
+    open_to_all = put(tmp_path / "open" / "bin", f'#!/bin/sh\ntouch {tmp_path}/taken\nexec {sys.executable} "$@"\n', "python3")
+    open_to_all.chmod(0o755)
+    tmp_path.joinpath("open").chmod(0o777)
+    path = f"{open_to_all.parent}:{os.environ['PATH']}"
+    done = run("--static", "--json", "--python", "python3", cwd=tmp_path, PATH=path)
+    report = json.loads(done.stdout)
+    assert not (tmp_path / "taken").exists() and report["facts"]["python"]["executable"] != str(open_to_all)
+    assert report["facts"]["system"]["path_left_out"] == [str(open_to_all.parent)]
 
 
 # ---- what it says
@@ -270,7 +354,7 @@ LIST, TEXT = "a list of texts is expected", "a text is expected"
         ("rules = [1]", "rules = [1]: a list of folders is expected"),
         ("severity = { numpy-abi = 1 }", "severity = {'numpy-abi': 1}: a table of rules with severities is expected"),
         ("[tool]\nenvcheck = 5", "tool.envcheck = 5: a table is expected"),
-        ("python = 3", f"python = 3: {TEXT}"),
+        ("python = 3", "python = 3: a path or a command is expected"),
         ("index-base = true", f"index-base = True: {TEXT}"),
         ("timeout = true", "timeout = True: a number of seconds is expected"),
         ('strict = "yes"', "strict = 'yes': true or false is expected"),
@@ -280,6 +364,20 @@ LIST, TEXT = "a list of texts is expected", "a text is expected"
         ('tool = "npm"', "tool = 'npm': one of auto, pip, uv, conda is expected"),
         ("live = 5", "live = 5: one of quick, full, off is expected"),
         ("timuot = 5", "unknown key 'timuot'; did you mean 'timeout'?"),
+        ("timeout = " + "9" * 400, "timeout = 99999999999999999999: between 5 and 86400 seconds"),
+        ("timeout = " + "9" * 5000, "not TOML: a number has more digits than can be read"),
+        ("timeout = 2026-01-01", "timeout = 2026-01-01: a number of seconds is expected"),
+        ("expect = [07:32:00]", f"expect = [07:32:00]: {LIST}"),
+        ("timeout = 50\n[tool.envcheck]\n[tool.envcheck]", "not TOML: "),
+        ("[[tool.envcheck]]", "tool.envcheck = [{}]: a table is expected"),
+        ('tool = ["uv"]', "tool = ['uv']: one of auto, pip, uv, conda is expected"),
+        ("[severity.gpu-busy]\nlevel = 1", "severity = {'gpu-busy': {'level': 1}}: a table of rules with severities is expected"),
+        ('python = ""', "python = '': a path or a command is expected"),
+        ('facts = ""', "facts = '': a path is expected"),
+        ('rules = [""]', "rules = ['']: a list of folders is expected"),
+        ('"" = 5', "unknown key ''; there are python,"),
+        ("\ufefftimeout = 'x'", "timeout = 'x': a number of seconds is expected"),
+        ("timeout = 50\r\nstrict = 'yes'\r\n", "strict = 'yes': true or false is expected"),
         ("zzz = 5", "unknown key 'zzz'; there are python, static,"),
         ("timeout = ", "not TOML: "),
         ("x = " + "[" * 3000, "not TOML: "),
@@ -294,6 +392,27 @@ def test_a_wrong_value_is_told_with_file_key_and_what_is_expected(here: Path, te
 
 
 @pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("timeout = 50\n".encode("utf-16"), "not UTF-8, which TOML is: byte 0xff in line 1; save it as UTF-8"),
+        ("timeout = 50\n".encode("utf-16-le"), "not UTF-8, which TOML is: it holds null bytes, as UTF-16 does; save it as UTF-8"),
+        ("timeout = 50\n# größe\n".encode("latin-1"), "not UTF-8, which TOML is: byte 0xf6 in line 2; save it as UTF-8"),
+    ],
+)
+def test_a_file_in_another_encoding_is_told_so(here: Path, content: bytes, words: str) -> None:
+    (here / "envcheck.toml").write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        parse([])
+    assert str(caught.value) == f"{here / 'envcheck.toml'}: {words}"
+
+
+def test_a_byte_order_mark_of_windows_is_none_of_the_contents(here: Path) -> None:
+    (here / "envcheck.toml").write_bytes(b"\xef\xbb\xbftimeout = 77\r\n")
+    assert parse([]).timeout == 77
+
+
+@pytest.mark.parametrize("command", ["--static", "config"])
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ('expect = ["drvr>=580"]', "expect: 'drvr>=580': drvr is no name of a fact; did you mean driver?"),
@@ -301,14 +420,23 @@ def test_a_wrong_value_is_told_with_file_key_and_what_is_expected(here: Path, te
         ('select = ["gpu-bussy"]', "select: gpu-bussy: no such rule"),
         ('severity = { gpu-busy = "bad" }', "severity: severity of gpu-busy: 'bad' is none of error, warning, info"),
         ('rules = ["none"]', "rules: rules folder "),
-        ('python = "../nope"', "python = "),
+        ('expect = ["gpus>=8, driver>=580"]', "expect: 'gpus>=8, driver>=580': '8, driver>=580' is not a number; each expectation stands"),
+        ('expect = ["gpus>=nan"]', "expect: 'gpus>=nan': 'nan' is not a number"),
     ],
 )
-def test_a_name_that_does_not_exist_is_told_with_the_file(tmp_path: Path, text: str, words: str) -> None:
-    path = put(tmp_path, text)
-    done = run("--static", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, ""), done
-    assert done.stderr.startswith(f"envcheck: {path}: {words}") and len(done.stderr.splitlines()) == 1
+def test_a_name_that_does_not_exist_is_told_with_the_file(
+    here: Path, text: str, words: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = put(here, text)
+    assert cli.main([command]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"envcheck: {path}: {words}") and err.count("\n") == 1
+
+
+def test_an_interpreter_that_does_not_exist_is_told_with_the_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = put(here, 'python = "../nope"')
+    assert cli.main(["--static"]) == 2
+    assert capsys.readouterr().err.startswith(f"envcheck: {path}: python = ")
 
 
 def test_the_tool_of_the_file_is_taken(here: Path) -> None:
@@ -379,6 +507,7 @@ def test_a_wrong_profile_is_told_though_nobody_chose_it(here: Path, text: str, w
         ('output = ["jsn=a.json"]', "output = jsn=a.json: jsn is no format; did you mean json? (a file of this name: ./jsn=a.json)"),
         ('output = ["qwx=a"]', "output = qwx=a: qwx is no format; there are text, json, "),
         ('output = ""', "output = '': no file is named"),
+        ('output = ["json=a", "junit=./a"]', "output = "),
         ('output = ["json="]', "output = json=: no file is named"),
         ('output = ["a.txt", "b.txt"]', "output = b.txt: a second file needs its format, as in -o json=b.txt"),
         ('index-base = "my mirror"', "index-base = my mirror: an address is expected, as in https://mirror.example/whl"),

@@ -19,7 +19,8 @@ from envcheck.commands.named_facts import NAMES
 from envcheck.errors import UsageError
 from envcheck.facts.recorded import RECORDED
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Snapshot
-from envcheck.render import render
+from envcheck.options import parse
+from envcheck.render import FORMATS, render
 from envcheck.render.json_v1 import render_record
 from envcheck.report.report import Report
 from envcheck.report.session import IgnoreSetting, report_on, rule_session
@@ -163,6 +164,12 @@ def test_an_absent_driver_is_told_from_one_that_is_not_loaded() -> None:
         ("gpus~=8", "~= compares versions"),
         ("gpu>=h100", "takes == or !="),
         ("gpu>=1", "did you mean the number, gpus?"),
+        ("gpus>=nan", "'nan' is not a number"),
+        ("memory_gib<inf", "'inf' is not a number"),
+        ("driver>=" + "9" * 5000, "no number of more than 4000 digits"),
+        ("torch.import_seconds<soon", "'soon' is not a number, as torch.import_seconds is"),
+        ("torch.debug>=false", "true or false, with == or !="),
+        ("gpus.devices>=5", "is no single value; name a field below it"),
     ],
 )
 def test_what_can_never_be_decided_is_refused_at_once(text: str, words: str) -> None:
@@ -237,16 +244,21 @@ def test_a_backend_that_was_not_tried_is_no_pass() -> None:
     assert judged(machine("cpu"), backend="gloo").exit_code == 0
 
 
-def test_every_name_is_explained_where_gates_are_written() -> None:
+def test_every_name_is_explained_where_gates_are_written(capsys: pytest.CaptureFixture[str]) -> None:
     assert EXPLAINED.keys() == NAMES.keys()
     page = " ".join(explain("expectation-failed", rule_session()).split())
+    with pytest.raises(SystemExit):
+        parse(["check", "--help"])
+    help_text = capsys.readouterr().out
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     for name, (what, example) in EXPLAINED.items():
         check_syntax((), (example,))
         assert re.match(rf"{name}\W", example)
         assert f"| `{name}` | {kind(name)} | {what} | `{example}` |" in readme
+        assert re.search(rf"^  '{re.escape(example)}' +{kind(name)} +{re.escape(what)}$", help_text, re.MULTILINE)
+        assert f"'{example}'" in page
         note = {"number": "Numbers", "version": "Versions", "text": "A text"}[kind(name)]
-        assert re.search(rf"{note}: [^:]*\b{name}\b", page), name
+        assert re.search(rf"{note}: [^:]*'{name}\W", page), name
 
 
 def test_a_recorded_check_that_did_not_decide_is_as_undecided_when_it_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -280,3 +292,35 @@ def test_a_gate_on_every_name(name: str, sections: Mapping[str, str], outcome: s
     assert [which for which in ("met", "failed", "undecided") if getattr(found, which)] == [outcome]
     gate = report_on(expected(snapshot, (text,)), rule_session(select=("expectation-failed",)), live_requested=False)
     assert gate.exit_code == code
+
+
+def is_green(form: str, text: str) -> bool:
+    """As the reader of this format takes it."""
+    match form:
+        case "json":
+            document = json.loads(text)
+            return bool(document["verdict"] == "pass" and document["exit_code"] == 0)
+        case "junit":
+            suites = ElementTree.fromstring(text)  # noqa: S314
+            return (
+                suites.attrib["errors"] == suites.attrib["failures"] == "0" and suites.find(".//failure") is suites.find(".//error") is None
+            )
+        case "sarif":
+            [run] = json.loads(text)["runs"]
+            return bool(run["invocations"][0]["executionSuccessful"] and not run["results"])
+        case "github":
+            return not re.search("^::(error|warning)", text, re.MULTILINE)
+    return "Ready to train" in text and not re.search("Cannot tell|Not ready", text)
+
+
+@pytest.mark.parametrize(
+    ("sections", "code"), [({}, 0), (ABSENT, 1), (FAILED, 3), ({"missing": "skipped", "reason": "switched off"}, 3)],
+    ids=["present", "absent", "failed", "skipped"],
+)  # fmt: skip
+def test_only_what_is_met_is_green_in_each_format(sections: Mapping[str, str], code: int, tmp_path: Path) -> None:
+    snapshot = machine("h100x8", dict.fromkeys((*RECORDED, "live"), sections) if sections else {})
+    (tmp_path / "node.json").write_text(render_record(snapshot, "envcheck", "0.1.0"))
+    written = [word for form in FORMATS for word in ("-o", f"{form}={tmp_path / form}")]
+    gate = ["--facts", str(tmp_path / "node.json"), "--expect", "driver>=1", "--select", "expectation-failed"]
+    assert [cli.main([*gate, *more]) for more in (written, ["--json"], ["-q"], ["--strict"])] == [code] * 4
+    assert [form for form in FORMATS if is_green(form, (tmp_path / form).read_text("utf-8"))] == ([] if code else [*FORMATS])

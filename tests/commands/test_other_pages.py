@@ -15,6 +15,7 @@ from envcheck.render.fleet import FORMATS, render_fleet
 from envcheck.render.json_v1 import render_record
 from envcheck.render.text import PageOptions
 from envcheck.report.report import Report
+from envcheck.report.translate import translated_fleet
 
 PLANNED = ("plan", "torch==2.9.*", "--for", "h100", "--driver", "535.183")
 REFUSED = ("plan", "torch==2.9.*", "torchvision==0.20.*", "--for", "h100")
@@ -41,11 +42,12 @@ def written(words: tuple[str, ...], form: str, folder: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("form", ["text", "json", "html"])
-def test_a_plan_or_a_comparison_is_named_and_none_of_it_is_a_fact(form: str, tmp_path: Path, sides: tuple[str, str]) -> None:
+def test_a_plan_or_a_comparison_is_named_and_none_of_it_is_a_fact(form: str, lang: str, tmp_path: Path, sides: tuple[str, str]) -> None:
     cases = {PLANNED: "plan", REFUSED: "plan", ("compare", *sides): "compare", ("compare", sides[0], sides[0]): "compare"}
     for words, what in cases.items():
-        report, found = read(written(words, form, tmp_path))
+        report, found = read(written((*words, "--lang", lang), form, tmp_path))
         assert (report.verdict, report.exit_code, report.findings) == ("inconclusive", 3, ())
         assert (
             report.because[0] == f"a {'plan says what to install' if what == 'plan' else 'comparison says what differs'}, not what is wrong"
@@ -68,11 +70,12 @@ def test_a_log_that_begins_like_a_plan_is_read(tmp_path: Path) -> None:
     assert {one.finding.rule for one in report.findings} == {"driver-too-old"}
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(("lang", "form"), [*(("", form) for form in FORMATS), ("zh", "text"), ("zh", "html"), ("zh", "junit")])
 @pytest.mark.parametrize("name", ["drifted", "sick", "stuck", "healthy"])
-def test_a_report_of_a_job_comes_back(name: str, form: str) -> None:
+def test_a_report_of_a_job_comes_back(name: str, form: str, lang: str) -> None:
     job = SAMPLES[name]()
-    report, found = read(render_fleet(job, form, options=PageOptions(verbose=True)))
+    spoken = translated_fleet(job, lang, BY.texts) if lang else job
+    report, found = read(render_fleet(spoken, form, options=PageOptions(verbose=True)))
     loud = {(one.finding.rule, one.finding.severity.value, one.finding.confidence.value) for one in job.findings}
     again = {(one.finding.rule, one.finding.severity.value, one.finding.confidence.value) for one in report.findings}
     assert again <= loud

@@ -183,6 +183,12 @@ sys.exit(main(sys.argv[1:]))
     assert (process.returncode, process.stdout) == (3, b"trained\n")
 
 
+@pytest.mark.parametrize("limit", ["-n 10", "-n 12"])
+def test_without_descriptors_for_us_the_command_runs_all_the_same(start: Callable[..., Any], limit: str) -> None:
+    code, out, said = ended(start("sh", "-c", "echo trained; exit 3", before=["sh", "-c", f'ulimit {limit}; exec "$@"', "sh"]))
+    assert (code, out) == (3, "trained\n") and "internal error" not in said
+
+
 def test_other_descriptors_and_a_closed_stdin_are_the_commands_too(start: Callable[..., Any]) -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"substituted")
@@ -417,6 +423,43 @@ def test_there_is_no_such_command(start: Callable[..., Any], on_terminal: Callab
     assert (code, said) == (127, "envcheck: no-such-command-here: command not found\n"), "no check is made first"
     assert ended(start(str(tmp_path / "text")))[0] == 126
     on_terminal("run no-such-command-here; echo rc $?; run ./text; echo rc $?").until("rc 127\r\n[^\n]*\nrc 126\r\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--", "FOO=1", "python"], 127, "envcheck run -- env FOO=1 …"),
+        (["--", "python -c 1"], 127, "sh -c 'python -c 1'"),
+        (["--", "cd", "/tmp"], 127, "sh -c 'cd …'"),
+        (["--", "trochrun", "x.py"], 127, "did you mean torchrun?"),
+        (["--", ""], 127, "'': command not found; the first word after -- is empty"),
+        (["—", "python", "x.py"], 127, "two hyphens"),
+        (["-", "python", "x.py"], 2, "the command behind it"),
+        (["--facts", "x.toml", "python"], 2, "the command behind it"),
+        (["--", "train.py"], 127, "write envcheck run -- python train.py"),
+        (["--", "./train.py"], 126, "write envcheck run -- python ./train.py"),
+        (["--", "./plain file"], 126, "sh './plain file', or chmod +x './plain file'"),
+        (["--", "."], 127, "word of the shell"),
+        (["--", "./"], 126, "it is a folder"),
+        (["--", "zzyzx"], 127, "envcheck: zzyzx: command not found\n"),
+        ([], 2, "no command; write it after --"),
+        (["--"], 2, "no command; write it after --"),
+        (["--jsno", "--", "true"], 2, "did you mean --json?"),
+        (["--timeout", "-3", "--", "true"], 2, "between 5 and 86400 seconds"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistyped_command_line_is_told_what_was_meant(
+    words: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from envcheck.cli import main
+
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "plain file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *words]) == code
+    out, told = capfd.readouterr()
+    assert out == "" and told.startswith("envcheck: ") and said in told
 
 
 def test_a_script_without_an_interpreter_line_runs(start: Callable[..., Any], tmp_path: Path) -> None:

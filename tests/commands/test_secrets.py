@@ -12,10 +12,21 @@ import pytest
 
 from envcheck.render import FORMATS
 
-MARKERS = ("Abc12345", "tok_987654", "Zecret77", "hunter33", "Pw123456", "AbCSig%3D", "ann.b@corp.example.com", "hf_AbCdEfGhIjKlMnOpQrSt")
+MARKERS = (
+    "Abc12345",
+    "tok_987654",
+    "Zecret77",
+    "hunter33",
+    "Pw123456",
+    "AbCSig%3D",
+    "ann.b@corp.example.com",
+    "hf_AbCdEfGhIjKlMnOpQrSt",
+    "Jar5ed",
+)
 SAID = (
     "password=Abc12345 Authorization: Bearer tok_987654 --password Zecret77 MY_PWD=hunter33 https://me:Pw123456@h.example/x"
     " https://a.example/c?sv=1&sig=AbCSig%3D by ann.b@corp.example.com with hf_AbCdEfGhIjKlMnOpQrSt"
+    "\n.h.example\tTRUE\t/\tTRUE\t1799999999\tsid\tJar5ed"  # known by its tabs, which JSON writes otherwise
 )
 
 

@@ -107,6 +107,15 @@ def test_a_sites_text_holds_what_it_says_otherwise_than_ours(run: Run) -> None:
     assert rows["driver-too-old"]["why"] == "The drivers of this cluster are the cluster team's."
 
 
+def test_a_folder_without_a_rule_is_refused(run: Run, tmp_path: Path) -> None:
+    """Its gate would be open for everybody, and nobody would know."""
+    settings = 'rules = ["empty"]\n'
+    (tmp_path / "empty" / "limits" / "deeper").mkdir(parents=True)
+    (tmp_path / "empty" / "limits" / "deeper" / "ours.toml").write_text("[[when]]\n")
+    code, said = run("rules", settings=settings)
+    assert code == 2 and said.startswith(f"envcheck: {tmp_path}/pyproject.toml: rules: rules folder {tmp_path}/empty: it holds no rule")
+
+
 def test_a_sites_rows_count_in_plan(run: Run) -> None:
     code, said = run("plan", "--for", "NVIDIA Prototype X1", "--driver", "580.95.05", "--python", "3.12")
     assert code == 0 and "1. Install torch " in said
@@ -126,6 +135,8 @@ def test_a_sites_words_count_in_plan_and_check(run: Run) -> None:
     [
         ("symptoms/ours", SYMPTOM.replace("shm-small", "shm-smal"), "no rule is called 'shm-smal'"),
         ("symptoms/ours", "[[symptom]\n", "cannot be used: "),
+        ("ours", "[[when]]\n", "a rule stands in the folder of its family, as in limits/ours.toml"),
+        ("limit/ours", "[[when]]\n", "a rule stands in the folder of its family; did you mean limits/ours.toml?"),
         ("driver/driver-too-new", TEXT, "no rule of the family driver is called 'driver-too-new'"),
         ("torch/driver-too-old", TEXT, "no rule of the family torch is called 'driver-too-old'"),
         ("driver/driver-too-old", 'severity = "bad"\n', "cannot be used: 'bad' is not a valid Severity"),
@@ -182,7 +193,8 @@ def test_what_is_ignored_shows_in_every_format(run: Run, tmp_path: Path) -> None
     plain = " ".join(run(*judged, settings=IGNORE)[1].split())
     assert f" {LINE} " in plain and "gpu-busy" not in plain and "[driver-too-old]" not in plain
     assert LINE in run(*judged, "--format", "markdown", settings=IGNORE)[1].replace("\\", "")
-    assert LINE in run(*judged, "--format", "html", settings=IGNORE)[1]
+    for form in ("html", "termination"):
+        assert LINE in run(*judged, "--format", form, settings=IGNORE)[1]
     github = run(*judged, "--format", "github", settings=IGNORE)[1]
     assert "::notice title=ignored%3A driver-too-old::the new driver comes on Monday, from pyproject.toml\n" in github
     suites = ElementTree.fromstring(run(*judged, "--format", "junit", settings=IGNORE)[1])  # noqa: S314  # our own

@@ -36,15 +36,16 @@ def test_root_runs_no_program_out_of_a_folder_of_everybody(tmp_path: Path, monke
         program.write_text(f"#!/bin/sh\necho {name}\n")
         program.chmod(0o755)
         program.parent.chmod(mode)
+    (tmp_path / "scratch" / "below").mkdir()  # who can write above it can put another folder there
     monkeypatch.chdir(tmp_path / "working")
-    entries = [".", "", "relative", *(str(tmp_path / name) for name in ("scratch", "sticky", "ours", "not-there"))]
+    entries = [".", "", "relative", *(str(tmp_path / name) for name in ("scratch", "sticky", "scratch/below", "ours", "not-there"))]
     host = RealHost({"PATH": ":".join(entries)})
     assert host.env["PATH"] == f"{tmp_path}/ours:{tmp_path}/not-there"
     assert host.which("nvidia-smi") == f"{tmp_path}/ours/nvidia-smi"
     assert host.run(("nvidia-smi",), timeout=10).stdout == "ours\n"
     left_out = probe(host)
     assert isinstance(left_out, SystemFacts)
-    assert left_out.path_left_out == (".", "", "relative", f"{tmp_path}/scratch", f"{tmp_path}/sticky")
+    assert left_out.path_left_out == (".", "", "relative", f"{tmp_path}/scratch", f"{tmp_path}/sticky", f"{tmp_path}/scratch/below")
     ours = probe(RealHost({"PATH": f"{tmp_path}/ours"}))
     assert isinstance(ours, SystemFacts) and ours.path_left_out == ()
     nothing_left = RealHost({"PATH": f".:{tmp_path}/scratch"})

@@ -19,7 +19,7 @@ from envcheck import planner
 from envcheck.checks import all_checks
 from envcheck.cli import main
 from envcheck.commands.bases import example_snapshot
-from envcheck.engine.intents import Intent, SetEnv
+from envcheck.engine.intents import Intent, SetEnv, TorchBuild
 from envcheck.engine.judge import Outcome, command, findings, is_about, judge
 from envcheck.facts.snapshot import GpusFacts
 from envcheck.tables.folders import rules_folder
@@ -260,3 +260,41 @@ def commands_of(*intents: Intent, **spec: object) -> tuple[str, ...]:
 def test_variables_are_words(value: str, name: str) -> None:
     put, gone = commands_of(SetEnv(name, value), SetEnv(name, None))
     assert shlex.split(put) == ["export", f"{name}={value}"] and shlex.split(gone) == ["unset", name]
+
+
+def test_a_value_that_would_hide_every_gpu_is_not_printed_as_a_command() -> None:
+    assert shell_lines("visible-devices-too-late", {"base": "h100x8", "set": {"visibility.cuda_visible_devices": "9"}}) == []
+    assert shell_lines("visible-devices-too-late", {"base": "h100x8", "set": {"visibility.cuda_visible_devices": "-1"}}) == [
+        "CUDA_VISIBLE_DEVICES=-1 python train.py"  # meant so
+    ]
+
+
+OF_A_MAKER = re.compile(r"nvidia-smi|rocm-smi|xpu-smi|\btop\b|PYTORCH_\w+")
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("HIP out of memory.", {"rocm-smi", "PYTORCH_HIP_ALLOC_CONF"}),
+        ("RuntimeError: HIP error: out of memory", {"rocm-smi", "PYTORCH_HIP_ALLOC_CONF"}),
+        ("torch.OutOfMemoryError: XPU out of memory.", {"xpu-smi"}),
+        ("RuntimeError: MPS backend out of memory", {"top", "PYTORCH_MPS_HIGH_WATERMARK_RATIO"}),
+        ("RuntimeError: CUDA error: out of memory", {"nvidia-smi", "PYTORCH_CUDA_ALLOC_CONF"}),
+    ],
+)
+def test_what_looks_at_memory_is_of_the_gpu_whose_memory_is_full(said: str, wanted: set[str]) -> None:
+    assert {
+        word for line in shell_lines("gpu-out-of-memory", {"base": "nothing", "log": said}) for word in OF_A_MAKER.findall(line)
+    } == wanted
+
+
+def test_a_torch_for_an_old_glibc_asks_for_less_than_what_is_missing() -> None:
+    """The newest release would ask for the same glibc again."""
+    said = "ImportError: /lib64/libc.so.6: version `GLIBC_2.28' not found (required by /v/site-packages/torch/lib/libtorch_cpu.so)"
+    rules = [check for check in all_checks() if check.id == "glibc-too-old"]
+    for set_, wanted in (({}, "==2.6.0"), ({"system.glibc": "2.17"}, None)):
+        snapshot = example_snapshot(RULES, {"base": "blank", "set": set_, "log": said})
+        [one] = findings(judge(snapshot, rules, TABLES), TEXTS)
+        assert [fix.version for fix in one.fixes if isinstance(fix, TorchBuild)] == [wanted]
+    row = TABLES.release("2.6.0")
+    assert row is not None and row.glibc["x86_64"] == "2.17"

@@ -236,7 +236,7 @@ def test_in_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "-r", "requirements.txt", *HERE, "--files"]) == 0
     out = capsys.readouterr().out
-    assert "As reqs/base.txt:\n  --extra-index-url https://download.pytorch.org/whl/cu126\n  torch==2.14.1+cu126  # base\n" in out
+    assert "As the file reqs/base.txt:\n  --extra-index-url https://download.pytorch.org/whl/cu126\n  torch==2.14.1+cu126  # base\n" in out
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import linux, machine
-from patients import SOON
+from patients import HERE, NO_ISOLATION, SOON
 
 from envcheck.facts.snapshot import InfinibandPort, Interface, NetworkFacts
 from envcheck.host.access import RealHost
@@ -48,6 +49,30 @@ def test_pod() -> None:
     assert found.peermem is True
     assert found.variables == {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "eth0"}
     assert found.nccl_conf == {"NCCL_IB_HCA": "mlx5"}  # NCCL_DEBUG of the file loses against the environment
+
+
+def test_a_namespace_has_interfaces_of_its_own_whatever_sys_shows() -> None:
+    shown = {"listdir /sys/class/net": ["eth0", "lo"], "read /sys/class/net/lo/flags": "0x9", "read /sys/class/net/eth0/flags": "0x1003"}
+    assert [one.up for one in network.interfaces_of(linux(shown))] == [True, True]
+    own = linux(
+        {**shown, "links": [["lo", 0x8, 65536], ["veth0", 0x1003, 1500], ["tun0", 0x10D1, 1420]], "addresses": [["tun0", "192.0.2.1"]]}
+    )
+    assert network.interfaces_of(own) == (
+        Interface("lo", up=False, loopback=True, mtu=65536),
+        Interface("veth0", up=False, mtu=1500),  # up, and nobody at the other end
+        Interface("tun0", up=True, addresses=("192.0.2.1",), mtu=1420),
+    )
+
+
+@pytest.mark.skipif(bool(NO_ISOLATION), reason=NO_ISOLATION or "one can be made")
+def test_in_a_namespace_for_real() -> None:
+    program = (
+        "from envcheck.agent import isolation; isolation.make()[0].enter();"
+        "from envcheck.host.access import RealHost; from envcheck.probes.network import interfaces_of;"
+        "print([(one.name, one.up, one.loopback) for one in interfaces_of(RealHost())])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=HERE.parent, capture_output=True, text=True, timeout=SOON, check=False)
+    assert done.stdout == "[('lo', True, True)]\n", done.stderr
 
 
 def test_user_conf_wins_over_the_site() -> None:

@@ -32,6 +32,12 @@ FACTS: dict[str, dict[str, Any]] = {
     "操作系统：Windows 11": {"system.os": "windows", "system.distribution": "Windows 11"},
     "显卡: RTX 3060": {"gpu.0": "RTX 3060"},
     "Treiber: 551.86": {"driver.version": "551.86"},
+    "on my Blackwell GPU nothing runs": {"gpu.0": "Blackwell"},
+    "GPU: RTX 50 series, 16 GB": {"gpu.0": "RTX 50 series"},
+    "I have an RTX 5000 series card": {"gpu.0": "RTX 5000 series"},  # not the Quadro RTX 5000
+    "my Blackwell GPU, the RTX 5090": {"gpu.0": "RTX 5090"},
+    "FlashAttention only supports Ampere GPUs or newer": {},
+    "please add support for the Blackwell GPU": {},
     "GPU: 2x RTX 4090 24GB": {"gpu.0": "RTX 4090", "gpu.1": "RTX 4090"},
     "Device: cuda:0 NVIDIA GeForce RTX 3080 : cudaMallocAsync": {"gpu.0": "NVIDIA GeForce RTX 3080"},
     "GPU 0: NVIDIA A10\nGPU 1: NVIDIA A10": {"gpu.0": "NVIDIA A10"},

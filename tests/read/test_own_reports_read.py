@@ -8,6 +8,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patients import SOON
 
 from envcheck.read import own_json, own_report
 from envcheck.read.own_reports import take_documents, take_pages
@@ -72,5 +73,5 @@ def test_a_hostile_text_takes_no_time(text: str) -> None:
     began = time.process_time()
     rest, _ = take_documents(text, RULES)
     _, found = take_pages(rest, RULES)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < SOON  # quadratic, each would take minutes
     assert all(len(one.findings) <= own_report.MOST_FINDINGS for one in found)

@@ -125,6 +125,12 @@ def test_jetson() -> None:
     assert isinstance(made.driver, Missing)
 
 
+def test_cuda_none_before_rocm_had_a_line() -> None:
+    old = "PyTorch version: 1.4.0\nCUDA used to build PyTorch: None\nIs CUDA available: No\nGPU models and configuration: {}\n"
+    for card, built in (("GPU 0: GeForce GTX 1080", True), ("Could not collect", None)):
+        assert fact(snapshot(old.format(card)), "torch.cpu_build") is built
+
+
 def test_mac_under_rosetta() -> None:
     made = sample("collect_env/mac.txt")
     assert fact(made, "mps.rosetta") is True

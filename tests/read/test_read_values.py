@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 
 import pytest
 from hypothesis import given
@@ -131,6 +132,8 @@ def test_clean_leaves_no_control_character(text: str) -> None:
         (b"plain text\n", None),
         (b"one stray\x00 NUL in a log line\n" * 9, None),
         ("PyTorch version: 2.1".encode("utf-16"), None),
+        (random.Random(15).randbytes(20_000), "binary"),  # noqa: S311
+        (bytes(range(0x80, 0x100)) * 40, None),  # a text of another code page
         (b"", None),
     ],
 )
@@ -144,6 +147,12 @@ def test_powershell_writes_utf16() -> None:
     data = "PyTorch version: 2.1.0\r\n".encode("utf-16")
     [piece] = pieces(io.BytesIO(b""), data)
     assert piece.text == "PyTorch version: 2.1.0\n"
+
+
+def test_utf16_without_a_mark_has_either_order() -> None:
+    for order in ("utf-16-le", "utf-16-be"):
+        data = "PyTorch version: 2.1.0\r\n".encode(order)
+        assert what_binary(data) is None and [piece.text for piece in pieces(io.BytesIO(b""), data)] == ["PyTorch version: 2.1.0\n"]
 
 
 def test_pieces_end_at_lines_and_count_them() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
+import fleet_samples
 import pytest
 import report_samples
 from own_reports import RULES as WITH_AN_EXAMPLE
@@ -22,13 +23,15 @@ from envcheck.cli import main
 from envcheck.engine.rule import FAMILY_RANK, RuleText, RuleTexts
 from envcheck.facts.record import replace
 from envcheck.render import FORMATS, render
+from envcheck.render.fleet import render_fleet
 from envcheck.render.styled import Styled, width_of
+from envcheck.render.text import PageOptions
 from envcheck.render.wording import in_short
 from envcheck.report.english import ENGLISH, language_of
 from envcheck.report.language import caught_by, language, parts_of
 from envcheck.report.report import Reported
 from envcheck.report.titles import general_title
-from envcheck.report.translate import reported_in, translated
+from envcheck.report.translate import reported_in, translated, translated_fleet
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import load_toml, parse_toml
 
@@ -80,7 +83,7 @@ def pairs() -> Iterator[tuple[str, str, str]]:
         yield from ((f"{rule}: {key}", english[key], text) for key, text in said_of(row).items())
     for section, rows in PLAN_IN_CHINESE.items():
         yield from ((f"plan: {section}.{key}", PLAN[section][key], text) for key, text in rows.items())
-    yield from (("report", english, text) for english, text in ZH.phrases)
+    yield from (("report", english, text) for english, text in (*ZH.phrases, *ZH.of_job))
 
 
 # ------------------------------------------------------------------ the texts
@@ -108,6 +111,16 @@ def test_the_planner_is_translated_whole() -> None:
     assert there - wanted == set()
     lacking = {place for place in wanted - there if WITHOUT_WORDS.sub("", PLAN[place[0]][place[1]])}
     assert lacking == {("note", "compat-path")}
+
+
+def test_what_is_said_of_messages_is_translated_whole() -> None:
+    """Why one is harmless, and what would show the cause of another: each in full, and nothing that no row says any more."""
+    tables = [load_toml(path) for path in sorted((HERE / "symptoms").glob("*.toml"))]
+    wanted = {row["why"] for table in tables for row in table.get("harmless", ())}
+    wanted |= {row["ask"] for table in tables for row in table.get("victim", ()) if "ask" in row}
+    there = load_toml(FOLDER / "report.toml")["symptoms"]
+    assert len(wanted) > 70 and wanted == set(there)
+    assert [text for text in wanted if ZH.say(text) != there[text]] == []
 
 
 def test_placeholders_commands_and_versions_agree() -> None:
@@ -257,6 +270,35 @@ def test_headings_and_pictures_of_a_page_are_chinese(rule: str) -> None:
     assert "耗时" in page or "各 rank 的过程" in page
 
 
+@pytest.mark.parametrize("form", ["text", "html"])
+@pytest.mark.parametrize("name", ["drifted", "sick", "stuck", "large", "healthy"])
+def test_own_words_of_a_job_s_report_are_chinese(name: str, form: str) -> None:
+    """What is left in English is a command, a machine's word, or the evidence."""
+    job = fleet_samples.SAMPLES[name]()
+    page = render_fleet(translated_fleet(job, "zh", ENGLISH_TEXTS), form, options=PageOptions(verbose=True))
+    if form == "html":
+        page = re.sub(r"<style>.*?</style>|<code>.*?</code>", "", page, flags=re.DOTALL)
+        assert "lang='zh-Hans'" in page and all(CHINESE.search(one) for one in headings(page)[:2])
+        page = re.sub(r"<[^>]*?(?:aria-label='([^']*)')?[^>]*>", lambda tag: f"\n{tag[1] or ''}", page)
+    said = [line.strip() for line in page.splitlines() if not line.startswith("         ")]
+    english = [
+        line for line in said if re.search("[a-z]{3,} [a-z]{2,} [a-z]{2,}", line) and not re.search(r"nothing came for 10 s|srun", line)
+    ]
+    assert english == []
+    assert {"healthy": "可以运行：2 台主机", "sick": "未就绪：12 台主机上有 1 个错误；去掉 rack1n[00-02]，其余 9 台可以运行"}.get(
+        name, ""
+    ) in page
+
+
+def test_a_page_of_a_plan_is_chinese(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "req.txt").write_text("torch==2.9.0\n-e .\nunheard-of\n", encoding="utf-8")
+    words = ("plan", "-r", str(tmp_path / "req.txt"), "--for", "h100", "--driver", "535.183", "--format", "html")
+    page = re.sub(r"<style>.*?</style>|<pre.*?</pre>|<code>.*?</code>", "", run(capsys, *words, "--lang", "zh")[1], flags=re.DOTALL)
+    said = [line for line in re.sub("<[^>]*>", "\n", page).splitlines() if re.search("[a-z]{3,} [a-z]{2,}", line)]
+    assert "lang='zh-Hans'" in page and "来自" in page and "1 个办法" in page
+    assert [line for line in said if not CHINESE.search(line)] == []
+
+
 @pytest.mark.parametrize("rule", ["driver-too-old", "live-hang", "gpu-busy", "launch-master-address", "container-without-gpu"])
 def test_columns_of_chinese_stand_below_each_other(rule: str) -> None:
     page = render(translated(report_of(rule), "zh", ENGLISH_TEXTS), "text")
@@ -281,7 +323,8 @@ def test_sentences_of_an_explanation_stand_without_a_blank() -> None:
 @pytest.mark.parametrize("rule", ENGLISH_TEXTS.ids)
 def test_titles_of_lists_have_no_facts_of_a_case(rule: str) -> None:
     title = general_title(CHINESE_TEXTS.read(rule).title, ZH.say)
-    assert CHINESE.search(title) and not re.search("[{}]", title)
+    assert CHINESE.search(title) and not re.search("[{}…]", title)
+    assert not re.search("[{}…]", general_title(ENGLISH_TEXTS.read(rule).title)), "it looks cut"
 
 
 # ------------------------------------------------------------------ which language
@@ -294,6 +337,10 @@ LOCALES: list[tuple[str | None, dict[str, str], tuple[str, bool]]] = [
     (None, {"LANG": "C.UTF-8"}, ("", False)),
     (None, {"LANG": "en_US.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8"}, ("zh", False)),
     (None, {"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, ("", False)),
+    (None, {"LANG": "de_DE.UTF-8", "LANGUAGE": "zh_TW:zh_CN:en"}, ("zh", False)),
+    (None, {"LANG": "zh_CN.UTF-8", "LANGUAGE": "en:zh_CN"}, ("", False)),
+    (None, {"LANG": "C.UTF-8", "LANGUAGE": "zh_CN"}, ("", False)),
+    (None, {"LANG": "zh_TW.UTF-8", "LANGUAGE": "zh_TW:zh"}, ("zh", False)),
     ("en", {"LANG": "zh_CN.UTF-8"}, ("", True)),
     ("zh", {"LANG": "C"}, ("zh", True)),
 ]
@@ -302,6 +349,25 @@ LOCALES: list[tuple[str | None, dict[str, str], tuple[str, bool]]] = [
 @pytest.mark.parametrize(("given", "env", "expected"), LOCALES)
 def test_the_flag_then_the_locale_decide(given: str | None, env: dict[str, str], expected: tuple[str, bool]) -> None:
     assert language_of(given, env) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("zh_CN", ""),
+        ("zh-Hans", ""),
+        ("zh_CN.UTF-8", ""),
+        ("en_GB", ""),
+        ("zh_TW", "did you mean zh?"),
+        ("zh-hant", "did you mean zh?"),
+        ("fr", "one of en, zh"),
+    ],
+)
+def test_the_flag_takes_what_locales_write_and_names_what_there_is(word: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["explain", "torch-missing", "--lang", word])
+    shown = capsys.readouterr()
+    assert (code, bool(shown.out)) == ((2, False) if told else (0, True)) and told in shown.err
+    assert told or bool(CHINESE.search(shown.out)) == word.startswith("zh")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.snapshot import GpusFacts, RocmFacts, Snapshot, SystemFacts, XpuFacts
 from envcheck.planner.assume import Machine, assumed
 from envcheck.read.products import capability_of
+from envcheck.tables.gpu_generations import capability_of_generation
 from envcheck.tables.gpu_names import gpu_named
 from envcheck.tables.toml import load_toml
 
@@ -136,6 +137,13 @@ def test_names_as_rocm_and_lspci_print_them(name: str, gfx: str) -> None:
 def test_a_name_that_was_cut_off() -> None:
     assert capability_of("NVIDIA GeForce RTX 208...", TABLES) == "7.5"
     assert capability_of("NVIDIA GeForce RTX 30...", TABLES) is None  # RTX 3050 A Laptop GPU is an Ada
+
+
+def test_a_generation_has_the_capability_of_its_newest_chips() -> None:
+    names = {"Kepler GPU": "3.7", "Maxwell": "5.2", "NVIDIA Pascal": "6.1", "turing card": "7.5", "Ada Lovelace": "8.9", "hopper": "9.0",
+             "Blackwell": "12.0", "RTX 50 series": "12.0", "GTX 10-series": "6.1", "GTX 1600 series": "7.5", "20 series": "7.5",
+             "pre-Turing": "7.0", "pre-Ampere GPU": "7.5", "RTX 50": None, "series": None, "60 series": None}  # fmt: skip
+    assert {name: capability_of_generation(name, TABLES) for name in names} == names
 
 
 def test_every_product_of_the_table_means_itself() -> None:

@@ -92,6 +92,22 @@ def test_a_tool_takes_the_python_on_the_path(tool: Path, tmp_path: Path) -> None
     assert choose(None, on_path(tmp_path / "a" / "bin", tmp_path / "b" / "bin")) == Target(python, because)
 
 
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+@pytest.mark.parametrize("left", ["nothing", "a folder", "a link to a Python that was removed"])
+def test_an_active_environment_that_is_gone_is_named(tool: Path, tmp_path: Path, variable: str, left: str) -> None:
+    gone = tmp_path / "gone"
+    if left != "nothing":
+        (gone / "bin").mkdir(parents=True)
+    if left.startswith("a link"):
+        (gone / "bin" / "python").symlink_to("/nowhere/python3.9")
+    python = python_in(tmp_path / "bin")
+    active = {variable: str(gone)}
+    said = f"; {variable} names {gone}, which has no interpreter"
+    assert choose(None, {**on_path(tmp_path / "bin"), **active}) == Target(python, f"it is the first python3 on PATH{said}")
+    with pytest.raises(UsageError, match=f"^no environment to examine: activate one or give --python{said}"):
+        choose(None, active)
+
+
 def test_python_alone_will_do(tool: Path, tmp_path: Path) -> None:
     python = python_in(tmp_path / "bin", "python")
     assert choose(None, on_path(tmp_path / "bin")) == Target(python, "it is the first python on PATH, and no environment is active")

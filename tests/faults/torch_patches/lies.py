@@ -264,7 +264,12 @@ def products_in_bfloat16(torch):
     torch.nn.functional.linear = linear
 
 
+def rank_is_zero(torch):
+    torch.distributed.get_rank = lambda *args, **kwargs: 0
+
+
 LIES = {
+    "rank-is-zero": rank_is_zero,
     "off-by-one": spoiling(off_by_one),
     "floats-half-more": spoiling(half_more),
     "floats-not-a-number": spoiling(not_a_number),

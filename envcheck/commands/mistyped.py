@@ -1,0 +1,53 @@
+"""What was probably meant by the first word of a command that cannot be started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+
+from envcheck.errors import near_word
+
+_VARIABLE = re.compile(r"[A-Za-z_]\w{0,99}=")
+_DASHES = frozenset("-‐‑‒–—―−")  # what editors and web pages make of two hyphens
+# Only a shell knows them.
+_OF_SHELLS = frozenset((".", "alias", "cd", "eval", "exec", "export", "for", "if", "module", "set", "source", "ulimit", "umask", "unset"))
+_COMMON = ("accelerate", "deepspeed", "jupyter", "mpiexec", "mpirun", "pytest", "python", "python3", "sbatch", "srun", "torchrun")
+
+
+def meant(argv: Sequence[str]) -> str:
+    """ "; `env FOO=1 …` sets a variable", or "" where nothing is known."""
+    name = argv[0]
+    known = _by_itself(name) or _file(name)
+    if known or os.sep in name:
+        return known
+    near = near_word(name, _COMMON)
+    return f"; did you mean {near}?" if near and near != name else ""
+
+
+def _by_itself(name: str) -> str:
+    if not name.strip():
+        return "; the first word after -- is empty: a variable of the shell that is not set?"
+    if set(name) <= _DASHES:
+        return "; two hyphens stand before the command: envcheck run -- …"
+    if _VARIABLE.match(name):
+        return f"; a variable stands before envcheck, or behind env: envcheck run -- env {shlex.quote(name)} …"
+    if name in _OF_SHELLS:
+        return f"; it is a word of the shell: envcheck run -- sh -c '{name} …'"
+    first = name.split()[0]
+    if first != name and shutil.which(first):
+        return f"; it is one word with blanks: leave out the quotes, or write envcheck run -- sh -c {shlex.quote(name)}"
+    return ""
+
+
+def _file(name: str) -> str:
+    if os.path.isdir(name):
+        return "; it is a folder"
+    if not os.path.isfile(name):
+        return ""
+    path = shlex.quote(name)
+    if name.endswith(".py"):
+        return f"; write envcheck run -- python {path}"
+    return f"; write envcheck run -- sh {path}, or chmod +x {path}" if os.sep in name else f"; write envcheck run -- ./{path}"
