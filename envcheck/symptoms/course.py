@@ -43,6 +43,20 @@ def outlived(text: str) -> str:
     return "\n".join(kept) + text[end:]
 
 
+_FIELDS = 'List of valid properties to query for the switch "--query-'
+
+
+def without_field_lists(text: str) -> str:
+    """The text without what nvidia-smi's --help-query-gpu says of fields: a field about failures is none. Lines keep their place."""
+    if _FIELDS not in text:
+        return text
+    kept, inside = [], False
+    for paragraph in text.split("\n\n"):
+        inside = paragraph.startswith(_FIELDS) or (inside and paragraph.startswith(('"', "Section about ")))
+        kept.append("\n" * paragraph.count("\n") if inside else paragraph)
+    return "\n\n".join(kept)
+
+
 # "h:10:20 [1] NCCL INFO misc/socket.cc:47 -> 2": one frame of an error's way through NCCL, by who prints it
 _FRAME = re.compile(r"^(.{0,200}?)NCCL INFO [\w./-]{1,120}:\d{1,6} -> \d{1,2}$")
 
