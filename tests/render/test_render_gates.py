@@ -59,7 +59,9 @@ def test_sarif_has_a_result_for_each_finding_and_a_rule_for_each_result(name: st
     report = SAMPLES[name]()
     run = sarif(report)
     rules = run["tool"]["driver"]["rules"]
-    assert [one["ruleId"] for one in run["results"]] == [one.finding.rule for one in report.findings]
+    undecided = ["cannot-tell"] if report.verdict == "inconclusive" else []
+    assert [one["ruleId"] for one in run["results"]] == [*(one.finding.rule for one in report.findings), *undecided]
+    assert bool([one for one in run["results"] if one["level"] != "note"]) or report.exit_code == 0, "exit 3 is not green"
     assert len({one["id"] for one in rules}) == len(rules)
     for one in run["results"]:
         assert rules[one["ruleIndex"]]["id"] == one["ruleId"]
@@ -80,6 +82,8 @@ def test_sarif_tells_the_fix_and_why_it_cannot_tell() -> None:
     assert command in sarif(driver_old())["results"][0]["message"]["text"]
     told = sarif(undecided())["invocations"][0]
     assert told["executionSuccessful"] is False and told["toolExecutionNotifications"]
+    shown = sarif(undecided())["results"][-1]
+    assert shown["level"] == "warning" and all(reason in shown["message"]["text"] for reason in undecided().because)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
