@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -85,8 +86,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if words and not words[0].startswith("-"):
         command = words.pop(0)
         if command not in COMMANDS:
-            near = near_word(command, COMMANDS)
-            raise UsageError(f"{command}: no such command; " + (f"did you mean {near}?" if near else f"there are {', '.join(COMMANDS)}"))
+            raise UsageError(f"{command}: no such command; {_meant_by(command)}")
     if command == "run":
         return _parse_run(words)
     argv: list[str] = []
@@ -102,6 +102,28 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         args.words, args.argv = words, argv
     _configure(args, words, parser)
     return args
+
+
+def _meant_by(word: str) -> str:
+    """What somebody wants who writes this in the place of a command: a file, a program, a rule or a word for help."""
+    import os
+
+    from envcheck.engine.rule import FAMILY_RANK
+    from envcheck.report.session import rule_session
+
+    if word in ("help", "version"):
+        return f"did you mean `envcheck --{word}`?"
+    if os.path.isfile(word):
+        name, shown = os.path.basename(word), shlex.quote(word)
+        if name.endswith(".py"):
+            return f"did you mean `envcheck run -- python {shown}`?"
+        planned = name.endswith((".toml", ".yml", ".yaml", ".lock", ".in")) or name.startswith("requirements")
+        return f"did you mean `envcheck {'plan -r' if planned else 'diagnose'} {shown}`?"
+    if near := near_word(word, COMMANDS):
+        return f"did you mean {near}?"
+    if word in FAMILY_RANK or word in rule_session().texts.ids:
+        return f"did you mean `envcheck explain {word}`?"
+    return f"there are {', '.join(COMMANDS)}"
 
 
 def _parse_run(words: list[str]) -> argparse.Namespace:

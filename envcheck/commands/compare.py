@@ -35,6 +35,7 @@ def execute(args: argparse.Namespace) -> int:
     first = {one.rule: one.outcome.value for one in verdicts_of(before, by)}
     second = {one.rule: one.outcome.value for one in verdicts_of(after, by)}
     flipped = [(rule, first[rule], second[rule]) for rule in first if first[rule] != second[rule]]
+    flipped.sort(key=lambda row: "hit" not in row)  # what came or went is looked for; what only became decidable is not
     shown = _redacted(changed, before, after) if args.redact else changed
     deliver(args, lambda form, to_stdout: _written(form, args, shown, flipped, words(args, form, to_stdout)))
     return int(bool(changed or flipped))

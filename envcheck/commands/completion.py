@@ -66,7 +66,7 @@ def _option(action: argparse.Action, rules: Sequence[str]) -> Option:
 
 def _short(text: str) -> str:
     """The first clause, in characters that no shell reads as its own."""
-    first = text.split(". ")[0].split("; ")[0].split(": ")[0]
+    first = text.replace("'s ", " ").split(". ")[0].split("; ")[0].split(": ")[0]  # "a rule id", and not "a rule s id"
     return " ".join("".join(one if one.isalnum() or one in " ,.-/_()=+" else " " for one in first).split())[:70]
 
 

@@ -187,7 +187,7 @@ class Given:
         """One clean piece of text, out of which documents were taken."""
         from envcheck.read.identify import log_kinds, read_text
         from envcheck.read.own_reports import take_pages
-        from envcheck.symptoms.course import innermost, outlived, proposed
+        from envcheck.symptoms.course import innermost, outlived, proposed, without_field_lists
 
         text, reports = take_pages(text, self.by.texts.ids)
         self._keep(reports, name)
@@ -199,7 +199,7 @@ class Given:
         self.kinds.setdefault(name, {}).update(
             dict.fromkeys([*(one.kind for one in found if one.kind not in IN_PASSING), *log_kinds(text)])
         )
-        self.scanner.scan(innermost(outlived(text)), name)
+        self.scanner.scan(innermost(outlived(without_field_lists(text))), name)
         if proposed(text):
             self.proposed.add(name)
 

@@ -95,7 +95,8 @@ def _parse(text: str) -> tuple[str, str, str]:
     if "." in name:
         _check_path(text, name, operator, value)
     if name in TEXTS and operator not in ("==", "!="):
-        raise UsageError(f"--expect {text!r}: {name} takes == or !=")
+        near = near_word(name, NUMBERS)
+        raise UsageError(f"--expect {text!r}: {name} takes == or !=" + (f"; did you mean the number, {near}?" if near else ""))
     if name in NUMBERS and operator == "~=":
         raise UsageError(f"--expect {text!r}: ~= compares versions, and {name} is a number")
     if name in VERSIONS:

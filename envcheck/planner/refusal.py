@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
+
 from envcheck.facts.record import replace
 from envcheck.planner.choice import BuildSearch, Rejected, find, say
 from envcheck.planner.installers import texts
@@ -40,7 +42,10 @@ def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish, co
     if relaxed.fits and wish.torch:
         near = pivot(wish.torch)
         close = min(relaxed.fits, key=lambda choice: (distance(choice.build.version, near), choice.key(profile)))
-        rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", torch=close.build.shown)))
+        if wish.variant or not SpecifierSet(wish.torch).contains(
+            close.build.version, prereleases=True
+        ):  # else torch is not what is in the way
+            rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", torch=close.build.shown)))
     elif relaxed.fits:
         rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", torch=relaxed.fits[0].build.shown)))
     return rows

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
+
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Severity
 from envcheck.facts.record import record, replace
@@ -328,6 +330,8 @@ class Planner:
                 lines.append(say_("change.install-unknown", name=move.requirement()))
             elif move.old is None:
                 lines.append(say_("change.install" if move.new else "change.install-any", name=move.name, new=move.new))
+            elif not move.version and SpecifierSet(move.specifier).contains(move.old, prereleases=True):
+                lines.append(say_("change.stays", name=move.name, old=move.old))
             elif move.old != (new := self._landing(move, one)):
                 lines.append(say_("change.move", name=move.name, old=move.old, new=new))
         lines += [say_("change.remove", name=name, old=profile.packages.get(name, "")) for name in choice.beside.remove]

@@ -23,6 +23,7 @@ from envcheck.render.wording import (
     fix_aside,
     layers,
     nearest_lines,
+    note_of,
     setting_lines,
     severity_word,
     shown_severity,
@@ -211,8 +212,8 @@ def fix_item(fix: Fix, tool: Tool, fix_suggest: bool, say: Callable[[str], str] 
         parts.append(f"<br>{escape(fix.text)}")
     for label, lines in command_groups(fix.commands, tool, fix_suggest):
         parts.append((f"<br>{escape(label)}:" if label else "") + "<pre tabindex='0'><code>" + escape("\n".join(lines)) + "</code></pre>")
-    if fix.note:
-        parts.append(f"<p>{escape(fix.note)}</p>")
+    if note := note_of(fix, fix_suggest):
+        parts.append(f"<p>{escape(note)}</p>")
     return "<li>" + "".join(parts) + "</li>"
 
 

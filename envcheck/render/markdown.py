@@ -44,7 +44,11 @@ def render(report: Report, *, fix_suggest: bool = False) -> str:
 
 def escape(text: str) -> str:
     """One line of machine text that Markdown and HTML leave alone; a mention or an issue link becomes none."""
-    return _SPECIAL.sub(r"\\\1", one_line(text)).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\@", "@\u200b")
+    return _escaped(one_line(text))
+
+
+def _escaped(line: str) -> str:
+    return _SPECIAL.sub(r"\\\1", line).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\@", "@\u200b")
 
 
 def code(text: str) -> str:
@@ -54,6 +58,14 @@ def code(text: str) -> str:
     fence = "`" * (longest + 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{space}{text}{space}{fence}" if text else ""
+
+
+def _prose(text: str) -> str:
+    """Sentences in which `words between ticks` are code."""
+    parts = one_line(text).split("`")
+    if len(parts) % 2 == 0:  # a tick without its fellow
+        return _escaped("`".join(parts))
+    return "".join(code(part) if number % 2 else _escaped(part) for number, part in enumerate(parts))
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -79,7 +91,7 @@ def _finding(reported: Reported, report: Report, fix_suggest: bool) -> str:
     if finding.evidence:
         lines += ["", *(f"- {escape(one.source)}: {code(one_line(one.text, 400))}" for one in finding.evidence)]
     if reported.why:
-        lines += ["", escape(in_short(reported.why))]
+        lines += ["", _prose(in_short(reported.why))]
     if reported.fixes:
         lines += ["", report.language.say("What to do:" if len(reported.fixes) == 1 else "What to do, one of:")]
         for number, fix in enumerate(reported.fixes, 1):

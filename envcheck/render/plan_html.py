@@ -35,7 +35,7 @@ def render(plan: PlanReport, name: str, whom: Sequence[str], tool: Tool, text: T
 
 
 def _way(way: Way, tool: Tool, told: Text, say: Say) -> str:
-    note = "; ".join(say(one) for one in (*way.changes, way.note) if one)
+    note = ". ".join(one for one in ("; ".join(map(say, way.changes)), say(way.note)) if one)
     fix = Fix(say(way.title), way.who, "install", way.commands, "", way.proved, note, {}, way.grade, way.trial)
     item = fix_item(fix, tool, True, say)
     more = "".join(f"<li>{one}: {prose(say(reason))}</li>" for one, reason in way.no_command.items())

@@ -163,6 +163,7 @@ def test_an_absent_driver_is_told_from_one_that_is_not_loaded() -> None:
         ("packages.requests>=2", "requests is not among them"),
         ("gpus~=8", "~= compares versions"),
         ("gpu>=h100", "takes == or !="),
+        ("gpu>=1", "did you mean the number, gpus?"),
         ("gpus>=nan", "'nan' is not a number"),
         ("memory_gib<inf", "'inf' is not a number"),
         ("driver>=" + "9" * 5000, "no number of more than 4000 digits"),

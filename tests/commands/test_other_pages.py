@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,13 @@ def test_a_plan_or_a_comparison_is_named_and_none_of_it_is_a_fact(form: str, lan
         [kind] = found.files["page"]
         assert kind.lower().endswith(f"({form}, {what})"), words
         assert not found.sources and not found.conflicts, "nothing of it is a fact of some machine"
+
+
+def test_a_comparison_shows_first_what_came_or_went(tmp_path: Path, sides: tuple[str, str]) -> None:
+    rules = json.loads(written(("compare", *sides), "json", tmp_path))["rules"]
+    hits = ["hit" in (one["before"], one["after"]) for one in rules]
+    assert {"gpu-busy", "driver-too-old"} <= {one["rule"] for one in rules[: hits.count(True)]}
+    assert hits == sorted(hits, reverse=True)
 
 
 def test_a_log_that_begins_like_a_plan_is_read(tmp_path: Path) -> None:

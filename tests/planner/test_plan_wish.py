@@ -246,3 +246,18 @@ def test_a_number_that_python_does_not_convert_is_refused(tmp_path: Path, capsys
         assert main(["plan", *words, *HERE]) == 2
         said = capsys.readouterr().err
         assert "is not a requirement: a number in it has more than 4000 digits" in said and len(said) < 400
+
+
+def test_what_is_asked_for_and_there_is_kept() -> None:
+    here = {"torch": "2.14.1+cu130", "packages": {"numpy": "2.3.4"}}
+    assert [planned(word, **here).ways[0].changes for word in ("numpy", "numpy>=2", "numpy<2")] == [
+        ("keeps numpy 2.3.4",),
+        ("keeps numpy 2.3.4",),
+        ("numpy 2.3.4 -> <2",),
+    ]
+
+
+def test_a_torch_that_fits_is_not_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, nearest in ((["torch==2.9.1", "flash-attn"], False), (["torch==2.9.1", "torchvision==0.20"], True)):
+        assert main(["plan", *words, "--for", "none", "--python", "3.12"]) == 3
+        assert ("the nearest release" in capsys.readouterr().out) is nearest

@@ -10,6 +10,7 @@ import pytest
 from report_samples import SAMPLES, driver_old, finding, hostile, machine, mixed
 
 from envcheck.engine.rule import Severity
+from envcheck.facts.record import replace
 from envcheck.render import github, html, junit, markdown, render
 from envcheck.report.report import Reported, finish
 
@@ -170,3 +171,24 @@ def test_secrets_stay_out_of_every_page() -> None:
     report = finish((one,), (), machine("cpu"))
     for renderer in (html, junit, github, markdown):
         assert "pa55word" not in renderer.render(report), renderer.__name__
+
+
+def test_a_page_without_the_conda_line_says_nothing_of_it() -> None:
+    short, whole = (render(SAMPLES["driver-old"](), "html", fix_suggest=asked) for asked in (False, True))
+    note = "About 2.6 GB to download."
+    assert note in whole and note not in short, "the planner's note goes with the lines of all tools, as in text"
+
+
+def test_how_long_the_judging_of_a_recording_took_is_no_picture() -> None:
+    report = SAMPLES["cpu"]()
+    assert "What took longest" in render(replace(report, timings={"agent.import": 2.5, "judge": 0.3, "total": 3.0}), "html")
+    assert "What took longest" not in render(replace(report, timings={"judge": 0.3, "total": 0.5}), "html")
+
+
+def test_words_between_ticks_are_code() -> None:
+    report = SAMPLES["driver-old"]()
+    [one] = report.findings
+    page = render(replace(report, findings=(replace(one, why="Ask `nvidia-smi <x>`, or a `tick."),)), "markdown")
+    assert "Ask \\`nvidia-smi &lt;x&gt;\\`, or a \\`tick." in page, "one without its fellow is a character"
+    page = render(replace(report, findings=(replace(one, why="Ask `nvidia-smi <x>`, then @you."),)), "markdown")
+    assert "Ask `nvidia-smi <x>`, then @\u200byou." in page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.symptoms.course import at_warning_level, outlived, proposed
+from envcheck.symptoms.course import at_warning_level, outlived, proposed, without_field_lists
 
 WAIT = "[W socket.cpp:601] [c10d] The client socket has failed to connect to [node0]:29500 (errno: 111 - Connection refused)."
 FAILED = "[E socket.cpp:610] [c10d] The client socket has failed to connect to any network address of (node0, 29500)."
@@ -48,7 +48,13 @@ def test_proposals() -> None:
     assert proposed("### 🚀\nWe see 'Address already in use'. Could the message name the port?")
     assert proposed("# docs(cli): say that the card of that name ends in cudaErrorNoKernelImageForDevice")
     assert proposed("# Pin NumPy in CI\n\nFixes:\n```\nRuntimeError: Numpy is not available\n```")
+    assert not proposed("raise RendezvousConnectionError( The connection to the C10d store has failed.\n\nmy job script: srun torchrun")
     assert not proposed("I followed the docs: cudaErrorNoKernelImageForDevice")
+    assert proposed("# [core] Reword the text of CUDA_ERROR_SYSTEM_NOT_READY\n\nIt names the fabric manager.")
+    assert proposed("Name the port\n\nCloses #812\n\nRuntimeError: Address already in use")
+    assert proposed("Name the port\n\nWith this PR RuntimeError: Address already in use says which.")
+    assert not proposed("- [x] Bug report\n- [ ] Feature request\n\nRuntimeError: Address already in use")
+    assert proposed("- [ ] Bug report\n- [x] Feature request\n\nRuntimeError: Address already in use")
     assert proposed("# [NCCL] Handle a refused connection\n\nToday the rank ends with RuntimeError: Address already in use.")
     assert proposed("Print what the driver said\n\nThe call ends in cudaErrorNoDevice, and nobody sees why.")
     assert proposed("import order\n\npartially initialized module 'torch' has no attribute 'cuda'\n\nTest Plan: CI")
@@ -56,3 +62,12 @@ def test_proposals() -> None:
     assert not proposed("# Fix needed\n\nmy run ends with RuntimeError: Address already in use")
     assert not proposed('Could the message be wrong?\nTraceback (most recent call last):\n  File "a.py", line 1')
     assert not proposed("RuntimeError: Address already in use")
+
+
+def test_what_a_help_text_says_of_a_field_is_no_failure() -> None:
+    field = '"remapped_rows.failure"\nWhether a row remapping failure happened.\n\nSection about rows\nRows.\n\n'
+    listed = f'List of valid properties to query for the switch "--query-gpu":\n\n{field}'
+    xid = "NVRM: Xid (PCI:0000:3b:00): 64, Row Remapping Failure"
+    assert without_field_lists(f"{xid}\n\n{listed}{xid}").split() == [*xid.split(), *xid.split()]
+    assert without_field_lists(f"{listed}{xid}").count("\n") == listed.count("\n"), "lines keep their place"
+    assert without_field_lists('"remapped_rows.failure"\nRow remapping failure') == '"remapped_rows.failure"\nRow remapping failure'
