@@ -148,8 +148,10 @@ class Given:
         if name == "-":
             self._take_stream(standard_input(), "stdin")
             return
+        from envcheck.facts.given_file import open_given
+
         try:
-            with open(name, "rb") as file:
+            with open_given(name) as file:
                 self._take_stream(file, label or os.path.basename(name))
         except OSError as error:
             raise UsageError(f"{name}: {error.strerror or error}") from None
