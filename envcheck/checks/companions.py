@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import cite, quoted, value
+from envcheck.checks.text import cite, of_variant, quoted, value
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
@@ -27,10 +27,8 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
         return wrong
     if not matches:
         return None
-    if asked := value(matches, "asked"):
-        known = any(match.symptom != "torch-name-unknown" for match in matches)
-        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": version or UNKNOWN}
-        return Hit(asks, quoted(matches), variant="name", severity=None if known else Severity.WARNING)
+    if asked := _name_asked(matches, version):
+        return asked
     if any(match.symptom.startswith("torchcodec-") for match in matches):
         fits = codec_fits(facts)
         if fits is False:  # it did not load, and its version is for another torch
@@ -48,6 +46,17 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
     values = {"version": version or UNKNOWN, "package": package, "have": have}
     return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
+
+
+def _name_asked(matches: Matches, version: str | None) -> Hit | None:
+    """A name of torch or an operator that a program asks for and does not get."""
+    if script := of_variant(matches, "script"):
+        return Hit({"op": value(script, "op")}, quoted(script), variant="script")
+    if asked := value(matches, "asked"):
+        known = any(match.symptom != "torch-name-unknown" for match in matches)
+        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": version or UNKNOWN}
+        return Hit(asks, quoted(matches), variant="name", severity=None if known else Severity.WARNING)
+    return None
 
 
 def _wrong_versions(facts: Facts, matches: Matches) -> Hit | None:

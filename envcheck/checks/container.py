@@ -7,7 +7,7 @@ import re
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
-from envcheck.checks.text import agreed, alone, first_of, foremost, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import agreed, alone, cite, first_of, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
 from envcheck.facts.nvml_codes import BLOCKED, NO_LIBRARY, NOT_LOADED, SMI_OTHER, UNKNOWN
@@ -17,6 +17,9 @@ from envcheck.tables import versions
 # Below it the kernel that Microsoft ships for WSL 2 has no usable GPU support for CUDA.
 # https://learn.microsoft.com/windows/ai/directml/gpu-cuda-in-wsl
 WSL_KERNEL = (5, 10, 43)
+# The first branch of Windows drivers that brings CUDA into WSL 2; earlier ones did so as previews alone.
+# https://docs.nvidia.com/cuda/archive/11.4.4/wsl-user-guide/index.html
+WSL_DRIVER = "470"
 WSL_LIBRARIES = "/usr/lib/wsl"
 # What the tools of Linux's driver answer inside WSL, where there is no such driver.
 _FOREIGN = (NOT_LOADED, NO_LIBRARY, BLOCKED, SMI_OTHER, UNKNOWN)
@@ -147,7 +150,7 @@ def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
 @check(needs="system", reads="system driver gpus cuda_driver torch devices container symptoms")
 def wsl_driver(facts: Facts, matches: Matches) -> Answer:
     """WSL: version 1, an old kernel, a Linux driver over the mapped one, or its folder out of the loader's sight."""
-    system, driver, cuda_driver, failed = facts.system, facts.driver, facts.cuda_driver, fails(facts.devices)
+    system, cuda_driver = facts.system, facts.cuda_driver
     if old := tuple(match for match in matches if match.symptom == "nccl-without-wsl"):  # the row itself asks for WSL
         return Hit({"path": value(old, "path")}, quoted(old), variant="nccl")
     if system.wsl is None:
@@ -159,8 +162,16 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, quoted(hidden), variant="path")
     if cuda_answers(facts) or wants_cuda(facts.torch, facts.absent) is False:
         return None
+    return _wsl_without_cuda(facts, matches, values)
+
+
+def _wsl_without_cuda(facts: Facts, matches: Matches, values: dict[str, object]) -> Answer:
+    """Why CUDA, which has not answered, may not be there."""
+    system, driver, cuda_driver, failed = facts.system, facts.driver, facts.cuda_driver, fails(facts.devices)
     if system.wsl == 1:
         return Hit(values, quoted(matches), variant="one")
+    if driver.version and versions.older(driver.version, WSL_DRIVER) is True:
+        return Hit(values | {"driver": driver.version}, (*cite("Windows driver", driver.version), *quoted(matches)), variant="old")
     kernel = re.match(r"(\d+)\.(\d+)\.(\d+)", system.kernel or "")  # "5.10.16.3-microsoft-standard-WSL2"
     if kernel and tuple(int(part) for part in kernel.groups()) < WSL_KERNEL:
         return Hit(values, quoted(matches), variant="kernel", confidence=None if failed or matches else Confidence.LIKELY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import node_count, number
+from envcheck.checks.tasks_missing import standalone_on_nodes
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, LiveStatus
@@ -50,6 +51,8 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, (Evidence("name resolution", f"{address}: {values['error']}"), *quoted(matches)), variant="name")
     if not matches or surplus(matches):
         return None
+    if alone := standalone_on_nodes(facts.launcher, matches):
+        return alone
     if all(match.symptom == "nccl-connect-failed" for match in matches):  # NCCL connects to its ranks, each at an address of its own
         peer = value(matches, "other") or value(matches, "peer") or value(matches, "third")
         if path := launch_sums.rendezvous_file(facts.launcher):

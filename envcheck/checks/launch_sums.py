@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envcheck.checks.hardware import number, nvidia
-from envcheck.checks.text import of_variant, quoted, value
+from envcheck.checks.text import quoted, value
 from envcheck.engine.intents import Manual
 from envcheck.engine.rule import Confidence, Evidence, Facts, Hit, Matches, Severity
 from envcheck.facts.launch_flags import IN_CODE, RANK_LAUNCHERS, find, names, own, replaced, spelled, without, written
@@ -149,7 +149,7 @@ def _fewer(one: LaunchCommand, count: int | None) -> tuple[Manual, ...]:
 # ------------------------------------------------------------------ a launcher in each of several tasks
 
 
-def _above(launcher: LauncherFacts, one: LaunchCommand) -> LaunchCommand | None:
+def above(launcher: LauncherFacts, one: LaunchCommand) -> LaunchCommand | None:
     """The srun or mpirun in whose tasks a command runs."""
     rows, at = launcher.commands, one.inside
     for _ in rows:
@@ -192,7 +192,7 @@ def _over_hosts(outer: LaunchCommand) -> bool:
 def launcher_in_tasks(launcher: LauncherFacts, outer_kind: str, matches: Matches) -> Hit | None:
     """A launcher that starts all ranks of a node, started by each of several tasks of that node."""
     for one in launcher.commands:
-        outer = _above(launcher, one)
+        outer = above(launcher, one)
         if one.launcher not in RANK_LAUNCHERS or outer is None or outer.launcher != outer_kind or one.each == 1:
             continue
         tasks = tasks_of_a_node(launcher, outer)
@@ -292,7 +292,7 @@ def only_first_node(launcher: LauncherFacts, matches: Matches) -> Hit | None:
 def spawn_in_tasks(launcher: LauncherFacts, size: int, started: int, matches: Matches) -> Hit | None:
     """srun or mpirun starts a program several times that starts the ranks of a node itself: each adds all of them."""
     for one in launcher.commands:
-        outer = _above(launcher, one) if one.launcher == "python" else None
+        outer = above(launcher, one) if one.launcher == "python" else None
         tasks = tasks_of_a_node(launcher, outer) if outer else None
         if outer is None or tasks is None or tasks < 2 or started != size * tasks:
             continue
@@ -301,18 +301,6 @@ def spawn_in_tasks(launcher: LauncherFacts, size: int, started: int, matches: Ma
         text = "The program starts the processes of its node itself: give each node one task."
         return Hit(values, (*seen(outer), *quoted(matches)), todo(text, line(outer, words)), variant="tasks")
     return None
-
-
-_OF_RANKS = ("launch-port-in-use", "launch-env-conflict", "launch-world-size", "launch-unreachable", "launch-slurm", "nccl-duplicate-gpu")
-_WAITED = ("launch-world-size", "launch-unreachable", "launch-env-conflict", "launch-slurm")
-
-
-def slurm_sums(facts: Facts) -> Hit | None:
-    """What Slurm's part of the commands makes of a failure."""
-    failed, waited = (tuple(one for one in facts.symptoms.matches if one.rule in rules) for rules in (_OF_RANKS, _WAITED))
-    beyond = of_variant(facts.said("visible-devices-out-of-range"), "ordinal")
-    started = launcher_in_tasks(facts.launcher, "srun", failed) if failed else None
-    return started or gpus_bound_to_tasks(facts.launcher, beyond) or only_first_node(facts.launcher, waited)
 
 
 # ------------------------------------------------------------------ ports
@@ -326,7 +314,7 @@ def port_taken_by_own(launcher: LauncherFacts, port: str | None, matches: Matche
 def port_of_own(launcher: LauncherFacts, port: str | None, matches: Matches) -> Hit | None:
     """Two launchers of one text that run side by side on one port."""
     rows = [
-        one for one in launcher.commands if one.launcher in RANK_LAUNCHERS and _above(launcher, one) is None and not (one.nodes or 1) > 1
+        one for one in launcher.commands if one.launcher in RANK_LAUNCHERS and above(launcher, one) is None and not (one.nodes or 1) > 1
     ]
     for first, second in zip(rows, rows[1:], strict=False):
         if (first.port or DEFAULT_PORT) == (second.port or DEFAULT_PORT) and (first.beside or _other_gpus(first, second)):
@@ -372,7 +360,7 @@ def without_ranks(launcher: LauncherFacts, matches: Matches) -> Hit | None:
         return None  # it sets them: then another process of the text asks
     for one in reversed(rows):
         if one.launcher == "python":
-            outer = _above(launcher, one)
+            outer = above(launcher, one)
             return _started_by(outer, one, matches) if outer else _started_alone(one, matches)
     spawn = next((one for one in rows if one.launcher == "spawn"), None)
     if spawn is None:
@@ -419,7 +407,7 @@ def by_mpirun(launcher: LauncherFacts, size: str) -> tuple[Manual, ...]:
     mine = next((one for one in reversed(launcher.commands) if one.launcher in ("python", "mpirun")), None)
     if mine is None or not size.isdecimal():
         return ()
-    outer = _above(launcher, mine)
+    outer = above(launcher, mine)
     words = ("mpirun", "-n", size, *mine.words) if outer is None else changed(outer, "tasks", size)
     return todo(f"Start {size} processes.", line(mine, words))
 
@@ -454,7 +442,7 @@ def stale_file(launcher: LauncherFacts, size: int | None, started: int | None, m
 def nodes_missing(launcher: LauncherFacts, size: int | None, joined: int | None, matches: Matches) -> Hit | None:
     """Whole nodes that did not come: the store counts the launchers of the nodes, or their ranks."""
     one = next((one for one in reversed(launcher.commands) if one.launcher in RANK_LAUNCHERS and (one.nodes or 0) > 1), None)
-    if one is None or one.nodes is None or not size or joined is None or joined >= size or _above(launcher, one):
+    if one is None or one.nodes is None or not size or joined is None or joined >= size or above(launcher, one):
         return None
     each = 1 if size == one.nodes else one.each
     if each is None or each * one.nodes != size or joined % each:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import number
+from envcheck.checks.slurm_sums import slurm_sums
 from envcheck.checks.text import agreed, alone, cite, doubt, environment, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
@@ -95,7 +96,8 @@ def launch_rank_duplicate(facts: Facts, matches: Matches) -> Answer:
     launcher, claims = facts.launcher, facts.launcher.rank_claims
     if len(claims) < 2:
         values = {"rank": value(matches, "rank"), "size": value(matches, "size")}
-        return Hit(values, quoted(matches), variant="said") if matches else None
+        printed = all(match.symptom == "global-rank-twice" for match in matches)  # two runs in one text print the same
+        return Hit(values, quoted(matches), variant="said", confidence=Confidence.LIKELY if printed else None) if matches else None
     pids = ",".join(word for claim in claims for word in claim.split()[1:2] if word.isdecimal()) or None
     ranks = {"rank": launcher.variables.get("RANK"), "size": launcher.variables.get("WORLD_SIZE"), "count": len(claims)}
     meeting = {"address": launcher.master_addr, "port": launcher.master_port}
@@ -155,7 +157,7 @@ def launch_slurm(facts: Facts) -> Answer:
     if beyond and local is not None and mine and len(mine.split(",")) <= local:
         evidence = cite("environment", f"SLURM_LOCALID={local}, CUDA_VISIBLE_DEVICES={mine}")
         return Hit({"local": local, "visible": mine}, (*evidence, *quoted(beyond)), variant="bound")
-    return _agents_in_tasks(facts) or launch_sums.slurm_sums(facts) or _slurm_said(facts)
+    return _agents_in_tasks(facts) or slurm_sums(facts) or _slurm_said(facts)
 
 
 def _agents_in_tasks(facts: Facts) -> Hit | None:

@@ -219,7 +219,7 @@ def _by_its_page(library: str) -> tuple[Intent, ...]:
 
 def _package(library: str) -> str:
     """What pip may call the package of a module: the first part of its name."""
-    module = re.fullmatch(r"([a-z]\w{1,40})(?:\.[\w.]+)?", library)
+    module = re.fullmatch(r"((?!libtorch)[a-z]\w{1,40})(?:\.[\w.]+)?", library)
     return module[1].replace("_", "-") if module else "PACKAGE"
 
 
@@ -256,7 +256,7 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
 def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
-    if telling := of_variant(matches, "unbuilt", "without_cuda", "dll", "declared", "other_cuda"):
+    if telling := of_variant(matches, "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda"):
         values |= {"built": value(telling, "built"), "cuda": value(telling, "torch_cuda") or values["cuda"]}
         named = value(telling, "library")  # whoever prints "nms_impl: implementation for device" is mmcv
         values["library"] = f"mmcv ({named})" if telling[0].variant == "without_cuda" else named

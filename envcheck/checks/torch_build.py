@@ -133,10 +133,12 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
         "xpu_said": xpu,
         "mac": facts.system.os == "darwin",
         "jetson": facts.system.jetson,
-        "no_gpu": answer.no_gpu(facts) and _is_cpu_build(facts.torch),
+        "no_gpu": (answer.no_gpu(facts) and _is_cpu_build(facts.torch)) or (of_variant(matches, "no_gpu") and not facts.gpus.devices),
+        "integrated": facts.rocm.names and not discrete_amd(facts.rocm) and not facts.gpus.devices,
         "said": True,
     }
-    values = {"version": facts.torch.version or UNKNOWN, "kind": "XPU" if xpu else "CUDA", "gpu": "the Jetson's GPU"}
+    values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "XPU" if xpu else "CUDA", "gpu": "the Jetson's GPU"}
+    values["gpu"] = facts.rocm.names or values["gpu"]
     if not matches:
         return None
     hit = first_of(cases, values, quoted(xpu or matches))
@@ -252,17 +254,26 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
     wanted, python = value(matches, "requirement") or "torch", facts.python.version
     values: dict[str, object] = {"requirement": wanted, "python": python, "platform": platform or "this platform"}
     variant = None if python else "plain"
-    if of_variant(matches, "sources"):
-        pinned = re.match(r"torch\s?(?:==|~=|<=?)\s?(\d{1,2}\.\d{1,2})", wanted)
-        series = (minor(pinned[1]) or (9, 9)) if pinned else (9, 9)
-        if not python or (facts.system.os == "windows" and series < (1, 7)):  # else something else is wrong than the Python
-            last = "3.7" if series < (1, 4) else _LAST_PYTHON.get(series)
-            variant, values["use"] = "sources", last or facts.tables.usual_python(platform)
+    if use := _of_2016(facts, matches, wanted, platform):
+        variant, values["use"] = "sources", use
     name = re.match(r"[\w.-]*\w", wanted)
     if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
         fixes = (_TRITON,) if name[0] == "triton" and facts.system.os != "linux" else ()  # another build of torch would not bring it
         return Hit(values | {"package": name[0]}, quoted(matches), fixes, "other")
     return Hit(values, quoted(matches), _other_python(facts, wanted, platform), variant)
+
+
+def _of_2016(facts: Facts, matches: Matches, wanted: str, platform: str | None) -> str | None:
+    """A Python that has wheels, where the index offers nothing but the packages of 2016 for want of one."""
+    if not of_variant(matches, "sources"):
+        return None
+    pinned = re.match(r"torch\s?(?:==|~=|<=?)\s?(\d{1,2}\.\d{1,2})", wanted)
+    series = (minor(pinned[1]) or (9, 9)) if pinned else (9, 9)
+    unpacked = value(matches, "archive")  # pip took one of them
+    if not unpacked and facts.python.version and not (facts.system.os == "windows" and series < (1, 7)):
+        return None
+    last = "3.7" if series < (1, 4) else _LAST_PYTHON.get(series)
+    return last or facts.tables.usual_python(platform)
 
 
 _TRITON = Manual(

@@ -64,6 +64,8 @@ def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence,
     if cuda is not None and found.soname_cuda not in (None, cuda):
         return Hit(values | {"cuda": cuda, "wanted": found.soname_cuda}, evidence, variant="cuda")
     values["distribution"] = found.distribution
+    if facts.system.jetson:
+        return Hit(values | {"stem": stem}, evidence, variant="jetson")
     if variant:
         return Hit(values, evidence, variant=variant)
     requirement, there = _requirement(facts, found), facts.packages.version(found.distribution)

@@ -155,13 +155,15 @@ def _number_of(entry: str, gpus: tuple[Gpu, ...], visibility: VisibilityFacts) -
     return str(chosen.indices[0]) if alike and gpus and chosen.indices and entry.startswith("GPU-") else None
 
 
-@check(needs="gpus visibility", reads="gpus visibility devices symptoms")
+@check(needs="gpus visibility", reads="gpus visibility devices launcher symptoms")
 def visible_devices_order(facts: Facts, matches: Matches) -> Answer:
     devices = facts.devices
     usable = nvidia(facts.gpus)  # CUDA leaves out a GPU that is lost or wants a reset
     models = {gpu.name for gpu in usable if gpu.name}
     raw = facts.visibility.cuda_visible_devices
     by_uuid = (raw or "").startswith(("GPU-", "MIG-"))
+    if matches and not devices.devices and not by_uuid and facts.visibility.cuda_device_order != "PCI_BUS_ID" and len(models) != 1:
+        return _other_card_said(facts, matches)
     if "visibility" in facts.missing or len(models) < 2 or facts.visibility.cuda_device_order == "PCI_BUS_ID" or fails(devices) or by_uuid:
         return None
     fix = (SetEnv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA then counts as nvidia-smi does"),)
@@ -175,6 +177,14 @@ def visible_devices_order(facts: Facts, matches: Matches) -> Answer:
     if devices.devices and not any(entry.strip().isdecimal() for entry in (raw or "").split(",")):
         return None
     return Hit(values, quoted(matches), fix, confidence=Confidence.LIKELY)
+
+
+def _other_card_said(facts: Facts, matches: Matches) -> Hit:
+    """Somebody sees another card at work than the one that was chosen."""
+    raw = facts.visibility.cuda_visible_devices
+    chosen = raw or next((set_ for one in facts.launcher.commands if (set_ := one.variables.get(NAME))), None)
+    fix = SetEnv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA then counts as nvidia-smi does")
+    return Hit({"value": chosen or "not stated"}, quoted(matches), (fix,), variant="said")
 
 
 def _same(name: str | None, uuid: str | None, gpu: Gpu) -> bool:

@@ -250,7 +250,8 @@ _AWAY = re.compile(
     re.IGNORECASE,
 )
 _AWAY_AFTER = re.compile(
-    r"[\s,)]{0,3}(?:(?:it )?(?:works|worked|runs|ran)\b(?! out)|is fine|is not (?:found|available)|would|instead|or \d|and \d|,? compiled)",
+    r"[\s,)]{0,3}(?:(?:it )?(?:works|worked|runs|ran)\b(?! out)|is fine|is not (?:found|available)|would|instead"
+    r"|or \d|and \d|to v?\d|,? compiled)",
     re.IGNORECASE,
 )
 _COMMAND = re.compile(
@@ -455,6 +456,11 @@ _JETSON = re.compile(
 _L4T = re.compile(r"\b(?:L4T|R)(?:\s?(?:Release|Version))?[\s:*]{0,6}R?(3\d\.\d{1,2}(?:\.\d{1,2})?)(?![\d.])", re.IGNORECASE)
 
 
+# Graphics of AMD's processors, in a text that names no card beside them.
+_INTEGRATED = re.compile(r"(?<![0-9A-Za-z])Radeon(?:\(TM\)| TM)? ?(?:Graphics )?(?P<model>[678][0-9]0M)(?![0-9A-Za-z])")
+_A_CARD = re.compile(r"NVIDIA|GeForce|\b[RG]TX ?\d|\bRadeon (?:RX|Pro)\b|\bRX ?\d{4}|nvidia-smi")
+
+
 def _l4t(text: str, sign: str) -> str:
     """The release of NVIDIA's Linux as a text names it, by itself or by its JetPack; else what shows that it is one."""
     if release := _L4T.search(text):
@@ -480,6 +486,9 @@ def _surroundings(text: str) -> Iterator[Claim]:
     if match := _IN_KUBERNETES.search(text):
         line, number = line_at(text, match.start())
         yield Claim("container.kubernetes", True, Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+    if (match := _INTEGRATED.search(text)) and not _A_CARD.search(text):
+        line, number = line_at(text, match.start())
+        yield Claim("gpu", (f"Radeon {match['model']}", 1), Role.HAS, False, line.strip()[:LINE_LIMIT], number)
     if match := _JETSON.search(text):
         line, number = line_at(text, match.start())
         yield Claim("system.jetson", _l4t(text, match[0]), Role.HAS, False, line.strip()[:LINE_LIMIT], number)

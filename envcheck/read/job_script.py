@@ -37,6 +37,13 @@ _INIT_PRINTED = re.compile(
     r"|\bfile already exists: (?P<left>[\w./~-]{0,300}(?:dist|init|sync|rdzv|rendezvous)[\w.-]{0,60})"
 )
 _START_METHOD = re.compile(r"""\bset_start_method\(\s?["'](?P<method>spawn|fork|forkserver)["']""")
+# Lightning: "initializing ddp: GLOBAL_RANK: 1, MEMBER: 2/8"; when all of them have met it says so
+_GLOBAL_RANK = re.compile(r"GLOBAL_RANK: (?P<rank>\d{1,5}), MEMBER: \d{1,5}/(?P<size>\d{1,5})")
+_MET_OR_ENDED = re.compile(r"processes registered|Traceback \(most recent call last\)")
+_SCRIPT_OF_JOB = re.compile(
+    r"(?m)^\s{0,20}(?P<command>(?:bash|sh|source|\.) [\w./~-]{1,200}\.sh|\./[\w./-]{1,200}\.sh)"
+    r"(?P<given>(?: [\w./=-]{1,80}){0,12})\s{0,20}$"
+)
 _POD = re.compile(
     r"(?im)^\s{0,12}(?:- )?nvidia\.com/gpu|\b(?:in|inside|on|within|with)(?: an?| the| my| our)? (?:kubernetes|k8s|EKS|GKE|AKS|openshift)\b"
     r"|\bkubernetes pod\b|\bkubectl (?:exec|logs|apply|describe|get)\b"
@@ -54,6 +61,9 @@ def read_started(text: str) -> Found | None:
     shift = len(rows) - len(seen.rows)
     rows = [replace(one, inside=one.inside + shift) if one.inside is not None else one for one in rows]
     rows = [*(_configured(text, one) for one in rows), *_in_code(text, seen)]
+    if "#SBATCH" in text and all(one.launcher == "sbatch" for one in rows):
+        rows = [*rows, *_script_of_job(text)]
+    _rank_twice(notes, text)
     pods = _pods(text)
     if pods:
         rows = [*rows, pods]
@@ -74,6 +84,29 @@ def read_started(text: str) -> Found | None:
             notes.put(path, value, match[0], text.count("\n", 0, match.start()) + 1)
     return notes.found()
 
+
+def _script_of_job(text: str) -> list[LaunchCommand]:
+    """The shell script that a job script starts and that is not shown."""
+    match = _SCRIPT_OF_JOB.search(text, text.find("#SBATCH"))
+    if match is None:
+        return []
+    words = f"{match['command']}{match['given']}".split()
+    return [LaunchCommand("bash", tuple(words), program=next(word for word in words if word.endswith(".sh")))]
+
+
+def _rank_twice(notes: Notes, text: str) -> None:
+    """Processes that take the same global rank, while others of the group do not come."""
+    if "GLOBAL_RANK: " not in text:
+        return
+    end = _MET_OR_ENDED.search(text)
+    found = [(match["rank"], match["size"], match[0]) for match in _GLOBAL_RANK.finditer(text, 0, end.start() if end else len(text))]
+    ranks = [rank for rank, _, _ in found]
+    twice = next((one for one in found if ranks.count(one[0]) > 1), None) if len(found) <= MANY_RANKS else None
+    if twice and len(set(ranks)) < int(twice[1]):
+        notes.sign("launch-rank-duplicate", twice[2], "global-rank-twice", {"rank": twice[0], "size": twice[1]})
+
+
+MANY_RANKS = 4096  # lines
 
 _LIST = re.compile(r"(?m)(?:^|[\s{,-])(?P<key>command|args|CMD|ENTRYPOINT)\"?:?\s{0,4}\[(?P<items>[^\]]{3,2000})\]")
 _ITEM = re.compile(r"\"(?P<double>[^\"\n]{1,400})\"|'(?P<single>[^'\n]{1,400})'|(?P<bare>[^\s,\"'][^,\n]{0,400})")

@@ -28,9 +28,12 @@ POST = 64 << 10  # characters in which a person has said what the text is about;
 _PROPOSED = re.compile(
     r"^\W{0,12}(?:feature request|proposal|enhancement|rfc)\b|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
     r"|\bfeature request\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: |^\s{0,3}fix(?:es|ed):\s{0,3}$"
-    r"|^\W{0,6}(?:test plan|differential revision|pull request resolved|signed-off-by)\b",
+    r"|^\W{0,6}(?:test plan|differential revision|pull request resolved|signed-off-by)\b"
+    r"|^(?:fix(?:es)?|close[sd]?|resolve[sd]?) (?:#\d{1,6}|https://\S{10,120}/issues/\d{1,6})\s{0,3}$"
+    r"|\b(?:with|in) this (?:PR|pull request|patch)\b|^\W{0,6}this (?:PR|pull request|patch) [a-z]",
     re.IGNORECASE | re.MULTILINE,
 )
+_NOT_TICKED = re.compile(r"^\s{0,8}[-*] \[ ?\][^\n]{0,200}", re.MULTILINE)  # of a form's choices those that were not taken
 _PRINTED = re.compile(r"Traceback \(most recent call last\)|^\[?(?:rank\d{1,5}\]?:|[EWI]\d{3,4} \d\d:)|^\S{0,20}\[[EW] ", re.MULTILINE)
 
 
@@ -89,7 +92,7 @@ def at_warning_level(line: str) -> bool:
 # The title of a change, "[CUDA] Fix …", "docs: …"; a person who asks for help writes in the first person
 _OF_A_CHANGE = re.compile(
     r"\W{0,8}(?:\[[^\]\n]{1,30}\] ?){0,2}(?:[\w./-]{1,20} ?: ?)?"
-    r"(?:fix(?:es|ed)?|refactor|bump|implement|force|allow|print|handle) (?!this|please|me\b)\w",
+    r"(?:fix(?:es|ed)?|refactor|bump|implement|force|allow|print|handle|improve|clarify|reword|rename) (?!this|please|me\b)\w",
     re.IGNORECASE,
 )
 _ASKS = re.compile(r"[?？]|\b(?:I|my|help me|need help|any help)\b|[我您]")
@@ -98,4 +101,5 @@ _ASKS = re.compile(r"[?？]|\b(?:I|my|help me|need help|any help)\b|[我您]")
 def proposed(text: str) -> bool:
     """Whether a text speaks of a message without having met it now: a feature request, or a change, with no print in it."""
     change = _OF_A_CHANGE.match(text) and not _ASKS.search(text, 0, POST)
-    return bool(change or _PROPOSED.search(text, 0, POST)) and not _PRINTED.search(text)
+    said = _NOT_TICKED.sub("", text[:POST])
+    return bool(change or _PROPOSED.search(said)) and not _PRINTED.search(text)

@@ -352,7 +352,7 @@ class Scanner:
                 first.setdefault((rule, shown), (row, evidence))
         held = first.values()
         known = [evidence.text for row, evidence in held if not row.fallback] + [noted.text for _, noted in self.noted.values()]
-        kept = tuple(evidence for row, evidence in held if not row.fallback or not _one_of(evidence.values.get("what", ""), known))
+        kept = tuple(evidence for row, evidence in held if not row.fallback or not _read(evidence, known))
         if any(not row.alone for row, _ in held):
             lone = {id(evidence) for row, evidence in held if row.alone}
             kept = tuple(evidence for evidence in kept if id(evidence) not in lone)
@@ -461,6 +461,11 @@ def _as_it_stood(shown: str, part: _Part, languages: Languages) -> str:
 SAME = 30  # characters
 
 
+def _read(evidence: TextEvidence, known: Sequence[str]) -> bool:
+    """Whether a row has read this line, or a part of it, in its own language or in English. A number is in many lines."""
+    whole, what = evidence.text, evidence.values.get("what", "")
+    return any(len(one) > SAME and one.strip("…") in whole for one in known) or _one_of(what, known)
+
+
 def _one_of(what: str, known: Sequence[str]) -> bool:
-    """Whether a row has read this line, or a part of it. A number is in many lines."""
     return not what.isdecimal() and any(what[:SAME] in one or (len(one) > SAME and one.strip("…") in what) for one in known)

@@ -31,6 +31,8 @@ FACTS: dict[str, dict[str, Any]] = {
     "- OS: nt": {"system.os": "windows"},
     "操作系统：Windows 11": {"system.os": "windows", "system.distribution": "Windows 11"},
     "显卡: RTX 3060": {"gpu.0": "RTX 3060"},
+    "显卡 核显Radeon 680M": {"rocm.names": ("Radeon 680M",)},
+    "moved from torch 1.12.1 to 2.1.0": {},
     "Treiber: 551.86": {"driver.version": "551.86"},
     "on my Blackwell GPU nothing runs": {"gpu.0": "Blackwell"},
     "GPU: RTX 50 series, 16 GB": {"gpu.0": "RTX 50 series"},

@@ -130,6 +130,26 @@ def test_calls_in_code() -> None:
     assert (engine.launcher, engine.each) == ("vllm", 2)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "after", "twice"),
+    [
+        ("0 1 1", "", ["1"]),
+        ("0 1 2 3", "", []),
+        ("0 1 2 3 0 1 2 3", "", []),  # all of them came: two runs
+        ("0 1", "All distributed processes registered. Starting ddp\nGLOBAL_RANK: 1, MEMBER: 2/4", []),
+    ],
+)
+def test_a_global_rank_that_two_processes_take(ranks: str, after: str, twice: list[str]) -> None:
+    lines = [f"initializing ddp: GLOBAL_RANK: {rank}, MEMBER: {int(rank) + 1}/4" for rank in ranks.split()]
+    found = read_started("\n".join([*lines, after]))
+    assert [one.values["rank"] for one in (found.signs if found else ())] == twice
+
+
+def test_the_script_that_a_job_starts_without_srun() -> None:
+    found = read_started("#SBATCH --ntasks-per-node=2\nmodule load cuda\nbash fit.sh --size 128\n")
+    assert found and [(one.launcher, one.program) for one in found.facts[0].value] == [("sbatch", None), ("bash", "fit.sh")]
+
+
 def test_a_variable_set_in_code_is_known_only_as_a_string() -> None:
     (spawn,) = commands(
         "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\nos.environ['RANK'] = os.environ['SLURM_PROCID']\nmp.spawn(f, nprocs=4)"
