@@ -35,7 +35,7 @@ def main():
     began = time.monotonic() - time.process_time()
     if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(HERE):
         del sys.path[0]
-    if any(is_of_others(entry) for entry in [sys.prefix] + sys.path[:200]):
+    if is_of_others(sys.prefix) or any(is_of_others(entry) for entry in sys.path[:200]):
         # Files of root's in a user's environment are ones that he cannot remove. What this starts has it from the environment.
         sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"
     jsonl = load("jsonl")

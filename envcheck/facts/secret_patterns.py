@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Callable
 
 from envcheck.facts.secret_words import FOREIGN
 
@@ -193,7 +194,7 @@ _EMAIL = re.compile(
 )
 
 
-def masked(text: str, mask: str) -> str:
+def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     """Text with `mask` in the place of passwords, tokens and signatures, and without addresses of e-mail."""
     if "BEGIN " in text or "Private-Lines" in text:
         text = _PEM.sub(rf"\1{mask}", text)
@@ -203,7 +204,7 @@ def masked(text: str, mask: str) -> str:
         text = _EMAIL.sub(EMAIL, text)
     elif "%40" in text:
         text = _URL_LOGIN.sub(f"{mask}@", text)
-    text = _TOKEN.sub(mask, _BLOB.sub(lambda found: mask if _packed(found[0]) else found[0], text))
+    text = _TOKEN.sub(mask, _BLOB.sub(lambda found: mask if _packed(found[0], again) else found[0], text))
     text = _HERE.sub(rf"\1{mask}", _LISTED.sub(lambda found: f"{(found[1] or found[2]).rstrip()} {mask}", text))
     if "=" in text or ":" in text or "%3" in text or not text.isascii():
         text = _SIGNED.sub(rf"\1{mask}", text)
@@ -218,12 +219,10 @@ def masked(text: str, mask: str) -> str:
     return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text
 
 
-def _packed(blob: str) -> bool:
+def _packed(blob: str, masked_again: Callable[[str], str]) -> bool:
     """Whether this is base64 of a text that holds a secret. Each step inwards is a quarter shorter, so that the end is near."""
-    from envcheck.facts.secrets import mask_secrets
-
     try:
         said = b64decode(blob + "=" * (-len(blob) % 4)).decode()
     except ValueError:
         return False
-    return said.replace("\n", " ").isprintable() and mask_secrets(said) != said
+    return said.replace("\n", " ").isprintable() and masked_again(said) != said

@@ -55,7 +55,7 @@ def mask_secrets(text: str) -> str:
         return text
     from envcheck.facts.secret_patterns import masked
 
-    return masked(text, MASK)
+    return masked(text, MASK, mask_secrets)
 
 
 @functools.cache
