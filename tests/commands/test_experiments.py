@@ -1,7 +1,7 @@
 """What a machine without a GPU can do to a check and to `envcheck run`, each with the verdict that it must have: namespaces with odd
 interfaces, filters of system calls, limits, file systems, a torch that lies, descriptors, signals, command lines.
 
-`python -m pytest -m slow tests/commands/test_experiments.py` (ten minutes on two cores; root, for most). `$E` is envcheck, `$PY` a Python
+`python -m pytest -m slow tests/commands/test_experiments.py` (six minutes on two cores; root, for most). `$E` is envcheck, `$PY` a Python
 with torch, `$J` a report as JSON. A row that this machine cannot do (no namespace, no control group) ends with 99 and is skipped.
 """
 
