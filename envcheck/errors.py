@@ -9,11 +9,16 @@ class UsageError(Exception):
     """What the user asked for cannot be done; the message is one line and ends up on stderr with exit 2."""
 
 
+MEANT = {"cn": "zh", "chinese": "zh", "mandarin": "zh", "中文": "zh"}  # names of what is known under another word
+
+
 def near_word(word: str, known: Iterable[str]) -> str | None:
     """What was probably meant: what alone begins so, else what is spelled much like it."""
     import difflib
 
     word, names = word.lower(), sorted(known)
+    if MEANT.get(word) in names:
+        return MEANT[word]
     begun = [one for one in names if len(word) > 2 and one.startswith(word)]
     longer = [one for one in names if len(one) > 1 and word.startswith(one)]  # "zh-hans" of zh
     return begun[0] if len(begun) == 1 else next(iter([*difflib.get_close_matches(word, names, 1, 0.55), *longer]), None)

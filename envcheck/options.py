@@ -197,11 +197,12 @@ def command_parser(command: str) -> Parser:
                 try_flags.configure_parser(parser.add_argument_group("fixes tried"), "the first command of every error")
         case "record":
             _target_flags(parser)
-            parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to stdout")
+            parser.add_argument("-o", "--output", metavar="FILE", help="write there (default: stdout)")
             parser.add_argument(
                 "--host",
                 metavar="FILE",
-                help="also write what this machine answered to each question of envcheck, so that a test can replay it: files,"
+                help="also write what this machine answered to each question of envcheck, so that a test can replay it (default: no):"
+                " files,"
                 " programs' output and variables as they are. It holds names of hosts, users and folders, and addresses; passwords and"
                 " tokens are masked",
             )
@@ -221,8 +222,8 @@ def command_parser(command: str) -> Parser:
         case "rules":
             output.add_language(parser)
             parser.add_argument("--json", action="store_true", help="JSON instead of text")
-    parser.add_argument("--config", metavar="FILE", help="configuration file instead of the nearest pyproject.toml or envcheck.toml")
-    parser.add_argument("--profile", metavar="NAME", help="also the settings below [tool.envcheck.profile.NAME]")
+    parser.add_argument("--config", metavar="FILE", help="configuration (default: the nearest pyproject.toml or envcheck.toml)")
+    parser.add_argument("--profile", metavar="NAME", help="also the settings below [tool.envcheck.profile.NAME] (default: none)")
     return parser
 
 
@@ -253,7 +254,12 @@ def _explain_flags(parser: Parser) -> None:
 
 def _target_flags(parser: Parser) -> None:
     target = parser.add_argument_group("what is examined")
-    target.add_argument("--python", metavar="PATH", help="the interpreter under test: a file, a command or a virtual environment")
+    target.add_argument(
+        "--python",
+        metavar="PATH",
+        help="the interpreter under test: a file, a command or a virtual environment"
+        " (default: the active one, else ./.venv, else python on PATH)",
+    )
     target.add_argument("--static", action="store_true", help="metadata only: torch is not imported")
     target.add_argument("--live", choices=("quick", "full", "off"), default="quick", help="how much the live check does (default: quick)")
     target.add_argument(
@@ -271,7 +277,7 @@ def _target_flags(parser: Parser) -> None:
 
 def _facts_flags(parser: Parser) -> None:
     facts = parser.add_argument_group("recorded and assumed facts")
-    facts.add_argument("--facts", metavar="FILE", help="judge a recorded snapshot instead of this machine")
+    facts.add_argument("--facts", metavar="FILE", help="judge a recorded snapshot (default: this machine is examined)")
     facts.add_argument("--assume", metavar="FACT=VALUE", action="append", default=[], help="judge as if, e.g. driver.version=580.95.05")
     facts.add_argument(
         "--expect",
@@ -280,7 +286,7 @@ def _facts_flags(parser: Parser) -> None:
         default=[],
         help="fail unless it holds, e.g. --expect 'gpus>=8' --expect 'torch~=2.14' (the names stand below)",
     )
-    facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and logs there")
+    facts.add_argument("--evidence", metavar="DIR", help="keep the ranks' output, stacks and logs there (default: nothing is kept)")
 
 
 def _report_flags(parser: Parser) -> None:
@@ -289,12 +295,24 @@ def _report_flags(parser: Parser) -> None:
     report.add_argument(
         "--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first (default: the target's own)"
     )
-    report.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
+    report.add_argument("--index-base", metavar="URL", help="printed commands name this mirror (default: https://download.pytorch.org/whl)")
     output.add_flags(report)
     report.add_argument("--fail-on", choices=("error", "warning", "never"), default="error", help="what exits 1 (default: error)")
     report.add_argument("--strict", action="store_true", help="a warning, or a rule that could not decide, is not a pass")
-    report.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules (a,b or repeated)")
-    report.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="without these rules (a,b or repeated)")
+    report.add_argument(
+        "--select",
+        metavar="RULE|FAMILY",
+        action="append",
+        default=[],
+        help="only these rules, e.g. driver,shm-small (repeatable; default: all)",
+    )
+    report.add_argument(
+        "--ignore",
+        metavar="RULE|FAMILY",
+        action="append",
+        default=[],
+        help="without these rules, e.g. driver,shm-small (repeatable; default: none)",
+    )
     report.add_argument("--version", action="version", version=_version())
 
 

@@ -35,6 +35,9 @@ def main():
     began = time.monotonic() - time.process_time()
     if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(HERE):
         del sys.path[0]
+    if any(is_of_others(entry) for entry in [sys.prefix] + sys.path[:200]):
+        # Files of root's in a user's environment are ones that he cannot remove. What this starts has it from the environment.
+        sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"
     jsonl = load("jsonl")
     options = jsonl.json.loads(sys.argv[1])
     options["began"] = began
@@ -55,6 +58,15 @@ def main():
             return
     load("torch_steps").main(options, writer)
     writer.line(end=True, at=time.monotonic())
+
+
+def is_of_others(folder):
+    # type: (Any) -> bool
+    """Whether a folder belongs to neither this user nor root."""
+    try:
+        return isinstance(folder, str) and os.stat(folder or ".").st_uid not in (0, os.geteuid())
+    except (OSError, ValueError, AttributeError):  # it is not there, it is no name, Windows
+        return False
 
 
 def load(name):

@@ -68,10 +68,6 @@ def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
 
 
-# The first torch that compiles on a Python, and on Windows (torch/_dynamo/eval_frame.py and torch/__init__.py of each release).
-_FIRST_TO_COMPILE = {"3.11": "2.1", "3.12": "2.4", "3.13": "2.6", "3.14": "2.10", "Windows": "2.5"}
-
-
 @check(needs="torch", reads="torch packages gpus live symptoms")
 def torch_dynamo_broken(facts: Facts, matches: Matches) -> Answer:
     failure = facts.torch.dynamo_failure
@@ -97,7 +93,7 @@ def torch_dynamo_broken(facts: Facts, matches: Matches) -> Answer:
 def _without_compiler(facts: Facts, matches: Matches) -> Hit:
     """Too old a torch. Which build of a newer one fits is chosen where the text tells of the build or the GPU."""
     there = value(matches, "where") or ""
-    first = _FIRST_TO_COMPILE.get(there)
+    first = facts.tables.first_to_compile(there)
     known = facts.torch.cuda or facts.torch.hip or facts.torch.cpu_build or facts.gpus.devices
     build: Intent = TorchBuild(f">={first}") if known else Install((f"torch>={first}",), flags=UPGRADE)
     newer = (build,) if first else ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeAlias
@@ -14,6 +16,11 @@ from envcheck.facts.record import record
 from envcheck.facts.recorded import RECORDED
 from envcheck.facts.snapshot import Missing, Why
 from envcheck.tables.versions import parsed
+
+if sys.version_info >= (3, 11):
+    from re import _parser as regular
+else:
+    import sre_parse as regular
 
 OPERATORS = {
     "lt": "is less than", "le": "is at most", "eq": "is", "ge": "is at least", "gt": "is more than", "in": "is one of",
@@ -32,7 +39,8 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "percent": {"%": 1},
 }  # fmt: skip
 Value: TypeAlias = "bool | float | str | tuple[float | str, ...]"
-TEXT_LIMIT = 10_000  # of a fact that a site's own expression is tried on
+STEPS = 1e8  # that a site's own expression may need: a second or two
+FEW = 8  # a repeat of no more stands for as many copies of what it repeats
 
 
 class Kind(Enum):
@@ -139,7 +147,42 @@ def _expression(value: Any, kind: Kind, where: str) -> str:
     except (TypeError, re.error) as error:
         raise ThresholdError(f"{where}: a regular expression is expected: {error}") from None
     text: str = value
+    if _choices(regular.parse(text)) is None:
+        raise ThresholdError(f"{where}: a repeat around a repeat or a choice can take for ever; write it as one repeat, [ab]+ for (a|b)+")
     return text
+
+
+def _choices(parsed: Any) -> int | None:
+    """Parts of an expression that can read a text in several ways; None where a repeat multiplies them without end, as in (a+)+."""
+    count = 0
+    for operation, argument in parsed:
+        name = str(operation)
+        copies, inner = 1, []
+        if name.endswith("_REPEAT"):
+            low, high, body = argument
+            count += low != high
+            copies, inner = int(high), [body]
+        elif name == "BRANCH":
+            count += 1
+            inner = argument[1]
+        elif name == "GROUPREF":
+            count += 1
+        elif isinstance(argument, tuple):
+            inner = [part for part in argument if isinstance(part, regular.SubPattern)]
+        elif isinstance(argument, regular.SubPattern):
+            inner = [argument]
+        for part in inner:
+            within = _choices(part)
+            if within is None or (within and copies > FEW):
+                return None
+            count += within * copies
+    return count
+
+
+def _longest(expression: str) -> int:
+    """How long a text may be that it is tried on: with k choices, a search looks at n^(k+1) / (k+1)! ways through n characters at most."""
+    choices = min((_choices(regular.parse(expression)) or 0) + 1, 60)
+    return int((STEPS * math.factorial(choices)) ** (1 / choices))
 
 
 def _value(value: Any, fact: str, kind: Kind, words: Sequence[str], where: str) -> Any:
@@ -235,13 +278,14 @@ def _shown(value: object) -> str:
 
 
 def _holds(comparison: Comparison, value: Any) -> bool | None:
-    """None where the two cannot be compared: a version that is none."""
+    """None where the two cannot be compared: a version that is none, a text too long for an expression."""
     if comparison.operator == "eq":
         return bool(value == comparison.value)
     if comparison.operator == "in":
         return value in comparison.value  # type: ignore[operator]  # a tuple, as _comparison made it
     if comparison.operator == "matches":
-        return re.search(str(comparison.value), str(value)[:TEXT_LIMIT]) is not None
+        text, expression = str(value), str(comparison.value)
+        return re.search(expression, text) is not None if len(text) <= _longest(expression) else None
     mine, other = (parsed(value), parsed(str(comparison.value))) if isinstance(value, str) else (value, comparison.value)
     return None if mine is None or other is None else _ORDER[comparison.operator](mine, other)
 

@@ -14,6 +14,7 @@ from envcheck.errors import UsageError, near_word
 from envcheck.facts.record import replace
 from envcheck.facts.settings import Configuration
 from envcheck.render import FORMATS
+from envcheck.report.english import language_code
 
 if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
@@ -119,6 +120,8 @@ def apply(args: argparse.Namespace, words: Sequence[str], parser: argparse.Argum
                     continue
             if key == "python":
                 value, args.python_named_in = _python(path, value), path
+            if key == "lang":  # as locales spell it
+                value = language_code(value)
             setattr(args, flags[f"--{key}"].dest if f"--{key}" in flags else key, value)
         else:
             continue
@@ -156,7 +159,10 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
         raise UsageError(f"{path}: unknown key {where + key!r}; {hint}")
     expected, right = KEYS[key]
     if flag is not None and flag.choices is not None and key != "format":
-        expected, right = f"one of {', '.join(map(str, flag.choices))}", lambda one: one in (flag.choices or ())
+        expected, right = (
+            f"one of {', '.join(map(str, flag.choices))}",
+            lambda one: (language_code(one) if key == "lang" else one) in (flag.choices or ()),
+        )
     if not right(value):
         raise UsageError(f"{path}: {where}{key} = {_shown(value)}: {expected} is expected")
 

@@ -47,10 +47,24 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
         "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
     )
     parser.add_argument("--fix-suggest", action="store_true", help="print every command that would fix a finding, for pip, uv and conda")
-    parser.add_argument("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first")
-    parser.add_argument("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl for printed commands")
-    parser.add_argument("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules (a,b or repeated)")
-    parser.add_argument("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="without these rules (a,b or repeated)")
+    parser.add_argument(
+        "--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands come first (default: the target's own)"
+    )
+    parser.add_argument("--index-base", metavar="URL", help="printed commands name this mirror (default: https://download.pytorch.org/whl)")
+    parser.add_argument(
+        "--select",
+        metavar="RULE|FAMILY",
+        action="append",
+        default=[],
+        help="only these rules, e.g. driver,shm-small (repeatable; default: all)",
+    )
+    parser.add_argument(
+        "--ignore",
+        metavar="RULE|FAMILY",
+        action="append",
+        default=[],
+        help="without these rules, e.g. driver,shm-small (repeatable; default: none)",
+    )
     add_flags(parser)
 
 
@@ -134,8 +148,10 @@ class Given:
         if name == "-":
             self._take_stream(standard_input(), "stdin")
             return
+        from envcheck.facts.given_file import open_given
+
         try:
-            with open(name, "rb") as file:
+            with open_given(name) as file:
                 self._take_stream(file, label or os.path.basename(name))
         except OSError as error:
             raise UsageError(f"{name}: {error.strerror or error}") from None

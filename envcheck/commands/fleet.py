@@ -55,9 +55,20 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
 
 def _job_flags(group: argparse._ActionsContainer) -> None:
     add = group.add_argument
-    add("--master", metavar="HOST[:PORT]", help="rank 0's host, where the launcher does not tell it, and the port of its store")
+    add(
+        "--master",
+        metavar="HOST[:PORT]",
+        help="rank 0's host and the port of its store, e.g. node01:29511 (default: what the launcher tells)",
+    )
     add("--deadline", metavar="S", type=float, default=60.0, help="how long ranks wait for each other in each stage (default: 60 seconds)")
-    add("--skip", metavar="STAGE", action="append", default=[], choices=("facts", "links", "world"), help="leave out facts, links or world")
+    add(
+        "--skip",
+        metavar="STAGE",
+        action="append",
+        default=[],
+        choices=("facts", "links", "world"),
+        help="leave out facts, links or world (repeatable; default: nothing)",
+    )
     # torch.distributed.launch hands it to all that it starts, in the spelling of its release; LOCAL_RANK says the same.
     add("--local-rank", "--local_rank", type=int, help=argparse.SUPPRESS)
     add("--variables-only", action="store_true", help="judge what the launcher told this process, and connect to nothing")
@@ -65,7 +76,12 @@ def _job_flags(group: argparse._ActionsContainer) -> None:
 
 def _trial_flags(group: argparse._ActionsContainer) -> None:
     add = group.add_argument
-    add("--python", metavar="PATH", help="the interpreter under test: a file, a command or a virtual environment")
+    add(
+        "--python",
+        metavar="PATH",
+        help="the interpreter under test: a file, a command or a virtual environment"
+        " (default: the active one, else ./.venv, else python on PATH)",
+    )
     add("--static", action="store_true", help="torch is not imported: no process group is tried")
     add(
         "--backend",
@@ -74,32 +90,54 @@ def _trial_flags(group: argparse._ActionsContainer) -> None:
         help="of the process groups (default: gloo, and nccl where there are GPUs)",
     )
     add("--nproc", metavar="N", type=int, help="ranks that each host starts for them (default: as many as the launcher started there)")
-    add("--evidence", metavar="DIR", help="keep there, on each host, what ranks left that failed")
+    add("--evidence", metavar="DIR", help="keep there, on each host, what ranks left that failed (default: nothing is kept)")
 
 
 def _other_starts(group: argparse._ActionsContainer) -> None:
     add = group.add_argument
     add(
         "--ray", metavar="ADDRESS", nargs="?", const="auto",
-        help="start a process on each node of a Ray cluster (pip install 'ray>=2.9'); with --replay, judge on it",
+        help="start a process on each node of a Ray cluster (pip install 'ray>=2.9'), e.g. --ray 10.0.0.1:6379 (default: auto, the cluster"
+        " of this host); with --replay, judge on it",
     )  # fmt: skip
-    add("--replay", metavar="PATH", nargs="+", help="judge recorded snapshots: folders, files, one JSON a line in *.jsonl")
-    add("--golden", metavar="FILE", help="hold every host against this recorded snapshot")
-    add("--manifest", choices=MANIFESTS, help="print a Kubernetes manifest that runs this check, and do nothing else")
+    add(
+        "--replay",
+        metavar="PATH",
+        nargs="+",
+        help="judge recorded snapshots: folders, files, one JSON a line in *.jsonl (default: this job's hosts)",
+    )
+    add("--golden", metavar="FILE", help="hold every host against this recorded snapshot (default: against each other)")
+    add("--manifest", choices=MANIFESTS, help="print a Kubernetes manifest that runs this check, and do nothing else (default: no)")
     add("--nodes", metavar="N", type=int, help="pods of the manifest, or nodes of the Ray cluster (default: 2, or all that are alive)")
     add("--gpus", metavar="N", type=int, help="GPUs of each of these (default: 0 in a manifest; of Ray, what its nodes have)")
-    add("--image", metavar="IMAGE", help="container image of the manifest, with torch-envcheck in it")
+    add(
+        "--image",
+        metavar="IMAGE",
+        help="container image of the manifest, with torch-envcheck in it, e.g. registry.example/train:1 (no default: --manifest needs it)",
+    )
     add("--name", metavar="NAME", default="envcheck-fleet", help="name of the manifest's objects (default: envcheck-fleet)")
 
 
 def _report_flags(group: argparse._ActionsContainer) -> None:
     output.add_flags(group, FORMATS)
     add = group.add_argument
-    add("--exclude-file", metavar="FILE", help="write the bad hosts there as Slurm's --exclude takes them")
+    add("--exclude-file", metavar="FILE", help="write the bad hosts there as Slurm's --exclude takes them (default: nowhere)")
     add("--fail-on", choices=("error", "warning", "never"), default="error", help="what exits 1 (default: error)")
     add("--strict", action="store_true", help="a warning, or a rule that could not decide, is not a pass")
-    add("--select", metavar="RULE|FAMILY", action="append", default=[], help="only these rules (a,b or repeated)")
-    add("--ignore", metavar="RULE|FAMILY", action="append", default=[], help="without these rules (a,b or repeated)")
+    add(
+        "--select",
+        metavar="RULE|FAMILY",
+        action="append",
+        default=[],
+        help="only these rules, e.g. driver,shm-small (repeatable; default: all)",
+    )
+    add(
+        "--ignore",
+        metavar="RULE|FAMILY",
+        action="append",
+        default=[],
+        help="without these rules, e.g. driver,shm-small (repeatable; default: none)",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:

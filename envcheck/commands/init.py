@@ -20,10 +20,10 @@ FILE = "envcheck.toml"
 
 def configure_parser(parser: argparse.ArgumentParser) -> None:
     """The flags of `envcheck init`."""
-    parser.add_argument("--python", metavar="PATH", help="the interpreter that this machine's training uses")
+    parser.add_argument("--python", metavar="PATH", help="the interpreter that this machine's training uses (default: as in a check)")
     parser.add_argument("--timeout", metavar="S", type=float, default=120.0, help="time limit in seconds (default: 120)")
     add_language(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to envcheck.toml; - is stdout")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there; - is stdout (default: envcheck.toml)")
     parser.set_defaults(static=True, live="off", nproc=None, backend="auto", start_method="auto", evidence=None)
 
 

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from envcheck.errors import UsageError, near_word
 from envcheck.render import FORMATS
+from envcheck.report.english import language_code
 
 _HANDLER = "envcheck-ascii"
 UTF8 = ("markdown", "html")  # whatever the locale says; the other formats spell what it lacks in ASCII
@@ -42,7 +43,7 @@ def add_formats(parser: argparse._ActionsContainer, formats: Sequence[str]) -> N
         "--output",
         metavar="[FORMAT=]FILE",
         action="append",
-        help=f"write there instead of to stdout; -o {formats[-1]}=FILE writes one more document, whatever --format says",
+        help=f"write there (default: stdout); -o {formats[-1]}=FILE writes one more document, whatever --format says",
     )
     add(
         "--redact",
@@ -56,17 +57,11 @@ def add_formats(parser: argparse._ActionsContainer, formats: Sequence[str]) -> N
 LANGUAGES = ("en", "zh")
 
 
-def _language(word: str) -> str:
-    """Also as locales spell it: "zh_CN.UTF-8", "zh-Hans", "en_GB"; Traditional Chinese has no texts."""
-    code, _, place = word.replace("-", "_").lower().partition("_")
-    return code if code == "en" or (code == "zh" and place.partition(".")[0] in ("", "cn", "sg", "hans", "hans_cn")) else word
-
-
 def add_language(parser: argparse._ActionsContainer) -> None:
     """In which language people are spoken to."""
     parser.add_argument(
         "--lang",
-        type=_language,
+        type=language_code,
         choices=LANGUAGES,
         help="language of titles, explanations and fixes, in every format (default: that of LC_ALL, LC_MESSAGES or LANG, in text, Markdown"
         " and HTML)",

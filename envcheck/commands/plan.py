@@ -43,18 +43,22 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
         metavar="GPU",
         action="append",
         default=[],
-        help="a machine that is not here, by its GPU: h100, 8xh100, rtx4090, 'NVIDIA A10-24Q', mi300x, m3, cpu",
+        help="a machine that is not here, by its GPU, e.g. h100, 8xh100, rtx4090, 'NVIDIA A10-24Q', mi300x, m3, cpu",
     )
-    add("--driver", metavar="VERSION", help="its NVIDIA driver, e.g. 570.124")
-    add("--python", metavar="PATH|VERSION", help="the interpreter to install into; with a version, one that is not here: 3.12, 3.14t")
-    add("--os", metavar="OS", help="linux, windows, macos or wsl")
-    add("--machine", metavar="ARCH", help="x86_64 or aarch64")
-    add("--glibc", metavar="VERSION", help="its glibc")
-    add("--macos", metavar="VERSION", help="its macOS")
-    add("--facts", metavar="FILE", help="plan for a recorded snapshot")
+    add("--driver", metavar="VERSION", help="its NVIDIA driver, e.g. 570.124 (default: this machine's; with --for, any)")
+    add(
+        "--python",
+        metavar="PATH|VERSION",
+        help="the interpreter to install into (default: as in a check); with a version, one that is not here: e.g. 3.12, 3.14t",
+    )
+    add("--os", metavar="OS", help="linux, windows, macos or wsl (default: this machine's)")
+    add("--machine", metavar="ARCH", help="x86_64 or aarch64 (default: this machine's)")
+    add("--glibc", metavar="VERSION", help="its glibc, e.g. 2.28 (default: this machine's)")
+    add("--macos", metavar="VERSION", help="its macOS, e.g. 14.4 (default: this machine's)")
+    add("--facts", metavar="FILE", help="plan for a recorded snapshot (default: for this machine)")
     add("--assume", metavar="FACT=VALUE", action="append", default=[], help="plan as if, e.g. driver.version=580.95.05")
     add("--tool", choices=("auto", "pip", "uv", "conda"), default="auto", help="whose commands (default: all, the target's own first)")
-    add("--index-base", metavar="URL", help="mirror of https://download.pytorch.org/whl")
+    add("--index-base", metavar="URL", help="printed commands name this mirror (default: https://download.pytorch.org/whl)")
     add("--files", action="store_true", help="also as requirements.txt, Dockerfile and pyproject.toml lines")
     add("--static", action="store_true", help="do not import the torch that is there")
     add("--timeout", metavar="S", type=float, default=120.0, help="time limit of the look at this machine in seconds (default: 120)")
@@ -75,9 +79,19 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
         help="wishes from a file (requirements.txt, pyproject.toml, environment.yml, uv.lock, pylock.toml): what fits, what must move",
     )
     add(
-        "-c", "--constraint", dest="constraints", metavar="FILE", action="append", default=[], help="versions that a file allows, as in pip"
+        "-c",
+        "--constraint",
+        dest="constraints",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="versions that a file allows, as in pip (default: all)",
     )
-    add("--files-to", metavar="FOLDER", help="write the files of -r there, with what must move in its place; nothing is written over")
+    add(
+        "--files-to",
+        metavar="FOLDER",
+        help="write the files of -r there, with what must move in its place; nothing is written over (default: nowhere)",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:

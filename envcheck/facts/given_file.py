@@ -6,6 +6,7 @@ import os
 import select
 import stat
 import time
+from typing import BinaryIO
 
 from envcheck.errors import UsageError
 from envcheck.facts.printable import one_line
@@ -37,6 +38,18 @@ def read_given(path: str, flag: str, most_bytes: int, patience: float = PATIENCE
     if len(data) > most_bytes:
         raise UsageError(f"{name}: larger than {most_bytes >> 20} MiB")
     return data
+
+
+def open_given(path: str, patience: float = PATIENCE_SECONDS) -> BinaryIO:
+    """The same for reading in pieces. A FIFO in a folder may have no writer, which has to come in time; a pipe of the shell's has one."""
+    if not (stat.S_ISFIFO(os.stat(path).st_mode) and os.path.exists(os.path.realpath(path))):
+        return open(path, "rb")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not _ready(descriptor, patience):
+        os.close(descriptor)
+        raise UsageError(f"{one_line(path, 200)}: nobody has written to it for {patience:g} s")
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")
 
 
 def _all(descriptor: int, most_bytes: int, patience: float | None) -> bytes | None:

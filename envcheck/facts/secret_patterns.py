@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 
 from envcheck.facts.secret_words import FOREIGN
 
@@ -43,7 +44,7 @@ _TOKEN = re.compile(
 # TOKENIZERS_PARALLELISM, max_tokens, pad_token_id and the like are none: they belong to a vocabulary.
 _VOCABULARY = "(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)"
 _FOREIGN = rf"(?:{'|'.join(FOREIGN)})(?![长类数学库桶对环化器])"  # the length or number of keys is none
-_WORDS = rf"{_VOCABULARY}token(?!iz|s|_id|-id|_type)|secret|passw(?:or)?[dt]|passphrase|credential|connection_?string|{_FOREIGN}"
+_WORDS = rf"{_VOCABULARY}token(?!iz|s|_id|-id|_type)|secret|(?<!/etc/)passw(?:or)?[dt]|passphrase|credential|connection_?string|{_FOREIGN}"
 _KEYS = "(?:api|access|account|private|signing|shared|encryption|client|license|master|session|service|ssh|subscription)"
 # As the whole name or its last word. A PIN is one unless processes are pinned (I_MPI_PIN).
 _LAST = "salt|pepper|passcode|pincode|mnemonic|jwt|otp|creds?|sas|seed_phrase|totp_seed|signature|bearer|privkey|mdp|psk|sk"
@@ -56,14 +57,15 @@ SECRET_NAME = re.compile(
 _QUOTE = r"\\{0,3}[\"']"  # also as JSON within JSON writes it
 _BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as strings write it
 _MASKED = r"\[secret\]|\$|[<{*…]|\.\.\."  # "$HF_TOKEN" tells nothing, and what is masked stays as it is
+_CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
 # What stands in a name, and not at its edge alone
 _NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|_pass\b|_pwd\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b)"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
-    rf"(?:{_QUOTE})?\]?\s{{0,8}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:SecretStr\(|Secret\()?"
-    rf"(?:b?{_QUOTE}|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
+    rf"(?:{_QUOTE}|&quot;)?\]?\s{{0,8}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:SecretStr\(|Secret\()?"
+    rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:b?{_QUOTE}|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
 # What begins in Chinese, Japanese or Korean is a sentence: they are typed by means of a list to choose from, which no password field has.
@@ -72,7 +74,7 @@ _ASSIGNED = re.compile(
     rf"|(?<![\w-])pwd(?=\s{{0,4}}[=:]\s{{0,4}}[\"'\w])"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|Secret(?:Str)?\(|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|Secret(?:Str)?\(|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}"
 )
@@ -83,7 +85,8 @@ _APART = re.compile(
     rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
     rf"|[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"'](?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{8}})"
-    rf"|\b(?:setenv|set\s-\w{{1,4}}|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?)"
+    rf"|\bvariable\s{{1,4}}\"[\w-]{{0,60}}{_NAMED}[\w-]{{0,60}}\"\s{{0,4}}\{{[^}}\"]{{0,200}}default\s{{0,4}}=\s{{0,4}}\""
+    rf"|\b(?:setenv|setx|ENV(?=\s{{1,8}}\S{{1,120}}\s{{1,8}}\S{{0,80}}\d)|set\s-\w{{1,4}}|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?)"
     rf"\s{{0,8}}[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
     rf"(?!{_MASKED})[^\s\"'<>,;\\]{{4,400}}"
 )
@@ -100,9 +103,25 @@ _JAR = re.compile(
 )
 # "echo … | sudo -S", "| docker login --password-stdin", "| chpasswd"
 _PIPED = re.compile(
-    rf"(\becho\s{{1,8}}(?:-[neE]{{1,3}}\s{{1,8}})?[\"']?)(?!{_MASKED})[^\s\"'|]{{3,200}}"
+    rf"(\b(?:echo\s{{1,8}}(?:-[neE]{{1,3}}\s{{1,8}})?|printf\s{{1,8}}(?:[\"']?%s(?:\\n)?[\"']?\s{{1,8}})?)[\"']?)(?!{_MASKED})[^\s\"'|]{{3,200}}"
     r"(?=[\"']?\s{0,8}\|\s{0,8}(?:\w{1,12}\s{1,4}){0,2}(?:sudo\s{1,4}-\w{0,4}S|chpasswd|kinit|[^\n|;&]{0,120}-stdin\b))"
 )
+# "tokens:" with a list of them below, "tokens=['…']". Words of a vocabulary may end in digits, and have none in their midst.
+_ITEM = r"(?=[^\s\"']{0,80}\d)[^\s\"'<>,:\\\[\]]{8,400}"
+_LISTED = re.compile(
+    rf"({_NAMED}[\w-]{{0,40}}(?:{_QUOTE})?\s{{0,4}}:[\x20\t]{{0,8}})"
+    rf"(?:(?:\n|\\{{1,3}}n)(?:\[[^\]\n]{{1,40}}\]:?\s)?[\x20\t]{{0,40}}-[\x20\t]{{1,8}}(?:{_QUOTE})?{_ITEM}(?:{_QUOTE})?){{1,40}}"
+    rf"|((?<!special_)(?i:tokens)(?:{_QUOTE})?\s{{0,4}}[:=]\s{{0,4}})"
+    rf"(?:(?:\[|,|(?:\n|\\{{1,3}}n)(?:\[[^\]\n]{{1,40}}\]:?\s)?[\x20\t]{{0,40}}-)\s{{0,8}}(?:{_QUOTE})?"
+    rf"(?=[\w+/=.~-]{{12}})(?=[^\s\"']{{0,80}}(?:\d[^\s\"']{{0,80}}[A-Za-z]|[a-z][A-Z])){_ITEM}(?:{_QUOTE})?){{1,40}}"
+)
+# "sudo -S … <<< secret", "docker login --password-stdin <<EOF" and the line below
+_HERE = re.compile(
+    r"(\b(?:sudo\s{1,4}-\w{0,4}S|chpasswd|kinit|passwd|cryptsetup|gpg|openssl|login|stdin)\b[^\n|;&<]{0,160}"
+    rf"(?:<<<\s{{0,4}}|<<-?\s?[\"']?\w{{1,20}}[\"']?(?:\n|\\{{1,3}}n)))(?!\"?(?:{_MASKED}))(?:'[^'\n]{{3,200}}'|\"[^\"\n]{{3,200}}\"|[^\s\"'\\]{{4,}})"
+)
+# Base64 of a text that holds a secret
+_BLOB = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/]{24,8000}={0,2}(?![\w+/=-])")
 # Headers of HTTP: after the scheme what stands there, with the parameters of Digest or a cookie's further pairs
 _HEADER = re.compile(
     rf"((?<![\w-])(?i:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{{0,40}}(?:key|token|auth|api))(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}"
@@ -132,6 +151,8 @@ _OTHERWISE = re.compile(
     rf"|\b(?:un)?zip{_SPAN}-P\s{{0,8}}|\bipmitool{_SPAN}-P\s{{1,8}}|\bsnmp\w{{1,12}}{_SPAN}-[cAX]\s{{1,8}}|\bobsutil{_SPAN}-k="
     rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\btwine{_SPAN}-p\s{{1,8}}|\bvault\s{{1,8}}login\s{{1,8}}(?!-)|\betcdctl{_SPAN}--user[=\s][^\s:]{{1,80}}:"
     rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal=[^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
+    rf"|\bmc\s{{1,4}}alias\s{{1,4}}set\s{{1,4}}(?:\S{{1,200}}\s{{1,4}}){{3}}|\bxfreerdp{_SPAN}/p:|\bsqlcmd{_SPAN}-P\s{{0,8}}|\bwpa_passphrase\s{{1,4}}\S{{1,40}}\s{{1,4}}"
+    rf"|\buser(?:add|mod){_SPAN}-p\s{{1,8}}|\bnet\s{{1,4}}use{_SPAN}/user:\S{{1,80}}\s{{1,4}}|--basic-auth[=\s]\s{{0,8}}[^\s:]{{1,80}}:|\bwandb\.login\(\s{{0,4}}key="
     r"|-pass(?:in|out)?\s{1,8}pass:|--auth=|:5432:[^\s:]{1,80}:[^\s:]{1,80}:"
     rf"|\blogin\s{{1,8}}\S{{1,80}}\s{{1,8}}password\s{{1,8}}|;\s{{0,8}}(?i:pwd)=(?![/~]))(?!{_MASKED})"
     r"(?:'[^'\n]{3,200}'|\"[^\"\n]{3,200}\"|[^\s\"';]{4,})"
@@ -182,7 +203,8 @@ def masked(text: str, mask: str) -> str:
         text = _EMAIL.sub(EMAIL, text)
     elif "%40" in text:
         text = _URL_LOGIN.sub(f"{mask}@", text)
-    text = _TOKEN.sub(mask, text)
+    text = _TOKEN.sub(mask, _BLOB.sub(lambda found: mask if _packed(found[0]) else found[0], text))
+    text = _HERE.sub(rf"\1{mask}", _LISTED.sub(lambda found: f"{(found[1] or found[2]).rstrip()} {mask}", text))
     if "=" in text or ":" in text or "%3" in text or not text.isascii():
         text = _SIGNED.sub(rf"\1{mask}", text)
         text = _SESSION.sub(rf"\1{mask}", text)
@@ -194,3 +216,14 @@ def masked(text: str, mask: str) -> str:
     for pattern in (_APART, _SAID, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _OTHERWISE):
         text = pattern.sub(rf"\1{mask}", text)
     return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text
+
+
+def _packed(blob: str) -> bool:
+    """Whether this is base64 of a text that holds a secret. Each step inwards is a quarter shorter, so that the end is near."""
+    from envcheck.facts.secrets import mask_secrets
+
+    try:
+        said = b64decode(blob + "=" * (-len(blob) % 4)).decode()
+    except ValueError:
+        return False
+    return said.replace("\n", " ").isprintable() and mask_secrets(said) != said

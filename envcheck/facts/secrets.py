@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck.facts.secret_words import FOREIGN
@@ -17,7 +18,7 @@ _HINTS = (
     "lin_api_", "_v1_", "k_live_", "k_test_", "whsec_", "ya29.", "dapi", "sg.", ":aa", "hvs.", "hvb.", "hvr.", "lsv2_", "pplx-", "xai-",
     "tskey-", "dp.st.", "dp.ct.", "dp.pt.", "dp.sa.", "shpat_", "shpca_", "shppa_", "shpss_", "pul-", "atatt3", "$1$", "$5$", "$6$",
     "$y$", "$2a$", "$2b$", "$2y$", "$apr1$", "$argon2", "token", "secret", "passw", "passphrase", "credential", "key", "authoriz",
-    "cookie", "_auth", "-auth", "auth\"", "auth'", "_pass", "_pwd", "_pat", "_pw", "_dsn", "-pwd", ";pwd", "; pwd", "bearer", "sig=",
+    "cookie", "_auth", "-auth", "auth\"", "auth'", "_pass", "_pwd", "_pw", "_dsn", "-pwd", ";pwd", "; pwd", "bearer", "sig=",
     "signature", "?code=", "&code=", "connection_string", "connectionstring", "login", "sshpass", "mysql", "mariadb", "curl", "webhook",
     "hooks.slack", "pin=", "pin ", "pin:", "pin'", "pin\"", "salt", "pepper", "otp", "totp_", "mnemonic", "phrase", "passcode", "pincode",
     "creds", "sid=", "sid:", "sessid", "sessionid", "session_id", "jwt", "sas", "sshpass", "redis-cli", "smb", "ldap", "openssl", "munge:",
@@ -27,10 +28,13 @@ _HINTS = (
     "https -a", "thin:", "sqlplus", "true\t", "false\t", "true\\t", "true /",
     "false /", "echo ", "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
     "glc_", "rpa_", "sq0", "pmak-", "nrak-", "nrjs-", "nrii-", "glsa_", "hrku-", "fm1", "fm2", "pscale_", "ccipat_", "cciprj_", "sntry",
-    "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal",
+    "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal", "sbp_", "bku",
+    "local-", "<<<", "-stdin", "mc alias", "/p:", "sqlcmd", "useradd", "usermod", "net use", "printf",
 )  # fmt: skip
 
-_RUN = re.compile(r"(?=[A-Za-z]{0,15}\d)[A-Za-z0-9]{16}")
+# Letters and digits in a row, as tokens have them. A commit's forty of hex are none: every report has those of torch.
+_RUN = re.compile(r"(?<![A-Za-z0-9])(?![0-9a-f]{40}(?![A-Za-z0-9]))(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16}")
+_WRITTEN_OUT = re.compile(r"\\{1,3}u00([2-7][0-9a-fA-F])")
 
 
 def is_secret_name(name: str) -> bool:
@@ -42,12 +46,33 @@ def is_secret_name(name: str) -> bool:
 
 def mask_secrets(text: str) -> str:
     """Text without passwords, tokens, signatures and addresses of e-mail. What stands around them stays, so that a cause can be read."""
-    low = text.lower()
-    if "@" not in text and not any(hint in low for hint in _HINTS) and not _RUN.search(text):
+    if "u00" in text:  # "\\u0070assword" is read by programs, and so by us; what holds no secret stays as it was written
+        plain = _WRITTEN_OUT.sub(lambda found: chr(int(found[1], 16)), text)
+        if plain != text:
+            shown = mask_secrets(plain)
+            return text if shown == plain else shown
+    if "@" not in text and not _hints().search(text.lower()) and not _RUN.search(text):
         return text
     from envcheck.facts.secret_patterns import masked
 
     return masked(text, MASK)
+
+
+@functools.cache
+def _hints() -> re.Pattern[str]:
+    """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
+    return re.compile(rf"{_any_of(_HINTS)}|_pat(?!h)")  # no LD_LIBRARY_PATH
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """An expression for any of these words that looks at each letter once."""
+    rest: dict[str, list[str]] = {}
+    for word in words:
+        rest.setdefault(word[:1], []).append(word[1:])
+    if "" in rest:
+        return ""
+    branches = [re.escape(first) + _any_of(rests) for first, rests in sorted(rest.items())]
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
 
 
 def mask_values(value: Any) -> Any:

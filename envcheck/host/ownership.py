@@ -91,11 +91,19 @@ def safe_variables(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, .
     return {**env, "PATH": safe or os.defpath}, left_out  # an empty one means the working folder
 
 
+def is_of_others(folder: str) -> bool:
+    """Whether a folder belongs to neither this user nor root."""
+    try:
+        return os.stat(folder).st_uid not in (0, os.geteuid())
+    except (OSError, AttributeError):  # it is not there, Windows
+        return False
+
+
 def others_move(folder: str) -> bool:
     """Whether somebody else can put another folder in the place of one that we make in `folder`."""
     if not hasattr(os, "geteuid"):
         return False
-    return os.stat(folder).st_uid not in (0, os.geteuid()) or _open_above(os.path.join(folder, "ours")) is not None
+    return is_of_others(folder) or _open_above(os.path.join(folder, "ours")) is not None
 
 
 def _open_above(path: str, *, groups: bool = True) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from envcheck.engine.intents import UPGRADE, Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.facts.record import field, record, replace
-from envcheck.facts.snapshot import SystemFacts
+from envcheck.facts.snapshot import Missing, Snapshot, SystemFacts, Why
 from envcheck.planner import install_commands
 from envcheck.planner.candidate import Candidate, catalogue
 from envcheck.planner.companions import Companions, Move, has_variant
@@ -19,7 +19,6 @@ from envcheck.tables.versions import release
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import Check, RuleTexts
-    from envcheck.facts.snapshot import Snapshot
     from envcheck.tables.compat import Tables
 
 
@@ -29,6 +28,7 @@ class Fixer:
 
     planner: Planner
     supposed: str = ""  # the platform, where the snapshot does not say it
+    gpu_unsaid: bool = False  # nothing tells whether the machine has a GPU
     _searches: dict[str | None, PlanReport] = field(default_factory=dict)
 
     def fixes(self, intents: Sequence[Intent]) -> tuple[Fix, ...]:
@@ -64,7 +64,7 @@ class Fixer:
         report = self.report(wanted)
         if report.ways:
             ways = [way for way in report.ways if not way.idle and (way.commands != Commands() or way.who == "admin" or way.changes)]
-            return tuple(self._of_way(way) for way in ways)
+            return (*self._ask_for_gpu(), *map(self._of_way, ways))
         if not report.excluded:
             return ()
         say = texts(self.planner.tables).say
@@ -72,6 +72,13 @@ class Fixer:
             return (Fix(say("fix.no-build"), text=say("note.jetson", l4t=jetson)),)
         why = "; ".join(f"{row.what}: {row.why}" for row in report.excluded[:3])
         return (Fix(say("fix.no-build"), text=why),)
+
+    def _ask_for_gpu(self) -> tuple[Fix, ...]:
+        """The way below is for a CPU because no GPU was named, which is no reason on the machine itself."""
+        if not self.gpu_unsaid:
+            return ()
+        text = texts(self.planner.tables).say("fix.gpu-unsaid")
+        return (Fix(text, "user", "manual", Commands((), (), (), ("envcheck plan torch",)), text),)
 
     def _of_way(self, way: Way) -> Fix:
         """A way as a fix of a finding."""
@@ -187,7 +194,12 @@ def fixer(
 @lru_cache(maxsize=2)
 def _fixer(run: _Run) -> Fixer:
     snapshot, supposed = _with_platform(run.snapshot)
-    return Fixer(planner(snapshot, run.tables, run.checks, run.texts, run.tool, run.index_base), supposed)
+    search = planner(snapshot, run.tables, run.checks, run.texts, run.tool, run.index_base)
+    return Fixer(search, supposed, bool(supposed) and search.profile.accelerator == "cpu" and _unsaid(snapshot.gpus))
+
+
+def _unsaid(section: object) -> bool:
+    return isinstance(section, Missing) and section.why is not Why.ABSENT
 
 
 def _with_platform(snapshot: Snapshot) -> tuple[Snapshot, str]:

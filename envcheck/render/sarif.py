@@ -18,26 +18,39 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 # An environment has no source line, and GitHub shows no result without a file: the one that says what the project needs stands for it.
 PLACE = "pyproject.toml"
+LOCATIONS = [{"physicalLocation": {"artifactLocation": {"uri": PLACE}, "region": {"startLine": 1}}}]
+# What a run that cannot tell is listed under; no rule of the catalogue, so it has no page.
+_UNDECIDED: dict[str, Any] = {
+    "id": "cannot-tell",
+    "shortDescription": {"text": "envcheck could not tell whether training will start"},
+    "help": {"text": "Exit code 3: what could not be read, and why, stands in the result."},
+    "properties": {"tags": ["environment", "meta"]},
+}
 
 
 def render(report: Report, *, fix_suggest: bool = False) -> str:
-    """One run with a result for each finding. A run that cannot tell did not succeed, which `invocations` states."""
+    """One run with a result for each finding. A run that cannot tell did not succeed: `invocations` states it, and since viewers show
+    results alone, one of them does too."""
+    open_ = report.verdict == "inconclusive"
     rules = {one.finding.rule: one for one in report.findings}
     index = {rule: number for number, rule in enumerate(rules)}
     notes = [_notification(reason) for reason in report.because]
     ended = taken_at(report.snapshot)
     run: dict[str, Any] = {
-        "tool": {"driver": {"name": report.name, "version": report.version, "rules": [_rule(one) for one in rules.values()]}},
+        "tool": {"driver": {"name": report.name, "version": report.version, "rules": [*map(_rule, rules.values()), *[_UNDECIDED] * open_]}},
         "invocations": [
             {
-                "executionSuccessful": report.verdict != "inconclusive",
+                "executionSuccessful": not open_,
                 "exitCode": report.exit_code,
                 "exitCodeDescription": _text(verdict_line(report)),
                 "toolExecutionNotifications": notes,
                 **({"endTimeUtc": ended} if ended else {}),
             }
         ],
-        "results": [_result(one, index[one.finding.rule], report, fix_suggest) for one in report.findings],
+        "results": [
+            *(_result(one, index[one.finding.rule], report, fix_suggest) for one in report.findings),
+            *([_undecided(report, len(rules))] if open_ else []),
+        ],
         "columnKind": "unicodeCodePoints",
         "properties": {report.name: without_facts(report)},  # so that `envcheck diagnose` reads it as it reads JSON
     }
@@ -68,9 +81,20 @@ def _result(one: Reported, index: int, report: Report, fix_suggest: bool) -> dic
         "ruleIndex": index,
         "level": _LEVELS[shown_severity(finding)],
         "message": {"text": _text("\n".join(_lines(one, report, fix_suggest)))},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": PLACE}, "region": {"startLine": 1}}}],
+        "locations": LOCATIONS,
         "partialFingerprints": {"envcheckRule/v1": finding.rule},
         "properties": {"confidence": finding.confidence.value},
+    }
+
+
+def _undecided(report: Report, index: int) -> dict[str, Any]:
+    return {
+        "ruleId": _UNDECIDED["id"],
+        "ruleIndex": index,
+        "level": "warning",
+        "message": {"text": _text("\n".join([verdict_line(report), *report.because]))},
+        "locations": LOCATIONS,
+        "partialFingerprints": {"envcheckRule/v1": _UNDECIDED["id"]},
     }
 
 

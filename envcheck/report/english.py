@@ -43,3 +43,11 @@ def language_of(given: str | None, env: Mapping[str, str]) -> tuple[str, bool]:
         if one.startswith("zh") and not one.replace("-", "_").lower().startswith(("zh_tw", "zh_hk", "zh_mo", "zh_hant")):
             return "zh", False
     return "", False
+
+
+def language_code(word: object) -> object:
+    """Also as locales spell it: "zh_CN.UTF-8", "zh-Hans", "en_GB"; Traditional Chinese has no texts."""
+    if not isinstance(word, str):
+        return word
+    code, _, place = word.replace("-", "_").lower().partition("_")
+    return code if code == "en" or (code == "zh" and place.partition(".")[0] in ("", "cn", "sg", "hans", "hans_cn")) else word

@@ -446,6 +446,10 @@ class Tables:
         """Names that uv's --torch-backend takes beside "auto"."""
         return frozenset(row["name"] for row in self.rows("installer", "uv-backend"))
 
+    def first_to_compile(self, on: str) -> str | None:
+        """First torch whose torch.compile takes a Python ("3.12") or "Windows"."""
+        return next((str(row["torch"]) for row in self.rows("torch-release", "compile") if row["on"] == on), None)
+
     def mps_floor(self, version: str) -> str | None:
         """Lowest macOS on which MPS can be available with a torch release."""
         wanted = versions.minor(version) or (0, 0)

@@ -25,16 +25,19 @@ def choose(python: str | None, env: Mapping[str, str], named_in: str | None = No
         return Target(_executable(python, env, named_in), f"set in {named_in}" if named_in else "--python")
     if not of_tool(sys.prefix) or _torch_of_this_run():
         return Target(sys.executable, f"envcheck runs in it{', and it holds torch' if _holds_torch() else ''}")
+    base = env.get("CONDA_DEFAULT_ENV") in ("base", "root")  # active in every shell, so nobody chose it: uv too takes .venv first
     for name in ACTIVE:
         found = _python_below(env.get(name))
-        if found and not _ours(found):
+        if found and not _ours(found) and not (base and name == "CONDA_PREFIX"):
             return Target(found, f"{name} is active")
     found, note = _python_below(".venv"), ""
     if found:
         reason = _foreign_environment(found)
         if reason is None:
-            return Target(found, "./.venv is here")
+            return Target(found, "./.venv is here" + (", and goes before conda's base" if base else ""))
         note = f"{os.path.abspath('.venv')} was passed over: {reason}"
+    if base and (found := _python_below(env.get("CONDA_PREFIX"))) and not _ours(found):
+        return Target(found, "CONDA_PREFIX is active" + (f" ({note})" if note else ""), f"{note}; --python examines it" if note else "")
     on_path = _on_path(env)
     if on_path:
         because = f"it is the first {os.path.basename(on_path)} on PATH{_hollow(env) or ', and no environment is active'}"

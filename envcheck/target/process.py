@@ -14,6 +14,7 @@ from envcheck import FOLDER
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record
 from envcheck.host.access import bound, kill_group, signal_name, wait
+from envcheck.host.ownership import is_of_others
 from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ def start_agent(
 ) -> subprocess.Popen[bytes]:
     folder = options["folder"]
     full = {**options, "out": os.path.join(folder, LINES)}
+    if is_of_others(os.path.dirname(target.executable) or "."):  # before the agent can say so, a .pth of theirs writes bytecode
+        env = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
     out, err = (os.path.join(folder, name) for name in ("agent.out", "agent.err"))
     with open(descriptor_to_append(out), "ab") as to_out, open(descriptor_to_append(err), "ab") as to_err:
         try:

@@ -318,6 +318,16 @@ def test_our_own_folder_on_the_path(tmp_path: Path) -> None:
     assert set(Path(AGENT).parent.rglob("*")) == here, "no bytecode is left"
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a folder to another user")
+@pytest.mark.parametrize(("owner", "left"), [(0, True), (65534, False)])
+def test_no_bytecode_in_an_environment_of_somebody_else(tmp_path: Path, owner: int, left: bool) -> None:
+    site = fake_torch(tmp_path, WORKING.format(available=False, init="lambda: None"))
+    os.chown(site, owner, owner)
+    examined = examine(env={"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": ""})
+    assert torch_of(examined.facts).import_status is ImportStatus.OK and examined.ended.finished
+    assert any(site.rglob("*.pyc")) is left
+
+
 def test_odd_entries_of_the_path(tmp_path: Path) -> None:
     site = fake_torch(tmp_path, "")
     odd = os.fsdecode(b"/tmp/\xff")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import io
 import json
@@ -22,6 +23,7 @@ from patients import HERE, all_gone, fake_torch, needs_torch, processes_with
 from envcheck import cli
 from envcheck.cli import main
 from envcheck.commands import COMMANDS
+from envcheck.options import command_parser
 from envcheck.render import FORMATS
 from envcheck.render.styled import width_of
 
@@ -501,6 +503,17 @@ def test_help_fits_into_80_columns(command: str, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SystemExit):
         main([*([command] if command else []), "--help"])
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_flag_says_its_default_and_shows_its_syntax(command: str) -> None:
+    flags = {id(one): one for one in command_parser(command).flags.values() if one.help not in (None, argparse.SUPPRESS)}.values()
+    values = [one for one in flags if one.nargs != 0]
+    repeated = [one for one in values if one.default == []]
+    assert [one.option_strings for one in values if one not in repeated and "default" not in str(one.help)] == []
+    # A file, folder, number, name or one of a few words needs none.
+    syntax = [one for one in values if one.metavar and re.search(r"[=:|\[]|URL|VERSION|GPU|ADDRESS|IMAGE", str(one.metavar))]
+    assert [one.option_strings for one in syntax if not re.search(r"e\.g\. |; -o |https://", str(one.help))] == []
 
 
 @pytest.mark.parametrize("words", [("rules",), ("rules", "--lang", "zh"), ("explain", "driver"), ("explain", "out of memory")])

@@ -264,7 +264,11 @@ STUMBLED = re.compile(
 
 def test_no_text_says_what_readers_stumbled_over() -> None:
     root = Path(__file__).parents[2]
-    files = [*(root / "envcheck").rglob("*.py"), *(path for path in (root / "rules").rglob("*.toml") if "lang" not in path.parts)]
+    rules = root / "rules"  # a checkout may lie in a folder called lang
+    files = [
+        *(root / "envcheck").rglob("*.py"),
+        *(path for path in rules.rglob("*.toml") if "lang" not in path.relative_to(rules).parts),
+    ]
     assert len(files) > 400
     found = [
         (path.name, said[0]) for path in files if not path.name.startswith("own_") for said in STUMBLED.finditer(path.read_text("utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from envcheck.commands.configuration import rule_session
 from envcheck.errors import UsageError
 from envcheck.options import parse
 from envcheck.render.json_v1 import render_record
+from envcheck.report.site import check_site
 from envcheck.tables.folders import rules_folder
 
 SCHEMA = json.loads((Path(FOLDER) / "schema" / "report-v1.json").read_text(encoding="utf-8"))
@@ -250,3 +252,14 @@ def test_a_severity_that_a_file_changed_shows_in_every_format(run: Run, tmp_path
 def test_the_page_of_a_rule_says_what_the_file_makes_of_it(run: Run) -> None:
     said = " ".join(run("explain", "gpu-busy", settings='ignore = ["gpu-busy"]\nseverity = { gpu-busy = "error" }\n')[1].split())
     assert "ignored: without a reason, from " in said and "reported as error, from " in said
+
+
+def test_the_files_that_the_documentation_shows_are_taken(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    shown = re.findall(r"```toml\n# (site/[\w/-]+\.toml).*?\n(.*?)```", page, re.DOTALL)
+    for name, text in shown:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    check_site(str(tmp_path / "site"))
+    assert {name.split("/")[1] for name, _ in shown} == {"limits", "symptoms", "compat", "plan"}

@@ -121,6 +121,11 @@ def judged(snapshot: Snapshot, *rows: dict[str, object]) -> Verdict:
         (BASE, {"fact": "torch.import_status", "in": ["error", "crashed"]}, Outcome.OK),
         (BASE, {"fact": "gpus.devices.*.name", "matches": "H[0-9]00"}, Outcome.HIT),
         (BASE, {"fact": "gpus.devices.*.name", "matches": "^H200"}, Outcome.OK),
+        (edit(BASE, "driver.version", "580.65.06"), {"fact": "driver.version", "matches": r"^(?:\d+\.){2}\d+$"}, Outcome.HIT),
+        (edit(BASE, "driver.version", "a" * 20_000), {"fact": "driver.version", "matches": "a*b"}, Outcome.UNKNOWN),
+        (edit(BASE, "driver.version", "a" * 800), {"fact": "driver.version", "matches": "a*a*a*b"}, Outcome.UNKNOWN),
+        (edit(BASE, "driver.version", "a" * 90), {"fact": "driver.version", "matches": "a*a*a*b"}, Outcome.OK),
+        (edit(BASE, "driver.version", "a" * 90), {"fact": "driver.version", "matches": "a?" * 60 + "b"}, Outcome.UNKNOWN),
         (BASE, {"fact": "gpus.devices.*.memory_bytes", "ge": "60 GiB", "lt": "70 GiB"}, Outcome.OK),
         (NO_GPUS, {"fact": "gpus.devices.*.memory_bytes", "lt": "80 GiB"}, Outcome.NOT_APPLICABLE),
         (NO_GPUS, {"fact": "gpus.devices", "missing": True}, None),
@@ -176,6 +181,10 @@ OURS = "limits/shm-of-our-nodes"
         (OURS, HEAD + '[[when]]\nfact = "driver.version"\nlt = 580\n', "when 1: lt = 580: a version in quotes is expected, as in"),
         (OURS, HEAD + '[[when]]\nfact = "driver.version"\nin = "580"\n', "when 1: in = '580': a list of values is expected"),
         (OURS, HEAD + '[[when]]\nfact = "gpus.devices.*.name"\nmatches = "H(1"\n', "when 1: matches = 'H(1': a regular expression is "),
+        *(
+            (OURS, HEAD + f"[[when]]\nfact = 'driver.version'\nmatches = '{slow}'\n", f"when 1: matches = '{slow}': a repeat around a ")
+            for slow in ("(a+)+$", "(a|a)*$", "(?:(?:a?)b?){30}", "(?=(a*)*b)", "((?i:a+)c?)+$")
+        ),
         (OURS, HEAD + '[[when]]\nfact = "gpus.devices"\nmissing = true\n', "when 1: fact = 'gpus.devices': that is no single value; "),
         (OURS, HEAD + '[[when]]\nfact = "torch.import_status"\neq = "broken"\n', "when 1: eq = 'broken': one of ok, error, crashed, "),
         (OURS, HEAD + '[[when]]\nfact = "torch.import_status"\nlt = "ok"\n', "when 1: lt = 'ok': lt compares numbers and versions, and "),

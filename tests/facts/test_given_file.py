@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from envcheck.errors import UsageError
-from envcheck.facts.given_file import read_given
+from envcheck.facts.given_file import open_given, read_given
 
 ENVCHECK = [sys.executable, "-m", "envcheck"]
 
@@ -39,6 +39,11 @@ def test_a_fifo_is_read_to_its_end(tmp_path: Path) -> None:
     writer.start()
     assert read_given(str(path), "--facts", 1 << 20) == b"y" * 300_000
     writer.join()
+    writer = threading.Thread(target=write)
+    writer.start()
+    with open_given(str(path)) as file:
+        assert file.read() == b"y" * 300_000
+    writer.join()
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -49,6 +54,8 @@ def test_a_fifo_to_which_nobody_writes(tmp_path: Path, opened: bool) -> None:
     try:
         with pytest.raises(UsageError, match=r"^--facts .*fifo: nobody has written to it for 0.2 s$"):
             read_given(str(path), "--facts", 10, patience=0.2)
+        with pytest.raises(UsageError, match=r"^/.*fifo: nobody has written to it for 0.2 s$"):
+            open_given(str(path), patience=0.2)
     finally:
         if other is not None:
             os.close(other)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from envcheck.facts.secrets import is_secret_name, mask_secrets
@@ -324,6 +326,33 @@ KINDS = [
     ("huaweicloud", "HW_SECRET_KEY=Qwe9secretly SDK_AK=x SDK_SK=¦Zyx8secretly", "Zyx8secretly"),
     ("obs sk", "obsutil config -i=AK -k=¦Qwe9secretly", "Qwe9secretly"),
     ("swanlab", "swanlab login -k ¦Qwe9secretly", "Qwe9secretly"),
+    ("list in yaml", "tokens:\n  - ¦abcdEF123456789\n  - ¦zyxwVU987654321", "zyxwVU987654321"),
+    ("list in yaml 2", "passwords:\n- Hunter2abc9\n- ¦Qwe9secretly", "Qwe9secretly"),
+    ("list of tokens", 'tokens=["¦Qwe9secretly", "¦Zyx8secretly02"]', "Qwe9secretly"),
+    ("list of tokens 2", "tokens = ['¦Qwe9secretly']", "Qwe9secretly"),
+    ("written out", '{"\\u0070assword": "¦Qwe9secretly"}', "Qwe9secretly"),
+    ("here-string", "sudo -S nvidia-smi -pm 1 <<< ¦Qwe9secretly", "Qwe9secretly"),
+    ("here-string 2", "docker login -u me --password-stdin <<<'¦Qwe9secretly'", "Qwe9secretly"),
+    ("here-document", "docker login --password-stdin <<EOF\n¦Qwe9secretly\nEOF", "Qwe9secretly"),
+    ("base64", "cGFzc3dvcmQ9UXd¦lOXNlY3JldGx5MDE=", "cGFzc3dvcmQ9UXdlOXNl"),
+    ("base64 2", "data: SEZfVE9LRU49aGZfQ¦WJDZEVmMTIzNDU2Nzg5MGFiY2QK", "WJDZEVmMTIz"),
+    ("dockerfile", "ENV HF_TOKEN ¦Qwe9secretly", "Qwe9secretly"),
+    ("setx", "setx HF_TOKEN ¦Qwe9secretly", "Qwe9secretly"),
+    ("minio", "mc alias set m https://h:9000 me ¦Qwe9secretly", "Qwe9secretly"),
+    ("terraform", 'variable "db_password" { default = "¦Qwe9secretly" }', "Qwe9secretly"),
+    ("wandb key", 'wandb.login(key="¦Qwe9secretly")', "Qwe9secretly"),
+    ("rdp", "xfreerdp /u:me /p:¦Qwe9secretly /v:h", "Qwe9secretly"),
+    ("sqlcmd", "sqlcmd -U sa -P ¦Qwe9secretly", "Qwe9secretly"),
+    ("wpa", "wpa_passphrase ssid ¦Qwe9secretly", "Qwe9secretly"),
+    ("useradd", "useradd -p ¦Qwe9secretly me", "Qwe9secretly"),
+    ("net use", "net use Z: x /user:me ¦Qwe9secretly", "Qwe9secretly"),
+    ("basic-auth", "--basic-auth me:¦Qwe9secretly", "Qwe9secretly"),
+    ("html quotes", "password=&quot;¦Qwe9secretly&quot;", "Qwe9secretly"),
+    ("yaml block", "password: |\n  ¦Qwe9secretly", "Qwe9secretly"),
+    ("yaml folded", "token: >-\n    ¦Qwe9secretly", "Qwe9secretly"),
+    ("yaml tag", "password: !!str ¦Qwe9secretly", "Qwe9secretly"),
+    ("yaml anchor", "password: &pw ¦Qwe9secretly", "Qwe9secretly"),
+    ("printf", "printf '%s' ¦Qwe9secretly | docker login --password-stdin", "Qwe9secretly"),
 ]
 
 
@@ -382,6 +411,11 @@ def test_no_kind_of_secret_is_shown(said: str, secret: str) -> None:
         "compile key=('aten.mm', 1024) cache key: fx-f3a9c21d4b7e605abcdef",
         "密码学 模块 令牌数：1024 密钥长度：2048 位",
         "TRUE\tFALSE\tx",
+        'additional_special_tokens=["<extra_id_0>", "extra_id_123"], tokens: ["##tokenization", "model123456", "unused_token_1234"]',
+        "secrets:\n  - hf-credentials\n  - registry\nspecial_tokens:\n- reserved_special_token_250\ntokens:\n- extra_id_1234",
+        "RUN <<EOF\napt-get\nEOF; cat <<< $x; ENV TOKENIZERS_PARALLELISM false; printf '%s' hello1 | tee x; variable \"token_count\" { default = 5 }",
+        "docker run -v /etc/passwd:/etc/passwd:ro; def proof(token: bytes, side: str); token = os.environ.get('A'); C:\\u0041bc \\u006ccl",
+        "QWxsIGlzIHdlbGwgd2l0aCB0aGlzIG1hY2hpbmUu LD_LIBRARY_PATH=/usr/lib MODULEPATH: /x",
         "SK-Hynix HBM3 PCI 10de:2330 subsystem 10de:16c1 serial 1652923012345",
     ],
 )
@@ -403,3 +437,18 @@ def test_variables_named_after_a_secret(name: str) -> None:
 @pytest.mark.parametrize("name", ["I_MPI_PIN", "OMP_PIN", "GIT_ASKPASS", "KUBECONFIG", "CUDA_CACHE_KEYS", "PYTHONHASHSEED", "SPIN"])
 def test_variables_that_only_sound_like_one(name: str) -> None:
     assert not is_secret_name(name)
+
+
+def test_no_line_of_our_own_loses_a_word() -> None:
+    """Rules, documentation, samples of logs and recorded machines: what users read and paste holds no secret but one."""
+    root = Path(__file__).parents[2]
+    files = [path for folder in ("rules", "docs", "tests/samples", "tests/hosts") for path in root.joinpath(folder).rglob("*")]
+    lines = {
+        line
+        for path in files
+        if path.suffix in (".toml", ".md", ".txt", ".log") and path.is_file()
+        for line in path.read_text("utf-8", "replace").splitlines()
+        if line != "HF_TOKEN=not-a-fact"
+    }
+    assert len(lines) > 10_000
+    assert [line for line in lines if mask_secrets(line) != line] == []

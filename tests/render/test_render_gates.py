@@ -11,8 +11,10 @@ import pytest
 from report_samples import SAMPLES, driver_old, finding, hostile, machine
 
 from envcheck.engine.rule import Confidence
+from envcheck.facts.record import replace
 from envcheck.render import render, termination
 from envcheck.render.sarif import PLACE
+from envcheck.report.language import language
 from envcheck.report.report import Report, Reported, finish
 
 # element → (attributes that it may have, those that it must have, children): https://github.com/jenkinsci/xunit-plugin junit-10.xsd
@@ -59,7 +61,9 @@ def test_sarif_has_a_result_for_each_finding_and_a_rule_for_each_result(name: st
     report = SAMPLES[name]()
     run = sarif(report)
     rules = run["tool"]["driver"]["rules"]
-    assert [one["ruleId"] for one in run["results"]] == [one.finding.rule for one in report.findings]
+    undecided = ["cannot-tell"] if report.verdict == "inconclusive" else []
+    assert [one["ruleId"] for one in run["results"]] == [*(one.finding.rule for one in report.findings), *undecided]
+    assert bool([one for one in run["results"] if one["level"] != "note"]) or report.exit_code == 0, "exit 3 is not green"
     assert len({one["id"] for one in rules}) == len(rules)
     for one in run["results"]:
         assert rules[one["ruleIndex"]]["id"] == one["ruleId"]
@@ -80,6 +84,8 @@ def test_sarif_tells_the_fix_and_why_it_cannot_tell() -> None:
     assert command in sarif(driver_old())["results"][0]["message"]["text"]
     told = sarif(undecided())["invocations"][0]
     assert told["executionSuccessful"] is False and told["toolExecutionNotifications"]
+    shown = sarif(undecided())["results"][-1]
+    assert shown["level"] == "warning" and all(reason in shown["message"]["text"] for reason in undecided().because)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -97,6 +103,15 @@ def test_a_termination_message_counts_what_does_not_fit() -> None:
     assert len(text.encode("utf-8")) <= termination.LIMIT_BYTES
     whole = text.count("[driver-too-old]")
     assert 3 < whole < 40 and f"\n{40 - whole} more findings did not fit into 4096 bytes\n" in text
+
+
+def test_a_chinese_termination_message_is_counted_in_bytes() -> None:
+    rows = [Reported(finding("driver-too-old", message="驱动太旧" * 90)) for _ in range(40)]
+    report = replace(finish(rows, (), machine("cpu")), language=language("zh"))
+    text = render(report, "termination")
+    whole = text.count("[driver-too-old]")
+    assert len(text.encode("utf-8")) <= termination.LIMIT_BYTES < len(text.encode("utf-8")) + 1300, "as many as fit, of 1.2 kB each"
+    assert whole > 1 and f"\n另有 {40 - whole} 个结果" in text and text.splitlines()[-1] == "未就绪：40 个错误"
 
 
 def test_one_finding_larger_than_the_limit_is_counted() -> None:

@@ -360,6 +360,8 @@ def test_the_flag_then_the_locale_decide(given: str | None, env: dict[str, str],
         ("en_GB", ""),
         ("zh_TW", "did you mean zh?"),
         ("zh-hant", "did you mean zh?"),
+        ("cn", "did you mean zh?"),
+        ("Chinese", "did you mean zh?"),
         ("fr", "one of en, zh"),
     ],
 )
@@ -368,6 +370,13 @@ def test_the_flag_takes_what_locales_write_and_names_what_there_is(word: str, to
     shown = capsys.readouterr()
     assert (code, bool(shown.out)) == ((2, False) if told else (0, True)) and told in shown.err
     assert told or bool(CHINESE.search(shown.out)) == word.startswith("zh")
+
+
+@pytest.mark.parametrize("word", ["zh_CN", "zh-Hans"])
+def test_a_configuration_file_takes_the_same_words(word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "envcheck.toml"
+    file.write_text(f'lang = "{word}"\n', encoding="utf-8")
+    assert CHINESE.search(run(capsys, "explain", "torch-missing", "--config", str(file))[1])
 
 
 @pytest.fixture

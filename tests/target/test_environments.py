@@ -85,6 +85,16 @@ def test_a_tool_gives_way_to_the_environment_of_the_folder(tool: Path, tmp_path:
     assert choose(None, on_path(Path(python_in(tmp_path / "other")).parent)) == Target(python, "./.venv is here")
 
 
+def test_conda_s_base_gives_way_to_the_environment_of_the_folder_and_to_nothing_else(tool: Path, tmp_path: Path) -> None:
+    """As uv has it: base is active in every shell of many users, so nobody chose it; another conda environment was chosen."""
+    conda = python_in(tmp_path / "conda" / "bin", "python")
+    shell = {**on_path(Path(python_in(tmp_path / "other")).parent), "CONDA_PREFIX": str(tmp_path / "conda"), "CONDA_DEFAULT_ENV": "base"}
+    assert choose(None, shell) == Target(conda, "CONDA_PREFIX is active")
+    python = python_in(tmp_path / "here" / ".venv" / "bin", "python")
+    assert choose(None, shell) == Target(python, "./.venv is here, and goes before conda's base")
+    assert choose(None, {**shell, "CONDA_DEFAULT_ENV": "train"}) == Target(conda, "CONDA_PREFIX is active")
+
+
 def test_a_tool_takes_the_python_on_the_path(tool: Path, tmp_path: Path) -> None:
     python = python_in(tmp_path / "a" / "bin")
     python_in(tmp_path / "b" / "bin")
