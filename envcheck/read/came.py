@@ -10,7 +10,7 @@ import re
 from envcheck.facts.snapshot import TextEvidence
 
 _MEMBER = re.compile(r"GLOBAL_RANK: (?P<rank>\d{1,5}), MEMBER: (?P<member>\d{1,5})/(?P<size>\d{1,5})")
-_ALL = re.compile(r"All distributed processes registered|\bloss['\"]?\s?[:=]\s?\d|NCCL INFO [^\n]{0,120}Init COMPLETE", re.IGNORECASE)
+_ALL = re.compile(r"All distributed processes registered|\bloss['\"]?\s?[:=]?\s?-?\d|NCCL INFO [^\n]{0,120}Init COMPLETE", re.IGNORECASE)
 _WAITS = re.compile(
     r"\b(?:freez\w{1,4}|froze\w?|hangs?|hanging|hung|stuck|waits?|waiting|blocks|nothing happens|deadlocks?)\b|卡住|卡死|一直等",
     re.IGNORECASE,
