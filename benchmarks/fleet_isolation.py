@@ -64,8 +64,14 @@ def main() -> int:
         parser.error("--ranks: of two that do not work together nobody can tell which is bad")
     if asked.frozen + asked.slow >= asked.ranks:
         parser.error("--frozen and --slow: one rank at least has to be well")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with tempfile.TemporaryDirectory(prefix="envcheck-bench-") as folder:  # a rank that is ended in the midst leaves its own folder in it
+        return trials(asked, {**os.environ, "TMPDIR": folder})
+
+
+def trials(asked: argparse.Namespace, env: Mapping[str, str]) -> int:
     parents = [
-        subprocess.Popen([sys.executable, __file__, "--parent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, __file__, "--parent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         for _ in range(PARENTS)
     ]
     try:

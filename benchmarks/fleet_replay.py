@@ -14,6 +14,7 @@ import json
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -178,6 +179,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--svg", metavar="FILE")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the folder of the records goes with it
     rows: list[tuple[int, float, int]] = []
     for hosts in map(int, args.hosts.split(",")):
         with tempfile.TemporaryDirectory(prefix="envcheck-bench-") as folder:

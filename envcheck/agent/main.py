@@ -3,9 +3,9 @@
 Called as `python main.py OPTIONS_JSON`. Before each step it writes {"begin": NAME}, after it {"section": NAME, "value": ...},
 so that a step that kills the interpreter costs that step alone and is named by what is not there.
 Options: out (file for the lines), folder (private, for stacks and rank output), static, live ("quick", "full", "off"), nproc,
-backend, start_method, because (why no rank may be forked), devices_seconds, live_seconds (for the whole agent), stage_seconds
-(instead of a measured one), world (it serves a job's process: world_parent.py), and for what the agent starts itself: only
-("devices"), rank and arm, task.
+backend, start_method, because (why no rank may be forked), tie (a pipe that ends with envcheck), devices_seconds, live_seconds
+(for the whole agent), stage_seconds (instead of a measured one), world (it serves a job's process: world_parent.py), and for what
+the agent starts itself: only ("devices"), rank and arm, task.
 
 This file alone must be read by every Python, so that the old ones can be told: no annotations, ASCII only.
 """
@@ -49,6 +49,7 @@ def main():
     if options.get("rank") is None and not options.get("only"):
         # A finder of the patient's that hangs where torch is looked for is then told by its stack.
         load("processes").leave_stacks(os.path.join(options["folder"], "agent.stack"))
+        load("processes").die_with_the_pipe(options.get("tie", ()))
         inventory = load("inventory")
         writer.section("python", inventory.python_facts)
         writer.section("packages", inventory.package_facts, HERE)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from envcheck.errors import UsageError, near_word
+from envcheck.host.plain_files import real_path
 from envcheck.render import FORMATS
 from envcheck.report.english import language_code
 
@@ -165,7 +166,7 @@ def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = F
             file.write(text)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise UsageError(f"{flag}{path}: a link to {os.path.realpath(path)}: name that file itself") from None
+            raise UsageError(f"{flag}{path}: a link to {real_path(path)}: name that file itself") from None
         raise UsageError(f"{flag}{path}: {error.strerror}") from None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envcheck.errors import UsageError
 from envcheck.facts.given_file import read_given
+from envcheck.host.plain_files import real_path
 from envcheck.read.wish_file import WishFile
 from envcheck.read.wish_kinds import read_wish_file
 
@@ -20,7 +21,7 @@ def load(names: Sequence[str], constraints: Sequence[str] = ()) -> tuple[WishFil
     found: dict[str, WishFile] = {}
     while wanted:
         name, constraint, where = wanted.pop(0)
-        key = os.path.realpath(name)
+        key = real_path(name)
         if key in found:
             continue
         if len(found) >= MOST_FILES:

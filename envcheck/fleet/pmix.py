@@ -52,9 +52,11 @@ def _libraries(env: Mapping[str, str]) -> Iterator[str]:
     """Where Open MPI keeps the library: its own folder before the system's, whose release may be another one."""
     import shutil
 
+    from envcheck.host.plain_files import real_path
+
     started = shutil.which("mpirun", path=env.get("PATH"))
     roots = [env.get("OMPI_LIBDIR_LOC"), f"{env['OPAL_PREFIX']}/lib" if env.get("OPAL_PREFIX") else None]
-    roots.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(started))), "lib") if started else None)
+    roots.append(os.path.join(os.path.dirname(os.path.dirname(real_path(started))), "lib") if started else None)
     for root in filter(None, roots):
         yield from (path for part in ("", "openmpi") if os.path.isfile(path := os.path.join(root, part, LIBRARY)))
     yield LIBRARY

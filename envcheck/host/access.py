@@ -16,7 +16,7 @@ from envcheck import FOLDER
 from envcheck.facts.record import record
 from envcheck.host.library_search import library_files
 from envcheck.host.ownership import safe_variables
-from envcheck.host.plain_files import descriptor
+from envcheck.host.plain_files import descriptor, real_path
 from envcheck.host.syscalls import (
     Disk,
     Resolved,
@@ -278,7 +278,7 @@ class RealHost:
         return os.path.lexists(path)
 
     def realpath(self, path: str) -> str:
-        return os.path.realpath(path)
+        return real_path(path)
 
     def access(self, path: str, mode: str) -> bool:
         """Whether this user may open path; mode is made of r, w, x."""

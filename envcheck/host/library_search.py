@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Mapping
 
+from envcheck.host.plain_files import real_path
+
 # Built into glibc per distribution; Debian adds its multiarch folders, musl has /usr/local/lib.
 _FOLDERS = (
     "/lib/x86_64-linux-gnu",
@@ -36,7 +38,7 @@ def library_files(name: str, env: Mapping[str, str]) -> tuple[str, ...]:
     for path in paths:
         if _loadable(path):
             # /lib is a link to /usr/lib on most systems: one file, one entry.
-            found.setdefault(os.path.join(os.path.realpath(os.path.dirname(path)), name), path)
+            found.setdefault(os.path.join(real_path(os.path.dirname(path)), name), path)
     return tuple(found.values())
 
 

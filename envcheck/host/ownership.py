@@ -8,6 +8,8 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
+from envcheck.host.plain_files import real_path
+
 
 def foreign(path: str) -> str | None:
     """Why neither this user nor root alone decides what is at `path`: whose it is, or who else can write to it. None where they do.
@@ -30,7 +32,7 @@ def foreign_file(descriptor: int, path: str) -> str | None:
     reason = _foreign(os.fstat(descriptor), descriptor) or foreign_entry(path)
     if reason is not None or not hasattr(os, "geteuid"):
         return reason
-    for folder in dict.fromkeys((os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path)))):
+    for folder in dict.fromkeys((os.path.dirname(os.path.abspath(path)), os.path.dirname(real_path(path)))):
         found = os.stat(folder)
         if who := _writers(found, folder):
             return f"{who} can write to {folder}"
@@ -111,7 +113,7 @@ def _open_above(path: str, *, groups: bool = True) -> str | None:
     folder of ours below /tmp is ours."""
     if not hasattr(os, "geteuid"):
         return None
-    for one in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
+    for one in dict.fromkeys((os.path.abspath(path), real_path(path))):
         for folder in _folders(one):
             try:
                 found = os.stat(folder)

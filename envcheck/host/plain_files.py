@@ -64,3 +64,11 @@ def emptied_above(path: str, limit: int) -> None:
                 os.ftruncate(file.fileno(), 0)
     except OSError:
         return
+
+
+def real_path(path: str) -> str:
+    """`path` without links, and as it is where the system does not say what a link leads to: os.path.realpath raises then."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return path

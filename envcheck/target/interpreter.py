@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from envcheck.errors import UsageError
-from envcheck.host.plain_files import descriptor
+from envcheck.host.plain_files import descriptor, real_path
 from envcheck.target.process import Target
 
 ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -117,7 +117,7 @@ def _torch_of_this_run() -> bool:
     spec = PathFinder.find_spec("torch") if below else None
     if below is None or spec is None or not spec.origin:
         return False
-    return not os.path.realpath(spec.origin).startswith(os.path.realpath(below) + os.sep)
+    return not real_path(spec.origin).startswith(real_path(below) + os.sep)
 
 
 # Names of folders in uv's cache: archive-v0 holds what `uvx` runs, builds-v0 what `uv run --with` lays over the project's environment.
@@ -129,7 +129,7 @@ def of_tool(prefix: str) -> bool:
     """Whether an environment was made for a command-line tool: by uv, pipx or uvx."""
     if any(os.path.exists(os.path.join(prefix, name)) for name in ("uv-receipt.toml", "pipx_metadata.json")):
         return True
-    kind, cache = os.path.split(os.path.dirname(os.path.realpath(prefix)))[::-1]
+    kind, cache = os.path.split(os.path.dirname(real_path(prefix)))[::-1]
     return bool(_UV_CACHE.fullmatch(kind)) and os.path.exists(os.path.join(cache, "CACHEDIR.TAG")) and "uv" in _pyvenv_cfg(prefix)
 
 
@@ -147,10 +147,10 @@ def _ours(python: str) -> bool:
 
     The binary itself proves nothing: the interpreters of many environments are links to one and the same.
     """
-    own = os.path.realpath(sys.prefix)
+    own = real_path(sys.prefix)
     for _ in range(40):  # more links in a row no system follows
         prefix = os.path.dirname(os.path.dirname(python))
-        if os.path.realpath(prefix) == own or of_tool(prefix):
+        if real_path(prefix) == own or of_tool(prefix):
             return True
         if not os.path.islink(python):
             return False

@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcheck import FOLDER
@@ -82,6 +83,7 @@ class Running:
     lines: list[dict[str, Any]] = field(default_factory=list)
     earlier: tuple[dict[str, Any], ...] = ()  # lines of an agent whose place this one has taken
     ended_because: str | None = None  # "start", "import", "preload", "total" if we had to end it
+    ties: list[int] = field(default_factory=list)  # the ends of a pipe: the agent dies when we, who alone hold the second, are gone
 
     @property
     def static(self) -> bool:
@@ -142,15 +144,33 @@ class Ended:
 def start(target: Target, folder: str, budget: Budget, options: Mapping[str, Any], env: Mapping[str, str]) -> Running:
     """Start the agent; `folder` is private and ours. To be called from the main thread (the agent dies with it)."""
     full = {"folder": folder, "live_seconds": budget.agent, "devices_seconds": budget.devices, **options}
-    began = time.monotonic()
-    return Running(start_agent(target, full, env), target, folder, began, budget, options, dict(env))
+    began, ties = time.monotonic(), _ties()
+    try:
+        process = start_agent(target, full, env, tie=ties[:1])
+    except BaseException:
+        _untie(ties)
+        raise
+    return Running(process, target, folder, began, budget, options, dict(env), ties=ties)
+
+
+def _ties() -> list[int]:
+    try:
+        return list(os.pipe()) if sys.platform == "linux" else []
+    except OSError:  # no descriptor is left: the agent goes without
+        return []
+
+
+def _untie(ties: list[int]) -> None:
+    while ties:
+        os.close(ties.pop())
 
 
 def start_agent(
-    target: Target, options: Mapping[str, Any], env: Mapping[str, str], stdin: int = subprocess.DEVNULL
+    target: Target, options: Mapping[str, Any], env: Mapping[str, str], stdin: int = subprocess.DEVNULL, tie: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:
+    """`tie`: the end of a pipe that the agent inherits, through a wrapper too (`processes.die_with_the_pipe`)."""
     folder = options["folder"]
-    full = {**options, "out": os.path.join(folder, LINES)}
+    full = {**options, "out": os.path.join(folder, LINES), "tie": [(one, os.fstat(one).st_ino) for one in tie]}
     if is_of_others(os.path.dirname(target.executable) or "."):  # before the agent can say so, a .pth of theirs writes bytecode
         env = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
     out, err = (os.path.join(folder, name) for name in ("agent.out", "agent.err"))
@@ -163,6 +183,7 @@ def start_agent(
                 stderr=to_err,
                 env=dict(env),
                 start_new_session=True,
+                pass_fds=tie,
             )
         except OSError as error:
             what = error.filename if error.filename not in (None, target.executable) else ""  # /dev/null, the working folder
@@ -193,7 +214,7 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
     if ended.ended_because:
         options["live"] = "off"
     shared = {"folder": running.folder, "live_seconds": left, "devices_seconds": min(running.budget.devices, left)}
-    running.process = start_agent(running.target, {**shared, **options}, running.env)
+    running.process = start_agent(running.target, {**shared, **options}, running.env, tie=running.ties[:1])
     return _finish(running, tick)
 
 
@@ -251,6 +272,7 @@ def _bound_output(running: Running) -> None:
 def end(running: Running) -> None:
     """Make sure that nothing of the agent is left, whatever way the caller goes."""
     kill_group(running.process)
+    _untie(running.ties)
 
 
 def _step(running: Running) -> tuple[str | None, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -27,6 +26,7 @@ from envcheck.facts.snapshot import (
     Why,
     WireFacts,
 )
+from envcheck.host.plain_files import real_path
 from envcheck.tables.versions import at_least, build_tag, requirement
 from envcheck.target.interpreter import of_tool
 from envcheck.target.process import Ended, Target
@@ -421,4 +421,4 @@ def _left_open(arms: Sequence[Arm]) -> list[str]:
 
 def private_stderr(text: str, folder: str) -> str:
     """Output without the name of our own temporary folder, which differs from run to run."""
-    return text.replace(folder, "<private folder>").replace(os.path.realpath(folder), "<private folder>")
+    return text.replace(folder, "<private folder>").replace(real_path(folder), "<private folder>")

@@ -94,7 +94,9 @@ def test_a_line_of_torch_is_not_asked_for_again(line: str) -> None:
 
 
 def test_without_it_the_line_is_asked_for() -> None:
-    assert any("WARN line above" in one for one in report(GENERIC).because)
+    [found] = report(GENERIC).findings
+    assert (found.finding.rule, found.finding.confidence) == ("nccl-warning", Confidence.LIKELY)
+    assert any("NCCL_DEBUG=INFO" in line for fix in found.fixes for line in str(fix).splitlines())
 
 
 def test_a_known_cause_is_alone() -> None:

@@ -109,7 +109,8 @@ CHECKS: list[Row] = [
     ("an address space of two GB", "ulimit -v 2000000; exec $E --timeout 90 $J", 0, (), ()),
     ("a data segment of 300 MB", "ulimit -d 300000; exec $E --timeout 90 $J", 1, ("ulimit-low",), ("ulimit -d unlimited",)),
     ("two seconds of CPU time",
-     "ulimit -c 0; ulimit -S -t 2; exec $E --timeout 90 $J", 1, ("ulimit-low",), ("SIGXCPU", "ulimit -t unlimited")),
+     "ulimit -c 0; ulimit -S -t 2; " + LIE.format("while time.process_time() < 9: pass"), 1, ("ulimit-low",),
+     ("SIGXCPU", "ulimit -t unlimited")),
     ("files of 100 KiB", "ulimit -f 100; exec $E --timeout 90 $J", 1, ("shm-small",), ("ulimit -f unlimited",)),
     ("no pending signals", "ulimit -i 0; exec $E $J", 0, (), ()),
     ("SIGCHLD ignored", "trap '' CHLD; exec $E $J", 0, (), ()),
@@ -134,12 +135,27 @@ print(value.value, ctypes.CDLL(None).prctl(3), open("/proc/self/oom_score_adj").
 EOF
 {}; $PY what.py > alone; $E run {} -- $PY what.py > watched 2>/dev/null; cmp alone watched && echo same"""
 R = "$E run --facts $NOTHING --"
+WRAPPED = """printf '#!/bin/sh\\n"$PY" "$@"\\nexit $?\\n' > wrapper; chmod +x wrapper; mkdir s
+cat > s/sitecustomize.py <<'EOF'
+import builtins, os, time
+real = builtins.__import__
+def hook(name, *rest, **more):
+    if name == "torch":
+        open(os.environ["HOME"] + "/there", "w").close()
+        time.sleep(600)
+    return real(name, *rest, **more)
+builtins.__import__ = hook
+EOF
+PYTHONPATH=$PWD/s:$PYTHONPATH $E --python $PWD/wrapper > out & check=$!
+until [ -e $HOME/there ]; do kill -0 $check || exit 1; sleep 0.1; done
+kill -9 $check; wait; rm -r "${TMPDIR:?}"/envcheck-*; echo killed"""
 # name, script, what is printed on stdout
 RUNS: list[tuple[str, str, str]] = [
     ("nothing is changed by the facts alone", SAME.format("true", "--facts $NOTHING"), "same"),
     ("nothing is changed by a check", SAME.format("true", "--fail-on never --timeout 90"), "same"),
     ("nothing is changed of what was changed",
      SAME.format("trap '' CHLD USR1 HUP; ulimit -n 300; umask 077; exec 7</dev/null 19>/dev/null", "--static --fail-on never"), "same"),
+    ("a check is killed, and its wrapper does not exec", WRAPPED, "killed"),
     ("its parent is killed", f"{R} sh -c 'kill -9 $PPID; sleep 600'; echo $?", "137"),
     ("it leaves a daemon that keeps stdout", f"{R} sh -c 'sleep 5 & echo hi'; echo $?", "hi\n0"),
     ("the working folder is gone", f"mkdir d; cd d; rmdir ../d; {R} echo here; echo $?", "here\n0"),
