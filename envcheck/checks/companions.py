@@ -27,7 +27,7 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
         return wrong
     if not matches:
         return None
-    if asked := _name_asked(matches, version):
+    if asked := _refused_together(facts, matches) or _name_asked(matches, version):
         return asked
     if any(match.symptom.startswith("torchcodec-") for match in matches):
         fits = codec_fits(facts)
@@ -46,6 +46,17 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
     values = {"version": version or UNKNOWN, "package": package, "have": have}
     return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
+
+
+def _refused_together(facts: Facts, matches: Matches) -> Hit | None:
+    """pip was asked for a torch, and for companions of another."""
+    told = tuple(match for match in matches if match.symptom == "pip-companions-conflict")
+    pinned = value(told, "pinned")
+    if not told or pinned is None:
+        return None
+    named = " ".join(one.text for one in told)
+    goes = " ".join(f"{name}=={one}" for name, one in facts.tables.companions(pinned).items() if name in named)
+    return Hit({"pinned": pinned, "goes": goes or None}, quoted(told), variant="refused")
 
 
 def _name_asked(matches: Matches, version: str | None) -> Hit | None:

@@ -38,8 +38,10 @@ def driver_missing(facts: Facts, matches: Matches) -> Answer:
     cards = nvidia_on_bus(system)
     if discrete_amd(facts.rocm) and not (cards or facts.gpus.devices or driver.version):
         return None  # no driver of NVIDIA's is missing there
-    if cuda_answers(facts) or contained(facts.container) or system.wsl or system.jetson:
+    if cuda_answers(facts) or contained(facts.container) or system.wsl:
         return None
+    if system.jetson:
+        return _on_jetson(matches)
     matches = matches if cards else of_programs(matches)
     names = [gpu.name for gpu in facts.gpus.devices if gpu.name] + [f"PCI {card.address}, device {card.device}" for card in cards]
     hidden = facts.visibility.cuda_visible_devices is not None  # a variable that hides every GPU has the same face as no libcuda
@@ -53,6 +55,12 @@ def driver_missing(facts: Facts, matches: Matches) -> Answer:
         hit = Hit(values, quoted(matches), variant="text", confidence=None if _misses_libcuda(matches) else Confidence.LIKELY)
     severity = Severity.WARNING if wants_cuda(facts.torch, facts.absent) is False else Severity.ERROR
     return hit and replace(hit, values={"gpu": names[0] if names else None, **hit.values}, severity=severity)
+
+
+def _on_jetson(matches: Matches) -> Hit | None:
+    """The driver comes with the system there; a loader that does not look into its folder misses the library."""
+    missed = tuple(match for match in of_programs(matches) if match.symptom == "libcuda-not-found")
+    return Hit({"part": "CUDA driver library (libcuda.so.1)"}, quoted(missed), variant="jetson") if missed else None
 
 
 def _misses_libcuda(matches: Matches) -> bool:
@@ -164,7 +172,7 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
     beyond = of_variant(every, "minor")
     matches = tuple(match for match in every if match not in beyond and match not in refused)
     if works(facts.devices) and not beyond:
-        return None
+        return _after_the_change(facts, matches)
     if refused and _large_parameters(facts):
         beyond += refused
     demand = _demand(facts, _found_version(facts.devices.error or "", matches))
@@ -201,8 +209,18 @@ def _supposed(facts: Facts, demand: _Demand) -> tuple[_Demand, str] | None:
     asked = found and (found[1] or f"{found[2][:-1]}.{found[2][-1]}")
     for cuda, case in ((tag_named(variant).cuda if variant else None, "usual"), (asked, "asked")):
         if cuda and demand.driver and facts.tables.driver_suffices(demand.driver, cuda, os) is False:
-            return replace(demand, cuda=cuda, minimum=facts.tables.driver_floor(cuda, os)), case
+            served = (one for one in ("10.1", "10.0", "9.2", "9.1", "9.0") if facts.tables.driver_suffices(demand.driver, one, os))
+            offered = demand.offered or next(served, None)  # a branch between two that the table knows
+            return replace(demand, cuda=cuda, minimum=facts.tables.driver_floor(cuda, os), offered=offered), case
     return None
+
+
+def _after_the_change(facts: Facts, matches: Matches) -> Hit | None:
+    """CUDA works with the torch that is described, and a program found the driver too old with the one that a command brings."""
+    if not matches or all(match.quoted for match in matches):
+        return None
+    supposed = _supposed(facts, _demand(facts, 0))
+    return supposed[0].hit(matches, supposed[1]) if supposed and supposed[1] == "asked" else None
 
 
 def _demand(facts: Facts, stated: int) -> _Demand:

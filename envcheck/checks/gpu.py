@@ -14,7 +14,7 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Gpu
 from envcheck.tables.archs import arch_number, cubins, platform_of, runs_on
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import pair, variant_of_cuda
+from envcheck.tables.versions import older, pair, variant_of_cuda
 
 _GIB = 1 << 30
 NO_KERNEL = "no kernel image is available"
@@ -112,7 +112,26 @@ def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | Non
     lines = of_symptom(facts, "no-kernel-image", "sm-not-compatible-new", "sm-not-compatible-old", "torch-gpu-too-old")
     found = [(card, _verdict(card, build, facts.tables, bool(lines) or NO_KERNEL in card.error)) for card in cards]
     bad = [(card, verdict) for card, verdict in found if verdict is not None and verdict[0] in wanted]
-    return _without_code(bad, cards, build, lines, facts.tables) if bad else _as_said(wanted, cards, build, matches)
+    if bad:
+        return _without_code(bad, cards, build, lines, facts.tables)
+    before = _before_published(facts, cards, lines) if "old" in wanted and not build.archs else None
+    return before or _as_said(wanted, cards, build, matches)
+
+
+def _before_published(facts: Facts, cards: list[_Card], lines: Matches) -> Hit | None:
+    """Cards that the published builds dropped before the releases whose builds are listed; somebody may have built it from source."""
+    torch = facts.torch.version or ""
+    if not re.fullmatch(r"\d\.\d{1,2}(?:\.\d{1,2})?(?:\+cu\d{2,3})?", torch) or facts.system.jetson:
+        return None
+    rows = [(card, row.last_torch) for card in cards if (row := facts.tables.gpu(card.cc)) and row.last_torch and card.kernel != "ok"]
+    stated = torch.partition("+")[0]
+    newest = f"{stated}.99" if stated.count(".") == 1 else stated  # "1.3" is most likely the last of its series
+    late = [(card, last) for card, last in rows if older(last, newest)]
+    if not late or len(late) < len(cards):
+        return None
+    card, last = late[0]
+    values: dict[str, object] = {"gpu": card.name, "cc": card.cc, "sm": "sm_" + card.cc.replace(".", ""), "last": last, "torch": torch}
+    return Hit(values, quoted(lines), variant="released", confidence=None if lines else Confidence.LIKELY)
 
 
 def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches) -> Hit | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import number
 from envcheck.checks.slurm_sums import slurm_sums
+from envcheck.checks.tasks_missing import tasks_of_all_nodes
 from envcheck.checks.text import agreed, alone, cite, doubt, environment, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
@@ -181,7 +182,7 @@ def _slurm_said(facts: Facts) -> Hit | None:
     if variant := foremost(own, "tasks", "request") or agreed(own):
         told = of_variant(own, variant)
         works = doubt(told)  # Lightning starts the processes itself, a step waits for its turn
-        fixes = launch_sums.slurm_tasks_fix(facts.launcher) if variant == "tasks" else ()
+        fixes = (launch_sums.slurm_tasks_fix(facts.launcher) or tasks_of_all_nodes(told)) if variant == "tasks" else ()
         values = {"reason": (value(told, "reason") or "").strip(" ()")}
         return Hit(values, quoted(told), fixes, variant, Severity.WARNING if works else None)
     slots = None if own else value(matches, "slots")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envcheck.checks.launch_sums import above, changed, line, own_words, seen, tasks_of_a_node, todo, told
-from envcheck.checks.text import of_symptom, quoted
+from envcheck.checks.text import of_symptom, quoted, value
 from envcheck.engine.intents import Manual
 from envcheck.engine.rule import Confidence, Evidence, Facts, Hit, Matches
 from envcheck.facts.launch_flags import RANK_LAUNCHERS, find, names
@@ -88,3 +88,13 @@ def standalone_on_nodes(launcher: LauncherFacts, matches: Matches) -> Hit | None
         evidence: tuple[Evidence, ...] = (*seen(one), *quoted(matches))
         return Hit({}, evidence, todo(text, command), "standalone", confidence=guess)
     return None
+
+
+def tasks_of_all_nodes(matches: Matches) -> tuple[Manual, ...]:
+    """Of ranks that came from one node alone: the step that starts all of them."""
+    each, nodes = value(matches, "each"), value(matches, "nodes")
+    if each is None or nodes is None:
+        return ()
+    text = f"Start the program with srun, {each} tasks on each of {nodes} nodes: without it, it runs on the first node only."
+    asked = (f"#SBATCH --nodes={nodes}", f"#SBATCH --ntasks-per-node={each}", f"#SBATCH --gres=gpu:{each}")
+    return todo(text, *asked, f"srun --nodes={nodes} --ntasks-per-node={each} python TRAIN.PY    # in the job script")

@@ -150,7 +150,8 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     torch, devices, missing = facts.torch, facts.devices, facts.missing
     if devices.available:
-        return None
+        blind = tuple(one for one in matches if one.symptom in ("no-cuda-gpus", "framework-sees-no-gpu") and not one.quoted)
+        return Hit({}, quoted(blind), variant="elsewhere") if blind and not devices.devices else None
     if not (torch.cuda or torch.hip):
         return _no_device_said(facts, matches)
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))

@@ -96,7 +96,8 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
         stated = raw if raw is not None else "not stated" if "visibility" in facts.missing else "unset"
         by_start = ranks_beyond_gpus(facts, beyond)
         return by_start or Hit({"value": stated}, quoted(beyond), counted_elsewhere(facts), variant="ordinal")
-    if raw is None or works(devices) or _without_gpu(facts):
+    elsewhere = works(devices) and not _found_none(facts)  # a program that finds none runs with the value, another does not
+    if raw is None or elsewhere or _without_gpu(facts):
         return None
     if chosen.problem is Problem.OUT_OF_RANGE:
         return Hit(values, evidence, fixes, variant="container" if contained(facts.container) else None)

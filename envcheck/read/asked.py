@@ -7,6 +7,7 @@ pip install torch==1.13.1+cu117 --index-url …/whl/cu117  model.to("cuda:1")   
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from envcheck.facts.record import replace
 from envcheck.read.found import LINE_LIMIT, Claim, Found, Notes, Role
@@ -26,9 +27,22 @@ _DEVICE = re.compile(
 )
 # GPUs that a program chooses for itself; an empty list or 0 explains no failure.
 _CHOSEN = re.compile(r"os\.environ\[['\"](?P<name>(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES)['\"]\]\s?=\s?['\"](?P<value>[1-9][\d, ]{0,60})['\"]")
+# The same in a script, or as a person quotes a line of one; what a run worked with is none of it.
+_EXPORTED = re.compile(
+    r"(?:^|[\s`'\"(])(?:export |set |\$env:|%env )?(?P<name>CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES)\s?=\s?['\"]?"
+    r"(?P<value>[1-9]\d{0,2}(?:,\d{1,3}){0,15})['\"]?(?=[`'\"\s);.,&]|$)"
+)
+_IN_SCRIPT = re.compile(
+    r"\b(?:script|\w{1,40}\.(?:sh|bash|bat|cmd|ps1|slurm)|bashrc|profile|notebook|line \d{1,4}|sets?|export)\b", re.IGNORECASE
+)
+_WORKED = re.compile(r"\b(?:works|worked|runs|ran|fine|solved by|fixed by|instead|try)\b", re.IGNORECASE)
+# conda's plan in one line: "pytorch: 0.4.0-py36_cuda9.1.85_cudnn7.1.2_1 pytorch [cuda91] --> 0.4.1-py36_cuda9.2.148_cudnn7.1.4_1 pytorch"
+_PLAN = re.compile(
+    r"pytorch[:\s]\s{0,40}[^\n]{1,100}-->\s{1,8}(?P<version>\d\.\d{1,2}\.\d{1,2})-\S{0,20}?cuda(?P<cuda>\d{1,2}\.\d)[\d.]{0,8}(?:_|\s|$)"
+)
 _EITHER = re.compile(r"is_available\(\)|\belse\b")
 _OURS = ("site-packages", "dist-packages")
-_HINTS = ("install ", "satisfies the requirement", "cuda", "CUDA", "accelerator", "VISIBLE_DEVICES")
+_HINTS = ("install ", "satisfies the requirement", "cuda", "CUDA", "accelerator", "-->", "VISIBLE_DEVICES")
 
 
 def read_asked(text: str) -> Found | None:
@@ -39,7 +53,8 @@ def read_asked(text: str) -> Found | None:
     commands: list[str] = []
     requirements: list[str] = []
     first = ("", 0)  # line of the first of them
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
         if len(line) > 2000:
             continue
         asks: list[tuple[str, object]] = []
@@ -47,11 +62,15 @@ def read_asked(text: str) -> Found | None:
             commands.append(" ".join(install[0].split()))
             requirements += _REQUIREMENT.findall(install["rest"])
         requirements += _NO_MATCH.findall(line)
+        if "-->" in line and (plan := _PLAN.search(line)):
+            commands.append(f"conda install pytorch={plan['version']} cudatoolkit={plan['cuda']}")
         first = first if first[1] or not (commands or requirements) else (line, number)
         if _FOR_CUDA.search(line):
             asks.append(("asked.cuda", line.strip()[:LINE_LIMIT]))
         if chosen := _CHOSEN.search(line):
             notes.put(f"env.{chosen['name']}", chosen["value"].strip(), line, number)
+        elif (exported := _EXPORTED.search(line)) and _in_script(lines, number) and not _WORKED.search(line):
+            notes.put(f"env.{exported['name']}", exported["value"], line, number)
         device = _DEVICE.search(line)
         if device and not _EITHER.search(line) and not any(folder in line for folder in _OURS):
             asks.append(("asked.cuda", line.strip()[:LINE_LIMIT]))
@@ -64,3 +83,8 @@ def read_asked(text: str) -> Found | None:
     notes.put("asked.requirements", tuple(dict.fromkeys(requirements))[:20] or None, *first)
     found = notes.found()
     return replace(found, claims=tuple(claims)) if found else None
+
+
+def _in_script(lines: Sequence[str], number: int) -> bool:
+    """Whether a line, or the one above it, says that a script has what the line assigns."""
+    return any(_IN_SCRIPT.search(line) for line in lines[max(0, number - 2) : number] if len(line) <= 2000)

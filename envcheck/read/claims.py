@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import Distribution, Gpu, TextEvidence
+from envcheck.read.came import missing_ranks
 from envcheck.read.collect_env import normal
 from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
 from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
@@ -224,6 +225,7 @@ _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A4
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
     r"(?:(?:RTX|GTX|rtx|gtx) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
+    r"|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?"
     rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:RX|rx) ?\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
@@ -449,7 +451,8 @@ _IN_KUBERNETES = re.compile(
 
 # NVIDIA's modules with their own Linux; the release stands behind "L4T" or in /etc/nv_tegra_release.
 _JETSON = re.compile(
-    r"\bJet ?Pack ?(?:version )?\d[\d.]{0,6}|\bJetson[ _-](?:AGX|Orin|Xavier|Nano|TX[12]|Thor)\b|\bL4T (?:Release:?\W{0,6})?R?3\d\b"
+    r"\bJet ?Pack ?(?:version )?\d[\d.]{0,6}|\bJetson[ _-](?:AGX|Orin|Xavier|Nano|TX[12]|Thor)\b|"
+    r"(?<![A-Za-z])(?:AGX[ _-](?:Orin|Xavier)|(?:Orin|Xavier)[ _-](?:Nano|NX|AGX))(?![A-Za-z0-9])|\bL4T (?:Release:?\W{0,6})?R?3\d\b"
     r"|-tegra\b",
     re.IGNORECASE,
 )
@@ -611,12 +614,13 @@ def _one_card(a: str, b: str) -> bool:
 def read_prose(text: str) -> Found | None:
     """The claims of a text, the facts that they amount to, and what they are a sign of."""
     claims, denied = _read(text)
+    missing = missing_ranks(text)
     if not claims:
-        return None
+        return Found("statements", (), missing, 0, (), ()) if missing else None
     facts, doubts = settled(claims)
     none = any(fact.path == "devices.available" and fact.value is False for fact in facts)
     # The same words on one line are the symptom "cuda-says-false"; here the answer stands further below.
     variant = "colab" if re.search("colab", text, re.IGNORECASE) else ""
     says = f"torch.cuda.is_available(): {denied[0].line}" if denied else ""
     sign = TextEvidence("statements", says, "torch-cuda-unavailable", "cuda-says-false", variant=variant)
-    return Found("statements", facts, (sign,) if denied and none else (), 0, claims, doubts)
+    return Found("statements", facts, (*((sign,) if denied and none else ()), *missing), 0, claims, doubts)

@@ -95,11 +95,20 @@ _OF_A_CHANGE = re.compile(
     r"(?:fix(?:es|ed)?|refactor|bump|implement|force|allow|print|handle|improve|clarify|reword|rename) (?!this|please|me\b)\w",
     re.IGNORECASE,
 )
+# With the run of a service that builds and tests it, or the change that it follows, these are titles of changes too.
+_OF_A_TESTED_CHANGE = re.compile(
+    r"\W{0,8}(?:\[[^\]\n]{1,30}\] ?){0,2}(?:[\w./-]{1,20} ?: ?)?"
+    r"(?:use|add|update|pin|unpin|skip|enable|disable|remove|move|upgrade|downgrade|switch|make|set|support|build|install|revert|don't)"
+    r" (?!this|please|me\b|of\b|with\b|to\b|fail)\w",
+    re.IGNORECASE,
+)
+_TESTED = re.compile(r"https://\S{10,120}/(?:actions/runs|pull|pipelines|jobs)/\d{1,20}|\bhud\.pytorch\.org/")
 _ASKS = re.compile(r"[?？]|\b(?:I|my|help me|need help|any help)\b|[我您]")
 
 
 def proposed(text: str) -> bool:
     """Whether a text speaks of a message without having met it now: a feature request, or a change, with no print in it."""
-    change = _OF_A_CHANGE.match(text) and not _ASKS.search(text, 0, POST)
+    titled = _OF_A_CHANGE.match(text) or (_OF_A_TESTED_CHANGE.match(text) and _TESTED.search(text, 0, POST))
+    change = titled and not _ASKS.search(text, 0, POST)
     said = _NOT_TICKED.sub("", text[:POST])
     return bool(change or _PROPOSED.search(said)) and not _PRINTED.search(text)

@@ -165,9 +165,10 @@ class Tables:
         first = row.get("first_branch")
         products = tuple(one.name for one in self._products().values() if one.compute_capability == compute_capability)
         return GpuRow(
-            compute_capability, row["architecture"], row["first_cuda"], row.get("last_cuda"), None if first is None else str(first),
-            row.get("last_branch"), row.get("open_module"), products, row.get("datacenter", False), row.get("jetson", False),
-            row.get("nvswitch", False), _confidence(row), self.table("gpu-architecture").source(row),
+            compute_capability, row["architecture"], row["first_cuda"], row.get("last_cuda"), row.get("last_torch"),
+            None if first is None else str(first), row.get("last_branch"), row.get("open_module"), products,
+            row.get("datacenter", False), row.get("jetson", False), row.get("nvswitch", False),
+            _confidence(row), self.table("gpu-architecture").source(row),
         )  # fmt: skip
 
     def first_cuda(self, compute_capability: str) -> tuple[int, int] | None:

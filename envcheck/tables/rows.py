@@ -16,6 +16,7 @@ class GpuRow:
     architecture: str
     first_cuda: str  # first toolkit that compiles for it
     last_cuda: str | None  # last one; None = still does
+    last_torch: str | None  # last release whose published builds have code for it; None = the table of builds tells
     first_driver: str | None  # lowest driver branch that drives any board of it, "570"
     last_branch: int | None  # last branch; None = still driven, or not known
     open_module: str | None  # the open kernel modules are "required", "possible", "impossible"; None = not known

@@ -120,7 +120,12 @@ def test_nothing_known_is_inconclusive(tmp_path: Path) -> None:
     assert document["because"]
 
 
-@pytest.mark.parametrize("words", ["the build fails", "does not work on two nodes", "I cannot import it", "it is stuck", "it crashes"])
+SAID = ["NCCL hang with 8 cards", "four cards give different results", "my tool says no CUDA devices", "then I get this error"]
+
+
+@pytest.mark.parametrize(
+    "words", ["the build fails", "does not work on two nodes", "I cannot import it", "it is stuck", "it crashes", *SAID]
+)
 def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, words: str) -> None:
     command = "```\n#SBATCH --nodes=1\ntorchrun --nproc-per-node 2 train.py\n```\n"
     code, document = run(tmp_path, command + words)
@@ -144,6 +149,32 @@ def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, wor
             "torch-companion-mismatch",
             "torchaudio==0.13.1",
         ),
+        ("Tests hang. It works if I export NCCL_P2P_DISABLE=1.", "nccl-p2p-blocked", "NCCL_P2P_DISABLE"),
+        ("OpenBLAS blas_thread_init: pthread_create: Resource temporarily unavailable", "processes-low", "ulimit -u"),
+        ("I have a Tesla K40m, torch is 1.4.0, and training crashes", "gpu-too-old-for-torch", "torch==1.2.0"),
+        ("ncclSystemError: a call failed\nLast error: No space left on device", "nccl-shm-small", "shm"),
+        ("AGX Orin: ImportError: libcuda.so.1: cannot open shared object file: No such file", "driver-missing", "aarch64-linux-gnu/tegra"),
+        (
+            "ERROR: Cannot install torch==1.13.1 and torchvision==0.15.1 because these package versions have conflicting dependencies.",
+            "torch-companion-mismatch",
+            "torchvision==0.14.1",
+        ),
+        (
+            "run.sh has\nexport CUDA_VISIBLE_DEVICES=3\nI have an RTX 3080\nRuntimeError: No CUDA GPUs are available",
+            "visible-devices-out-of-range",
+            "CUDA_VISIBLE_DEVICES=0",
+        ),
+        (
+            "a Slurm job hangs\nGLOBAL_RANK: 0, MEMBER: 1/6\nGLOBAL_RANK: 1, MEMBER: 2/6\n",
+            "launch-slurm",
+            "srun --nodes=3 --ntasks-per-node=2",
+        ),
+        (
+            "pytorch 1.1.0-py3.7_cuda9.0.176_0 --> 1.3.1-py3.7_cuda10.1.243_0\ntorch.cuda.is_available(): True\nDriver Version: 396.54\n"
+            "RuntimeError: cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version",
+            "driver-too-old",
+            "418.39",
+        ),
         ("RuntimeError: Torch is not able to use GPU", "torch-cuda-unavailable", "whl/cu126"),
         ("C:\\x> RuntimeError: Distributed package doesn't have NCCL built in", "distributed-unavailable", "BACKEND = 'gloo'"),
         ("RuntimeError: HIP error: no kernel image is available for execution on the device", "rocm-gfx-unsupported", ""),
@@ -155,6 +186,19 @@ def test_a_message_ends_in_the_command_that_cures_it(tmp_path: Path, text: str, 
     assert first["rule"] == rule
     lines = [line for one in first["fixes"] for line in (one["text"], *(each for many in one["commands"].values() for each in many))]
     assert printed in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# [CI] Pin numpy in the image\nhttps://github.com/example/proj/actions/runs/777 says\nRuntimeError: no kernel image is available",
+        "Lightning runs, stuck no more\nGLOBAL_RANK: 0, MEMBER: 1/4\nGLOBAL_RANK: 1, MEMBER: 2/4\nepoch 1 step 10 loss 0.71",
+        "The script sets\nexport CUDA_VISIBLE_DEVICES=2\non a box with 4x RTX 3090; torch.cuda.is_available() is True",
+        "Tesla K80, torch 1.5.0; torch.cuda.is_available() is True",
+    ],
+)
+def test_what_is_near_a_failure_is_called_none(tmp_path: Path, text: str) -> None:
+    assert named(run(tmp_path, text)[1]) == []
 
 
 def test_who_speaks_of_a_machine_and_a_command_is_not_told_that_all_is_well(tmp_path: Path) -> None:
