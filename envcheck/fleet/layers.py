@@ -341,8 +341,7 @@ def _strained_gpus(gpus: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 def _strained_network(network: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     yield "addresses", sorted({_kind(one) for one in network.get("addresses") or ()})
     yield from _over(network, ("resolve_seconds", "reverse_seconds"), 0.5)
-    listed = network.get("interfaces")
-    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, (list, tuple)) else []
+    rows = [row for row in network.get("interfaces") or () if isinstance(row, dict)]
     yield "interfaces", [(row.get("name"), sorted({_kind(one) for one in row.get("addresses") or ()})) for row in rows]
 
 
