@@ -5,7 +5,7 @@ from __future__ import annotations
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import once
 from envcheck.checks.text import of_variant, quoted, value
-from envcheck.engine.intents import Install, Intent
+from envcheck.engine.intents import UPGRADE, Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import PackagesFacts
 from envcheck.tables.versions import UNKNOWN, major, minor, older, release
@@ -61,7 +61,7 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     if new or "NumPy 1.x" in text or "_ARRAY_API" in text:
         variant = "text" if not numpy else "module" if new and built_for_1 is False else None
         return Hit(values, evidence, (Install(("numpy<2",)),), variant, milder)
-    if other := _other(values, evidence, text, _for_api(matches, built_for_1), milder):
+    if other := _other(values, evidence, text, (plain, _for_api(matches, built_for_1)), milder):
         return other
     if facts.packages.version("torch"):  # the list is of this environment
         return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
@@ -81,15 +81,19 @@ def _name_gone(facts: Facts, matches: Matches) -> Hit:
 
 
 def _other(
-    values: dict[str, str | None], evidence: tuple[Evidence, ...], text: str, wanted: str | None, milder: Severity | None
+    values: dict[str, str | None],
+    evidence: tuple[Evidence, ...],
+    text: str,
+    plain_or_wanted: tuple[str, str | None],
+    milder: Severity | None,
 ) -> Hit | None:
     """A NumPy that is there, or is known to be wanted, and not the one that fits."""
-    numpy = values["numpy"]
+    numpy, (plain, wanted) = values["numpy"], plain_or_wanted
     if wanted:
         return Hit(values, evidence, (Install((wanted,)),), "old" if numpy else "either", milder)
     if not numpy:
         return None
-    newest = (Install(("numpy",), note="the newest that torch and the Python allow"),)
+    newest = (Install((plain,), flags=UPGRADE, note="the newest that torch and the Python allow"),)  # a NumPy is there
     # API version 0xe came with NumPy 1.20: what is built against it or a later one refuses 1.19 (numpy/core/setup_common.py).
     old = "this version of numpy is" in text or older(release(numpy), "1.20.0")
     return Hit(values, evidence, newest, "old" if old else "unlike", milder)
