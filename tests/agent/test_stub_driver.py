@@ -252,7 +252,7 @@ def test_a_gpu_that_the_build_has_code_for_or_not(device_torch: str, stubs: Stub
 TOO_OLD = {11: Machine((GTX_1080,), cuda=10020, driver="440.100")} | dict.fromkeys((12, 13), Machine(cuda=11040, driver="470.256.02"))
 # Code of cuInit → rules one of which must speak. What has no rule of its own is told in CUDA's words.
 OF_CUINIT = {
-    2: {"torch-cuda-unavailable"},
+    2: {"torch-cuda-unavailable", "gpu-out-of-memory"},
     3: {"torch-cuda-unavailable"},
     34: {"libcuda-stub"},
     46: {"torch-cuda-unavailable", "gpu-exclusive-mode"},
