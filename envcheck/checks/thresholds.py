@@ -26,8 +26,8 @@ OPERATORS = {
     "lt": "is less than", "le": "is at most", "eq": "is", "ge": "is at least", "gt": "is more than", "in": "is one of",
     "matches": "matches", "missing": "is not here",
 }  # fmt: skip
-# Last word of a fact's name → the units that a value may have, as multiples of the fact's own.
 LARGEST = 1e300  # above it is no fact, and a whole number may be larger than any float
+# Last word of a fact's name → the units that a value may have, as multiples of the fact's own.
 UNITS: Mapping[str, Mapping[str, float]] = {
     "bytes": {
         "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
