@@ -225,7 +225,8 @@ _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A4
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
     r"(?:(?:RTX|GTX|rtx|gtx) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D|M)?(?: Laptop GPU| Ada Generation| Ada)?"
-    r"|(?:GTX )?T(?:ITAN|itan) (?:X[Pp]?|V|RTX|Black|Z)|(?<=GeForce )(?:GT ?\d{3,4}M?|M?X?\d{3}MX?|MX ?\d{3})|GT ?[67]\d0M?|GT ?1030|MX[1-5][1-7]0"
+    r"|(?:GTX )?T(?:ITAN|itan) (?:X[Pp]?|V|RTX|Black|Z)|(?<=GeForce )(?:GT ?\d{3,4}M?|M?X?\d{3}MX?|MX ?\d{3})"
+    r"|GT ?[67]\d0M?|GT ?1030|MX[1-5][1-7]0"
     r"|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?|(?<=Quadro )[KMP]\d{3,4}M?"
     rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:RX|rx) ?\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
 )
@@ -253,7 +254,9 @@ _AWAY = re.compile(
     re.IGNORECASE,
 )
 # "Trying torch 2.4 on a …": what stands behind it is where that is tried.
-_TRIED_ON = re.compile(r"\b(?:[Tt]r(?:y|ying|ied)|[Ss]witched|[Uu]pgraded)\b[^,;:]{0,60} on (?=(?:an? |my |our |this |the )?(?:[A-Z]\w{2,9} ){0,2}$)")
+_TRIED_ON = re.compile(
+    r"\b(?:[Tt]r(?:y|ying|ied)|[Ss]witched|[Uu]pgraded)\b[^,;:]{0,60} on (?=(?:an? |my |our |this |the )?(?:[A-Z]\w{2,9} ){0,2}$)"
+)
 _AWAY_AFTER = re.compile(
     r"[\s,)]{0,3}(?:(?:it )?(?:works|worked|runs|ran)\b(?! out)|is fine|is not (?:found|available)|would|instead"
     r"|or \d|and \d|to v?\d|,? compiled)",
@@ -431,7 +434,7 @@ def _key(text: str) -> str:
 
 _HINTS = re.compile(
     r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
-    r"|系统|驱动|Device|[Cc]ard\b|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"|系统|驱动|Device|[Cc]ard\b|GeForce|Quadro|T(?:ITAN|itan)\b|\b(?:GT ?|MX)\d|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 
