@@ -37,6 +37,9 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
             return Hit({"problems": problems, "version": version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
         if all(match.symptom == "torchcodec-load" for match in matches):
             return None if fits else Hit({}, quoted(matches), variant="codec")
+    if pinned := of_variant(matches, "pin"):
+        values = {name: value(pinned, name) for name in ("package", "release", "needs", "have")}
+        return Hit(values, quoted(pinned), variant="pin", severity=Severity.WARNING)
     # If the pair is right by its versions, the files are not what the versions say.
     package = value(matches, "package") or "torchvision or torchaudio"
     wanted, have = _trio(facts) if version else (), packages.version(package.lower())

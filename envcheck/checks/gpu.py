@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
+from envcheck.checks.gpu_memory import bytes_of
 from envcheck.checks.hardware import capability, is_mig, numbers
 from envcheck.checks.text import first_of, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
 from envcheck.facts.record import record, replace
-from envcheck.facts.snapshot import Gpu
+from envcheck.facts.snapshot import Gpu, TextEvidence
 from envcheck.tables.archs import arch_number, cubins, platform_of, runs_on
 from envcheck.tables.compat import Tables
 from envcheck.tables.versions import older, pair, variant_of_cuda
@@ -199,9 +200,16 @@ def size(number: int) -> str:
     return f"{number / _GIB:.1f} GiB" if number >= _GIB else f"{number >> 20} MiB"
 
 
+def _itself(match: TextEvidence) -> bool:
+    """Whether the one process that torch names is the program: in a container it does not know its own number, and counts it to others."""
+    held, own = bytes_of(match.values.get("memory")), bytes_of(match.values.get("allocated"))
+    return 0 < 0.7 * held < own
+
+
 @check(needs="gpus", reads="gpus visibility symptoms")
 def gpu_busy(facts: Facts, matches: Matches) -> Answer:
     """Other processes hold most of a GPU's memory. Integrated GPUs, whose memory is the machine's, are left out."""
+    matches = tuple(match for match in matches if not _itself(match))
     seen = visible(facts.gpus, facts.visibility)
     for gpu in seen:
         total, free = gpu.memory_bytes, gpu.memory_free_bytes

@@ -29,7 +29,7 @@ def gpu_out_of_memory(facts: Facts, matches: Matches) -> Answer:
         return None
     seen: dict[str, str] = max(matches, key=lambda match: len(match.values)).values
     backend = (seen.get("backend") or "CUDA").upper()
-    pieces = _bytes(seen.get("unused")) >= max(_bytes(seen.get("asked")), 1)
+    pieces = bytes_of(seen.get("unused")) >= max(bytes_of(seen.get("asked")), 1)
     variant = _variant(matches, seen, pieces)
     held = "".join(
         (
@@ -79,6 +79,6 @@ def _unsplit(backend: str, torch: TorchFacts, system: SystemFacts, python: Pytho
     return (SetEnv(name, "expandable_segments:True", note),)
 
 
-def _bytes(size: str | None) -> float:
+def bytes_of(size: str | None) -> float:
     found = _SIZE.match(size or "")
     return float(found[1]) * 1024.0 ** _POWER[found[2]] if found else 0.0

@@ -96,7 +96,7 @@ def nvidia_uvm_missing(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, evidence, variant="container" if inside else None) if uvm else None
     woken = system.suspends and fails(devices) and code == cuda.LAUNCH_FAILURE
     if code == cuda.UNKNOWN or matches or woken:
-        variant = "suspended" if system.suspends or of_variant(matches, "suspended") else "stale"
+        variant = "suspended" if system.suspends or of_variant(matches, "suspended") else agreed(matches) or "stale"
         return Hit({"nodes": ", ".join(nodes or ()) or None}, evidence, variant=variant, confidence=Confidence.LIKELY)
     return None
 

@@ -25,8 +25,10 @@ def torch_missing(facts: Facts, matches: Matches) -> Answer:
         if not matches or all(one.source == IMPORT for one in matches):
             return None  # not even this interpreter's own import finds it: what is damaged says so
         values: dict[str, object] = {"version": facts.torch.version, "python": python.executable or "the interpreter examined"}
-        return Hit(values, quoted(matches), variant="elsewhere")
+        return _isolated(matches) or Hit(values, quoted(matches), variant="elsewhere")
     absent, remains, other = unread.why is Why.ABSENT, unread.evidence, python.torch_for_another_python
+    if not absent and (isolated := _isolated(matches)):
+        return isolated
     values = {"python": python.executable or "this interpreter", "path": remains or other, "version": python.version}
     cases = {
         "said": unread.why is Why.SKIPPED and matches,
@@ -36,6 +38,14 @@ def torch_missing(facts: Facts, matches: Matches) -> Answer:
         "default": absent,
     }
     return first_of(cases, values, quoted(matches))
+
+
+def _isolated(matches: Matches) -> Hit | None:
+    """A package that imports torch while it is built, in an environment that the installer makes for the build alone."""
+    if not of_variant(matches, "isolated"):
+        return None
+    values = {"package": value(matches, "package") or "PACKAGE"}
+    return Hit(values, quoted(matches), variant="isolated", confidence=doubt(matches))
 
 
 def _is_cpu_build(torch: TorchFacts) -> bool:

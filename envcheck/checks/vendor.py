@@ -44,8 +44,9 @@ def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
         alike = ("no-kernel-image", "invalid-device-function")
         matches += tuple(match for match in facts.said("gpu-too-new-for-torch") if match.symptom in alike)
     no_target_served = missing and len(missing) == len(targets)
-    wants_rocm = torch.hip or matches or (torch == TorchFacts() and (discrete_amd(rocm) or not rocm.names))
-    if no_target_served and wants_rocm:
+    # Which torch it is, nobody says: on Windows hardly one for ROCm, and the override is of no use there.
+    any_build = torch == TorchFacts() and facts.system.os != "windows" and (discrete_amd(rocm) or not rocm.names)
+    if no_target_served and (torch.hip or matches or any_build):
         fixes = _as_sibling(missing[0], archs, rocm)
         confidence = None if matches or (torch.hip and torch.arch_list) else Confidence.LIKELY
         return Hit(values, quoted(matches), fixes, variant=None if fixes else "none", confidence=confidence)

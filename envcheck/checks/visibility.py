@@ -200,7 +200,8 @@ def visible_devices_too_late(facts: Facts, matches: Matches) -> Answer:
     raw = facts.visibility.cuda_visible_devices
     unknown = cuda_code(facts) == cuda_codes.UNKNOWN or bool(of_symptom(facts, "cuda-999"))
     if matches and not unknown:
-        return Hit({"value": raw or None, "in_time": raw or None, "seen": "other"}, quoted(matches), variant="text")
+        wanted = raw or value(matches, "chosen")
+        return Hit({"value": wanted, "in_time": wanted, "seen": "other"}, quoted(matches), variant="text")
     chosen, values, evidence, _ = _judged(facts)
     found, seen = facts.gpus.devices, facts.devices.count
     mig = any(gpu.mig for gpu in found)

@@ -282,6 +282,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
     """Weigh facts and error text together."""
     from envcheck.report.report import live_asked
     from envcheck.report.session import report_on
+    from envcheck.symptoms.course import said_to_work
 
     symptoms = texts.scanner.finish()
     merged = texts.merged()
@@ -291,7 +292,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
     own = texts.reports
 
     def choose(found: Sequence[Finding]) -> Sequence[Finding]:
-        judged = doubted(known_first(found, snapshot.symptoms), snapshot.symptoms, texts.proposed)
+        judged = doubted(known_first(found, snapshot.symptoms), snapshot.symptoms, texts.proposed, works=said_to_work(texts.excerpt))
         if not own:
             return first_causes(judged)
         from envcheck.report.reported import joined, taken_over
@@ -330,9 +331,12 @@ def _with_symptoms(snapshot: Snapshot, found: SymptomsFacts | Missing) -> Snapsh
     return replace(snapshot, symptoms=SymptomsFacts((*own, *new)))
 
 
-def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing, proposed: Collection[str] = ()) -> tuple[Finding, ...]:
+def doubted(
+    found: Sequence[Finding], symptoms: SymptomsFacts | Missing, proposed: Collection[str] = (), *, works: bool = False
+) -> tuple[Finding, ...]:
     """The findings, less sure where they rest on nothing but messages that somebody quotes, and warnings where they rest on a program's
-    warnings; a message that a text only speaks of (`proposed`, by file) is no more than a note. What is certain comes first."""
+    warnings or a person says that all goes well (`works`); a message that a text only speaks of (`proposed`, by file) is no more than a
+    note. What is certain comes first."""
     from envcheck.checks.launch_sums import STARTED
     from envcheck.engine.rule import Confidence, Severity
     from envcheck.symptoms.course import at_warning_level
@@ -342,6 +346,8 @@ def doubted(found: Sequence[Finding], symptoms: SymptomsFacts | Missing, propose
     lines = {(one.source, one.text) for one in matches}
 
     def weighed(one: Finding) -> Finding:
+        if works and one.severity is Severity.ERROR:
+            return replace(one, confidence=Confidence.LIKELY, severity=Severity.WARNING)
         seen = [(each.source, each.text) for each in one.evidence if each.source != STARTED]  # a command by itself proves nothing
         if not seen or not all(each in lines for each in seen):
             return one

@@ -40,6 +40,12 @@ _WORKED = re.compile(r"\b(?:works|worked|runs|ran|fine|solved by|fixed by|instea
 _PLAN = re.compile(
     r"pytorch[:\s]\s{0,40}[^\n]{1,100}-->\s{1,8}(?P<version>\d\.\d{1,2}\.\d{1,2})-\S{0,20}?cuda(?P<cuda>\d{1,2}\.\d)[\d.]{0,8}(?:_|\s|$)"
 )
+# The variable is read when CUDA starts, and these start it.
+_SETS = re.compile(r"^\s{0,20}os\.environ\[['\"](?:CUDA|HIP)_VISIBLE_DEVICES['\"]\]\s?=\s?['\"](?P<chosen>[^'\"]{0,80})")
+_STARTS_CUDA = re.compile(
+    r"^(?!\s{0,20}(?:def|class|#|File)\b)[^#\n]{0,120}?(?:\btorch\.cuda\.(?:is_available|device_count|current_device|get_device_name|init|set_device|"
+    r"mem_get_info|get_device_properties)\(|\.cuda\(\)|\.to\(['\"]cuda)"
+)
 _EITHER = re.compile(r"is_available\(\)|\belse\b")
 _OURS = ("site-packages", "dist-packages")
 _HINTS = ("install ", "satisfies the requirement", "cuda", "CUDA", "accelerator", "-->", "VISIBLE_DEVICES")
@@ -53,11 +59,15 @@ def read_asked(text: str) -> Found | None:
     commands: list[str] = []
     requirements: list[str] = []
     first = ("", 0)  # line of the first of them
+    started = False  # a line above starts CUDA
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if len(line) > 2000:
             continue
         asks: list[tuple[str, object]] = []
+        if started and (late := _SETS.match(line)):
+            notes.sign("visible-devices-too-late", line, "set-after-cuda", {"chosen": late["chosen"]})
+        started = started or bool(_STARTS_CUDA.match(line))
         for install in _INSTALL.finditer(line):
             commands.append(" ".join(install[0].split()))
             requirements += _REQUIREMENT.findall(install["rest"])

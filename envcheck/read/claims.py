@@ -224,8 +224,10 @@ _CONDITION = re.compile(
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
-    r"(?:(?:RTX|GTX|rtx|gtx) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
-    r"|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?"
+    r"(?:(?:RTX|GTX|rtx|gtx) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D|M)?(?: Laptop GPU| Ada Generation| Ada)?"
+    r"|(?:GTX )?T(?:ITAN|itan) (?:X[Pp]?|V|RTX|Black|Z)|(?<=GeForce )(?:GT ?\d{3,4}M?|M?X?\d{3}MX?|MX ?\d{3})"
+    r"|GT ?[67]\d0M?|GT ?1030|MX[1-5][1-7]0"
+    r"|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?|(?<=Quadro )[KMP]\d{3,4}M?"
     rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:RX|rx) ?\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
@@ -251,6 +253,10 @@ _AWAY = re.compile(
     r"|is there|will|newer|older|since|until|supports?|compatible|known|latest|newest|released?|seem|not)\b",
     re.IGNORECASE,
 )
+# "Trying torch 2.4 on a …": what stands behind it is where that is tried.
+_TRIED_ON = re.compile(
+    r"\b(?:[Tt]r(?:y|ying|ied)|[Ss]witched|[Uu]pgraded)\b[^,;:]{0,60} on (?=(?:an? |my |our |this |the )?(?:[A-Z]\w{2,9} ){0,2}$)"
+)
 _AWAY_AFTER = re.compile(
     r"[\s,)]{0,3}(?:(?:it )?(?:works|worked|runs|ran)\b(?! out)|is fine|is not (?:found|available)|would|instead"
     r"|or \d|and \d|to v?\d|,? compiled)",
@@ -261,6 +267,9 @@ _COMMAND = re.compile(
     r"(?:pip3?|uv|conda|mamba|poetry|docker|git|wget|curl)\b",
     re.IGNORECASE,
 )
+_ERROR = re.compile(r"(?<=[^\s.].)(?<=[:,;(] )(?:[\w.]{0,40} )?\w{0,40}(?:ERROR|[eE]rror:|[wW]arning:)")
+# "an old Tesla K80": what is old is the card
+_OF_AN_AGE = re.compile(r"\b(?:an?|my|our|the|this|have|with) (?:(?:very|quite|rather|pretty) )?(?:old|older|new|newer) $")
 _ERRORS = ("ERROR", "rror:", "arning:", "from versions", "satisfies", ".whl", "http://", "https://", "==")
 
 
@@ -269,6 +278,7 @@ def _mention(line: str, start: int, end: int) -> Role:
     before = re.split(r"(?<=[a-z)])[.;!?]\s", line[:start])[-1][-120:]
     if _BUILT.search(before):
         return Role.BUILT_FOR
+    before = _TRIED_ON.sub(" on ", before)
     return Role.ELSEWHERE if _AWAY.search(before) or _AWAY_AFTER.match(line[end : end + 40]) else Role.HAS
 
 
@@ -378,7 +388,16 @@ class _Reader:
         if _COMMAND.match(line) or any(sign in line for sign in _ERRORS):
             if line.startswith("# "):  # the title of a post: an error, and the card that has it
                 self._products()
+            elif (error := _ERROR.search(line)) and not any(sign in line[: error.start()] for sign in _ERRORS):
+                self.line = line[: error.start()]
+                self._sentence(yours)
+                self.line = line
             return
+        self._sentence(yours)
+
+    def _sentence(self, yours: re.Match[str] | None) -> None:
+        """What a person says in a sentence, or before an error on the line."""
+        line = self.line
         for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID), ("macos", _MACOS_SAID)):
             if what == "torch" and not pattern.search(line) and not re.search("audio|vision|text|xformers", line):
                 pattern = _BUILD
@@ -404,7 +423,9 @@ class _Reader:
             return  # part of a path or of another name
         before = re.search(r"(\d{1,2})\s?[x×*卡块张]?\s?$", self.line[max(0, start - 6) : start])
         number = int(before[1]) if before and 0 < int(before[1]) <= 16 else 1
-        self.say(iter([("gpu", (match[1].strip(), number))]), _mention(self.line, start, end), printed=False)
+        aged = _OF_AN_AGE.search(self.line[:start])
+        role = _mention(self.line, aged.start() if aged else start, end)
+        self.say(iter([("gpu", (match[1].strip(), number))]), role, printed=False)
 
 
 def _key(text: str) -> str:
@@ -413,7 +434,7 @@ def _key(text: str) -> str:
 
 _HINTS = re.compile(
     r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
-    r"|系统|驱动|Device|[Cc]ard\b|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"|系统|驱动|Device|[Cc]ard\b|GeForce|Quadro|T(?:ITAN|itan)\b|\b(?:GT ?|MX)\d|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 

@@ -7,13 +7,15 @@ epoch 1 step 100 loss 0.31
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 # glog's level in front of c10d's words: "[W socket.cpp:558]", "[W404 00:15:21.69 ProcessGroupNCCL.cpp:4561]"; [E …] is an error
 _WARNING = re.compile(r"\[W(?:\d{3,4} [\d:.]{8,20})? ?[\w/.-]{3,60}:\d{1,5}\]")
 _OF_PYTHON = "UserWarning: Failed to load "  # torchvision goes on without its images
 # Ranks that meet: what is said until they have met is of no account afterwards.
 _MEETING = re.compile(
-    r"socket\.cpp|TCPStore|client socket|server socket|retrieved \(gai error|Waiting (?:in store based barrier|for the store)|retry",
+    r"socket\.cpp|TCPStore|client socket|server socket|retrieved \(gai error|Waiting (?:in store based barrier|for the store)|retry"
+    r"|address already in use",
     re.IGNORECASE,
 )
 _MET = re.compile(
@@ -24,6 +26,17 @@ _MET = re.compile(
 )
 # A person's word is about the whole text.
 _GOES_ON = re.compile(r"\b(?:training|the run|everything|it) (?:runs|works|starts|is fine|goes on)\b(?! out)", re.IGNORECASE)
+_WORKS = re.compile(
+    r"\b(?:training|the run|everything|all|both|it) (?:runs?|works?|starts|trains|is fine|goes on)\b(?! out| on (?:one|a single)\b)"
+    r"|(?:^|[.!,;] )works? (?:well|fine|great)\b|训练正常|运行正常|läuft (?:alles|gut)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BUT = re.compile(r"\b(?:but|except|until|unless|however|only (?:on|with|if|when)|not|never|aber|pero|mais)\b|但|\w't\b", re.IGNORECASE)
+_BAD = re.compile(
+    r"\b\w{0,40}(?:Error|error|Exception|ERROR)\b|NCCL WARN|\bout of memory\b"
+    r"|\b(?:fail|crash|hang|hung|kill|stuck|slow|wrong|broken|abort|segfault)\w*",
+    re.IGNORECASE,
+)
 POST = 64 << 10  # characters in which a person has said what the text is about; what goes on for longer is a log
 _PROPOSED = re.compile(
     r"^\W{0,12}(?:feature request|proposal|enhancement|rfc)\b|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
@@ -38,12 +51,27 @@ _PRINTED = re.compile(r"Traceback \(most recent call last\)|^\[?(?:rank\d{1,5}\]
 
 
 def outlived(text: str) -> str:
-    """The text without the warnings of ranks that meet, where later lines or the person say that they have met. Lines keep their place."""
-    if "[W" not in text:
+    """The text without the warnings of ranks that meet, where later lines or the person say that they have met; where another error ends
+    the run after that, without errors of an earlier start as well. Lines keep their place."""
+    if "[W" not in text and "socket" not in text and "ddress already" not in text:
         return text
+    met = max((match.start() for match in _MET.finditer(text)), default=0)
+    if met and "Traceback (most recent call last)" in text[met:]:
+        text = _without_meeting(text, met)
     end = len(text) if _GOES_ON.search(text) else max((match.start() for match in _MET.finditer(text)), default=0)
-    kept = ["" if at_warning_level(line) and _MEETING.search(line) else line for line in text[:end].split("\n")]
+    return _without_meeting(text, end, at_warning_level)
+
+
+def _without_meeting(text: str, end: int, among: Callable[[str], bool] = bool) -> str:
+    """Up to a place, of these lines those of ranks that meet are emptied."""
+    kept = ["" if _MEETING.search(line) and among(line) else line for line in text[:end].split("\n")]
     return "\n".join(kept) + text[end:]
+
+
+def said_to_work(text: str) -> bool:
+    """Whether a person says that all goes well, takes nothing of it back, and shows no failure."""
+    said = _WORKS.search(text, 0, POST) if len(text) <= POST else None
+    return bool(said) and not _BUT.search(text, said.end() if said else 0) and not _BAD.search(text)
 
 
 _FIELDS = 'List of valid properties to query for the switch "--query-'

@@ -98,6 +98,7 @@ _TALK = re.compile(
     r"|\b(?:you|we|one|users?) (?:may|might|will|would|could|can) (?:see|get|encounter|find|hit)\b"
     r"|\b(?:errors?|messages?|warnings?|something) (?:like|such as|similar to)\b"
     r"|\b(?:would|should|will|might|may|could) (?:print|raise|say|fail with|report|return (?:an? |different )?errors?)\b"
+    r"|\b(?:users?|people|others|some) (?:have )?(?:reported|report|complained)\b|\b(?:is|was|been|got) fixed in \d"
     r"|\bin older (?:versions|releases)\b|\bused to (?:get|see|have|fail)\b)"
 )
 

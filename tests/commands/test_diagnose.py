@@ -178,6 +178,45 @@ def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, wor
         ("RuntimeError: Torch is not able to use GPU", "torch-cuda-unavailable", "whl/cu126"),
         ("C:\\x> RuntimeError: Distributed package doesn't have NCCL built in", "distributed-unavailable", "BACKEND = 'gloo'"),
         ("RuntimeError: HIP error: no kernel image is available for execution on the device", "rocm-gfx-unsupported", ""),
+        ("./deviceQuery\ncudaGetDeviceCount returned 802", "fabric-not-ready", "nvidia-fabricmanager"),
+        ("in my pod cudaGetDeviceCount() fails with error code 804", "cuda-compat-unsupported-gpu", "LD_LIBRARY_PATH"),
+        ("cuInit(0) -> error 999 since the laptop slept", "nvidia-uvm-missing", "modprobe nvidia_uvm"),
+        ("cudaErrorOperatingSystem: OS call failed or operation not supported on this OS", "nvidia-uvm-missing", "/dev/nvidia"),
+        (
+            "Error: mkl-service + Intel(R) MKL: MKL_THREADING_LAYER=INTEL is incompatible with libgomp-7c85b1e2.so.1 library.",
+            "variable-refused",
+            "export MKL_THREADING_LAYER=GNU",
+        ),
+        (
+            "pip-install-_x/natten_0123456789abcdef0123456789abcdef/setup.py\", line 3\nModuleNotFoundError: No module named 'torch'",
+            "torch-missing",
+            "--no-build-isolation natten",
+        ),
+        (
+            "pip install causal-conv1d finds no torch, yet torch 2.5.1 is installed",
+            "torch-missing",
+            "--no-build-isolation causal-conv1d",
+        ),
+        (
+            "[rank2]: Weights only load failed. [...] GLOBAL argparse.Namespace was not an allowed global by default.",
+            "checkpoint-weights-only",
+            "weights_only=False",
+        ),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'ninja'", "nvcc-host-compiler", "install ninja"),
+        ("D:\\src> 'cl.exe' is not recognized as an internal or external command", "nvcc-host-compiler", "BuildTools"),
+        (
+            "ImportError: DLL load failed while importing libtriton: Das angegebene Modul wurde nicht gefunden.",
+            "extension-abi-mismatch",
+            "",
+        ),
+        ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", "flash-attn-mismatch", "uninstall -y flash-attn"),
+        (
+            'torch.cuda.is_available()\nos.environ["CUDA_VISIBLE_DEVICES"] = "2"\nnet.cuda()\nIt sits on GPU 0 all the same.',
+            "visible-devices-too-late",
+            "CUDA_VISIBLE_DEVICES=2 python",
+        ),
+        ("Quadro M1200, torch 2.8.0+cu128: CUDA error: no kernel image is available", "gpu-too-old-for-torch", "torch==2.8.0+cu126"),
+        ("Trying torch 2.9.1+cu128 on an old GTX 960M: no kernel image is available", "gpu-too-old-for-torch", "cu126"),
     ],
 )
 def test_a_message_ends_in_the_command_that_cures_it(tmp_path: Path, text: str, rule: str, printed: str) -> None:
@@ -195,10 +234,26 @@ def test_a_message_ends_in_the_command_that_cures_it(tmp_path: Path, text: str, 
         "Lightning runs, stuck no more\nGLOBAL_RANK: 0, MEMBER: 1/4\nGLOBAL_RANK: 1, MEMBER: 2/4\nepoch 1 step 10 loss 0.71",
         "The script sets\nexport CUDA_VISIBLE_DEVICES=2\non a box with 4x RTX 3090; torch.cuda.is_available() is True",
         "Tesla K80, torch 1.5.0; torch.cuda.is_available() is True",
+        "GPU: RX 580, Windows 11, torch-directml. Works well. Is a Python 3.13 release planned?",
     ],
 )
 def test_what_is_near_a_failure_is_called_none(tmp_path: Path, text: str) -> None:
     assert named(run(tmp_path, text)[1]) == []
+
+
+def test_who_says_that_it_runs_is_not_called_broken(tmp_path: Path) -> None:
+    for text in ("nvcc: command not found, and yet training runs. Do I need the toolkit?", "GPU RX 580, torch-directml. Works well."):
+        assert run(tmp_path, text)[0] != 1
+    assert run(tmp_path, "Training runs on one GPU, but on two: NCCL WARN Duplicate GPU detected : rank 0 and rank 1")[0] == 1
+
+
+OWN = "of which 448.31 MiB is free. Process 99120 has 23.23 GiB memory in use. Of the allocated memory {} GiB is allocated by PyTorch, and"
+
+
+@pytest.mark.parametrize(("allocated", "first"), [("22.70", "gpu-out-of-memory"), ("2.10", "gpu-busy")])
+def test_in_a_container_the_one_process_is_the_program_itself(tmp_path: Path, allocated: str, first: str) -> None:
+    text = f"CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 23.68 GiB {OWN.format(allocated)}"
+    assert named(run(tmp_path, text)[1])[0] == first
 
 
 def test_who_speaks_of_a_machine_and_a_command_is_not_told_that_all_is_well(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.symptoms.course import at_warning_level, outlived, proposed, without_field_lists
+from envcheck.symptoms.course import at_warning_level, outlived, proposed, said_to_work, without_field_lists
 
 WAIT = "[W socket.cpp:601] [c10d] The client socket has failed to connect to [node0]:29500 (errno: 111 - Connection refused)."
 FAILED = "[E socket.cpp:610] [c10d] The client socket has failed to connect to any network address of (node0, 29500)."
@@ -31,6 +31,28 @@ def test_what_comes_after_the_last_sign_stays() -> None:
 def test_an_error_stays_and_so_does_a_warning_without_a_sign() -> None:
     assert outlived(f"{FAILED}\nloss: 0.3") == f"{FAILED}\nloss: 0.3"
     assert outlived(f"{WAIT}\nRuntimeError: timed out") == f"{WAIT}\nRuntimeError: timed out"
+
+
+def test_an_earlier_start_that_failed_is_survived_where_another_error_ends_the_run() -> None:
+    end = "Traceback (most recent call last):\nKeyError: 'f1'"
+    assert outlived(f"{FAILED}\nloss: 0.3\n{end}") == f"\nloss: 0.3\n{end}"
+    assert outlived(f"RuntimeError: Address already in use\nloss: 0.3\n{end}") == f"\nloss: 0.3\n{end}"
+    assert FAILED in outlived(f"{end}\nloss: 0.3\n{FAILED}")
+
+
+@pytest.mark.parametrize(
+    ("text", "works"),
+    [
+        ("nvcc: command not found here, but training runs.", True),
+        ("RX 580. Works well.", True),
+        ("Everything works until the second epoch", False),
+        ("It works, but not on two GPUs", False),
+        ("It works on one machine. RuntimeError: no", False),
+        ("It runs out of memory", False),
+    ],
+)
+def test_who_says_that_all_goes_well(text: str, works: bool) -> None:
+    assert said_to_work(text) is works
 
 
 def test_a_person_may_say_that_it_runs() -> None:
