@@ -7,6 +7,7 @@ import re
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
+from envcheck.checks.own_command import with_gpu
 from envcheck.checks.text import agreed, alone, cite, first_of, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
@@ -52,6 +53,8 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     cards, inside = nvidia_on_bus(facts.system), contained(container)
     if hit := _by_tool(own, not (inside and cards), bool(gpus.devices) and not works(devices)):
         return hit
+    if started := _started_without(facts, own or every):
+        return started
     if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
     shown = facts.visibility.nvidia_visible_devices
@@ -70,6 +73,14 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     if hidden or not _complains(driver, every):
         return None
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
+
+
+def _started_without(facts: Facts, matches: Matches) -> Hit | None:
+    """A command of apptainer that does not hand the GPU over, and a program that found none."""
+    told = matches or facts.said("torch-cuda-unavailable") or facts.said("driver-missing")
+    fixes = with_gpu(facts.container) if told and not works(facts.devices) else ()
+    command = " ".join(facts.container.command[:2])
+    return Hit({"command": command}, quoted(told), fixes, "started", confidence=Confidence.LIKELY) if fixes else None
 
 
 def _called(container: ContainerFacts) -> str:

@@ -32,6 +32,7 @@ LOUD = 4  # findings at error or warning that are shown: a list of guesses names
 FACTS_BYTES = 4 << 20
 OUT_OF_MEMORY = "gpu-out-of-memory"
 TOO_LARGE = "the program asked for more GPU memory than there was; whether this machine trains what takes less, the text does not show"
+OF_COMPLAINTS = ("hangs-where-they-meet",)  # rows of words that tell no more than what stands beside them
 RECORDS = ("record", "evidence archive")  # forms of our own documents that hold facts and no verdict
 
 
@@ -132,6 +133,7 @@ class Given:
     proposed: set[str] = field(default_factory=set)  # files that speak of messages without having met them
     filled: set[str] = field(default_factory=set)  # files with more than blanks and our own reports in them
     reports: list[tuple[str, OwnReport]] = field(default_factory=list)
+    told: list[TextEvidence] = field(default_factory=list)  # what a person most probably has who tells of it without a message
     excerpt: str = ""  # the beginning and the end of all texts
     _scanner: Scanner | None = None
 
@@ -199,6 +201,7 @@ class Given:
 
     def take_text(self, text: str, name: str) -> None:
         """One clean piece of text, out of which documents were taken."""
+        from envcheck.read.hangs import told_faults
         from envcheck.read.identify import log_kinds, read_text
         from envcheck.read.own_reports import take_pages
         from envcheck.symptoms.course import innermost, outlived, proposed, without_field_lists
@@ -216,6 +219,8 @@ class Given:
         self.scanner.scan(innermost(outlived(without_field_lists(text))), name)
         if proposed(text):
             self.proposed.add(name)
+        else:
+            self.told += told_faults(text, name)
 
     def take_facts(self, name: str) -> None:
         """A snapshot (it has `schema`) or observations. UsageError for what is neither TOML nor JSON."""
@@ -238,7 +243,9 @@ class Given:
     def merged(self) -> Merged:
         from envcheck.read.merge import merge
 
-        return merge(self.found, self.scanner.finish().matches, self.by.tables)
+        said = self.scanner.finish().matches
+        known = any(one.symptom not in OF_COMPLAINTS for one in said) or any(one.signs for _, one in self.found)
+        return merge(self.found, said if known else (*said, *self.told), self.by.tables)
 
 
 EXCERPT = 1 << 15  # characters at either end
@@ -464,8 +471,12 @@ _SPEAKS = re.compile(r"\b(?:I|my|we|our)\b")  # a person, who would not ask abou
 
 def _trouble(read: Read, texts: Given) -> bool:
     """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
+    from envcheck.read.hangs import stands_still
+
     if read.symptoms.victims or texts.scanner.complains or any(one.symptom == "cuda-says-false" for one in read.symptoms.matches):
         return True  # somebody says that torch sees no GPU, whatever a report beside it says
+    if texts.told or stands_still(texts.excerpt):
+        return True
     if read.symptoms.harmless:
         return False
     if _FAILS.search(texts.excerpt):

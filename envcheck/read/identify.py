@@ -286,7 +286,7 @@ def _messages(text: str) -> Found | None:
 _SHELL_HINTS = (
     "/dev/nvidiactl", "/dev/kfd", "% /dev/shm", "on /dev/shm type", "ulimit -", "(-n) ", "-l) ", "nvidia_uvm ", "nvidia_modeset",
     "nvidia_peermem", "nouveau ", ": installed", ": added", "3D controller", "VGA compatible controller", "Display controller",
-    "Processing accelerators", "SHLVL=", "HOME=", "docker run", "podman run", "nerdctl run", "container run",
+    "Processing accelerators", "SHLVL=", "HOME=", "singularity ", "apptainer ", "docker run", "podman run", "nerdctl run", "container run",
 )  # fmt: skip
 
 
