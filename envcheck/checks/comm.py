@@ -6,8 +6,8 @@ import re
 
 from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
-from envcheck.checks.own_command import mpi_networks, tried_with
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
+from envcheck.checks.own_command import mpi_networks, tried_with
 from envcheck.checks.queue_pair import queue_pair_refused
 from envcheck.checks.text import agreed, doubt, environment, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
@@ -49,7 +49,11 @@ def nccl_interface(facts: Facts, told: Matches) -> Answer:
     # These come from a machine that answers: the address may be another's, or the rank there has ended.
     answered = all(match.values.get("reason") in ("Connection refused", "Software caused connection abort") for match in matches)
     guess = _LIKELY if answered else None
-    return Hit({"spec": spec}, quoted(matches), variant=agreed(matches) or ("said" if spec else "unset"), confidence=guess or doubt(matches)) if matches else None
+    return (
+        Hit({"spec": spec}, quoted(matches), variant=agreed(matches) or ("said" if spec else "unset"), confidence=guess or doubt(matches))
+        if matches
+        else None
+    )
 
 
 def _selected_interface(facts: Facts, spec: str | None, matches: Matches) -> Hit | None:
@@ -156,7 +160,9 @@ def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
     variant = foremost(matches, "accelerate", "peers") or agreed(matches) or "said"
     guess = doubt(matches)  # RCCL looks at the command line only
     told = quoted(of_variant(matches, variant) or matches)
-    fixes = tried_with(facts.launcher, "NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO", "The same command once without them.") if variant == "hang" else ()
+    fixes = (
+        tried_with(facts.launcher, "NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO", "The same command once without them.") if variant == "hang" else ()
+    )
     return Hit({"series": value(matches, "series") or "4000"}, told, fixes, variant, _WARNING if guess else None, guess)
 
 

@@ -51,10 +51,8 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     driver, gpus, container, devices, absent = facts.driver, facts.gpus, facts.container, facts.devices, facts.absent
     own = alone(facts, "container-without-gpu")
     cards, inside = nvidia_on_bus(facts.system), contained(container)
-    if hit := _by_tool(own, not (inside and cards), bool(gpus.devices) and not works(devices)):
+    if hit := _said_outright(facts, own, every):
         return hit
-    if started := _started_without(facts, own or every):
-        return started
     if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
     shown = facts.visibility.nvidia_visible_devices
@@ -73,6 +71,12 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     if hidden or not _complains(driver, every):
         return None
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
+
+
+def _said_outright(facts: Facts, own: Matches, every: Matches) -> Hit | None:
+    """By the tool that starts containers, or by the command that did."""
+    outside = not (contained(facts.container) and nvidia_on_bus(facts.system))
+    return _by_tool(own, outside, bool(facts.gpus.devices) and not works(facts.devices)) or _started_without(facts, own or every)
 
 
 def _started_without(facts: Facts, matches: Matches) -> Hit | None:

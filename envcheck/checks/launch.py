@@ -11,7 +11,6 @@ from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_sym
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, LiveStatus
 
-
 _HOST = re.compile(r"[\w.:%-]{1,253}")  # a name, an address of either family with its interface
 
 
@@ -63,7 +62,7 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
         if path := launch_sums.rendezvous_file(facts.launcher):
             return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file")
         return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
-    variant = foremost(matches, "unresolved") or agreed(matches) or ""
+    variant = foremost(matches, "unresolved", "nodes") or agreed(matches) or ""
     told = of_variant(matches, variant) if variant else matches
     if variant == "hangs" and (path := launch_sums.rendezvous_file(facts.launcher)):
         return Hit({"file": path}, quoted(told), variant="meet_file")

@@ -23,12 +23,14 @@ def tried_with(launcher: LauncherFacts, assignment: str, text: str) -> tuple[Man
 
 def mpi_networks(launcher: LauncherFacts) -> tuple[Manual, ...]:
     """mpirun, told which networks it may take: the one that its hosts are in, else all but the virtual ones."""
-    one = next((one for one in launcher.commands if one.launcher == "mpirun" and one.words[:1] == ("mpirun",)), None)
-    if one is None:
+    rows = [one for one in launcher.commands if one.launcher == "mpirun" and one.words[:1] == ("mpirun",)]
+    if not rows:
         return ()
+    one = max(rows, key=lambda one: (one.program is not None, one.tasks or 0))  # others were tries
     network = _network_of(one)
     what, networks = ("include", network) if network else ("exclude", _VIRTUAL)
-    flags = [word for name in ("btl", "oob") for word in ("--mca", f"{name}_tcp_if_{what}", networks)]
+    flag = "-mca" if "-mca" in own_words(one) else "--mca"
+    flags = [word for name in ("btl", "oob") for word in (flag, f"{name}_tcp_if_{what}", networks)]
     text = (
         f"The network of the hosts is {network}: let Open MPI take that one alone. NCCL's variable is the interface with an address in it."
         if network
@@ -57,8 +59,8 @@ def gpus_of_slurm(launcher: LauncherFacts, count: int) -> tuple[Manual, ...]:
     found = find(own_words(one), names(one.launcher, "gpus")) if one else None
     if one is None or found is None or one.gpus is None or one.gpus >= count:
         return ()
-    kind = found[2].rpartition(":")[0]  # "gpu:p6000" of "gpu:p6000:1", "a100" of "a100:1"
-    wanted = f"{kind}:{count}" if kind else f"gpu:{count}" if found[2].startswith("gpu") else str(count)
+    kind = re.sub(r":?(?<!\d)\d{1,4}$", "", found[2])  # "gpu:p6000" of "gpu:p6000:1", "a100" of "a100:1", "" of "1"
+    wanted = f"{kind}:{count}" if kind else str(count)
     words = changed(one, "gpus", wanted)
     text = f"The job asked Slurm for fewer GPUs on a node ({one.gpus}) than the program is to use ({count}): ask for as many."
     if words and one.words[0] != one.launcher:  # a job script
@@ -75,7 +77,7 @@ def _flag_at(words: Sequence[str], at: int, before: str) -> str | None:
 def with_gpu(container: ContainerFacts) -> tuple[Manual, ...]:
     """The command that started the container, with the host's GPU."""
     words = container.command
-    if container.runtime not in ("apptainer", "singularity") or len(words) < 3 or "--nv" in words:
+    if len(words) < 3 or words[0] not in ("apptainer", "singularity") or "--nv" in words:
         return ()
     command = written((*words[:2], "--nv", *words[2:]))
     return todo("Start it with the NVIDIA option.", command) if command else ()

@@ -95,13 +95,7 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     beyond = of_variant(matches, "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in facts.gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
-        stated = raw if raw is not None else "not stated" if "visibility" in facts.missing else "unset"
-        by_start = ranks_beyond_gpus(facts, beyond)
-        started = by_start.values["started"] if by_start else None
-        wanted = started if isinstance(started, int) else (value(beyond, "wanted") or "").count(",") + 1
-        if asked_of_slurm := gpus_of_slurm(facts.launcher, wanted):
-            return replace(by_start, fixes=(*asked_of_slurm, *by_start.fixes)) if by_start else _fewer_given(wanted, beyond, asked_of_slurm)
-        return by_start or Hit({"value": stated}, quoted(beyond), (*_numbered_anew(raw), *counted_elsewhere(facts)), variant="ordinal")
+        return _beyond(facts, beyond)
     elsewhere = works(devices) and not _found_none(facts)  # a program that finds none runs with the value, another does not
     if raw is None or elsewhere or _without_gpu(facts):
         return None
@@ -113,9 +107,17 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     return None
 
 
-def _fewer_given(wanted: int, matches: Matches, fixes: tuple[Manual, ...]) -> Hit:
-    """The job asked Slurm for fewer GPUs than the program is told to use."""
-    return Hit({"wanted": wanted}, quoted(matches), fixes, variant="slurm")
+def _beyond(facts: Facts, matches: Matches) -> Hit:
+    """A program asks for a number beyond the visible GPUs: by what was started, by what the job asked for, or by itself."""
+    raw = facts.visibility.cuda_visible_devices
+    by_start = ranks_beyond_gpus(facts, matches)
+    started = by_start.values["started"] if by_start else None
+    wanted = started if isinstance(started, int) else (value(matches, "wanted") or "").count(",") + 1
+    if asked_of_slurm := gpus_of_slurm(facts.launcher, wanted):
+        hit = by_start or Hit({"wanted": wanted}, quoted(matches), variant="slurm")
+        return replace(hit, fixes=(*asked_of_slurm, *hit.fixes))
+    stated = raw if raw is not None else "not stated" if "visibility" in facts.missing else "unset"
+    return by_start or Hit({"value": stated}, quoted(matches), (*_numbered_anew(raw), *counted_elsewhere(facts)), variant="ordinal")
 
 
 def _numbered_anew(raw: str | None) -> tuple[Manual, ...]:

@@ -32,7 +32,6 @@ LOUD = 4  # findings at error or warning that are shown: a list of guesses names
 FACTS_BYTES = 4 << 20
 OUT_OF_MEMORY = "gpu-out-of-memory"
 TOO_LARGE = "the program asked for more GPU memory than there was; whether this machine trains what takes less, the text does not show"
-OF_COMPLAINTS = ("hangs-where-they-meet",)  # rows of words that tell no more than what stands beside them
 RECORDS = ("record", "evidence archive")  # forms of our own documents that hold facts and no verdict
 
 
@@ -241,11 +240,12 @@ class Given:
         self.kinds[label] = {"observations": None}
 
     def merged(self) -> Merged:
+        from envcheck.read.hangs import unless_known
         from envcheck.read.merge import merge
 
         said = self.scanner.finish().matches
-        known = any(one.symptom not in OF_COMPLAINTS for one in said) or any(one.signs for _, one in self.found)
-        return merge(self.found, said if known else (*said, *self.told), self.by.tables)
+        signs = [sign for _, one in self.found for sign in one.signs]
+        return merge(self.found, (*said, *unless_known(self.told, (*said, *signs))), self.by.tables)
 
 
 EXCERPT = 1 << 15  # characters at either end

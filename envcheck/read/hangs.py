@@ -9,7 +9,7 @@ Each answer is a guess, and counts only where no message of a program names a ca
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.read.found import LINE_LIMIT, line_at
@@ -17,16 +17,24 @@ from envcheck.read.found import LINE_LIMIT, line_at
 LONGEST = 1 << 16  # characters: what is longer is a log, and nobody tells anything in it
 
 _STILL = re.compile(
-    r"(?<!not )(?<!n't )(?<!never )(?<!no longer )(?<!without )(?<!any )"
-    r"(?:\b(?:hangs?|hanging|hung|stuck|freez(?:es?|ing)|frozen?|deadlock(?:s|ed)?|stall(?:s|ed)|(?:waits?|blocks?) (?:for ?ever|indefinitely)"
+    r"\b(?:hangs?|hanging|hung|stuck|freez(?:es?|ing)|frozen?|deadlock(?:s|ed)?|stall(?:s|ed)|(?:waits?"
+    r"|blocks?) (?:for ?ever|indefinitely)"
     r"|never (?:returns?|finish(?:es)?|ends?|starts?|gets? past|completes?|proceeds?)|nothing happens|no progress"
-    r"|(?:does(?:n't| not)|will not|won't) (?:return|proceed|continue|progress|finish|move)|stays? at this place|blocks)\b"
-    r"|卡住|卡死|卡在|卡着|不动|(?:没有?|无)(?:反应|响应)|死锁|假死|hang住"
-    r"|\b(?:hängt|hängen bleibt|bleibt (?:stehen|hängen)|friert ein|eingefroren)\b"
+    r"|(?:does(?:n't| not)|will not|won't) (?:return|proceed|continue|progress|finish|move)|stays? (?:at this place"
+    r"|there for ?ever)|blocks|stops? responding|unresponsive)\b"
+    r"|卡住|卡死|卡在|卡着|停在|停住|不动|(?:没有?|无)(?:反应|响应)|死锁|假死|hang住"
+    r"|\b(?:hängt|hängen bleibt|bleib(?:t|en) (?:\w{1,12} ){0,3}(?:stehen|hängen)|friert ein|eingefroren)\b"
     r"|\b(?:reste|est|sont) (?:bloqué|figé)e?s?\b|\bse (?:fige|bloque)\b|\bbloqué\b"
     r"|\bse (?:cuelga|congela|queda (?:colgad|bloquead|congelad|parad)[oa])\b|\b(?:trava|congela|si blocca|bloccato)\b"
     r"|завис\w{1,6}|подвис\w{1,6}|не двигается|застр\w{1,6}"
-    r"|止ま(?:る|っ|り|ら)|固ま(?:る|っ|り)|フリーズ|ハング|進まな|진행되지 않|멈[추춥췄춰춤])",
+    r"|止ま(?:る|っ|り|ら)|固ま(?:る|っ|り)|フリーズ|ハング|進まな|진행되지 않|멈[추춥췄춰춤]",
+    re.IGNORECASE,
+)
+# What stands before such a word where nothing stands still: a change that mends it, a denial, a condition
+_NOT_NOW = re.compile(
+    r"(?:\b(?:fix(?:e[sd])?|avoid(?:s|ed)?|prevent(?:s|ed)?|resolve[sd]?)\b[^.!?\n]{0,30}|(?:\b(?:not|never|no longer"
+    r"|without|any)|n't) (?:\w{2,12} )?"
+    r"|\bif (?:it|this|training|(?:the|a) \w{2,12}) |(?:不会|没有|不再|修复)[^。\n]{0,8})$",
     re.IGNORECASE,
 )
 _OVER = re.compile(  # it was mended, or it only looks so
@@ -36,35 +44,42 @@ _OVER = re.compile(  # it was mended, or it only looks so
 )
 # An error that a program printed: the text is about that. A person's Ctrl-C and a time-out are the end of waiting.
 _FAILED = re.compile(
-    r"^(?:[\w.\[\] |:-]{0,60}[ :|.\]])?(?!KeyboardInterrupt|Timeout)[A-Z]\w{0,40}(?:Error|Exception)\b(?!\w)(?![^\n]{0,200}\b[Tt]im(?:ed|e) ?out)",
+    r"^(?:[\w.\[\] |:-]{0,60}[ :|.\]])?(?!KeyboardInterrupt|Timeout)[A-Z]\w{0,40}(?:Error"
+    r"|Exception)\b(?!\w)(?![^\n]{0,200}\b[Tt]im(?:ed|e) ?out)",
     re.MULTILINE,
 )
 
 _NUMBER = r"(?:two|three|four|six|eight|ten|both|dual|several|multiple|many|all|more|[2-9]|1[0-6])"
 _CARD = r"(?:NVIDIA|GeForce|Tesla|Quadro|RTX|GTX|Titan|[AHLVP]\d{1,3}0?0?[sS]?|T4|MI\d{2,3}|(?:10[5-8]0|16[56]0|20[678]0|[345]0[5-9]0)s?)"
 _GPUS = re.compile(
-    rf"\bmulti[- ]?gpus?\b|\b{_NUMBER}[ -]?(?:[x×*] ?)?(?:[\w-]{{2,14}} ){{0,4}}(?:gpus?|cards|graphics cards)\b|\b{_NUMBER} ?[x×*]? ?{_CARD}(?![\w.])"
+    rf"\bmulti[- ]?gpus?\b|\b{_NUMBER}[ -]?(?:[x×*] ?)?(?:[\w-]{{2,14}} ){{0,4}}(?:gpus?|cards|graphics cards)\b"
+    rf"|\b{_NUMBER} ?[x×*]? ?{_CARD}(?![\w.])"
     r"|\b(?:DDP|FSDP|DistributedDataParallel|DataParallel|torchrun)\b|nproc[_-]per[_-]node[= ](?:[2-9]|1\d)\b|--multi_gpu"
     r"|num_processes[= ](?:[2-9]|1\d)\b|n_?gpus?['\"]?\s?[:=] ?[2-9]|device_ids\s?=\s?\[\d, ?\d|world[_-]size[= ](?:[2-9]|1\d)\b"
     r"|[双多四八两][卡张块]|[2-9][卡张块]|双(?=\d0\d0)|多\s?GPU|\b(?:beide|mehrere[nr]?|zwei|vier) (?:GPUs?|Karten|Grafikkarten)"
-    r"|(?:нескольк|дву|четыр)\w{1,4} (?:GPU|видеокарт|карт)|[2-9]枚|複数\S{0,2}GPU|(?:varias|dos|múltiples|plusieurs|deux|duas) (?:GPU|tarjetas|cartes|placas)",
+    r"|(?:нескольк|дву|четыр)\w{1,4} (?:GPU|видеокарт|карт)|[2-9]枚|複数\S{0,2}GPU|(?:varias|dos|múltiples|plusieurs|deux"
+    r"|duas) (?:GPU|tarjetas|cartes|placas)",
     re.IGNORECASE,
 )
 _SEVERAL_NODES = re.compile(
-    rf"\bmulti[- ]?(?:nodes?|machines?|hosts?)\b|\b{_NUMBER} (?:[\w-]{{2,14}} ){{0,2}}(?:nodes|machines|servers|hosts|VMs|computers|pods)\b"
-    r"|\b(?:other|second|another|across) nodes?\b|nnodes[= ](?:[2-9]|1\d)|num[_-](?:machines|nodes)[= ](?:[2-9]|1\d)\b|--nodes[= ](?:[2-9]|1\d)\b"
+    rf"\bmulti[- ]?(?:nodes?|machines?|hosts?)\b|\b{_NUMBER} (?:[\w-]{{2,14}} ){{0,2}}(?:nodes|machines|servers|hosts"
+    rf"|instances|VMs|computers|pods)\b"
+    r"|\b(?:other|second|another|across) nodes?\b|nnodes[= ](?:[2-9]|1\d)|num[_-](?:machines|nodes)[= ](?:[2-9]|1\d)\b"
+    r"|--nodes[= ](?:[2-9]|1\d)\b"
     r"|[两二多双2-9]\s?机|多节点|[两二2]个?(?:节点|台)|跨(?:机|节点)|\b(?:zwei|mehrere[nr]?) (?:Knoten|Rechner|Server)"
     r"|\b(?:deux|plusieurs) n(?:oe|œ)uds|(?:дву|нескольк)\w{1,3} (?:узл|нод|сервер)|[2-9]ノード|複数\S{0,2}ノード|\b(?:dos|varios) nodos",
     re.IGNORECASE,
 )
-_ONE_MACHINE = re.compile(r"\b(?:same|one|single) (?:machine|node|vm|server|host)\b(?![^.\n]{0,40}\b(?:works?|fine|ok|runs?)\b)", re.IGNORECASE)
+_ONE_MACHINE = re.compile(r"\bsame (?:machine|node|vm|server|host)\b", re.IGNORECASE)
 _MEETS = re.compile(
-    r"init_process_group|init[_-]method|rendezvous|initializing (?:distributed|ddp|process group)|store[_ ]based[_ ]barrier|distributed init",
+    r"init_process_group|init[ _-]method|rendezvous|initializing (?:distributed|ddp|process group)"
+    r"|store[_ ]based[_ ]barrier|distributed init",
     re.IGNORECASE,
 )
 _WORKERS = re.compile(r"num_?workers|\bworkers? (?:process|> ?0)|DataLoader workers?|数据加载进程", re.IGNORECASE)
 _NO_WORKERS = re.compile(
-    r"(?:workers?|工作进程)[^\n.,;，。]{0,24}?(?<![\d.])0(?![\d.])|\b(?:zero|no|without) workers|(?:大于|设为|设成|改为|改成|设置为) ?0(?![\d.])",
+    r"(?:workers?|工作进程)[^\n.,;，。]{0,24}?(?<![\d.])0(?![\d.])|\b(?:zero|no|without) workers"
+    r"|(?:大于|设为|设成|改为|改成|设置为) ?0(?![\d.])",
     re.IGNORECASE,
 )
 # One rank does what the others do not: the end of an epoch, validation and checkpoints on one of them.
@@ -77,7 +92,8 @@ _UNEVEN = re.compile(
 _LIGHTNING = re.compile(r"lightning|SLURMEnvironment|GLOBAL_RANK", re.IGNORECASE)
 _SLURM = re.compile(r"\b(?:slurm|srun|sbatch|salloc)|SLURM", re.IGNORECASE)
 _UNWANTED = re.compile(
-    r"(?:turn(?:s|ed)? off|switch(?:ed)? off|turn the|disabl\w{1,3}|ignor\w{1,3}|prevent|avoid|bypass|overrid\w{1,3}|关掉|关闭|禁用|忽略|不用)[^.\n]{0,40}slurm"
+    r"(?:turn(?:s|ed)? off|switch(?:ed)? off|turn the|disabl\w{1,3}|ignor\w{1,3}|prevent|avoid|bypass|overrid\w{1,3}|关掉"
+    r"|关闭|禁用|忽略|不用)[^.\n]{0,40}slurm"
     r"|slurm[^.\n]{0,40}(?:turn(?:ed)? off|\boff\b|disabled|ignored|关掉|关闭|禁用)",
     re.IGNORECASE,
 )
@@ -91,7 +107,7 @@ def stands_still(text: str) -> re.Match[str] | None:
     """Where a person says that a run goes no further, in a text that is not about an error of a program."""
     if len(text) > LONGEST or _OVER.search(text):
         return None
-    return _STILL.search(text)
+    return next((one for one in _STILL.finditer(text) if not _NOT_NOW.search(text[max(0, one.start() - 60) : one.start()])), None)
 
 
 def told_faults(text: str, name: str) -> tuple[TextEvidence, ...]:
@@ -99,6 +115,14 @@ def told_faults(text: str, name: str) -> tuple[TextEvidence, ...]:
     return tuple(
         TextEvidence(name, words, rule, f"told-{variant}", variant=variant, confidence="likely") for rule, variant, words in _told(text)
     )
+
+
+_OF_WORDS = ("hangs-where-they-meet",)  # a row that tells no more than what is told here
+
+
+def unless_known(told: Sequence[TextEvidence], known: Sequence[TextEvidence]) -> Sequence[TextEvidence]:
+    """What is told, where no message and no sign names a cause."""
+    return () if any(one.symptom not in _OF_WORDS for one in known) else told
 
 
 def _told(text: str) -> Iterator[tuple[str, str, str]]:

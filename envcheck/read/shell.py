@@ -72,7 +72,9 @@ _RUN = re.compile(r"(?:[^\n$#]{0,80}[$#] ?)?(?:sudo )?(?P<tool>docker|podman|ner
 
 
 # "singularity shell --bind /data x.sif", "$ apptainer exec x.sif python train.py"
-_APPTAINER = re.compile(r"(?<![A-Za-z0-9_./-])(?P<tool>singularity|apptainer)(?: -\S{1,20}){0,2} (?P<verb>exec|run|shell) (?P<rest>[^\n;|&`]{3,600})")
+_APPTAINER = re.compile(
+    r"(?<![A-Za-z0-9_./-])(?P<tool>singularity|apptainer)(?: -\S{1,20}){0,2} (?P<verb>exec|run|shell) (?P<rest>[^\n;|&`]{3,600})"
+)
 _IMAGE = re.compile(r"\S{1,200}\.(?:sif|simg|img|sqsh)\b|(?:docker|library|oras|shub)://\S{1,200}")
 
 
