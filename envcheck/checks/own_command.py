@@ -59,7 +59,7 @@ def gpus_of_slurm(launcher: LauncherFacts, count: int) -> tuple[Manual, ...]:
     found = find(own_words(one), names(one.launcher, "gpus")) if one else None
     if one is None or found is None or one.gpus is None or one.gpus >= count:
         return ()
-    kind = re.sub(r":?(?<!\d)\d{1,4}$", "", found[2])  # "gpu:p6000" of "gpu:p6000:1", "a100" of "a100:1", "" of "1"
+    kind = re.sub(r"(?:^|:)\d{1,4}$", "", found[2])  # "gpu:p6000" of "gpu:p6000:1", "a100" of "a100:1", "" of "1"
     wanted = f"{kind}:{count}" if kind else str(count)
     words = changed(one, "gpus", wanted)
     text = f"The job asked Slurm for fewer GPUs on a node ({one.gpus}) than the program is to use ({count}): ask for as many."

@@ -56,7 +56,7 @@ _GPUS = re.compile(
     rf"|\b{_NUMBER} ?[x×*]? ?{_CARD}(?![\w.])"
     r"|\b(?:DDP|FSDP|DistributedDataParallel|DataParallel|torchrun)\b|nproc[_-]per[_-]node[= ](?:[2-9]|1\d)\b|--multi_gpu"
     r"|num_processes[= ](?:[2-9]|1\d)\b|n_?gpus?['\"]?\s?[:=] ?[2-9]|device_ids\s?=\s?\[\d, ?\d|world[_-]size[= ](?:[2-9]|1\d)\b"
-    r"|[双多四八两][卡张块]|[2-9][卡张块]|双(?=\d0\d0)|多\s?GPU|\b(?:beide|mehrere[nr]?|zwei|vier) (?:GPUs?|Karten|Grafikkarten)"
+    r"|[双多四八两][卡张块]|[2-9][卡张块]|双(?=\d0\d0)|多\s?GPU|\b(?:beiden?|mehrere[nr]?|zwei|vier) (?:GPUs?|Karten|Grafikkarten)"
     r"|(?:нескольк|дву|четыр)\w{1,4} (?:GPU|видеокарт|карт)|[2-9]枚|複数\S{0,2}GPU|(?:varias|dos|múltiples|plusieurs|deux"
     r"|duas) (?:GPU|tarjetas|cartes|placas)",
     re.IGNORECASE,
