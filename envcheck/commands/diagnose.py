@@ -456,7 +456,7 @@ _FAILS = re.compile(
     r"(?<!\b0 )\b(?:fail(?:s|ed|ing|ure)|crash(?:es|ed|ing)?|hangs|hanging|stuck|freezes)\b(?! (?:if|when|over|fast|safe))"
     r"|\b(?:does(?:n't| not)|did(?:n't| not)|won't|will not|no longer) "
     r"(?:work|start|run|train|import|install|detect|see|find|recogni[sz]e)\w*"
-    r"|\b(?:can(?:'t|not)|unable to) (?:install|import|train|detect|start|use the gpu)\b"
+    r"|\b(?:can(?:'t| ?not)|unable to) (?:install|import|train|detect|start|run|use the gpu)\b"
     r"|\b(?<!no )(?<!not )(?:a |the )?(?:hangs?|deadlocks?|freeze|segfaults?) (?:with|at|in|on|when|during|after|inside|while)\b|\bhung\b"
     r"|\b(?:wrong|incorrect|different|corrupt(?:ed)?) (?:results?|outputs?|values?|gradients?|numbers?)\b|\bresults? (?:is|are) wrong\b"
     r"|\bno (?:CUDA|NVIDIA|GPU|HIP|ROCm)(?: capable|-capable)? devices?\b"

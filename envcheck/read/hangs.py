@@ -17,17 +17,20 @@ from envcheck.read.found import LINE_LIMIT, line_at
 LONGEST = 1 << 16  # characters: what is longer is a log, and nobody tells anything in it
 
 _STILL = re.compile(
-    r"\b(?:hangs?|hanging|hung|stuck|freez(?:es?|ing)|frozen?|deadlock(?:s|ed)?|stall(?:s|ed)|(?:waits?"
-    r"|blocks?) (?:for ?ever|indefinitely)"
-    r"|never (?:returns?|finish(?:es)?|ends?|starts?|gets? past|completes?|proceeds?)|nothing happens|no progress"
-    r"|(?:does(?:n't| not)|will not|won't) (?:return|proceed|continue|progress|finish|move)|stays? (?:at this place"
-    r"|there for ?ever)|blocks|stops? responding|unresponsive)\b"
-    r"|卡住|卡死|卡在|卡着|停在|停住|不动|(?:没有?|无)(?:反应|响应)|死锁|假死|hang住"
-    r"|\b(?:hängt|hängen bleibt|bleib(?:t|en) (?:\w{1,12} ){0,3}(?:stehen|hängen)|friert ein|eingefroren)\b"
-    r"|\b(?:reste|est|sont) (?:bloqué|figé)e?s?\b|\bse (?:fige|bloque)\b|\bbloqué\b"
-    r"|\bse (?:cuelga|congela|queda (?:colgad|bloquead|congelad|parad)[oa])\b|\b(?:trava|congela|si blocca|bloccato)\b"
-    r"|завис\w{1,6}|подвис\w{1,6}|не двигается|застр\w{1,6}"
-    r"|止ま(?:る|っ|り|ら)|固ま(?:る|っ|り)|フリーズ|ハング|進まな|진행되지 않|멈[추춥췄춰춤]",
+    r"\b(?:hangs?|hanging|hung|stuck|freez(?:es?|ing)|frozen?|deadlock(?:s|ed)?|stall(?:s|ed)|blocks|halts?|unresponsive|not responding"
+    r"|stops? responding|nothing happens|no progress|keeps waiting|stands? still|(?:does|do|then|did|prints?) nothing"
+    r"|(?:waits?|blocks?) (?:for ?ever|indefinitely|endlessly)|never goes further|no (?:further|more) (?:output|logs?)"
+    r"|(?:is|are|just|sits?) (?:waiting|there) (?:there|for ?ever|endlessly|all the time)|stays? (?:at this place|there for ?ever)"
+    r"|stops? (?:without|with no) (?:any )?(?:error|message|output)"
+    r"|never (?:returns?|finish(?:es)?|ends?|starts?|gets? past|completes?|proceeds?)"
+    r"|(?:does(?:n't| not)|will not|won't) (?:return|proceed|continue|progress|finish|move))\b"
+    r"|卡住|卡死|卡在|卡着|停在|停住|不动|(?:没有?|无)(?:任何)?(?:反应|响应|动静)|死锁|假死|hang住|不继续|不往下|一直(?:在)?等"
+    r"|\b(?:hängt|hängen bleibt|bleib(?:t|en) (?:\w{1,12} ){0,3}(?:stehen|hängen)|friert ein|eingefroren|passiert (?:aber )?nichts)\b"
+    r"|\b(?:reste|est|sont) (?:bloqué|figé)e?s?\b|\bse (?:fige|bloque)\b|\bbloqué\b|\brien ne se passe\b"
+    r"|\bse (?:cuelga|congela|queda (?:colgad|bloquead|congelad|parad)[oa])\b|\bno (?:avanza|pasa nada)\b"
+    r"|\b(?:trava|congela|não avança|fica (?:parad|travad)o|si blocca|bloccato)\b"
+    r"|завис\w{1,6}|подвис\w{1,6}|не двигается|застр\w{1,6}|ничего не происходит"
+    r"|止ま(?:る|っ|り|ら)|固ま(?:る|っ|り)|フリーズ|ハング|進まな|動かな[いく]|진행되지 않|멈[추춥췄춰춤]",
     re.IGNORECASE,
 )
 # What stands before such a word where nothing stands still: a change that mends it, a denial, a condition
@@ -39,7 +42,8 @@ _NOT_NOW = re.compile(
 )
 _OVER = re.compile(  # it was mended, or it only looks so
     r"^\W{0,6}(?:\[?solved|fixed|resolved)\b|\b(?:it|everything|all|training) (?:works|runs|is fine) now\b|已解决|解决了|\bgelöst\b"
-    r"|\b(?:itself|still|actually) (?:goes on|continues|runs|trains)\b|\bNCCL_P2P_DISABLE=1\W{0,4}(?:everything|it|all) (?:works|runs)",
+    r"|\b(?:itself|still|actually) (?:goes on|continues|runs|trains)\b"
+    r"|\bthen (?:it |training )?(?:starts|continues|goes on)\b|\bNCCL_P2P_DISABLE=1\W{0,4}(?:everything|it|all) (?:works|runs)",
     re.IGNORECASE | re.MULTILINE,
 )
 # An error that a program printed: the text is about that. A person's Ctrl-C and a time-out are the end of waiting.
@@ -52,25 +56,25 @@ _FAILED = re.compile(
 _NUMBER = r"(?:two|three|four|six|eight|ten|both|dual|several|multiple|many|all|more|[2-9]|1[0-6])"
 _CARD = r"(?:NVIDIA|GeForce|Tesla|Quadro|RTX|GTX|Titan|[AHLVP]\d{1,3}0?0?[sS]?|T4|MI\d{2,3}|(?:10[5-8]0|16[56]0|20[678]0|[345]0[5-9]0)s?)"
 _GPUS = re.compile(
-    rf"\bmulti[- ]?gpus?\b|\b{_NUMBER}[ -]?(?:[x×*] ?)?(?:[\w-]{{2,14}} ){{0,4}}(?:gpus?|cards|graphics cards)\b"
-    rf"|\b{_NUMBER} ?[x×*]? ?{_CARD}(?![\w.])"
-    r"|\b(?:DDP|FSDP|DistributedDataParallel|DataParallel|torchrun)\b|nproc[_-]per[_-]node[= ](?:[2-9]|1\d)\b|--multi_gpu"
-    r"|num_processes[= ](?:[2-9]|1\d)\b|n_?gpus?['\"]?\s?[:=] ?[2-9]|device_ids\s?=\s?\[\d, ?\d|world[_-]size[= ](?:[2-9]|1\d)\b"
-    r"|[双多四八两][卡张块]|[2-9][卡张块]|双(?=\d0\d0)|多\s?GPU|\b(?:beiden?|mehrere[nr]?|zwei|vier) (?:GPUs?|Karten|Grafikkarten)"
-    r"|(?:нескольк|дву|четыр)\w{1,4} (?:GPU|видеокарт|карт)|[2-9]枚|複数\S{0,2}GPU|(?:varias|dos|múltiples|plusieurs|deux"
-    r"|duas) (?:GPU|tarjetas|cartes|placas)",
+    rf"\bmulti[- ]?gpus?\b|\b{_NUMBER} ?[x×*]? ?{_CARD}(?![\w.])|{_CARD}\)?(?: ?Ti)? ?[x×*] ?[2-9]\b"
+    rf"|\b{_NUMBER}[ -]?(?:[x×*] ?)?(?:[\w-]{{2,14}} ){{0,4}}(?:gpus?|cards|graphics cards)\b"
+    r"|\b(?:DDP|FSDP|DistributedDataParallel|DataParallel|torchrun)\b|--multi_gpu|device_ids\s?=\s?\[\d, ?\d"
+    r"|(?:nproc[_-]per[_-]node|num_processes|num_gpus|world[_-]size|devices|n_?gpus?['\"]?)\s?[=: ] ?(?:[2-9]|1\d)\b"
+    r"|[双多四八两2-9][卡张块]|双(?=\d0\d0)|多\s?GPU|[2-9]枚|複数\S{0,2}GPU|[2-9] ?장"
+    r"|\b(?:beiden?|mehrere[nr]?|zwei|vier|varias|dos|múltiples|plusieurs|deux|duas|due|[2-9]) (?:GPU|Karten|Grafikkarten|tarjetas|cartes"
+    r"|placas|schede|видеокарт|карт)|(?:нескольк|дву|четыр)\w{1,4} (?:GPU|видеокарт|карт)",
     re.IGNORECASE,
 )
 _SEVERAL_NODES = re.compile(
     rf"\bmulti[- ]?(?:nodes?|machines?|hosts?)\b|\b{_NUMBER} (?:[\w-]{{2,14}} ){{0,2}}(?:nodes|machines|servers|hosts"
     rf"|instances|VMs|computers|pods)\b"
-    r"|\b(?:other|second|another|across) nodes?\b|nnodes[= ](?:[2-9]|1\d)|num[_-](?:machines|nodes)[= ](?:[2-9]|1\d)\b"
+    r"|\b(?:other|second|another|across|different) (?:nodes?|machines?|hosts?|servers?)\b|nnodes[= ](?:[2-9]|1\d)|num[_-](?:machines|nodes)[= ](?:[2-9]|1\d)\b"
     r"|--nodes[= ](?:[2-9]|1\d)\b"
     r"|[两二多双2-9]\s?机|多节点|[两二2]个?(?:节点|台)|跨(?:机|节点)|\b(?:zwei|mehrere[nr]?) (?:Knoten|Rechner|Server)"
     r"|\b(?:deux|plusieurs) n(?:oe|œ)uds|(?:дву|нескольк)\w{1,3} (?:узл|нод|сервер)|[2-9]ノード|複数\S{0,2}ノード|\b(?:dos|varios) nodos",
     re.IGNORECASE,
 )
-_ONE_MACHINE = re.compile(r"\bsame (?:machine|node|vm|server|host)\b", re.IGNORECASE)
+_ONE_MACHINE = re.compile(r"\bsame (?:machine|node|vm|server|host)\b(?![^.\n]{0,20}\b(?:ok|okay|fine|works?|runs?)\b)", re.IGNORECASE)
 _MEETS = re.compile(
     r"init_process_group|init[ _-]method|rendezvous|initializing (?:distributed|ddp|process group)"
     r"|store[_ ]based[_ ]barrier|distributed init",
