@@ -68,7 +68,8 @@ _GPUS = re.compile(
 _SEVERAL_NODES = re.compile(
     rf"\bmulti[- ]?(?:nodes?|machines?|hosts?)\b|\b{_NUMBER} (?:[\w-]{{2,14}} ){{0,2}}(?:nodes|machines|servers|hosts"
     rf"|instances|VMs|computers|pods)\b"
-    r"|\b(?:other|second|another|across|different) (?:nodes?|machines?|hosts?|servers?)\b|nnodes[= ](?:[2-9]|1\d)|num[_-](?:machines|nodes)[= ](?:[2-9]|1\d)\b"
+    r"|\b(?:other|second|another|across|different) (?:nodes?|machines?|hosts?|servers?)\b"
+    r"|nnodes[= ](?:[2-9]|1\d)|num[_-](?:machines|nodes)[= ](?:[2-9]|1\d)\b"
     r"|--nodes[= ](?:[2-9]|1\d)\b"
     r"|[两二多双2-9]\s?机|多节点|[两二2]个?(?:节点|台)|跨(?:机|节点)|\b(?:zwei|mehrere[nr]?) (?:Knoten|Rechner|Server)"
     r"|\b(?:deux|plusieurs) n(?:oe|œ)uds|(?:дву|нескольк)\w{1,3} (?:узл|нод|сервер)|[2-9]ノード|複数\S{0,2}ノード|\b(?:dos|varios) nodos",
