@@ -7,6 +7,7 @@ import re
 from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
+from envcheck.checks.own_command import mpi_networks, tried_with
 from envcheck.checks.queue_pair import queue_pair_refused
 from envcheck.checks.text import agreed, doubt, environment, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
@@ -34,6 +35,9 @@ def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
 def nccl_interface(facts: Facts, told: Matches) -> Answer:
     # "family": the address was never set. Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer is another NCCL.
     family, matches = of_variant(told, "family"), tuple(match for match in told if match.variant != "family")
+    if mpi := of_variant(told, "mpi"):
+        values = {"peer": value(mpi, "peer"), "reason": (value(mpi, "reason") or "no connection").lower()}
+        return Hit(values, quoted(mpi), mpi_networks(facts.launcher), "mpi")
     spec = facts.network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
     if not nccl_proved(facts.live) and (selected := _selected_interface(facts, spec, matches)):
         return selected
@@ -45,7 +49,11 @@ def nccl_interface(facts: Facts, told: Matches) -> Answer:
     # These come from a machine that answers: the address may be another's, or the rank there has ended.
     answered = all(match.values.get("reason") in ("Connection refused", "Software caused connection abort") for match in matches)
     guess = _LIKELY if answered else None
-    return Hit({"spec": spec}, quoted(matches), variant="said" if spec else "unset", confidence=guess) if matches else None
+    return (
+        Hit({"spec": spec}, quoted(matches), variant=agreed(matches) or ("said" if spec else "unset"), confidence=guess or doubt(matches))
+        if matches
+        else None
+    )
 
 
 def _selected_interface(facts: Facts, spec: str | None, matches: Matches) -> Hit | None:
@@ -120,8 +128,8 @@ def nccl_infiniband(facts: Facts, matches: Matches) -> Answer:
 def _infiniband_said(facts: Facts, matches: Matches) -> Hit:
     if refused := queue_pair_refused(matches):
         return refused
-    if agreed(matches) == "plugin":  # NCCL may go on with another protocol of the plugin, or without
-        return Hit({}, quoted(matches), variant="plugin")
+    if (guess := agreed(matches)) in ("plugin", "hang"):  # NCCL may go on with another protocol of the plugin, or without
+        return Hit({}, quoted(matches), variant=guess)
     if missing := of_variant(matches, "net"):
         name = value(missing, "network") or facts.network.variables.get("NCCL_NET") or "that it was told to use"
         return Hit({"network": name}, quoted(missing), variant="net")
@@ -143,7 +151,7 @@ def _tried(found: Bisection) -> tuple[Evidence, ...]:
     return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}".rstrip(": ")[:400]) for arm in arms[:8])
 
 
-@check(needs="gpus system", reads="live gpus rocm driver system symptoms")
+@check(needs="gpus system", reads="live gpus rocm driver system launcher symptoms")
 def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
     if found := _passed_without(facts.live, "p2p"):
         return Hit({"arm": found[0]}, (*found[1], *quoted(matches)))
@@ -152,7 +160,10 @@ def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
     variant = foremost(matches, "accelerate", "peers") or agreed(matches) or "said"
     guess = doubt(matches)  # RCCL looks at the command line only
     told = quoted(of_variant(matches, variant) or matches)
-    return Hit({"series": value(matches, "series") or "4000"}, told, (), variant, _WARNING if guess else None, guess)
+    fixes = (
+        tried_with(facts.launcher, "NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO", "The same command once without them.") if variant == "hang" else ()
+    )
+    return Hit({"series": value(matches, "series") or "4000"}, told, fixes, variant, _WARNING if guess else None, guess)
 
 
 def _p2p_at_risk(facts: Facts) -> Hit | None:

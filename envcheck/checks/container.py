@@ -7,6 +7,7 @@ import re
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
+from envcheck.checks.own_command import with_gpu
 from envcheck.checks.text import agreed, alone, cite, first_of, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
@@ -50,7 +51,7 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     driver, gpus, container, devices, absent = facts.driver, facts.gpus, facts.container, facts.devices, facts.absent
     own = alone(facts, "container-without-gpu")
     cards, inside = nvidia_on_bus(facts.system), contained(container)
-    if hit := _by_tool(own, not (inside and cards), bool(gpus.devices) and not works(devices)):
+    if hit := _said_outright(facts, own, every):
         return hit
     if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
@@ -70,6 +71,20 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     if hidden or not _complains(driver, every):
         return None
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
+
+
+def _said_outright(facts: Facts, own: Matches, every: Matches) -> Hit | None:
+    """By the tool that starts containers, or by the command that did."""
+    outside = not (contained(facts.container) and nvidia_on_bus(facts.system))
+    return _by_tool(own, outside, bool(facts.gpus.devices) and not works(facts.devices)) or _started_without(facts, own or every)
+
+
+def _started_without(facts: Facts, matches: Matches) -> Hit | None:
+    """A command of apptainer that does not hand the GPU over, and a program that found none."""
+    told = matches or facts.said("torch-cuda-unavailable") or facts.said("driver-missing")
+    fixes = with_gpu(facts.container) if told and not works(facts.devices) else ()
+    command = " ".join(facts.container.command[:2])
+    return Hit({"command": command}, quoted(told), fixes, "started", confidence=Confidence.LIKELY) if fixes else None
 
 
 def _called(container: ContainerFacts) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import node_count, number
 from envcheck.checks.tasks_missing import standalone_on_nodes
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, LiveStatus
+
+_HOST = re.compile(r"[\w.:%-]{1,253}")  # a name, an address of either family with its interface
 
 
 def _loopback(address: str) -> bool:
@@ -58,12 +62,16 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
         if path := launch_sums.rendezvous_file(facts.launcher):
             return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file")
         return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
-    variant = foremost(matches, "unresolved") or agreed(matches) or ""
+    variant = foremost(matches, "unresolved", "nodes") or agreed(matches) or ""
     told = of_variant(matches, variant) if variant else matches
+    if variant == "hangs" and (path := launch_sums.rendezvous_file(facts.launcher)):
+        return Hit({"file": path}, quoted(told), variant="meet_file")
     host, named = value(told, "host"), value(told, "address")
     unnamed = {"ray": "the address that it was given", "unresolved": "of the master"}.get(variant, address or "the master")
     shown = repr(named) if named and variant == "unresolved" else named or unnamed
     peer_of: dict[str, object] = {"address": shown, "host": host or "another node", "login": host or "NODE", "head": named}
+    if variant == "unresolved" and named and not _HOST.fullmatch(named):
+        variant = "no_name"
     return Hit(peer_of, quoted(matches), variant=variant or None, confidence=doubt(matches))
 
 

@@ -423,8 +423,9 @@ def beside_libuv(launcher: LauncherFacts) -> bool:
 def rendezvous_file(launcher: LauncherFacts) -> str | None:
     """The file in which the ranks meet (init_method="file:///path")."""
     method = launcher.init_method or ""
-    path = method.removeprefix("file://") if method.startswith("file://") else "" if "://" in method else method
-    return path if "/" in path else None
+    if method.startswith("file://"):
+        return method.removeprefix("file://") or None
+    return method if "/" in method and "://" not in method else None
 
 
 def stale_file(launcher: LauncherFacts, size: int | None, started: int | None, matches: Matches) -> Hit | None:

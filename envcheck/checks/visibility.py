@@ -5,11 +5,13 @@ from __future__ import annotations
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import is_mig, nvidia
 from envcheck.checks.launch_sums import counted_elsewhere, ranks_beyond_gpus
+from envcheck.checks.own_command import gpus_of_slurm
 from envcheck.checks.text import cite, of_symptom, of_variant, quoted, value
-from envcheck.engine.intents import SetEnv
+from envcheck.engine.intents import Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.cuda_visible_devices import Problem, Selection, read_visible
+from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, VisibilityFacts
 
 NAME = "CUDA_VISIBLE_DEVICES"
@@ -93,9 +95,7 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     beyond = of_variant(matches, "ordinal")
     mig = any(gpu.mig or is_mig(gpu.name) for gpu in facts.gpus.devices)
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
-        stated = raw if raw is not None else "not stated" if "visibility" in facts.missing else "unset"
-        by_start = ranks_beyond_gpus(facts, beyond)
-        return by_start or Hit({"value": stated}, quoted(beyond), counted_elsewhere(facts), variant="ordinal")
+        return _beyond(facts, beyond)
     elsewhere = works(devices) and not _found_none(facts)  # a program that finds none runs with the value, another does not
     if raw is None or elsewhere or _without_gpu(facts):
         return None
@@ -105,6 +105,28 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     if not found and first.isdecimal() and int(first) > 0 and _blind(facts):
         return Hit(values | {"entry": first}, (*evidence, *quoted(_found_none(facts))), fixes, variant="guess")
     return None
+
+
+def _beyond(facts: Facts, matches: Matches) -> Hit:
+    """A program asks for a number beyond the visible GPUs: by what was started, by what the job asked for, or by itself."""
+    raw = facts.visibility.cuda_visible_devices
+    by_start = ranks_beyond_gpus(facts, matches)
+    started = by_start.values["started"] if by_start else None
+    wanted = started if isinstance(started, int) else (value(matches, "wanted") or "").count(",") + 1
+    if asked_of_slurm := gpus_of_slurm(facts.launcher, wanted):
+        hit = by_start or Hit({"wanted": wanted}, quoted(matches), variant="slurm")
+        return replace(hit, fixes=(*asked_of_slurm, *hit.fixes))
+    stated = raw if raw is not None else "not stated" if "visibility" in facts.missing else "unset"
+    return by_start or Hit({"value": stated}, quoted(matches), (*_numbered_anew(raw), *counted_elsewhere(facts)), variant="ordinal")
+
+
+def _numbered_anew(raw: str | None) -> tuple[Manual, ...]:
+    """The numbers that a program has for the GPUs that a variable chose."""
+    entries = [entry.strip() for entry in (raw or "").split(",")]
+    if not all(entry.isdecimal() for entry in entries) or entries == [str(number) for number in range(len(entries))]:
+        return ()
+    own = ", ".join(str(number) for number in range(len(entries)))
+    return (Manual(f"Within the program the GPUs {raw} have the numbers {own}: device_ids=[{own}], cuda:0 for the first."),)
 
 
 @check(needs="visibility", reads="gpus visibility")

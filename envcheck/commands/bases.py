@@ -9,8 +9,9 @@ from typing import Any
 
 from envcheck.facts.codec import decode_snapshot, edit, encode
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import Snapshot, SymptomsFacts, TorchFacts
+from envcheck.facts.snapshot import Snapshot, SymptomsFacts, TextEvidence, TorchFacts
 from envcheck.read.clean import clean
+from envcheck.read.hangs import told_faults, unless_known
 from envcheck.read.identify import read_text
 from envcheck.symptoms.scan import Scanner, SymptomTable
 from envcheck.tables.folders import Folder
@@ -39,7 +40,7 @@ def example_snapshot(folder: Folder, example: Mapping[str, Any]) -> Snapshot:
     return replace(snapshot, symptoms=_shown(_messages(os.fspath(folder)), texts, example.get("stated", "")))
 
 
-_OF_A_LOG = ("launcher.commands", "launcher.init_method", "launcher.start_method", "container.kubernetes")
+_OF_A_LOG = ("launcher.commands", "launcher.init_method", "launcher.start_method", "container.kubernetes", "container.command")
 
 
 def _started(snapshot: Snapshot, text: str) -> Snapshot:
@@ -57,10 +58,13 @@ def _messages(folder: str) -> SymptomTable:
 def _shown(table: SymptomTable, texts: Mapping[str, str], stated: str) -> SymptomsFacts:
     """What `diagnose` makes of texts by their source, and of a person's observations."""
     scanner = Scanner(table)
-    signs = []
+    signs: list[TextEvidence] = []
+    told: list[TextEvidence] = []
     for source, text in texts.items():
         text = clean(text)
         scanner.scan(text, source)
+        told += told_faults(text, source)
         signs += [replace(sign, source=source) for found in read_text(text) for sign in found.signs]
     scanner.scan(clean(stated), "facts", stated=True)
-    return SymptomsFacts((*scanner.finish().matches, *signs))
+    known = (*scanner.finish().matches, *signs)
+    return SymptomsFacts((*known, *unless_known(told, known)))

@@ -132,6 +132,7 @@ class Given:
     proposed: set[str] = field(default_factory=set)  # files that speak of messages without having met them
     filled: set[str] = field(default_factory=set)  # files with more than blanks and our own reports in them
     reports: list[tuple[str, OwnReport]] = field(default_factory=list)
+    told: list[TextEvidence] = field(default_factory=list)  # what a person most probably has who tells of it without a message
     excerpt: str = ""  # the beginning and the end of all texts
     _scanner: Scanner | None = None
 
@@ -199,6 +200,7 @@ class Given:
 
     def take_text(self, text: str, name: str) -> None:
         """One clean piece of text, out of which documents were taken."""
+        from envcheck.read.hangs import told_faults
         from envcheck.read.identify import log_kinds, read_text
         from envcheck.read.own_reports import take_pages
         from envcheck.symptoms.course import innermost, outlived, proposed, without_field_lists
@@ -216,6 +218,8 @@ class Given:
         self.scanner.scan(innermost(outlived(without_field_lists(text))), name)
         if proposed(text):
             self.proposed.add(name)
+        else:
+            self.told += told_faults(text, name)
 
     def take_facts(self, name: str) -> None:
         """A snapshot (it has `schema`) or observations. UsageError for what is neither TOML nor JSON."""
@@ -236,9 +240,12 @@ class Given:
         self.kinds[label] = {"observations": None}
 
     def merged(self) -> Merged:
+        from envcheck.read.hangs import unless_known
         from envcheck.read.merge import merge
 
-        return merge(self.found, self.scanner.finish().matches, self.by.tables)
+        said = self.scanner.finish().matches
+        signs = [sign for _, one in self.found for sign in one.signs]
+        return merge(self.found, (*said, *unless_known(self.told, (*said, *signs))), self.by.tables)
 
 
 EXCERPT = 1 << 15  # characters at either end
@@ -455,7 +462,7 @@ _FAILS = re.compile(
     r"(?<!\b0 )\b(?:fail(?:s|ed|ing|ure)|crash(?:es|ed|ing)?|hangs|hanging|stuck|freezes)\b(?! (?:if|when|over|fast|safe))"
     r"|\b(?:does(?:n't| not)|did(?:n't| not)|won't|will not|no longer) "
     r"(?:work|start|run|train|import|install|detect|see|find|recogni[sz]e)\w*"
-    r"|\b(?:can(?:'t|not)|unable to) (?:install|import|train|detect|start|use the gpu)\b"
+    r"|\b(?:can(?:'t| ?not)|unable to) (?:install|import|train|detect|start|run|use the gpu)\b"
     r"|\b(?<!no )(?<!not )(?:a |the )?(?:hangs?|deadlocks?|freeze|segfaults?) (?:with|at|in|on|when|during|after|inside|while)\b|\bhung\b"
     r"|\b(?:wrong|incorrect|different|corrupt(?:ed)?) (?:results?|outputs?|values?|gradients?|numbers?)\b|\bresults? (?:is|are) wrong\b"
     r"|\bno (?:CUDA|NVIDIA|GPU|HIP|ROCm)(?: capable|-capable)? devices?\b"
@@ -470,8 +477,12 @@ _SPEAKS = re.compile(r"\b(?:I|my|we|our)\b")  # a person, who would not ask abou
 
 def _trouble(read: Read, texts: Given) -> bool:
     """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
+    from envcheck.read.hangs import stands_still
+
     if read.symptoms.victims or texts.scanner.complains or any(one.symptom == "cuda-says-false" for one in read.symptoms.matches):
         return True  # somebody says that torch sees no GPU, whatever a report beside it says
+    if texts.told or stands_still(texts.excerpt):
+        return True
     if read.symptoms.harmless:
         return False
     if _FAILS.search(texts.excerpt):

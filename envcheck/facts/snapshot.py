@@ -329,6 +329,7 @@ class ContainerFacts:
     driver_capabilities: str | None = None  # NVIDIA_DRIVER_CAPABILITIES
     image: str | None = None
     nvidia_runtime: bool | None = None  # signs of the NVIDIA container toolkit or CDI
+    command: tuple[str, ...] = ()  # that started it, where a text gives it: "apptainer", "shell", "x.sif"
 
 
 @record

@@ -59,7 +59,7 @@ COMPARED: Mapping[str, Mapping[str, str]] = {
     "system": {
         "system": "os kernel distribution machine glibc libc cpu_model cpu_flags cpu_count memory_bytes macos_version wsl jetson"
         " virtualization iommu acs",
-        "container": "runtime kubernetes cuda_requirement cuda_version driver_capabilities image nvidia_runtime",
+        "container": "runtime kubernetes cuda_requirement cuda_version driver_capabilities image nvidia_runtime command",
         "mps": "macos chip rosetta",
     },
 }  # fmt: skip

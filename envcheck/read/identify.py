@@ -286,7 +286,7 @@ def _messages(text: str) -> Found | None:
 _SHELL_HINTS = (
     "/dev/nvidiactl", "/dev/kfd", "% /dev/shm", "on /dev/shm type", "ulimit -", "(-n) ", "-l) ", "nvidia_uvm ", "nvidia_modeset",
     "nvidia_peermem", "nouveau ", ": installed", ": added", "3D controller", "VGA compatible controller", "Display controller",
-    "Processing accelerators", "SHLVL=", "HOME=", "docker run", "podman run", "nerdctl run", "container run",
+    "Processing accelerators", "SHLVL=", "HOME=", "singularity ", "apptainer ", "docker run", "podman run", "nerdctl run", "container run",
 )  # fmt: skip
 
 
@@ -313,7 +313,7 @@ def _asked(text: str) -> Found | None:
 _STARTED_HINTS = (
     "torchrun ", "deepspeed ", "accelerate launch", "mpirun ", "mpiexec ", "srun ", "salloc ", "sbatch ", "horovodrun ", "vllm serve",
     "fabric run", "lightning run", "ray start", ".distributed.launch", ".distributed.run", "python ", "python3 ", "#SBATCH",
-    "nvidia.com/gpu", "nprocs", "num_processes", "Trainer(", "tensor_parallel_size", "init_method", "dist-url", "dist_url",
+    "nvidia.com/gpu", "nprocs", "num_processes", "Trainer(", "tensor_parallel_size", "init_method", "nit method", "dist-url", "dist_url",
     "istributed init", "already exists", "start_method", "--gpus-per-task", "--ntasks", "ubernetes", "kubectl", "k8s",
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ _GIVEN = re.compile(r"\b(?P<name>devices|gpus|num_nodes)\s?=\s?(?P<value>\d{1,4}
 _TENSOR_PARALLEL = re.compile(r"\btensor_parallel_size\s?=\s?(?P<value>\d{1,3})\b")
 _INIT_METHOD = re.compile(
     r"""(?i)\b(?:dist_)?(?:init[_-]method|dist[_-]url)["']?(?:\s?[=:]\s?| )["'](?P<quoted>[^"'\s]{3,300})["']"""
-    r"""|\b(?:dist_)?(?:init[_-]method|dist[_-]url)(?:[= ]|: ?)(?P<bare>(?:env|file|tcp)://[^\s"'`,;)]{0,300})"""
+    r"""|\b(?:dist_)?(?:init[ _-]method|dist[_-]url)(?:[= ]|: ?)(?P<bare>(?:env|file|tcp)://[^\s"'`,;)]{0,300})"""
 )
 # "| distributed init (rank 0): env://", "Distributed init: rank 0/2 - out/dist_init", "File already exists: out/dist_init"
 _INIT_PRINTED = re.compile(

@@ -175,9 +175,10 @@ def value_of(words: list[str], launcher: str, what: str) -> int | None:
     if what == "nodes" and re.fullmatch(r"\d{1,5}[:-]\d{1,5}", value):  # --nnodes=1:4, -N 2-4: as many as there are
         least, most = re.split("[:-]", value)
         return int(least) if least == most else None
-    if what == "gpus" and "gpu" in value:  # --gres=gpu:a100:4
-        last = value.split(",")[0].rpartition(":")[2]
-        return _number(last) if last.isdecimal() else 1 if value.partition(",")[0] in ("gpu", "gpu:") else None
+    if what == "gpus" and ("gpu" in value or ":" in value):  # --gres=gpu:a100:4, --gpus-per-node=a100:4; a kind alone is one of it
+        first = value.split(",")[0]
+        last = first.rpartition(":")[2]
+        return _number(last) if last.isdecimal() else 1 if first.startswith("gpu") and "$" not in first else None
     return _number(value)
 
 

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import re
 
+from envcheck.facts.secrets import mask_words
 from envcheck.facts.snapshot import PciDevice
 from envcheck.read.found import Found, Notes
+from envcheck.read.launch_commands import split
 from envcheck.read.variables import LAUNCHER, NETWORK, VISIBILITY
 
 SHM = "/dev/shm"  # noqa: S108  # a word in other people's output
@@ -69,6 +71,13 @@ _OF_A_SHELL = frozenset({"PATH", "HOME", "PWD", "SHLVL", "USER", "SHELL", "TERM"
 _RUN = re.compile(r"(?:[^\n$#]{0,80}[$#] ?)?(?:sudo )?(?P<tool>docker|podman|nerdctl)(?: container)? run (?P<rest>[^\n]{4,1900})$")
 
 
+# "singularity shell --bind /data x.sif", "$ apptainer exec x.sif python train.py"
+_APPTAINER = re.compile(
+    r"(?<![A-Za-z0-9_./-])(?P<tool>singularity|apptainer)(?: -\S{1,20}){0,2} (?P<verb>exec|run|shell) (?P<rest>[^\n;|&`]{3,600})"
+)
+_IMAGE = re.compile(r"\S{1,200}\.(?:sif|simg|img|sqsh)\b|(?:docker|library|oras|shub)://\S{1,200}")
+
+
 def read_shell(text: str) -> Found | None:
     """The facts of such prints; None where there is none."""
     notes = Notes("shell")
@@ -83,6 +92,8 @@ def read_shell(text: str) -> Found | None:
         _environment(notes, lines)
     if " run " in text:
         _container(notes, lines)
+    if "singularity " in text or "apptainer " in text:
+        _apptainer(notes, lines)
     return notes.found()
 
 
@@ -226,6 +237,23 @@ def _container(notes: Notes, lines: list[str]) -> None:
             continue
         _options(notes, match["tool"], match["rest"].split(), whole, number)
         return
+
+
+def _apptainer(notes: Notes, lines: list[str]) -> None:
+    """The first command that starts an image, where none of the text hands the GPU over."""
+    found = [(match, line, number) for number, line in enumerate(lines, 1) if len(line) <= LINE and (match := _APPTAINER.search(line))]
+    found = [(match, line, number) for match, line, number in found if _IMAGE.search(match["rest"])]
+    if not found or any(word in line for line in lines for word in ("--nv", "--rocm", "APPTAINER_NV", "SINGULARITY_NV")):
+        return
+    match, line, number = found[0]
+    words, _ = split(match["rest"])
+    image = next((at for at, word in enumerate(words) if _IMAGE.fullmatch(word)), len(words) - 1)
+    started = words if words[image + 1 : image + 2] in ([], *([name] for name in _PROGRAMS)) else words[: image + 1]
+    notes.put("container.runtime", "apptainer", line, number)
+    notes.put("container.command", (match["tool"], match["verb"], *mask_words(started)), line, number)
+
+
+_PROGRAMS = ("python", "python3", "bash", "sh", "torchrun", "accelerate", "nvidia-smi")  # else what follows the image is a sentence
 
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d)?)([bkmg]?)b?$", re.IGNORECASE)
