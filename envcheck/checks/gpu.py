@@ -14,6 +14,7 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Gpu
 from envcheck.tables.archs import arch_number, cubins, platform_of, runs_on
 from envcheck.tables.compat import Tables
+from envcheck.tables.gpu_names import gpu_named
 from envcheck.tables.versions import older, pair, variant_of_cuda
 
 _GIB = 1 << 30
@@ -115,7 +116,7 @@ def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | Non
     if bad:
         return _without_code(bad, cards, build, lines, facts.tables)
     before = _before_published(facts, cards, lines) if "old" in wanted and not build.archs else None
-    return before or _as_said(wanted, cards, build, matches)
+    return before or _as_said(wanted, cards, build, matches, _ancient(facts))
 
 
 def _before_published(facts: Facts, cards: list[_Card], lines: Matches) -> Hit | None:
@@ -134,13 +135,26 @@ def _before_published(facts: Facts, cards: list[_Card], lines: Matches) -> Hit |
     return Hit(values, quoted(lines), variant="released", confidence=None if lines else Confidence.LIKELY)
 
 
-def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches) -> Hit | None:
+def _ancient(facts: Facts) -> str:
+    """The GPUs of a text, where their name leaves open which chip it is and each of them is older than what builds have code for."""
+    names = [gpu.name for gpu in facts.gpus.devices if gpu.name]
+    meant = [gpu_named(name, facts.tables) for name in names]
+    chips = [[one.gpu.target] if one.gpu and one.gpu.kind == "old" else re.findall(r"\d\.\d", " ".join(one.several)) for one in meant]
+    return ", ".join(names) if chips and all(one and all(pair(cc) < (5, 0) for cc in one) for one in chips) else ""
+
+
+def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches, named_ancient: str) -> Hit | None:
     """The text alone decides only where no fact can be set against it."""
     values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
     if any(card.kernel == "ok" for card in cards):
         return None
     too_old = tuple(match for match in matches if match.symptom == "torch-gpu-too-old")
-    if "old" in wanted and too_old and all(pair(card.cc) < (5, 0) for card in cards):
+    ancient = named_ancient if not cards else all(pair(card.cc) < (5, 0) for card in cards)
+    if ancient and (too_old or (matches and not build.archs)):
+        values["gpu"] = values["gpu"] if cards else ancient
+        sure = None if too_old else Confidence.LIKELY
+        return Hit(values, quoted(too_old or matches), variant="older", confidence=sure) if "old" in wanted else None
+    if "old" in wanted and too_old and not cards:
         return Hit(values, quoted(too_old), variant="text")
     # Of a build that nobody knows: what came with Turing or later was too new for some, only what precedes it was ever dropped.
     fits = not cards or any(("old" in wanted) is (pair(card.cc) < (7, 5)) for card in cards)

@@ -78,11 +78,15 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     return _guessed(facts, values, evidence) or not_read("gpus", facts.missing)
 
 
+# Somebody tells that torch finds no GPU, or that the one that is there has nothing to do.
+_DENIED = ("cuda-says-false", "colab-says-false", "gpu-unused", "words-cpu-alone")
+
+
 def _guessed(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit | None:
     """No GPU is named, and something speaks for one."""
     if sign := _sign_of_a_gpu(facts):
         return Hit(values | {"sign": sign}, evidence, variant="sign")
-    denied = of_symptom(facts, "cuda-says-false", "colab-says-false")
+    denied = of_symptom(facts, *_DENIED)
     return Hit(values, (*evidence, *quoted(denied)), variant="denied") if denied and "gpus" not in facts.absent else None
 
 
@@ -123,6 +127,9 @@ def _build_not_stated(facts: Facts, cards: tuple[Gpu, ...], matches: Matches) ->
     if facts.torch.cuda or facts.torch.hip or facts.torch.xpu or local(facts.torch.version):
         other = of_variant(matches, "other") and not answer.works(facts.devices)
         return Hit(values, quoted(matches), variant="other") if other else None
+    on_mac = of_symptom(facts, *_DENIED) if facts.system.os == "darwin" and not matches else ()
+    if on_mac:  # whatever the build: a Mac has no CUDA
+        return Hit(values, quoted(on_mac), variant="mac", confidence=Confidence.LIKELY)
     return _cpu_said(facts, matches) or (Hit(values, variant="usual") if cards and not matches else None)
 
 

@@ -206,6 +206,13 @@ _DRIVER_SAID = re.compile(r"\b(?:driver|Treiber)(?: version)?(?: is|:)? v?(\d{3}
 # A build is told by its suffix where nobody names torch: says "2.0.0+cpu Autocast half"
 _BUILD = re.compile(r"(?<![\w.=+-])['\"`]?([12]\.\d{1,2}\.\d{1,2}\+(?:cpu|cu\d{2,3}|rocm[\d.]{3,5}|xpu))(?![\w.])")
 _BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?\s*")
+# What the driver offers, as nvidia-smi shows it or as a machine is limited to: "nvidia-smi says CUDA Version 12.2", "只能用cuda11.4"
+_OFFERED = re.compile(
+    r"\bnvidia-smi\b[^.\n]{0,40}?\bCUDA(?: Version)?:? ?(?P<smi>\d{1,2}\.\d)(?![\d.])"
+    r"|(?:\bonly(?: have| has| use| allows?| supports?| up to| allowed)?|只能用|只能使用|只有|只支持|最高支持|最高只支持|规定只能用|\bnur|только|seulement|solo|だけ)"
+    r" ?(?:\w{1,12} )?CUDA ?(?:version |版本)?(?P<only>\d{1,2}\.\d)(?![\d.])",
+    re.IGNORECASE,
+)
 # "macOS 13.7.4", "macOS-12.7.6-arm64-arm-64bit", "MacOs is `12.7.6`"; "MacOS 12.3+" is what something needs.
 _MACOS_SAID = re.compile(
     r"\bmac ?os(?: version)?(?: is|:)?[ -][`'\"]?(1[0-9](?:\.\d{1,2}){1,2}|2[6-9](?:\.\d{1,2}){0,2})(?![\d+.]*[\d+])", re.IGNORECASE
@@ -224,14 +231,15 @@ _CONDITION = re.compile(
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
-    r"(?:(?:RTX|GTX|rtx|gtx) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
-    r"|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?"
-    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:RX|rx) ?\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
+    r"(?:(?:RTX|GTX|rtx|gtx|Rtx|Gtx) ?(?:A?\d{3,4}|(?:PRO|Pro|pro) \d{4})(?: ?(?:Ti|TI|ti)| ?(?:SUPER|Super|super)| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
+    r"|(?:GT|gt) ?[67]\d0M?|Quadro (?:RTX \d{4}|[KMPT]\d{3,4}M?)|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?"
+    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:RX|rx) ?\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|[Aa]rc ?[ABab]\d{{3}}))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
 _BARE_NUMBER = re.compile(
-    r"\b(?:an?|my|the|our|one|single|new) ((?:10[5-8]0|16[56]0|20[678]0|30[5-9]0|40[5-9]0|50[5-9]0)(?: ?Ti| ?SUPER)?)"
-    r"(?![\w.%-]| ?(?:MB|GB|MiB|ms|steps|s\b))"
+    r"(?:\b(?:an?|my|the|our|one|single|new) |显卡(?:是|为|:|：)? ?|(?:买了|换了|用的?|我的|双) ?|^(?:# )?(?=\d{4} ?(?:Ti|SUPER|[一-鿿])))((?:10[5-8]0|16[56]0|20[678]0|30[5-9]0|40[5-9]0|50[5-9]0)(?: ?Ti| ?SUPER)?)"
+    r"(?![0-9A-Za-z.%-]| ?(?:MB|GB|MiB|ms|steps|s\b))",
+    re.IGNORECASE,
 )
 _SHORT_PRODUCTS = re.compile(_DATACENTER + "$")
 # "my Blackwell GPU", "I have an RTX 50 series card"; not "supports Ampere GPUs", which is said of programs
@@ -261,6 +269,8 @@ _COMMAND = re.compile(
     r"(?:pip3?|uv|conda|mamba|poetry|docker|git|wget|curl)\b",
     re.IGNORECASE,
 )
+# What a person says of the machine before the error, on the same line
+_BEFORE_ERROR = re.compile(r"(?!\s{0,8}(?:\w{1,40}Error|File|Traceback|E {1,4}|\[|\d|from |import |raise ))([^=/\\:]{4,120}[^=/\\:\w])[A-Za-z.]{2,40}(?:Error|Warning|error): ")
 _ERRORS = ("ERROR", "rror:", "arning:", "from versions", "satisfies", ".whl", "http://", "https://", "==")
 
 
@@ -378,7 +388,11 @@ class _Reader:
         if _COMMAND.match(line) or any(sign in line for sign in _ERRORS):
             if line.startswith("# "):  # the title of a post: an error, and the card that has it
                 self._products()
-            return
+            if not (said := _BEFORE_ERROR.match(line)):
+                return
+            line = self.line = said[1]  # "Tesla K80, torch 2.8.0+cu126: RuntimeError: …"
+        if offered := _OFFERED.search(line):
+            self.say(iter([("driver.cuda", offered["smi"] or offered["only"])]), printed=False)
         for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID), ("macos", _MACOS_SAID)):
             if what == "torch" and not pattern.search(line) and not re.search("audio|vision|text|xformers", line):
                 pattern = _BUILD
@@ -413,7 +427,7 @@ def _key(text: str) -> str:
 
 _HINTS = re.compile(
     r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
-    r"|系统|驱动|Device|[Cc]ard\b|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"|系统|驱动|Device|CUDA|cuda|nvidia|[Cc]ard\b|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 
