@@ -116,6 +116,7 @@ def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | Non
     if bad:
         return _without_code(bad, cards, build, lines, facts.tables)
     before = _before_published(facts, cards, lines) if "old" in wanted and not build.archs else None
+    before = before or (_of_no_build(facts, cards, lines) if "new" in wanted and not build.archs else None)
     return before or _as_said(wanted, cards, build, matches, _ancient(facts))
 
 
@@ -133,6 +134,20 @@ def _before_published(facts: Facts, cards: list[_Card], lines: Matches) -> Hit |
     card, last = late[0]
     values: dict[str, object] = {"gpu": card.name, "cc": card.cc, "sm": "sm_" + card.cc.replace(".", ""), "last": last, "torch": torch}
     return Hit(values, quoted(lines), variant="released", confidence=None if lines else Confidence.LIKELY)
+
+
+def _of_no_build(facts: Facts, cards: list[_Card], lines: Matches) -> Hit | None:
+    """Cards that came after a release: none of its builds, whichever it is, has code for them."""
+    torch, system = facts.torch.version or "", facts.system
+    if not re.fullmatch(r"\d\.\d{1,2}(?:\.\d{1,2})?", torch) or system.jetson or any(card.kernel == "ok" for card in cards):
+        return None
+    rows = [one for one in facts.tables.builds() if one.cuda and f"{one.version}.".startswith(f"{torch}.")]
+    late = [card for card in cards if rows and all(one.archs and runs_on(cubins(one.archs), card.cc, one.cuda) is False for one in rows)]
+    if not late or len(late) < len(cards) or pair(late[0].cc) < (7, 5):
+        return None
+    card = late[0]
+    values: dict[str, object] = {"gpu": card.name, "cc": card.cc, "sm": "sm_" + card.cc.replace(".", ""), "torch": torch}
+    return Hit(values, quoted(lines), (TorchBuild(),), variant="released", confidence=None if lines else Confidence.LIKELY)
 
 
 def _ancient(facts: Facts) -> str:

@@ -160,7 +160,7 @@ _EXPRESSION = re.compile(
 _SEVERAL = re.compile(rf"{_EXPRESSION.pattern}(?:, {{0,3}}{_EXPRESSION.pattern}){{1,4}}")
 _PROMPT = re.compile(r"\s{0,8}(?:>>>|>|In ?\[\d{1,4}\]:|\$|#|❯|`|print\(|python3? -c)\s?")
 _GAVE = re.compile(
-    r"`?\)?`?\s{0,4}(?:(?:returns?|gives?|gave|is|says?|shows?|prints?|outputs?|=|==|->|→|:|：)\s{1,4}|[(:=]\s{0,2})[`'\"*(]{0,3}(\S[^\s`'\"*),;]{0,60})",
+    r"`?\)?`?\s{0,4}(?:(?:always )?(?:returns?|renvoie|retourne|gibt|liefert|zeigt|devuelve|retorna|возвращает|返回|显示|gives?|gave|is|says?|shows?|prints?|outputs?|=|==|->|→|:|：)\s{1,4}|[(:=]\s{0,2})[`'\"*(]{0,3}(\S[^\s`'\"*),;]{0,60})",
     re.IGNORECASE,
 )
 _OUTPUT = re.compile(r"\s{0,8}(?:Out ?\[\d{1,4}\]:\s?)?[`'\"]{0,3}([^`'\"]{1,100}?)[`'\"]{0,3}\s*$")
@@ -195,7 +195,7 @@ _YOURS = re.compile(
     r"torch\b[^\n]{0,60}?(?:\(you have |\byours is |\byou have (?:py)?torch )(\d\.\d{1,2}\.\d{1,2}(?:[\w.+]{0,24}\w)?)", re.IGNORECASE
 )
 _VERSION = re.compile(
-    r"(?<![\w/.=<>-])(?:py)?torch(?:[ _.-]?version)?\s{0,3}(?:[:=]|==|is)?\s{0,3}v?['\"]?"
+    r"(?<![A-Za-z0-9_/.=<>-])(?:py)?torch(?:[ _.-]?version)?\s{0,3}(?:[:=]|==|is)?\s{0,3}v?['\"]?"
     r"(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?(?:\.dev\d{8}|a0|rc\d)?(?:\+\w(?:[\w.]{0,38}\w)?)?)(?![\w+]|\.\d|\S{0,40}\.whl)",
     re.IGNORECASE,
 )
@@ -233,7 +233,7 @@ _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
     r"(?:(?:RTX|GTX|rtx|gtx|Rtx|Gtx) ?(?:A?\d{3,4}|(?:PRO|Pro|pro) \d{4})(?: ?(?:Ti|TI|ti)| ?(?:SUPER|Super|super)| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
     r"|(?:GT|gt) ?[67]\d0M?|Quadro (?:RTX \d{4}|[KMPT]\d{3,4}M?)|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?"
-    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:RX|rx) ?\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|[Aa]rc ?[ABab]\d{{3}}))(?![0-9A-Za-z_-])"
+    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:(?:RX|rx) ?|(?<=Radeon ))\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|[Aa]rc ?[ABab]\d{{3}}))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
 _BARE_NUMBER = re.compile(
@@ -264,13 +264,20 @@ _AWAY_AFTER = re.compile(
     r"|or \d|and \d|to v?\d|,? compiled)",
     re.IGNORECASE,
 )
+# "does not use my Radeon": whose it is says more than what it does
+_MINE = re.compile(r"\b(?:my|our|meine[rm]?|mein|mi|mon|ma|mia) (?:\w{1,12} )?$", re.IGNORECASE)
+_FORMER = re.compile(
+    r"\b(?:old|other|previous(?:ly)?|former(?:ly)?|earlier|before|until|used to|friend\w*|colleague\w*|upgrad\w*|replac\w*|sold|works?|fine)\b", re.IGNORECASE
+)
 _COMMAND = re.compile(
     r"\s{0,8}(?:[$>#%❯!]\s{0,2}|\([\w.-]{1,40}\)\s\S{0,80}[$>#]\s?)?(?:sudo )?(?:python3? -m )?"
-    r"(?:pip3?|uv|conda|mamba|poetry|docker|git|wget|curl)\b",
+    r"(?:pip3?(?! (?:list|freeze|show) \w{2,12} (?:py)?torch \d)|uv|conda|mamba|poetry|docker|git|wget|curl)\b",
     re.IGNORECASE,
 )
 # What a person says of the machine before the error, on the same line
-_BEFORE_ERROR = re.compile(r"(?!\s{0,8}(?:\w{1,40}Error|File|Traceback|E {1,4}|\[|\d|from |import |raise ))([^=/\\:]{4,120}[^=/\\:\w])[A-Za-z.]{2,40}(?:Error|Warning|error): ")
+_BEFORE_ERROR = re.compile(
+    r"(?!\s{0,8}(?:\w{1,40}Error|File|Traceback|E {1,4}|\[|\d|from |import |raise ))([^=/\\:]{4,120}?)[:,;-]? {1,2}[A-Za-z.]{2,40}(?:Error|Warning|error): "
+)
 _ERRORS = ("ERROR", "rror:", "arning:", "from versions", "satisfies", ".whl", "http://", "https://", "==")
 
 
@@ -279,6 +286,8 @@ def _mention(line: str, start: int, end: int) -> Role:
     before = re.split(r"(?<=[a-z)])[.;!?]\s", line[:start])[-1][-120:]
     if _BUILT.search(before):
         return Role.BUILT_FOR
+    if _MINE.search(before) and not _FORMER.search(before):
+        return Role.HAS
     return Role.ELSEWHERE if _AWAY.search(before) or _AWAY_AFTER.match(line[end : end + 40]) else Role.HAS
 
 
@@ -311,6 +320,9 @@ class _Reader:
             if expression := _EXPRESSION.search(line):
                 self._expression(expression)
                 self._products()
+                if re.search(r"\w[.,;] $", line[: expression.start()]):  # a sentence before the one that asks
+                    self.line = line[: expression.start()]
+                    self._mentions(products=False)
             elif not heading and not self._key_value():
                 self._mentions()
 
@@ -366,7 +378,7 @@ class _Reader:
             return False
         return self.say(_values(what, match["value"].rstrip(" |*`")))
 
-    def _mentions(self) -> None:
+    def _mentions(self, products: bool = True) -> None:
         line = self.line
         if re.search("uninstall|existing installation", line, re.IGNORECASE):
             return  # pip takes it away
@@ -399,7 +411,8 @@ class _Reader:
             for match in pattern.finditer(line):
                 role = Role.BUILT_FOR if yours and what == "torch" else _mention(line, match.start(), match.end())
                 self.say(_VALUES[what](match[1]), role, printed=False)
-        self._products()
+        if products:
+            self._products()
 
     def _products(self) -> None:
         for match in _PRODUCT.finditer(self.line):

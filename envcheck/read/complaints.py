@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import TextEvidence
-from envcheck.read.endings import endings
+from envcheck.read.endings import endings, words
 from envcheck.read.found import LINE_LIMIT, Found, line_at
 
 POST = 64 << 10  # characters of what a person writes; what goes on for longer is a log
@@ -30,7 +30,7 @@ _CARTE = r"(?:GPU|CUDA|carte graphique|tarjeta gráfica|tarjeta|placa de vídeo|
 _KARTA = r"(?:[Вв]идеокарт\w{1,2}|CUDA|GPU|Cuda|cuda|gpu|видеоядро)"
 _XIANKA = r"(?:GPU|gpu|CUDA|cuda|Cuda|[Nn]卡|独显|独立显卡|显卡)"
 
-_UNUSED = re.compile(
+_UNUSED = words(
     rf"\b{_CARD}s?(?: (?:is|are|was|were|still|just|simply|does|do|at all|memory|seems?|to be))*? ?(?:is|are|was|were|do|does)?"
     rf" ?{_NOT}(?: (?:being|getting|even|be))? {_SEEN}"
     rf"|\b(?:is|are|do|does|did|will|wo|ca|can|could|would|were|was)? ?(?:{_NOT}|fails? to|unable to|refuses to) (?:even |be |being |seem to )?{_SEE}"
@@ -54,9 +54,9 @@ _UNUSED = re.compile(
     r"|GPU(?:가|를|을)? ?(?:인식|사용|감지)(?:이|을)? ?(?:안|되지|하지|못)"
 )
 
-_ABOUT_GPU = re.compile(r"\bv?ram\b|gpu|cuda|nvidia|\b[rg]tx\b|\b[ahv]100\b|显存|显卡|\b[2-5]0[5-9]0\b|видео|batch", re.IGNORECASE)
-_ABOUT_HOST = re.compile(r"(?<!v)(?<!v )\bram\b|dataloader|data loader|num_workers|swap|\bhost\b|main memory|内存|оперативн|Arbeitsspeicher", re.IGNORECASE)
-_NO_MEMORY = re.compile(
+_ABOUT_GPU = words(r"\bv?ram\b|gpu|cuda|nvidia|\b[rg]tx\b|\b[ahv]100\b|显存|显卡|\b[2-5]0[5-9]0\b|видео|batch", re.IGNORECASE)
+_ABOUT_HOST = words(r"(?<!v)(?<!v )\bram\b|dataloader|data loader|num_workers|swap|\bhost\b|main memory|内存|оперативн|Arbeitsspeicher", re.IGNORECASE)
+_NO_MEMORY = words(
     r"\b(?:run|runs|ran|running|goes|went|going|get|gets|got|says?|reports?|always|is|am|are)(?: (?:always|just|again|it))? (?:an? )?(?:out of (?:V ?RAM|vram|(?:gpu|GPU|video|cuda|CUDA) memory|memory)|OOM)\b"
     r"|\b(?:not enough|insufficient|too little|lack of|exceeds?(?: the| my)?) (?:v ?ram|VRAM|(?:gpu|GPU|video) memory)\b|\bOOM(?:s|ed|ing)?\b(?! ?[Kk]ill)|\bthen OOM\b"
     r"|爆显存|显存(?:\w{0,4})?(?:不足|不够|溢出|爆了?|炸了?|占满|满了|超了)|显存(?:占用)?一直(?:增|涨)"
@@ -64,18 +64,18 @@ _NO_MEMORY = re.compile(
     r"|(?:zu wenig|nicht genug|nicht genügend) (?:VRAM|Grafikspeicher|GPU-Speicher)|(?:manque|plus assez|pas assez) de (?:VRAM|mémoire (?:GPU|vidéo))"
     r"|sin memoria (?:de )?(?:GPU|vídeo|VRAM)|VRAM(?:が)?(?:不足|足り)|(?:GPU|グラボ)の?メモリ(?:が)?(?:不足|足り)"
 )
-_NO_HOST_MEMORY = re.compile(
+_NO_HOST_MEMORY = words(
     r"\b(?:RAM|ram|memory|Memory)(?: usage| consumption)? (?:\w{1,12} ){0,3}(?:grow|increas|leak|ris|climb|fill)\w{1,4}\b[^.\n]{0,80}(?:kill|crash|freez|frozen|OOM|oom|until)"
     r"|\b(?:run|runs|ran|running) out of (?:the |my |all )?(?:system |host |CPU |cpu |main )?(?:RAM|ram)\b"
     r"|内存(?:\w{0,4})?(?:不足|不够|溢出|爆了?|炸了?|泄漏|泄露)|不足内存|(?:не хвата\w{1,4}|закончилась|недостаточно) оперативн\w{1,4} памяти"
     r"|(?:zu wenig|nicht genug|nicht genügend) (?:RAM|Arbeitsspeicher)|(?:RAM|Arbeitsspeicher) (?:läuft voll|ist voll|reicht nicht)"
 )
 
-_XID = re.compile(r"\b[Xx][Ii][Dd]s?\b['\"`]?(?: ?(?:error|errors|code|event|events|Fehler|错误|错误码|报错))?[ :=#(]{0,3}(?P<xid>\d{2,3})(?![\d.])")
-_LINKS_DOWN = re.compile(r"\b(?:all )?(?:nv)?links? (?:is|are) (?:all )?in-?active\b|NVLink (?:is |are )?(?:down|inactive)\b|nvlink ?(?:断|掉|不可用|失效)", re.IGNORECASE)
-_SWITCHED = re.compile(r"\b(?:HGX|DGX|NVSwitch|[AHB][128]00|H20|GB200|B300)\b|\bSXM", re.IGNORECASE)
+_XID = words(r"\b[Xx][Ii][Dd]s?\b['\"`]?(?: ?(?:error|errors|code|event|events|Fehler|错误|错误码|报错))?[ :=#(]{0,3}(?P<xid>\d{2,3})(?!\d|\.\d)")
+_LINKS_DOWN = words(r"\b(?:all )?(?:nv)?links? (?:is|are) (?:all )?in-?active\b|NVLink (?:is |are )?(?:down|inactive)\b|nvlink ?(?:断|掉|不可用|失效)", re.IGNORECASE)
+_SWITCHED = words(r"\b(?:HGX|DGX|NVSwitch|[AHB][128]00|H20|GB200|B300)\b|\bSXM", re.IGNORECASE)
 
-_OFF = re.compile(
+_OFF = words(
     r"\b(?:PC|pc|[Cc]omputer|[Mm]achine|[Ss]ystem|[Ss]erver|[Ww]orkstation|[Ll]aptop|[Dd]esktop|[Rr]ig)(?: (?:just|always|suddenly|randomly|instantly|often|then|would|will|keeps?|completely|immediately|hard)){0,2}"
     r" (?:reboot(?:s|ed|ing)?|restart(?:s|ed|ing)?|shut(?:s|ting)? (?:itself )?(?:down|off)|powers? (?:itself )?off|turn(?:s|ed)? (?:itself )?off|switch(?:es|ed)? (?:itself )?off|hard resets?)\b"
     r"|\bblack screen\b[^.\n]{0,60}\bfans?\b|\bfans?\b[^.\n]{0,40}\b(?:100 ?%|full speed)[^.\n]{0,60}\bblack screen\b"
@@ -84,16 +84,21 @@ _OFF = re.compile(
     r"|(?:[Кк]омпьютер|ПК|[Кк]омп)[^.\n]{0,30}(?:перезагружается|выключается|вырубается)|ч[её]рный экран[^.\n]{0,40}вентилятор"
     r"|(?:PC|パソコン|サーバー?)[^。\n]{0,20}(?:再起動|落ち|電源が切れ)"
 )
-_UNDER_LOAD = re.compile(r"\btrain|\bload\b|\binfer|\bGPU|\b[RG]TX\b|训练|推理|显卡|Training|обучени|学習|fine-?tun", re.IGNORECASE)
-_BY_HAND = re.compile(r"\b(?:I|we|you|to|please|must|have to|until|after|requires? a|tried|did) (?:\w{1,10} ){0,2}(?:re)?(?:boot|start)|manually|scheduled", re.IGNORECASE)
-_HOT = re.compile(
+_UNDER_LOAD = words(r"\btrain|\bload\b|\binfer|\bGPU|\b[RG]TX\b|训练|推理|显卡|Training|обучени|学習|fine-?tun", re.IGNORECASE)
+_BY_HAND = words(r"\b(?:I|we|you|to|please|must|have to|until|after|requires? a|tried|did) (?:\w{1,10} ){0,2}(?:re)?(?:boot|start)|manually|scheduled", re.IGNORECASE)
+_HOT = words(
     r"\b(?:GPU|gpu|[Cc]ard|[Tt]emp(?:erature)?s?|[Hh]otspot|hits?|reaches|at|bei|wird|до|на|is)\b[^.\n\d]{0,30}\b(?:8[5-9]|9\d|1[01]\d) ?(?:°|º|degrees|deg\b|C\b|度|℃|Grad|градус)"
     r"|\boverheat(?:s|ing|ed)?\b|\bthermal(?:ly)?[ -]throttl\w{1,4}|过热|温度[^。\n\d]{0,10}(?:8[5-9]|9\d|1[01]\d)|überhitzt|zu heiß|перегрев\w{0,6}"
     r"|\b[Cc]locks? (?:\w{1,10} ){0,2}(?:stuck|stay|stays|remain|remains|drop|drops|pinned) (?:at|to) \d{2,3} ?[Mm][Hh]z|オーバーヒート|高温"
 )
-_SLEPT = re.compile(r"\b(?:suspend(?:ed|ing)?|resum(?:e|ed|ing)|sleep(?:ing)?|hibernat\w{1,4}|wak(?:e|es|ing|eup)|Standby|Ruhezustand|veille)\b|休眠|睡眠|待机|唤醒|спящ\w{1,4}|スリープ", re.IGNORECASE)
-_WAKES = re.compile(r"\b(?:after|from|aus|nach dem|après|после)\b|[后後]", re.IGNORECASE)
-_OLD_DRIVER = re.compile(
+_SLEPT = words(
+    r"\b(?:after|from|since|nach(?: dem)?|aus dem|après|después de|после) (?:\w{1,12} ){0,2}"
+    r"(?:suspen\w{1,5}|resum\w{1,4}|sleep\w{0,4}|hibernat\w{1,4}|wak\w{1,5}|standby|ruhezustand|mise en veille|спящ\w{1,4}|сна)\b"
+    r"|(?:休眠|睡眠|待机|唤醒|スリープ)(?:之|以|恢复)?[后後]",
+    re.IGNORECASE,
+)
+_BLIND = words(r"is_available\(\)\W{0,6}(?:is |returns? |gives? |= ?)?\W{0,3}False|unknown error", re.IGNORECASE)
+_OLD_DRIVER = words(
     r"\b(?:[Dd]river|CUDA|cuda|Cuda)(?: version)? (?:is |was |are )?(?:way |much |far )?too (?:old|low)\b|\b[Dd]river (?:is )?(?:outdated|obsolete)\b"
     r"|(?:CUDA|cuda|Cuda|驱动|驱动程序)的?(?:版本)?(?:太|过|比较|有点|是)?(?:太|过)(?:老|低|旧)|驱动(?:版本)?(?:需要|要)(?:更新|升级)"
     r"|Treiber[^.\n]{0,20}(?:zu alt|veraltet)|pilote[^.\n]{0,20}(?:trop ancien|obsolète)|драйвер\w{0,2}[^.\n]{0,20}(?:устарел|слишком стар|стар[ыо])"
@@ -101,13 +106,13 @@ _OLD_DRIVER = re.compile(
 )
 
 # Nobody complains: the trouble is over, or nothing has happened.
-_OVER = re.compile(
+_OVER = words(
     r"^\W{0,6}\[?solved\b|\b(?:it |everything |all )?works? (?:now|fine now|again)\b|\bfixed it\b|\bproblem (?:is )?(?:solved|gone|fixed)\b|(?:已|问题)解决|解决了|gelöst|решено|解決しました"
     r"|\bsince then (?:everything|it|all|we)\b|\bnothing (?:has )?happened\b|\bfeature request\b|\bjust curious\b|\bproposal\b|一切正常",
     re.IGNORECASE | re.MULTILINE,
 )
-_SUPPOSED = re.compile(
-    r"\b(?:if|when|whenever|unless|whether|in case|should|would|could|might|may|fall(?:s|ing)?[ -]?back|on purpose|option|flag|add|so that|even though I (?:don't|do not)|support for|wenn|falls|si|если)\b"
+_SUPPOSED = words(
+    r"\b(?:if|when|whenever|unless|whether|in case|should|would|might|may|fall(?:s|ing)?[ -]?back|on purpose|option|flag|add|so that|in general|in principle|even though I (?:don't|do not)|support for|wenn|falls|si|если)\b"
     r"|如果|当.{0,20}时|支持|もし",
     re.IGNORECASE,
 )
@@ -126,6 +131,7 @@ class _Kind:
 _KINDS = (
     _Kind("links-inactive", "fabric-not-ready", _LINKS_DOWN),
     _Kind("xid-told", "gpu-xid", _XID),
+    _Kind("slept", "nvidia-uvm-missing", _SLEPT, "suspended"),
     _Kind("power-told", "gpu-hardware-fault", _OFF, "load"),
     _Kind("driver-told-old", "driver-too-old", _OLD_DRIVER),
     _Kind("host-memory-told", "host-memory-low", _NO_HOST_MEMORY, "killed"),
@@ -166,8 +172,8 @@ def _placed(kind: _Kind, text: str, match: re.Match[str]) -> TextEvidence | None
         rule, symptom, variant = "host-memory-low", "host-memory-told", "killed"
         if not _ABOUT_HOST.search(text):
             return None
-    if symptom == UNUSED and (slept := _SLEPT.search(text)) and _WAKES.search(line_at(text, slept.start())[0]):
-        rule, symptom, variant = "nvidia-uvm-missing", "uvm-after-suspend", "suspended"
+    if symptom == "slept" and not (_BLIND.search(text) or _UNUSED.search(text)):
+        return None
     return TextEvidence("complaints", line, rule, symptom, values, variant=variant, confidence="likely")
 
 

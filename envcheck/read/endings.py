@@ -11,13 +11,19 @@ from collections.abc import Iterator
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.read.found import LINE_LIMIT, line_at
 
-_CODE = re.compile(
+
+def words(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern whose \\b is the edge of a word in Latin letters: others write no space between their words and those."""
+    return re.compile(pattern.replace(r"\b", r"(?a:\b)"), flags)
+
+
+_CODE = words(
     r"(?:\b[Ee]xit(?:ed|s|ing)?(?:[ -]?(?:code|Code|status|value|with))*|\b[Ee]xitcode|\b[Rr]eturn(?:ed)?[ -](?:code|value)|\bgot code|程序退出代码"
     r"|退出代码|退出码|返回码|返回值|状态码|错误码|退出状态|退出|终止|\bsignal\b|[Cc]ode de (?:sortie|retour)|Rückgabewert|Rückgabecode|Fehlercode"
     r"|[Кк]од(?:ом)? (?:возврата|выхода|завершения)|終了コード|código de (?:salida|saída)|codice di uscita)"
-    r"[\s:：=('\"`]{0,8}(?:is|was|of|with|code|为|是|в|ist|mit)?[\s:：=('\"`]{0,4}(?P<code>-?\d{1,10}|0[xX][0-9a-fA-F]{8})(?![\w.])"
+    r"[\s:：=('\"`]{0,8}(?:is|was|of|with|code|为|是|в|ist|mit)?[\s:：=('\"`]{0,4}(?P<code>-?\d{1,10}|0[xX][0-9a-fA-F]{8})(?![0-9A-Za-z_]|\.\d)"
 )
-_HEX = re.compile(r"\b0[xX][cC]0000(?:005|01[dD]|135)\b|(?<!\d)(?:3221225477|3221225501|3221225781|-1073741819|-1073741795|-1073741515)(?!\d)")
+_HEX = words(r"\b0[xX][cC]0000(?:005|01[dD]|135)\b|(?<!\d)(?:3221225477|3221225501|3221225781|-1073741819|-1073741795|-1073741515)(?!\d)")
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _WINDOWS = {0xC0000005: "SIGSEGV", 0xC000001D: "SIGILL"}
 _RULES = {
@@ -25,9 +31,9 @@ _RULES = {
     "SIGBUS": ("shm-small", ""),
     "SIGKILL": ("host-memory-low", "killed"),
 }
-_IMPORTS = re.compile(r"\b(?:import|importing|from) torch\b")
+_IMPORTS = words(r"\b(?:import|importing|from) torch\b")
 # Who ends a program for no fault of it
-_ENDED_BY_US = re.compile(r"\bdocker (?:stop|kill)\b|\bkill -9\b|\bI (?:killed|stopped)\b|\bCtrl ?[-+]? ?C\b|手动(?:停止|终止|结束)", re.IGNORECASE)
+_ENDED_BY_US = words(r"\bdocker (?:stop|kill)\b|\bkill -9\b|\bI (?:killed|stopped)\b|\bCtrl ?[-+]? ?C\b|手动(?:停止|终止|结束)", re.IGNORECASE)
 
 
 def signal_of(code: str) -> str | None:

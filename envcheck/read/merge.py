@@ -78,10 +78,17 @@ def merge(found: Sequence[tuple[str, Found]], symptoms: Iterable[TextEvidence], 
     return Merged(snapshot, sources, tuple(other), tuple(dict.fromkeys(conflicts)), tuple(claims))
 
 
+# Words that say no more than that there is no GPU
+_NO_GPU = ("cuda-says-false", "colab-says-false", "words-cpu-alone", "no-cuda-gpus")
+
+
 def _counts(found: Found, sign: TextEvidence, known: Sequence[TextEvidence], plain: Mapping[str, Any]) -> bool:
-    """Whether a sign is heard: a complaint repeats what a known message says, but that a CPU build leaves the GPU idle."""
-    idle = sign.symptom == UNUSED and ("torch.cpu_build" in plain or "+cpu" in str(plain.get("torch.version")))
-    return found.kind != "complaints" or idle or not known
+    """Whether a sign is heard: a complaint repeats what a known message says, unless it tells why a GPU is missing or idle."""
+    if found.kind != "complaints" or not known:
+        return True
+    if sign.symptom == UNUSED:
+        return "torch.cpu_build" in plain or "+cpu" in str(plain.get("torch.version"))
+    return all(one.symptom in _NO_GPU for one in known)
 
 
 def _says_more(old: Fact, new: Fact) -> bool:
