@@ -79,7 +79,7 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
 
 
 # Somebody tells that torch finds no GPU, or that the one that is there has nothing to do.
-_DENIED = ("cuda-says-false", "colab-says-false", "gpu-unused", "words-cpu-alone")
+_DENIED = ("cuda-says-false", "colab-says-false", "kaggle-says-false", "gpu-unused", "words-cpu-alone")
 
 
 def _guessed(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit | None:
@@ -183,7 +183,7 @@ def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
     torch, cards = facts.torch, named(nvidia(facts.gpus)) if answer.fails(facts.devices) else ""
     explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
     evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
-    return Hit({}, evidence, variant=foremost(matches, "colab", "checkpoint") or "said") if evidence and not explained else None
+    return Hit({}, evidence, variant=foremost(matches, "colab", "kaggle", "checkpoint") or "said") if evidence and not explained else None
 
 
 def _unlisted(missing: Mapping[str, Missing]) -> bool:

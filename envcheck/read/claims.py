@@ -155,12 +155,14 @@ def _values(what: str, text: str) -> Iterator[tuple[str, object]]:
 # ---- an expression, and what it gave: on the next line, or in words
 
 _EXPRESSION = re.compile(
-    r"(torch\.__version__|torch\.version\.cuda|torch\.cuda\.is_available\(\)|torch\.cuda\.device_count\(\)|torch\.cuda\.get_device_name\([^()]{0,60}(?:\(\))?\))"
+    r"(torch\.__version__|torch\.version\.cuda|torch\.cuda\.is_available\(\)|torch\.cuda\.device_count\(\)"
+    r"|torch\.cuda\.get_device_name\([^()]{0,60}(?:\(\))?\))"
 )
 _SEVERAL = re.compile(rf"{_EXPRESSION.pattern}(?:, {{0,3}}{_EXPRESSION.pattern}){{1,4}}")
 _PROMPT = re.compile(r"\s{0,8}(?:>>>|>|In ?\[\d{1,4}\]:|\$|#|❯|`|print\(|python3? -c)\s?")
 _GAVE = re.compile(
-    r"`?\)?`?\s{0,4}(?:(?:always )?(?:returns?|renvoie|retourne|gibt|liefert|zeigt|devuelve|retorna|возвращает|返回|显示|gives?|gave|is|says?|shows?|prints?|outputs?|=|==|->|→|:|：)\s{1,4}|[(:=]\s{0,2})[`'\"*(]{0,3}(\S[^\s`'\"*),;]{0,60})",
+    r"`?\)?`?\s{0,4}(?:(?:always )?(?:returns?|renvoie|retourne|gibt|liefert|zeigt|devuelve|retorna|возвращает|返回|显示|gives?|gave"
+    r"|is|says?|shows?|prints?|outputs?|=|==|->|→|:|：)\s{1,4}|[(:=]\s{0,2})[`'\"*(]{0,3}(\S[^\s`'\"*),;]{0,60})",
     re.IGNORECASE,
 )
 _OUTPUT = re.compile(r"\s{0,8}(?:Out ?\[\d{1,4}\]:\s?)?[`'\"]{0,3}([^`'\"]{1,100}?)[`'\"]{0,3}\s*$")
@@ -209,7 +211,8 @@ _BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+
 # What the driver offers, as nvidia-smi shows it or as a machine is limited to: "nvidia-smi says CUDA Version 12.2", "只能用cuda11.4"
 _OFFERED = re.compile(
     r"\bnvidia-smi\b[^.\n]{0,40}?\bCUDA(?: Version)?:? ?(?P<smi>\d{1,2}\.\d)(?![\d.])"
-    r"|(?:\bonly(?: have| has| use| allows?| supports?| up to| allowed)?|只能用|只能使用|只有|只支持|最高支持|最高只支持|规定只能用|\bnur|только|seulement|solo|だけ)"
+    r"|(?:\bonly(?: have| has| use| allows?| supports?| up to| allowed)?|只能用|只能使用|只有|只支持|最高支持|最高只支持|规定只能用"
+    r"|\bnur|только|seulement|solo|だけ)"
     r" ?(?:\w{1,12} )?CUDA ?(?:version |版本)?(?P<only>\d{1,2}\.\d)(?![\d.])",
     re.IGNORECASE,
 )
@@ -231,13 +234,17 @@ _CONDITION = re.compile(
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
-    r"(?:(?:RTX|GTX|rtx|gtx|Rtx|Gtx) ?(?:A?\d{3,4}|(?:PRO|Pro|pro) \d{4})(?: ?(?:Ti|TI|ti)| ?(?:SUPER|Super|super)| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
-    r"|(?:GT|gt) ?[67]\d0M?|Quadro (?:RTX \d{4}|[KMPT]\d{3,4}M?)|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?"
-    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:(?:RX|rx) ?|(?<=Radeon ))\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|[Aa]rc ?[ABab]\d{{3}}))(?![0-9A-Za-z_-])"
+    r"(?:(?:RTX|GTX|rtx|gtx|Rtx|Gtx) ?(?:A?\d{3,4}|(?:PRO|Pro|pro) \d{4})(?: ?(?:Ti|TI|ti)| ?(?:SUPER|Super|super)"
+    r"| ?D)?(?: Laptop GPU| Ada Generation| Ada)?"
+    r"|(?:GT|gt) ?[67]\d0M?|Quadro (?:RTX \d{4}|[KMPT]\d{3,4}M?)|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6"
+    r"|40))(?: ?\d{2}GB)?"
+    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:(?:RX|rx) ?|(?<=Radeon ))\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?"
+    rf"|[Aa]rc ?[ABab]\d{{3}}))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
 _BARE_NUMBER = re.compile(
-    r"(?:\b(?:an?|my|the|our|one|single|new) |显卡(?:是|为|:|：)? ?|(?:买了|换了|用的?|我的|双) ?|^(?:# )?(?=\d{4} ?(?:Ti|SUPER|[一-鿿])))((?:10[5-8]0|16[56]0|20[678]0|30[5-9]0|40[5-9]0|50[5-9]0)(?: ?Ti| ?SUPER)?)"
+    r"(?:\b(?:an?|my|the|our|one|single|new) |显卡(?:是|为|:|：)? ?|(?:买了|换了|用的?|我的|双) ?|^(?:# )?(?=\d{4} ?(?:Ti|SUPER"
+    r"|[一-鿿])))((?:10[5-8]0|16[56]0|20[678]0|30[5-9]0|40[5-9]0|50[5-9]0)(?: ?Ti| ?SUPER)?)"
     r"(?![0-9A-Za-z.%-]| ?(?:MB|GB|MiB|ms|steps|s\b))",
     re.IGNORECASE,
 )
@@ -250,11 +257,13 @@ _GENERATION = re.compile(
 )
 
 _BUILT = re.compile(
-    r"\b(?:train(?:ed)?|built|build|compiled?|made|exported|linked|created)\b[^.]{0,24}\b(?:for|with|against|on|by)\b|\brequires?\b|\bneeds?\b",
+    r"\b(?:train(?:ed)?|built|build|compiled?|made|exported|linked|created)\b[^.]{0,24}\b(?:for|with|against|on|by)\b|\brequires?\b"
+    r"|\bneeds?\b",
     re.IGNORECASE,
 )
 _AWAY = re.compile(
-    r"\b(?:works?|worked|runs fine|another|other|different|previous(?:ly)?|earlier|before|used to|former(?:ly)?|old|colleague\w*|friend\w*"
+    r"\b(?:works?|worked|runs fine|another|other|different|previous(?:ly)?|earlier|before|used to|former(?:ly)?|old|colleague\w*"
+    r"|friend\w*"
     r"|instead|tried|try|trying|upgrad\w*|downgrad\w*|updat\w*|reinstall\w*|switch\w*|going to|want\w*|would|should|could|can|does|do"
     r"|is there|will|newer|older|since|until|supports?|compatible|known|latest|newest|released?|seem|not)\b",
     re.IGNORECASE,
@@ -267,7 +276,9 @@ _AWAY_AFTER = re.compile(
 # "does not use my Radeon": whose it is says more than what it does
 _MINE = re.compile(r"\b(?:my|our|meine[rm]?|mein|mi|mon|ma|mia) (?:\w{1,12} )?$", re.IGNORECASE)
 _FORMER = re.compile(
-    r"\b(?:old|other|previous(?:ly)?|former(?:ly)?|earlier|before|until|used to|friend\w*|colleague\w*|upgrad\w*|replac\w*|sold|works?|fine)\b", re.IGNORECASE
+    r"\b(?:old|other|previous(?:ly)?|former(?:ly)?|earlier|before|until|used to|friend\w*|colleague\w*|upgrad\w*|replac\w*|sold"
+    r"|works?|fine)\b",
+    re.IGNORECASE,
 )
 _COMMAND = re.compile(
     r"\s{0,8}(?:[$>#%❯!]\s{0,2}|\([\w.-]{1,40}\)\s\S{0,80}[$>#]\s?)?(?:sudo )?(?:python3? -m )?"
@@ -276,7 +287,8 @@ _COMMAND = re.compile(
 )
 # What a person says of the machine before the error, on the same line
 _BEFORE_ERROR = re.compile(
-    r"(?!\s{0,8}(?:\w{1,40}Error|File|Traceback|E {1,4}|\[|\d|from |import |raise ))([^=/\\:]{4,120}?)[:,;-]? {1,2}[A-Za-z.]{2,40}(?:Error|Warning|error): "
+    r"(?!\s{0,8}(?:\w{1,40}Error|File|Traceback|E {1,4}|\[|\d|from |import "
+    r"|raise ))([^=/\\:]{4,120}?)[:,;-]? {1,2}[A-Za-z.]{2,40}(?:Error|Warning|error): "
 )
 _ERRORS = ("ERROR", "rror:", "arning:", "from versions", "satisfies", ".whl", "http://", "https://", "==")
 
@@ -462,7 +474,7 @@ _PLATFORMS = tuple(
         ),
         "darwin": (
             r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b",
-            r"(?<![0-9A-Za-z])Mac (?:mini|Studio|M[1-9])(?![0-9A-Za-z])",
+            r"(?<![0-9A-Za-z])Mac (?:mini|Studio|M[1-9])(?![0-9A-Za-z])|(?<![0-9A-Za-z])M[1-5] (?:Max|Pro|Ultra|[Cc]hip)(?![0-9A-Za-z])",
         ),
         "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),
     }.items()
@@ -647,7 +659,8 @@ def read_prose(text: str) -> Found | None:
     facts, doubts = settled(claims)
     none = any(fact.path == "devices.available" and fact.value is False for fact in facts)
     # The same words on one line are the symptom "cuda-says-false"; here the answer stands further below.
-    variant = "colab" if re.search("colab", text, re.IGNORECASE) else ""
+    hosted = re.search("colab|kaggle", text, re.IGNORECASE)
+    variant = hosted[0].lower() if hosted else ""
     says = f"torch.cuda.is_available(): {denied[0].line}" if denied else ""
     sign = TextEvidence("statements", says, "torch-cuda-unavailable", "cuda-says-false", variant=variant)
     return Found("statements", facts, (*((sign,) if denied and none else ()), *missing), 0, claims, doubts)

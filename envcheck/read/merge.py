@@ -70,16 +70,14 @@ def merge(found: Sequence[tuple[str, Found]], symptoms: Iterable[TextEvidence], 
                 conflicts.append(f"{fact.path}: {taken[fact.path][0].value} ({taken[fact.path][1]}), {fact.value} ({file})")
     plain = {path: fact.value for path, (fact, _) in taken.items()}
     known = tuple(symptoms)
-    signs = [
-        replace(sign, source=f"{file}: {sign.source}") for file, one in rows for sign in one.signs if _counts(one, sign, known, plain)
-    ]
+    signs = [replace(sign, source=f"{file}: {sign.source}") for file, one in rows for sign in one.signs if _counts(one, sign, known, plain)]
     snapshot = _build(plain, gpu_lists, (*known, *signs), tables)
     sources = {path: Source(file, fact.number, fact.line) for path, (fact, file) in taken.items()}
     return Merged(snapshot, sources, tuple(other), tuple(dict.fromkeys(conflicts)), tuple(claims))
 
 
 # Words that say no more than that there is no GPU
-_NO_GPU = ("cuda-says-false", "colab-says-false", "words-cpu-alone", "no-cuda-gpus")
+_NO_GPU = ("cuda-says-false", "colab-says-false", "kaggle-says-false", "words-cpu-alone", "no-cuda-gpus")
 
 
 def _counts(found: Found, sign: TextEvidence, known: Sequence[TextEvidence], plain: Mapping[str, Any]) -> bool:
