@@ -5,7 +5,7 @@ from __future__ import annotations
 from envcheck.checks.answer import code_evidence, contained, cuda_answers, cuda_code, fails, works
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import heard, nvidia, opened, troubles, unmeant, which
-from envcheck.checks.text import cite, distinct, first_of, foremost, quoted, value
+from envcheck.checks.text import cite, distinct, doubt, first_of, foremost, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts import cuda_codes
 from envcheck.facts.nvml_codes import LOST
@@ -101,7 +101,7 @@ def fabric_not_ready(facts: Facts, every: Matches) -> Answer:
     variant = foremost(matches, "version") or ("guest" if guest else None)
     states = tuple(Evidence(f"GPU {gpu.index}", f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}") for gpu in waiting)
     values = {"driver": facts.driver.version, "found": value(matches, "manager"), **_fabric(facts.driver, waiting)}
-    guess = None if code or matches or waiting else Confidence.LIKELY
+    guess = (doubt(matches) if matches else None) if code or matches or waiting else Confidence.LIKELY
     return Hit(values, (*states, *code_evidence(facts), *quoted(matches)), (), variant, confidence=guess)
 
 

@@ -15,6 +15,7 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Gpu, TextEvidence
 from envcheck.tables.archs import arch_number, cubins, platform_of, runs_on
 from envcheck.tables.compat import Tables
+from envcheck.tables.gpu_names import gpu_named
 from envcheck.tables.versions import older, pair, variant_of_cuda
 
 _GIB = 1 << 30
@@ -116,7 +117,8 @@ def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | Non
     if bad:
         return _without_code(bad, cards, build, lines, facts.tables)
     before = _before_published(facts, cards, lines) if "old" in wanted and not build.archs else None
-    return before or _as_said(wanted, cards, build, matches)
+    before = before or (_of_no_build(facts, cards, lines) if "new" in wanted and not build.archs else None)
+    return before or _as_said(wanted, cards, build, matches, _ancient(facts))
 
 
 def _before_published(facts: Facts, cards: list[_Card], lines: Matches) -> Hit | None:
@@ -135,13 +137,40 @@ def _before_published(facts: Facts, cards: list[_Card], lines: Matches) -> Hit |
     return Hit(values, quoted(lines), variant="released", confidence=None if lines else Confidence.LIKELY)
 
 
-def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches) -> Hit | None:
+def _of_no_build(facts: Facts, cards: list[_Card], lines: Matches) -> Hit | None:
+    """Cards that came after a release: none of its builds, whichever it is, has code for them."""
+    torch, system = facts.torch.version or "", facts.system
+    if not re.fullmatch(r"\d\.\d{1,2}(?:\.\d{1,2})?", torch) or system.jetson or any(card.kernel == "ok" for card in cards):
+        return None
+    rows = [one for one in facts.tables.builds() if one.cuda and f"{one.version}.".startswith(f"{torch}.")]
+    late = [card for card in cards if rows and all(one.archs and runs_on(cubins(one.archs), card.cc, one.cuda) is False for one in rows)]
+    if not late or len(late) < len(cards) or pair(late[0].cc) < (7, 5):
+        return None
+    card = late[0]
+    values: dict[str, object] = {"gpu": card.name, "cc": card.cc, "sm": "sm_" + card.cc.replace(".", ""), "torch": torch}
+    return Hit(values, quoted(lines), (TorchBuild(),), variant="released", confidence=None if lines else Confidence.LIKELY)
+
+
+def _ancient(facts: Facts) -> str:
+    """The GPUs of a text, where their name leaves open which chip it is and each of them is older than what builds have code for."""
+    names = [gpu.name for gpu in facts.gpus.devices if gpu.name]
+    meant = [gpu_named(name, facts.tables) for name in names]
+    chips = [[one.gpu.target] if one.gpu and one.gpu.kind == "old" else re.findall(r"\d\.\d", " ".join(one.several)) for one in meant]
+    return ", ".join(names) if chips and all(one and all(pair(cc) < (5, 0) for cc in one) for one in chips) else ""
+
+
+def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches, named_ancient: str) -> Hit | None:
     """The text alone decides only where no fact can be set against it."""
     values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
     if any(card.kernel == "ok" for card in cards):
         return None
     too_old = tuple(match for match in matches if match.symptom == "torch-gpu-too-old")
-    if "old" in wanted and too_old and all(pair(card.cc) < (5, 0) for card in cards):
+    ancient = named_ancient if not cards else all(pair(card.cc) < (5, 0) for card in cards)
+    if ancient and (too_old or (matches and not build.archs)):
+        values["gpu"] = values["gpu"] if cards else ancient
+        sure = None if too_old else Confidence.LIKELY
+        return Hit(values, quoted(too_old or matches), variant="older", confidence=sure) if "old" in wanted else None
+    if "old" in wanted and too_old and not cards:
         return Hit(values, quoted(too_old), variant="text")
     # Of a build that nobody knows: what came with Turing or later was too new for some, only what precedes it was ever dropped.
     fits = not cards or any(("old" in wanted) is (pair(card.cc) < (7, 5)) for card in cards)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from envcheck.checks.answer import code_evidence, cuda_code, works
 from envcheck.checks.hardware import heard, numbers, nvidia, place, troubles, which
-from envcheck.checks.text import agreed, cite, distinct, quoted, value
+from envcheck.checks.text import agreed, cite, distinct, doubt, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes as cuda_error
 from envcheck.facts.nvml_codes import INFOROM, IRQ, POWER, RESET, SMI_IRQ, UNKNOWN
@@ -71,7 +71,7 @@ def gpu_row_remap(facts: Facts, matches: Matches) -> Answer:
 def gpu_xid(facts: Facts, matches: Matches) -> Answer:
     """Xids in the kernel log that take a GPU out of service; those of faulty programs (13, 31, 43, 45) are no finding."""
     told = [(match.values, match.text) for match in matches if "xid" in match.values]
-    xids = (*facts.driver.xids, *(Xid(int(values["xid"]), values["bus_id"].removeprefix("PCI:"), text) for values, text in told))
+    xids = (*facts.driver.xids, *(Xid(int(values["xid"]), values.get("bus_id", "").removeprefix("PCI:"), text) for values, text in told))
     rows = [(xid, facts.tables.xid(xid.code)) for xid in xids]
     actions = {row["action"]: row for row in facts.tables.rows("xid", "action")} if rows else {}
     serious = [(xid, row, actions[row.action]) for xid, row in rows if row and row.action in actions]
@@ -89,7 +89,9 @@ def gpu_xid(facts: Facts, matches: Matches) -> Answer:
         "text": re.split(r"[.;:] ", row.text or first.text, maxsplit=1)[0],
     }
     recovered = not matches and works(facts.devices) and all(one.kernel in ("ok", None) for one in facts.devices.devices)
-    return Hit(values, cite("kernel log", *(xid.text for xid, *_ in grave[:3])), variant="recovered" if recovered else None)
+    evidence = cite("kernel log", *(xid.text for xid, *_ in grave[:3])) if facts.driver.xids else quoted(matches)
+    sure = None if facts.driver.xids else doubt(matches)
+    return Hit(values, evidence, variant="recovered" if recovered else None, confidence=sure)
 
 
 @check(needs="gpus", reads="gpus symptoms")
@@ -110,6 +112,8 @@ def gpu_throttled(facts: Facts, matches: Matches) -> Answer:
         slow = gpu.power_watts is not None and power < limit / 2 and clock is not None and clock < (fastest or 0) / 2
         if mask & SW_POWER_CAP and slow and (gpu.utilization_percent or 0) > 50:
             return Hit(values | {"power": f"{power:.0f} of {limit:.0f} W"}, quoted(matches), variant="starved")
+    if told := of_variant(matches, "told"):
+        return Hit({}, quoted(told), variant="told")
     if matches and all(gpu.throttle_reasons is None for gpu in facts.gpus.devices):
         reason = (value(matches, "reason") or "a slowdown").replace("HW", "hardware").replace("SW", "software")
         return Hit({"gpu": "a GPU", "reasons": reason, "mask": "not shown", "temperature": None, "clock": None}, quoted(matches))
@@ -169,8 +173,8 @@ def gpu_hardware_fault(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, (*evidence, *quoted(matches)), variant="recovery")
     if hit := _of_driver(facts.driver) or _of_gpus(facts):
         return replace(hit, values={**values, **hit.values}, evidence=(*hit.evidence, *quoted(matches)))
-    if agreed(matches) == "init":
-        return Hit(values, quoted(matches), variant="init")
+    if (case := agreed(matches)) in ("init", "load"):
+        return Hit(values, quoted(matches), variant=case)
     fatal = cuda_code(facts) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
     return Hit(values, (*code_evidence(facts), *quoted(matches))) if matches or fatal else None
 

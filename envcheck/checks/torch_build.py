@@ -88,11 +88,15 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     return _guessed(facts, values, evidence) or not_read("gpus", facts.missing)
 
 
+# Somebody tells that torch finds no GPU, or that the one that is there has nothing to do.
+_DENIED = ("cuda-says-false", "colab-says-false", "kaggle-says-false", "gpu-unused", "words-cpu-alone")
+
+
 def _guessed(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit | None:
     """No GPU is named, and something speaks for one."""
     if sign := _sign_of_a_gpu(facts):
         return Hit(values | {"sign": sign}, evidence, variant="sign")
-    denied = of_symptom(facts, "cuda-says-false", "colab-says-false")
+    denied = of_symptom(facts, *_DENIED)
     return Hit(values, (*evidence, *quoted(denied)), variant="denied") if denied and "gpus" not in facts.absent else None
 
 
@@ -133,6 +137,9 @@ def _build_not_stated(facts: Facts, cards: tuple[Gpu, ...], matches: Matches) ->
     if facts.torch.cuda or facts.torch.hip or facts.torch.xpu or local(facts.torch.version):
         other = of_variant(matches, "other") and not answer.works(facts.devices)
         return Hit(values, quoted(matches), variant="other") if other else None
+    on_mac = of_symptom(facts, *_DENIED) if facts.system.os == "darwin" and not matches else ()
+    if on_mac:  # whatever the build: a Mac has no CUDA
+        return Hit(values, quoted(on_mac), variant="mac", confidence=Confidence.LIKELY)
     return _cpu_said(facts, matches) or (Hit(values, variant="usual") if cards and not matches else None)
 
 
@@ -186,7 +193,7 @@ def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
     torch, cards = facts.torch, named(nvidia(facts.gpus)) if answer.fails(facts.devices) else ""
     explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
     evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
-    return Hit({}, evidence, variant=foremost(matches, "colab", "checkpoint") or "said") if evidence and not explained else None
+    return Hit({}, evidence, variant=foremost(matches, "colab", "kaggle", "checkpoint") or "said") if evidence and not explained else None
 
 
 def _unlisted(missing: Mapping[str, Missing]) -> bool:

@@ -57,7 +57,8 @@ def _gfx_said(facts: Facts, matches: Matches, targets: tuple[str, ...], values: 
     """HIP found no code, and no list of this build's targets says why."""
     everywhere = _every_target(facts.tables)
     if targets and not values["archs"]:  # which build it is, the tables do not know
-        fixes = _as_sibling(targets[0], (), facts.rocm)
+        newer = (TorchBuild(),) if targets[0] in everywhere and facts.torch.version else ()
+        fixes = (*_as_sibling(targets[0], (), facts.rocm), *newer)
         values |= {"archs": " ".join(sorted(everywhere)), "source": "any published ROCm build"}
         return Hit(values, quoted(matches), fixes, "text" if fixes or targets[0] in everywhere else "none")
     # the newest builds have code for it: an older build, which the relative's code or a newer build mends

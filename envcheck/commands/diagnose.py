@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
     from envcheck.symptoms.scan import Scanner, Symptoms
 
-IN_PASSING = ("statements", "demands")  # read in every text: they say nothing of what kind it is
+COMPLAINTS = ": complaints"  # at the end of the source of what a person only tells of
+IN_PASSING = ("statements", "complaints", "demands")  # read in every text: they say nothing of what kind it is
 LOUD = 4  # findings at error or warning that are shown: a list of guesses names nothing
 FACTS_BYTES = 4 << 20
 OUT_OF_MEMORY = "gpu-out-of-memory"
@@ -358,8 +359,10 @@ def doubted(
         seen = [(each.source, each.text) for each in one.evidence if each.source != STARTED]  # a command by itself proves nothing
         if not seen or not all(each in lines for each in seen):
             return one
-        if all(source in proposed for source, _ in seen):
+        if all(source.removesuffix(COMPLAINTS) in proposed for source, _ in seen):
             return replace(one, confidence=Confidence.LIKELY, severity=Severity.INFO)
+        if all(source.endswith(COMPLAINTS) for source, _ in seen):  # no program printed it
+            return replace(one, confidence=Confidence.LIKELY)
         if all(at_warning_level(text) for _, text in seen):
             severity = one.severity if one.severity is Severity.INFO else Severity.WARNING
             return replace(one, confidence=Confidence.LIKELY, severity=severity)

@@ -155,12 +155,14 @@ def _values(what: str, text: str) -> Iterator[tuple[str, object]]:
 # ---- an expression, and what it gave: on the next line, or in words
 
 _EXPRESSION = re.compile(
-    r"(torch\.__version__|torch\.version\.cuda|torch\.cuda\.is_available\(\)|torch\.cuda\.device_count\(\)|torch\.cuda\.get_device_name\([^()]{0,60}(?:\(\))?\))"
+    r"(torch\.__version__|torch\.version\.cuda|torch\.cuda\.is_available\(\)|torch\.cuda\.device_count\(\)"
+    r"|torch\.cuda\.get_device_name\([^()]{0,60}(?:\(\))?\))"
 )
 _SEVERAL = re.compile(rf"{_EXPRESSION.pattern}(?:, {{0,3}}{_EXPRESSION.pattern}){{1,4}}")
 _PROMPT = re.compile(r"\s{0,8}(?:>>>|>|In ?\[\d{1,4}\]:|\$|#|❯|`|print\(|python3? -c)\s?")
 _GAVE = re.compile(
-    r"`?\)?`?\s{0,4}(?:(?:returns?|gives?|gave|is|says?|shows?|prints?|outputs?|=|==|->|→|:|：)\s{1,4}|[(:=]\s{0,2})[`'\"*(]{0,3}(\S[^\s`'\"*),;]{0,60})",
+    r"`?\)?`?\s{0,4}(?:(?:always )?(?:returns?|renvoie|retourne|gibt|liefert|zeigt|devuelve|retorna|возвращает|返回|显示|gives?|gave"
+    r"|is|says?|shows?|prints?|outputs?|=|==|->|→|:|：)\s{1,4}|[(:=]\s{0,2})[`'\"*(]{0,3}(\S[^\s`'\"*),;]{0,60})",
     re.IGNORECASE,
 )
 _OUTPUT = re.compile(r"\s{0,8}(?:Out ?\[\d{1,4}\]:\s?)?[`'\"]{0,3}([^`'\"]{1,100}?)[`'\"]{0,3}\s*$")
@@ -195,7 +197,7 @@ _YOURS = re.compile(
     r"torch\b[^\n]{0,60}?(?:\(you have |\byours is |\byou have (?:py)?torch )(\d\.\d{1,2}\.\d{1,2}(?:[\w.+]{0,24}\w)?)", re.IGNORECASE
 )
 _VERSION = re.compile(
-    r"(?<![\w/.=<>-])(?:py)?torch(?:[ _.-]?version)?\s{0,3}(?:[:=]|==|is)?\s{0,3}v?['\"]?"
+    r"(?<![A-Za-z0-9_/.=<>-])(?:py)?torch(?:[ _.-]?version)?\s{0,3}(?:[:=]|==|is)?\s{0,3}v?['\"]?"
     r"(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?(?:\.dev\d{8}|a0|rc\d)?(?:\+\w(?:[\w.]{0,38}\w)?)?)(?![\w+]|\.\d|\S{0,40}\.whl)",
     re.IGNORECASE,
 )
@@ -206,6 +208,14 @@ _DRIVER_SAID = re.compile(r"\b(?:driver|Treiber)(?: version)?(?: is|:)? v?(\d{3}
 # A build is told by its suffix where nobody names torch: says "2.0.0+cpu Autocast half"
 _BUILD = re.compile(r"(?<![\w.=+-])['\"`]?([12]\.\d{1,2}\.\d{1,2}\+(?:cpu|cu\d{2,3}|rocm[\d.]{3,5}|xpu))(?![\w.])")
 _BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?\s*")
+# What the driver offers, as nvidia-smi shows it or as a machine is limited to: "nvidia-smi says CUDA Version 12.2", "只能用cuda11.4"
+_OFFERED = re.compile(
+    r"\bnvidia-smi\b[^.\n]{0,40}?\bCUDA(?: Version)?:? ?(?P<smi>\d{1,2}\.\d)(?![\d.])"
+    r"|(?:\bonly(?: have| has| use| allows?| supports?| up to| allowed)?|只能用|只能使用|只有|只支持|最高支持|最高只支持|规定只能用"
+    r"|\bnur|только|seulement|solo|だけ)"
+    r" ?(?:\w{1,12} )?CUDA ?(?:version |版本)?(?P<only>\d{1,2}\.\d)(?![\d.])",
+    re.IGNORECASE,
+)
 # "macOS 13.7.4", "macOS-12.7.6-arm64-arm-64bit", "MacOs is `12.7.6`"; "MacOS 12.3+" is what something needs.
 _MACOS_SAID = re.compile(
     r"\bmac ?os(?: version)?(?: is|:)?[ -][`'\"]?(1[0-9](?:\.\d{1,2}){1,2}|2[6-9](?:\.\d{1,2}){0,2})(?![\d+.]*[\d+])", re.IGNORECASE
@@ -224,16 +234,20 @@ _CONDITION = re.compile(
 _DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
-    r"(?:(?:RTX|GTX|rtx|gtx) ?(?:A?\d{3,4}|PRO \d{4})(?: ?Ti| ?SUPER| ?D|M)?(?: Laptop GPU| Ada Generation| Ada)?"
+    r"(?:(?:RTX|GTX|rtx|gtx|Rtx|Gtx) ?(?:A?\d{3,4}|(?:PRO|Pro|pro) \d{4})(?: ?(?:Ti|TI|ti)| ?(?:SUPER|Super|super)"
+    r"| ?D|M)?(?: Laptop GPU| Ada Generation| Ada)?"
     r"|(?:GTX )?T(?:ITAN|itan) (?:X[Pp]?|V|RTX|Black|Z)|(?<=GeForce )(?:GT ?\d{3,4}M?|M?X?\d{3}MX?|MX ?\d{3})"
-    r"|GT ?[67]\d0M?|GT ?1030|MX[1-5][1-7]0"
-    r"|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?|(?<=Quadro )[KMP]\d{3,4}M?"
-    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:RX|rx) ?\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?|Arc [AB]\d{{3}}))(?![0-9A-Za-z_-])"
+    r"|(?:GT|gt) ?[67]\d0M?|GT ?1030|MX[1-5][1-7]0|Quadro (?:RTX \d{4}|[KMPT]\d{3,4}M?)"
+    r"|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?"
+    rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:(?:RX|rx) ?|(?<=Radeon ))\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?"
+    rf"|[Aa]rc ?[ABab]\d{{3}}))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
 _BARE_NUMBER = re.compile(
-    r"\b(?:an?|my|the|our|one|single|new) ((?:10[5-8]0|16[56]0|20[678]0|30[5-9]0|40[5-9]0|50[5-9]0)(?: ?Ti| ?SUPER)?)"
-    r"(?![\w.%-]| ?(?:MB|GB|MiB|ms|steps|s\b))"
+    r"(?:\b(?:an?|my|the|our|one|single|new) |显卡(?:是|为|:|：)? ?|(?:买了|换了|用的?|我的|双) ?|^(?:# )?(?=\d{4} ?(?:Ti|SUPER"
+    r"|[一-鿿])))((?:10[5-8]0|16[56]0|20[678]0|30[5-9]0|40[5-9]0|50[5-9]0)(?: ?Ti| ?SUPER)?)"
+    r"(?![0-9A-Za-z.%-]| ?(?:MB|GB|MiB|ms|steps|s\b))",
+    re.IGNORECASE,
 )
 _SHORT_PRODUCTS = re.compile(_DATACENTER + "$")
 # "my Blackwell GPU", "I have an RTX 50 series card"; not "supports Ampere GPUs", which is said of programs
@@ -244,11 +258,13 @@ _GENERATION = re.compile(
 )
 
 _BUILT = re.compile(
-    r"\b(?:train(?:ed)?|built|build|compiled?|made|exported|linked|created)\b[^.]{0,24}\b(?:for|with|against|on|by)\b|\brequires?\b|\bneeds?\b",
+    r"\b(?:train(?:ed)?|built|build|compiled?|made|exported|linked|created)\b[^.]{0,24}\b(?:for|with|against|on|by)\b|\brequires?\b"
+    r"|\bneeds?\b",
     re.IGNORECASE,
 )
 _AWAY = re.compile(
-    r"\b(?:works?|worked|runs fine|another|other|different|previous(?:ly)?|earlier|before|used to|former(?:ly)?|old|colleague\w*|friend\w*"
+    r"\b(?:works?|worked|runs fine|another|other|different|previous(?:ly)?|earlier|before|used to|former(?:ly)?|old|colleague\w*"
+    r"|friend\w*"
     r"|instead|tried|try|trying|upgrad\w*|downgrad\w*|updat\w*|reinstall\w*|switch\w*|going to|want\w*|would|should|could|can|does|do"
     r"|is there|will|newer|older|since|until|supports?|compatible|known|latest|newest|released?|seem|not)\b",
     re.IGNORECASE,
@@ -262,9 +278,16 @@ _AWAY_AFTER = re.compile(
     r"|or \d|and \d|to v?\d|,? compiled)",
     re.IGNORECASE,
 )
+# "does not use my Radeon": whose it is says more than what it does
+_MINE = re.compile(r"\b(?:my|our|meine[rm]?|mein|mi|mon|ma|mia) (?:\w{1,12} )?$", re.IGNORECASE)
+_FORMER = re.compile(
+    r"\b(?:old|other|previous(?:ly)?|former(?:ly)?|earlier|before|until|used to|friend\w*|colleague\w*|upgrad\w*|replac\w*|sold"
+    r"|works?|fine)\b",
+    re.IGNORECASE,
+)
 _COMMAND = re.compile(
     r"\s{0,8}(?:[$>#%❯!]\s{0,2}|\([\w.-]{1,40}\)\s\S{0,80}[$>#]\s?)?(?:sudo )?(?:python3? -m )?"
-    r"(?:pip3?|uv|conda|mamba|poetry|docker|git|wget|curl)\b",
+    r"(?:pip3?(?! (?:list|freeze|show) \w{2,12} (?:py)?torch \d)|uv|conda|mamba|poetry|docker|git|wget|curl)\b",
     re.IGNORECASE,
 )
 _ERROR = re.compile(r"(?<=[^\s.].)(?<=[:,;(] )(?:[\w.]{0,40} )?\w{0,40}(?:ERROR|[eE]rror:|[wW]arning:)")
@@ -278,6 +301,8 @@ def _mention(line: str, start: int, end: int) -> Role:
     before = re.split(r"(?<=[a-z)])[.;!?]\s", line[:start])[-1][-120:]
     if _BUILT.search(before):
         return Role.BUILT_FOR
+    if _MINE.search(before) and not _FORMER.search(before):
+        return Role.HAS
     before = _TRIED_ON.sub(" on ", before)
     return Role.ELSEWHERE if _AWAY.search(before) or _AWAY_AFTER.match(line[end : end + 40]) else Role.HAS
 
@@ -311,6 +336,9 @@ class _Reader:
             if expression := _EXPRESSION.search(line):
                 self._expression(expression)
                 self._products()
+                if re.search(r"\w[.,;] $", line[: expression.start()]):  # a sentence before the one that asks
+                    self.line = line[: expression.start()]
+                    self._mentions(products=False)
             elif not heading and not self._key_value():
                 self._mentions()
 
@@ -366,7 +394,7 @@ class _Reader:
             return False
         return self.say(_values(what, match["value"].rstrip(" |*`")))
 
-    def _mentions(self) -> None:
+    def _mentions(self, products: bool = True) -> None:
         line = self.line
         if re.search("uninstall|existing installation", line, re.IGNORECASE):
             return  # pip takes it away
@@ -390,21 +418,24 @@ class _Reader:
                 self._products()
             elif (error := _ERROR.search(line)) and not any(sign in line[: error.start()] for sign in _ERRORS):
                 self.line = line[: error.start()]
-                self._sentence(yours)
+                self._sentence(yours, products)
                 self.line = line
             return
-        self._sentence(yours)
+        self._sentence(yours, products)
 
-    def _sentence(self, yours: re.Match[str] | None) -> None:
+    def _sentence(self, yours: re.Match[str] | None, products: bool) -> None:
         """What a person says in a sentence, or before an error on the line."""
         line = self.line
+        if offered := _OFFERED.search(line):
+            self.say(iter([("driver.cuda", offered["smi"] or offered["only"])]), printed=False)
         for what, pattern in (("torch", _VERSION), ("python", _PYTHON_SAID), ("driver", _DRIVER_SAID), ("macos", _MACOS_SAID)):
             if what == "torch" and not pattern.search(line) and not re.search("audio|vision|text|xformers", line):
                 pattern = _BUILD
             for match in pattern.finditer(line):
                 role = Role.BUILT_FOR if yours and what == "torch" else _mention(line, match.start(), match.end())
                 self.say(_VALUES[what](match[1]), role, printed=False)
-        self._products()
+        if products:
+            self._products()
 
     def _products(self) -> None:
         for match in _PRODUCT.finditer(self.line):
@@ -434,7 +465,7 @@ def _key(text: str) -> str:
 
 _HINTS = re.compile(
     r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
-    r"|系统|驱动|Device|[Cc]ard\b|GeForce|Quadro|T(?:ITAN|itan)\b|\b(?:GT ?|MX)\d|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"|系统|驱动|Device|CUDA|cuda|nvidia|[Cc]ard\b|GeForce|Quadro|T(?:ITAN|itan)\b|\b(?:GT ?|MX)\d|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
 )
 
 
@@ -456,7 +487,7 @@ _PLATFORMS = tuple(
         ),
         "darwin": (
             r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b",
-            r"(?<![0-9A-Za-z])Mac (?:mini|Studio|M[1-9])(?![0-9A-Za-z])",
+            r"(?<![0-9A-Za-z])Mac (?:mini|Studio|M[1-9])(?![0-9A-Za-z])|(?<![0-9A-Za-z])M[1-5] (?:Max|Pro|Ultra|[Cc]hip)(?![0-9A-Za-z])",
         ),
         "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),
     }.items()
@@ -641,7 +672,8 @@ def read_prose(text: str) -> Found | None:
     facts, doubts = settled(claims)
     none = any(fact.path == "devices.available" and fact.value is False for fact in facts)
     # The same words on one line are the symptom "cuda-says-false"; here the answer stands further below.
-    variant = "colab" if re.search("colab", text, re.IGNORECASE) else ""
+    hosted = re.search("colab|kaggle", text, re.IGNORECASE)
+    variant = hosted[0].lower() if hosted else ""
     says = f"torch.cuda.is_available(): {denied[0].line}" if denied else ""
     sign = TextEvidence("statements", says, "torch-cuda-unavailable", "cuda-says-false", variant=variant)
     return Found("statements", facts, (*((sign,) if denied and none else ()), *missing), 0, claims, doubts)

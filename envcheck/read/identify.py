@@ -304,6 +304,12 @@ def _claims(text: str) -> Found | None:
     return read_prose(text)
 
 
+def _complaints(text: str) -> Found | None:
+    from envcheck.read.complaints import read_complaints
+
+    return read_complaints(text)
+
+
 def _asked(text: str) -> Found | None:
     from envcheck.read.asked import read_asked
 
@@ -328,5 +334,6 @@ def _started(text: str) -> Found | None:
 
 # A reader's module is loaded when its text is met: most inputs hold one or two kinds.
 _READERS: tuple[Callable[[str], Found | None], ...] = (
-    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages, _shell, _claims, _asked, _started,
+    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages, _shell, _claims, _complaints, _asked,
+    _started,
 )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck.facts import snapshot as f
 from envcheck.facts.record import fields, record, replace
 from envcheck.facts.snapshot import Gpu, Missing, Snapshot, TextEvidence, Why
+from envcheck.read.complaints import UNUSED
 from envcheck.read.found import Fact, Found
 from envcheck.read.products import capability_of
 from envcheck.read.values import gpu_vendor
@@ -67,11 +68,25 @@ def merge(found: Sequence[tuple[str, Found]], symptoms: Iterable[TextEvidence], 
                 taken[fact.path] = (fact, file)
             elif fact.path in ("torch.version", "driver.version", "python.version") and not _same(taken[fact.path][0].value, fact.value):
                 conflicts.append(f"{fact.path}: {taken[fact.path][0].value} ({taken[fact.path][1]}), {fact.value} ({file})")
-    signs = [replace(sign, source=f"{file}: {sign.source}") for file, one in rows for sign in one.signs]
     plain = {path: fact.value for path, (fact, _) in taken.items()}
-    snapshot = _build(plain, gpu_lists, (*symptoms, *signs), tables)
+    known = tuple(symptoms)
+    signs = [replace(sign, source=f"{file}: {sign.source}") for file, one in rows for sign in one.signs if _counts(one, sign, known, plain)]
+    snapshot = _build(plain, gpu_lists, (*known, *signs), tables)
     sources = {path: Source(file, fact.number, fact.line) for path, (fact, file) in taken.items()}
     return Merged(snapshot, sources, tuple(other), tuple(dict.fromkeys(conflicts)), tuple(claims))
+
+
+# Words that say no more than that there is no GPU
+_NO_GPU = ("cuda-says-false", "colab-says-false", "kaggle-says-false", "words-cpu-alone", "no-cuda-gpus")
+
+
+def _counts(found: Found, sign: TextEvidence, known: Sequence[TextEvidence], plain: Mapping[str, Any]) -> bool:
+    """Whether a sign is heard: a complaint repeats what a known message says, unless it tells why a GPU is missing or idle."""
+    if found.kind != "complaints" or not known:
+        return True
+    if sign.symptom == UNUSED:
+        return "torch.cpu_build" in plain or "+cpu" in str(plain.get("torch.version"))
+    return all(one.symptom in _NO_GPU for one in known)
 
 
 def _says_more(old: Fact, new: Fact) -> bool:

@@ -40,7 +40,10 @@ _BAD = re.compile(
 POST = 64 << 10  # characters in which a person has said what the text is about; what goes on for longer is a log
 _PROPOSED = re.compile(
     r"^\W{0,12}(?:feature request|proposal|enhancement|rfc)\b|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
-    r"|\bfeature request\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: |^\s{0,3}fix(?:es|ed):\s{0,3}$"
+    r"|\bfeature request\b|\bproposal\.|\b(?:for|in) (?:our|the) (?:wiki|docs|documentation|runbook)\b|\bjust curious\b"
+    r"|\bwant to understand\b|\bwhat happens (?:if|when)\b"
+    r"|\bsince then (?:everything|it|all|we)\b|\bnothing (?:has )?happened (?:yet|so far)\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: "
+    r"|^\s{0,3}fix(?:es|ed):\s{0,3}$"
     r"|^\W{0,6}(?:test plan|differential revision|pull request resolved|signed-off-by)\b"
     r"|^(?:fix(?:es)?|close[sd]?|resolve[sd]?) (?:#\d{1,6}|https://\S{10,120}/issues/\d{1,6})\s{0,3}$"
     r"|\b(?:with|in) this (?:PR|pull request|patch)\b|^\W{0,6}this (?:PR|pull request|patch) [a-z]",

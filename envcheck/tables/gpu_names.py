@@ -182,8 +182,8 @@ def _named(name: str, tables: Tables) -> Meant:
     virtual = _VGPU.search(name)
     parts = _parts("grid " + name[: virtual.start()] if virtual else name)
     key = _squashed(name)
-    if key in index.unclear:
-        return Meant(several=index.unclear[key])
+    if several := index.unclear.get(key) or index.unclear.get(key.removeprefix("nvidia")):
+        return Meant(several=several)
     if virtual:
         key = "grid" + re.sub(r"^(?:grid|nvidia)+|p$", "", _squashed(name[: virtual.start()]))
     if key in index.called:
