@@ -15,7 +15,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of
-from envcheck.tables.versions import UNKNOWN, local, minor, older, pair
+from envcheck.tables.versions import UNKNOWN, local, meets, minor, older, pair
 
 
 @check(needs="torch", reads="torch python symptoms")
@@ -29,6 +29,7 @@ def torch_missing(facts: Facts, matches: Matches) -> Answer:
     absent, remains, other = unread.why is Why.ABSENT, unread.evidence, python.torch_for_another_python
     values = {"python": python.executable or "this interpreter", "path": remains or other, "version": python.version}
     cases = {
+        "isolated": unread.why is Why.SKIPPED and of_variant(matches, "isolated"),
         "said": unread.why is Why.SKIPPED and matches,
         "no_site": absent and python.no_site,
         "other_python": absent and other and not remains,
@@ -55,6 +56,9 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     matches, cards = () if facts.devices.available or facts.backends.xpu else matches, nvidia(facts.gpus)
     if "torch" in facts.absent:
         return None
+    if swapped := of_variant(matches, "replaced"):
+        change = {name: value(swapped, name) for name in ("old", "new", "index")}
+        return Hit({**change, "kind": "CUDA"}, quoted(swapped), variant="replaced")
     if not _is_cpu_build(facts.torch):
         usual = cards and answer.fails(facts.devices) and _usually_cpu(facts)
         return _usual_on_jetson(facts) or _build_not_stated(facts, cards if usual else (), matches)
@@ -131,6 +135,7 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
     xpu = of_variant(matches, "xpu")
     cases = {
         "xpu_said": xpu,
+        "nix": of_variant(matches, "nix"),
         "mac": facts.system.os == "darwin",
         "jetson": facts.system.jetson,
         "no_gpu": (answer.no_gpu(facts) and _is_cpu_build(facts.torch)) or (of_variant(matches, "no_gpu") and not facts.gpus.devices),
@@ -237,7 +242,8 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
     evidence, platform = quoted(matches), _platform(facts.system)
     if facts.system.libc == "musl" or of_variant(matches, "musl"):
         return Hit({"python": facts.python.version, "system": facts.system.distribution or "musl"}, evidence, variant="musl")
-    if "torch" in facts.absent and platform and not any(platform in one.pythons for one in facts.tables.releases()[-6:]):
+    alike = any(match.symptom in ("no-version-of-torch", "uv-no-wheel") for match in matches)
+    if ("torch" in facts.absent or alike) and platform and not any(platform in one.pythons for one in facts.tables.releases()[-6:]):
         last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)
         fixes = (TorchBuild(f"=={last}"),) if last else ()
         return Hit({"platform": platform, "last": last or "none", "python": facts.python.version}, evidence, fixes, "platform")
@@ -252,16 +258,49 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         seen = {build.variant for build in builds if "low" not in (build.confidence, build.exists)}
         newest = sorted((one for one in seen if re.fullmatch(r"cu\d{3}", one)), key=lambda one: int(one[2:]))[-3:]
         return Hit({"index": index, "newest": newest}, quoted(matches), variant="index")
-    wanted, python = value(matches, "requirement") or "torch", facts.python.version
+    pinned, package = value(matches, "pinned"), value(matches, "package")
+    wanted = value(matches, "requirement") or (f"{package or 'torch'}=={pinned}" if pinned else package or "torch")
+    python = facts.python.version or _dotted(value(matches, "abi"))
     values: dict[str, object] = {"requirement": wanted, "python": python, "platform": platform or "this platform"}
+    if linux := of_variant(matches, "linux_only"):
+        return Hit(values | {"package": package or "Isaac Gym"}, quoted(linux), variant="linux_only")
+    name = re.match(r"[\w.-]*\w", wanted)
+    if facts.system.os == "windows" and name and name[0].lower() in _LINUX_ALONE:
+        return Hit(values | {"package": name[0]}, quoted(matches), variant="linux_only")
     variant = None if python else "plain"
     if use := _of_2016(facts, matches, wanted, platform):
         variant, values["use"] = "sources", use
-    name = re.match(r"[\w.-]*\w", wanted)
     if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
-        fixes = (_TRITON,) if name[0] == "triton" and facts.system.os != "linux" else ()  # another build of torch would not bring it
-        return Hit(values | {"package": name[0]}, quoted(matches), fixes, "other")
-    return Hit(values, quoted(matches), _other_python(facts, wanted, platform), variant)
+        return _other_package(facts, matches, values | {"package": name[0]})
+    if pinned or local(wanted.partition("==")[2]):
+        if platform == "linux-aarch64":
+            return Hit(values, quoted(matches), (TorchBuild(),), "arm")
+        variant = variant or ("plain" if pinned else None)
+    return Hit(values, quoted(matches), _other_python(facts, wanted, platform, python), variant)
+
+
+# Of what training stacks require, the packages that have wheels for Linux and no other system.
+_LINUX_ALONE = ("vllm", "sglang", "sgl-kernel", "nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nvshmem-cu12",
+                "nvidia-nvshmem-cu13", "nvidia-cufile-cu12", "isaacgym", "deepspeed-kernels", "flashinfer-python")  # fmt: skip
+
+
+def _dotted(tag: str | None) -> str | None:
+    """ "3.13" of a wheel's tag "cp313"."""
+    return f"{tag[0]}.{tag[1:]}" if tag else None
+
+
+def _other_package(facts: Facts, matches: Matches, values: dict[str, object]) -> Hit:
+    """A package beside torch of which the index has no file for this Python: those with compiled parts are months behind a new one."""
+    fixes = (_TRITON,) if values["package"] == "triton" and facts.system.os != "linux" else ()  # another build of torch would not bring it
+    have, sure = minor(facts.python.version), doubt(matches)
+    needs = (value(matches, "needs") or "").rstrip(",. ") or None
+    served = [one for one in ("3.12", "3.11", "3.10", "3.9", "3.8", "3.7") if needs is None or meets(one, needs)]
+    if not fixes and have and needs is None:
+        served = [] if (3, 9) <= have <= (3, 11) else [one for one in served if one <= "3.11" and minor(one) != have]
+    if fixes or not served or (have is None and needs is None):
+        return Hit(values, quoted(matches), fixes, "other", confidence=sure)
+    values |= {"use": served[0], "python": facts.python.version or "this version"}
+    return Hit(values, quoted(matches), variant="other_python", confidence=sure)
 
 
 def _of_2016(facts: Facts, matches: Matches, wanted: str, platform: str | None) -> str | None:
@@ -287,14 +326,15 @@ _TRITON = Manual(
 _LAST_PYTHON = {(1, 4): "3.8", (1, 5): "3.8", (1, 6): "3.8", (1, 7): "3.9", (1, 8): "3.9", (1, 9): "3.9", (1, 10): "3.9"}
 
 
-def _other_python(facts: Facts, wanted: str, platform: str | None) -> tuple[Intent, ...]:
+def _other_python(facts: Facts, wanted: str, platform: str | None, python: str | None) -> tuple[Intent, ...]:
     """An environment with a Python that the wanted release has wheels for, where this one is another or not known."""
     number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
+    mine = python if python and pair(python) >= (3, 0) else None
     row = facts.tables.release(number[1]) if number else None
     served = row.pythons.get(platform or "linux-x86_64", ()) if row else ()
     old = _LAST_PYTHON.get(pair(number[1])) if number and not served else None
     plain = [one for one in served if not one.endswith("t")] or (["3.6", old] if old else [])
-    if not number or not plain or _tag(facts.python) in served:
+    if not number or not plain or _tag(facts.python) in served or (mine and ".".join(mine.split(".")[:2]) in served):
         return ()
     oldest, newest = plain[0], plain[-1]
     text = f"torch {number[1]} has wheels for Python {oldest} to {newest} only: make an environment with one of these."
