@@ -37,7 +37,12 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
             return Hit({"problems": problems, "version": version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
         if all(match.symptom == "torchcodec-load" for match in matches):
             return None if fits else Hit({}, quoted(matches), variant="codec")
-    # If the pair is right by its versions, the files are not what the versions say.
+    return _files(facts, matches)
+
+
+def _files(facts: Facts, matches: Matches) -> Hit:
+    """If the pair is right by its versions, the files are not what the versions say."""
+    version, packages = facts.torch.version, facts.packages
     package = value(matches, "package") or "torchvision or torchaudio"
     wanted, have = _trio(facts) if version else (), packages.version(package.lower())
     if not wanted:  # nobody listed what is installed; the message names whose file it is

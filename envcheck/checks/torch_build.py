@@ -15,7 +15,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of
-from envcheck.tables.versions import UNKNOWN, local, meets, minor, older, pair
+from envcheck.tables.versions import UNKNOWN, local, minor, older, pair
 
 
 @check(needs="torch", reads="torch python symptoms")
@@ -56,12 +56,13 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     matches, cards = () if facts.devices.available or facts.backends.xpu else matches, nvidia(facts.gpus)
     if "torch" in facts.absent:
         return None
-    if swapped := of_variant(matches, "replaced"):
-        change = {name: value(swapped, name) for name in ("old", "new", "index")}
-        return Hit({**change, "kind": "CUDA"}, quoted(swapped), variant="replaced")
     if not _is_cpu_build(facts.torch):
         usual = cards and answer.fails(facts.devices) and _usually_cpu(facts)
-        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if usual else (), matches)
+        return (
+            _swapped(of_variant(matches, "replaced"))
+            or _usual_on_jetson(facts)
+            or _build_not_stated(facts, cards if usual else (), matches)
+        )
     if facts.system.os == "darwin":
         return _cpu_said(facts, matches)
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
@@ -80,6 +81,13 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
         return None  # an AMD GPU without a name: rocm-build-mismatch speaks of it
     return _guessed(facts, values, evidence) or not_read("gpus", facts.missing)
+
+
+def _swapped(matches: Matches) -> Hit | None:
+    if not matches:
+        return None
+    change = {name: value(matches, name) for name in ("old", "new", "index")}
+    return Hit({**change, "kind": "CUDA"}, quoted(matches), variant="replaced")
 
 
 def _guessed(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit | None:
@@ -258,30 +266,39 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         seen = {build.variant for build in builds if "low" not in (build.confidence, build.exists)}
         newest = sorted((one for one in seen if re.fullmatch(r"cu\d{3}", one)), key=lambda one: int(one[2:]))[-3:]
         return Hit({"index": index, "newest": newest}, quoted(matches), variant="index")
-    pinned, package = value(matches, "pinned"), value(matches, "package")
-    wanted = value(matches, "requirement") or (f"{package or 'torch'}=={pinned}" if pinned else package or "torch")
+    wanted, pinned = _asked_file(matches)
     python = facts.python.version or _dotted(value(matches, "abi"))
     values: dict[str, object] = {"requirement": wanted, "python": python, "platform": platform or "this platform"}
-    if linux := of_variant(matches, "linux_only"):
-        return Hit(values | {"package": package or "Isaac Gym"}, quoted(linux), variant="linux_only")
+    if linux := _linux_alone(facts, matches, wanted):
+        return Hit(values | {"package": linux}, quoted(matches), variant="linux_only")
     name = re.match(r"[\w.-]*\w", wanted)
-    if facts.system.os == "windows" and name and name[0].lower() in _LINUX_ALONE:
-        return Hit(values | {"package": name[0]}, quoted(matches), variant="linux_only")
     variant = None if python else "plain"
     if use := _of_2016(facts, matches, wanted, platform):
         variant, values["use"] = "sources", use
     if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
         return _other_package(facts, matches, values | {"package": name[0]})
-    if pinned or local(wanted.partition("==")[2]):
-        if platform == "linux-aarch64":
-            return Hit(values, quoted(matches), (TorchBuild(),), "arm")
-        variant = variant or ("plain" if pinned else None)
+    if platform == "linux-aarch64" and (pinned or local(wanted.partition("==")[2])):
+        return Hit(values, quoted(matches), (TorchBuild(),), "arm")
     return Hit(values, quoted(matches), _other_python(facts, wanted, platform, python), variant)
 
 
 # Of what training stacks require, the packages that have wheels for Linux and no other system.
 _LINUX_ALONE = ("vllm", "sglang", "sgl-kernel", "nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nvshmem-cu12",
                 "nvidia-nvshmem-cu13", "nvidia-cufile-cu12", "isaacgym", "deepspeed-kernels", "flashinfer-python")  # fmt: skip
+
+
+def _linux_alone(facts: Facts, matches: Matches, wanted: str) -> str | None:
+    """The package, where this is Windows and it has files for Linux alone."""
+    if of_variant(matches, "linux_only"):
+        return value(matches, "package") or "Isaac Gym"
+    name = re.match(r"[\w.-]*\w", wanted)
+    return name[0] if name and facts.system.os == "windows" and name[0].lower() in _LINUX_ALONE else None
+
+
+def _asked_file(matches: Matches) -> tuple[str, str | None]:
+    """What was asked for, as a requirement; the version of it where uv or poetry names one."""
+    pinned, package = value(matches, "pinned"), value(matches, "package")
+    return value(matches, "requirement") or (f"{package or 'torch'}=={pinned}" if pinned else package or "torch"), pinned
 
 
 def _dotted(tag: str | None) -> str | None:
@@ -293,13 +310,9 @@ def _other_package(facts: Facts, matches: Matches, values: dict[str, object]) ->
     """A package beside torch of which the index has no file for this Python: those with compiled parts are months behind a new one."""
     fixes = (_TRITON,) if values["package"] == "triton" and facts.system.os != "linux" else ()  # another build of torch would not bring it
     have, sure = minor(facts.python.version), doubt(matches)
-    needs = (value(matches, "needs") or "").rstrip(",. ") or None
-    served = [one for one in ("3.12", "3.11", "3.10", "3.9", "3.8", "3.7") if needs is None or meets(one, needs)]
-    if not fixes and have and needs is None:
-        served = [] if (3, 9) <= have <= (3, 11) else [one for one in served if one <= "3.11" and minor(one) != have]
-    if fixes or not served or (have is None and needs is None):
+    if fixes or have is None or (3, 9) <= have <= (3, 11):
         return Hit(values, quoted(matches), fixes, "other", confidence=sure)
-    values |= {"use": served[0], "python": facts.python.version or "this version"}
+    values |= {"use": "3.11", "python": facts.python.version}  # which most of what has compiled parts serves, of old releases and new
     return Hit(values, quoted(matches), variant="other_python", confidence=sure)
 
 
