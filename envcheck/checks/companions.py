@@ -76,7 +76,7 @@ _GONE = "If no release of the package that asks is made for this torch, give it 
 # Names that later releases took away: what begins so, the last releases that have it, and what else they ask for.
 _LAST_WITH = (
     ("torchvision.transforms.functional_tensor", "'torchvision<0.17' 'torch<2.2' 'torchaudio<2.2'", ", Python up to 3.11"),
-    ("torch._six", "'torch<2' 'torchvision<0.15' 'torchaudio<2'", ", Python up to 3.11"),
+    ("torch._six", "'torch<2.0' 'torchvision<0.15' 'torchaudio<2.0'", ", Python up to 3.11"),
     ("torchtext.legacy", "'torchtext<0.12' 'torch<1.11'", ", Python up to 3.9"),
     ("torchdata.datapipes", "'torchdata<0.10'", ""),
     ("torchdata.dataloader2", "'torchdata<0.10'", ""),
