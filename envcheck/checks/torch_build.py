@@ -58,11 +58,7 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
         return None
     if not _is_cpu_build(facts.torch):
         usual = cards and answer.fails(facts.devices) and _usually_cpu(facts)
-        return (
-            _swapped(of_variant(matches, "replaced"))
-            or _usual_on_jetson(facts)
-            or _build_not_stated(facts, cards if usual else (), matches)
-        )
+        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if usual else (), matches)
     if facts.system.os == "darwin":
         return _cpu_said(facts, matches)
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
@@ -81,13 +77,6 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
         return None  # an AMD GPU without a name: rocm-build-mismatch speaks of it
     return _guessed(facts, values, evidence) or not_read("gpus", facts.missing)
-
-
-def _swapped(matches: Matches) -> Hit | None:
-    if not matches:
-        return None
-    change = {name: value(matches, name) for name in ("old", "new", "index")}
-    return Hit({**change, "kind": "CUDA"}, quoted(matches), variant="replaced")
 
 
 def _guessed(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...]) -> Hit | None:
@@ -131,6 +120,9 @@ def _sign_of_a_gpu(facts: Facts) -> str | None:
 
 def _build_not_stated(facts: Facts, cards: tuple[Gpu, ...], matches: Matches) -> Hit | None:
     """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
+    if swapped := of_variant(matches, "replaced"):
+        change = {name: value(swapped, name) for name in ("old", "new", "index")}
+        return Hit({**change, "kind": "CUDA"}, quoted(swapped), variant="replaced")
     values = {"version": facts.torch.version, "kind": "CUDA", "gpu": named(cards)}
     if facts.torch.cuda or facts.torch.hip or facts.torch.xpu or local(facts.torch.version):
         other = of_variant(matches, "other") and not answer.works(facts.devices)

@@ -469,7 +469,7 @@ _JETSON = re.compile(
 )
 # Machines whose processor is an ARM one, by product; and the wheel tag that uv says it wants.
 _ARM = re.compile(
-    r"\b(?:DGX[ -]Spark|GB10|GH200|GB[23]00|Grace[ -]Hopper|Grace[ -]Blackwell|(?:Jetson|AGX)[ -]Thor)\b"
+    r"(?<![A-Za-z0-9])(?:DGX[ -](?:Spark|SPARK)|GB10|GH200|GB[23]00|Grace[ -](?:Hopper|Blackwell)|(?:Jetson|AGX)[ -]Thor)(?![A-Za-z0-9])"
     r"|(?:on Linux \(|e\.g\., )[`'\"]manylinux_\d_\d{1,2}_aarch64"
 )
 _INTEL_MAC = re.compile(
