@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import cite, of_variant, quoted, value
-from envcheck.engine.intents import Install
+from envcheck.engine.intents import Install, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.compat import Tables
@@ -40,15 +40,51 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     if pinned := of_variant(matches, "pin"):
         values = {name: value(pinned, name) for name in ("package", "release", "needs", "have")}
         return Hit(values, quoted(pinned), variant="pin", severity=Severity.WARNING)
-    # If the pair is right by its versions, the files are not what the versions say.
+    return _files(facts, matches)
+
+
+def _files(facts: Facts, matches: Matches) -> Hit:
+    """If the pair is right by its versions, the files are not what the versions say."""
+    version, packages = facts.torch.version, facts.packages
     package = value(matches, "package") or "torchvision or torchaudio"
     wanted, have = _trio(facts) if version else (), packages.version(package.lower())
     if not wanted:  # nobody listed what is installed; the message names whose file it is
         named = (value(matches, "file") or "").lower()
+        named = f"{named} {package.lower()}"
         wanted = tuple(f"{name}=={one}" for name, one in facts.tables.companions(version or "").items() if name in named)
+        if gone := next((name for name in _COMPANIONS if version and name in named and _is_past(name, version, facts.tables)), None):
+            problem = (
+                f"{gone} is loaded by no torch after {facts.tables.last_torch_of(gone)}, torch is {version}, and no newer {gone} is made"
+            )
+            return Hit({"problems": problem, "version": version}, quoted(matches), variant="ended")
     fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
     values = {"version": version or UNKNOWN, "package": package, "have": have}
     return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
+
+
+@check(needs="symptoms", reads="torch devices gpus asked system symptoms")
+def torch_companion_missing(facts: Facts, matches: Matches) -> Answer:
+    if not matches:
+        return None
+    package, torch = value(matches, "package"), facts.torch
+    cpu = torch.cpu_build is True or local(torch.version) == "cpu"
+    wanted = facts.devices.available is False or facts.asked.cuda or facts.gpus.devices
+    if cpu and wanted and facts.system.os != "darwin":
+        fixes = (TorchBuild(),) if facts.gpus.devices or facts.asked.cuda else ()
+        return Hit({"package": package, "version": torch.version or UNKNOWN}, quoted(matches), fixes, "build")
+    return Hit({"package": package}, quoted(matches))
+
+
+_GONE = "If no release of the package that asks is made for this torch, give it an environment with the last releases that have the name."
+# Names that later releases took away: what begins so, the last releases that have it, and what else they ask for.
+_LAST_WITH = (
+    ("torchvision.transforms.functional_tensor", "'torchvision<0.17' 'torch<2.2' 'torchaudio<2.2'", ", Python up to 3.11"),
+    ("torch._six", "'torch<2.0' 'torchvision<0.15' 'torchaudio<2.0'", ", Python up to 3.11"),
+    ("torchtext.legacy", "'torchtext<0.12' 'torch<1.11'", ", Python up to 3.9"),
+    ("torchdata.datapipes", "'torchdata<0.10'", ""),
+    ("torchdata.dataloader2", "'torchdata<0.10'", ""),
+    ("torchaudio.", "'torchaudio<2.9' 'torch<2.9' 'torchvision<0.24'", ""),
+)
 
 
 def _refused_together(facts: Facts, matches: Matches) -> Hit | None:
@@ -69,7 +105,11 @@ def _name_asked(matches: Matches, version: str | None) -> Hit | None:
     if asked := value(matches, "asked"):
         known = any(match.symptom != "torch-name-unknown" for match in matches)
         asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": version or UNKNOWN}
-        return Hit(asks, quoted(matches), variant="name", severity=None if known else Severity.WARNING)
+        last = next(
+            (row for row in _LAST_WITH if asked.startswith(row[0]) or f"{value(matches, 'module')}.{asked}".startswith(row[0])), None
+        )
+        fixes = (Manual(_GONE, commands=(f"python -m pip install {last[1]}    # the last that have {last[0]}{last[2]}",)),) if last else ()
+        return Hit(asks, quoted(matches), fixes, "name", severity=None if known else Severity.WARNING)
     return None
 
 

@@ -15,7 +15,7 @@ from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import DevicesFacts, DriverFacts, GpusFacts, ToolStatus
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import cuda_below, older, tag_named
+from envcheck.tables.versions import UNKNOWN, cuda_below, older, tag_named
 
 _NO_TOOL = (ToolStatus.ABSENT, ToolStatus.SKIPPED)
 
@@ -168,6 +168,8 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
     if solved := of_variant(every, "conda"):  # its solver read what the driver serves, and a package asks for more
         values: dict[str, object] = {name: value(solved, name) for name in ("package", "wanted", "offered")}
         return Hit(values | {"target": f"one that offers CUDA {values['wanted']}"}, quoted(solved), variant="conda")
+    if lacking := of_variant(every, "symbol"):
+        return _lacks_symbol(facts, lacking)
     refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
     beyond = of_variant(every, "minor")
     matches = tuple(match for match in every if match not in beyond and match not in refused)
@@ -193,6 +195,25 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
     return _by_numbers(
         demand, matches, asked, next((gpu.name for gpu in facts.gpus.devices if gpu.name), None), driver_os(facts.system), facts.tables
     )
+
+
+# Functions of libcuda, by how their names begin, with the CUDA that brought them (cuda.h of that toolkit).
+_SINCE = (
+    ("cuMemcpyBatch", "12.8"), ("cuCheckpoint", "12.8"), ("cuMemBatch", "12.6"), ("cuCtxCreate_v4", "12.5"), ("cuGreenCtx", "12.4"),
+    ("cuMulticast", "12.1"), ("cuTensorMap", "12.0"), ("cuLibrary", "12.0"), ("cuKernel", "12.0"), ("cuGetProcAddress_v2", "12.0"),
+    ("cuCtxGetId", "12.0"), ("cuStreamBatch", "11.7"), ("cuLaunchKernelEx", "11.8"), ("cuMemRetain", "11.0"), ("cuMem", "10.2"),
+)  # fmt: skip
+
+
+def _lacks_symbol(facts: Facts, matches: Matches) -> Hit | None:
+    """A library asks libcuda for a function that came with a later CUDA."""
+    symbol, os = value(matches, "symbol") or "", driver_os(facts.system)
+    cuda = next((since for begin, since in _SINCE if symbol.startswith(begin)), "12.0")
+    first = facts.tables.driver_offering(cuda, os) or facts.tables.driver_floor(cuda, os)
+    driver = facts.driver.version
+    new_enough = driver and first and older(driver, first) is False
+    values = {"symbol": symbol, "cuda": cuda, "minimum": first, "driver": driver or UNKNOWN, "target": f"{first} or newer", "offered": None}
+    return Hit(values, quoted(matches), variant="stub" if new_enough else "symbol", confidence=Confidence.LIKELY)
 
 
 _ASKED_CUDA = re.compile(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)\s?={1,2}\s?(\d{1,2}\.\d)|(?:\+|/whl/(?:nightly/)?)cu(\d{2,3})\b")

@@ -20,6 +20,8 @@ FAMILY = ("torch", "torchvision", "torchaudio", "triton")
 @check(needs="packages", reads="packages torch devices python symptoms")
 def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
     works, packages = imported(facts), facts.packages
+    if apart := of_variant(matches, "user_site"):
+        return Hit({name: value(apart, name) for name in ("path", "env")}, quoted(apart), variant="user_site")
     mixture = tuple(match for match in matches if "torch._C" in match.text or match.symptom == "torch-of-two-releases")
     if mixture and not works:
         return Hit({"name": value(mixture, "name")}, quoted(mixture), variant="files")

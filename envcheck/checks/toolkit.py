@@ -8,13 +8,14 @@ from envcheck.checks import answer
 from envcheck.checks.gpu import NO_KERNEL, code_of_build
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
+from envcheck.checks.rebuild import OF_PYG, PYG_NAMES, again, by_its_page, from_pyg, package_of, with_its_user
 from envcheck.checks.text import agreed, first_of, foremost, of_variant, quoted, value
-from envcheck.engine.intents import Install, Intent, Manual, SetEnv
+from envcheck.engine.intents import Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, GpusFacts, ToolkitFacts, TorchFacts
 from envcheck.tables.archs import cubins, runs_on
-from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, release
+from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
 
 
 @check(needs="toolkit", reads="toolkit python torch symptoms")
@@ -169,7 +170,6 @@ def _torch_is_fine(facts: Facts) -> Hit | None:
 
 # Wheels of the PyG project carry both in their name: torch_scatter-2.1.2+pt21cu121.
 _PYG = re.compile(r"pt(?P<torch>\d{2,3})(?P<build>cu\d{2,3}|cpu)")
-_PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv")
 
 
 @check(needs="packages", reads="packages torch symptoms")
@@ -177,70 +177,21 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     # What torch's own import says is about torch: no extension has been loaded then.
     matches = tuple(one for one in matches if one.source != IMPORT)
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "cuda": facts.torch.cuda}
-    if wrong := [line for name in _PYG_NAMES if (line := _built_for_another(name, facts.packages.version(name), facts.torch))]:
+    if wrong := [line for name in PYG_NAMES if (line := _built_for_another(name, facts.packages.version(name), facts.torch))]:
         evidence = (*(Evidence("installed distributions", one) for one in wrong), *quoted(matches))
         return Hit(values | {"wrong": "; ".join(wrong)}, evidence, severity=None if matches else Severity.WARNING)
     if not matches:
         return None
     said_ = _abi_said(values, matches)
     library = str(said_.values["library"])
-    fixes = _by_its_page(library) or _again(library, facts.torch, said_.values.get("cuda"))
-    return replace(said_, values={**said_.values, "package": None if fixes else _package(library)}, fixes=fixes)
-
-
-# Packages that their pages have installed from elsewhere than PyPI, or with words of their own, by the name of their module.
-_BY_PAGE = {
-    # https://mmcv.readthedocs.io/en/latest/get_started/installation.html
-    "mmcv": ("python -m pip uninstall -y mmcv mmcv-full mmcv-lite", "python -m pip install -U openmim", "mim install mmcv"),
-    # https://detectron2.readthedocs.io/en/latest/tutorials/install.html
-    "detectron2": (
-        "python -m pip install --force-reinstall --no-deps --no-cache-dir --no-build-isolation 'git+https://github.com/facebookresearch/detectron2.git'",
-    ),
-    # https://github.com/facebookresearch/pytorch3d/blob/main/INSTALL.md
-    "pytorch3d": (
-        "python -m pip install --force-reinstall --no-deps --no-cache-dir --no-build-isolation 'git+https://github.com/facebookresearch/pytorch3d.git@stable'",
-    ),
-    # https://github.com/NVIDIA/apex#from-source
-    "apex": (
-        "git clone https://github.com/NVIDIA/apex",
-        "APEX_CPP_EXT=1 APEX_CUDA_EXT=1 python -m pip install -v --no-build-isolation --no-cache-dir --force-reinstall ./apex",
-    ),
-}
-_PART_OF = {"amp_C": "apex", "apex_C": "apex", "syncbn": "apex", "fused_layer_norm_cuda": "apex"}
-_BUILT_AS_PAGE = "Install the package as its page says: a build for the torch that is installed, made by the toolkit of torch's CUDA."
-
-
-def _by_its_page(library: str) -> tuple[Intent, ...]:
-    """How a package is built again whose file or module this is: "mmcv._ext", "/home/u/detectron2/detectron2/_C.so"."""
-    parts = re.split(r"[/\\.\s]+", library)
-    name = next((_PART_OF.get(part, part) for part in parts if _PART_OF.get(part, part) in _BY_PAGE), None)
-    return (Manual(_BUILT_AS_PAGE, commands=_BY_PAGE[name]),) if name else ()
-
-
-def _package(library: str) -> str:
-    """What pip may call the package of a module: the first part of its name."""
-    module = re.fullmatch(r"((?!libtorch)[a-z]\w{1,40})(?:\.[\w.]+)?", library)
-    return module[1].replace("_", "-") if module else "PACKAGE"
-
-
-_PYG_OF_FILE = {name.replace("-", "_"): name for name in _PYG_NAMES}
-_IN_PACKAGES = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z0-9][A-Za-z0-9_]{1,60})[/\\.]")
-
-
-def _again(library: str, torch: TorchFacts, cuda: object) -> tuple[Intent, ...]:
-    """The package that a file or module belongs to, installed anew for this torch: from PyG's own index, or compiled here."""
-    found = _IN_PACKAGES.search(library)
-    module = found[1] if found else library
-    if module in _PYG_OF_FILE:
-        known, tag = release(torch.version), str(cuda or torch.cuda or "").replace(".", "")
-        index = f"https://data.pyg.org/whl/torch-{known}+{f'cu{tag}' if tag else 'cpu'}.html" if known and (tag or torch.cpu_build) else ""
-        note = "the wheel for this torch and CUDA" if index else "compiled here; its wheels by torch and CUDA: https://data.pyg.org/whl/"
-        flags = ("--find-links", index) if index else ("--no-build-isolation", "--no-cache-dir")
-        return (Install((_PYG_OF_FILE[module],), reinstall=True, note=note, flags=flags),)
-    flags = ("--no-build-isolation", "--no-cache-dir")
-    note = "compiled here, against the torch that is installed"
-    own = found and re.fullmatch(r"[a-z0-9_]+", module) and not module.startswith("torch")
-    return (Install((module.replace("_", "-"),), reinstall=True, note=note, flags=flags),) if own else ()
+    fixes: tuple[Intent, ...]
+    if said_.variant == "crash" and library == OF_PYG:
+        fixes = from_pyg(facts.torch, said_.values.get("cuda"), PYG_NAMES[:4])
+    elif said_.variant == "partner":
+        fixes = with_its_user(library)
+    else:
+        fixes = by_its_page(library, facts.torch) or again(library, facts.torch, said_.values.get("cuda"))
+    return replace(said_, values={**said_.values, "package": None if fixes else package_of(library)}, fixes=fixes)
 
 
 def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str | None:
@@ -256,9 +207,13 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
 def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
-    if telling := of_variant(matches, "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda"):
-        values |= {"built": value(telling, "built"), "cuda": value(telling, "torch_cuda") or values["cuda"]}
-        named = value(telling, "library")  # whoever prints "nms_impl: implementation for device" is mmcv
+    if telling := of_variant(matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash"):
+        values |= {
+            "built": value(telling, "built"),
+            "cuda": value(telling, "torch_cuda") or values["cuda"],
+            "asked": value(telling, "asked"),
+        }
+        named = value(telling, "library") or OF_PYG  # whoever prints "nms_impl: implementation for device" is mmcv
         values["library"] = f"mmcv ({named})" if telling[0].variant == "without_cuda" else named
         confidence = Confidence.LIKELY if telling[0].confidence else None
         return Hit(values, quoted(matches), variant=telling[0].variant, confidence=confidence)

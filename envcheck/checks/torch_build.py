@@ -133,6 +133,9 @@ def _sign_of_a_gpu(facts: Facts) -> str | None:
 
 def _build_not_stated(facts: Facts, cards: tuple[Gpu, ...], matches: Matches) -> Hit | None:
     """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
+    if swapped := of_variant(matches, "replaced"):
+        change = {name: value(swapped, name) for name in ("old", "new", "index")}
+        return Hit({**change, "kind": "CUDA"}, quoted(swapped), variant="replaced")
     values = {"version": facts.torch.version, "kind": "CUDA", "gpu": named(cards)}
     if facts.torch.cuda or facts.torch.hip or facts.torch.xpu or local(facts.torch.version):
         other = of_variant(matches, "other") and not answer.works(facts.devices)
@@ -148,6 +151,7 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
     xpu = of_variant(matches, "xpu")
     cases = {
         "xpu_said": xpu,
+        "nix": of_variant(matches, "nix"),
         "mac": facts.system.os == "darwin",
         "jetson": facts.system.jetson,
         "no_gpu": (answer.no_gpu(facts) and _is_cpu_build(facts.torch)) or (of_variant(matches, "no_gpu") and not facts.gpus.devices),
@@ -254,7 +258,8 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
     evidence, platform = quoted(matches), _platform(facts.system)
     if facts.system.libc == "musl" or of_variant(matches, "musl"):
         return Hit({"python": facts.python.version, "system": facts.system.distribution or "musl"}, evidence, variant="musl")
-    if "torch" in facts.absent and platform and not any(platform in one.pythons for one in facts.tables.releases()[-6:]):
+    alike = any(match.symptom in ("no-version-of-torch", "uv-no-wheel") for match in matches)
+    if ("torch" in facts.absent or alike) and platform and not any(platform in one.pythons for one in facts.tables.releases()[-6:]):
         last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)
         fixes = (TorchBuild(f"=={last}"),) if last else ()
         return Hit({"platform": platform, "last": last or "none", "python": facts.python.version}, evidence, fixes, "platform")
@@ -269,16 +274,54 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         seen = {build.variant for build in builds if "low" not in (build.confidence, build.exists)}
         newest = sorted((one for one in seen if re.fullmatch(r"cu\d{3}", one)), key=lambda one: int(one[2:]))[-3:]
         return Hit({"index": index, "newest": newest}, quoted(matches), variant="index")
-    wanted, python = value(matches, "requirement") or "torch", facts.python.version
+    wanted, pinned = _asked_file(matches)
+    python = facts.python.version or _dotted(value(matches, "abi"))
     values: dict[str, object] = {"requirement": wanted, "python": python, "platform": platform or "this platform"}
+    if linux := _linux_alone(facts, matches, wanted):
+        return Hit(values | {"package": linux}, quoted(matches), variant="linux_only")
+    name = re.match(r"[\w.-]*\w", wanted)
     variant = None if python else "plain"
     if use := _of_2016(facts, matches, wanted, platform):
         variant, values["use"] = "sources", use
-    name = re.match(r"[\w.-]*\w", wanted)
     if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
-        fixes = (_TRITON,) if name[0] == "triton" and facts.system.os != "linux" else ()  # another build of torch would not bring it
-        return Hit(values | {"package": name[0]}, quoted(matches), fixes, "other")
-    return Hit(values, quoted(matches), _other_python(facts, wanted, platform), variant)
+        return _other_package(facts, matches, values | {"package": name[0]})
+    if platform == "linux-aarch64" and (pinned or local(wanted.partition("==")[2])):
+        return Hit(values, quoted(matches), (TorchBuild(),), "arm")
+    return Hit(values, quoted(matches), _other_python(facts, wanted, platform, python), variant)
+
+
+# Of what training stacks require, the packages that have wheels for Linux and no other system.
+_LINUX_ALONE = ("vllm", "sglang", "sgl-kernel", "nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nvshmem-cu12",
+                "nvidia-nvshmem-cu13", "nvidia-cufile-cu12", "isaacgym", "deepspeed-kernels", "flashinfer-python")  # fmt: skip
+
+
+def _linux_alone(facts: Facts, matches: Matches, wanted: str) -> str | None:
+    """The package, where this is Windows and it has files for Linux alone."""
+    if of_variant(matches, "linux_only"):
+        return value(matches, "package") or "Isaac Gym"
+    name = re.match(r"[\w.-]*\w", wanted)
+    return name[0] if name and facts.system.os == "windows" and name[0].lower() in _LINUX_ALONE else None
+
+
+def _asked_file(matches: Matches) -> tuple[str, str | None]:
+    """What was asked for, as a requirement; the version of it where uv or poetry names one."""
+    pinned, package = value(matches, "pinned"), value(matches, "package")
+    return value(matches, "requirement") or (f"{package or 'torch'}=={pinned}" if pinned else package or "torch"), pinned
+
+
+def _dotted(tag: str | None) -> str | None:
+    """ "3.13" of a wheel's tag "cp313"."""
+    return f"{tag[0]}.{tag[1:]}" if tag else None
+
+
+def _other_package(facts: Facts, matches: Matches, values: dict[str, object]) -> Hit:
+    """A package beside torch of which the index has no file for this Python: those with compiled parts are months behind a new one."""
+    fixes = (_TRITON,) if values["package"] == "triton" and facts.system.os != "linux" else ()  # another build of torch would not bring it
+    have, sure = minor(facts.python.version), doubt(matches)
+    if fixes or have is None or (3, 9) <= have <= (3, 11):
+        return Hit(values, quoted(matches), fixes, "other", confidence=sure)
+    values |= {"use": "3.11", "python": facts.python.version}  # which most of what has compiled parts serves, of old releases and new
+    return Hit(values, quoted(matches), variant="other_python", confidence=sure)
 
 
 def _of_2016(facts: Facts, matches: Matches, wanted: str, platform: str | None) -> str | None:
@@ -304,14 +347,15 @@ _TRITON = Manual(
 _LAST_PYTHON = {(1, 4): "3.8", (1, 5): "3.8", (1, 6): "3.8", (1, 7): "3.9", (1, 8): "3.9", (1, 9): "3.9", (1, 10): "3.9"}
 
 
-def _other_python(facts: Facts, wanted: str, platform: str | None) -> tuple[Intent, ...]:
+def _other_python(facts: Facts, wanted: str, platform: str | None, python: str | None) -> tuple[Intent, ...]:
     """An environment with a Python that the wanted release has wheels for, where this one is another or not known."""
     number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
+    mine = python if python and pair(python) >= (3, 0) else None
     row = facts.tables.release(number[1]) if number else None
     served = row.pythons.get(platform or "linux-x86_64", ()) if row else ()
     old = _LAST_PYTHON.get(pair(number[1])) if number and not served else None
     plain = [one for one in served if not one.endswith("t")] or (["3.6", old] if old else [])
-    if not number or not plain or _tag(facts.python) in served:
+    if not number or not plain or _tag(facts.python) in served or (mine and ".".join(mine.split(".")[:2]) in served):
         return ()
     oldest, newest = plain[0], plain[-1]
     text = f"torch {number[1]} has wheels for Python {oldest} to {newest} only: make an environment with one of these."

@@ -184,6 +184,10 @@ def torch_shadowed(facts: Facts, matches: Matches) -> Answer:
         if own and blamed(facts):
             return None
         return Hit({"path": facts.torch.path or next(iter(hiding), "a folder named torch")}, quoted(matches))
+    if checkout := of_variant(matches, "checkout"):
+        values = {name: value(checkout, name) for name in ("path", "package")}
+        folder = re.sub(r"[/\\][^/\\]*$", "", values["path"] or "") or "."
+        return Hit({**values, "folder": folder}, quoted(checkout), variant="checkout")
     if matches:
         path = value(matches, "path")
         return Hit({"path": path}, quoted(matches), variant="said" if path else "unseen")

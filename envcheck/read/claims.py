@@ -17,6 +17,8 @@ from envcheck.facts.snapshot import Distribution, Gpu, TextEvidence
 from envcheck.read.came import missing_ranks
 from envcheck.read.collect_env import normal
 from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
+from envcheck.read.replaced import replaced_torch
+from envcheck.read.traced_paths import traced_paths
 from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
 from envcheck.tables.gpu_generations import ERAS, SERIES
 
@@ -200,6 +202,9 @@ _VERSION = re.compile(
     r"(?<![A-Za-z0-9_/.=<>-])(?:py)?torch(?:[ _.-]?version)?\s{0,3}(?:[:=]|==|is)?\s{0,3}v?['\"]?"
     r"(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?(?:\.dev\d{8}|a0|rc\d)?(?:\+\w(?:[\w.]{0,38}\w)?)?)(?![\w+]|\.\d|\S{0,40}\.whl)",
     re.IGNORECASE,
+)
+_COMPANION = re.compile(
+    r"(?<![\w./-])(torchvision|torchaudio|torchtext|torchdata)(?: version)?[ :=]{1,3}v?(\d\.\d{1,2}\.\d{1,2}(?:\+\w{2,9})?)(?![\w.+]*\w)"
 )
 _PYTHON_SAID = re.compile(r"\bpython(?: version)?(?: is|:)? v?([23]\.\d{1,2}(?:\.\d{1,2})?)(?![\w.]*\d)", re.IGNORECASE)
 _PYTHON_PRINTED = re.compile(r"Python ([23]\.\d{1,2}\.\d{1,2}) [(|]")  # the interpreter's own first line
@@ -392,7 +397,10 @@ class _Reader:
         what = _KEYS.get(re.sub(r"^gpu ?\d{1,2}$", "gpu", _key(match["key"]))) if match else None
         if not match or what is None:
             return False
-        return self.say(_values(what, match["value"].rstrip(" |*`")))
+        said = self.say(_values(what, match["value"].rstrip(" |*`")))
+        if said and what in ("torch", "python", "os", "driver") and re.search("[,;]", match["value"]):
+            self._products()  # "torch: 2.5.1, RTX 4070"
+        return said
 
     def _mentions(self, products: bool = True) -> None:
         line = self.line
@@ -434,6 +442,9 @@ class _Reader:
             for match in pattern.finditer(line):
                 role = Role.BUILT_FOR if yours and what == "torch" else _mention(line, match.start(), match.end())
                 self.say(_VALUES[what](match[1]), role, printed=False)
+        for match in _COMPANION.finditer(line):
+            version = Distribution(match[1], match[2])
+            self.say(iter([(f"package.{match[1]}", version)]), _mention(line, match.start(), match.end()), printed=False)
         if products:
             self._products()
 
@@ -503,9 +514,19 @@ _IN_KUBERNETES = re.compile(
 
 # NVIDIA's modules with their own Linux; the release stands behind "L4T" or in /etc/nv_tegra_release.
 _JETSON = re.compile(
-    r"\bJet ?Pack ?(?:version )?\d[\d.]{0,6}|\bJetson[ _-](?:AGX|Orin|Xavier|Nano|TX[12]|Thor)\b|"
+    r"(?<![A-Za-z0-9])Jet ?Pack ?(?:version )?\d[\d.]{0,6}|(?<![A-Za-z0-9])Jetson[ _-](?:AGX|Orin|Xavier|Nano|TX[12]|Thor)\b|"
     r"(?<![A-Za-z])(?:AGX[ _-](?:Orin|Xavier)|(?:Orin|Xavier)[ _-](?:Nano|NX|AGX))(?![A-Za-z0-9])|\bL4T (?:Release:?\W{0,6})?R?3\d\b"
     r"|-tegra\b",
+    re.IGNORECASE,
+)
+# Machines whose processor is an ARM one, by product; and the wheel tag that uv says it wants.
+_ARM = re.compile(
+    r"(?<![A-Za-z0-9])(?:DGX[ -](?:Spark|SPARK)|GB10|GH200|GB[23]00|Grace[ -](?:Hopper|Blackwell)|(?:Jetson|AGX)[ -]Thor)(?![A-Za-z0-9])"
+    r"|(?:on Linux \(|e\.g\., )[`'\"]manylinux_\d_\d{1,2}_aarch64"
+)
+_INTEL_MAC = re.compile(
+    r"[`'\"]macosx_\d{2}_\d_x86_64[`'\"]\)"
+    r"|\b(?:intel (?:i[3579] )?mac|mac\w{0,8}(?: pro| air)? ?[(,]? ?(?:with )?intel)\b",
     re.IGNORECASE,
 )
 _L4T = re.compile(r"\b(?:L4T|R)(?:\s?(?:Release|Version))?[\s:*]{0,6}R?(3\d\.\d{1,2}(?:\.\d{1,2})?)(?![\d.])", re.IGNORECASE)
@@ -538,6 +559,14 @@ def _surroundings(text: str) -> Iterator[Claim]:
         machine = {"X86_64": "x86_64", "ARM64": "arm64"}[match["mac"]] if match["mac"] else match["linux"]
         yield Claim("system.os", "darwin" if match["mac"] else "linux", Role.HAS, True, line.strip()[:LINE_LIMIT], number)
         yield Claim("system.machine", machine, Role.HAS, True, line.strip()[:LINE_LIMIT], number)
+    elif match := _ARM.search(text):
+        line, number = line_at(text, match.start())
+        yield Claim("system.os", "linux", Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+        yield Claim("system.machine", "aarch64", Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+    elif match := _INTEL_MAC.search(text):
+        line, number = line_at(text, match.start())
+        yield Claim("system.os", "darwin", Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+        yield Claim("system.machine", "x86_64", Role.HAS, False, line.strip()[:LINE_LIMIT], number)
     if match := _IN_KUBERNETES.search(text):
         line, number = line_at(text, match.start())
         yield Claim("container.kubernetes", True, Role.HAS, False, line.strip()[:LINE_LIMIT], number)
@@ -666,7 +695,7 @@ def _one_card(a: str, b: str) -> bool:
 def read_prose(text: str) -> Found | None:
     """The claims of a text, the facts that they amount to, and what they are a sign of."""
     claims, denied = _read(text)
-    missing = missing_ranks(text)
+    missing = (*missing_ranks(text), *replaced_torch(text), *traced_paths(text))
     if not claims:
         return Found("statements", (), missing, 0, (), ()) if missing else None
     facts, doubts = settled(claims)

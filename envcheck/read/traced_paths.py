@@ -1,0 +1,71 @@
+"""What the files of a traceback show by where they lie: a package out of its source checkout, a torch out of the user's own folder.
+
+  File "/home/me/mmcv/mmcv/video/optflow.py", line 6, in <module>    File "/opt/env/lib/python3.10/site-packages/torchaudio/_extension.py"
+ModuleNotFoundError: No module named 'mmcv._ext'                     File "/home/me/.local/lib/python3.10/site-packages/torch/_ops.py"
+"""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.facts.snapshot import TextEvidence
+
+_FILE = re.compile(r"File [\"'“](?P<path>[^\"'”\n]{2,300}\.py)[\"'”]")
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3|^<")
+# The part of a package that is compiled, or written while it is built.
+_UNBUILT = re.compile(
+    r"No module named ['\"](?P<package>\w{2,40})\.(?:[\w.]{0,60}\.)?(?:_C|_ext|\w{1,30}_cuda|\w{1,30}_ext|_version|version|_kernels)['\"]"
+)
+_PART = re.compile(
+    r"cannot import name ['\"](?:_C|_ext|_cuda|_backend|\w{1,30}_(?:layer|ext|cuda))['\"] from (?:partially initialized module )?"
+    r"['\"](?P<package>\w{2,40})[\w.]{0,80}['\"][^(\n]{0,80}(?:\([^()\n]{0,80}\)[^(\n]{0,8})?\((?P<path>[^()\n]{2,300}\.py)\)"
+)
+_USER = re.compile(
+    r"[/\\]\.local[/\\]lib[/\\]python3[^/\\]{0,4}[/\\]site-packages|AppData[/\\]Roaming[/\\]Python[/\\]Python3\d{1,2}[/\\]site-packages"
+)
+_ENVIRONMENT = re.compile(r"(?:^|[\s'\"(:])(?P<env>(?:[A-Za-z]:)?[/\\][^\s'\":]{2,200}[/\\](?:site|dist)-packages)[/\\](?!torch[/\\])\w")
+
+
+def traced_paths(text: str) -> tuple[TextEvidence, ...]:
+    """Signs of both kinds."""
+    if "File " not in text and "cannot import name" not in text:
+        return ()
+    return (*_checkout(text), *_user_site(text))
+
+
+def _checkout(text: str) -> tuple[TextEvidence, ...]:
+    """A package lacks its compiled part, and its files lie in no installation."""
+    told = _PART.search(text) or _UNBUILT.search(text)
+    if told is None:
+        return ()
+    package = told["package"]
+    paths = [told.groupdict().get("path") or "", *(one["path"] for one in _FILE.finditer(text))]
+    own = next((one for one in paths if (at := _within(one, package)) and not _INSTALLED.search(one[:at])), None)
+    if own is None:
+        return ()
+    folder = own[: _within(own, package)]
+    values = {"path": folder, "package": package}
+    return (_sign("torch-shadowed", "package-from-its-checkout", "checkout", told[0], values),)
+
+
+def _within(path: str, package: str) -> int:
+    """Where the path of the package's own folder ends, 0 where the file is not below it; of two of this name the inner one."""
+    found = list(re.finditer(rf"[/\\]{re.escape(package)}(?=[/\\])", path))
+    return found[-1].end() if found else 0
+
+
+def _user_site(text: str) -> tuple[TextEvidence, ...]:
+    """torch comes out of the user's folder, and another package out of an environment."""
+    mine = next(
+        (one["path"] for one in _FILE.finditer(text) if _USER.search(one["path"]) and re.search(r"-packages[/\\]torch[/\\]", one["path"])),
+        None,
+    )
+    env = next((one["env"] for one in _ENVIRONMENT.finditer(text) if not _USER.search(one["env"])), None)
+    if mine is None or env is None:
+        return ()
+    values = {"path": re.split(r"(?<=-packages)[/\\]", mine)[0], "env": env}
+    return (_sign("torch-duplicated", "torch-of-the-user-site", "user_site", mine, values),)
+
+
+def _sign(rule: str, symptom: str, variant: str, words: str, values: dict[str, str]) -> TextEvidence:
+    return TextEvidence("statements", words, rule, symptom, values=values, variant=variant, confidence="likely")
