@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -26,8 +27,9 @@ from envcheck.facts.snapshot import (
     Why,
 )
 from envcheck.host.access import Host, RealHost
+from envcheck.host.full_folder import full_folder, has_room
 from envcheck.host.orphans import Offspring
-from envcheck.target.process import Budget, Running, Target, end, finish, require_answer, start
+from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, start
 from envcheck.target.sections import sections
 
 if TYPE_CHECKING:
@@ -160,6 +162,10 @@ def private_folder() -> str:
         except OSError as error:
             said = said or error.strerror
             continue
+        if not has_room(folder):
+            os.rmdir(folder)
+            said = said or os.strerror(errno.ENOSPC)
+            continue
         if place != tempfile.tempdir:
             tempfile.tempdir = folder  # for the output of the probes' commands
         return folder
@@ -193,10 +199,22 @@ def collect(
         if job.took is not None:
             timings[job.sections[0]] = job.took
     timings.update(steps(ended.lines))
-    seen = _with_insights(Snapshot(**found), running.folder, target, began + budget.total)
+    seen = _with_full_folder(Snapshot(**found), running, ended.code == CANNOT_WRITE)
+    seen = _with_insights(seen, running.folder, target, began + budget.total)
     snapshot = _scrubbed(settle(seen, by), running.folder)
     timings["facts"] = time.monotonic() - began
     return Collected(snapshot, timings)
+
+
+def _with_full_folder(snapshot: Snapshot, running: Running, stopped: bool) -> Snapshot:
+    """What the check wrote is still there; it may be what fills the folder. One that had no room for ours is told, too."""
+    if isinstance(snapshot.limits, Missing):
+        return snapshot
+    ours, given = os.path.dirname(running.folder), running.env.get("TMPDIR")
+    found = full_folder(ours, stopped)
+    if found is None and given and os.path.isdir(given) and os.path.abspath(given) != ours:
+        found = full_folder(os.path.abspath(given))
+    return replace(snapshot, limits=replace(snapshot.limits, full_folder=found)) if found else snapshot
 
 
 def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: float) -> Snapshot:
@@ -218,9 +236,15 @@ def steps(lines: tuple[dict[str, Any], ...]) -> dict[str, float]:
 
 def _scrubbed(snapshot: Snapshot, folder: str) -> Snapshot:
     """Nothing in a report names our own temporary folder, which differs from run to run."""
+    from envcheck.target.sections import private_stderr
+
+    if isinstance(snapshot.torch, TorchFacts) and snapshot.torch.import_failure:
+        failure = snapshot.torch.import_failure
+        text, stack, stderr = (private_stderr(words, folder) for words in (failure.text, failure.stack, failure.stderr))
+        failure = replace(failure, text=text, stack=stack, stderr=stderr)
+        snapshot = replace(snapshot, torch=replace(snapshot.torch, import_failure=failure))
     if isinstance(snapshot.live, Missing) or not any(rank.stderr for arm in snapshot.live.arms for rank in arm.ranks):
         return snapshot
-    from envcheck.target.sections import private_stderr
 
     def clean(arm: Any) -> Any:
         return replace(arm, ranks=tuple(replace(rank, stderr=private_stderr(rank.stderr, folder)) for rank in arm.ranks))
@@ -271,6 +295,8 @@ def _with_symptoms(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     if isinstance(torch, TorchFacts) and torch.import_failure:
         failure = torch.import_failure
         texts.append(("import torch", f"{failure.type}: {failure.text}\n{failure.stderr}"))
+    if isinstance(torch, TorchFacts) and torch.dynamo_failure:
+        texts.append(("import torch._dynamo", f"{torch.dynamo_failure.type}: {torch.dynamo_failure.text}"))
     if not isinstance(devices, Missing):
         texts += [("torch.cuda", text) for text in (*devices.warnings, devices.error or "")]
         texts += [(f"kernel on {one.kind}:{one.index}", one.kernel_error) for one in devices.devices if one.kernel_error]

@@ -29,6 +29,7 @@ pytestmark = [
 SECONDS = 300  # a deadline, never a wait: --timeout ends a check
 NETWORK = "unshare -n -m sh -c \"exit 0\" || exit 99; exec unshare -n -m sh -c '{}; exec $E --timeout 90 $J'"
 MOUNTS = "unshare -m sh -c \"exit 0\" || exit 99; exec unshare -m sh -c '{}; exec $E --timeout 90 $J'"
+FILLED = MOUNTS.format("mount -t tmpfs -o {} none $TMPDIR; PYTHONPATH=$FAULTS/filling:$PYTHONPATH; export FILLS={}")
 FILTER = "$FILTERED 999 1 true || exit 99; exec $FILTERED {} $E --timeout 90 $J"
 GROUP = "d=/sys/fs/cgroup/{kind}/envcheck-$$; mkdir $d 2>/dev/null && echo {value} > $d/{file} || exit 99\n" + (
     "(echo $BASHPID > $d/cgroup.procs; exec $E --timeout 60 $J); code=$?"
@@ -75,6 +76,13 @@ CHECKS: list[Row] = [
     ("no /dev/shm",
      MOUNTS.format("mount -t tmpfs none /dev; mknod /dev/null c 1 3; mknod /dev/urandom c 1 9"), 1, ("shm-small",), ("mount -t tmpfs",)),
     ("TMPDIR noexec", MOUNTS.format("mount -t tmpfs -o noexec none $TMPDIR"), 0, (), ()),
+    ("TMPDIR of 64 KiB, and much is printed", FILLED.format("size=64k", "import"), 1, ("disk-full",), ("of 64 KiB free",)),
+    ("TMPDIR of 256 KiB, and nobody minds", FILLED.format("size=256k", "silently"), 1, ("disk-full",), ("of 256 KiB free",)),
+    ("TMPDIR of 1 MiB, and much is printed", FILLED.format("size=1m", "import"), 1, ("disk-full",), ("of 1 MiB free",)),
+    ("TMPDIR of 40 files", FILLED.format("nr_inodes=40", "files"), 1, ("disk-full",), ("room for 0 more files",)),
+    ("TMPDIR full after the import", FILLED.format("size=1m", "later"), 1, ("disk-full",), ("of 1 MiB free",)),
+    ("TMPDIR full in the live step", FILLED.format("size=1m", "group"), 1, ("disk-full",), ("of 1 MiB free",)),
+    ("TMPDIR full before", FILLED.format("size=16k", ""), 0, ("disk-full",), ("of 16 KiB free",)),
     ("no /proc", MOUNTS.format("mount -t tmpfs none /proc"), 0, (), ()),
     ("bind refused", FILTER.format("49 1"), 1, ("live-failed",), ("Operation not permitted",)),
     ("recvmsg refused", FILTER.format("46,47 1"), 1, ("live-failed",), ("Operation not permitted",)),
@@ -228,6 +236,7 @@ def test_a_check(script: str, code: int, rules: tuple[str, ...], words: tuple[st
     assert set(rules) <= set(found), found
     text = "".join(found.values())
     assert [word for word in words if word not in text] == []
+    assert rules != ("disk-full",) or set(found) == {"disk-full"}, "what follows from it is said beside it"
 
 
 @pytest.mark.parametrize(("script", "printed"), [row[1:] for row in RUNS], ids=[row[0] for row in RUNS])
