@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 from typing import Any
@@ -195,13 +196,12 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def experiment(script: str, folder: Path, filtered: Path) -> tuple[int, str]:
     """Exit code and stdout; nothing may run or lie in TMPDIR afterwards."""
-    word, work, temporary = uuid.uuid4().hex, folder / "work", folder / "tmp"
+    word, work, temporary = uuid.uuid4().hex, folder / "work", tempfile.mkdtemp(prefix="experiment-")  # pytest's is too long for sockets
     work.mkdir()
-    temporary.mkdir()
     (folder / "nothing.toml").write_text("")  # a machine of which nothing is known
     given = {
         **os.environ, "E": f"{sys.executable} -m envcheck", "PY": sys.executable, "J": f"--json -o {folder}/report.json",
-        "TMPDIR": str(temporary), "NOTHING": str(folder / "nothing.toml"),
+        "TMPDIR": temporary, "NOTHING": str(folder / "nothing.toml"),
         "HOME": str(folder), "FILTERED": str(filtered), "FAULTS": str(HERE / "faults"), "PYTHONDONTWRITEBYTECODE": "1", "MARK": word,
         "PYTHONPATH": str(HERE.parent),
     }  # fmt: skip
@@ -215,10 +215,12 @@ def experiment(script: str, folder: Path, filtered: Path) -> tuple[int, str]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+    left = os.listdir(temporary)
+    shutil.rmtree(temporary)
     if process.returncode == 99:
         pytest.skip("this machine grants no such experiment")
     assert "internal error" not in said and process.returncode != 70, said
-    assert all_gone(str(temporary)) and os.listdir(temporary) == [], "something is left"
+    assert all_gone(temporary) and left == [], "something is left"
     return process.returncode, out
 
 

@@ -11,7 +11,7 @@ real, done, when = builtins.__import__, [], os.environ.get("FILLS", "")
 
 def fill():
     with contextlib.suppress(OSError), open(os.path.join(os.environ["TMPDIR"], "big"), "wb", buffering=0) as file:
-        while True:
+        for _ in range(1024):  # whatever folder it is
             file.write(b"x" * 4096)
 
 
