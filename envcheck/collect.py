@@ -200,6 +200,7 @@ def collect(
             timings[job.sections[0]] = job.took
     timings.update(steps(ended.lines))
     seen = _with_full_folder(Snapshot(**found), running, ended.code == CANNOT_WRITE)
+    seen = _with_refused_calls(seen, host)
     seen = _with_insights(seen, running.folder, target, began + budget.total)
     snapshot = _scrubbed(settle(seen, by), running.folder)
     timings["facts"] = time.monotonic() - began
@@ -215,6 +216,18 @@ def _with_full_folder(snapshot: Snapshot, running: Running, stopped: bool) -> Sn
     if found is None and given and os.path.isdir(given) and os.path.abspath(given) != ours:
         found = full_folder(os.path.abspath(given))
     return replace(snapshot, limits=replace(snapshot.limits, full_folder=found)) if found else snapshot
+
+
+def _with_refused_calls(snapshot: Snapshot, host: Host) -> Snapshot:
+    """A filter of system calls fails under names that point elsewhere; only what failed is worth the question."""
+    torch, live = snapshot.torch, snapshot.live
+    imported = isinstance(torch, Missing) or not (torch.import_failure or torch.dynamo_failure)
+    sound = not live.trouble if isinstance(live, Missing) else live.status is LiveStatus.PASS
+    if isinstance(snapshot.limits, Missing) or (imported and sound):
+        return snapshot
+    from envcheck.probes import refused_calls
+
+    return replace(snapshot, limits=replace(snapshot.limits, refused_calls=refused_calls.probe(host)))
 
 
 def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: float) -> Snapshot:

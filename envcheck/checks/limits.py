@@ -197,6 +197,13 @@ def disk_full(facts: Facts, matches: Matches) -> Answer:
     )
 
 
+@check(needs="limits", reads="limits live")
+def system_call_refused(facts: Facts) -> Answer:
+    refused = facts.limits.refused_calls
+    evidence = tuple(Evidence("a call that no kernel takes", one) for one in refused[:6])
+    return Hit({"calls": refused}, evidence) if refused and facts.live.status is not LiveStatus.PASS else None
+
+
 @check(needs="limits", reads="limits launcher")
 def cache_lock_broken(facts: Facts) -> Answer:
     bad = [one for one in facts.limits.caches if one.lock in ("none", "refused", "hang")]

@@ -138,6 +138,7 @@ class LimitsFacts:
     shm_error: str | None = None
     tmp_free_bytes: int | None = None
     full_folder: FullFolder | None = None
+    refused_calls: tuple[str, ...] = ()  # "connect: Operation not permitted": by a filter; asked for where a check has failed
     caches: tuple[CacheFolder, ...] = ()  # those on network file systems
 
 

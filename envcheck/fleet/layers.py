@@ -68,7 +68,7 @@ COMPARED: Mapping[str, Mapping[str, str]] = {
 JUDGED: Mapping[str, str] = {
     "system": "path_left_out distribution_id cpu_vendor cpu_flags_read suspends pci_gpus.vendor pci_gpus.device pci_gpus.driver",
     "limits": "memlock_read shm_requested_bytes shm_allocated_bytes shm_error caches.variable caches.lock caches.error full_folder.error"
-    " full_folder.stopped",
+    " full_folder.stopped refused_calls",
     "driver": "source nvml.status nvml.code nvml.signal nvml.message nvml.path smi.status smi.code smi.signal smi.message smi.path"
     " readings.source readings.driver readings.cuda device_nodes closed_nodes gpu_count_proc xids.code xids.bus_id xids.text"
     " kernel_messages",
