@@ -18,6 +18,7 @@ from envcheck.facts.snapshot import (
     WARNED,
     DriverFacts,
     GpusFacts,
+    LimitsFacts,
     LiveStatus,
     Missing,
     Snapshot,
@@ -223,11 +224,14 @@ def _with_refused_calls(snapshot: Snapshot, host: Host) -> Snapshot:
     torch, live = snapshot.torch, snapshot.live
     imported = isinstance(torch, Missing) or not (torch.import_failure or torch.dynamo_failure)
     sound = not live.trouble if isinstance(live, Missing) else live.status is LiveStatus.PASS
-    if isinstance(snapshot.limits, Missing) or (imported and sound):
+    if imported and sound:
         return snapshot
     from envcheck.probes import refused_calls
 
-    return replace(snapshot, limits=replace(snapshot.limits, refused_calls=refused_calls.probe(host)))
+    refused, limits = refused_calls.probe(host), snapshot.limits
+    if isinstance(limits, Missing):  # without threads there are no probes either
+        return replace(snapshot, limits=LimitsFacts(refused_calls=refused)) if refused else snapshot
+    return replace(snapshot, limits=replace(limits, refused_calls=refused))
 
 
 def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: float) -> Snapshot:
@@ -298,18 +302,20 @@ def _with_selection(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, visibility=with_selection(visibility, gpus))
 
 
+def _words_of_imports(torch: TorchFacts | Missing) -> list[tuple[str, str]]:
+    if isinstance(torch, Missing):
+        return []
+    tried = (("import torch", torch.import_failure), ("import torch._dynamo", torch.dynamo_failure))
+    return [(what, f"{one.type}: {one.text}\n{one.stderr}") for what, one in tried if one]
+
+
 def _with_symptoms(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     """Error texts that this run met: the failed import, CUDA's words, the ranks' output.
 
     They are words of our own probes. What only a program of the user can have done wrong is not concluded from them.
     """
-    texts: list[tuple[str, str]] = []
-    torch, devices, live = snapshot.torch, snapshot.devices, snapshot.live
-    if isinstance(torch, TorchFacts) and torch.import_failure:
-        failure = torch.import_failure
-        texts.append(("import torch", f"{failure.type}: {failure.text}\n{failure.stderr}"))
-    if isinstance(torch, TorchFacts) and torch.dynamo_failure:
-        texts.append(("import torch._dynamo", f"{torch.dynamo_failure.type}: {torch.dynamo_failure.text}"))
+    devices, live = snapshot.devices, snapshot.live
+    texts = _words_of_imports(snapshot.torch)
     if not isinstance(devices, Missing):
         texts += [("torch.cuda", text) for text in (*devices.warnings, devices.error or "")]
         texts += [(f"kernel on {one.kind}:{one.index}", one.kernel_error) for one in devices.devices if one.kernel_error]
