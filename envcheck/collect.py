@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from envcheck.facts.snapshot import (
     WARNED,
     DriverFacts,
     GpusFacts,
+    LimitsFacts,
     LiveStatus,
     Missing,
     Snapshot,
@@ -26,8 +28,9 @@ from envcheck.facts.snapshot import (
     Why,
 )
 from envcheck.host.access import Host, RealHost
+from envcheck.host.full_folder import full_folder, has_room
 from envcheck.host.orphans import Offspring
-from envcheck.target.process import Budget, Running, Target, end, finish, require_answer, start
+from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, start
 from envcheck.target.sections import sections
 
 if TYPE_CHECKING:
@@ -160,6 +163,10 @@ def private_folder() -> str:
         except OSError as error:
             said = said or error.strerror
             continue
+        if not has_room(folder):
+            os.rmdir(folder)
+            said = said or os.strerror(errno.ENOSPC)
+            continue
         if place != tempfile.tempdir:
             tempfile.tempdir = folder  # for the output of the probes' commands
         return folder
@@ -193,10 +200,38 @@ def collect(
         if job.took is not None:
             timings[job.sections[0]] = job.took
     timings.update(steps(ended.lines))
-    seen = _with_insights(Snapshot(**found), running.folder, target, began + budget.total)
+    seen = _with_full_folder(Snapshot(**found), running, ended.code == CANNOT_WRITE)
+    seen = _with_refused_calls(seen, host)
+    seen = _with_insights(seen, running.folder, target, began + budget.total)
     snapshot = _scrubbed(settle(seen, by), running.folder)
     timings["facts"] = time.monotonic() - began
     return Collected(snapshot, timings)
+
+
+def _with_full_folder(snapshot: Snapshot, running: Running, stopped: bool) -> Snapshot:
+    """What the check wrote is still there; it may be what fills the folder. One that had no room for ours is told, too."""
+    if isinstance(snapshot.limits, Missing):
+        return snapshot
+    ours, given = os.path.dirname(running.folder), running.env.get("TMPDIR")
+    found = full_folder(ours, stopped)
+    if found is None and given and os.path.isdir(given) and os.path.abspath(given) != ours:
+        found = full_folder(os.path.abspath(given))
+    return replace(snapshot, limits=replace(snapshot.limits, full_folder=found)) if found else snapshot
+
+
+def _with_refused_calls(snapshot: Snapshot, host: Host) -> Snapshot:
+    """A filter of system calls fails under names that point elsewhere; only what failed is worth the question."""
+    torch, live = snapshot.torch, snapshot.live
+    imported = isinstance(torch, Missing) or not (torch.import_failure or torch.dynamo_failure)
+    sound = not live.trouble if isinstance(live, Missing) else live.status is LiveStatus.PASS
+    if imported and sound:
+        return snapshot
+    from envcheck.probes import refused_calls
+
+    refused, limits = refused_calls.probe(host), snapshot.limits
+    if isinstance(limits, Missing):  # without threads there are no probes either
+        return replace(snapshot, limits=LimitsFacts(refused_calls=refused)) if refused else snapshot
+    return replace(snapshot, limits=replace(limits, refused_calls=refused))
 
 
 def _with_insights(snapshot: Snapshot, folder: str, target: Target, deadline: float) -> Snapshot:
@@ -218,9 +253,15 @@ def steps(lines: tuple[dict[str, Any], ...]) -> dict[str, float]:
 
 def _scrubbed(snapshot: Snapshot, folder: str) -> Snapshot:
     """Nothing in a report names our own temporary folder, which differs from run to run."""
+    from envcheck.target.sections import private_stderr
+
+    if isinstance(snapshot.torch, TorchFacts) and snapshot.torch.import_failure:
+        failure = snapshot.torch.import_failure
+        text, stack, stderr = (private_stderr(words, folder) for words in (failure.text, failure.stack, failure.stderr))
+        failure = replace(failure, text=text, stack=stack, stderr=stderr)
+        snapshot = replace(snapshot, torch=replace(snapshot.torch, import_failure=failure))
     if isinstance(snapshot.live, Missing) or not any(rank.stderr for arm in snapshot.live.arms for rank in arm.ranks):
         return snapshot
-    from envcheck.target.sections import private_stderr
 
     def clean(arm: Any) -> Any:
         return replace(arm, ranks=tuple(replace(rank, stderr=private_stderr(rank.stderr, folder)) for rank in arm.ranks))
@@ -261,16 +302,20 @@ def _with_selection(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, visibility=with_selection(visibility, gpus))
 
 
+def _words_of_imports(torch: TorchFacts | Missing) -> list[tuple[str, str]]:
+    if isinstance(torch, Missing):
+        return []
+    tried = (("import torch", torch.import_failure), ("import torch._dynamo", torch.dynamo_failure))
+    return [(what, f"{one.type}: {one.text}\n{one.stderr}") for what, one in tried if one]
+
+
 def _with_symptoms(snapshot: Snapshot, by: RuleSession) -> Snapshot:
     """Error texts that this run met: the failed import, CUDA's words, the ranks' output.
 
     They are words of our own probes. What only a program of the user can have done wrong is not concluded from them.
     """
-    texts: list[tuple[str, str]] = []
-    torch, devices, live = snapshot.torch, snapshot.devices, snapshot.live
-    if isinstance(torch, TorchFacts) and torch.import_failure:
-        failure = torch.import_failure
-        texts.append(("import torch", f"{failure.type}: {failure.text}\n{failure.stderr}"))
+    devices, live = snapshot.devices, snapshot.live
+    texts = _words_of_imports(snapshot.torch)
     if not isinstance(devices, Missing):
         texts += [("torch.cuda", text) for text in (*devices.warnings, devices.error or "")]
         texts += [(f"kernel on {one.kind}:{one.index}", one.kernel_error) for one in devices.devices if one.kernel_error]

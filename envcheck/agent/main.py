@@ -88,6 +88,8 @@ if __name__ == "__main__":
     except BaseException:
         code = 1
         sys.__excepthook__(*sys.exc_info())
+    if "envcheck_agent.temporary" in sys.modules:
+        sys.modules["envcheck_agent.temporary"].clean()
     # Without the interpreter's teardown: it costs as much as a second, and a broken library may hang in it.
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 
-from . import jsonl, numerics, processes, rank_evidence
+from . import jsonl, numerics, processes, rank_evidence, temporary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +101,12 @@ def rank_main(
             sys.stderr.flush()
         finally:
             if not resting:
-                os._exit(code)
+                leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    temporary.clean()
+    os._exit(code)
 
 
 def serve(options: Dict[str, Any], tasks: Dict[str, Callable[[TaskContext], None]]) -> NoReturn:
@@ -109,7 +114,7 @@ def serve(options: Dict[str, Any], tasks: Dict[str, Callable[[TaskContext], None
     given = dict(os.environ)
     while True:
         rank_main(options, options["arm"], options["rank"], jsonl.Writer(options["out"]).write, None, None, tasks)
-        options = jsonl.decoded(sys.stdin.buffer.readline()) or os._exit(0)
+        options = jsonl.decoded(sys.stdin.buffer.readline()) or leave(0)
         os.environ.clear()
         os.environ.update(given)
         take_files(options, options["arm"], options["rank"])

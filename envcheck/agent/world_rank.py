@@ -59,7 +59,7 @@ def run(options: Dict[str, Any], task: Dict[str, Any], number: int, write: Calla
         try:
             sys.stderr.flush()
         finally:
-            os._exit(code)  # see rank.py
+            rank.leave(code)
 
 
 def stages(log: WorldLog, options: Dict[str, Any], task: Dict[str, Any], number: int, told: int) -> None:

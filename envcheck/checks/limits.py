@@ -7,9 +7,12 @@ import re
 from envcheck.checks.answer import contained
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
+from envcheck.checks.passed_on import pass_on
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
-from envcheck.facts.snapshot import ImportFailure, LimitsFacts, LiveStatus, TorchFacts
+from envcheck.facts.record import replace
+from envcheck.facts.snapshot import ImportFailure, ImportStatus, LimitsFacts, LiveStatus, TorchFacts
+from envcheck.tables.versions import UNKNOWN
 
 _MIB, _GIB = 1 << 20, 1 << 30
 FEW_FILES = 1024  # the usual soft limit of Linux; enough for most runs, not for many workers of many ranks
@@ -176,6 +179,31 @@ def ulimit_low(facts: Facts) -> Answer:
         return None
     most, of, flag = tight
     return Hit(values | {"limit": f"{most} of {of}", "flag": flag}, variant="certain" if told else None)
+
+
+@check(needs="symptoms", reads="limits torch live symptoms")
+def disk_full(facts: Facts, matches: Matches) -> Answer:
+    """Certain where our own check met it: it could not go on, or what it tried says so."""
+    folder = facts.limits.full_folder
+    if folder is None:
+        tried = facts.torch.import_status is ImportStatus.ERROR and any(match.source == "import torch" for match in matches)
+        said = pass_on(matches)
+        return replace(said, confidence=Confidence.CERTAIN) if said and tried else said
+    space = f"{_size(folder.free_bytes) or UNKNOWN} of {_size(folder.total_bytes) or UNKNOWN}"
+    values = {"folder": folder.path, "error": folder.error, "space": space, "files": folder.free_files}
+    evidence = (*cite(f"a file in {folder.path}", folder.error), *quoted(matches))
+    met = folder.stopped or bool(matches)
+    severity = None if met or facts.live.status is not LiveStatus.PASS else Severity.WARNING
+    return Hit(
+        values, evidence, (), "folder" if folder.free_files is None else "folder_files", severity, Confidence.CERTAIN if met else None
+    )
+
+
+@check(needs="limits", reads="limits live")
+def system_call_refused(facts: Facts) -> Answer:
+    refused = facts.limits.refused_calls
+    evidence = tuple(Evidence("a call that no kernel takes", one) for one in refused[:6])
+    return Hit({"calls": refused}, evidence) if refused and facts.live.status is not LiveStatus.PASS else None
 
 
 @check(needs="limits", reads="limits launcher")

@@ -104,6 +104,18 @@ class CacheFolder:
 
 
 @record
+class FullFolder:
+    """A folder for temporary files that took no more when a check ended, before what the check had written there was removed."""
+
+    path: str
+    error: str  # of the system: "No space left on device", "Disk quota exceeded"
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+    free_files: int | None = None  # None where the file system does not count them
+    stopped: bool = False  # the check could not go on
+
+
+@record
 class LimitsFacts:
     """Resource limits of this process; None is unlimited where `*_read` is true."""
 
@@ -125,6 +137,8 @@ class LimitsFacts:
     shm_allocated_bytes: int | None = None  # and what it really got
     shm_error: str | None = None
     tmp_free_bytes: int | None = None
+    full_folder: FullFolder | None = None
+    refused_calls: tuple[str, ...] = ()  # "connect: Operation not permitted": by a filter; asked for where a check has failed
     caches: tuple[CacheFolder, ...] = ()  # those on network file systems
 
 

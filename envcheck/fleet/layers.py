@@ -67,7 +67,8 @@ COMPARED: Mapping[str, Mapping[str, str]] = {
 # Facts of a healthy host that rules judge, and that are the same on all healthy hosts of one kind. A section without any is not named.
 JUDGED: Mapping[str, str] = {
     "system": "path_left_out distribution_id cpu_vendor cpu_flags_read suspends pci_gpus.vendor pci_gpus.device pci_gpus.driver",
-    "limits": "memlock_read shm_requested_bytes shm_allocated_bytes shm_error caches.variable caches.lock caches.error",
+    "limits": "memlock_read shm_requested_bytes shm_allocated_bytes shm_error caches.variable caches.lock caches.error full_folder.error"
+    " full_folder.stopped refused_calls",
     "driver": "source nvml.status nvml.code nvml.signal nvml.message nvml.path smi.status smi.code smi.signal smi.message smi.path"
     " readings.source readings.driver readings.cuda device_nodes closed_nodes gpu_count_proc xids.code xids.bus_id xids.text"
     " kernel_messages",
@@ -106,7 +107,8 @@ JUDGED: Mapping[str, str] = {
 # that a rule may speak of it, `_strain` brings it back.
 LEFT_OUT: Mapping[str, str] = {
     "system": "memory_available_bytes uptime_seconds date time pci_gpus.address pci_gpus.link_speed pci_gpus.link_width",
-    "limits": "group_tasks shm_free_bytes tmp_free_bytes",
+    "limits": "group_tasks shm_free_bytes tmp_free_bytes"
+    " full_folder.path full_folder.free_bytes full_folder.total_bytes full_folder.free_files",
     "driver": "nvml.seconds smi.seconds xids.seconds_ago",
     "gpus": "devices.uuid devices.bus_id devices.memory_used_bytes devices.memory_free_bytes devices.throttle_reasons"
     " devices.pcie_generation devices.nvlink_peers devices.temperature_celsius devices.power_watts devices.sm_clock_mhz"

@@ -15,6 +15,7 @@ from envcheck import FOLDER
 from envcheck.errors import UsageError
 from envcheck.facts.record import field, mutable, record
 from envcheck.host.access import bound, kill_group, signal_name, wait
+from envcheck.host.full_folder import full_folder
 from envcheck.host.ownership import is_of_others
 from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
 
@@ -201,6 +202,8 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
     ended = _finish(running, tick)
     left = running.budget.agent - (time.monotonic() - running.began)
     if ended.last_begin != "preload" or ended.section("preload") or ended.ended_because == "total" or left < 10:
+        return ended
+    if ended.code == CANNOT_WRITE and full_folder(running.folder):  # it would not come as far
         return ended
     how = f"did not end within {ended.seconds_of_last:.0f} s" if ended.ended_because else ended.death
     error: dict[str, Any] = {"type": "timeout" if ended.ended_because else "crashed", "text": how, "stack": ended.stack or ended.stderr}

@@ -169,6 +169,8 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"TMP": "/scratch/me"}, "/scratch/me/envcheck-abcdefgh", True),
         ({"TMPDIR": "/gone", "TEMP": "/scratch/me"}, "/scratch/me/envcheck-abcdefgh", False),
         ({"TMPDIR": "/gone"}, "/tmp/envcheck-abcdefgh", False),
+        ({"TMPDIR": "/var/tmp"}, "/tmp/envcheck-abcdefgh", True),  # ours found no room in it, or others could have put a link in its place
+        ({"TMPDIR": "/" + "x" * 70}, "/tmp/envcheck-abcdefgh", False),
         ({}, "/dev/shm/envcheck-abcdefgh", False),  # nothing else could be written: torch must meet the same
         ({"TMPDIR": "/" + "x" * 50}, "/" + "x" * 50 + "/envcheck-abcdefgh", True),  # 69 bytes
         ({"TMPDIR": "/" + "x" * 51}, "/" + "x" * 51 + "/envcheck-abcdefgh", False),

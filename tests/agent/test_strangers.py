@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -74,6 +75,28 @@ def test_a_broken_one_does_not_pass(private: bool, tmp_path: Path) -> None:
     with stranger("pass", tmp_path / "log"):
         code, report = check(private, broken)
     assert code == 1 if private else code in (1, 3), report["live"]["reason"]
+
+
+@linux
+@needs_torch
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root becomes another user")
+@pytest.mark.parametrize("private", [PRIVATE, pytest.param(False, id="no namespaces")])
+def test_an_ordinary_user_does_nothing_to_it(private: bool) -> None:
+    """Everything at once, for as long as two checks last. Its Python is the system's: ours may lie where it may not look."""
+    program = [shutil.which("python3", path="/usr/bin:/bin") or sys.executable, str(FAULTS / "ordinary_user.py"), "54321"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+        try:
+            assert one.stdout and one.stdout.readline() == "ready\n"
+            for _ in range(2):
+                code, report = check(private)
+                assert code in ((0,) if private else (0, 3)), (report["because"], report["findings"])
+                assert not [found for found in report["findings"] if found["severity"] == "error"]
+            told, _ = one.communicate("end", timeout=60)
+        finally:
+            one.kill()
+    assert (one.returncode, told) == (0, "nothing\n")
 
 
 def connected() -> tuple[socket.socket, socket.socket, socket.socket]:

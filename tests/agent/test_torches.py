@@ -149,11 +149,21 @@ def test_as_a_tool(made: Made, tool: str, tmp_path: Path) -> None:
         assert report["facts"]["torch"]["version"] == made.build["version"]
 
 
-def test_nothing_is_left(made: Made, tmp_path: Path) -> None:
-    """In a TMPDIR of usual length: below a long one sockets would get names that are too long (agent/temporary.py)."""
+@pytest.mark.parametrize("flags", [(), ("--start-method", "spawn")], ids=["forked", "afresh"])
+@pytest.mark.parametrize("kind", ["usual", "long", "open", "gone"])
+def test_nothing_is_left(made: Made, tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
+    """Where ours may not be TMPDIR (agent/temporary.py): below a long one sockets would get names that are too long, in an open one ours
+    does not lie, and without one Python takes /tmp."""
     with tempfile.TemporaryDirectory(prefix="t-") as folder:
-        outside(made, tmp_path, TMPDIR=folder)
-        assert os.listdir(folder) == []
+        theirs = Path(folder) / ("x" * 70 if kind == "long" else kind)
+        if kind != "gone":
+            theirs.mkdir()
+            theirs.chmod(0o777 if kind == "open" else 0o700)
+        before = set(os.listdir("/tmp"))
+        outside(made, tmp_path, *flags, TMPDIR=str(theirs))
+        assert kind == "gone" or os.listdir(theirs) == []
+        new = [Path("/tmp", name) for name in set(os.listdir("/tmp")) - before]
+        assert not [one for one in new if one.is_dir() and "_remote_module_non_scriptable.py" in os.listdir(one)]
 
 
 # Marks the process as one that uses CUDA as soon as torch is imported.

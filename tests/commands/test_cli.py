@@ -295,6 +295,25 @@ def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.Mon
         private_folder()
 
 
+def test_a_folder_without_room_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+    import tempfile
+
+    from envcheck.collect import private_folder
+    from envcheck.host import full_folder
+    from envcheck.host.syscalls import Trial
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(
+        full_folder, "allocate", lambda path, size: Trial(size, 0, "Disk quota exceeded" if str(tmp_path) in path else None)
+    )
+    folder = private_folder()
+    shutil.rmtree(folder)
+    assert not folder.startswith(str(tmp_path)) and not os.listdir(tmp_path)
+    found = full_folder.full_folder(str(tmp_path))
+    assert found and found.error == "Disk quota exceeded" and found.free_bytes
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes of folders")
 @pytest.mark.parametrize(("mode", "kept"), [(0o777, False), (0o1777, True), (0o755, True)])
 def test_no_folder_is_made_where_others_could_put_a_link_in_its_place(

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ pytestmark = [
 SECONDS = 300  # a deadline, never a wait: --timeout ends a check
 NETWORK = "unshare -n -m sh -c \"exit 0\" || exit 99; exec unshare -n -m sh -c '{}; exec $E --timeout 90 $J'"
 MOUNTS = "unshare -m sh -c \"exit 0\" || exit 99; exec unshare -m sh -c '{}; exec $E --timeout 90 $J'"
+FILLED = MOUNTS.format("mount -t tmpfs -o {} none $TMPDIR; PYTHONPATH=$FAULTS/filling:$PYTHONPATH; export FILLS={}")
 FILTER = "$FILTERED 999 1 true || exit 99; exec $FILTERED {} $E --timeout 90 $J"
 GROUP = "d=/sys/fs/cgroup/{kind}/envcheck-$$; mkdir $d 2>/dev/null && echo {value} > $d/{file} || exit 99\n" + (
     "(echo $BASHPID > $d/cgroup.procs; exec $E --timeout 60 $J); code=$?"
@@ -75,12 +77,26 @@ CHECKS: list[Row] = [
     ("no /dev/shm",
      MOUNTS.format("mount -t tmpfs none /dev; mknod /dev/null c 1 3; mknod /dev/urandom c 1 9"), 1, ("shm-small",), ("mount -t tmpfs",)),
     ("TMPDIR noexec", MOUNTS.format("mount -t tmpfs -o noexec none $TMPDIR"), 0, (), ()),
+    ("TMPDIR of 64 KiB, and much is printed", FILLED.format("size=64k", "import"), 1, ("disk-full",), ("of 64 KiB free",)),
+    ("TMPDIR of 256 KiB, and nobody minds", FILLED.format("size=256k", "silently"), 1, ("disk-full",), ("of 256 KiB free",)),
+    ("TMPDIR of 1 MiB, and much is printed", FILLED.format("size=1m", "import"), 1, ("disk-full",), ("of 1 MiB free",)),
+    ("TMPDIR of 40 files", FILLED.format("nr_inodes=40", "files"), 1, ("disk-full",), ("room for 0 more files",)),
+    ("TMPDIR full after the import", FILLED.format("size=1m", "later"), 1, ("disk-full",), ("of 1 MiB free",)),
+    ("TMPDIR full in the live step", FILLED.format("size=1m", "group"), 1, ("disk-full",), ("of 1 MiB free",)),
+    ("TMPDIR full before", FILLED.format("size=16k", ""), 0, ("disk-full",), ("of 16 KiB free",)),
     ("no /proc", MOUNTS.format("mount -t tmpfs none /proc"), 0, (), ()),
-    ("bind refused", FILTER.format("49 1"), 1, ("live-failed",), ("Operation not permitted",)),
-    ("recvmsg refused", FILTER.format("46,47 1"), 1, ("live-failed",), ("Operation not permitted",)),
-    ("no epoll", FILTER.format("291,213 38"), 1, ("live-failed",), ()),
+    ("bind refused", FILTER.format("49 1"), 1, ("system-call-refused",), ("bind: Operation not permitted",)),
+    ("recvmsg refused", FILTER.format("46,47 1"), 1, ("system-call-refused",), ("recvmsg: Operation not permitted",)),
+    ("no epoll", FILTER.format("291,213 38"), 1, ("system-call-refused",), ("epoll_create1: Function not implemented",)),
+    ("connect refused", FILTER.format("42 1"), 1, ("system-call-refused",), ("connect: Operation not permitted",)),
+    ("no socket", FILTER.format("41 38"), 1, ("system-call-refused",), ("socket: Function not implemented",)),
+    ("accept refused", FILTER.format("43,288 1"), 1, ("system-call-refused",), ("accept4: Operation not permitted",)),
+    ("listen and getsockname refused", FILTER.format("50,51 1"), 1, ("system-call-refused",), ("getsockname: Operation not permitted",)),
+    ("no processes and threads", FILTER.format("56,435 1"), 1, ("system-call-refused",), ("clone3: Operation not permitted",)),
+    ("sched_getaffinity refused", FILTER.format("204 1"), 1, ("system-call-refused",), ("sched_getaffinity: Operation not permitted",)),
+    ("no clone3, prlimit, memfd, io_uring and sched_setaffinity", FILTER.format("435,302,319,425,426,427,203 38"), 0, (), ()),
     ("no eventfd", FILTER.format("290,284 24"), 1, ("live-failed",), ()),
-    ("setsockopt refused", FILTER.format("54 1"), 1, ("live-failed",), ("EPERM",)),
+    ("setsockopt refused", FILTER.format("54 1"), 1, ("system-call-refused",), ("setsockopt: Operation not permitted",)),
     ("rename refused", FILTER.format("82,264,316 1"), 0, (), ()),
     ("fsync fails", FILTER.format("74,75 5"), 0, (), ()),
     ("kill refused", FILTER.format("62,234,424 1"), 0, (), ()),
@@ -94,6 +110,17 @@ CHECKS: list[Row] = [
      LIE.format("t.distributed.destroy_process_group = lambda *a, **k: time.sleep(1000)"), 1, ("live-hang",), ("destroy",)),
     ("a GPU that is none", LIE.format("t.cuda.is_available = lambda: True; t.cuda.device_count = lambda: 1"), 0, (), ()),
     ("a version that is a number", LIE.format("t.__version__ = 213"), 1, ("torch-dynamo-broken",), ("'int' is not iterable",)),
+    ("an answer that exits", LIE.format("t.version.cuda = '12.6'; t.cuda.is_available = lambda: sys.exit(5)"), 0, (), ()),
+    ("an answer that ends the process",
+     LIE.format("import os; t.version.cuda = '12.6'; t.cuda.is_available = lambda: os._exit(0)"), 0, (), ()),
+    ("a handler for every signal", LIE.format(
+        "import signal; [signal.signal(s, lambda *a: None) for s in signal.valid_signals() if s not in (9, 19, 32, 33)]"), 0, (), ()),
+    ("an exit that hangs", LIE.format("import atexit; atexit.register(lambda: time.sleep(1000))"), 0, (), ()),
+    ("20 threads that never end",
+     LIE.format("import threading; [threading.Thread(target=lambda: time.sleep(1000)).start() for _ in range(20)]"), 0, (), ()),
+    ("five children that live on", LIE.format("import subprocess; [subprocess.Popen(['sleep', '300']) for _ in range(5)]"), 0, (), ()),
+    ("shared memory that is kept",
+     LIE.format("from multiprocessing import shared_memory as s; t._kept = s.SharedMemory(create=True, size=1 << 20)"), 0, (), ()),
     ("every descriptor closed", LIE.format("import os; os.closerange(3, 1000)"), 0, (), ()),
     ("a word that TORCH_DISTRIBUTED_DEBUG does not know",
      "TORCH_DISTRIBUTED_DEBUG=YES exec $E $J", 1, ("variable-refused",), ("unset TORCH_DISTRIBUTED_DEBUG",)),
@@ -187,13 +214,12 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def experiment(script: str, folder: Path, filtered: Path) -> tuple[int, str]:
     """Exit code and stdout; nothing may run or lie in TMPDIR afterwards."""
-    word, work, temporary = uuid.uuid4().hex, folder / "work", folder / "tmp"
+    word, work, temporary = uuid.uuid4().hex, folder / "work", tempfile.mkdtemp(prefix="experiment-")  # pytest's is too long for sockets
     work.mkdir()
-    temporary.mkdir()
     (folder / "nothing.toml").write_text("")  # a machine of which nothing is known
     given = {
         **os.environ, "E": f"{sys.executable} -m envcheck", "PY": sys.executable, "J": f"--json -o {folder}/report.json",
-        "TMPDIR": str(temporary), "NOTHING": str(folder / "nothing.toml"),
+        "TMPDIR": temporary, "NOTHING": str(folder / "nothing.toml"),
         "HOME": str(folder), "FILTERED": str(filtered), "FAULTS": str(HERE / "faults"), "PYTHONDONTWRITEBYTECODE": "1", "MARK": word,
         "PYTHONPATH": str(HERE.parent),
     }  # fmt: skip
@@ -207,10 +233,12 @@ def experiment(script: str, folder: Path, filtered: Path) -> tuple[int, str]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+    left = os.listdir(temporary)
+    shutil.rmtree(temporary)
     if process.returncode == 99:
         pytest.skip("this machine grants no such experiment")
     assert "internal error" not in said and process.returncode != 70, said
-    assert all_gone(str(temporary)) and os.listdir(temporary) == [], "something is left"
+    assert all_gone(temporary) and left == [], "something is left"
     return process.returncode, out
 
 
@@ -228,6 +256,7 @@ def test_a_check(script: str, code: int, rules: tuple[str, ...], words: tuple[st
     assert set(rules) <= set(found), found
     text = "".join(found.values())
     assert [word for word in words if word not in text] == []
+    assert rules != ("disk-full",) or set(found) == {"disk-full"}, "what follows from it is said beside it"
 
 
 @pytest.mark.parametrize(("script", "printed"), [row[1:] for row in RUNS], ids=[row[0] for row in RUNS])
