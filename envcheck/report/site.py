@@ -17,7 +17,7 @@ from envcheck.tables.folders import Folder, folders_in, is_folder, rules_folder,
 from envcheck.tables.toml import load_toml
 
 T = TypeVar("T")
-COMPAT, PLAN, SYMPTOMS = "compat", "plan", "symptoms"
+COMPAT, PLAN, SYMPTOMS, LANGUAGES = "compat", "plan", "symptoms", "languages"
 
 
 def check_site(folder: Folder) -> None:
@@ -29,11 +29,12 @@ def check_site(folder: Folder) -> None:
     _check_tables(folder)
     _check_plan(folder)
     _check_symptoms(folder)
+    _check_languages(folder)
 
 
 def _check_places(folder: Folder) -> None:
     """A rule that stands where nothing reads it is a gate that is not there."""
-    known = (*FAMILY_RANK, COMPAT, PLAN, SYMPTOMS)
+    known = (*FAMILY_RANK, COMPAT, PLAN, SYMPTOMS, LANGUAGES)
     for part in ("", *(name for name in folders_in(folder) if name not in known)):
         for name, path in toml_files(folder, part).items():
             if _is_rule(path):
@@ -76,6 +77,8 @@ def _check_texts_of_rules(folder: Folder) -> None:
                     f"{path}: no rule of the family {family} is called {rule!r}; `envcheck rules` lists them"
                     " (a rule of your own has [[when]])"
                 )
+            else:
+                _check_kinds(path, content)
             _readable(path, lambda rule=rule: both.read(rule))  # type: ignore[misc]  # bound to the loop's own value
 
 
@@ -100,6 +103,18 @@ _KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "docs": _TEXTS,
     "layer": (f"one of {', '.join(LAYERS)}", lambda value: value in LAYERS),
     "fix": ("a text in quotes, or tables [[fix]]", lambda value: _is_text(value) or _are_fixes(value)),
+}
+# The same of keys that ours have besides, which a site says otherwise.
+_OURS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    **_KEYS,
+    "since": _A_TEXT,
+    "about": _A_TEXT,
+    "messages": ("a table of texts", lambda value: isinstance(value, dict) and all(map(_is_text, value.values()))),
+    "variants": ("a table of tables", lambda value: isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())),
+    "explains": _TEXTS,
+    "decides": _TEXTS,
+    "rank": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "example": ("tables [[example]]", lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value)),
 }
 # Kind of a [[fix]] → the keys without which it says nothing.
 _FIXES = {"manual": ("text",), "env": ("name",), "install": ("requirements",), "torch": ()}
@@ -136,6 +151,13 @@ def _check_own(path: str, rule: str, content: Mapping[str, Any], ours: RuleTexts
         conditions(content["when"])
     except ThresholdError as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def _check_kinds(path: str, content: Mapping[str, Any]) -> None:
+    """What a site says otherwise of a rule of ours has the kind that ours has."""
+    for key, value in content.items():
+        if key in _OURS and not _OURS[key][1](value):
+            raise UsageError(f"{path}: {key} = {str(value)[:60]!r}: {_OURS[key][0]} is expected")
 
 
 def _check_tables(folder: Folder) -> None:
@@ -194,3 +216,10 @@ def _check_symptoms(folder: Folder) -> None:
                     if rule is not None and rule not in rules:
                         raise UsageError(f"{path}: no rule is called {rule!r}; `envcheck rules` lists them")
     _readable(f"{folder}/{SYMPTOMS}", lambda: [row.pattern for row in SymptomTable((folder,)).messages])
+
+
+def _check_languages(folder: Folder) -> None:
+    for path in toml_files(folder, LANGUAGES).values():
+        for name, table in _content(path).items():
+            if name != "sources" and not (isinstance(table, dict) and all(map(_are_texts, table.values()))):
+                raise UsageError(f"{path}: [{name}] is not a table of lists of texts")
