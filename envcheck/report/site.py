@@ -13,7 +13,7 @@ from envcheck.errors import UsageError, near_word
 from envcheck.symptoms.scan import SymptomTable
 from envcheck.tables.compat import Tables
 from envcheck.tables.file import HEAD, TableFile
-from envcheck.tables.folders import Folder, folders_in, is_folder, rules_folder, toml_files
+from envcheck.tables.folders import Folder, folders_in, is_file, is_folder, rules_folder, toml_files
 from envcheck.tables.toml import load_toml
 
 T = TypeVar("T")
@@ -24,6 +24,10 @@ def check_site(folder: Folder) -> None:
     """UsageError, with the file, unless each of a site's files can be read and is about a rule, table or text that exists."""
     if not is_folder(folder):
         raise UsageError(f"rules folder {folder}: there is none")
+    for part in ("", *folders_in(folder)):
+        for path in toml_files(folder, part).values():
+            if not is_file(path):  # an open of a FIFO waits for ever
+                raise UsageError(f"{path}: not a file")
     _check_places(folder)
     _check_texts_of_rules(folder)
     _check_tables(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -164,6 +165,12 @@ def test_a_sites_file_that_nothing_could_read_is_refused_with_its_name(run: Run,
     code, said = run("explain", "driver-too-old")
     assert code == 2 and len(said.splitlines()) == 1
     assert said.startswith(f"envcheck: {tmp_path}/pyproject.toml: rules: {tmp_path}/site/{name}.toml: {words}"), said
+
+
+def test_a_pipe_among_the_rules_is_not_waited_for(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "site" / "limits").mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / "site" / "limits" / "ours.toml")
+    assert run("rules") == (2, f"envcheck: {tmp_path}/pyproject.toml: rules: {tmp_path}/site/limits/ours.toml: not a file\n")
 
 
 def test_a_severity_is_one_of_a_rule(run: Run) -> None:
