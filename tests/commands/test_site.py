@@ -145,7 +145,7 @@ def test_a_sites_words_count_in_plan_and_check(run: Run) -> None:
         ("driver/driver-too-old", 'severity = "bad"\n', "severity = 'bad': one of error, warning, info is expected"),
         ("driver/driver-too-old", "title = {a = 1}\n", "title = \"{'a': 1}\": a text in quotes is expected"),
         ("driver/driver-too-old", "messages = 3\n", "messages = '3': a table of texts is expected"),
-        ("languages/ours", "[glibc]\n\"No space left on device\" = 3\n", "[glibc] is not a table of lists of texts"),
+        ("languages/ours", '[glibc]\n"No space left on device" = 3\n', "[glibc] is not a table of lists of texts"),
         ("languages/ours", "[glibc\n", "cannot be used: "),
         ("compat/gpu-products", PRODUCT, "there is no table 'gpu-products'"),
         ("compat/gpu-product", "[product]\n", "cannot be used: [product] has no rows"),
