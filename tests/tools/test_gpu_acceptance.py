@@ -117,9 +117,8 @@ def test_each_expectation_can_fail(tmp_path: Path) -> None:
         answer = {"findings": [{"rule": rule} for rule in trial.rules[:1]], "live": {"arms": arms, "insights": ["x"]}}
         assert gpu_acceptance.judged(trial, trial.codes[0], answer, "") == ""
         others = [{**answer, "findings": [{"rule": "another"}]}] if trial.rules else []
-        for at, arm in enumerate(arms):
-            for instead in ([], [{**arm, "status": "hang"}]):
-                others.append({**answer, "live": {"arms": [*arms[:at], *instead, *arms[at + 1 :]], "insights": ["x"]}})
+        changed = [[*arms[:at], *instead, *arms[at + 1 :]] for at, arm in enumerate(arms) for instead in ([], [{**arm, "status": "hang"}])]
+        others += [{**answer, "live": {"arms": one, "insights": ["x"]}} for one in changed]
         others += [{**answer, "live": {"arms": arms, "insights": []}}] if trial.insights else []
         assert all(gpu_acceptance.judged(trial, trial.codes[0], other, "") for other in others), trial.name
         assert all(gpu_acceptance.judged(trial, code, answer, "") for code in {0, 1, 2, 3, 70, 124, 130} - set(trial.codes)), trial.name
