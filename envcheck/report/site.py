@@ -126,7 +126,7 @@ _FIXES = {"manual": ("text",), "env": ("name",), "install": ("requirements",), "
 
 def _are_fixes(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, dict) and one.get("kind") in _FIXES and all(key in one for key in _FIXES[one["kind"]]) for one in value
+        isinstance(one, dict) and one.get("kind") in tuple(_FIXES) and all(key in one for key in _FIXES[one["kind"]]) for one in value
     )
 
 
@@ -215,7 +215,10 @@ def _check_symptoms(folder: Folder) -> None:
     for path in toml_files(folder, SYMPTOMS).values():
         for rows in _content(path).values():
             for row in rows if isinstance(rows, list) else ():
-                also = [one.get("rule") if isinstance(one, dict) else one for one in row.get("also", ())] if isinstance(row, dict) else []
+                more = row.get("also", ()) if isinstance(row, dict) else ()
+                if not isinstance(more, list | tuple):
+                    raise UsageError(f"{path}: also = {str(more)[:60]!r}: a list of rules is expected")
+                also = [one.get("rule") if isinstance(one, dict) else one for one in more]
                 for rule in (row.get("rule"), *also) if isinstance(row, dict) else ():
                     if rule is not None and rule not in rules:
                         raise UsageError(f"{path}: no rule is called {rule!r}; `envcheck rules` lists them")

@@ -147,6 +147,8 @@ def test_a_sites_words_count_in_plan_and_check(run: Run) -> None:
         ("driver/driver-too-old", "messages = 3\n", "messages = '3': a table of texts is expected"),
         ("languages/ours", '[glibc]\n"No space left on device" = 3\n', "[glibc] is not a table of lists of texts"),
         ("languages/ours", "[glibc\n", "cannot be used: "),
+        ("driver/driver-too-old", "[[fix]]\nkind = {}\n", "fix = "),
+        ("symptoms/ours", SYMPTOM + "also = 3\n", "also = '3': a list of rules is expected"),
         ("compat/gpu-products", PRODUCT, "there is no table 'gpu-products'"),
         ("compat/gpu-product", "[product]\n", "cannot be used: [product] has no rows"),
         ("plan/texts", '[note]\ndriver = "x"\n', "the planner has no text note.driver"),
