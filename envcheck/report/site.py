@@ -60,7 +60,7 @@ def _is_rule(path: str) -> bool:
 def _readable(path: str, read: Callable[[], T]) -> T:
     try:
         return read()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # not TOML, or values of another shape
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, re.error) as error:  # not TOML, or values of another shape
         said = " ".join(str(error).split()).removeprefix(f"{path}: ")
         raise UsageError(f"{path}: cannot be used: {said}") from None
 
