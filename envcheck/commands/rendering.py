@@ -94,15 +94,17 @@ def wanted_language(args: argparse.Namespace, for_people: bool, stream: TextIO |
 
 
 class Myself(TypedDict):
-    """Login names and home folder of who runs envcheck, for redaction."""
+    """Login names and home folder of who runs envcheck, and the host, for redaction: also of a log that is read on it."""
 
     users: list[str]
     homes: list[str]
+    hosts: list[str]
 
 
 def myself() -> Myself:
     names = [os.environ[name] for name in ("USER", "LOGNAME", "USERNAME") if os.environ.get(name)]
-    return {"users": names, "homes": [os.path.expanduser("~")]}
+    host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return {"users": names, "homes": [os.path.expanduser("~")], "hosts": [host]}
 
 
 def write(report: Report, args: argparse.Namespace, stdout: bool = True) -> None:

@@ -26,27 +26,34 @@ _PROXY = re.compile(r"((?i:proxy)(?:[\"']?\s{0,8}[=:]\s{0,8}[\"']?))(?!\[secret\
 # Grafana, Dynatrace, RubyGems, Heroku, Fly, Supabase, PlanetScale, Buildkite, CircleCI, Sentry, Twilio, Square, Discord, Docker Hub,
 # JFrog, Terraform, Azure, Modal, RunPod, Fireworks, Pinecone, Alibaba; hashes of passwords as crypt(3) writes them. The last line is
 # for those that nobody has listed: a short prefix, then what mixes small and capital letters with three digits at least.
-_TOKEN = re.compile(
-    r"\b(?:(?:hf|gh[opsur]|npm|gsk|r8|api_org|lin_api|dop_v1|doo_v1|dor_v1)_[A-Za-z0-9]{16,}|github_pat_\w{20,}|gl(?:pat|dt|cbt|ptt|rt|ft|imt|agent|soat)-[\w-]{16,}"
-    r"|(?:AKIA|ASIA)[A-Z0-9]{16}|(?:xox[abeoprs]|xapp)-[\w-]{10,}|sk-(?=[\w-]{0,200}\d)[\w-]{20,}"
-    r"|(?:sk|rk|whsec|pk)_(?:live|test)_\w{10,}|nvapi-[\w-]{20,}|pypi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w.-]{16,}|GR1348941[\w-]{16,}|dapi[0-9a-f]{32}"
-    r"|SG\.[\w-]{16,}\.[\w-]{16,}|(?:bot)?\d{8,10}:AA[\w-]{30,}|key-[0-9a-f]{32}|AGE-SECRET-KEY-1[0-9A-Z]{16,}|hv[bsr]\.[\w-]{16,}"
-    r"|lsv2_(?:pt|sk)_\w{16,}|(?:pplx|xai)-[A-Za-z0-9]{20,}|tskey-[\w-]{16,}|dp\.(?:st|ct|pt|sa)\.[\w.-]{16,}|shp(?:at|ca|pa|ss)_[0-9a-f]{16,}"
-    r"|pul-[0-9a-f]{32,}|ATATT3[\w=-]{16,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2}"
-    r"|wandb_v1_\w{16,}|local-[0-9a-f]{40}|MUNGE:[\w+/=]{8,}"
-    r"|(?:ntn|figd|glc|sbp|fw|rpa|rubygems|sq0[a-z]{3}|bku[a-z]|hf_oauth)[_-][A-Za-z0-9=_-]{20,}|secret_(?=\w{0,80}\d)[\w.]{32,}|pat\w{14}\.[0-9a-f]{64}"
-    r"|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NR(?:AK|JS|II)-[\w-]{20,}|glsa_\w{32,}|dt0[a-z]\d{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}|HRKU-[\w-]{30,}|fm\d[ra]?_[\w+/=-]{16,}"
-    r"|pscale_(?:tkn|pw|oauth)_[\w.-]{32,}|CCI(?:PAT|PRJ)_\w{32,}|sntry[su]_[\w=+/-]{16,}|SK[0-9a-f]{32}|[MNO][A-Za-z0-9]{23,25}\.[\w-]{5,7}\.[\w-]{27,}"
-    r"|dckr_(?:pat|oat)_[\w-]{16,}|AKC[a-z0-9][A-Za-z0-9]{60,}|\w{14}\.atlasv1\.[\w-]{60,}|\w{3}\dQ~[\w~.-]{30,}|(?:ak|as)-[A-Za-z0-9]{22}|pcsk_\w{32,}|LTAI[A-Za-z0-9]{16,}"
-    r"|[A-Za-z][A-Za-z0-9]{1,9}[_-](?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,60}\d){3})[A-Za-z0-9]{24,})"
-    r"|\b(?:FwoGZXIvYXdz|FQoGZXIvYXdz|IQoJb3JpZ2lu|AQoDYXdz)[\w+/=%]{16,}"  # session tokens of AWS
-    r"|\$(?:apr1|2[aby]?|[156y]|argon2(?:id?|d))\$[^\s:'\"]{16,}"
-)
+_TOKENS = (
+    *(re.compile(rf"\b(?:{kinds})") for kinds in (
+        r"(?:hf|gh[opsur]|npm|gsk|r8|api_org|lin_api|dop_v1|doo_v1|dor_v1)_[A-Za-z0-9]{16,}|github_pat_\w{20,}|gl(?:pat|dt|cbt|ptt|rt|ft|imt|agent|soat)-[\w-]{16,}"
+        r"|(?:AKIA|ASIA)[A-Z0-9]{16}(?:[\"']?[,:;\s]{1,3}[\"']?[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/]))?|(?:xox[abeoprs]|xapp)-[\w-]{10,}|sk-(?=[\w-]{0,200}\d)[\w-]{20,}",
+        r"(?:sk|rk|whsec|pk)_(?:live|test)_\w{10,}|nvapi-[\w-]{20,}|pypi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w.-]{16,}|GR1348941[\w-]{16,}|dapi[0-9a-f]{32}"
+        r"|SG\.[\w-]{16,}\.[\w-]{16,}|(?:bot)?\d{8,10}:AA[\w-]{30,}|key-[0-9a-f]{32}|hv[bsr]\.[\w-]{16,}",
+        r"bot\d{6,10}:[\w-]{30,}|\d{6,10}:(?=[\w-]{0,40}[a-z])(?=[\w-]{0,40}[A-Z])[\w-]{33,36}(?![\w-])|1//0[\w-]{30,}|syt_\w{10,}|sq[apu]_[0-9a-f]{40}|SEC[0-9a-f]{64}"
+        r"|AGE-(?:SECRET-KEY(?:-PQ)?|PLUGIN-[A-Z0-9]{1,20})-1[0-9A-Z]{16,}|S[ACNOUX][A-Z2-7]{56}|GOCSPX-[\w-]{16,}|ATBB[A-Za-z0-9]{24,}|cmVmdGtu[\w-]{20,}",
+        r"lsv2_(?:pt|sk)_\w{16,}|(?:pplx|xai)-[A-Za-z0-9]{20,}|tskey-[\w-]{16,}|dp\.(?:st|ct|pt|sa)\.[\w.-]{16,}|shp(?:at|ca|pa|ss)_[0-9a-f]{16,}"
+        r"|pul-[0-9a-f]{32,}|AT(?:ATT|CTT)3[\w=-]{16,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2}|wandb_v1_\w{16,}|local-[0-9a-f]{40}|MUNGE:[\w+/=]{8,}",
+        r"(?:ntn|figd|glc|sbp|fw|rpa|rubygems|sq0[a-z]{3}|bku[a-z]|hf_oauth)[_-][A-Za-z0-9=_-]{20,}|secret_(?=\w{0,80}\d)[\w.]{32,}|pat\w{14}\.[0-9a-f]{64}"
+        r"|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NR(?:AK|JS|II)-[\w-]{20,}|glsa_\w{32,}|dt0[a-z]\d{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}|HRKU-[\w-]{30,}|fm\d[ra]?_[\w+/=-]{16,}",
+        r"pscale_(?:tkn|pw|oauth)_[\w.-]{32,}|CCI(?:PAT|PRJ)_\w{32,}|sntry[su]_[\w=+/-]{16,}|SK[0-9a-f]{32}|[MNO][A-Za-z0-9]{23,25}\.[\w-]{5,7}\.[\w-]{27,}"
+        r"|dckr_(?:pat|oat)_[\w-]{16,}|AKC[a-z0-9][A-Za-z0-9]{60,}|\w{14}\.atlasv1\.[\w-]{60,}|\w{3}\dQ~[\w~.-]{30,}|(?:ak|as)-[A-Za-z0-9]{22}|pcsk_\w{32,}|LTAI[A-Za-z0-9]{16,}",
+        r"[A-Za-z][A-Za-z0-9]{1,9}[_-](?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,60}\d){3})[A-Za-z0-9]{24,}"
+        r"|(?:FwoGZXIvYXdz|FQoGZXIvYXdz|IQoJb3JpZ2lu|AQoDYXdz)[\w+/=%]{16,}",  # session tokens of AWS
+    )),
+    re.compile(r"\$(?:apr1|2[aby]?|[156y]|argon2(?:id?|d))\$[^\s:'\"]{16,}"),
+)  # fmt: skip
 # TOKENIZERS_PARALLELISM, max_tokens, pad_token_id and the like are none: they belong to a vocabulary.
 _VOCABULARY = "(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)"
 _FOREIGN = rf"(?:{'|'.join(FOREIGN)})(?![长类数学库桶对环化器])"  # the length or number of keys is none
-_WORDS = rf"{_VOCABULARY}token(?!iz|s|_id|-id|_type)|secret|(?<!/etc/)passw(?:or)?[dt]|passphrase|credential|connection_?string|{_FOREIGN}"
-_KEYS = "(?:api|access|account|private|signing|shared|encryption|client|license|master|session|service|ssh|subscription)"
+_WORDS = rf"{_VOCABULARY}token(?!iz|s|_id|-id|_type)|secret|(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|credential|connection_?string"
+_WORDS += rf"|auth_?(?:tok|ident)|{_FOREIGN}"
+_KEYS = (
+    "(?:api|access|account|private|signing|shared|encryption|client|license|master|session|service|ssh|subscription|auth"
+    "|wandb|comet|neptune|openai|anthropic|gemini|hf|ngc)"
+)
 # As the whole name or its last word. A PIN is one unless processes are pinned (I_MPI_PIN).
 _LAST = "salt|pepper|passcode|pincode|mnemonic|jwt|otp|creds?|sas|seed_phrase|totp_seed|signature|bearer|privkey|mdp|psk|sk"
 _PINNED = "(?<!mpi)(?<!cpu)(?<!gpu)(?<!omp)(?<!numa)(?<!core)(?<!thread)"
@@ -57,38 +64,46 @@ SECRET_NAME = re.compile(
 
 _QUOTE = r"\\{0,3}[\"']"  # also as JSON within JSON writes it
 _BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as strings write it
-_MASKED = r"\[secret\]|\$|[<{*…]|\.\.\."  # "$HF_TOKEN" tells nothing, and what is masked stays as it is
+# "$HF_TOKEN" and "None" tell nothing, and what is masked stays as it is
+_MASKED = r"\[secret\]|\$|[<{*…]|\.\.\.|(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
+_IN = r"(?:Secret(?:Str)?|Some|Just|Optional|PASSWORD)\("  # what languages put a value into
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
 # What stands in a name, and not at its edge alone
 _NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|_pass\b|_pwd\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b)"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
-    rf"(?:{_QUOTE}|&quot;)?\]?\s{{0,8}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:SecretStr\(|Secret\()?"
-    rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:b?{_QUOTE}|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
+    rf"(?:{_QUOTE}|&quot;)?[\]}}]?\s{{0,40}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?=[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
+    rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:b?(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|b?{_QUOTE}|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
 # What begins in Chinese, Japanese or Korean is a sentence: they are typed by means of a list to choose from, which no password field has.
 _ASSIGNED = re.compile(
     rf"((?:{_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw)\b"
-    rf"|(?<![\w-])pwd(?=\s{{0,4}}[=:]\s{{0,4}}[\"'\w])"
+    rf"|(?<![\w-])(?:pwd(?=[\"']?\s{{0,4}}[=:]\s{{0,4}}(?:[\"'](?![/~.])|\w))|PW(?==)|PASS(?==(?!\d{{1,9}}\b))|SAMLResponse"
+    rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|Secret(?:Str)?\(|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
-    r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}"
+    r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}->\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
 # A name here and its value there: <password>…</password>, {"name": "HF_TOKEN", "value": "…"}, ("password", "…"), `setenv HF_TOKEN …`
 _APART = re.compile(
-    rf"({_NAMED}[\w-]{{0,60}}\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])"
-    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}"
+    rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
+    rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
+    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
+    rf"|<name>[\w.-]{{0,80}}(?:{_NAMED}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
+    rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_NAMED}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
+    rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
     rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
     rf"|[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"'](?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{8}})"
     rf"|\bvariable\s{{1,4}}\"[\w-]{{0,60}}{_NAMED}[\w-]{{0,60}}\"\s{{0,4}}\{{[^}}\"]{{0,200}}default\s{{0,4}}=\s{{0,4}}\""
-    rf"|\b(?:setenv|setx|ENV(?=\s{{1,8}}\S{{1,120}}\s{{1,8}}\S{{0,80}}\d)|set\s-\w{{1,4}}|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?)"
-    rf"\s{{0,8}}[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
+    rf"|\b(?:setenv|setx|ENV(?=\s{{1,8}}(?:\S{{1,120}}\s{{1,8}}\S{{0,80}}\d|\w{{1,80}}_(?:TOKEN|SECRET|PASSWORD|KEY)\s))|set\s-\w{{1,4}}"
+    rf"|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?|remote\s{{1,4}}modify\s{{1,8}}(?:--\w{{1,12}}\s{{1,8}})?\S{{1,80}})"
+    rf"\s{{0,8}}[\w./:@-]{{0,100}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
     rf"(?!{_MASKED})[^\s\"'<>,;\\]{{4,400}}"
 )
 # "password for me: …", "your password is …", "user me password …", "IDENTIFIED BY '…'": what has a digit at least is no English word
@@ -104,8 +119,8 @@ _JAR = re.compile(
 )
 # "echo … | sudo -S", "| docker login --password-stdin", "| chpasswd"
 _PIPED = re.compile(
-    rf"(\b(?:echo\s{{1,8}}(?:-[neE]{{1,3}}\s{{1,8}})?|printf\s{{1,8}}(?:[\"']?%s(?:\\n)?[\"']?\s{{1,8}})?)[\"']?)(?!{_MASKED})[^\s\"'|]{{3,200}}"
-    r"(?=[\"']?\s{0,8}\|\s{0,8}(?:\w{1,12}\s{1,4}){0,2}(?:sudo\s{1,4}-\w{0,4}S|chpasswd|kinit|[^\n|;&]{0,120}-stdin\b))"
+    rf"(\b(?:echo\s{{1,8}}(?:-[neE]{{1,3}}\s{{1,8}})?|printf\s{{1,8}}(?:[\"']?%s(?:\\n)?[\"']?\s{{1,8}})?)[\"']?)(?!{_MASKED})(?:(?<=')[^'\n]{{3,200}}|(?<=\")[^\"\n]{{3,200}}|[^\s\"'|]{{3,200}})"
+    r"(?=[\"']?\s{0,8}\|\s{0,8}(?:\w{1,12}\s{1,4}){0,2}(?:sudo\s{1,4}-\w{0,4}S|chpasswd|kinit|base64|cryptsetup|openssl|gpg|passwd|htpasswd|[^\n|;&]{0,120}-(?:stdin|token)\b))"
 )
 # "tokens:" with a list of them below, "tokens=['…']". Words of a vocabulary may end in digits, and have none in their midst.
 _ITEM = r"(?=[^\s\"']{0,80}\d)[^\s\"'<>,:\\\[\]]{8,400}"
@@ -118,25 +133,66 @@ _LISTED = re.compile(
 )
 # "sudo -S … <<< secret", "docker login --password-stdin <<EOF" and the line below
 _HERE = re.compile(
-    r"(\b(?:sudo\s{1,4}-\w{0,4}S|chpasswd|kinit|passwd|cryptsetup|gpg|openssl|login|stdin)\b[^\n|;&<]{0,160}"
+    r"(\b(?:sudo\s{1,4}-\w{0,4}S|chpasswd|kinit|passwd|cryptsetup|gpg|openssl|login|stdin|base64|su)\b[^\n|;&<]{0,160}"
     rf"(?:<<<\s{{0,4}}|<<-?\s?[\"']?\w{{1,20}}[\"']?(?:\n|\\{{1,3}}n)))(?!\"?(?:{_MASKED}))(?:'[^'\n]{{3,200}}'|\"[^\"\n]{{3,200}}\"|[^\s\"'\\]{{4,}})"
 )
+# `expect "password:"; send "…\r"`: one word and the key that ends it
+_SENT = re.compile(
+    r"(\bsend(?:_user)?\s{1,4}(?:--\s{1,4})?[\"'])(?!\[secret\]|(?:yes|no|exit|quit|logout)\\)[^\s\"'\\$]{4,200}(?=\\{1,3}[rn][\"'])"
+)
+# set_password("service", "name", "…"), put("password", "…"), getpass() = "…", Credentials("realm", "name", "…"), ConvertTo-SecureString "…"
+_CALLED = re.compile(
+    rf"(\b(?i:set|put|define)\w{{0,30}}\(\s{{0,8}}b?[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"']"
+    r"|\b(?i:(?:set|with|use)_?(?:password|token|secret|api_?key|auth_?token))\(\s{0,8}(?:[\"'][^\"'\n]{0,80}[\"'],\s{0,8}){0,3}b?[\"']"
+    r"|\bget_?pass(?:word)?\([^)\n]{0,120}\)\s{0,4}(?:->|=|:)\s{0,4}[\"']"
+    r"|\b(?:Credentials?|PSCredential|UsernamePassword\w{0,20})\(\s{0,8}(?:[\"'][^\"'\n]{0,80}[\"'],\s{0,8}){1,4}[\"'](?=[^\"'\n]{4,200}[\"']\s{0,8}\))"
+    r"|\b(?:hmac\.new|Fernet|(?i:api_?key|api_?token|auth_?token|password|secret_?key))\(\s{0,8}b?[\"'](?=[^\s\"']{0,80}\d)"
+    r"|\bConvertTo-SecureString\s{1,8}(?:-String\s{1,8})?[\"']"
+    rf"|#define\s{{1,8}}\w{{0,60}}{_NAMED}\w{{0,60}}\s{{1,40}}\"|\b(?:PASSWORD|SECRET|PSK|IDENTIFIED\sBY)(?:\s{{1,4}}|\()(?=['\"])['\"])"
+    rf"(?!{_MASKED})(?:(?<=')[^'\n]{{4,200}}|(?<=\")[^\"\n]{{4,200}})"
+)
+# curl -u "name:…" of several words
+_LOGIN_QUOTED = re.compile(
+    r"((?<![\w-])(?:-[uUa]|--(?:proxy-)?(?:user|auth))[=\s]\s{0,4}(?:'[^\s:']{1,80}:(?=[^'\n]{4,200}')|\"[^\s:\"]{1,80}:(?=[^\"\n]{4,200}\")))"
+    r"(?!\[secret\]|\$|\d{1,6}[\"'])[^\"'\n]{4,200}"
+)
+# A text of its own between quotation marks, long, of small and capital letters with five digits at least; {…=} of Maven; (d #…#) of GnuPG
+_LONE = re.compile(
+    r"(?<=[\"'])(?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,40}\d){5})[A-Za-z0-9]{32,200}(?=[\"'])"
+    r"|(?<=\{)(?=[A-Za-z+/]{0,60}\d)[A-Za-z0-9+/]{20,400}={1,2}(?=\})|(?<=\([dpqu] #)[0-9A-F]{16,8000}(?=#\))"
+)
+# The values of a Secret of Kubernetes
+_MANIFEST = re.compile(
+    r"(?:\bstringData:|\bkind:\s{1,4}Secret\b[^\0]{0,400}?\n[^\n]{0,40}\bdata:)[\x20\t]{0,8}(?:\n[^\n:]{0,40}[\x20\t]{2,40}[\w.-]{1,120}:[^\n]{0,8000}){1,40}"
+)
+_ENTRY = re.compile(
+    r"(?<=\n)([^\n:]{0,40}[\x20\t]{2,40}[\w.-]{1,120}:[\x20\t]{1,8})(?!\[secret\])(?!(?:meta|string)?[dD]ata:)[^\s#][^\n]{3,8000}"
+)
+# A private key without its first line: the bytes that every such key begins with
+_KEY_BEGINS = re.compile(
+    r"(?<![\w+/])(?:MII[\w+/]{3}(?:IBAAK|IBADAN|AgEAAo)|MHcCAQEE|MIG[Hk]AgE|MC4CAQAwBQYDK2Vw|b3BlbnNzaC1rZXktdj)[\w+/=]{8,200}"
+    r"(?:(?:\s{1,4}|\\{1,3}n)(?:\[[^\]\n]{1,40}\]:?\s)?[\w+/=]{16,100}){0,100}"
+)
+_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY")
+_KEY_LINE = re.compile(r"([^\n]{0,200}[\s:])?[\w+/=]{16,100}\s{0,2}")
 # Base64 of a text that holds a secret
 _BLOB = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/]{24,8000}={0,2}(?![\w+/=-])")
 # Headers of HTTP: after the scheme what stands there, with the parameters of Digest or a cookie's further pairs
 _HEADER = re.compile(
     rf"((?<![\w-])(?i:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{{0,40}}(?:key|token|auth|api))(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}"
-    rf"(?:{_QUOTE})?)((?i:{_SCHEME})\s{{1,8}})?(?!(?:(?i:{_SCHEME})\s{{1,8}})?(?:{_MASKED}))"
+    rf"(?:{_QUOTE})?)((?:(?i:{_SCHEME})|[A-Z][A-Za-z]{{1,20}}(?=\s{{1,8}}[\w.~+/=-]{{0,80}}\d))\s{{1,8}})?"
+    rf"(?!(?:(?:(?i:{_SCHEME})|[A-Z][A-Za-z]{{1,20}})\s{{1,8}})?(?:{_MASKED}))"
     r"(?:[\w-]{1,40}=\"[^\"\n]{0,400}\"|[^\s\"',;\\]{4,})(?:[;,]\s{0,8}[\w.-]{1,80}=(?:\"[^\"\n]{0,400}\"|[^\s\"',;\\]{0,400})){0,40}"
 )
 # {"username": "x", "key": "…"} of Kaggle, {"auth": "…"} of Docker, `wandb login …`: a name that says little, and a value that says it all
 _OPAQUE = re.compile(
-    rf"((?<![A-Za-z0-9])(?:key(?:{_QUOTE})?\s{{0,8}}[:=\s]\s{{0,8}}(?:{_QUOTE})?|login\s{{1,8}}(?:--[\w-]{{1,40}}(?:=\S{{1,200}})?\s{{1,8}}){{0,4}})(?=[0-9a-f]{{32}})"
+    rf"((?<![A-Za-z0-9])(?:key(?:{_QUOTE})?\s{{0,8}}[:=\s]\s{{0,8}}(?:{_QUOTE})?|(?i:token)\s{{1,4}}|login(?:=|\s{{1,8}}(?:--[\w-]{{1,40}}(?:=\S{{1,200}})?\s{{1,8}}){{0,4}}))(?=[0-9a-f]{{32}})"
+    rf"|\blogin\s{{1,8}}(?=\d{{16}}\b)|(?i:(?:unseal|recovery)\skey)(?:\s\d{{1,2}})?:\s{{1,4}}"
     rf"|{_QUOTE}auth{_QUOTE}\s{{0,8}}:\s{{0,8}}{_QUOTE}(?=[\w+/=-]{{12}}))[\w+/=-]+"
 )
 # "--password x", "--hf-token x", "'--api-key', 'x'": the value is a word of its own
 _FLAG = re.compile(
-    rf"((?<![\w-])--?[\w-]{{0,40}}(?:{_WORDS}|credentials|{_KEYS}-?key|pwd|storepass|keypass|(?<=-)(?:pass|pw|key)(?=[=\s]\s{{0,8}}[\"']?(?=[^\s\"']{{8}})[^\s\"'\d]{{1,80}}\d))(?:(?:=|\s{{1,8}}(?:\\\s{{1,8}})?)[\"']?|[\"'],\s{{0,8}}[\"']))"
+    rf"((?<![\w-])--?[\w.-]{{0,40}}(?:{_WORDS}|credentials|bearer|{_KEYS}-?key|pwd|storepass|keypass|(?<=-)(?:pass|pw|key)(?=[=\s]\s{{0,8}}[\"']?(?=[^\s\"']{{8}})[^\s\"'\d]{{1,80}}\d))(?:(?:=|\s{{1,8}}(?:\\\s{{1,8}})?)[\"']?|[\"'],\s{{0,8}}[\"']))"
     rf"(?!{_MASKED}|-|\\\s)([^\s\"']+)",
     re.IGNORECASE,
 )
@@ -144,14 +200,21 @@ _FLAG = re.compile(
 # a connection string of ODBC, whose PWD is no folder
 _SPAN = r"\b[^\n|;&]{0,200}?\s"
 _OTHERWISE = re.compile(
-    rf"(\bsshpass\s{{1,8}}-p\s{{0,8}}|\blogin{_SPAN}-p\s{{1,8}}|\b(?:mysql\w{{0,20}}|mariadb|mongo\w{{0,12}}|7z[ar]?){_SPAN}-p\s{{0,8}}"
+    rf"(\bsshpass\s{{1,8}}-p\s{{0,8}}|\blogin{_SPAN}-p(?:=|\s{{1,8}})|\b(?:mysql\w{{0,20}}|mariadb|mongo\w{{0,12}}|7z[ar]?){_SPAN}-p\s{{0,8}}"
     rf"|\bcurl{_SPAN}(?:-[uU]\s{{0,8}}|(?:--user|--proxy-user)(?:=|\s{{1,8}}))[\"']?[^\s:\"']{{1,80}}:"
     rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)?(?:-a|--auth)[=\s]\s{{0,8}}[\"']?[^\s:\"']{{1,80}}:|--(?:[\w-]{{1,20}}-)?creds[=\s]\s{{0,8}}[^\s:]{{1,80}}:"
+    rf"|\bcurl{_SPAN}(?:--pass\s{{1,8}}|(?:-E|--cert)[=\s]\s{{0,8}}[^\s:]{{1,200}}:)|\b(?:requirepass|masterauth)\s{{1,8}}"
+    rf"|\b(?:cqlsh|psexec\w{{0,4}}|ipmi-\w{{1,12}}|publish|hdbsql|isql|n?cftp\w{{0,4}}|rdesktop|racadm|ilorest|impacket-\w{{1,20}}){_SPAN}-p[=\s]\s{{0,8}}"
+    rf"|\bssh-keygen{_SPAN}-[NP]\s{{1,8}}|\s/pass(?:word)?:|\boathtool\s(?:-[\w-]{{1,20}}\s{{1,4}}){{0,6}}(?!-)|\bunseal\s{{1,8}}(?!-)"
+    rf"|\bhttp-basic\.\S{{1,80}}\s{{1,4}}\S{{1,80}}\s{{1,4}}|\bpypi-token\.\S{{1,80}}\s{{1,4}}|\brclone\s{{1,4}}(?:obscure\s{{1,4}}|config{_SPAN}pass[=\s])"
+    rf"|\bactivate-refresh-token\s{{1,4}}\S{{1,80}}\s{{1,4}}|\bkaggle{_SPAN}-n\s{{1,4}}key\s{{1,4}}-v\s{{1,4}}|\baddauth\s{{1,4}}digest\s{{1,4}}[^\s:]{{1,80}}:"
+    rf"|_USER(?:NAME)?=[A-Za-z][^\s:=\"']{{0,80}}:(?!//)|\bAUTH\s(?:PLAIN|default|LOGIN)\s|(?:\bUSER\s\S{{1,80}}\s{{1,4}}|>\s)PASS\s|(?<![\w.-])\w\d{{1,4}}\sLOGIN\s\S{{1,80}}\s"
+    rf"|(?i:nickserv)\s{{1,4}}(?i:identify)\s{{1,4}}|:\*:[^\s:]{{1,80}}:[^\s:]{{1,80}}:"
     rf"|\bcurl{_SPAN}(?:-b|--cookie)\s{{1,8}}[\"']?[\w.-]{{1,80}}=|\bredis-cli{_SPAN}(?:-a|--pass)\s{{1,8}}|\blftp{_SPAN}-u\s{{1,8}}[^\s,]{{1,80}},"
-    rf"|\bldap\w{{1,12}}{_SPAN}-w\s{{1,8}}|\bopenssl{_SPAN}-[kK]\s{{1,8}}|\bsmb\w{{1,12}}{_SPAN}-U\s{{0,8}}[^\s%]{{1,80}}%"
+    rf"|\bldap\w{{1,12}}{_SPAN}-w\s{{0,8}}|\bopenssl{_SPAN}-[kK]\s{{1,8}}|\bsmb\w{{1,12}}{_SPAN}-U\s{{0,8}}[^\s%]{{1,80}}%"
     rf"|\b(?:un)?zip{_SPAN}-P\s{{0,8}}|\bipmitool{_SPAN}-P\s{{1,8}}|\bsnmp\w{{1,12}}{_SPAN}-[cAX]\s{{1,8}}|\bobsutil{_SPAN}-k="
     rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\btwine{_SPAN}-p\s{{1,8}}|\bvault\s{{1,8}}login\s{{1,8}}(?!-)|\betcdctl{_SPAN}--user[=\s][^\s:]{{1,80}}:"
-    rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal=[^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
+    rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal[=\s][^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
     rf"|\bmc\s{{1,4}}alias\s{{1,4}}set\s{{1,4}}(?:\S{{1,200}}\s{{1,4}}){{3}}|\bxfreerdp{_SPAN}/p:|\bsqlcmd{_SPAN}-P\s{{0,8}}|\bwpa_passphrase\s{{1,4}}\S{{1,40}}\s{{1,4}}"
     rf"|\buser(?:add|mod){_SPAN}-p\s{{1,8}}|\bnet\s{{1,4}}use{_SPAN}/user:\S{{1,80}}\s{{1,4}}|--basic-auth[=\s]\s{{0,8}}[^\s:]{{1,80}}:|\bwandb\.login\(\s{{0,4}}key="
     r"|-pass(?:in|out)?\s{1,8}pass:|--auth=|:5432:[^\s:]{1,80}:[^\s:]{1,80}:"
@@ -159,7 +222,15 @@ _OTHERWISE = re.compile(
     r"(?:'[^'\n]{3,200}'|\"[^\"\n]{3,200}\"|[^\s\"';]{4,})"
 )
 # Digits alone: CARD_PIN=4711, --pin 4711
-_PIN = re.compile(rf"((?<![A-Za-z0-9])PIN(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?|(?<![\w-])--pin[=\s]{{1,8}})\d{{4,12}}(?![\w.-])")
+_PIN = re.compile(
+    rf"((?<![A-Za-z0-9])PIN(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?|(?<![\w-])--(?:pin|t?otp)[=\s]{{1,8}}|[\"']pin[\"']:\s{{0,4}}[\"']?)\d{{4,12}}(?![\w.-])"
+)
+# "verification code: 482913", "user code: WDJB-MJHT"; the words of a seed phrase, and of an app's password
+_CODES = re.compile(
+    r"((?i:\b(?:verification|security|one-?time|otp|2fa|mfa|backup|recovery|device|user|pairing|activation)[\x20_-](?:pass)?codes?)(?:\s(?:is|are))?:?\s{1,4}[\"']?)"
+    r"(?:(?:\d{6,8}|[A-Za-z0-9]{4,6}-[A-Za-z0-9]{4,6})(?![\w.-])[\x20,]{0,2}){1,20}"
+    r"|((?i:\b(?:seed|recovery|backup|mnemonic)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password)[\"']?\s{0,4}[:=]\s{0,4}[\"']?)(?:[a-z]{3,8}[\x20,]{1,2}){3,23}[a-z]{3,8}"
+)
 # What a session is known by: JSESSIONID, PHPSESSID, connect.sid
 _SESSION = re.compile(
     rf"((?<![\w.])(?i:[\w.]{{0,30}}(?:session_?id|sessid|csrf_?token|sid))(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?)"
@@ -171,7 +242,7 @@ _PAIR = re.compile(
     rf"(?!{_MASKED})[^\n\"'\\]{{1,200}}"
 )
 _BEARER = re.compile(
-    r"((?i:\bbearer)\s{1,8})(?=[\w.~+/=-]{0,80}\d)[\w.~+/=-]{8,}|((?i:\bbasic)\s{1,8})(?=[\w+/]{0,80}\d)[\w+/]{16,}={0,2}|(conda[\w.:-]{0,80}/t/)[\w-]{8,}(?=/)"
+    r"((?:(?i:\bbearer)|\bSSWS)\s{1,8})(?=[\w.~+/=-]{0,80}\d)[\w.~+/=-]{8,}|((?i:\bbasic)\s{1,8})(?=[\w+/]{0,80}\d)[\w+/]{16,}={0,2}|(conda[\w.:-]{0,80}/t/)[\w-]{8,}(?=/)"
 )
 # Who holds the URL of a pre-signed object may read it: AWS, Google and Azure
 # (https://learn.microsoft.com/rest/api/storageservices/create-service-sas). So is a code of OAuth, for a minute.
@@ -181,11 +252,13 @@ _SIGNED = re.compile(
 )
 # Who knows the address of a hook may write to it.
 _HOOK = re.compile(
-    r"(?i)((?:hooks\.slack\.com/(?:services|workflows|triggers)|/bot/v\d/hook|/api/webhooks|\.webhook\.office\.com/webhookb2)/)(?!\[secret\])[^\s\"'<>]+"
+    r"(?i)((?:/bot/v\d/hook|/api/(?:v\d{1,2}/)?webhooks|\.webhook\.office\.com/webhookb2|//hooks\.[\w.-]{1,80}/\w{1,20}(?:/catch)?"
+    r"|://[^\s/\"'<>]{1,100}/hooks|//maker\.ifttt\.com/trigger/[^\s/]{1,80}/with/key|//hc-ping\.com)/)(?!\[secret\])[^\s\"'<>]+"
 )
 # To its end where one is there, with whatever a launcher puts before each line; else as far as there are lines of base64
 _PEM = re.compile(
-    r"(-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-Lines: \d{1,4}(?:\s|\\{1,3}[rn]))"
+    r"(-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+    r"|Private-Lines: \d{1,4}(?:\s|\\{1,3}[rn])|\$ANSIBLE_VAULT;[\w.;-]{1,80}(?=\s|\\))"
     r"(?:(?:(?!BEGIN )[^\0]){1,6000}?(?=-{4,5} ?END )|(?:\s{1,4}(?:Version|Comment|Hash|Charset|Proc-Type|DEK-Info):[^\n]{0,200}){0,8}"
     r"(?:[A-Za-z0-9+/=\s\\]|(?<=\n)\[[^\]\n]{1,40}\]:?\s(?=[A-Za-z0-9+/=]{20})){1,6000})"
 )
@@ -196,15 +269,24 @@ _EMAIL = re.compile(
 
 def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     """Text with `mask` in the place of passwords, tokens and signatures, and without addresses of e-mail."""
-    if "BEGIN " in text or "Private-Lines" in text:
+    if "BEGIN " in text or "Private-Lines" in text or "ANSIBLE_VAULT" in text:
         text = _PEM.sub(rf"\1{mask}", text)
+    text = _headless(text, mask)
     if "@" in text:
         text = _LOGIN.sub(f"{mask}@", _URL_LOGIN.sub(f"{mask}@", text) if "/" in text else text)
         text = _PROXY.sub(rf"\1{mask}@", text)
         text = _EMAIL.sub(EMAIL, text)
     elif "%40" in text:
         text = _URL_LOGIN.sub(f"{mask}@", text)
-    text = _TOKEN.sub(mask, _BLOB.sub(lambda found: mask if _packed(found[0], again) else found[0], text))
+    text = _CODES.sub(lambda found: f"{found[1] or found[2]}{mask}", text)
+    text = _LONE.sub(mask, text)
+    if "send" in text:
+        text = _SENT.sub(rf"\1{mask}", text)
+    if "ata:" in text:
+        text = _MANIFEST.sub(lambda found: _ENTRY.sub(rf"\1{mask}", found[0]), text)
+    text = _BLOB.sub(lambda found: mask if _packed(found[0], again) else found[0], text)
+    for pattern in _TOKENS:
+        text = pattern.sub(mask, text)
     text = _HERE.sub(rf"\1{mask}", _LISTED.sub(lambda found: f"{(found[1] or found[2]).rstrip()} {mask}", text))
     if "=" in text or ":" in text or "%3" in text or not text.isascii():
         text = _SIGNED.sub(rf"\1{mask}", text)
@@ -214,7 +296,7 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     text = _BEARER.sub(lambda found: f"{found[1] or found[2] or found[3]}{mask}", text)
     if "/" in text:
         text = _HOOK.sub(rf"\1{mask}", text)
-    for pattern in (_APART, _SAID, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _OTHERWISE):
+    for pattern in (_APART, _SAID, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _OTHERWISE, _CALLED):
         text = pattern.sub(rf"\1{mask}", text)
     return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text
 
@@ -226,3 +308,21 @@ def _packed(blob: str, masked_again: Callable[[str], str]) -> bool:
     except ValueError:
         return False
     return said.replace("\n", " ").isprintable() and masked_again(said) != said
+
+
+def _headless(text: str, mask: str) -> str:
+    """Without what is left of a private key of which one end was cut off."""
+    if "MI" in text or "MHc" in text or "MC4" in text or "b3BlbnNzaC1rZXktdj" in text:
+        text = _KEY_BEGINS.sub(mask, text)
+    if "-----END " not in text:
+        return text
+    kept: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if _KEY_ENDS.search(line):
+            before = None
+            while kept and (found := _KEY_LINE.fullmatch(kept[-1])) and before in (None, "", found[1]):
+                before = found[1] or ""
+                kept.pop()
+            kept += [f"{before}{mask}\n"] if before is not None else []
+        kept.append(line)
+    return "".join(kept)

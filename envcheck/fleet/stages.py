@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from envcheck.errors import UsageError
-from envcheck.facts.codec import decode, encode
+from envcheck.facts.codec import DecodeError, decode, encode
 from envcheck.facts.fleet import FleetLink, FleetSeat, FleetTrial, unreached, without_gloo
 from envcheck.facts.hostlist import fold, unfold
 from envcheck.facts.record import mutable, replace
@@ -99,12 +99,15 @@ def told_of(stage: str, peers: Peers, seats: Peers) -> object:
 
 def heard_of(stage: str, own: FleetSeat, said: Any) -> Peers:
     """The same as another rank reads it, with itself among them; () where it has no part in the stage."""
-    if stage == "links":
-        hosts = unfold(said) if isinstance(said, str) else said or ()
-        return tuple(FleetSeat(str(host)) for host in hosts) if own.host in hosts else ()
-    if not isinstance(said, dict) or own.rank in said.get("without", ()):
+    try:
+        if stage == "links":
+            hosts = unfold(said) if isinstance(said, str) else said or ()
+            return tuple(FleetSeat(str(host)) for host in hosts) if own.host in hosts else ()
+        if not isinstance(said, dict) or own.rank in said.get("without", ()):
+            return ()
+        others: Peers = decode(tuple[FleetSeat, ...], said.get("known", []))
+    except (ValueError, TypeError):  # not what rank 0 writes
         return ()
-    others: Peers = decode(tuple[FleetSeat, ...], said.get("known", []))
     return (own, *(one for one in others if one.rank != own.rank))
 
 
@@ -169,9 +172,16 @@ def _gather_links(meeting: Meeting, server: StoreServer, course: Course, peers: 
     leaders = exchange.leaders(server)
     owed = {f"{LINKS}{host}": leaders[host] for host in _hosts(peers) if host in leaders}
     come = await_of(server, owed, deadline)
-    rows = [row for key in come for row in get_large(server, key) or ()]
-    course.links = tuple(decode(FleetLink, row) for row in rows)
+    course.links = tuple(link for key in come for link in links_of(get_large(server, key)))
     course.stuck = (*course.stuck, *(rank for key, rank in owed.items() if key not in come))
+
+
+def links_of(said: Any) -> tuple[FleetLink, ...]:
+    """What a host says of its links; none where that is something else: whoever has the job's token can write it."""
+    try:
+        return tuple(decode(tuple[FleetLink, ...], said))
+    except DecodeError:
+        return ()
 
 
 def _hosts(peers: Peers) -> tuple[str, ...]:

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 _PLAIN = re.compile(r"[\w.:/\\=+~\[\]-]+\Z")  # no shell of Windows reads anything into these
 _CONTROL = re.compile(r'["\x00-\x1f]')  # no file name holds them, and neither shell passes them on
 _SINGLE = "'\u2018\u2019\u201a\u201b"  # PowerShell ends a word between single quotes at each of them
+_TWICE = re.compile(f"([{_SINGLE}])\\1")
+# A word of a line that was made here, where the one before it ends
+_WORD = re.compile(rf"\s{{0,8}}(?:'(?P<single>(?:[^{_SINGLE}]|([{_SINGLE}])\2)*)'|\"(?P<double>[^\"]*)\"|(?P<plain>[^\s'\"]\S*))")
 _SET = re.compile(r"\$env:(?P<name>\w+) = (?P<value>'.*')\Z", re.DOTALL)
 _UNSET = re.compile(r"Remove-Item Env:(?P<name>\w+)\Z")
 
@@ -64,8 +67,8 @@ def _cmd_safe(word: str) -> str:
 
 def _words(line: str) -> list[str]:
     """The words of a line that was made here for PowerShell."""
-    quoted = re.compile(rf"'((?:[^{_SINGLE}]|([{_SINGLE}])\2)*)'|\"([^\"]*)\"|([^\s'\"]\S*)")
-    return [
-        re.sub(f"([{_SINGLE}])\\1", r"\1", found[1]) if found[0].startswith("'") else found[3] if found[0].startswith('"') else found[4]
-        for found in quoted.finditer(line)
-    ]
+    words, at = [], 0
+    while found := _WORD.match(line, at):
+        words.append(next(one for one in (found["plain"], found["double"], _TWICE.sub(r"\1", found["single"] or "")) if one is not None))
+        at = found.end()
+    return words

@@ -27,16 +27,17 @@ def render(
     redact: bool | None = None,
     users: Iterable[str] = (),
     homes: Iterable[str] = (),
+    hosts: Iterable[str] = (),
 ) -> str:
     """The report in one of FORMATS. `options` is what the reader of text can see; None is a file: plain, 80 columns.
 
-    `redact`: without names, addresses and identifiers; None is only Markdown, which is made for sharing. `users` and `homes` are
-    the login name and home folder that it leaves out then.
+    `redact`: without names, addresses and identifiers; None is only Markdown, which is made for sharing. `users`, `homes`
+    and `hosts` are the login name, home folder and own host that it leaves out then.
     """
     if redact if redact is not None else format_name == "markdown":
         from envcheck.report.redact import redacted
 
-        report = redacted(report, users, homes)
+        report = redacted(report, users, homes, hosts)
     if format_name == "text":
         from envcheck.render import text
 

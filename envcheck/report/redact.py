@@ -74,10 +74,10 @@ _COMMON_HOSTS = frozenset({"localhost", "host", "node", "server", "linux", "ubun
 _HOME = re.compile(r"(?:/home|/Users|[A-Za-z]:\\Users)[/\\]+([^/\\\s:'\",;)\]]+)")
 
 
-def identity(snapshot: Snapshot, users: Iterable[str] = (), homes: Iterable[str] = ()) -> Identity:
-    """Names found in the snapshot, and those that the caller knows (login name, home folder)."""
+def identity(snapshot: Snapshot, users: Iterable[str] = (), homes: Iterable[str] = (), hosts: Iterable[str] = ()) -> Identity:
+    """Names found in the snapshot, and those that the caller knows (login name, home folder, the host that it runs on)."""
     names = set(users)
-    hosts: set[str] = set()
+    hosts = {name for host in hosts for name in (host, host.split(".")[0])}
     versions: set[str] = set()
     hashes: set[str] = set()
     home_folders = {home.rstrip("/\\") for home in homes if len(home.rstrip("/\\")) > 1}
@@ -200,9 +200,9 @@ class Redactor:
         return address if address in _HARMLESS else f"[ip-{self._number('ip', address)}]"
 
 
-def redactor(report: Report, users: Iterable[str] = (), homes: Iterable[str] = ()) -> Redactor:
+def redactor(report: Report, users: Iterable[str] = (), homes: Iterable[str] = (), hosts: Iterable[str] = ()) -> Redactor:
     """What takes out of any text what `redacted` takes out of the report."""
-    return Redactor(identity(report.snapshot, users, homes))
+    return Redactor(identity(report.snapshot, users, homes, hosts))
 
 
 def redacted_snapshot(snapshot: Snapshot, change: Callable[[str], str]) -> Snapshot:
@@ -211,9 +211,9 @@ def redacted_snapshot(snapshot: Snapshot, change: Callable[[str], str]) -> Snaps
     return replace(clean, **_structured(snapshot, clean))
 
 
-def redacted(report: Report, users: Iterable[str] = (), homes: Iterable[str] = ()) -> Report:
+def redacted(report: Report, users: Iterable[str] = (), homes: Iterable[str] = (), hosts: Iterable[str] = ()) -> Report:
     """The report as it may be pasted into a public issue."""
-    clean = map_strings(report, redactor(report, users, homes))
+    clean = map_strings(report, redactor(report, users, homes, hosts))
     return replace(clean, snapshot=replace(clean.snapshot, **_structured(report.snapshot, clean.snapshot)))
 
 

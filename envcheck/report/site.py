@@ -13,27 +13,32 @@ from envcheck.errors import UsageError, near_word
 from envcheck.symptoms.scan import SymptomTable
 from envcheck.tables.compat import Tables
 from envcheck.tables.file import HEAD, TableFile
-from envcheck.tables.folders import Folder, folders_in, is_folder, rules_folder, toml_files
+from envcheck.tables.folders import Folder, folders_in, is_file, is_folder, rules_folder, toml_files
 from envcheck.tables.toml import load_toml
 
 T = TypeVar("T")
-COMPAT, PLAN, SYMPTOMS = "compat", "plan", "symptoms"
+COMPAT, PLAN, SYMPTOMS, LANGUAGES = "compat", "plan", "symptoms", "languages"
 
 
 def check_site(folder: Folder) -> None:
     """UsageError, with the file, unless each of a site's files can be read and is about a rule, table or text that exists."""
     if not is_folder(folder):
         raise UsageError(f"rules folder {folder}: there is none")
+    for part in ("", *folders_in(folder)):
+        for path in toml_files(folder, part).values():
+            if not is_file(path):  # an open of a FIFO waits for ever
+                raise UsageError(f"{path}: not a file")
     _check_places(folder)
     _check_texts_of_rules(folder)
     _check_tables(folder)
     _check_plan(folder)
     _check_symptoms(folder)
+    _check_languages(folder)
 
 
 def _check_places(folder: Folder) -> None:
     """A rule that stands where nothing reads it is a gate that is not there."""
-    known = (*FAMILY_RANK, COMPAT, PLAN, SYMPTOMS)
+    known = (*FAMILY_RANK, COMPAT, PLAN, SYMPTOMS, LANGUAGES)
     for part in ("", *(name for name in folders_in(folder) if name not in known)):
         for name, path in toml_files(folder, part).items():
             if _is_rule(path):
@@ -55,7 +60,7 @@ def _is_rule(path: str) -> bool:
 def _readable(path: str, read: Callable[[], T]) -> T:
     try:
         return read()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # not TOML, or values of another shape
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, re.error) as error:  # not TOML, or values of another shape
         said = " ".join(str(error).split()).removeprefix(f"{path}: ")
         raise UsageError(f"{path}: cannot be used: {said}") from None
 
@@ -76,6 +81,8 @@ def _check_texts_of_rules(folder: Folder) -> None:
                     f"{path}: no rule of the family {family} is called {rule!r}; `envcheck rules` lists them"
                     " (a rule of your own has [[when]])"
                 )
+            else:
+                _check_kinds(path, content)
             _readable(path, lambda rule=rule: both.read(rule))  # type: ignore[misc]  # bound to the loop's own value
 
 
@@ -101,13 +108,25 @@ _KEYS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "layer": (f"one of {', '.join(LAYERS)}", lambda value: value in LAYERS),
     "fix": ("a text in quotes, or tables [[fix]]", lambda value: _is_text(value) or _are_fixes(value)),
 }
+# The same of keys that ours have besides, which a site says otherwise.
+_OURS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    **_KEYS,
+    "since": _A_TEXT,
+    "about": _A_TEXT,
+    "messages": ("a table of texts", lambda value: isinstance(value, dict) and all(map(_is_text, value.values()))),
+    "variants": ("a table of tables", lambda value: isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())),
+    "explains": _TEXTS,
+    "decides": _TEXTS,
+    "rank": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "example": ("tables [[example]]", lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value)),
+}
 # Kind of a [[fix]] → the keys without which it says nothing.
 _FIXES = {"manual": ("text",), "env": ("name",), "install": ("requirements",), "torch": ()}
 
 
 def _are_fixes(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, dict) and one.get("kind") in _FIXES and all(key in one for key in _FIXES[one["kind"]]) for one in value
+        isinstance(one, dict) and one.get("kind") in tuple(_FIXES) and all(key in one for key in _FIXES[one["kind"]]) for one in value
     )
 
 
@@ -136,6 +155,13 @@ def _check_own(path: str, rule: str, content: Mapping[str, Any], ours: RuleTexts
         conditions(content["when"])
     except ThresholdError as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def _check_kinds(path: str, content: Mapping[str, Any]) -> None:
+    """What a site says otherwise of a rule of ours has the kind that ours has."""
+    for key, value in content.items():
+        if key in _OURS and not _OURS[key][1](value):
+            raise UsageError(f"{path}: {key} = {str(value)[:60]!r}: {_OURS[key][0]} is expected")
 
 
 def _check_tables(folder: Folder) -> None:
@@ -189,8 +215,18 @@ def _check_symptoms(folder: Folder) -> None:
     for path in toml_files(folder, SYMPTOMS).values():
         for rows in _content(path).values():
             for row in rows if isinstance(rows, list) else ():
-                also = [one.get("rule") if isinstance(one, dict) else one for one in row.get("also", ())] if isinstance(row, dict) else []
+                more = row.get("also", ()) if isinstance(row, dict) else ()
+                if not isinstance(more, list | tuple):
+                    raise UsageError(f"{path}: also = {str(more)[:60]!r}: a list of rules is expected")
+                also = [one.get("rule") if isinstance(one, dict) else one for one in more]
                 for rule in (row.get("rule"), *also) if isinstance(row, dict) else ():
                     if rule is not None and rule not in rules:
                         raise UsageError(f"{path}: no rule is called {rule!r}; `envcheck rules` lists them")
     _readable(f"{folder}/{SYMPTOMS}", lambda: [row.pattern for row in SymptomTable((folder,)).messages])
+
+
+def _check_languages(folder: Folder) -> None:
+    for path in toml_files(folder, LANGUAGES).values():
+        for name, table in _content(path).items():
+            if name != "sources" and not (isinstance(table, dict) and all(map(_are_texts, table.values()))):
+                raise UsageError(f"{path}: [{name}] is not a table of lists of texts")

@@ -28,6 +28,11 @@ def is_folder(folder: Folder) -> bool:
     return os.path.isdir(folder)
 
 
+def is_file(path: Folder) -> bool:
+    """Whether there is a plain file: nothing that keeps an open waiting."""
+    return os.path.isfile(path)
+
+
 def toml_files(folder: Folder, part: str = "") -> Mapping[str, str]:
     """The TOML files of a folder, or of one below it: name without ending → path, sorted. Empty where there is no such folder.
 

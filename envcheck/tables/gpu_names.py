@@ -126,8 +126,8 @@ def gpu_named(text: str, tables: Tables) -> Meant:
     if whole.gpu or whole.several:
         return whole
     for pattern in (
-        r"(?P<n>\d{1,9})\s*[x*]\s*(?P<name>(?=\D|\d{3}).+)",
-        r"(?P<name>.+?)\s*[x*:]\s*(?P<n>\d{1,9})",
+        r"(?P<n>\d{1,9})\s{0,8}[x*]\s{0,8}(?P<name>(?=\D|\d{3}).+)",
+        r"(?P<name>.{1,200}?)\s{0,8}[x*:]\s{0,8}(?P<n>\d{1,9})",
         r"(?P<n>\d{1,2})\s+(?P<name>[a-z].+)",
     ):
         if match := re.fullmatch(pattern, name):

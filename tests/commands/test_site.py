@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -141,7 +142,13 @@ def test_a_sites_words_count_in_plan_and_check(run: Run) -> None:
         ("limit/ours", "[[when]]\n", "a rule stands in the folder of its family; did you mean limits/ours.toml?"),
         ("driver/driver-too-new", TEXT, "no rule of the family driver is called 'driver-too-new'"),
         ("torch/driver-too-old", TEXT, "no rule of the family torch is called 'driver-too-old'"),
-        ("driver/driver-too-old", 'severity = "bad"\n', "cannot be used: 'bad' is not a valid Severity"),
+        ("driver/driver-too-old", 'severity = "bad"\n', "severity = 'bad': one of error, warning, info is expected"),
+        ("driver/driver-too-old", "title = {a = 1}\n", "title = \"{'a': 1}\": a text in quotes is expected"),
+        ("driver/driver-too-old", "messages = 3\n", "messages = '3': a table of texts is expected"),
+        ("languages/ours", '[glibc]\n"No space left on device" = 3\n', "[glibc] is not a table of lists of texts"),
+        ("languages/ours", "[glibc\n", "cannot be used: "),
+        ("driver/driver-too-old", "[[fix]]\nkind = {}\n", "fix = "),
+        ("symptoms/ours", SYMPTOM + "also = 3\n", "also = '3': a list of rules is expected"),
         ("compat/gpu-products", PRODUCT, "there is no table 'gpu-products'"),
         ("compat/gpu-product", "[product]\n", "cannot be used: [product] has no rows"),
         ("plan/texts", '[note]\ndriver = "x"\n', "the planner has no text note.driver"),
@@ -160,6 +167,12 @@ def test_a_sites_file_that_nothing_could_read_is_refused_with_its_name(run: Run,
     code, said = run("explain", "driver-too-old")
     assert code == 2 and len(said.splitlines()) == 1
     assert said.startswith(f"envcheck: {tmp_path}/pyproject.toml: rules: {tmp_path}/site/{name}.toml: {words}"), said
+
+
+def test_a_pipe_among_the_rules_is_not_waited_for(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "site" / "limits").mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / "site" / "limits" / "ours.toml")
+    assert run("rules") == (2, f"envcheck: {tmp_path}/pyproject.toml: rules: {tmp_path}/site/limits/ours.toml: not a file\n")
 
 
 def test_a_severity_is_one_of_a_rule(run: Run) -> None:

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck.checks.fleet_seat import CONNECTIONS_EACH
+from envcheck.facts.fleet import FleetSeat
 from envcheck.fleet import store_client, wire
+from envcheck.fleet.stages import heard_of, links_of
 from envcheck.fleet.store import MemoryStore, Store, StoreError, get_large, put_large
 from envcheck.fleet.store_client import StoreClient, StoreUnreachable
 from envcheck.fleet.store_server import GONE, StoreServer
@@ -82,6 +84,20 @@ def test_a_value_in_parts_is_whole_again(store: Store) -> None:
     assert get_large(store, "facts/n2") is None
     store.set("facts/n1", 99)
     assert get_large(store, "facts/n1") is None
+
+
+@pytest.mark.parametrize("count", [10**12, -1, True, "2", None, [1]])
+def test_a_rank_that_lies_about_its_parts_costs_nothing(count: object) -> None:
+    store = MemoryStore()
+    store.set("links/n1/0", "[" * 100_000)
+    store.set("links/n1", count)
+    assert get_large(store, "links/n1") is None
+
+
+@pytest.mark.parametrize("said", [None, 5, True, "x", {"a": 1}, [1], [{}], [{"source": 1}], {"without": 3}, {"known": [[]]}, {"known": 7}])
+def test_what_anybody_wrote_in_the_place_of_peers_and_links_is_none(said: object) -> None:
+    assert links_of(said) == () and heard_of("links", FleetSeat("n1"), said) == ()
+    assert heard_of("world", FleetSeat("n1"), said) in ((), (FleetSeat("n1"),))
 
 
 def test_answers_over_the_limit_come_in_pages(server: StoreServer, client: StoreClient) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import SAMPLES, finding, machine
 
+from envcheck.cli import main
 from envcheck.engine.judge import Outcome, Verdict
 from envcheck.engine.rule import Evidence
 from envcheck.facts.record import replace
@@ -265,3 +268,14 @@ def test_nothing_to_hide_is_the_same_object() -> None:
 def test_never_raises(text: str) -> None:
     assert isinstance(Redactor(ALICE)(text), str)
     assert isinstance(mask_secrets(text), str)
+
+
+def test_the_host_that_a_log_is_read_on_is_left_out_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log's machine is unknown, and often this one."""
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="trainhost9.corp.x"))
+    (tmp_path / "own.log").write_text("OSError: libcudart.so.12: cannot open shared object file on trainhost9 (trainhost9.corp.x)")
+    assert main(["diagnose", str(tmp_path / "own.log"), "-v", "--format", "markdown"]) == 1
+    said = capsys.readouterr().out
+    assert "on [host] ([host])" in said and "trainhost9" not in said

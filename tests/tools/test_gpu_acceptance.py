@@ -108,3 +108,18 @@ def test_every_rule_that_is_expected_exists(tmp_path: Path) -> None:
 def test_no_trial_begins_that_would_not_end_in_time(fake: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_acceptance, "LIMIT_SECONDS", 100.0)
     assert statuses(fake)["full"] == "skipped"
+
+
+def test_each_expectation_can_fail(tmp_path: Path) -> None:
+    """Of each row: the answer that it expects passes, and does not where one thing of it is otherwise."""
+    for trial in gpu_acceptance.trials(tmp_path):
+        arms = [{"name": name, "status": status} for name, status in trial.arms.items()]
+        answer = {"findings": [{"rule": rule} for rule in trial.rules[:1]], "live": {"arms": arms, "insights": ["x"]}}
+        assert gpu_acceptance.judged(trial, trial.codes[0], answer, "") == ""
+        others = [{**answer, "findings": [{"rule": "another"}]}] if trial.rules else []
+        changed = [[*arms[:at], *instead, *arms[at + 1 :]] for at, arm in enumerate(arms) for instead in ([], [{**arm, "status": "hang"}])]
+        others += [{**answer, "live": {"arms": one, "insights": ["x"]}} for one in changed]
+        others += [{**answer, "live": {"arms": arms, "insights": []}}] if trial.insights else []
+        assert all(gpu_acceptance.judged(trial, trial.codes[0], other, "") for other in others), trial.name
+        assert all(gpu_acceptance.judged(trial, code, answer, "") for code in {0, 1, 2, 3, 70, 124, 130} - set(trial.codes)), trial.name
+        assert trial.rules or trial.arms or trial.codes == (0,), trial.name
