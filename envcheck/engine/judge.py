@@ -228,10 +228,11 @@ def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str,
         case "manual":
             filled = (command(line, raw) for line in fix.get("commands", ()))
             commands = tuple(line for line in filled if line is not None)
-            return Manual(fill(fix["text"], values), fix.get("who", "user"), commands)
+            return Manual(fill(fix["text"], values), fix.get("who", "user"), commands, fix.get("choose", False) and len(commands) > 1)
         case "env":
             value = fix.get("value")
-            return SetEnv(fill(fix["name"], values), None if value is None else fill(value, values), fill(fix.get("note", ""), values))
+            beside = tuple((name, fill(text, values)) for name, text in fix.get("beside", {}).items())
+            return SetEnv(fill(fix["name"], values), None if value is None else fill(value, values), fill(fix.get("note", ""), values), beside)
         case "install":
             requirements = tuple(fill(one, values) for one in fix["requirements"])
             remove = tuple(fill(one, values) for one in fix.get("remove", ()))

@@ -212,7 +212,8 @@ def _trial(trial: TrialResult | None) -> dict[str, Any]:
 
 
 def _commands(commands: Commands) -> dict[str, Any]:
-    made = {name: list(getattr(commands, name)) for name in (*TOOLS, "shell")}
+    made: dict[str, Any] = {name: list(getattr(commands, name)) for name in (*TOOLS, "shell")}
+    made |= {"choose": True} if commands.choose else {}
     return {**made, "cmd": {name: list(lines) for name, lines in commands.cmd.items()}} if commands.cmd else made
 
 
