@@ -12,7 +12,7 @@ from envcheck.checks.text import agreed, first_of, foremost, of_variant, quoted,
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import Gpu, GpusFacts, ToolkitFacts, TorchFacts
+from envcheck.facts.snapshot import Gpu, GpusFacts, PackagesFacts, ToolkitFacts, TorchFacts
 from envcheck.tables.archs import cubins, runs_on
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor, release
 
@@ -185,7 +185,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     said_ = _abi_said(values, matches)
     library = str(said_.values["library"])
     fixes = _by_its_page(library) or _again(library, facts.torch, said_.values.get("cuda"))
-    return replace(said_, values={**said_.values, "package": None if fixes else _package(library)}, fixes=fixes)
+    return replace(said_, values={**said_.values, "package": None if fixes else _package(library, facts.packages)}, fixes=fixes)
 
 
 # Packages that their pages have installed from elsewhere than PyPI, or with words of their own, by the name of their module.
@@ -217,10 +217,22 @@ def _by_its_page(library: str) -> tuple[Intent, ...]:
     return (Manual(_BUILT_AS_PAGE, commands=_BY_PAGE[name]),) if name else ()
 
 
-def _package(library: str) -> str:
-    """What pip may call the package of a module: the first part of its name."""
-    module = re.fullmatch(r"((?!libtorch)[a-z]\w{1,40})(?:\.[\w.]+)?", library)
-    return module[1].replace("_", "-") if module else "PACKAGE"
+# Compiled module → what pip calls its package. A bare module that is not here may be anybody's own extension.
+_OF_MODULE = {
+    "libpyg": "pyg-lib", "exllamav2_ext": "exllamav2", "exllama_kernels": "auto-gptq", "exllamav2_kernels": "auto-gptq",
+    "autogptq_cuda_64": "auto-gptq", "autogptq_cuda_256": "auto-gptq", "awq_ext": "autoawq-kernels", "flash_attn_2_cuda": "flash-attn",
+    "flash_attn_cuda": "flash-attn", "selective_scan_cuda": "mamba-ssm", "causal_conv1d_cuda": "causal-conv1d",
+}  # fmt: skip
+
+
+def _package(library: str, packages: PackagesFacts) -> str:
+    """What pip calls the package of a module or file: of "xformers._C" its first part, of "exllamav2_ext" what is known or installed,
+    else PACKAGE.
+    """
+    module, _, rest = re.split(r"[/\\]", library)[-1].partition(".")
+    inside = re.fullmatch(r"(?!lib)[a-z]\w{1,40}", module) and rest and not re.match(r"(?:cpython|abi3|cp\d|so|pyd|dll)\b", rest)
+    name = module.replace("_", "-")
+    return _OF_MODULE.get(module) or (name if inside or packages.version(name) else "PACKAGE")
 
 
 _PYG_OF_FILE = {name.replace("-", "_"): name for name in _PYG_NAMES}

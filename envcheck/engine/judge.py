@@ -232,7 +232,9 @@ def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str,
         case "env":
             value = fix.get("value")
             beside = tuple((name, fill(text, values)) for name, text in fix.get("beside", {}).items())
-            return SetEnv(fill(fix["name"], values), None if value is None else fill(value, values), fill(fix.get("note", ""), values), beside)
+            return SetEnv(
+                fill(fix["name"], values), None if value is None else fill(value, values), fill(fix.get("note", ""), values), beside
+            )
         case "install":
             requirements = tuple(fill(one, values) for one in fix["requirements"])
             remove = tuple(fill(one, values) for one in fix.get("remove", ()))
