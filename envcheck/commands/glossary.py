@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r"https?://\S{1,400}")
 
 
-def glosses(text: RuleText, language: str = "") -> list[str]:
-    """A line for each word of the glossary in the text of a rule, which is the English one, in the order in which they come."""
-    said = _ADDRESS.sub("", "\n".join([text.title, text.why, text.confirm, *text.messages.values(), *_of_fixes(text), *text.notes]))
+def glosses(text: RuleText, answers: str, language: str = "") -> list[str]:
+    """A line for each word of the glossary in the English text of a rule and in what its page answers, in the order in which they come."""
+    said = _ADDRESS.sub(
+        "", "\n".join([text.title, text.why, text.confirm, *text.messages.values(), *_of_fixes(text), *text.notes, answers])
+    )
     found = []
     for word, row in load_toml(rules_folder(os.path.join("words", "glossary.toml"))).items():
         place = re.search(rf"(?<![\w/._-])(?:{row.get('forms', re.escape(word))})(?![\w/])", said)

@@ -46,9 +46,10 @@ def page(rule_id: str, by: RuleSession, system: str = "Linux") -> str:
     about = say(f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}")
     head = [text.id, wrapped(general_title(text.title, say)), wrapped(about), *_wanted(text, by)]
     blocks = ["\n".join(head), *([_paragraphs(text.why)] if text.why else [])]
-    blocks += _listed(say("Words"), glosses(replace(by, language="").texts.read(text.id), by.language))
+    answers = _said(text, by, system)
+    blocks += _listed(say("Words"), glosses(replace(by, language="").texts.read(text.id), answers, by.language))
     blocks += [wrapped(say(f"To confirm: {text.confirm}"))] if text.confirm else []
-    blocks += [*_thresholds(text), _said(text, by, system)]
+    blocks += [*_thresholds(text), answers]
     blocks += _listed(say("More"), text.notes, "  - ")
     blocks += _listed(say("Leads to"), text.explains)
     return "\n\n".join([*blocks, *_listed(say("Sources"), text.docs)]) + "\n"

@@ -66,10 +66,12 @@ def _item(way: WayOut, tool: Tool, say: Callable[[str], str]) -> list[str]:
     fix = way.fix
     who = f" ({say('administrator')})" if fix.who == "admin" else ""
     about = fix.text if fix.proved is None and fix.kind == "manual" and fix.text else fix.title
-    if fix.note and fix.proved is None and about == fix.title:
+    in_a_line = any(fix.note.removeprefix("with ") in line for line in fix.commands.pip)
+    if fix.note and fix.proved is None and about == fix.title and not in_a_line:
         about = _sentences(about, fix.note)
     unproved = f" ({fix.note})" if fix.proved is False and fix.note else ""  # a way of the planner: its notes are about the proof
-    made = [f"{_place(way.on, say)}{about}{who}{unproved}"]
+    end = about[-1] if about.endswith((":", "：")) else ""  # what follows are its lines
+    made = [f"{_place(way.on, say)}{about.removesuffix(end)}{who}{unproved}{end}"]
     for label, commands in command_groups(fix.commands, tool, False):
         made += [f"      {say(f'{label}:')}"] if label else []
         made += [f"        {line}" for line in commands]

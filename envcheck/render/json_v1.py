@@ -170,6 +170,7 @@ def fix_document(fix: Fix) -> dict[str, Any]:
         "who": fix.who,
         "kind": fix.kind,
         "commands": _commands(fix.commands),
+        **({"choose": True} if fix.commands.choose else {}),
         "text": fix.text,
         "proved": fix.proved,
         "note": fix.note,
@@ -212,8 +213,7 @@ def _trial(trial: TrialResult | None) -> dict[str, Any]:
 
 
 def _commands(commands: Commands) -> dict[str, Any]:
-    made: dict[str, Any] = {name: list(getattr(commands, name)) for name in (*TOOLS, "shell")}
-    made |= {"choose": True} if commands.choose else {}
+    made = {name: list(getattr(commands, name)) for name in (*TOOLS, "shell")}
     return {**made, "cmd": {name: list(lines) for name, lines in commands.cmd.items()}} if commands.cmd else made
 
 
