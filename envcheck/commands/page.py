@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck.checks.thresholds import conditions
 from envcheck.commands.bases import base, example_snapshot
 from envcheck.commands.glossary import glosses
-from envcheck.commands.ways_out import EVERYWHERE, SYSTEMS, WIDTH, WayOut, of_reader, systems_of, ways_out, wrapped
+from envcheck.commands.ways_out import EVERYWHERE, SYSTEMS, WIDTH, WayOut, after, of_reader, systems_of, ways_out, wrapped
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.judge import Outcome, Verdict, findings, judge
 from envcheck.engine.rule import Confidence, Hit, RuleText
@@ -48,7 +48,7 @@ def page(rule_id: str, by: RuleSession, system: str = "Linux") -> str:
     blocks = ["\n".join(head), *([_paragraphs(text.why)] if text.why else [])]
     answers = _said(text, by, system)
     blocks += _listed(say("Words"), glosses(replace(by, language="").texts.read(text.id), answers, by.language))
-    blocks += [wrapped(say(f"To confirm: {text.confirm}"))] if text.confirm else []
+    blocks += [wrapped(after(say("To confirm:"), text.confirm))] if text.confirm else []
     blocks += [*_thresholds(text), answers]
     blocks += _listed(say("More"), text.notes, "  - ")
     blocks += _listed(say("Leads to"), text.explains)
@@ -130,7 +130,7 @@ def _ways(case: _Case, machine: Snapshot, by: RuleSession, intents: Sequence[Int
 def _messages(said: Sequence[str], say: Callable[[str], str]) -> list[str]:
     """The messages of one answer."""
     first, *others = said
-    return [wrapped(first, "  * ", "    "), *(wrapped(f"{say('or:')} {one}", "    ", "    ") for one in others)]
+    return [wrapped(first, "  * ", "    "), *(wrapped(after(say("or:"), one), "    ", "    ") for one in others)]
 
 
 def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:

@@ -97,11 +97,19 @@ def _sentences(title: str, note: str) -> str:
     return f"{title}. {note}" + ("" if note.endswith((".", "/")) else ".")
 
 
+def after(lead: str, text: str) -> str:
+    """A text that is in the language already behind its label: a wide colon has its blank in itself."""
+    return f"{lead}{text}" if lead.endswith("：") else f"{lead} {text}"
+
+
 def wrapped(text: str, first: str = "", rest: str = "") -> str:
     """A paragraph in lines. A command in backticks stays on one, to be copied as it is."""
     text = _COMMAND.sub(lambda found: found[0].replace(" ", _WHOLE), " ".join(text.split()))
     if any("\u3400" <= one <= "\u9fff" for one in text):  # no blanks between words
-        wide = Styled(text).wrapped(WIDTH - len(rest))
-        return "\n".join((rest if number else first) + line.plain for number, line in enumerate(wide)).replace(_WHOLE, " ")
+        wide: list[str] = []
+        for piece in filter(str.strip, re.split(rf"(`[^`]{{{WIDTH - len(rest) - 2},}}`)", text)):
+            too_long = piece.startswith("`") and piece.endswith("`") and "`" not in piece[1:-1]
+            wide += [piece] if too_long else [line.plain for line in Styled(piece.strip()).wrapped(WIDTH - len(rest))]
+        return "\n".join((rest if number else first) + line for number, line in enumerate(wide)).replace(_WHOLE, " ")
     lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace(_WHOLE, " ")

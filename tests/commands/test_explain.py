@@ -275,6 +275,14 @@ def test_lists_of_rules_fit_a_terminal_and_are_a_line_each_elsewhere(language: s
         assert [*"".join(narrow.split())] == [*"".join(plain.split())]
 
 
+@pytest.mark.parametrize("rule", ["nccl-shm-small", "visible-devices-empty", "libcuda-unresponsive"])
+def test_the_commands_of_a_page_are_the_same_in_chinese(rule: str) -> None:
+    confirm = SESSION.texts.read(rule).confirm
+    page = explain(rule, replace(SESSION, language="zh"))
+    assert [one for one in re.findall(r"`[^`]+`", confirm) if one not in page] == []
+    assert page.count("\n        ") == explain(rule, SESSION).count("\n        ")
+
+
 def test_the_address_of_a_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENVCHECK_DOCS_URL", raising=False)
     assert cli.main(["explain", "--url", "driver-too-old", "Torch-Missing"]) == 0
