@@ -68,7 +68,7 @@ def _item(way: WayOut, tool: Tool, say: Callable[[str], str]) -> list[str]:
     about = fix.text if fix.proved is None and fix.kind == "manual" and fix.text else fix.title
     in_a_line = any(fix.note.removeprefix("with ") in line for line in fix.commands.pip)
     if fix.note and fix.proved is None and about == fix.title and not in_a_line:
-        about = _sentences(about, fix.note)
+        about = _with_note(about, fix.note)
     unproved = f" ({fix.note})" if fix.proved is False and fix.note else ""  # a way of the planner: its notes are about the proof
     end = about[-1] if about.endswith((":", "：")) else ""  # what follows are its lines
     made = [f"{_place(way.on, say)}{about.removesuffix(end)}{who}{unproved}{end}"]
@@ -88,13 +88,16 @@ def _place(on: Set[str], say: Callable[[str], str]) -> str:
     return f"{', '.join(names)}: "
 
 
-def _sentences(title: str, note: str) -> str:
-    """The title, and the note behind it as a sentence: a note may begin with "or", which a colon would tear away from what it is about."""
-    if not title.isascii():
-        return f"{title}。{note}" + ("" if note.endswith("。") else "。")
+def _with_note(title: str, note: str) -> str:
+    """The title and the note behind it: "…, or unset it", ": the newest release", or a sentence where a second colon would follow."""
+    wide = not note.isascii()
+    if note.startswith(("or ", "或")):
+        return f"{title}{'，' if wide else ', '}{note}"
+    if (":" if not wide else "：") not in note:
+        return f"{title}{'：' if wide else ': '}{note}"
     word = note.split(" ", 1)[0].rstrip(",;:")
     note = note[0].upper() + note[1:] if word.isalpha() and word.islower() else note
-    return f"{title}. {note}" + ("" if note.endswith((".", "/")) else ".")
+    return f"{title}{'。' if wide else '. '}{note}"
 
 
 def after(lead: str, text: str) -> str:

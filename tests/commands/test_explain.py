@@ -128,13 +128,13 @@ What it reports (values of examples), and what to do (all lines, in order)
       one of these lines:
         docker run --gpus all …
         apptainer exec --nv …
-    3. Set NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1. Or leave both as they are:
-       slower, for the GID of {thing}.
+    3. Set NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1, or leave both as they are:
+       slower, for the GID of {thing}
         export NCCL_P2P_DISABLE=1
         export NCCL_IB_DISABLE=1
     4. Unset CUDA_VISIBLE_DEVICES
         unset CUDA_VISIBLE_DEVICES
-    5. Install numpy<2. Old ABI.
+    5. Install numpy<2: Old ABI.
         python -m pip uninstall -y numpy
         python -m pip install 'numpy<2'
     6. Windows: Update the driver. (administrator)
