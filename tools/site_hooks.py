@@ -21,6 +21,7 @@ from envcheck.commands.page import TO_DO, page
 from envcheck.commands.ways_out import ONE_OF
 from envcheck.engine.rule import FAMILY_RANK
 from envcheck.options import parse
+from envcheck.render.wording import CHOOSE
 from envcheck.report.titles import general_title
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ def _listed(lines: Iterable[str]) -> list[str]:
         elif way := _WAY.match(line):
             close()
             said = f"    {way[1]} {prose(line[way.end() :])}"
+        elif line == f"      {CHOOSE}:":
+            said += f" {CHOOSE[0].upper()}{CHOOSE[1:]}:"
         elif line.startswith("    or: ") or line == f"    {ONE_OF}":
             close()
             said = f"    {prose(line[4:])}"
