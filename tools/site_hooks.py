@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from envcheck.commands import COMMANDS
 from envcheck.commands.configuration import rule_session
-from envcheck.commands.page import page
+from envcheck.commands.page import TO_DO, page
+from envcheck.commands.ways_out import ONE_OF
 from envcheck.engine.rule import FAMILY_RANK
 from envcheck.options import parse
+from envcheck.render.wording import CHOOSE
 from envcheck.report.titles import general_title
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 _MADE = re.compile(r"^<!-- made: (\w+) ?(.*?) -->$", re.MULTILINE)
+_WAY = re.compile(r"    (-|\d{1,2}\.) ")
 _MARKS = re.compile(r"([\\*_\[\]#|~])")
 _LANGUAGE = {".sh": "sh", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".py": "python", ".ini": "ini"}
 
@@ -79,10 +82,11 @@ def rule_page(row: RuleText, by: RuleSession, caused_by: list[str]) -> str:
     for block in blocks:
         first, _, rest = block.partition("\n")
         match first:
-            case "What it reports (the values are those of examples), and what to do":
-                lines += ["## What it reports, and what to do", "", "The values are those of examples.", "", *_listed(rest.split("\n"))]
-            case "More":
-                lines += ["## More", "", *_listed(rest.split("\n"))]
+            case _ if first == TO_DO:
+                told = "The values are those of examples; of the lines of a way all are run, in order."
+                lines += ["## What it reports, and what to do", "", told, "", *_listed(rest.split("\n"))]
+            case "More" | "Words":
+                lines += [f"## {first}", "", *_listed(rest.split("\n"))]
             case "Leads to":
                 lines += ["## Leads to", "", *(f"- [{one}]({one}.md)" for one in row.explains), ""]
             case "Sources":
@@ -102,7 +106,9 @@ def _paragraph(block: str) -> str:
 
 
 def _listed(lines: Iterable[str]) -> list[str]:
-    """The two levels of a page's list, and the commands below them: messages at "  * " or "  - ", ways out at "    - "."""
+    """The two levels of a page's list, and the commands below them: messages at "  * " or "  - ", further ones of the same answer at
+    "    or: ", ways out at "    - ", or at "    1. " below the line that says that one of them is enough.
+    """
     found: list[str] = []
     fence, said = False, ""
 
@@ -116,9 +122,14 @@ def _listed(lines: Iterable[str]) -> list[str]:
         if line.startswith(("  * ", "  - ")):
             close()
             said = f"- {prose(line[4:])}"
-        elif line.startswith("    - "):
+        elif way := _WAY.match(line):
             close()
-            said = f"    - {prose(line[6:])}"
+            said = f"    {way[1]} {prose(line[way.end() :])}"
+        elif line == f"      {CHOOSE}:":
+            said += f" {CHOOSE[0].upper()}{CHOOSE[1:]}:"
+        elif line.startswith("    or: ") or line == f"    {ONE_OF}":
+            close()
+            said = f"    {prose(line[4:])}"
         elif line.startswith("        "):
             if not fence:
                 close()

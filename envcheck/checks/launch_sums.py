@@ -6,6 +6,7 @@ or a healthy job script, prove nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from envcheck.checks.hardware import number, nvidia
@@ -23,6 +24,14 @@ _RANK_OF = {  # launcher → what it sets, for RANK, WORLD_SIZE and LOCAL_RANK
     "srun": "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID",
     "mpirun": "RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK",
 }
+FIRST_HOST = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+_MEETING = {  # launcher → where the ranks meet, for the shell that calls it
+    "srun": f"export MASTER_ADDR={FIRST_HOST} MASTER_PORT={DEFAULT_PORT}",
+    "mpirun": f"export MASTER_ADDR=$(hostname) MASTER_PORT={DEFAULT_PORT}    # on the first node, where mpirun is called",
+}
+_MEET_AT = re.compile(
+    r"(?:--?(?:rdzv|master)[_-](?:endpoint|addr)=)?\$\{?([A-Z_a-z]\w{0,40})\}?(?::(?:\d{1,5}|\$\{?([A-Z_a-z]\w{0,40})\}?))?"
+)
 
 
 def shown(one: LaunchCommand) -> str:
@@ -285,8 +294,19 @@ def only_first_node(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     inner = (f"bash -c '{text}'" if "'" not in text else None) if text and own else text
     fixed = f"srun --ntasks-per-node=1 {inner}" if inner else None
     values: dict[str, object] = {"nodes": job.nodes, "inner": one.launcher}
-    fixes = todo("Start the launcher with srun, one task on each node.", fixed)
+    fixes = todo("Start the launcher with srun, one task on each node.", *(_assigned(one) if fixed else ()), fixed)
     return Hit(values, (*seen(job, one), *quoted(matches)), fixes, variant="first_node", confidence=Confidence.LIKELY)
+
+
+def _assigned(one: LaunchCommand) -> tuple[str, ...]:
+    """The variables in which a command of a job script looks for the first host and its port, set: a script may do it in a part that nobody
+    has shown.
+    """
+    found = next((match for word in own_words(one) if (match := _MEET_AT.fullmatch(word)) and not match[1].startswith("SLURM_")), None)
+    if found is None:
+        return ()
+    port = f" {found[2]}={DEFAULT_PORT}" if found[2] else ""
+    return (f"export {found[1]}={FIRST_HOST}{port}    # where the script does not do so above",)
 
 
 def spawn_in_tasks(launcher: LauncherFacts, size: int, started: int, matches: Matches) -> Hit | None:
@@ -395,11 +415,9 @@ def _started_by(outer: LaunchCommand, one: LaunchCommand, matches: Matches) -> H
     mapped = f"{start} bash -c '{_RANK_OF[outer.launcher]} {command}'" if start else None
     several = (outer.nodes or 1) > 1 or _over_hosts(outer)
     alone = line(one, _by_torchrun(one, outer.tasks)) if outer.tasks and not several else None
-    text = (
-        f"Let torchrun start the ranks, or hand {outer.words[0]}'s own numbers on, with MASTER_ADDR (the first node) and MASTER_PORT "
-        "exported before."
-    )
-    return Hit(values, (*seen(outer), *quoted(matches)), todo(text, alone, mapped), variant=outer.launcher, severity=Severity.ERROR)
+    text = f"Hand {outer.words[0]}'s own numbers on, and name the first node and a port to all ranks."
+    fixes = (*(todo("Let torchrun start the ranks.", alone) if alone else ()), *todo(text, mapped and _MEETING[outer.launcher], mapped))
+    return Hit(values, (*seen(outer), *quoted(matches)), fixes, variant=outer.launcher, severity=Severity.ERROR)
 
 
 def by_mpirun(launcher: LauncherFacts, size: str) -> tuple[Manual, ...]:

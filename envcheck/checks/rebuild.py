@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.engine.intents import Install, Intent, Manual
-from envcheck.facts.snapshot import TorchFacts
+from envcheck.facts.snapshot import PackagesFacts, TorchFacts
 from envcheck.tables.versions import minor, release
 
 PYG_NAMES = ("pyg-lib", "torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv")
@@ -115,14 +115,19 @@ def from_pyg(torch: TorchFacts, cuda: object, names: tuple[str, ...]) -> tuple[I
     return (Install(names, reinstall=True, note=note, flags=flags),)
 
 
-def package_of(library: str) -> str:
-    """What pip may call the package of a module: the first part of its name."""
-    module = re.fullmatch(r"((?!libtorch)[a-z]\w{1,40})(?:\.[\w.]+)?", library)
-    return module[1].replace("_", "-") if module else "PACKAGE"
+def package_of(library: str, packages: PackagesFacts) -> str:
+    """What pip calls the package of a module or file: of "xformers._C" its first part, of "exllamav2_ext" what is known or installed,
+    else PACKAGE: a bare module may be anybody's own extension.
+    """
+    module, _, rest = re.split(r"[/\\]", library)[-1].partition(".")
+    inside = re.fullmatch(r"(?!lib)[a-z]\w{1,40}", module) and rest and not re.match(r"(?:cpython|abi3|cp\d|so|pyd|dll)\b", rest)
+    name = module.replace("_", "-")
+    return _CALLED.get(module) or (name if inside or packages.version(name) else "PACKAGE")
 
 
 # Distributions that are called otherwise than their modules.
 _CALLED = {
+    "libpyg": "pyg-lib",
     "selective_scan_cuda": "mamba-ssm", "mamba_ssm": "mamba-ssm", "causal_conv1d_cuda": "causal-conv1d", "causal_conv1d": "causal-conv1d",
     "flash_attn_2_cuda": "flash-attn", "exllamav2_ext": "exllamav2", "exllamav2": "exllamav2", "exllama_kernels": "auto-gptq",
     "exllamav2_kernels": "auto-gptq", "autogptq_cuda_64": "auto-gptq", "autogptq_cuda_256": "auto-gptq", "awq_ext": "autoawq-kernels",

@@ -56,7 +56,13 @@ def once(name: str, requirement: str, packages: PackagesFacts, python: PythonFac
     if len(places) < 2:
         return ()
     if over_each_other(name, packages):
-        return (Install((requirement,), (name, name), note="both entries go first: their files lie over each other"),)
+        return (
+            Install(
+                (requirement,),
+                (name, name),
+                note="both entries go first, since their files lie over each other; pip takes away one at a time, so its line stands twice",
+            ),
+        )
     if places[0] in [folder.rstrip("/") for folder in (python.pythonpath or "").split(":")]:
         return (SetEnv("PYTHONPATH", None, f"or take {places[0]} out of it"),)
     if python.user_site and python.user_site.rstrip("/") in places:

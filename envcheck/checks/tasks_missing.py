@@ -64,11 +64,12 @@ def job_without_srun(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     one = next((one for one in rows if one.launcher in ("bash", "python") and one.inside is None), None)
     if one is None or tasks is None or tasks < 2:
         return None
-    fix = todo(
-        "Start it with srun, so that all tasks come; or, where the script starts the processes of its node itself (torchrun, mp.spawn), "
-        "ask for one task: #SBATCH --ntasks-per-node=1.",
-        line(one, ("srun", *one.words)),
-        "#SBATCH --ntasks-per-node=1",
+    fix = (
+        *todo("Start it with srun, so that all tasks come.", line(one, ("srun", *one.words))),
+        *todo(
+            "Where the script starts the processes of its node itself (torchrun, mp.spawn), let the job ask for one task.",
+            "#SBATCH --ntasks-per-node=1",
+        ),
     )
     values: dict[str, object] = {"tasks": tasks, "inner": " ".join(one.words[:2])}
     return Hit(values, (*seen(job, one), *quoted(matches)), fix, "no_srun", confidence=Confidence.LIKELY)

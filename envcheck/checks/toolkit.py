@@ -191,7 +191,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
         fixes = with_its_user(library)
     else:
         fixes = by_its_page(library, facts.torch) or again(library, facts.torch, said_.values.get("cuda"))
-    return replace(said_, values={**said_.values, "package": None if fixes else package_of(library)}, fixes=fixes)
+    return replace(said_, values={**said_.values, "package": None if fixes else package_of(library, facts.packages)}, fixes=fixes)
 
 
 def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str | None:

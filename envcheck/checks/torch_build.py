@@ -359,7 +359,7 @@ def _other_python(facts: Facts, wanted: str, platform: str | None, python: str |
         return ()
     oldest, newest = plain[0], plain[-1]
     text = f"torch {number[1]} has wheels for Python {oldest} to {newest} only: make an environment with one of these."
-    return (Manual(text, commands=(f"conda create -n torch-env python={newest}", f"uv venv -p {newest}")),)
+    return (Manual(text, commands=(f"conda create -n torch-env python={newest}", f"uv venv -p {newest}"), choose=True),)
 
 
 @check(needs="system", reads="system torch devices symptoms")

@@ -9,7 +9,7 @@ from typing import Any
 
 from envcheck.facts.codec import decode_snapshot, edit, encode
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import Snapshot, SymptomsFacts, TextEvidence, TorchFacts
+from envcheck.facts.snapshot import PackagesFacts, Snapshot, SymptomsFacts, TextEvidence, TorchFacts
 from envcheck.read.clean import clean
 from envcheck.read.hangs import told_faults, unless_known
 from envcheck.read.identify import read_text
@@ -28,6 +28,8 @@ def example_snapshot(folder: Folder, example: Mapping[str, Any]) -> Snapshot:
     snapshot = base(folder, example["base"])
     for path, value in example.get("set", {}).items():
         snapshot = edit(snapshot, path, value)
+    if not any(path.startswith("packages") for path in example.get("set", {})):
+        snapshot = _as_installed(snapshot)
     failure = snapshot.torch.import_failure if isinstance(snapshot.torch, TorchFacts) else None
     if failure is None and "log" not in example and "stated" not in example:
         return snapshot
@@ -38,6 +40,15 @@ def example_snapshot(folder: Folder, example: Mapping[str, Any]) -> Snapshot:
     for text in texts.values():
         snapshot = _started(snapshot, text)
     return replace(snapshot, symptoms=_shown(_messages(os.fspath(folder)), texts, example.get("stated", "")))
+
+
+def _as_installed(snapshot: Snapshot) -> Snapshot:
+    """With torch in the version that it states in the list of packages too, where the base had another one: commands are planned by it."""
+    torch, packages = snapshot.torch, snapshot.packages
+    if not (isinstance(torch, TorchFacts) and isinstance(packages, PackagesFacts) and torch.version):
+        return snapshot
+    rows = [replace(one, version=torch.version) if one.name == "torch" and one.version else one for one in packages.distributions]
+    return replace(snapshot, packages=replace(packages, distributions=tuple(rows)))
 
 
 _OF_A_LOG = ("launcher.commands", "launcher.init_method", "launcher.start_method", "container.kubernetes", "container.command")

@@ -36,8 +36,13 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     # A pipe gets each rule in one line, a terminal what fits into it.
     width = (columns(sys.stdout, os.environ) or 80) if sys.stdout.isatty() else 0
-    put(explain(" ".join(args.rule), by, width) if args.command == "explain" else catalogue(by, as_json=args.json, width=width))
+    put(explain(" ".join(args.rule), by, width, _system()) if args.command == "explain" else catalogue(by, as_json=args.json, width=width))
     return 0
+
+
+def _system() -> str:
+    """The reader's own, as pages call it."""
+    return "WSL" if os.environ.get("WSL_DISTRO_NAME") else {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, "Linux")
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -64,8 +69,9 @@ def address(rule_id: str, by: RuleSession, site: str | None = None) -> str:
     return f"{(site or SITE).rstrip('/')}/rules/{rule_id.lower()}/"
 
 
-def explain(rule_id: str, by: RuleSession, width: int = 0) -> str:
-    """The page of one rule, or the pages about some words, in lines of at most `width` columns if that is not 0.
+def explain(rule_id: str, by: RuleSession, width: int = 0, system: str = "Linux") -> str:
+    """The page of one rule, or the pages about some words, in lines of at most `width` columns if that is not 0. What to do on `system`
+    comes before what others do.
 
     UsageError where there is neither, naming the nearest rule.
     """
@@ -76,7 +82,7 @@ def explain(rule_id: str, by: RuleSession, width: int = 0) -> str:
         return _about(rule_id, by, width)
     from envcheck.commands.page import page
 
-    return page(rule_id, by)
+    return page(rule_id, by, system)
 
 
 def _row(lead: str, title: str, width: int) -> Iterator[str]:

@@ -1,15 +1,19 @@
-"""The page of a rule: its text, then what it reports case by case, said with the facts of its own examples."""
+"""The page of a rule, for somebody who meets the fault for the first time: what it is, the words that this needs, how it is confirmed, and
+what is reported case by case, said with the facts of the rule's own examples.
+"""
 
 from __future__ import annotations
 
 import re
 import string
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from envcheck.checks.thresholds import conditions
 from envcheck.commands.bases import base, example_snapshot
+from envcheck.commands.glossary import glosses
+from envcheck.commands.ways_out import EVERYWHERE, SYSTEMS, WIDTH, WayOut, after, of_reader, systems_of, ways_out, wrapped
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.judge import Outcome, Verdict, findings, judge
 from envcheck.engine.rule import Confidence, Hit, RuleText
@@ -18,8 +22,6 @@ from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Missing
 from envcheck.planner import fixes
 from envcheck.planner.result import target_tool
-from envcheck.render.styled import Styled
-from envcheck.render.wording import command_groups
 from envcheck.report.report import Reported
 from envcheck.report.titles import general_title
 from envcheck.tables.folders import rules_folder
@@ -28,27 +30,26 @@ if TYPE_CHECKING:
     from envcheck.engine.intents import Intent
     from envcheck.engine.judge import Finding
     from envcheck.facts.snapshot import Snapshot
-    from envcheck.planner.result import Fix, Tool
     from envcheck.report.session import RuleSession
 
-WIDTH = 80
-_COMMAND = re.compile(r"`[^`]+`")
 _CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it says what may be, and never fails a run alone"}
 _NOT_ITS_NAME = re.compile(r"\(\{gpus?\b")  # "({gpus} on the PCI bus)" is a number, "({gpu})" an address
 # Placeholder → what a page says for the hardware of the example, which a reader could take for that of this machine.
 _ANY = {"gpu": "a GPU", "gpus": "a GPU", "cpu": "this CPU", "chip": "a Mac", "models": "one model, another model", "smi": "another GPU"}
+TO_DO = "What it reports (values of examples), and what to do (all lines, in order)"
 _SEARCH = "A torch build that fits the host: `envcheck --fix-suggest` names it."
-_WHOLE = "\ue000"  # stands for a blank within a command, where a line may not end
 
 
-def page(rule_id: str, by: RuleSession) -> str:
-    """The whole page of a rule, 80 columns wide, in the language of the session."""
+def page(rule_id: str, by: RuleSession, system: str = "Linux") -> str:
+    """The whole page of a rule, 80 columns wide, in the language of the session; `system` is the reader's own."""
     text, say = by.texts.read(rule_id), by.spoken.say
     about = say(f"{text.severity.value}, {_CONFIDENCE[text.confidence]}; family {text.family}; since {text.since}")
-    head = [text.id, _wrap(general_title(text.title, say)), _wrap(about), *_wanted(text, by)]
-    blocks = ["\n".join(head), *([_paragraphs(text.why)] if text.why else []), *_thresholds(text), _said(text, by)]
-    if text.confirm:
-        blocks.append(_wrap(say(f"To confirm: {text.confirm}")))
+    head = [text.id, wrapped(general_title(text.title, say)), wrapped(about), *_wanted(text, by)]
+    blocks = ["\n".join(head), *([_paragraphs(text.why)] if text.why else [])]
+    answers = _said(text, by, system)
+    blocks += _listed(say("Words"), glosses(replace(by, language="").texts.read(text.id), answers, by.language))
+    blocks += [wrapped(after(say("To confirm:"), text.confirm))] if text.confirm else []
+    blocks += [*_thresholds(text), answers]
     blocks += _listed(say("More"), text.notes, "  - ")
     blocks += _listed(say("Leads to"), text.explains)
     return "\n\n".join([*blocks, *_listed(say("Sources"), text.docs)]) + "\n"
@@ -58,7 +59,7 @@ def _wanted(text: RuleText, by: RuleSession) -> list[str]:
     """What the configuration file makes of the rule."""
     setting, severity = by.setting(text.id), by.severities.get(text.id)
     lines = [f"ignored: {setting.reason or 'without a reason'}, from {setting.file}"] if setting else []
-    return [_wrap(line) for line in [*lines, *([f"reported as {severity.value}, from {by.severities_file}"] if severity else [])]]
+    return [wrapped(line) for line in [*lines, *([f"reported as {severity.value}, from {by.severities_file}"] if severity else [])]]
 
 
 def _paragraphs(text: str) -> str:
@@ -69,18 +70,8 @@ def _paragraphs(text: str) -> str:
 def _paragraph(text: str) -> str:
     lines = text.split("\n")
     if not any(line.startswith((" ", "\t", "- ", "* ", "$ ")) for line in lines):
-        return _wrap(text)
-    return "\n".join(line if len(line) <= WIDTH or line.startswith((" ", "$")) else _wrap(line) for line in lines)
-
-
-def _wrap(text: str, first: str = "", rest: str = "") -> str:
-    """A paragraph in lines. A command in backticks stays on one, to be copied as it is."""
-    text = _COMMAND.sub(lambda found: found[0].replace(" ", _WHOLE), " ".join(text.split()))
-    if any("\u3400" <= one <= "\u9fff" for one in text):  # no blanks between words
-        wide = Styled(text).wrapped(WIDTH - len(rest))
-        return "\n".join((rest if number else first) + line.plain for number, line in enumerate(wide)).replace(_WHOLE, " ")
-    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines).replace(_WHOLE, " ")
+        return wrapped(text)
+    return "\n".join(line if len(line) <= WIDTH or line.startswith((" ", "$")) else wrapped(line) for line in lines)
 
 
 def _thresholds(text: RuleText) -> list[str]:
@@ -91,7 +82,7 @@ def _thresholds(text: RuleText) -> list[str]:
 
 
 def _listed(heading: str, rows: Sequence[str], mark: str = "  ") -> list[str]:
-    return [heading + "\n" + "\n".join(_wrap(row, mark, "    ") for row in rows)] if rows else []
+    return [heading + "\n" + "\n".join(wrapped(row, mark, "    ") for row in rows)] if rows else []
 
 
 @record
@@ -100,41 +91,46 @@ class _Case:
 
     finding: Finding
     machine: Snapshot | None
+    by_system: Mapping[str, Sequence[Intent]]  # the ways out that a report on each has
 
 
-def _said(text: RuleText, by: RuleSession) -> str:
+def _said(text: RuleText, by: RuleSession, system: str) -> str:
     """What the rule says in each case and what to do then; messages with the same answer stand together."""
     english, say = replace(by, language=""), by.spoken.say
     plain, blank = english.texts.read(text.id), base(rules_folder(), "nothing")
     answers: dict[tuple[str, ...], list[str]] = {}
     searched = False
     for case in _examples(plain, english):
-        intents: tuple[Intent, ...] = case.finding.fixes
-        builds = any(isinstance(one, TorchBuild) for one in intents)
-        if builds and (searched or case.machine is None):  # the search is the slow part: once a page
-            intents = tuple(one for one in intents if not isinstance(one, TorchBuild))
-            lines = [f"    - {say(_SEARCH)}"]
-        else:
-            searched, lines = searched or builds, []
-        machine = case.machine or blank
-        reported = Reported(case.finding, fixes(intents, machine, by.tables, checks=by.checks, texts=english.texts))
+        builds = any(isinstance(one, TorchBuild) for one in case.finding.fixes)
+        again = builds and (searched or case.machine is None)  # the search is the slow part: once a page
+        searched = searched or builds
+        machine = of_reader(case.machine or blank, system)
+        ways = _ways(case, machine, english, [one for one in case.finding.fixes if not (again and isinstance(one, TorchBuild))])
+        reported = Reported(case.finding, tuple(way.fix for way in ways))
         if by.language:
             from envcheck.report.translate import reported_in
 
             reported = reported_in(reported, plain, text, by.language)
-        for fix in reported.fixes:
-            lines += _fix(fix, target_tool(machine), say)
-        said = answers.setdefault(tuple(lines), [])
+            ways = [replace(way, fix=fix) for way, fix in zip(ways, reported.fixes, strict=True)]
+        said = answers.setdefault(tuple(ways_out(ways, [say(_SEARCH)] * again, target_tool(machine), system, say)), [])
         if reported.finding.message not in said:
             said.append(reported.finding.message)
-    rows = ["\n".join([*(_wrap(one, "  * ", "    ") for one in said), *_of_all(said, lines, say)]) for lines, said in answers.items()]
-    return say("What it reports (the values are those of examples), and what to do") + "\n" + "\n".join(rows)
+    return "\n".join([say(TO_DO), *("\n".join([*_messages(said, say), *lines]) for lines, said in answers.items())])
 
 
-def _of_all(said: Sequence[str], lines: Sequence[str], say: Callable[[str], str]) -> Sequence[str]:
-    """The answer below its messages; where there are several, it says that it is for each."""
-    each = "In both cases:" if len(said) == 2 else f"In all {len(said)} cases:"
-    return [f"    {say(each)}", *lines] if lines and len(said) > 1 else lines
+def _ways(case: _Case, machine: Snapshot, by: RuleSession, intents: Sequence[Intent]) -> list[WayOut]:
+    """The fixes of a case, each with the systems on which a report would have it."""
+    made = partial(fixes, snapshot=machine, tables=by.tables, checks=by.checks, texts=by.texts)
+    places = {
+        (fix.title, fix.commands): on for one in intents if (on := systems_of(one, case.by_system)) != EVERYWHERE for fix in made((one,))
+    }
+    return [WayOut(fix, places.get((fix.title, fix.commands), EVERYWHERE)) for fix in made(intents)]
+
+
+def _messages(said: Sequence[str], say: Callable[[str], str]) -> list[str]:
+    """The messages of one answer."""
+    first, *others = said
+    return [wrapped(first, "  * ", "    "), *(wrapped(after(say("or:"), one), "    ", "    ") for one in others)]
 
 
 def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:
@@ -152,8 +148,10 @@ def _examples(text: RuleText, by: RuleSession) -> Iterator[_Case]:
             continue  # a rule that always chooses one of its variants
         hit, example_machine = found.get(variant, (_of_site(text) or _unfilled(text, variant), None))
         hit = _any_hardware(hit, text.messages[variant])
-        [finding] = findings([Verdict(text.id, Outcome.HIT, hit=hit)], by.texts)
-        yield _Case(finding, example_machine)
+        verdict = Verdict(text.id, Outcome.HIT, hit=hit)
+        [finding] = findings([verdict], by.texts)
+        on = {system: made.fixes for system, traits in SYSTEMS.items() for made in findings([verdict], by.texts, traits)}
+        yield _Case(finding, example_machine, on)
 
 
 def _any_hardware(hit: Hit, message: str) -> Hit:
@@ -192,17 +190,3 @@ def _strings(value: Any) -> Iterator[str]:
         case list() | tuple():
             for one in value:
                 yield from _strings(one)
-
-
-def _fix(fix: Fix, tool: Tool, say: Callable[[str], str]) -> list[str]:
-    """A way out: what it is, then the lines to run."""
-    who = f" ({say('administrator')})" if fix.who == "admin" else ""
-    if fix.proved is not None:  # a way of the planner: its notes are about the proof
-        about = fix.title
-    elif fix.kind == "manual" and fix.text:
-        about = fix.text
-    else:
-        about = f"{fix.title}: {fix.note}" if fix.note else fix.title
-    unproved = f" ({fix.note})" if fix.proved is False and fix.note else ""
-    commands = [line for _, lines in command_groups(fix.commands, tool, False) for line in lines]
-    return [_wrap(about + who + unproved, "    - ", "      "), *(f"        {line}" for line in commands)]

@@ -34,20 +34,25 @@ UPGRADE = ("--upgrade",)  # for what is there and too old, where no number says 
 
 @record
 class SetEnv:
-    """A variable for the user's shell; value None means unset."""
+    """A variable for the user's shell; value None means unset. `beside` has those that are set together with it, as (name, value)."""
 
     name: str
     value: str | None
     note: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
 
 
 @record
 class Manual:
-    """Something a person does: `who` is "user" or "admin"; `commands` are shown as they are, never run."""
+    """Something a person does: `who` is "user" or "admin"; `commands` are shown as they are, never run.
+
+    They are steps, from the first to the last; with `choose` they are ways to the same end, of which one is enough.
+    """
 
     text: str
     who: str = "user"
     commands: tuple[str, ...] = ()
+    choose: bool = False
 
 
 Intent: TypeAlias = TorchBuild | Install | SetEnv | Manual

@@ -203,7 +203,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def command(line: str, values: Mapping[str, object]) -> str | None:
-    """A command of a rule file with each `{name}` quoted for the shell: a value may come out of a stranger's log.
+    """A command of a rule file with each `{name}` quoted for the shell: a value may come out of a stranger's log. Of a list each is a word.
 
     None where a value is not known, or could not be pasted as what it is: with control characters in it, read as an option, or longer
     than any path.
@@ -214,12 +214,17 @@ def command(line: str, values: Mapping[str, object]) -> str | None:
         if name is None:
             continue
         value = values.get(name)
-        text = "" if value is None else str(value)
+        words = [str(one) for one in (value if isinstance(value, tuple | list) else (value,)) if one is not None]
         starts = not literal[-1:].strip()  # with nothing before it in its word
-        if not text or not text.isprintable() or len(text) > LONGEST_VALUE or (starts and text.startswith("-")):
+        if not words or not all(_pasted(word, starts) for word in words):
             return None
-        parts.append(shlex.quote(text))
+        parts.append(" ".join(map(shlex.quote, words)))
     return "".join(parts)
+
+
+def _pasted(word: str, starts: bool) -> bool:
+    """Whether a value can be pasted as what it is."""
+    return bool(word) and word.isprintable() and len(word) <= LONGEST_VALUE and not (starts and word.startswith("-"))
 
 
 def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str, object]) -> Intent:
@@ -228,10 +233,13 @@ def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str,
         case "manual":
             filled = (command(line, raw) for line in fix.get("commands", ()))
             commands = tuple(line for line in filled if line is not None)
-            return Manual(fill(fix["text"], values), fix.get("who", "user"), commands)
+            return Manual(fill(fix["text"], values), fix.get("who", "user"), commands, fix.get("choose", False) and len(commands) > 1)
         case "env":
             value = fix.get("value")
-            return SetEnv(fill(fix["name"], values), None if value is None else fill(value, values), fill(fix.get("note", ""), values))
+            beside = tuple((name, fill(text, values)) for name, text in fix.get("beside", {}).items())
+            return SetEnv(
+                fill(fix["name"], values), None if value is None else fill(value, values), fill(fix.get("note", ""), values), beside
+            )
         case "install":
             requirements = tuple(fill(one, values) for one in fix["requirements"])
             remove = tuple(fill(one, values) for one in fix.get("remove", ()))

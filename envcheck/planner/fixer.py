@@ -49,10 +49,10 @@ class Fixer:
                 return self._build(wanted)
             case Install():
                 return (self._install(intent),)
-            case SetEnv(name, value, note):
-                return (self._variable(name, value, note),)
-            case Manual(text, who, lines):
-                return (Fix(text, "admin" if who == "admin" else "user", "manual", Commands((), (), (), lines), text),)
+            case SetEnv():
+                return (self._variable(intent),)
+            case Manual(text, who, lines, choose):
+                return (Fix(text, "admin" if who == "admin" else "user", "manual", Commands(shell=lines, choose=choose), text),)
 
     def report(self, wanted: str | None) -> PlanReport:
         """The search for a torch build, once for each wish."""
@@ -90,12 +90,15 @@ class Fixer:
         grade = way.grade if proved else Grade.UNCHECKED
         return Fix(way.title, way.who, kind, way.commands, "; ".join(way.changes), proved, note, way.no_command, grade)  # type: ignore[arg-type]
 
-    def _variable(self, name: str, value: str | None, note: str) -> Fix:
+    def _variable(self, intent: SetEnv) -> Fix:
         say = texts(self.planner.tables).say
-        shell = install_commands.export(self.planner.profile, name, value)
-        title = say("env.title-unset", name=name) if value is None else say("env.title-set", name=name, value=value)
-        lines = install_commands.with_cmd(Commands((), (), (), (shell,)), self.planner.profile)
-        return Fix(title, "user", "env", lines, "", None, note)
+        rows = ((intent.name, intent.value), *intent.beside)
+        shell = tuple(install_commands.export(self.planner.profile, name, value) for name, value in rows)
+        values = ", ".join((str(intent.value), *(f"{name}={value}" for name, value in intent.beside)))
+        set_, unset = say("env.title-set", name=intent.name, value=values), say("env.title-unset", name=intent.name)
+        title = unset if intent.value is None else set_
+        lines = install_commands.with_cmd(Commands(shell=shell), self.planner.profile)
+        return Fix(title, "user", "env", lines, "", None, intent.note)
 
     def _install(self, intent: Install) -> Fix:
         """Packages by name; torch and what is released with it come from the index of the installed variant."""

@@ -153,7 +153,7 @@ def _text(texts: RuleTexts, rule: str) -> RuleText:
 
 def apply(snapshot: Snapshot, change: Change, tables: Tables) -> Snapshot:
     """The machine after a change. What would have to be run (devices, live check) is skipped, so that the tables alone decide."""
-    after = replace(snapshot, symptoms=_NOT_RUN)
+    after = replace(snapshot, symptoms=_NOT_RUN, fleet=_NOT_RUN)  # what programs and other hosts said is of before
     if change.build is None and change.beside is not None:
         packages = after.packages
         return replace(after, packages=_beside(packages, change.beside)) if isinstance(packages, PackagesFacts) else after

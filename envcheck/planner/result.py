@@ -35,6 +35,7 @@ class Commands:
     cmd: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # on Windows, where the others are for PowerShell: what cmd needs otherwise
+    choose: bool = False  # one line of `shell` is enough; else they are steps
 
     def __hash__(self) -> int:
         return hash((self.pip, self.uv, self.conda, self.shell))

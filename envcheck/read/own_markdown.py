@@ -32,7 +32,7 @@ _HEAD = re.compile(r"(.{0,60}?)### envcheck (\d[\w.+-]{0,50}): (\S.{0,600})$")
 _FINDING = re.compile(r"(.{0,60}?)#### ((?:possible )?(?:error|warning|info)): (\S.{0,2000}) \(`([a-z0-9-]{3,80})`\)$")
 _BULLET = re.compile(r"- (.{0,400}?): (`{1,8}) ?(.{0,4000}?) ?\2$")
 _NUMBER = re.compile(r"\d{1,2}\. ")
-_TOOLS = re.compile(r"(?:pip|uv|conda)(?:, (?:pip|uv|conda)){0,2}:$")
+_TOOLS = re.compile(r"(?:(?:pip|uv|conda)(?:, (?:pip|uv|conda)){0,2}|one of these lines):$")
 _ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>#|~&@!])")
 _OTHER = re.compile(
     r"(?:Could not tell|Not tested by the live check|The live check did not prove):$|Assumed: |ignored: |severity changed: |<details>"

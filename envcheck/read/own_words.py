@@ -20,7 +20,7 @@ _BODY = ("evidence", "why", "leads to", "fix")
 _SEVERITIES = ("possible error", "possible warning", "possible info", "error", "warning", "info")
 _LINES = (
     "Could not tell", "The full live check", "Not tested by the live check", "Speed of the connections", "More: ", "What to do:",
-    "What to do, one of:", "one of these:", "Assumed",
+    "What to do, one of:", "one of these:", "one of these lines:", "Assumed",
 )  # fmt: skip
 _ASIDES = ("administrator", "not checked", "checked against envcheck's tables; nothing was installed")
 _PAGES = ("fleet", "compare", "plan")

@@ -211,7 +211,9 @@ def fix_item(fix: Fix, tool: Tool, fix_suggest: bool, say: Callable[[str], str] 
     if fix.title and fix.text and fix.text != fix.title:
         parts.append(f"<br>{escape(fix.text)}")
     for label, lines in command_groups(fix.commands, tool, fix_suggest):
-        parts.append((f"<br>{escape(label)}:" if label else "") + "<pre tabindex='0'><code>" + escape("\n".join(lines)) + "</code></pre>")
+        parts.append(
+            (f"<br>{escape(say(f'{label}:'))}" if label else "") + "<pre tabindex='0'><code>" + escape("\n".join(lines)) + "</code></pre>"
+        )
     if note := note_of(fix, fix_suggest):
         parts.append(f"<p>{escape(note)}</p>")
     return "<li>" + "".join(parts) + "</li>"

@@ -170,6 +170,7 @@ def fix_document(fix: Fix) -> dict[str, Any]:
         "who": fix.who,
         "kind": fix.kind,
         "commands": _commands(fix.commands),
+        **({"choose": True} if fix.commands.choose else {}),
         "text": fix.text,
         "proved": fix.proved,
         "note": fix.note,

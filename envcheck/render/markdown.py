@@ -105,7 +105,11 @@ def _fix(number: int, fix: Fix, report: Report, fix_suggest: bool) -> list[str]:
     if fix.title and fix.text and fix.text != fix.title:
         lines += ["", f"   {escape(fix.text)}"]
     for label, commands in command_groups(fix.commands, report.tool, fix_suggest):
-        lines += ["", *([f"   {label}:", ""] if label else []), *(f"   {line}" for line in fenced("\n".join(commands), "sh").split("\n"))]
+        lines += [
+            "",
+            *([f"   {report.language.say(f'{label}:')}", ""] if label else []),
+            *(f"   {line}" for line in fenced("\n".join(commands), "sh").split("\n")),
+        ]
     if note := note_of(fix, fix_suggest):
         lines += ["", f"   {escape(note)}"]
     return lines

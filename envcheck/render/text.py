@@ -201,7 +201,7 @@ def _fixes(page: _Page, fixes: tuple[Fix, ...], report: Report, fix_suggest: boo
             page.block(Styled(" " * at), text)
         for name, lines in command_groups(fix.commands, report.tool, fix_suggest):
             if name:
-                page.line(Styled(" " * at, (f"{name}:", "dim")))
+                page.line(Styled(" " * at, (page.say(f"{name}:"), "dim")))
             page.commands(lines, at + 2)
         if note := note_of(fix, fix_suggest):
             page.block(Styled(" " * at), one_line(note), "dim")

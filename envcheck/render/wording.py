@@ -197,20 +197,24 @@ def _from(file: str | None) -> str:
     return f"from {file.replace(chr(92), '/').rpartition('/')[2]}" if file else ""
 
 
+CHOOSE = "one of these lines"
+
+
 def command_groups(commands: Commands, tool: Tool, every: bool) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """(label, lines) to show. `every`: all tools, equal ones together; else the target's tool, or the next that has a command."""
     if not every:
         order = [tool, *(one for one in TOOLS if one != tool)]
         chosen = next((one for one in order if commands.of(one)), None)
         lines = commands.of(chosen) if chosen else ()
-        own = [("", (*lines, *(line for line in commands.shell if line not in lines)))] if lines or commands.shell else []
+        label = CHOOSE if commands.choose else ""
+        own = [(label, (*lines, *(line for line in commands.shell if line not in lines)))] if lines or commands.shell else []
         return (*own, *_in_cmd(commands, [name for name in (chosen, "shell") if name]))
     groups: dict[tuple[str, ...], list[str]] = {}
     for one in [tool, *(other for other in TOOLS if other != tool)]:
         if commands.of(one):
             groups.setdefault(commands.of(one), []).append(one)
     made = [("" if len(names) == len(TOOLS) else ", ".join(names), lines) for lines, names in groups.items()]
-    shell = [("", commands.shell)] if commands.shell else []
+    shell = [(CHOOSE if commands.choose else "", commands.shell)] if commands.shell else []
     return (*made, *shell, *_in_cmd(commands, (*TOOLS, "shell")))
 
 
@@ -225,7 +229,8 @@ def fix_lines(fixes: Iterable[Fix], tool: Tool, every: bool) -> list[str]:
     for fix in fixes:
         lines.append(f"fix: {fix.title or fix.text}")
         for label, commands in command_groups(fix.commands, tool, every):
-            lines += [f"  {f'{label}: ' if label else ''}{line}" for line in commands]
+            tool_of = f"{label}: " if label and label != CHOOSE else ""  # these formats have a label a line
+            lines += [f"  {tool_of}{line}" for line in commands]
     return lines
 
 

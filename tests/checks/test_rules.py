@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from pathlib import Path
 from typing import Any
@@ -103,10 +104,15 @@ KEYS = {
     "layer", "decides", "about", "constants", "fix", "example",
 }  # fmt: skip
 FIX_KEYS = {
-    "kind", "when", "who", "on", "not_on", "text", "commands", "name", "value", "note", "requirements", "remove", "reinstall", "version",
+    "kind", "when", "who", "on", "not_on", "text", "commands", "choose", "name", "value", "beside", "note", "requirements", "remove",
+    "reinstall", "version",
 }  # fmt: skip
 
 
+_SHOWN = re.compile(  # what a command, a log or a program does that shows the fault
+    r"\b(?:prints?|shows?|lists?|names?|says?|ends?|works?|fails?|dies|counts?|lacks?|finds|takes|points?|turns|decides"
+    r"|is (?:not|True|larger|slow|newer|below)|not connect|begins|came|gets no|passes|tells)\b"
+)
 RULE_LEVELS = {rule: {"severity": TEXTS.read(rule).severity.value, "confidence": TEXTS.read(rule).confidence.value} for rule in TEXTS.ids}
 
 
@@ -148,6 +154,8 @@ def test_rule_file(rule: str) -> None:
         < length
         <= 450,
         "confirm: sentences, which say how a reader sees that it is so": not text.confirm.endswith("."),
+        "confirm: what the output shows when this is the cause": not _SHOWN.search(re.sub("`[^`]+`", "", text.confirm)),
+        "fix: choose is for several commands": any(one.get("choose") and len(one.get("commands", ())) < 2 for one in text.fixes),
         "docs: addresses with https": not all(url.startswith("https://") for url in text.docs),
         f"explains: no rule is called {unknown}": bool(unknown),
         f"layer {text.layer!r}: one of {LAYERS}": text.layer not in (None, *LAYERS),

@@ -45,12 +45,20 @@ other = "The other {thing}."
 kind = "manual"
 text = "Update the driver."
 who = "admin"
+on = ["windows"]
 commands = ["sudo reboot"]
+[[fix]]
+kind = "manual"
+text = "Start it otherwise."
+not_on = ["windows"]
+choose = true
+commands = ["docker run --gpus all …", "apptainer exec --nv …"]
 [[fix]]
 kind = "env"
 name = "NCCL_P2P_DISABLE"
 value = "1"
-note = "Slower."
+beside = { NCCL_IB_DISABLE = "1" }
+note = "or leave both as they are: slower, for the GID of {thing}"
 [[fix]]
 kind = "env"
 name = "CUDA_VISIBLE_DEVICES"
@@ -95,25 +103,42 @@ First paragraph, in two lines.
 would leave the page to the right
 - another
 
-What it reports (the values are those of examples), and what to do
-  * {thing} {version} is too old, which is a long sentence that does not fit on
-    one line of eighty columns.
-  * The other {thing}.
-    In both cases:
-    - A torch build that fits the host: `envcheck --fix-suggest` names it.
-    - Update the driver. (administrator)
-        sudo reboot
-    - Set NCCL_P2P_DISABLE=1: Slower.
-        export NCCL_P2P_DISABLE=1
-    - Unset CUDA_VISIBLE_DEVICES
-        unset CUDA_VISIBLE_DEVICES
-    - Install numpy<2: Old ABI.
-        python -m pip uninstall -y numpy
-        python -m pip install 'numpy<2'
+Words
+  ECC: memory that finds its own bit errors and corrects single ones
+  row remapping: a GPU replaces a faulty row of its memory by a spare one, at
+    its next reset
+  page retirement: older GPUs put a faulty piece of memory out of use; newer
+    ones replace it by a spare row (row remapping)
+  GID: the address of a port of an InfiniBand or RoCE card; a port has several,
+    numbered by an index
+  ABI: how compiled code calls other compiled code; what was compiled for
+    another one does not load
 
 To confirm:
 `nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT --filename=/tmp/there` prints
 it.
+
+What it reports (values of examples), and what to do (all lines, in order)
+  * {thing} {version} is too old, which is a long sentence that does not fit on
+    one line of eighty columns.
+    or: The other {thing}.
+    One of these; the first that fits is enough:
+    1. A torch build that fits the host: `envcheck --fix-suggest` names it.
+    2. Linux, macOS: Start it otherwise.
+      one of these lines:
+        docker run --gpus all …
+        apptainer exec --nv …
+    3. Set NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1, or leave both as they are:
+       slower, for the GID of {thing}
+        export NCCL_P2P_DISABLE=1
+        export NCCL_IB_DISABLE=1
+    4. Unset CUDA_VISIBLE_DEVICES
+        unset CUDA_VISIBLE_DEVICES
+    5. Install numpy<2: Old ABI.
+        python -m pip uninstall -y numpy
+        python -m pip install 'numpy<2'
+    6. Windows: Update the driver. (administrator)
+        sudo reboot
 
 More
   - One more cause, which takes so many words that they do not fit on one line
@@ -130,6 +155,12 @@ Sources
 
 def test_page(by: RuleSession) -> None:
     assert explain("thing-too-old", by) == PAGE
+
+
+def test_a_page_begins_with_what_is_done_on_the_system_of_its_reader(by: RuleSession) -> None:
+    page = explain("thing-too-old", by, system="Windows")
+    assert "    2. Windows: Update the driver. (administrator)" in page and "    6. Linux, macOS: Start it otherwise." in page
+    assert "        $env:NCCL_P2P_DISABLE = '1'\n" in page and "export" not in page
 
 
 @pytest.mark.parametrize(
@@ -242,6 +273,14 @@ def test_lists_of_rules_fit_a_terminal_and_are_a_line_each_elsewhere(language: s
         prose = [line for line in narrow.splitlines() if line.startswith("  ") and (width > 60 or " explain " not in line)]
         assert prose and max(map(width_of, prose)) <= width
         assert [*"".join(narrow.split())] == [*"".join(plain.split())]
+
+
+@pytest.mark.parametrize("rule", ["nccl-shm-small", "visible-devices-empty", "libcuda-unresponsive"])
+def test_the_commands_of_a_page_are_the_same_in_chinese(rule: str) -> None:
+    confirm = SESSION.texts.read(rule).confirm
+    page = explain(rule, replace(SESSION, language="zh"))
+    assert [one for one in re.findall(r"`[^`]+`", confirm) if one not in page] == []
+    assert page.count("\n        ") == explain(rule, SESSION).count("\n        ")
 
 
 def test_the_address_of_a_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,9 @@ def test_one_that_crashes_costs_only_itself() -> None:
         ("ls --name={pid}", "-rf", "ls --name=-rf"),
         ("sport = :{pid} x", 29500, "sport = :29500 x"),
         ("nothing to fill in", 42, "nothing to fill in"),
+        ("chmod o-w {pid}", ["/a b", "/c"], "chmod o-w '/a b' /c"),  # of a list each is a word
+        ("chmod o-w {pid}", ["/c", "-R"], None),
+        ("chmod o-w {pid}", [], None),
     ],
 )
 def test_a_command_is_what_it_looks_like(line: str, value: object, made: str | None) -> None:
