@@ -16,6 +16,7 @@ from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.symptoms.languages import Languages
 from envcheck.symptoms.normalize import bare, hearsay, one_quote, rewrapped
+from envcheck.symptoms.retyped import LIMIT, retyped
 from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight, words_in
 from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import JSON, load_toml
@@ -265,9 +266,12 @@ class Scanner:
     noted: dict[str, tuple[Message, Noted]] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
     complains: bool = False  # beside lines that mean no harm, a text holds an error of its own
+    short: list[tuple[str, str]] = field(default_factory=list)  # texts that a person may have typed, and their sources
 
     def scan(self, text: str, source: str, *, stated: bool = False) -> None:
         """Search one clean piece of text. `stated` marks a person's observations: then only rows meant for them are tried."""
+        if not stated and len(text) <= LIMIT:
+            self.short.append((text, source))
         whole = rewrapped(text)
         for form in (text,) if whole is None else (text, whole):
             form = condense(form) if len(form) > CONDENSE_ABOVE else form
@@ -356,8 +360,20 @@ class Scanner:
         if any(not row.alone for row, _ in held):
             lone = {id(evidence) for row, evidence in held if row.alone}
             kept = tuple(evidence for evidence in kept if id(evidence) not in lone)
+        kept = kept or tuple(self._retyped())
         others = {kind: tuple(one for row, one in self.noted.values() if row.kind == kind) for kind in ("victim", "harmless")}
         return Symptoms(kept, others["victim"], others["harmless"])
+
+    def _retyped(self) -> Iterator[TextEvidence]:
+        for text, source in self.short:
+            for row, at in retyped(self.table, text):
+                if self._holds(row):
+                    line, after = _line(text, at)
+                    shown = " ".join(text[line:after].split())[:SHOWN]
+                    for one in row.named:
+                        yield TextEvidence(
+                            source, shown, one.rule, row.id, {}, _quoted(text, at), row.text, one.variant, "likely", one is not row.named[0]
+                        )
 
     def _holds(self, row: Message) -> bool:
         needs, unless = row.data.get("needs", ()), row.data.get("unless", ())

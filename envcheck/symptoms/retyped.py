@@ -1,0 +1,58 @@
+"""Messages that somebody typed from memory or from a picture: "Dataloader worker is killed by signal:killed".
+
+Only where nothing that a program printed names a rule. Letters and digits alone are compared, in any case, so that what was read is
+likely at most. Rows whose holes carry a value or a condition keep to the printed form: here neither could be told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from envcheck.symptoms.template import Hole, Part
+
+if TYPE_CHECKING:
+    from envcheck.symptoms.scan import Message, SymptomTable
+
+LIMIT = 1 << 14  # characters of a text that a person may have typed
+WORDS, LETTERS = 3, 17  # fewer are in too many sentences
+SHORT = 6  # letters; what is shorter, as "Errno", a person may leave out beside more
+_BETWEEN = ".{0,40}?"  # what a hole may hold
+_NOISE = re.compile(r"[\W_]+")
+
+
+def retyped(table: SymptomTable, text: str) -> Iterator[tuple[Message, int]]:
+    """Rows that name a rule, each with the place in the text where its message begins."""
+    places = [at for at, one in enumerate(text) if one.isalnum()]
+    squeezed = "".join(text[at].lower()[0] for at in places)
+    taken: list[tuple[int, int]] = []
+    found: list[tuple[Message, int, int]] = []
+    for row in table.messages:
+        pieces = _pieces(row)
+        if not pieces or max(pieces, key=len) not in squeezed:
+            continue
+        match = re.search(_BETWEEN.join(map(re.escape, pieces)), squeezed)
+        if match and row.kind == "symptom":
+            found.append((row, *match.span()))
+        elif match:
+            taken.append(match.span())
+    for row, start, end in found:
+        if not any(first < end and start < last for first, last in taken):
+            yield row, places[start]
+
+
+def _pieces(row: Message) -> Sequence[str]:
+    """The letters and digits of a message between its holes; none where they say too little, or where a hole says more."""
+    if row.stated or row.fallback or row.alone or any(map(_tells, row.parts)):
+        return ()
+    pieces = [part for part in row.parts if isinstance(part, str)]
+    if sum(len(part.split()) for part in pieces) < WORDS:
+        return ()
+    squeezed = [one for part in pieces if (one := _NOISE.sub("", part.lower()))]
+    squeezed = [one for one in squeezed if len(one) >= SHORT] or squeezed
+    return squeezed if sum(map(len, squeezed)) >= LETTERS else ()
+
+
+def _tells(part: Part) -> bool:
+    return isinstance(part, Hole) and bool(part.name or part.regex)
