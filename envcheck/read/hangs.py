@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.read.found import LINE_LIMIT, line_at
+from envcheck.read.setups import heard_beside, told_setups
 
 LONGEST = 1 << 16  # characters: what is longer is a log, and nobody tells anything in it
 
@@ -117,6 +118,8 @@ def stands_still(text: str) -> re.Match[str] | None:
 
 def told_faults(text: str, name: str) -> tuple[TextEvidence, ...]:
     """What a person most probably has, who tells of a run that stands still, or ends by a signal of the system."""
+    if setups := tuple(told_setups(text, name)):
+        return setups
     return tuple(
         TextEvidence(name, words, rule, f"told-{variant}", variant=variant, confidence="likely") for rule, variant, words in _told(text)
     )
@@ -126,8 +129,10 @@ _OF_WORDS = ("hangs-where-they-meet",)  # a row that tells no more than what is 
 
 
 def unless_known(told: Sequence[TextEvidence], known: Sequence[TextEvidence]) -> Sequence[TextEvidence]:
-    """What is told, where no message and no sign names a cause."""
-    return () if any(one.symptom not in _OF_WORDS for one in known) else told
+    """What is told, where no message and no sign names a cause, or where it is the cause of what they name."""
+    if all(one.symptom in _OF_WORDS for one in known):
+        return told
+    return [one for one in told if heard_beside(one, known)]
 
 
 def _told(text: str) -> Iterator[tuple[str, str, str]]:
