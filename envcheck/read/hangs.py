@@ -105,6 +105,7 @@ _UNWANTED = re.compile(
 )
 _WINDOWS = re.compile(r"\bwin(?:dows)?[ -]?(?:10|11|7|8|server)?\b(?! size)|(?<![\w/])[A-Z]:\\{1,2}\w", re.IGNORECASE)
 _BUS_ERROR = re.compile(r"\bbus error\b|总线错误|\bBus-?fehler\b|\berreur de bus\b|Ошибка шины|バスエラー", re.IGNORECASE)
+_TRAINS = re.compile(r"rocess|进程|\btrain|训练|\bepoch|обуч|학습|学習", re.IGNORECASE)
 _VIA = re.compile(r"NCCL INFO [^\n]{0,120}\bvia (?P<way>P2P|SHM|direct shared memory|NET/IB|NET/Socket|NET/\w{1,20})")
 _AFTER = re.compile(r"\bloss['\"]?\s?[:=]?\s?-?\d|\|\s*\d{1,9}/\d{1,9}|\d{1,3}%\|", re.IGNORECASE)
 
@@ -132,14 +133,14 @@ def unless_known(told: Sequence[TextEvidence], known: Sequence[TextEvidence]) ->
     """What is told, where no message and no sign names a cause, or where it is the cause of what they name."""
     if all(one.symptom in _OF_WORDS for one in known):
         return told
-    return [one for one in told if heard_beside(one, known)]
+    return tuple(one for one in told if heard_beside(one, known))
 
 
 def _told(text: str) -> Iterator[tuple[str, str, str]]:
     """Rule, variant and the words."""
     if len(text) > LONGEST:
         return
-    if (bus := _BUS_ERROR.search(text)) and (_GPUS.search(text) or _WORKERS.search(text) or "rocess" in text or "进程" in text):
+    if (bus := _BUS_ERROR.search(text)) and (_GPUS.search(text) or _WORKERS.search(text) or _TRAINS.search(text)):
         yield "shm-small", "bus", _line(text, bus)
         return
     lightning = _LIGHTNING.search(text) and _SLURM.search(text)
