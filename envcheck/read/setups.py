@@ -51,7 +51,7 @@ _ANOTHER_PROGRAM = words(r"\b(?:tensorboard|jupyter|flask|gradio|visdom|streamli
 
 _SLOWER = words(
     r"\b(?:slow(?:er|ly)?|slows? down|no speed-?up|throughput (?:is|drops)|bottleneck\w{0,3})\b"
-    r"|\b(?:takes?|needs?|needed|took|costs?) (?:\w{1,9} ){0,3}(?:more|longer)\b|\d+(?:\.\d+)? ?[x×] (?:longer|slower)"
+    r"|\b(?:takes?|needs?|needed|took|costs?) (?:\w{1,9} ){0,3}(?:more|longer)\b|(?<![\d.])\d{1,4}(?:\.\d{1,2})? ?[x×] (?:longer|slower)"
     r"|times (?:longer|slower)"
     r"|(?:更|比[^。\n]{0,12}|特别|非常|很|太|极|变)慢|没有加速|langsamer|plus lent\w?|más lent\w|mais lent\w"
     r"|медленн\w{1,4}|遅[いく]|느[리린립]",
@@ -111,9 +111,9 @@ _FAILS = words(
     re.IGNORECASE,
 )
 
-_COMPOSE = words(r"\bdocker[- ]?compose\b|\bcompose\.ya?ml\b|^\s*services:\s*$", re.IGNORECASE | re.MULTILINE)
+_COMPOSE = words(r"\bdocker[- ]?compose\b|\bcompose\.ya?ml\b|^[ \t]{0,8}services:[ \t]{0,8}$", re.IGNORECASE | re.MULTILINE)
 _GIVEN = re.compile(
-    r"capabilities:?\s*[\[\n-][^\n]{0,12}\n?[^\n]{0,20}gpu|\bruntime:\s*['\"]?nvidia|^\s{2,}gpus:|\bdevice_ids:",
+    r"capabilities:? {0,4}[\[\n-][^\n]{0,12}\n?[^\n]{0,20}gpu|\bruntime: {0,4}['\"]?nvidia|^ {2,12}gpus:|\bdevice_ids:",
     re.MULTILINE | re.IGNORECASE,
 )
 _OTHER_VENDOR = words(r"\b(?:rocm|hip|radeon|amd|gfx\d{3,4}|xpu|habana)\b|/dev/(?:kfd|dri)\b", re.IGNORECASE)
