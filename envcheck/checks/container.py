@@ -74,7 +74,9 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
 
 
 def _said_outright(facts: Facts, own: Matches, every: Matches) -> Hit | None:
-    """By the tool that starts containers, or by the command that did."""
+    """By the tool that starts containers, by the command that did, or by a file of it that somebody shows."""
+    if (composed := of_variant(own, "compose")) and not works(facts.devices):
+        return Hit({}, quoted((*composed, *facts.said("torch-cuda-unavailable"), *facts.said("driver-missing"))), variant="compose")
     outside = not (contained(facts.container) and nvidia_on_bus(facts.system))
     return _by_tool(own, outside, bool(facts.gpus.devices) and not works(facts.devices)) or _started_without(facts, own or every)
 
@@ -168,6 +170,8 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
     system, cuda_driver = facts.system, facts.cuda_driver
     if old := tuple(match for match in matches if match.symptom == "nccl-without-wsl"):  # the row itself asks for WSL
         return Hit({"path": value(old, "path")}, quoted(old), variant="nccl")
+    if (newer := of_variant(matches, "toolkit")) and not works(facts.devices):
+        return Hit({}, quoted(newer), variant="toolkit")
     if system.wsl is None:
         return None
     values: dict[str, object] = {"kernel": system.kernel, "library": cuda_driver.library_path}

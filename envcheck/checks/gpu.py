@@ -306,5 +306,5 @@ def _mig_said(gpus: tuple[Gpu, ...], matches: Matches) -> Hit | None:
     """What the text alone says, where no GPU is known to be partitioned; that of "refused" fits other things too."""
     without = bool(gpus) and all(gpu.mig is False for gpu in gpus)
     cases = {"empty": of_variant(matches, "empty"), "refused": matches and not without}
-    hit = first_of(cases, {"gpus": "a GPU", "instances": 0}, quoted(matches))
+    hit = first_of(cases, {"gpus": "a GPU", "instances": 0, "instance": "MIG-UUID"}, quoted(matches))
     return hit and replace(hit, confidence=Confidence.LIKELY if hit.variant == "refused" else None)

@@ -34,7 +34,7 @@ def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"port": port or "that of the rendezvous", "number": port, "owner": owner or "another process"}
     if matches:
         by_hand = "self" if of_symptom(facts, "local-rank-on-command-line") else None if owner else "said"
-        variant = foremost(matches, "foreign", "windows") or agreed(matches) or by_hand
+        variant = foremost(matches, "foreign", "windows", "told") or agreed(matches) or by_hand
         if variant == "said" and (own := launch_sums.port_taken_by_own(launcher, port, matches)):
             return own
         fixes = launch_sums.other_port(launcher, port) if variant in ("said", None) else ()
@@ -62,7 +62,7 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
         if path := launch_sums.rendezvous_file(facts.launcher):
             return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file")
         return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
-    variant = foremost(matches, "unresolved", "nodes") or agreed(matches) or ""
+    variant = foremost(matches, "unresolved", "ssh_name", "nodes") or agreed(matches) or ""
     told = of_variant(matches, variant) if variant else matches
     if variant == "hangs" and (path := launch_sums.rendezvous_file(facts.launcher)):
         return Hit({"file": path}, quoted(told), variant="meet_file")
@@ -97,7 +97,7 @@ def _address_of_one_machine(launcher: LauncherFacts, matches: Matches) -> Hit | 
 
 
 def _address_said(launcher: LauncherFacts, matches: Matches) -> Hit:
-    variant = foremost(matches, "malformed", "empty", "ray_node", "shared") or agreed(matches) or "said"
+    variant = foremost(matches, "malformed", "empty", "ray_node", "shared", "told") or agreed(matches) or "said"
     told = of_variant(matches, variant) or matches
     host, named = value(told, "host"), value(told, "address") or (launcher.master_addr if variant in ("foreign", "said") else None)
     address = named or {"malformed": "what was given", "shared": "one address", "foreign": "an address"}.get(variant, "this machine itself")

@@ -35,6 +35,8 @@ def _compat_loaded(cuda_driver: CudaDriverFacts) -> bool:
 @check(needs="driver", reads="system driver cuda_driver devices container symptoms")
 def driver_library_mismatch(facts: Facts) -> Answer:
     matches = alone(facts, "driver-library-mismatch")
+    if pair := of_variant(matches, "runfile"):
+        return Hit({name: value(pair, name) for name in ("module", "library", "arch")}, quoted(matches), variant="runfile")
     working = cuda_answers(facts)
     differ = versions_differ(facts.driver) and driver_os(facts.system) != "windows"
     # a number equal to the module's is that of another copy, not of the one that NVML refuses

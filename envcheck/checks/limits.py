@@ -127,7 +127,7 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, 
         found = int(count) if count else int(float(gigabytes) * 1e9) if gigabytes else free
         severity = Severity.ERROR if any(match.symptom == "ray-shm-refused" for match in matches) else None
         return Hit(values | {"free": _size(found)}, quoted(matches), variant="ray", severity=severity)
-    if (guess := agreed(matches)) in ("bus", "workers"):
+    if (guess := agreed(matches)) in ("bus", "workers", "died", "shards"):
         return None if free is not None and free >= 8 * _GIB else Hit(values, quoted(matches), variant=guess)
     roomy = total is not None and total >= 8 * _GIB  # a mapped file that shrank gives SIGBUS too
     if total is not None and free is not None and free >= 8 * _GIB:

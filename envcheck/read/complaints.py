@@ -87,9 +87,14 @@ _NO_HOST_MEMORY = words(
     r"\b(?:RAM|ram|memory|Memory)(?: usage| consumption)? (?:\w{1,12} ){0,3}(?:grow|increas|leak|ris|climb"
     r"|fill)\w{1,4}\b[^.\n]{0,80}(?:kill|crash|freez|frozen|OOM|oom|until)"
     r"|\b(?:run|runs|ran|running) out of (?:the |my |all )?(?:system |host |CPU |cpu |main )?(?:RAM|ram)\b"
+    # what a shell and a data loader say of SIGKILL
+    r"|\b(?i:is killed by signal) ?: ?(?i:killed)\b|^[^\n]{0,60}[ \d]Killed(?:  [^\n]{0,80})?$|^Killed$"
+    r"|\b(?:[Ss]ays?|[Pp]rints?|[Oo]nly|[Ww]ith|[Jj]ust|message|word|output)(?: \w{1,8})? [\"'“`«„]Killed[.\"'”`»“]"
+    r"|(?:словом|сообщени\w{1,2}|Meldung|显示|提示|只有|输出)[ ：:，,]{0,2}[\"'“`«„]?Killed\b"
     r"|内存(?:\w{0,4})?(?:不足|不够|溢出|爆了?|炸了?|泄漏|泄露)|不足内存|(?:не хвата\w{1,4}|закончилась"
     r"|недостаточно) оперативн\w{1,4} памяти"
-    r"|(?:zu wenig|nicht genug|nicht genügend) (?:RAM|Arbeitsspeicher)|(?:RAM|Arbeitsspeicher) (?:läuft voll|ist voll|reicht nicht)"
+    r"|(?:zu wenig|nicht genug|nicht genügend) (?:RAM|Arbeitsspeicher)|(?:RAM|Arbeitsspeicher) (?:läuft voll|ist voll|reicht nicht)",
+    re.MULTILINE,
 )
 
 _XID = words(
@@ -187,7 +192,7 @@ _KINDS = (
 
 def complaints(text: str) -> Iterator[TextEvidence]:
     """The complaints of a post, the gravest first."""
-    if len(text) > POST or _OVER.search(text):
+    if tells_over(text):
         return
     yield from endings(text)
     for kind in _KINDS:
@@ -195,6 +200,16 @@ def complaints(text: str) -> Iterator[TextEvidence]:
             if not _supposed(text, match) and (found := _placed(kind, text, match)):
                 yield found
                 break
+
+
+def tells_unused(text: str) -> bool:
+    """Whether somebody complains that the GPU is not used, or not found."""
+    return any(not _supposed(text, match) for match in _UNUSED.finditer(text))
+
+
+def tells_over(text: str) -> bool:
+    """Whether nobody complains: the text is a log, or the trouble is over."""
+    return len(text) > POST or bool(_OVER.search(text))
 
 
 def _supposed(text: str, match: re.Match[str]) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.read.found import LINE_LIMIT, line_at
+from envcheck.read.setups import heard_beside, told_setups
 
 LONGEST = 1 << 16  # characters: what is longer is a log, and nobody tells anything in it
 
@@ -104,6 +105,7 @@ _UNWANTED = re.compile(
 )
 _WINDOWS = re.compile(r"\bwin(?:dows)?[ -]?(?:10|11|7|8|server)?\b(?! size)|(?<![\w/])[A-Z]:\\{1,2}\w", re.IGNORECASE)
 _BUS_ERROR = re.compile(r"\bbus error\b|总线错误|\bBus-?fehler\b|\berreur de bus\b|Ошибка шины|バスエラー", re.IGNORECASE)
+_TRAINS = re.compile(r"rocess|进程|\btrain|训练|\bepoch|обуч|학습|学習", re.IGNORECASE)
 _VIA = re.compile(r"NCCL INFO [^\n]{0,120}\bvia (?P<way>P2P|SHM|direct shared memory|NET/IB|NET/Socket|NET/\w{1,20})")
 _AFTER = re.compile(r"\bloss['\"]?\s?[:=]?\s?-?\d|\|\s*\d{1,9}/\d{1,9}|\d{1,3}%\|", re.IGNORECASE)
 
@@ -117,6 +119,8 @@ def stands_still(text: str) -> re.Match[str] | None:
 
 def told_faults(text: str, name: str) -> tuple[TextEvidence, ...]:
     """What a person most probably has, who tells of a run that stands still, or ends by a signal of the system."""
+    if setups := tuple(told_setups(text, name)):
+        return setups
     return tuple(
         TextEvidence(name, words, rule, f"told-{variant}", variant=variant, confidence="likely") for rule, variant, words in _told(text)
     )
@@ -126,15 +130,17 @@ _OF_WORDS = ("hangs-where-they-meet",)  # a row that tells no more than what is 
 
 
 def unless_known(told: Sequence[TextEvidence], known: Sequence[TextEvidence]) -> Sequence[TextEvidence]:
-    """What is told, where no message and no sign names a cause."""
-    return () if any(one.symptom not in _OF_WORDS for one in known) else told
+    """What is told, where no message and no sign names a cause, or where it is the cause of what they name."""
+    if all(one.symptom in _OF_WORDS for one in known):
+        return told
+    return tuple(one for one in told if heard_beside(one, known))
 
 
 def _told(text: str) -> Iterator[tuple[str, str, str]]:
     """Rule, variant and the words."""
     if len(text) > LONGEST:
         return
-    if (bus := _BUS_ERROR.search(text)) and (_GPUS.search(text) or _WORKERS.search(text) or "rocess" in text or "进程" in text):
+    if (bus := _BUS_ERROR.search(text)) and (_GPUS.search(text) or _WORKERS.search(text) or _TRAINS.search(text)):
         yield "shm-small", "bus", _line(text, bus)
         return
     lightning = _LIGHTNING.search(text) and _SLURM.search(text)
