@@ -33,10 +33,26 @@ _SYSTEM = re.compile(
 )
 _STUDIO = re.compile(r"\b(?:Visual Studio|VS|vs|MSVC)[ :=\-]{0,2}(?P<studio>2015|2017|2019|2022|2026)\b")
 
+_REFUSED = re.compile(r"no kernel image is available|invalid device function|device kernel image is invalid")
+_VAGUE = re.compile(r"CUDA [Ee]rror encountered in|CUDA kernel failed|cudaCheckError\(\) failed|CUDA error (?:in|at)\b")
+_OWN_CODE = re.compile(
+    r"setup\.py|(?:build|make|compile)\.sh|\bcompil|编译|\bextensions?\b|CompiledLib|\b\w{2,40}_(?:cuda|ext|cuda_kernel|kernel)\b|_ops\b"
+    r"|\bcsrc\b|src/\w{1,40}\.cu|\bDCN|\b(?:roi_?align|nms|pointnet2|diff_gaussian)\w{0,30}|[Kk]ompil|скомпил|собра",
+    re.IGNORECASE,
+)
+_CONTRAST = re.compile(
+    r"\b(?:works?|worked|runs?|ran|trains?|fine|but|while|läuft|lief|aber|funciona|pero|marche|работает|но)\b|可以|正常|没问题|没有问题|但", re.IGNORECASE
+)
+_CARD = re.compile(
+    r"(?<![A-Za-z0-9._-])(?:(?:GeForce|NVIDIA|RTX|GTX|TITAN|Tesla|Quadro)[ _-]?){0,3}"
+    r"(?:[AHLVPTKM]\d{1,3}|[A-B]\d00|A\d000|[1-5]0[5-9]0|X[Pp]?|V)(?: ?-?(?:Ti|Super))?(?![A-Za-z0-9.])",
+    re.IGNORECASE,
+)
+
 
 def told_around(text: str) -> tuple[TextEvidence, ...]:
     """Signs of a post; a long log has more than one program's words."""
-    return (*_names(text), *_compilers(text)) if len(text) <= _POST else ()
+    return (*_names(text), *_compilers(text), *_other_cards(text)) if len(text) <= _POST else ()
 
 
 def _names(text: str) -> tuple[TextEvidence, ...]:
@@ -69,4 +85,21 @@ def _compilers(text: str) -> tuple[TextEvidence, ...]:
     line = line_at(text, failed.start())[0].strip()[:LINE_LIMIT]
     return (
         TextEvidence("statements", line, "nvcc-host-compiler", "nvcc-failed-told", values=values, variant="failed", confidence="likely"),
+    )
+
+
+def _other_cards(text: str) -> tuple[TextEvidence, ...]:
+    """An extension that was compiled for other cards: a kernel is missing in somebody's own code, or it ran on another card."""
+    cards = tuple(dict.fromkeys(found[0].strip() for found in _CARD.finditer(text) if len(found[0].strip()) > 1))[:6]
+    failed, own = _REFUSED.search(text), _OWN_CODE.search(text)
+    if failed is None and len(cards) > 1 and _CONTRAST.search(text):
+        failed = _VAGUE.search(text)
+    if failed is None or not own:
+        return ()
+    line = line_at(text, failed.start())[0].strip()[:LINE_LIMIT]
+    values = {"cards": "; ".join(cards)} if cards else {}
+    return (
+        TextEvidence(
+            "statements", line, "extension-arch-mismatch", "extension-of-other-cards", values=values, variant="told", confidence="likely"
+        ),
     )
