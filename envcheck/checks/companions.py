@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import cite, of_variant, quoted, value
+from envcheck.checks.text import agreed, cite, of_variant, quoted, value
 from envcheck.checks.torch_names import since, with_it
-from envcheck.engine.intents import Install, Manual, TorchBuild
+from envcheck.engine.intents import Install, Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.compat import Tables
@@ -58,7 +58,8 @@ def _files(facts: Facts, matches: Matches) -> Hit:
                 f"{gone} is loaded by no torch after {facts.tables.last_torch_of(gone)}, torch is {version}, and no newer {gone} is made"
             )
             return Hit({"problems": problem, "version": version}, quoted(matches), variant="ended")
-    fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
+    fixes = _one_or_the_other(facts, matches)
+    fixes = fixes or ((Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ())
     values = {"version": version or UNKNOWN, "package": package, "have": have}
     return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
 
@@ -67,6 +68,8 @@ def _files(facts: Facts, matches: Matches) -> Hit:
 def torch_companion_missing(facts: Facts, matches: Matches) -> Answer:
     if not matches:
         return None
+    if agreed(matches) == "xformers":
+        return Hit({"package": "xformers"}, quoted(matches), variant="xformers")
     package, torch = value(matches, "package"), facts.torch
     cpu = torch.cpu_build is True or local(torch.version) == "cpu"
     wanted = facts.devices.available is False or facts.asked.cuda or facts.gpus.devices
