@@ -64,6 +64,19 @@ def _files(facts: Facts, matches: Matches) -> Hit:
     return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
 
 
+def _one_or_the_other(facts: Facts, matches: Matches) -> tuple[Intent, ...]:
+    """What pip says of a companion and its torch: the companion of the torch that is there, or the torch that the companion asks for."""
+    package, own, have = value(matches, "package"), value(matches, "version"), release(value(matches, "torch"))
+    asks = re.fullmatch(r"==(\d+(?:\.\d+){1,2})", value(matches, "needs") or "")
+    if not (package and own and have and asks):
+        return ()
+    fits = facts.tables.companions(have).get(package)
+    text = "Take the release of one that goes with the other, from the index that torch came from, and drop the pin that brought this pair."
+    keep = f"python -m pip install {package}=={fits}    # for torch {have}, which stays" if fits else None
+    move = f"python -m pip install torch=={asks[1]} {package}=={release(own)}    # the torch that this {package} asks for"
+    return (Manual(text, commands=tuple(one for one in (keep, move) if one)),)
+
+
 @check(needs="symptoms", reads="torch devices gpus asked system symptoms")
 def torch_companion_missing(facts: Facts, matches: Matches) -> Answer:
     if not matches:

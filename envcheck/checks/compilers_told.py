@@ -36,7 +36,12 @@ def _gcc(facts: Facts, told: Matches, cuda: str) -> Hit | None:
     links = "sudo ln -sf $(command -v {0}-{1}) /usr/local/cuda/bin/{0}"
     steps = (apt, conda, f"export CC=gcc-{new} CXX=g++-{new}", "rm -rf build")
     links_too = (links.format("gcc", new), links.format("g++", new))
-    values: dict[str, object] = {"nvcc": cuda, "limit": new, "gcc": gcc.split(".")[0] if stated is None else gcc, "where": system or "this system"}
+    values: dict[str, object] = {
+        "nvcc": cuda,
+        "limit": new,
+        "gcc": gcc.split(".")[0] if stated is None else gcc,
+        "where": system or "this system",
+    }
     fixes = (Manual(_ANY, commands=(*steps, *links_too)), Manual(_NEWER))
     return Hit(values, quoted(told), fixes, "failed", Severity.ERROR, Confidence.LIKELY)
 
@@ -46,7 +51,13 @@ def _studio(facts: Facts, told: Matches, cuda: str) -> Hit | None:
     first = next((str(row["cuda"]) for row in facts.tables.rows("host-compiler", "studio") if row["name"] == studio), None)
     if first is None or not older(cuda, first):
         return None
-    return Hit({"nvcc": cuda, "studio": studio, "first": first}, quoted(told), variant="studio", severity=Severity.ERROR, confidence=Confidence.LIKELY)
+    return Hit(
+        {"nvcc": cuda, "studio": studio, "first": first},
+        quoted(told),
+        variant="studio",
+        severity=Severity.ERROR,
+        confidence=Confidence.LIKELY,
+    )
 
 
 def _card(facts: Facts, told: Matches, cuda: str) -> Hit | None:
@@ -55,6 +66,11 @@ def _card(facts: Facts, told: Matches, cuda: str) -> Hit | None:
         row = facts.tables.gpu(gpu.compute_capability or "") if gpu.compute_capability else None
         first = facts.tables.first_cuda(gpu.compute_capability or "") if row else None
         if row and first and first > pair(cuda):
-            values: dict[str, object] = {"nvcc": cuda, "gpu": gpu.name, "first": row.first_cuda, "index": "cu" + row.first_cuda.replace(".", "")}
+            values: dict[str, object] = {
+                "nvcc": cuda,
+                "gpu": gpu.name,
+                "first": row.first_cuda,
+                "index": "cu" + row.first_cuda.replace(".", ""),
+            }
             return Hit(values, quoted(told), variant="card", severity=Severity.ERROR, confidence=Confidence.LIKELY)
     return None

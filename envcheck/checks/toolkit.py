@@ -56,6 +56,10 @@ def _nvcc(toolkit: ToolkitFacts) -> str | None:
     return next((one.version for one in (toolkit.nvcc, *toolkit.nvccs) if one and one.version), None)
 
 
+# The index of the CUDA of this major that most drivers of today run.
+_INDEX_OF_MAJOR = {11: "cu118", 12: "cu126", 13: "cu130"}
+
+
 @check(needs="toolkit", reads="toolkit torch devices packages symptoms")
 def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     """nvcc of another CUDA major than torch: extensions cannot be built. A wheel alone does not care."""
@@ -67,7 +71,8 @@ def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     same = nvcc is not None and cuda is not None and major(nvcc) == major(cuda)
     if matches:
         values = {"nvcc": nvcc or "another version", "cuda": cuda or "another version"}
-        return Hit(values, quoted(matches), variant="minor" if same else "said", severity=Severity.ERROR)  # the build was refused
+        places: dict[str, object] = {"toolkit": cuda if minor(cuda) else None, "index": _INDEX_OF_MAJOR.get(major(nvcc) or 0)}
+        return Hit(places | values, quoted(matches), variant="minor" if same else "said", severity=Severity.ERROR)  # the build was refused
     if not nvcc or not cuda or same:
         return None
     evidence = (Evidence(toolkit.nvcc.path if toolkit.nvcc else "nvcc", f"release {nvcc}"), Evidence("torch.version.cuda", cuda))

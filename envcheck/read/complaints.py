@@ -144,8 +144,11 @@ _OLD_DRIVER = words(
 )
 
 _BITSANDBYTES = words(
-    r"\b(?:bitsandbytes|bitandbytes)\b[\w.`'\"]{0,60}[^\n]{0,100}?(?:(?:can ?not|can['’]?t|could not|couldn['’]?t) (?:be )?(?:found|find|import|load)\w{0,3}"
-    r"|\bnot (?:be )?(?:found|working|supported|import)|\b(?:is|are|was) missing\b|\b(?:does|do)(?: not|n['’]?t) work|\bfail(?:s|ed)\b|nicht gefunden"
+    r"\b(?:bitsandbytes|bitandbytes)\b[\w.`'\"]{0,60}[^\n]{0,100}?"
+    r"(?:(?:can ?not|can['’]?t|could not|couldn['’]?t) (?:be )?"
+    r"(?:found|find|import|load)\w{0,3}"
+    r"|\bnot (?:be )?(?:found|working|supported|import)|\b(?:is|are|was) missing\b|\b(?:does|do)(?: not|n['’]?t) work|\bfail(?:s|ed)\b"
+    r"|nicht gefunden"
     r"|funktioniert nicht|找不到|不能用|无法(?:导入|加载|使用)|не (?:найден|работает)|introuvable|no (?:funciona|encuentra))"
     r"|(?:找不到|无法导入|无法加载)[^\n]{0,12}\bbitsandbytes\b"
 )

@@ -25,11 +25,13 @@ _FAILED = re.compile(
 _BUILD = re.compile(r"\['ninja', '-v'\][^\n]{0,40}returned non-zero|ninja: build stopped|Error compiling objects for extension")
 _NVCC = re.compile(r"\bnvcc\b")
 _CUDA = re.compile(
-    r"(?:\b|(?<=_))(?:CUDA|cuda|Cuda)(?: ?toolkit| ?Toolkit| version| Version|版本)?[ :=：\-/\\]{0,3}[vV]?(?P<cuda>(?:9|1[0-3])\.\d)(?![\d])"
+    r"(?:\b|(?<=_))(?:CUDA|cuda|Cuda)(?: ?toolkit| ?Toolkit| version| Version|版本)?"
+    r"[ :=：\-/\\]{0,3}[vV]?(?P<cuda>(?:9|1[0-3])\.\d)(?![\d])"
 )
 _GCC = re.compile(r"\b(?:gcc|g\+\+|GCC)(?: version| Version|版本|\(GCC\))?[ :=：\-]{0,3}(?P<gcc>\d{1,2})(?:\.\d{1,2}){0,2}\b")
 _SYSTEM = re.compile(
-    r"\b(?P<name>[Uu]buntu|UBUNTU|[Dd]ebian|[Ff]edora|[Cc]ent[Oo][Ss]|RHEL|[Rr]ocky(?: ?Linux)?)[ :=\-]{0,2}(?P<release>\d{1,2}(?:\.(?:04|10))?)(?!\d)"
+    r"\b(?P<name>[Uu]buntu|UBUNTU|[Dd]ebian|[Ff]edora|[Cc]ent[Oo][Ss]|RHEL|[Rr]ocky(?: ?Linux)?)"
+    r"[ :=\-]{0,2}(?P<release>\d{1,2}(?:\.(?:04|10))?)(?!\d)"
 )
 _STUDIO = re.compile(r"\b(?:Visual Studio|VS|vs|MSVC)[ :=\-]{0,2}(?P<studio>2015|2017|2019|2022|2026)\b")
 
@@ -41,7 +43,9 @@ _OWN_CODE = re.compile(
     re.IGNORECASE,
 )
 _CONTRAST = re.compile(
-    r"\b(?:works?|worked|runs?|ran|trains?|fine|but|while|läuft|lief|aber|funciona|pero|marche|работает|но)\b|可以|正常|没问题|没有问题|但", re.IGNORECASE
+    r"\b(?:works?|worked|runs?|ran|trains?|fine|but|while|läuft|lief|aber|funciona|pero|marche|работает|но)\b"
+    r"|可以|正常|没问题|没有问题|但",
+    re.IGNORECASE,
 )
 _CARD = re.compile(
     r"(?<![A-Za-z0-9._-])(?:(?:GeForce|NVIDIA|RTX|GTX|TITAN|Tesla|Quadro)[ _-]?){0,3}"
@@ -76,7 +80,7 @@ def _compilers(text: str) -> tuple[TextEvidence, ...]:
     failed = _FAILED.search(text) or (_BUILD.search(text) if _NVCC.search(text) else None)
     if failed is None:
         return ()
-    values = {}
+    values: dict[str, str] = {}
     for pattern in (_CUDA, _GCC, _STUDIO):
         if found := pattern.search(text):
             values |= {name: one for name, one in found.groupdict().items() if one}
