@@ -10,9 +10,9 @@ from envcheck.tables.versions import major, older, pair
 
 _ANY = (
     "Install a gcc that this toolkit accepts beside the present one, and give it to the build: CC and CXX name it for torch's extension"
-    " builder, the links for an nvcc that a Makefile or CMake calls. Remove what the failed build left first."
+    " builder, the links for an nvcc that a Makefile or CMake calls. Remove what the failed build left first. Or build with a newer CUDA"
+    " toolkit, together with a torch that was built with it."
 )
-_NEWER = "Or build with a newer CUDA toolkit, together with a torch that was built with it."
 
 
 def failed_beside(facts: Facts, told: Matches, nvcc: str | None) -> Hit | None:
@@ -42,7 +42,7 @@ def _gcc(facts: Facts, told: Matches, cuda: str) -> Hit | None:
         "gcc": gcc.split(".")[0] if stated is None else gcc,
         "where": system or "this system",
     }
-    fixes = (Manual(_ANY, commands=(*steps, *links_too)), Manual(_NEWER))
+    fixes = (Manual(_ANY, commands=(*steps, *links_too)),)
     return Hit(values, quoted(told), fixes, "failed", Severity.ERROR, Confidence.LIKELY)
 
 
