@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.origin import IMPORT
-from envcheck.checks.text import cite, of_variant, quoted, value
-from envcheck.engine.intents import Install, Manual, TorchBuild
+from envcheck.checks.text import agreed, cite, of_variant, quoted, value
+from envcheck.checks.torch_names import since, with_it
+from envcheck.engine.intents import Install, Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.compat import Tables
@@ -27,7 +28,7 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
         return wrong
     if not matches:
         return None
-    if asked := _refused_together(facts, matches) or _name_asked(matches, version):
+    if asked := _refused_together(facts, matches) or _name_asked(facts, matches):
         return asked
     if any(match.symptom.startswith("torchcodec-") for match in matches):
         fits = codec_fits(facts)
@@ -57,15 +58,31 @@ def _files(facts: Facts, matches: Matches) -> Hit:
                 f"{gone} is loaded by no torch after {facts.tables.last_torch_of(gone)}, torch is {version}, and no newer {gone} is made"
             )
             return Hit({"problems": problem, "version": version}, quoted(matches), variant="ended")
-    fixes = (Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ()
+    fixes = _one_or_the_other(facts, matches)
+    fixes = fixes or ((Install(wanted, reinstall=True, note="from the same index as torch"),) if wanted else ())
     values = {"version": version or UNKNOWN, "package": package, "have": have}
     return Hit(values, quoted(matches), fixes, "files" if have and wanted else "said")
+
+
+def _one_or_the_other(facts: Facts, matches: Matches) -> tuple[Intent, ...]:
+    """What pip says of a companion and its torch: the companion of the torch that is there, or the torch that the companion asks for."""
+    package, own, have = value(matches, "package"), value(matches, "version"), release(value(matches, "torch"))
+    asks = re.fullmatch(r"==(\d+(?:\.\d+){1,2})", value(matches, "needs") or "")
+    if not (package and own and have and asks):
+        return ()
+    fits = facts.tables.companions(have).get(package)
+    text = "Take the release of one that goes with the other, from the index that torch came from, and drop the pin that brought this pair."
+    keep = f"python -m pip install {package}=={fits}    # for torch {have}, which stays" if fits else None
+    move = f"python -m pip install torch=={asks[1]} {package}=={release(own)}    # the torch that this {package} asks for"
+    return (Manual(text, commands=tuple(one for one in (keep, move) if one)),)
 
 
 @check(needs="symptoms", reads="torch devices gpus asked system symptoms")
 def torch_companion_missing(facts: Facts, matches: Matches) -> Answer:
     if not matches:
         return None
+    if agreed(matches) == "xformers":
+        return Hit({"package": "xformers"}, quoted(matches), variant="xformers")
     package, torch = value(matches, "package"), facts.torch
     cpu = torch.cpu_build is True or local(torch.version) == "cpu"
     wanted = facts.devices.available is False or facts.asked.cuda or facts.gpus.devices
@@ -80,6 +97,7 @@ _GONE = "If no release of the package that asks is made for this torch, give it 
 _LAST_WITH = (
     ("torchvision.transforms.functional_tensor", "'torchvision<0.17' 'torch<2.2' 'torchaudio<2.2'", ", Python up to 3.11"),
     ("torch._six", "'torch<2.0' 'torchvision<0.15' 'torchaudio<2.0'", ", Python up to 3.11"),
+    ("torchtext.data.", "'torchtext<0.9' 'torch<1.8'", ", Python up to 3.8"),
     ("torchtext.legacy", "'torchtext<0.12' 'torch<1.11'", ", Python up to 3.9"),
     ("torchdata.datapipes", "'torchdata<0.10'", ""),
     ("torchdata.dataloader2", "'torchdata<0.10'", ""),
@@ -98,13 +116,18 @@ def _refused_together(facts: Facts, matches: Matches) -> Hit | None:
     return Hit({"pinned": pinned, "goes": goes or None}, quoted(told), variant="refused")
 
 
-def _name_asked(matches: Matches, version: str | None) -> Hit | None:
+def _name_asked(facts: Facts, matches: Matches) -> Hit | None:
     """A name of torch or an operator that a program asks for and does not get."""
     if script := of_variant(matches, "script"):
         return Hit({"op": value(script, "op")}, quoted(script), variant="script")
     if asked := value(matches, "asked"):
         known = any(match.symptom != "torch-name-unknown" for match in matches)
-        asks = {"asked": asked, "module": value(matches, "module") or "torch", "version": version or UNKNOWN}
+        module = value(matches, "module")
+        asks: dict[str, object] = {"asked": asked, "module": module or "torch", "version": facts.torch.version or UNKNOWN}
+        if came := since(facts, f"{module}.{asked}" if module else asked):
+            package, first = came
+            values = asks | {"package": package, "first": first}
+            return Hit(values, quoted(matches), with_it(facts, package, first), "older", confidence=Confidence.LIKELY)
         last = next(
             (row for row in _LAST_WITH if asked.startswith(row[0]) or f"{value(matches, 'module')}.{asked}".startswith(row[0])), None
         )

@@ -118,7 +118,7 @@ def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | Non
         return _without_code(bad, cards, build, lines, facts.tables)
     before = _before_published(facts, cards, lines) if "old" in wanted and not build.archs else None
     before = before or (_of_no_build(facts, cards, lines) if "new" in wanted and not build.archs else None)
-    return before or _as_said(wanted, cards, build, matches, _ancient(facts))
+    return before or _as_said(facts, wanted, cards, build, matches)
 
 
 def _before_published(facts: Facts, cards: list[_Card], lines: Matches) -> Hit | None:
@@ -159,12 +159,12 @@ def _ancient(facts: Facts) -> str:
     return ", ".join(names) if chips and all(one and all(pair(cc) < (5, 0) for cc in one) for one in chips) else ""
 
 
-def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches, named_ancient: str) -> Hit | None:
+def _as_said(facts: Facts, wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: Matches) -> Hit | None:
     """The text alone decides only where no fact can be set against it."""
     values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
     if any(card.kernel == "ok" for card in cards):
         return None
-    too_old = tuple(match for match in matches if match.symptom == "torch-gpu-too-old")
+    too_old, named_ancient = tuple(match for match in matches if match.symptom == "torch-gpu-too-old"), _ancient(facts)
     ancient = named_ancient if not cards else all(pair(card.cc) < (5, 0) for card in cards)
     if ancient and (too_old or (matches and not build.archs)):
         values["gpu"] = values["gpu"] if cards else ancient
@@ -174,6 +174,8 @@ def _as_said(wanted: tuple[str, ...], cards: list[_Card], build: Code, matches: 
         return Hit(values, quoted(too_old), variant="text")
     # Of a build that nobody knows: what came with Turing or later was too new for some, only what precedes it was ever dropped.
     fits = not cards or any(("old" in wanted) is (pair(card.cc) < (7, 5)) for card in cards)
+    if of_symptom(facts, "extension-of-other-cards"):
+        return None  # the text speaks of somebody's own code
     if matches and not (build.archs and cards) and fits:
         return Hit(values, quoted(matches), (TorchBuild(),), variant="text", confidence=Confidence.LIKELY)
     return None

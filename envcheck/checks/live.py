@@ -12,10 +12,11 @@ from envcheck.checks.origin import missing_module, origin
 from envcheck.checks.text import cite, first_of, quoted, value
 from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
-from envcheck.engine.intents import UPGRADE, Install, Intent, TorchBuild
+from envcheck.engine.intents import UPGRADE, Install, Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import LiveFacts, LiveStatus, RankFacts
+from envcheck.tables.versions import cuda_of_build, older
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
 # Stage.detail of a rank that hangs in all_reduce, as agent/rank_verdicts.py writes it
@@ -266,27 +267,50 @@ def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
     return None if import_failed(torch) else not_read("backends", facts.missing)
 
 
-def _kernel_said(matches: Matches) -> Hit:
-    return Hit({"error": value(matches, "error") or matches[0].text}, quoted(matches), variant="said")
+# A build's CUDA, the first that has code for newer cards, which cards those are, and an index with builds of it.
+_NEWER_CARDS = (
+    ("11.0", "GeForce RTX 30, A100 or newer", "cu118"),
+    ("11.8", "GeForce RTX 40, L4, H100 or newer", "cu118"),
+    ("12.8", "GeForce RTX 50, B200 or newer", "cu128"),
+)
+
+
+def _kernel_said(facts: Facts, matches: Matches) -> Hit:
+    """Of a build of which no card is known, what would be wrong with it on a card that came later."""
+    cuda = facts.torch.cuda or cuda_of_build(facts.torch.version)
+    row = next((row for row in _NEWER_CARDS if cuda and older(cuda, row[0])), None)
+    fixes: tuple[Intent, ...] = ()
+    if row and not (nvidia(facts.gpus) or facts.torch.hip):
+        text = (
+            f"Look first which card it is: this torch is built for CUDA {cuda}, which has no code for {row[1]}."
+            " On such a card install a newer build."
+        )
+        index = f"--index-url https://download.pytorch.org/whl/{row[2]}"
+        steps = (
+            "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+            f"python -m pip install --upgrade --force-reinstall torch torchvision {index}    # {row[1]}",
+        )
+        fixes = (Manual(text, commands=steps),)
+    return Hit({"error": value(matches, "error") or matches[0].text}, quoted(matches), fixes, variant="said")
 
 
 _DIED = re.compile(r"asking the devices died with (SIG(?:SEGV|BUS|ABRT|ILL|FPE))\b")  # agent/devices.py; SIGKILL is somebody else's
 
 
-@check(needs="devices", reads="devices cuda_driver symptoms")
+@check(needs="devices", reads="devices cuda_driver torch gpus symptoms")
 def gpu_kernel_failed(facts: Facts, matches: Matches) -> Answer:
     devices = facts.devices.devices
     if unread := facts.missing.get("devices"):  # torch's process may have died over a device that libcuda counts without complaint
         died = _DIED.search(unread.reason) if driver_answers(facts.cuda_driver) else None
         told = cite("the process that asks the devices", unread.reason, unread.evidence)
         if matches and not died:
-            return _kernel_said(matches)
+            return _kernel_said(facts, matches)
         return Hit({"signal": died[1]}, told, variant="crashed") if died else None
     wrong = [one for one in devices if one.kernel == "wrong"]
     failed = [one for one in opened(facts.devices) or devices if one.kernel == "failed"]  # of the others gpu-count-differs speaks
     bad = wrong or failed
     if not bad:
-        return _kernel_said(matches) if matches else None
+        return _kernel_said(facts, matches) if matches else None
     evidence = tuple(Evidence(f"kernel on device {one.index}", one.kernel_error or one.kernel or "") for one in bad[:4])
     error = ((bad[0].kernel_error or "no error text").splitlines() or ["no error text"])[0][:300]
     names = ", ".join(f"{one.index} ({one.name or one.kind})" for one in bad)

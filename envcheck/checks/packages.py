@@ -106,7 +106,7 @@ def bitsandbytes_broken(facts: Facts, matches: Matches) -> Answer:
     if first and older(there, first):
         severity = None if matches else Severity.WARNING
         return Hit(values | {"first": first}, quoted(matches), (Install((f"bitsandbytes>={first}",)),), severity=severity)
-    return Hit(values, quoted(matches), newest, "said") if matches else None
+    return Hit(values, quoted(matches), newest, "said", confidence=doubt(matches)) if matches else None
 
 
 @check(needs="packages", reads="torch packages symptoms")

@@ -7,8 +7,9 @@ import re
 from envcheck.checks.hardware import import_failed, import_text, imported
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import over_each_other, requirements
+from envcheck.checks.text import doubt, of_variant, quoted, value
 from envcheck.engine.intents import Install, Intent
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, PackagesFacts, TorchFacts, Unmet
 from envcheck.tables.library_packages import provider
@@ -17,6 +18,7 @@ from envcheck.tables.versions import major
 # What stops without a package (removed one at a time under torch 2.13): torch.optim and DDP import torch._dynamo, and that sympy.
 _FOR_TRAINING = ("typing-extensions", "sympy", "mpmath")
 _FOR_COMPILING = ("filelock", "networkx", "triton")
+_CALLED = {"yaml": "pyyaml"}
 _LIBRARIES = ("nvidia-", "cuda-")
 # Pure Python, of which torch takes nearly every version, whatever it asks for.
 _LENIENT = ("sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec", "filelock")
@@ -65,8 +67,11 @@ def _named(text: str, names: dict[str, Unmet]) -> str | None:
     return "mpmath" if "mpmath" in names and "depends on mpmath" in text else None
 
 
-@check(needs="torch packages", reads="torch packages devices live")
-def torch_requirement_missing(facts: Facts) -> Answer:
+@check(needs="torch packages", reads="torch packages devices live symptoms")
+def torch_requirement_missing(facts: Facts, matches: Matches) -> Answer:
+    if built := of_variant(matches, "build"):
+        module = value(built, "module") or "yaml"
+        return Hit({"module": module, "package": _CALLED.get(module, module)}, quoted(built), variant="build", confidence=doubt(built))
     rows = absent(facts.packages)
     if not rows or facts.torch.version is None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks import answer
+from envcheck.checks.compilers_told import failed_beside
 from envcheck.checks.gpu import NO_KERNEL, code_of_build
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
@@ -15,6 +16,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, GpusFacts, ToolkitFacts, TorchFacts
 from envcheck.tables.archs import cubins, runs_on
+from envcheck.tables.gpu_names import capability_named as capability_of
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
 
 
@@ -54,6 +56,10 @@ def _nvcc(toolkit: ToolkitFacts) -> str | None:
     return next((one.version for one in (toolkit.nvcc, *toolkit.nvccs) if one and one.version), None)
 
 
+# The index of the CUDA of this major that most drivers of today run.
+_INDEX_OF_MAJOR = {11: "cu118", 12: "cu126", 13: "cu130"}
+
+
 @check(needs="toolkit", reads="toolkit torch devices packages symptoms")
 def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     """nvcc of another CUDA major than torch: extensions cannot be built. A wheel alone does not care."""
@@ -65,7 +71,8 @@ def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     same = nvcc is not None and cuda is not None and major(nvcc) == major(cuda)
     if matches:
         values = {"nvcc": nvcc or "another version", "cuda": cuda or "another version"}
-        return Hit(values, quoted(matches), variant="minor" if same else "said", severity=Severity.ERROR)  # the build was refused
+        places: dict[str, object] = {"toolkit": cuda if minor(cuda) else None, "index": _INDEX_OF_MAJOR.get(major(nvcc) or 0)}
+        return Hit(places | values, quoted(matches), variant="minor" if same else "said", severity=Severity.ERROR)  # the build was refused
     if not nvcc or not cuda or same:
         return None
     evidence = (Evidence(toolkit.nvcc.path if toolkit.nvcc else "nvcc", f"release {nvcc}"), Evidence("torch.version.cuda", cuda))
@@ -74,13 +81,15 @@ def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     return Hit({"nvcc": nvcc, "cuda": cuda}, evidence, severity=Severity.WARNING if lead else None)
 
 
-@check(needs="toolkit", reads="toolkit symptoms")
+@check(needs="toolkit", reads="toolkit system gpus torch symptoms")
 def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
     nvcc = _nvcc(facts.toolkit)
     gcc = value(matches, "compiler_version") or facts.toolkit.gcc
     row = facts.tables.host_compiler(nvcc) if nvcc else None
     limit = value(matches, "limit") or (row.max_gcc if row else None)
     values: dict[str, object] = {"nvcc": nvcc or "of this toolkit", "gcc": gcc or "the host compiler", "limit": limit or "its limit"}
+    if (told := of_variant(matches, "failed")) and len(told) == len(matches):
+        return failed_beside(facts, told, nvcc)
     severity = Severity.ERROR if matches else None
     if row and row.max_gcc is not None and gcc and (major(gcc) or 0) > row.max_gcc:
         newest = row.max_gcc
@@ -118,6 +127,10 @@ def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
         return left_out
     if matches:
         target = value(matches, "arch")
+        if told := of_variant(matches, "told"):
+            matches = tuple(one for one in matches if one not in told)
+            if not matches:
+                return _told_of_cards(facts, told)
         if agreed(matches) == "no_gpu":
             return Hit({}, quoted(matches), variant="no_gpu")
         # the folder above csrc is named as the package is: /build/mmcv/csrc/…, ../xformers/csrc/…
@@ -128,6 +141,14 @@ def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
     if any(NO_KERNEL in (one.kernel_error or "") for one in facts.devices.devices):
         return None  # envcheck's own kernel is one of torch's, and has no image either
     return _torch_is_fine(facts)
+
+
+def _told_of_cards(facts: Facts, told: Matches) -> Hit:
+    """The fix builds for every card that is named: the one where it ran must not lose it."""
+    named = [one for one in (value(told, "cards") or "").split("; ") if one]
+    capabilities = sorted({found for one in named if (found := capability_of(one, facts.tables))})
+    listed = ";".join(capabilities) or _capability(facts.gpus)
+    return Hit({"cards": named or ["this GPU"], "capability": listed}, quoted(told), variant="told")
 
 
 def _capability(gpus: GpusFacts) -> str | None:

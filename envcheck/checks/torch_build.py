@@ -279,6 +279,8 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
     values: dict[str, object] = {"requirement": wanted, "python": python, "platform": platform or "this platform"}
     if linux := _linux_alone(facts, matches, wanted):
         return Hit(values | {"package": linux}, quoted(matches), variant="linux_only")
+    if offered := _another_release(facts, matches, wanted):
+        return Hit(values | {"offered": offered}, quoted(matches), variant="absent")
     name = re.match(r"[\w.-]*\w", wanted)
     variant = None if python else "plain"
     if use := _of_2016(facts, matches, wanted, platform):
@@ -301,6 +303,18 @@ def _linux_alone(facts: Facts, matches: Matches, wanted: str) -> str | None:
         return value(matches, "package") or "Isaac Gym"
     name = re.match(r"[\w.-]*\w", wanted)
     return name[0] if name and facts.system.os == "windows" and name[0].lower() in _LINUX_ALONE else None
+
+
+def _another_release(facts: Facts, matches: Matches, wanted: str) -> str | None:
+    """The newest release that the index offers, where it offers torch to this pip and the one asked for was never published there."""
+    asked = re.fullmatch(r"torch==(\d[\w.]{0,20})", wanted)
+    told = next((found[1] for one in matches if (found := re.search(r"from versions: ([^)\n]+)", one.text))), "")
+    listed = re.findall(r"(?<![\w.])\d+(?:\.\d+){1,2}(?![\w.])", told)
+    real = [one for one in listed if not older(one, "0.3")]
+    if asked is None or not real or facts.tables.release(asked[1]) or asked[1] in listed:
+        return None
+    near = [one for one in real if minor(one) == minor(asked[1])]
+    return str(max(near or real, key=lambda one: [int(part) for part in one.split(".")]))
 
 
 def _asked_file(matches: Matches) -> tuple[str, str | None]:

@@ -9,7 +9,7 @@ from envcheck.checks.hardware import imported, nccl_proved
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
-from envcheck.checks.text import agreed, of_variant, quoted, value
+from envcheck.checks.text import agreed, doubt, of_variant, quoted, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
@@ -108,6 +108,9 @@ def library_path_shadows(facts: Facts, matches: Matches) -> Answer:
         values["symbol"] = value(matches, "symbol")
         known = name in facts.python.variables
         return Hit(values, quoted(matches), _unset(name) if known else (), "omp", confidence=None if known else Confidence.LIKELY)
+    if python := of_variant(matches, "python"):
+        values |= {"symbol": value(python, "symbol"), "library": value(python, "library") or "A library of torch"}
+        return Hit(values, quoted(python), variant="python", confidence=doubt(python))
     if agreed(matches) == "cxx":
         return _cxx_library(values, matches, facts.python)
     if own := tuple(match for match in matches if match.source == IMPORT and "symbol" in match.values and match.variant != "cxx"):

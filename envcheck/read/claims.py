@@ -18,6 +18,7 @@ from envcheck.read.came import missing_ranks
 from envcheck.read.collect_env import normal
 from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
 from envcheck.read.replaced import replaced_torch
+from envcheck.read.told import told_around
 from envcheck.read.traced_paths import traced_paths
 from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
 from envcheck.tables.gpu_generations import ERAS, SERIES
@@ -695,7 +696,7 @@ def _one_card(a: str, b: str) -> bool:
 def read_prose(text: str) -> Found | None:
     """The claims of a text, the facts that they amount to, and what they are a sign of."""
     claims, denied = _read(text)
-    missing = (*missing_ranks(text), *replaced_torch(text), *traced_paths(text))
+    missing = (*missing_ranks(text), *replaced_torch(text), *traced_paths(text), *told_around(text))
     if not claims:
         return Found("statements", (), missing, 0, (), ()) if missing else None
     facts, doubts = settled(claims)

@@ -148,6 +148,16 @@ _OLD_DRIVER = words(
     r"|ドライバー?[^。\n]{0,15}古|(?:controlador|driver)[^.\n]{0,20}(?:antiguo|desactualizado|viejo)"
 )
 
+_BITSANDBYTES = words(
+    r"\b(?:bitsandbytes|bitandbytes)\b[\w.`'\"]{0,60}[^\n]{0,100}?"
+    r"(?:(?:can ?not|can['’]?t|could not|couldn['’]?t) (?:be )?"
+    r"(?:found|find|import|load)\w{0,3}"
+    r"|\bnot (?:be )?(?:found|working|supported|import)|\b(?:is|are|was) missing\b|\b(?:does|do)(?: not|n['’]?t) work|\bfail(?:s|ed)\b"
+    r"|nicht gefunden"
+    r"|funktioniert nicht|找不到|不能用|无法(?:导入|加载|使用)|не (?:найден|работает)|introuvable|no (?:funciona|encuentra))"
+    r"|(?:找不到|无法导入|无法加载)[^\n]{0,12}\bbitsandbytes\b"
+)
+
 _BY_CHOICE = words(r"\b(?:I|we|We|they|They) (?:don['’]t|do not|didn['’]t|did not|never) (?:use|need|want)\b")
 _HOSTED = words(r"\b(?:colab|kaggle)\b", re.IGNORECASE)
 
@@ -185,6 +195,7 @@ _KINDS = (
     _Kind("driver-told-old", "driver-too-old", _OLD_DRIVER),
     _Kind("host-memory-told", "host-memory-low", _NO_HOST_MEMORY, "killed"),
     _Kind("memory-told", "gpu-out-of-memory", _NO_MEMORY),
+    _Kind("bitsandbytes-told", "bitsandbytes-broken", _BITSANDBYTES),
     _Kind("heat-told", "gpu-throttled", _HOT, "told"),
     _Kind(UNUSED, "torch-cuda-unavailable", _UNUSED),
 )
