@@ -85,7 +85,8 @@ _CUDA_OF_BUILD = _any(r"\bcu(?P<a>11|12|13)\d\b|\bcuda ?(?:to |version |toolkit 
 _FLOORS = {"11": 450, "12": 525, "13": 580}  # the first driver branch of each CUDA, as `rules/compat/cuda-driver` has them by the minor
 _CONTAINER = _any(r"\b(?:docker|podman|container|compose|dockerfile)\b|容器|コンテナ|контейнер")
 _ON_HOST = _any(
-    r"\b(?:on|from) (?:the |my )?host\b|\bhost (?:has|machine|is|itself|system)\b|nvidia-smi[^.\n]{0,30}(?:works|fine|ok)|宿主机|auf dem Host"
+    r"\b(?:on|from) (?:the |my )?host\b|\bhost (?:has|machine|is|itself|system)\b"
+    r"|nvidia-smi[^.\n]{0,30}(?:works|fine|ok)|宿主机|auf dem Host"
     r"|на хосте|docker run"
 )
 _GPUS_GIVEN = _any(r"--gpus\b|--device\b|\bnvidia\.com/gpu|\bcapabilities: ?\[|runtime: ?nvidia|deploy:|NVML")
