@@ -138,6 +138,8 @@ def flash_attn_mismatch(facts: Facts, matches: Matches) -> Answer:
         return Hit(values | {"wrong": wrong, "cuda": facts.torch.cuda}, quoted(matches), again, severity=severity)
     if old := of_variant(matches, "toolkit"):
         return Hit(values | {"cuda": value(old, "cuda")}, quoted(old), variant="toolkit")
+    if heavy := of_variant(matches, "memory"):
+        return Hit(values, quoted(heavy), variant="memory", confidence=doubt(matches))
     low, ampere = _all_below(facts.gpus, 8), any("Ampere" in match.text for match in matches)
     if ampere or (low and (major(there) or 0) >= 2):
         return Hit(values | {"gpu": low or "This GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)

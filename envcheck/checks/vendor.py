@@ -34,6 +34,8 @@ def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
     rocm, torch = facts.rocm, facts.torch
     if any(one.kernel == "ok" for one in facts.devices.devices) or (of_symptom(facts, "torch-no-driver") and not torch.hip):
         return None
+    if switched := of_variant(matches, "aiter"):
+        return Hit({"gfx": ", ".join(rocm.gfx) or value(switched, "gfx") or "this GPU"}, quoted(switched), variant="aiter")
     override = overridden(rocm.gfx_override)
     targets = (override,) if override else rocm.gfx
     archs, source = _rocm_archs(facts)
@@ -103,6 +105,8 @@ def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
     # CUDA's torch looked for NVIDIA's driver on a machine of which only a Radeon is known
     if (asked := of_symptom(facts, "torch-no-driver")) and cards and not gpus and not torch.hip:
         return Hit({"gpu": cards}, quoted(asked), variant="driver")
+    if (told := of_variant(matches, "told")) and not torch.hip and not gpus:
+        return Hit({"gpu": cards or "the AMD GPU"}, quoted(told), variant="told")
     if facts.rocm != RocmFacts():
         return _on_amd(facts, matches, cards) if not gpus else None
     if "rocm" not in facts.missing and not (torch.hip or gpus) and (torch.cpu_build or fails(facts.devices)):  # AMD's, and that is all

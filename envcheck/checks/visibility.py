@@ -160,6 +160,8 @@ def visible_devices_unreadable(facts: Facts, matches: Matches) -> Answer:
         entry = value(names, "entry") or "a UUID"
         number = _number_of(entry, facts.gpus.devices, facts.visibility)
         return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(names), variant="program")
+    if (word := of_variant(matches, "word")) and not works(facts.devices):
+        return Hit({"value": value(word, "word")}, quoted(word), variant="word")
     if raw is None or works(facts.devices) or _without_gpu(facts):
         return None
     chosen, values, evidence, fixes = _judged(facts)

@@ -16,6 +16,7 @@ from envcheck.facts.record import record
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.read.endings import endings, words
 from envcheck.read.found import LINE_LIMIT, Found, line_at
+from envcheck.read.gists import gists
 
 POST = 64 << 10  # characters of what a person writes; what goes on for longer is a log
 UNUSED = "gpu-unused"
@@ -75,16 +76,19 @@ _NO_MEMORY = words(
     r"|it))? (?:an? )?(?:out of (?:V ?RAM|vram|(?:gpu|GPU|video|cuda|CUDA) memory|memory)|OOM)\b"
     r"|\b(?:not enough|insufficient|too little|lack of|exceeds?(?: the| my)?) (?:v ?ram|VRAM|(?:gpu|GPU|video) memory)\b|\bOOM(?:s|ed"
     r"|ing)?\b(?! ?[Kk]ill)|\bthen OOM\b"
+    r"|\b(?:GPU|CUDA|video) memory(?: usage| consumption)? (?:\w{1,12} ){0,3}(?:grow|increas|leak|ris|climb|fill)\w{1,4}\b"
+    r"|\bVRAM[^.\n]{0,30}\b(?:grow|increas|leak|climb)\w{0,4}"
     r"|爆显存|显存(?:\w{0,4})?(?:不足|不够|溢出|爆了?|炸了?|占满|满了|超了)|显存(?:占用)?一直(?:增|涨)"
     r"|(?:не хвата\w{1,4}|нехватка|закончилась|недостаточно) видеопамяти|(?:VRAM|Grafikspeicher"
     r"|Videospeicher) (?:\w{1,10} )?(?:reicht nicht|zu klein|voll)"
     r"|(?:zu wenig|nicht genug|nicht genügend) (?:VRAM|Grafikspeicher|GPU-Speicher)|(?:manque|plus assez|pas assez) de (?:VRAM"
     r"|mémoire (?:GPU|vidéo))"
-    r"|sin memoria (?:de )?(?:GPU|vídeo|VRAM)|VRAM(?:が)?(?:不足|足り)|(?:GPU|グラボ)の?メモリ(?:が)?(?:不足|足り)",
+    r"|sin memoria (?:de )?(?:la |el )?(?:GPU|vídeo|VRAM)|VRAM(?:が)?(?:不足|足り)|(?:GPU|グラボ)の?メモリ(?:が)?(?:不足|足り)",
     re.IGNORECASE,
 )
 _NO_HOST_MEMORY = words(
-    r"\b(?:RAM|ram|memory|Memory)(?: usage| consumption)? (?:\w{1,12} ){0,3}(?:grow|increas|leak|ris|climb"
+    r"(?<!GPU )(?<!gpu )(?<!CUDA )(?<!video )\b(?:RAM|ram|memory|Memory)(?: usage| consumption)? (?:\w{1,12} ){0,3}(?:grow"
+    r"|increas|leak|ris|climb"
     r"|fill)\w{1,4}\b[^.\n]{0,80}(?:kill|crash|freez|frozen|OOM|oom|until)"
     r"|\b(?:run|runs|ran|running) out of (?:the |my |all )?(?:system |host |CPU |cpu |main )?(?:RAM|ram)\b"
     # what a shell and a data loader say of SIGKILL
@@ -125,6 +129,7 @@ _BY_HAND = words(
     re.IGNORECASE,
 )
 _HOT = words(
+    r"(?:греется|нагревается|температура)[^.\n\d]{0,20}(?:8[5-9]|9\d|1[01]\d)(?!\d)|"
     r"\b(?:GPU|gpu|[Cc]ard|[Tt]emp(?:erature)?s?|[Hh]otspot|hits?|reaches|at|bei|wird|до|на|is)\b[^.\n\d]{0,30}\b(?:8[5-9]|9\d"
     r"|1[01]\d) ?(?:°|º|degrees|deg\b|C\b|度|℃|Grad|градус)"
     r"|\boverheat(?:s|ing|ed)?\b|\bthermal(?:ly)?[ -]throttl\w{1,4}|过热|温度[^。\n\d]{0,10}(?:8[5-9]|9\d|1[01]\d)|überhitzt|zu heiß"
@@ -211,6 +216,7 @@ def complaints(text: str) -> Iterator[TextEvidence]:
             if not _supposed(text, match) and (found := _placed(kind, text, match)):
                 yield found
                 break
+    yield from gists(text)
 
 
 def tells_unused(text: str) -> bool:

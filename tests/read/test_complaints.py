@@ -53,6 +53,17 @@ KILLED = ("host-memory-low", "killed")
         ("le pilote nvidia est trop ancien", ("driver-too-old", "")),
         ("After suspend torch.cuda.is_available() is False until I reboot", ("nvidia-uvm-missing", "suspended")),
         ("HGX H100: all links are inActive", ("fabric-not-ready", "")),
+        ("RTX 5080 fails with the image on pytorch 2.3", ("gpu-too-new-for-torch", "told")),
+        ("换了 RTX 5090 之后跑不了, torch==2.1.2", ("gpu-too-new-for-torch", "told")),
+        ("GTX 1080 Ti is no longer usable since torch 2.8.0+cu129", ("gpu-too-old-for-torch", "told")),
+        ("It prints: No GPU detected. My card is an RX 7900 XTX", ("rocm-build-mismatch", "told")),
+        ("New release (cu130) closes itself, driver 551.23", ("driver-too-old", "")),
+        ("nvidia-smi on the host works, in the docker container is_available() is False", ("container-without-gpu", "guess")),
+        ("CUDA_VISIBLE_DEVICES: all\nNo GPU detected", ("visible-devices-unreadable", "word")),
+        ("VLLM_ROCM_USE_AITER=1 and vllm stops at start", ("rocm-gfx-unsupported", "aiter")),
+        ("pip install flash-attn takes hours and my PC freezes", ("flash-attn-mismatch", "memory")),
+        ("每次加载模型进程就被系统 Killed", KILLED),
+        ("nvidia-smi cannot talk to the driver after the kernel update", ("driver-not-loaded", "default")),
     ],
 )
 def test_a_complaint_is_read(text: str, expected: tuple[str, str]) -> None:
