@@ -19,7 +19,7 @@ _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
 _LINKED = ("torchvision", "torchaudio", "torchcodec")
 
 
-@check(needs="packages", reads="torch packages devices symptoms")
+@check(needs="packages", reads="torch packages devices system symptoms")
 def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     # What torch's own import says is about torch: no companion has been loaded then.
     matches = tuple(one for one in matches if one.source != IMPORT)
