@@ -308,7 +308,10 @@ def _linux_alone(facts: Facts, matches: Matches, wanted: str) -> str | None:
 def _another_release(facts: Facts, matches: Matches, wanted: str) -> str | None:
     """The newest release that the index offers, where it offers torch to this pip and the one asked for was never published there."""
     asked = re.fullmatch(r"torch==(\d[\w.]{0,20})", wanted)
-    told = next((found[1] for one in matches if (found := re.search(r"from versions: ([^)\n]+)", one.text))), "")
+    # The line itself may be shortened, and its end is the newest.
+    told = value(matches, "listed") or next(
+        (found[1] for one in matches if (found := re.search(r"from versions: ([^)…\n]+)\)", one.text))), ""
+    )
     listed = re.findall(r"(?<![\w.])\d+(?:\.\d+){1,2}(?![\w.])", told)
     real = [one for one in listed if not older(one, "0.3")]
     if asked is None or not real or facts.tables.release(asked[1]) or asked[1] in listed:
