@@ -32,6 +32,7 @@ def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
     owner = launcher.master_port_owner
     port = value(matches, "port") or launcher.master_port
     values: dict[str, object] = {"port": port or "that of the rendezvous", "number": port, "owner": owner or "another process"}
+    values["free"] = launch_sums.next_port(port)
     if matches:
         by_hand = "self" if of_symptom(facts, "local-rank-on-command-line") else None if owner else "said"
         variant = foremost(matches, "foreign", "windows", "told") or agreed(matches) or by_hand

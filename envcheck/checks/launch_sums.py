@@ -357,9 +357,15 @@ def other_port(launcher: LauncherFacts, port: str | None) -> tuple[Manual, ...]:
     return () if one is None or one.inside is not None else _with_port(one, port)
 
 
+def next_port(taken: str | None) -> int | None:
+    """The port after the one that is taken, or after the default."""
+    port = number(taken) or number(DEFAULT_PORT)
+    return port + 1 if port and port < (1 << 16) - 1 else None
+
+
 def _with_port(one: LaunchCommand, port: str | None) -> tuple[Manual, ...]:
-    taken = number(port) or number(one.port or DEFAULT_PORT)
-    words = with_flag(one, "port", taken + 1) if taken and taken < (1 << 16) - 1 else None
+    free = next_port(port or one.port)
+    words = with_flag(one, "port", free) if free else None
     return todo("Give it a port that nobody uses.", line(one, words)) if words else ()
 
 

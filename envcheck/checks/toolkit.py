@@ -71,7 +71,7 @@ def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     same = nvcc is not None and cuda is not None and major(nvcc) == major(cuda)
     if matches:
         values = {"nvcc": nvcc or "another version", "cuda": cuda or "another version"}
-        places: dict[str, object] = {"toolkit": cuda if minor(cuda) else None, "index": _INDEX_OF_MAJOR.get(major(nvcc) or 0)}
+        places = _places(cuda) | {"index": _INDEX_OF_MAJOR.get(major(nvcc) or 0)}
         return Hit(places | values, quoted(matches), variant="minor" if same else "said", severity=Severity.ERROR)  # the build was refused
     if not nvcc or not cuda or same:
         return None
@@ -79,6 +79,14 @@ def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     # In an environment that was read this is everyday, the more if its torch has answered; where nothing else is known it is the lead.
     lead = facts.devices.available is None and not facts.packages.distributions
     return Hit({"nvcc": nvcc, "cuda": cuda}, evidence, severity=Severity.WARNING if lead else None)
+
+
+def _places(cuda: str | None) -> dict[str, object]:
+    """What a toolkit of that CUDA is called: a folder, a label of conda's channel, and the variable that the installer on Windows sets."""
+    if (series := minor(cuda)) is None:
+        return {}
+    first, second = series
+    return {"toolkit": f"{first}.{second}", "label": f"{first}.{second}.0", "named": f"{first}_{second}"}
 
 
 @check(needs="toolkit", reads="toolkit system gpus torch symptoms")
