@@ -32,7 +32,8 @@ def retyped(table: SymptomTable, text: str) -> Iterator[tuple[Message, int]]:
         pieces = _pieces(row)
         if not pieces or max(pieces, key=len) not in squeezed:
             continue
-        match = re.search(_BETWEEN.join(map(re.escape, pieces)), squeezed)
+        words = re.compile(_BETWEEN.join(map(re.escape, pieces)))
+        match = next((one for one in words.finditer(squeezed) if _whole(text, places[one.start()], places[one.end() - 1])), None)
         if match and row.kind == "symptom":
             found.append((row, *match.span()))
         elif match:
@@ -52,6 +53,11 @@ def _pieces(row: Message) -> Sequence[str]:
     squeezed = [one for part in pieces if (one := _NOISE.sub("", part.lower()))]
     squeezed = [one for one in squeezed if len(one) >= SHORT] or squeezed
     return squeezed if sum(map(len, squeezed)) >= LETTERS else ()
+
+
+def _whole(text: str, first: int, last: int) -> bool:
+    """Whether neither end is within a word: in "directory cudart" no file "c" is missing. Others write no blank beside their words."""
+    return not any(re.fullmatch("[a-zA-Z]{2}", pair) for pair in (text[max(first - 1, 0) : first + 1], text[last : last + 2]))
 
 
 def _tells(part: Part) -> bool:
