@@ -71,7 +71,8 @@ def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     same = nvcc is not None and cuda is not None and major(nvcc) == major(cuda)
     if matches:
         values = {"nvcc": nvcc or "another version", "cuda": cuda or "another version"}
-        places: dict[str, object] = {"toolkit": cuda if minor(cuda) else None, "index": _INDEX_OF_MAJOR.get(major(nvcc) or 0)}
+        release = "{}.{}".format(*both) if (both := minor(cuda)) else None  # folders and channels are named so, without a patch
+        places: dict[str, object] = {"toolkit": release, "index": _INDEX_OF_MAJOR.get(major(nvcc) or 0)}
         return Hit(places | values, quoted(matches), variant="minor" if same else "said", severity=Severity.ERROR)  # the build was refused
     if not nvcc or not cuda or same:
         return None
