@@ -66,6 +66,8 @@ _GPUS = re.compile(
     r"|placas|schede|видеокарт|карт)|(?:нескольк|дву|четыр)\w{1,4} (?:GPU|видеокарт|карт)",
     re.IGNORECASE,
 )
+# "It is stuck" tells no more than that, and a command beside it not what stands still
+_BARE = re.compile(r"\W{0,8}(?:it|this|that|everything)(?: \w{1,12}(?:'t)?){1,3}\W{0,8}$", re.IGNORECASE)
 _SEVERAL_NODES = re.compile(
     rf"\bmulti[- ]?(?:nodes?|machines?|hosts?)\b|\b{_NUMBER} (?:[\w-]{{2,14}} ){{0,2}}(?:nodes|machines|servers|hosts"
     rf"|instances|VMs|computers|pods)\b"
@@ -172,13 +174,18 @@ def _of_ranks(text: str, words: str) -> Iterator[tuple[str, str, str]]:
         yield "launch-unreachable", "nodes", words
     elif _MEETS.search(text):
         yield "launch-unreachable", "hangs", words
-    elif _GPUS.search(text):
+    elif _GPUS.search(_said(text) if _BARE.match(words) else text):
         if _UNEVEN.search(text):
             yield "ddp-usage", "uneven", words
         if _WINDOWS.search(text):  # NCCL is not there
             yield "launch-unreachable", "hangs", words
         elif not way:
             yield "nccl-p2p-blocked", "hang", words
+
+
+def _said(text: str) -> str:
+    """A text without its commands."""
+    return "\n".join(line for line in text.split("\n") if "--" not in line)
 
 
 def _line(text: str, match: re.Match[str]) -> str:

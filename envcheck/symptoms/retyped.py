@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from envcheck.symptoms.template import Hole, Part
-
-if TYPE_CHECKING:
-    from envcheck.symptoms.scan import Message, SymptomTable
 
 LIMIT = 1 << 14  # characters of a text that a person may have typed
 WORDS, LETTERS = 3, 17  # fewer are in too many sentences
@@ -22,17 +19,36 @@ _BETWEEN = ".{0,40}?"  # what a hole may hold
 _NOISE = re.compile(r"[\W_]+")
 
 
-def retyped(table: SymptomTable, text: str) -> Iterator[tuple[Message, int]]:
+class Row(Protocol):
+    """What is asked of a row of the tables."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def parts(self) -> tuple[Part, ...]: ...
+    @property
+    def stated(self) -> bool: ...
+    @property
+    def fallback(self) -> bool: ...
+    @property
+    def alone(self) -> bool: ...
+
+
+AnyRow = TypeVar("AnyRow", bound=Row)
+
+
+def retyped(rows: Sequence[AnyRow], text: str) -> Iterator[tuple[AnyRow, int]]:
     """Rows that name a rule, each with the place in the text where its message begins."""
     places = [at for at, one in enumerate(text) if one.isalnum()]
     squeezed = "".join(text[at].lower()[0] for at in places)
     taken: list[tuple[int, int]] = []
-    found: list[tuple[Message, int, int]] = []
-    for row in table.messages:
+    found: list[tuple[AnyRow, int, int]] = []
+    for row in rows:
         pieces = _pieces(row)
         if not pieces or max(pieces, key=len) not in squeezed:
             continue
-        match = re.search(_BETWEEN.join(map(re.escape, pieces)), squeezed)
+        words = re.compile(_BETWEEN.join(map(re.escape, pieces)))
+        match = next((one for one in words.finditer(squeezed) if _whole(text, places[one.start()], places[one.end() - 1])), None)
         if match and row.kind == "symptom":
             found.append((row, *match.span()))
         elif match:
@@ -42,7 +58,7 @@ def retyped(table: SymptomTable, text: str) -> Iterator[tuple[Message, int]]:
             yield row, places[start]
 
 
-def _pieces(row: Message) -> Sequence[str]:
+def _pieces(row: Row) -> Sequence[str]:
     """The letters and digits of a message between its holes; none where they say too little, or where a hole says more."""
     if row.stated or row.fallback or row.alone or any(map(_tells, row.parts)):
         return ()
@@ -52,6 +68,11 @@ def _pieces(row: Message) -> Sequence[str]:
     squeezed = [one for part in pieces if (one := _NOISE.sub("", part.lower()))]
     squeezed = [one for one in squeezed if len(one) >= SHORT] or squeezed
     return squeezed if sum(map(len, squeezed)) >= LETTERS else ()
+
+
+def _whole(text: str, first: int, last: int) -> bool:
+    """Whether neither end is within a word: in "directory cudart" no file "c" is missing. Others write no blank beside their words."""
+    return not any(re.fullmatch("[a-zA-Z]{2}", pair) for pair in (text[max(first - 1, 0) : first + 1], text[last : last + 2]))
 
 
 def _tells(part: Part) -> bool:

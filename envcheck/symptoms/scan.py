@@ -366,7 +366,7 @@ class Scanner:
 
     def _retyped(self) -> Iterator[TextEvidence]:
         for text, source in self.short:
-            for row, at in retyped(self.table, text):
+            for row, at in retyped(self.table.messages, text):
                 if self._holds(row):
                     line, after = _line(text, at)
                     shown = " ".join(text[line:after].split())[:SHOWN]

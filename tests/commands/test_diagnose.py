@@ -121,6 +121,7 @@ def test_nothing_known_is_inconclusive(tmp_path: Path) -> None:
 
 
 SAID = ["NCCL hang with 8 cards", "four cards give different results", "my tool says no CUDA devices", "then I get this error"]
+LIKELY = {"NCCL hang with 8 cards": ["nccl-p2p-blocked"]}  # what stands still on how many GPUs: a guess, and no verdict
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ SAID = ["NCCL hang with 8 cards", "four cards give different results", "my tool 
 def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, words: str) -> None:
     command = "```\n#SBATCH --nodes=1\ntorchrun --nproc-per-node 2 train.py\n```\n"
     code, document = run(tmp_path, command + words)
-    assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])
+    assert (code, document["verdict"], named(document)) == (3, "inconclusive", LIKELY.get(words, []))
     assert run(tmp_path, command + "two epochs, 12 passed, 0 failed")[0] == 0
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.facts.snapshot import Gpu
+from envcheck.facts.snapshot import Distribution, Gpu
 from envcheck.read.asked import read_asked
 from envcheck.read.claims import read_claims, read_prose, settled
 from envcheck.read.found import Role
@@ -54,7 +54,7 @@ FACTS: dict[str, dict[str, Any]] = {
     "RuntimeError: HIP error on an RX 7600XT": {},  # no title: a program's own line names what it was built for as well
     "my gpu is an rtx 3090": {"gpu.0": "rtx 3090"},
     "the panel shows 2.3.1+cpu and an empty list": {"torch.version": "2.3.1+cpu"},
-    "the panel shows torchaudio 2.3.1+cpu": {},
+    "the panel shows torchaudio 2.3.1+cpu": {"package.torchaudio": Distribution("torchaudio", "2.3.1+cpu")},  # its own, not torch's
     "Found existing installation: torch 2.8.0\n  Uninstalling torch-2.8.0:\n  Successfully uninstalled torch-2.8.0": {},
     "Darwin mac.local 19.6.0 Darwin Kernel Version 19.6.0: root:xnu-6153~1/RELEASE_X86_64 x86_64": {
         "system.os": "darwin", "system.machine": "x86_64",

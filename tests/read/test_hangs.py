@@ -37,6 +37,7 @@ QUIET = (
     "It hangs on 2 GPUs:\nRuntimeError: CUDA error: out of memory",
     "The download is stuck at 30 %.",
     "How does Lightning detect SLURM?",
+    "torchrun --nproc-per-node 2 train.py\nit is stuck",
 )
 
 

@@ -22,6 +22,9 @@ from envcheck.read import own_words
 from envcheck.read.identify import read_text
 from envcheck.read.merge import _combined
 from envcheck.report.redact import Identity, Redactor
+from envcheck.symptoms.retyped import _BETWEEN
+from envcheck.tables.folders import rules_folder
+from envcheck.tables.toml import load_toml
 
 
 def found(value: object) -> Iterator[re.Pattern[str]]:
@@ -151,10 +154,21 @@ def of_other_languages() -> Iterator[re.Pattern[str]]:
         yield from (words.shows, *words.frame, *(one for one, _ in words.whole))
 
 
+def _glossary() -> Iterator[re.Pattern[str]]:
+    """The forms of the words that a page may explain: ours, in the table of words."""
+    for word, row in load_toml(rules_folder("words/glossary.toml")).items():
+        yield re.compile(rf"(?<![\w/._-])(?:{row.get('forms', re.escape(word))})(?![\w/])")
+
+
 # What only a run makes: the function → its expressions, as a run makes them, or none, with the reason.
 MADE: dict[str, Iterable[re.Pattern[str]]] = {
     "envcheck.read.own_words._words": tuple(of_other_languages()),
     "envcheck.read.own_words._whole": (),  # among those of _words
+    "envcheck.read.endings.words": (),  # each is made when its module is imported, so among all_patterns()
+    "envcheck.read.traced_paths._within": tuple(re.compile(rf"[/\\]{re.escape(one)}(?=[/\\])") for one in ("mmcv", "a.b")),
+    "envcheck.commands.glossary.glosses": tuple(_glossary()),
+    "envcheck.commands.ways_out.wrapped": (re.compile(r"(`[^`]{76,}`)"),),
+    "envcheck.symptoms.retyped.retyped": (re.compile(f"{_BETWEEN}".join(("processgroupabort", "exitedunexpectedly"))),),
     "envcheck.report.redact._names": tuple(one for one in [Redactor(Identity(frozenset({"ann", "gpu-7.x"})))._names] if one),
     "envcheck.report.redact.__call__": (),  # a folder's name and one character
     "envcheck.host.library_search._cached": (re.compile(r"\0(/[^\0]{0,4000}/libcuda\.so\.1)(?=\0)"),),

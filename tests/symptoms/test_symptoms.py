@@ -288,8 +288,9 @@ def test_needs_and_unless_look_at_all_texts() -> None:
     assert all(match.rule != "nvidia-uvm-missing" for match in scan(failure).finish().matches)
     assert [match.rule for match in scan(failure, "PM: suspend exit").finish().matches] == ["nvidia-uvm-missing"]
     missing = "ModuleNotFoundError: No module named 'torch'"
-    assert [match.rule for match in scan(missing).finish().matches] == ["torch-missing"]
-    assert not scan(missing, "Getting requirements to build wheel did not run successfully").finish().matches
+    assert [(match.rule, match.variant) for match in scan(missing).finish().matches] == [("torch-missing", "")]
+    built = scan(missing, "Getting requirements to build wheel did not run successfully").finish().matches
+    assert [(match.rule, match.variant) for match in built] == [("torch-missing", "isolated")]
 
 
 def rows_of(tmp_path: Path, body: str) -> SymptomTable:

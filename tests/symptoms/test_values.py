@@ -47,6 +47,8 @@ _NAME = re.compile(
 )
 _APART = re.compile(r"""[\s=,;'"()\[\]{}&|<>$\\*!]+""")
 _DASHED = re.compile(r"(?<=-)\d+-\d+$")  # cuda-toolkit-12-8: how distributions write a version into a name
+_NETWORK = re.compile(r"((?:\d{1,3}\.){1,3})0(?:\.0){0,2}/(?:8|16|24)")  # of an address that is told
+_FIRST_OF_RELEASE = re.compile(r"nvidia/label/cuda-(\d+\.\d+)\.0")  # NVIDIA's channel of a release that is told
 _NUMBER = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{2}){2}|\d+(?:\.\d+)*")
 
 
@@ -104,6 +106,10 @@ def lines_of(fixes: tuple[Intent, ...]) -> Iterator[str]:
 
 def told(word: str, corpus: str, declared: dict[str, str]) -> bool:
     """Whether a word, or each number in it, is known from somewhere. A single digit of the tables proves nothing."""
+    if network := _NETWORK.fullmatch(word):
+        return bool(re.search(rf"(?<![\d.]){re.escape(network[1])}\d", corpus))
+    if label := _FIRST_OF_RELEASE.fullmatch(word):
+        return _in(label[1], corpus)
     return (
         word in declared
         or _in(word, corpus)
