@@ -19,7 +19,7 @@ _BETWEEN = ".{0,40}?"  # what a hole may hold
 _NOISE = re.compile(r"[\W_]+")
 
 
-class Row(Protocol):
+class TypedRow(Protocol):
     """What is asked of a row of the tables."""
 
     @property
@@ -34,7 +34,7 @@ class Row(Protocol):
     def alone(self) -> bool: ...
 
 
-AnyRow = TypeVar("AnyRow", bound=Row)
+AnyRow = TypeVar("AnyRow", bound=TypedRow)
 
 
 def retyped(rows: Sequence[AnyRow], text: str) -> Iterator[tuple[AnyRow, int]]:
@@ -58,7 +58,7 @@ def retyped(rows: Sequence[AnyRow], text: str) -> Iterator[tuple[AnyRow, int]]:
             yield row, places[start]
 
 
-def _pieces(row: Row) -> Sequence[str]:
+def _pieces(row: TypedRow) -> Sequence[str]:
     """The letters and digits of a message between its holes; none where they say too little, or where a hole says more."""
     if row.stated or row.fallback or row.alone or any(map(_tells, row.parts)):
         return ()
