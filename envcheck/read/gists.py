@@ -128,7 +128,12 @@ _GISTS = (
         ),
         _any(r"\bwsl\b|\bwindows\b|\bcontainer\b|\bdocker\b|\bmismatch\b"),
     ),
-    _Gist("gpu-needs-reset", "", (_any(r"\bERR!|\bunable to determine the device handle\b"),)),
+    # one field with ERR! in nvidia-smi's table is a passing misreading: a person who tells of it means more
+    _Gist(
+        "gpu-needs-reset",
+        "",
+        (_any(r"\b(?:shows?|showing|says?|prints?|gives?|reads?|displays?) \W?ERR!|\bunable to determine the device handle\b"),),
+    ),
     _Gist(
         "rocm-permission", "default", (_any(r"\bsudo\b[^.\n]{0,60}\b(?:only|works?)\b|\bonly (?:as|with) (?:root|sudo)\b"), _AMD, _NO_GPU)
     ),
