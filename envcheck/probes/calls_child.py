@@ -33,9 +33,8 @@ def main() -> None:
         first = CLONE_THREAD if name == "clone" else 0 if name in ("clone3", "pipe2") else -1
         arguments = [ctypes.c_long(one) for one in (first, -1 if name != "clone3" else 0, 0, 0, 0, 0)]
         refused = call(ctypes.c_long(numbers[column]), *arguments) == -1 and ctypes.get_errno() in REFUSED
-        if (
-            name == "clone3" and ctypes.get_errno() == errno.ENOSYS
-        ):  # of an older kernel, and of filters on purpose: glibc asks for clone then
+        # of an older kernel, and of filters on purpose: glibc asks for clone then
+        if name == "clone3" and ctypes.get_errno() == errno.ENOSYS:
             refused = False
         sys.stdout.write("\t%s\n" % (os.strerror(ctypes.get_errno()) if refused else ""))
 
