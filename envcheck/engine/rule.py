@@ -259,8 +259,17 @@ class RuleTexts:
         """The family of a rule; "" if there is no such rule."""
         return self._files.get(rule_id, ("", ()))[0]
 
+    @cached_property
+    def _known(self) -> dict[str, RuleText]:
+        return {}
+
     def read(self, rule_id: str) -> RuleText:
-        """The text of one rule; KeyError if there is none."""
+        """The text of one rule, whose file is read once; KeyError if there is none."""
+        if rule_id not in self._known:
+            self._known[rule_id] = self._read(rule_id)
+        return self._known[rule_id]
+
+    def _read(self, rule_id: str) -> RuleText:
         data: dict[str, Any] = {}
         family, paths = self._files[rule_id]
         for number, path in enumerate(paths):
