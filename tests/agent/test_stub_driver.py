@@ -258,7 +258,7 @@ OF_CUINIT = {
     46: {"torch-cuda-unavailable", "gpu-exclusive-mode"},
     100: {"torch-cuda-unavailable"},
     101: {"torch-cuda-unavailable"},
-    304: {"torch-cuda-unavailable"},
+    304: {"nvidia-uvm-missing"},
     802: {"fabric-not-ready"},
     803: {"driver-library-mismatch", "cuda-compat-shadows-driver"},  # the second one in a container
     804: {"driver-library-mismatch", "cuda-compat-unsupported-gpu"},
