@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +150,16 @@ def test_as_a_tool(made: Made, tool: str, tmp_path: Path) -> None:
         assert report["facts"]["torch"]["version"] == made.build["version"]
 
 
-@pytest.mark.parametrize("flags", [(), ("--start-method", "spawn")], ids=["forked", "afresh"])
-@pytest.mark.parametrize("kind", ["usual", "long", "open", "gone"])
+@pytest.mark.parametrize(
+    ("kind", "flags"),
+    [("usual", ()), ("long", ()), ("open", ("--start-method", "spawn")), ("gone", ())],
+    ids=["usual", "long", "open", "gone"],
+)
 def test_nothing_is_left(made: Made, tmp_path: Path, kind: str, flags: tuple[str, ...]) -> None:
     """Where ours may not be TMPDIR (agent/temporary.py): below a long one sockets would get names that are too long, in an open one ours
     does not lie, and without one Python takes /tmp."""
+    if kind != "usual" and not made.build["version"].startswith("2.7.1"):
+        pytest.skip("these folders are looked at with one release")
     with tempfile.TemporaryDirectory(prefix="t-") as folder:
         theirs = Path(folder) / ("x" * 70 if kind == "long" else kind)
         if kind != "gone":
@@ -162,8 +168,11 @@ def test_nothing_is_left(made: Made, tmp_path: Path, kind: str, flags: tuple[str
         before = set(os.listdir("/tmp"))
         outside(made, tmp_path, *flags, TMPDIR=str(theirs))
         assert kind == "gone" or os.listdir(theirs) == []
-        new = [Path("/tmp", name) for name in set(os.listdir("/tmp")) - before]
-        assert not [one for one in new if one.is_dir() and "_remote_module_non_scriptable.py" in os.listdir(one)]
+        new = [Path("/tmp", name, "_remote_module_non_scriptable.py") for name in set(os.listdir("/tmp")) - before]
+        deadline = time.monotonic() + 120
+        while any(one.exists() for one in new) and time.monotonic() < deadline:  # those of other programs that import torch meanwhile go
+            time.sleep(1)
+        assert not [one for one in new if one.exists()]
 
 
 # Marks the process as one that uses CUDA as soon as torch is imported.
