@@ -240,11 +240,12 @@ class Given:
             raise UsageError(f"--facts {name}: nested too deeply for observations") from None
         self.kinds[label] = {"observations": None}
 
-    def merged(self) -> Merged:
+    def merged(self, symptoms: Symptoms | None = None) -> Merged:
+        """All that the texts say, with what the scanner found in them where that is known already."""
         from envcheck.read.hangs import unless_known
         from envcheck.read.merge import merge
 
-        said = self.scanner.finish().matches
+        said = (symptoms or self.scanner.finish()).matches
         signs = [sign for _, one in self.found for sign in one.signs]
         return merge(self.found, (*said, *unless_known(self.told, (*said, *signs))), self.by.tables)
 
@@ -293,7 +294,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
     from envcheck.symptoms.course import said_to_work
 
     symptoms = texts.scanner.finish()
-    merged = texts.merged()
+    merged = texts.merged(symptoms)
     snapshot = merged.snapshot
     if texts.snapshot is not None:
         snapshot = _with_symptoms(texts.snapshot, snapshot.symptoms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.snapshot import TextEvidence
+from envcheck.read.found import likely_sign
 
 _MEMBER = re.compile(r"GLOBAL_RANK: (?P<rank>\d{1,5}), MEMBER: (?P<member>\d{1,5})/(?P<size>\d{1,5})")
 _ALL = re.compile(r"All distributed processes registered|\bloss['\"]?\s?[:=]?\s?-?\d|NCCL INFO [^\n]{0,120}Init COMPLETE", re.IGNORECASE)
@@ -29,4 +30,4 @@ def missing_ranks(text: str) -> tuple[TextEvidence, ...]:
     rule, variant = ("launch-slurm", "tasks") if _SLURM.search(text) else ("launch-unreachable", "hangs")
     counts = {"each": str(len(came)), "nodes": str(size // len(came))}
     words = f"{said[-1][0]} ({len(came)} of {size} came)"
-    return (TextEvidence("statements", words, rule, "half-of-the-ranks", values=counts, variant=variant, confidence="likely"),)
+    return (likely_sign(words, rule, "half-of-the-ranks", variant, counts),)

@@ -17,6 +17,11 @@ def line_at(text: str, at: int) -> tuple[str, int]:
     return text[start : end if end >= 0 else len(text)], text.count("\n", 0, start) + 1
 
 
+def likely_sign(words: str, rule: str, symptom: str, variant: str, values: dict[str, str]) -> TextEvidence:
+    """A sign that is read from a whole text, out of no message that a program prints: likely, whatever its rule is."""
+    return TextEvidence("statements", words, rule, symptom, values=values, variant=variant, confidence="likely")
+
+
 @record
 class Fact:
     """One statement. `path` is a field of the snapshot ("driver.version"), or one of

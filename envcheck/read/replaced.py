@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.snapshot import TextEvidence
+from envcheck.read.found import likely_sign
 
 _AWAY = re.compile(r"Uninstalling torch-(?P<old>\d[\w.+]{2,40}?):|^\s{0,4}- torch==(?P<uv>\d[\w.+]{2,40})\s*$", re.MULTILINE)
 _CAME = re.compile(
@@ -31,4 +32,4 @@ def replaced_torch(text: str) -> tuple[TextEvidence, ...]:
         return ()
     words = f"torch {old} -> {new}"
     values = {"old": old, "new": new, "index": old.partition("+")[2], "release": old.partition("+")[0]}
-    return (TextEvidence("statements", words, "torch-cpu-build", "torch-replaced", values=values, variant="replaced", confidence="likely"),)
+    return (likely_sign(words, "torch-cpu-build", "torch-replaced", "replaced", values),)

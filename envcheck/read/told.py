@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.snapshot import TextEvidence
-from envcheck.read.found import LINE_LIMIT, line_at
+from envcheck.read.found import LINE_LIMIT, likely_sign, line_at
 
 _POST = 64 << 10
 
@@ -69,11 +69,7 @@ def _names(text: str) -> tuple[TextEvidence, ...]:
         if asked:
             values = {"asked": name, "module": asked["module"]}
             words = f"{asked[0].strip()}: {match[0]}"[:LINE_LIMIT]
-            return (
-                TextEvidence(
-                    "statements", words, "torch-companion-mismatch", "torch-name-told", values=values, variant="name", confidence="likely"
-                ),
-            )
+            return (likely_sign(words, "torch-companion-mismatch", "torch-name-told", "name", values),)
     return ()
 
 
@@ -89,9 +85,7 @@ def _compilers(text: str) -> tuple[TextEvidence, ...]:
     if found := _SYSTEM.search(text):
         values["distribution"] = f"{found['name'].lower().replace('linux', '').strip()} {found['release']}"
     line = line_at(text, failed.start())[0].strip()[:LINE_LIMIT]
-    return (
-        TextEvidence("statements", line, "nvcc-host-compiler", "nvcc-failed-told", values=values, variant="failed", confidence="likely"),
-    )
+    return (likely_sign(line, "nvcc-host-compiler", "nvcc-failed-told", "failed", values),)
 
 
 def _other_cards(text: str) -> tuple[TextEvidence, ...]:
@@ -104,8 +98,4 @@ def _other_cards(text: str) -> tuple[TextEvidence, ...]:
         return ()
     line = line_at(text, failed.start())[0].strip()[:LINE_LIMIT]
     values = {"cards": "; ".join(cards)} if cards else {}
-    return (
-        TextEvidence(
-            "statements", line, "extension-arch-mismatch", "extension-of-other-cards", values=values, variant="told", confidence="likely"
-        ),
-    )
+    return (likely_sign(line, "extension-arch-mismatch", "extension-of-other-cards", "told", values),)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.snapshot import TextEvidence
+from envcheck.read.found import likely_sign
 
 _FILE = re.compile(r"File [\"'“](?P<path>[^\"'”\n]{2,300}\.py)[\"'”]")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3|^<")
@@ -35,17 +36,17 @@ def traced_paths(text: str) -> tuple[TextEvidence, ...]:
 
 def _checkout(text: str) -> tuple[TextEvidence, ...]:
     """A package lacks its compiled part, and its files lie in no installation."""
-    told = _PART.search(text) or _UNBUILT.search(text)
-    if told is None:
+    part = _PART.search(text) or _UNBUILT.search(text)
+    if part is None:
         return ()
-    package = told["package"]
-    paths = [told.groupdict().get("path") or "", *(one["path"] for one in _FILE.finditer(text))]
+    package = part["package"]
+    paths = [part.groupdict().get("path") or "", *(one["path"] for one in _FILE.finditer(text))]
     own = next((one for one in paths if (at := _within(one, package)) and not _INSTALLED.search(one[:at])), None)
     if own is None:
         return ()
     folder = own[: _within(own, package)]
     values = {"path": folder, "package": package}
-    return (_sign("torch-shadowed", "package-from-its-checkout", "checkout", told[0], values),)
+    return (likely_sign(part[0], "torch-shadowed", "package-from-its-checkout", "checkout", values),)
 
 
 def _within(path: str, package: str) -> int:
@@ -64,8 +65,4 @@ def _user_site(text: str) -> tuple[TextEvidence, ...]:
     if mine is None or env is None:
         return ()
     values = {"path": re.split(r"(?<=-packages)[/\\]", mine)[0], "env": env}
-    return (_sign("torch-duplicated", "torch-of-the-user-site", "user_site", mine, values),)
-
-
-def _sign(rule: str, symptom: str, variant: str, words: str, values: dict[str, str]) -> TextEvidence:
-    return TextEvidence("statements", words, rule, symptom, values=values, variant=variant, confidence="likely")
+    return (likely_sign(mine, "torch-duplicated", "torch-of-the-user-site", "user_site", values),)
