@@ -11,7 +11,7 @@ from envcheck.engine.intents import Install, Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, pair, release
+from envcheck.tables.versions import UNKNOWN, build_tag, cuda_of_build, local, major, meets, minor, pair, release
 
 # Requires torch by an exact pin, or by a compiled extension that fits one torch alone.
 _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
@@ -229,11 +229,13 @@ def _series_differs(requirement: str, version: str) -> bool:
 def _other_cuda(facts: Facts, name: str, version: str) -> str | None:
     """A companion whose build for CUDA cannot be loaded under this torch.
 
-    It links libtorch_cuda.so, which builds for the CPU, ROCm and XPU do not have; torchvision refuses another CUDA major, torchaudio
+    It links libtorch_cuda.so, which builds for the CPU, ROCm and XPU do not have, or libtorch_hip.so of those for ROCm; torchvision refuses another CUDA major, torchaudio
     another CUDA version. A companion built for the CPU loads everywhere, and so does one whose label is not known, as far as is known.
     """
     torch = facts.torch
     theirs, mine = cuda_of_build(version), torch.cuda or cuda_of_build(torch.version)
+    if name in _LINKED and (rocm := build_tag(version).rocm) and mine and not torch.hip:
+        return f"{name} {version} is built for ROCm {rocm}, torch {torch.version} for CUDA {mine}"
     if name not in _LINKED or not theirs:
         return None
     if mine is None:

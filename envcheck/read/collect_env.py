@@ -118,6 +118,9 @@ def _key(raw: str) -> str:
     return key if key in _STRONG else _PLAIN.sub("", key)
 
 
+# What collect_env prints beside the version, and the form for those who cannot run it does not ask for
+_BY_PROGRAM = ("is debug build", "cuda used to build pytorch", "is cuda available")
+
 class _Report:
     """One report, read line by line; what belongs together is put together in `finish`."""
 
@@ -291,7 +294,8 @@ class _Report:
         version = version_in(self.said("pytorch version") or "")
         if version:
             self.put("torch.version", version, "pytorch version")
-            self.put("torch.import_status", "ok", "pytorch version")
+            if any(key in self.values for key in _BY_PROGRAM):  # a form that somebody filled in says nothing of an import
+                self.put("torch.import_status", "ok", "pytorch version")
         elif "pytorch version" in self.values and self._no_torch():
             self._torch_not_there()
         self.put("torch.debug", _yes(self.said("is debug build")), "is debug build")
