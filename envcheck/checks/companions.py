@@ -229,8 +229,9 @@ def _series_differs(requirement: str, version: str) -> bool:
 def _other_cuda(facts: Facts, name: str, version: str) -> str | None:
     """A companion whose build for CUDA cannot be loaded under this torch.
 
-    It links libtorch_cuda.so, which builds for the CPU, ROCm and XPU do not have, or libtorch_hip.so of those for ROCm; torchvision refuses another CUDA major, torchaudio
-    another CUDA version. A companion built for the CPU loads everywhere, and so does one whose label is not known, as far as is known.
+    It links libtorch_cuda.so, which builds for the CPU, ROCm and XPU do not have, or the libtorch_hip.so of those for ROCm; torchvision
+    refuses another CUDA major, torchaudio another CUDA version. A companion built for the CPU loads everywhere, and so does one whose
+    label is not known, as far as is known.
     """
     torch = facts.torch
     theirs, mine = cuda_of_build(version), torch.cuda or cuda_of_build(torch.version)
