@@ -113,6 +113,16 @@ def _first_of(tests: Any) -> Iterator[str]:
         yield chr(argument) if str(name) == "LITERAL" else chr(argument[0]) if str(name) == "RANGE" else "a"
 
 
+def test_a_phrase_is_one_and_no_list() -> None:
+    """`\\b` before the first of "\\bone|two" would be put before both."""
+    inside = re.compile(r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|\((?:[^()\[\\]|\\.)*\)")
+    for _, _, phrase in PHRASES:
+        rest = phrase
+        while (shorter := inside.sub("", rest)) != rest:
+            rest = shorter
+        assert "|" not in rest, phrase
+
+
 def test_a_phrase_stands_once_in_its_concept() -> None:
     assert len(set(PHRASES)) == len(PHRASES)
 
