@@ -11,7 +11,7 @@ from envcheck.facts.codec import decode_snapshot, edit, encode
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import PackagesFacts, Snapshot, SymptomsFacts, TextEvidence, TorchFacts
 from envcheck.read.clean import clean
-from envcheck.read.hangs import told_faults, unless_known
+from envcheck.read.gists import told_faults, unless_known
 from envcheck.read.identify import read_text
 from envcheck.symptoms.scan import Scanner, SymptomTable
 from envcheck.tables.folders import Folder

@@ -201,7 +201,7 @@ class Given:
 
     def take_text(self, text: str, name: str) -> None:
         """One clean piece of text, out of which documents were taken."""
-        from envcheck.read.hangs import told_faults
+        from envcheck.read.gists import told_faults
         from envcheck.read.identify import log_kinds, read_text
         from envcheck.read.own_reports import take_pages
         from envcheck.symptoms.course import innermost, outlived, proposed, without_field_lists
@@ -242,7 +242,7 @@ class Given:
 
     def merged(self, symptoms: Symptoms | None = None) -> Merged:
         """All that the texts say, with what the scanner found in them where that is known already."""
-        from envcheck.read.hangs import unless_known
+        from envcheck.read.gists import unless_known
         from envcheck.read.merge import merge
 
         said = (symptoms or self.scanner.finish()).matches
@@ -481,7 +481,7 @@ _SPEAKS = re.compile(r"\b(?:I|my|we|our)\b")  # a person, who would not ask abou
 
 def _trouble(read: Read, texts: Given) -> bool:
     """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
-    from envcheck.read.hangs import stands_still
+    from envcheck.read.gists import stands_still
 
     if read.symptoms.victims or texts.scanner.complains or any(one.symptom == "cuda-says-false" for one in read.symptoms.matches):
         return True  # somebody says that torch sees no GPU, whatever a report beside it says

@@ -305,7 +305,7 @@ def _claims(text: str) -> Found | None:
 
 
 def _complaints(text: str) -> Found | None:
-    from envcheck.read.complaints import read_complaints
+    from envcheck.read.gists import read_complaints
 
     return read_complaints(text)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from envcheck.facts import snapshot as f
 from envcheck.facts.record import fields, record, replace
 from envcheck.facts.snapshot import Gpu, Missing, Snapshot, TextEvidence, Why
-from envcheck.read.complaints import UNUSED
 from envcheck.read.found import Fact, Found
+from envcheck.read.gists import UNUSED
 from envcheck.read.products import capability_of
 from envcheck.read.values import gpu_vendor
 from envcheck.read.variables import place

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.read.complaints import read_complaints
-from envcheck.read.endings import signal_of
+from envcheck.read.counted import signal_of
+from envcheck.read.gists import read_complaints
 
 
 def rules(text: str) -> list[tuple[str, str]]:

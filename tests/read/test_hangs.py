@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from envcheck.checks.own_command import gpus_of_slurm, mpi_networks
 from envcheck.facts.snapshot import LauncherFacts
-from envcheck.read.hangs import stands_still, told_faults, unless_known
+from envcheck.read.gists import stands_still, told_faults, unless_known
 from envcheck.read.job_script import read_started
 
 TOLD = {

@@ -18,7 +18,7 @@ from expressions import repeats_of
 import envcheck
 from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import Gpu
-from envcheck.read import own_words
+from envcheck.read import concepts, own_words
 from envcheck.read.identify import read_text
 from envcheck.read.merge import _combined
 from envcheck.report.redact import Identity, Redactor
@@ -160,11 +160,17 @@ def _glossary() -> Iterator[re.Pattern[str]]:
         yield re.compile(rf"(?<![\w/._-])(?:{row.get('forms', re.escape(word))})(?![\w/])")
 
 
+def of_concepts() -> Iterator[re.Pattern[str]]:
+    """All phrases of a concept joined, in every language: with fewer of them an expression has fewer repeats."""
+    yield from (one for name in concepts.table() if (one := concepts.expression(name, frozenset(concepts._LETTERS))))
+
+
 # What only a run makes: the function → its expressions, as a run makes them, or none, with the reason.
 MADE: dict[str, Iterable[re.Pattern[str]]] = {
     "envcheck.read.own_words._words": tuple(of_other_languages()),
     "envcheck.read.own_words._whole": (),  # among those of _words
-    "envcheck.read.endings.words": (),  # each is made when its module is imported, so among all_patterns()
+    "envcheck.read.concepts.expression": tuple(of_concepts()),
+    "envcheck.read.concepts.table": (re.compile(r"\{(number|card)\}"),),
     "envcheck.read.traced_paths._within": tuple(re.compile(rf"[/\\]{re.escape(one)}(?=[/\\])") for one in ("mmcv", "a.b")),
     "envcheck.commands.glossary.glosses": tuple(_glossary()),
     "envcheck.commands.ways_out.wrapped": (re.compile(r"(`[^`]{76,}`)"),),

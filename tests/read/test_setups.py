@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck.facts.snapshot import TextEvidence
-from envcheck.read.hangs import unless_known
-from envcheck.read.setups import told_setups
+from envcheck.read.gists import told_faults, unless_known
 
 TOLD = {
     "In unserem Container: DataLoader worker (pid(s) 4, 5) exited unexpectedly": "shm-small",
@@ -37,21 +36,21 @@ NOTHING_LACKS = (
 
 @pytest.mark.parametrize("text", TOLD)
 def test_a_setup_that_lacks_something_is_told(text: str) -> None:
-    told = list(told_setups(text, "post"))
+    told = told_faults(text, "post")
     assert [(one.rule, one.confidence) for one in told] == [(TOLD[text], "likely")]
 
 
 @pytest.mark.parametrize("text", NOTHING_LACKS)
 def test_a_setup_that_lacks_nothing_is_not(text: str) -> None:
-    assert not list(told_setups(text, "post"))
+    assert not told_faults(text, "post")
 
 
 def test_a_setup_counts_beside_the_message_that_it_explains() -> None:
-    told = tuple(told_setups("docker compose: the GPU is not found in my service", "post"))
+    told = told_faults("docker compose: the GPU is not found in my service", "post")
     assert unless_known(told, (TextEvidence("post", "", "torch-cuda-unavailable", "cuda-says-false"),)) == told
     assert unless_known(told, (TextEvidence("post", "", "torch-abi", "other"),)) == ()
 
 
 @given(st.text(alphabet="MIG docker run --tp 2\n端口占用slurm one GPU than nodes", max_size=300))
 def test_no_post_makes_the_reader_raise(text: str) -> None:
-    list(told_setups(text, "post"))
+    told_faults(text, "post")
