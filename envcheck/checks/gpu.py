@@ -164,9 +164,9 @@ def _as_said(facts: Facts, wanted: tuple[str, ...], cards: list[_Card], build: C
     values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
     if any(card.kernel == "ok" for card in cards):
         return None
-    if told := of_variant(matches, "told"):
+    if told := of_variant(matches, "told", "ampere"):
         named = cards[0].name if cards else value(told, "gpu") or "this GPU"
-        return Hit(values | {"gpu": named}, quoted(told), variant="told", confidence=Confidence.LIKELY)
+        return Hit(values | {"gpu": named}, quoted(told), variant=told[0].variant, confidence=Confidence.LIKELY)
     too_old, named_ancient = tuple(match for match in matches if match.symptom == "torch-gpu-too-old"), _ancient(facts)
     ancient = named_ancient if not cards else all(pair(card.cc) < (5, 0) for card in cards)
     if ancient and (too_old or (matches and not build.archs)):

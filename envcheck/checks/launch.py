@@ -98,7 +98,7 @@ def _address_of_one_machine(launcher: LauncherFacts, matches: Matches) -> Hit | 
 
 
 def _address_said(launcher: LauncherFacts, matches: Matches) -> Hit:
-    variant = foremost(matches, "malformed", "empty", "ray_node", "shared", "told") or agreed(matches) or "said"
+    variant = foremost(matches, "malformed", "empty", "ray_node", "shared", "told", "unrecognised") or agreed(matches) or "said"
     told = of_variant(matches, variant) or matches
     host, named = value(told, "host"), value(told, "address") or (launcher.master_addr if variant in ("foreign", "said") else None)
     address = named or {"malformed": "what was given", "shared": "one address", "foreign": "an address"}.get(variant, "this machine itself")

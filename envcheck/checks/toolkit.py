@@ -236,7 +236,7 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
 def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
-    if telling := of_variant(matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash"):
+    if telling := of_variant(matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python"):
         values |= {
             "built": value(telling, "built"),
             "cuda": value(telling, "torch_cuda") or values["cuda"],
