@@ -38,6 +38,9 @@ def nccl_interface(facts: Facts, told: Matches) -> Answer:
     if mpi := of_variant(told, "mpi"):
         values = {"peer": value(mpi, "peer"), "reason": (value(mpi, "reason") or "no connection").lower()}
         return Hit(values, quoted(mpi), mpi_networks(facts.launcher), "mpi")
+    if variant := foremost(told, "names", "container"):
+        hosts = of_variant(told, variant)
+        return Hit({"names": value(hosts, "names")}, quoted(hosts), variant=variant)
     spec = facts.network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
     if not nccl_proved(facts.live) and (selected := _selected_interface(facts, spec, matches)):
         return selected
@@ -157,7 +160,7 @@ def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
         return Hit({"arm": found[0]}, (*found[1], *quoted(matches)))
     if not matches:
         return None if nccl_proved(facts.live, 2) else _p2p_at_risk(facts)
-    variant = foremost(matches, "accelerate", "peers") or agreed(matches) or "said"
+    variant = foremost(matches, "accelerate", "peers", "faults") or agreed(matches) or "said"
     guess = doubt(matches)  # RCCL looks at the command line only
     told = quoted(of_variant(matches, variant) or matches)
     fixes = (

@@ -63,7 +63,7 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
         if path := launch_sums.rendezvous_file(facts.launcher):
             return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file")
         return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
-    variant = foremost(matches, "unresolved", "ssh_name", "nodes") or agreed(matches) or ""
+    variant = foremost(matches, "one_machine", "unresolved", "ssh_name", "nodes") or agreed(matches) or ""
     told = of_variant(matches, variant) if variant else matches
     if variant == "hangs" and (path := launch_sums.rendezvous_file(facts.launcher)):
         return Hit({"file": path}, quoted(told), variant="meet_file")

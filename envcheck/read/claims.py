@@ -19,6 +19,7 @@ from envcheck.read.collect_env import normal
 from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
 from envcheck.read.replaced import replaced_torch
 from envcheck.read.told import told_around
+from envcheck.read.told_hosts import told_hosts
 from envcheck.read.traced_paths import traced_paths
 from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
 from envcheck.tables.gpu_generations import ERAS, SERIES
@@ -244,7 +245,7 @@ _PRODUCT = re.compile(
     r"| ?D|M)?(?: Laptop GPU| Ada Generation| Ada)?"
     r"|(?:GTX )?T(?:ITAN|itan) (?:X[Pp]?|V|RTX|Black|Z)|(?<=GeForce )(?:GT ?\d{3,4}M?|M?X?\d{3}MX?|MX ?\d{3})"
     r"|(?:GT|gt) ?[67]\d0M?|GT ?1030|MX[1-5][1-7]0|Quadro (?:RTX \d{4}|[KMPT]\d{3,4}M?)"
-    r"|(?<=Tesla )(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?"
+    r"|(?:(?<=Tesla )|(?<=GPU )|(?<=GPUs ))(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?|K(?:20(?:Xm|[cm])|40[cmst])"
     rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:(?:RX|rx) ?|(?<=Radeon ))\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?"
     rf"|[Aa]rc ?[ABab]\d{{3}}))(?![0-9A-Za-z_-])"
 )
@@ -255,6 +256,7 @@ _BARE_NUMBER = re.compile(
     r"(?![0-9A-Za-z.%-]| ?(?:MB|GB|MiB|ms|steps|s\b))",
     re.IGNORECASE,
 )
+_OF_TESLA = re.compile(r"K[24]0|M(?:4|6|10|40|60)|P(?:4|6|40)(?!\d)")  # without the word: "4 GPU K40m"
 _SHORT_PRODUCTS = re.compile(_DATACENTER + "$")
 # "my Blackwell GPU", "I have an RTX 50 series card"; not "supports Ampere GPUs", which is said of programs
 _GENERATION = re.compile(
@@ -462,13 +464,15 @@ class _Reader:
         start, end = match.span()
         if re.match(r"[ -]series\b", self.line[end:], re.IGNORECASE):
             return  # which card of it, nobody says
-        if _SHORT_PRODUCTS.search(match[1]) and re.search(r"[/_:.]", self.line[max(0, start - 1) : start] + self.line[end : end + 1]):
+        around = self.line[max(0, start - 1) : start] + re.sub(r"^\.(?!\w)", " ", self.line[end : end + 2])[:1]
+        if _SHORT_PRODUCTS.search(match[1]) and re.search(r"[/_:.]", around):
             return  # part of a path or of another name
-        before = re.search(r"(\d{1,2})\s?[x×*卡块张]?\s?$", self.line[max(0, start - 6) : start])
+        before = re.search(r"(\d{1,2})\s?[x×*卡块张]?\s?(?:GPUs? )?$", self.line[max(0, start - 11) : start])
         number = int(before[1]) if before and 0 < int(before[1]) <= 16 else 1
         aged = _OF_AN_AGE.search(self.line[:start])
         role = _mention(self.line, aged.start() if aged else start, end)
-        self.say(iter([("gpu", (match[1].strip(), number))]), role, printed=False)
+        name = f"Tesla {match[1]}" if _OF_TESLA.match(match[1]) else match[1].strip()
+        self.say(iter([("gpu", (name, number))]), role, printed=False)
 
 
 def _key(text: str) -> str:
@@ -696,7 +700,7 @@ def _one_card(a: str, b: str) -> bool:
 def read_prose(text: str) -> Found | None:
     """The claims of a text, the facts that they amount to, and what they are a sign of."""
     claims, denied = _read(text)
-    missing = (*missing_ranks(text), *replaced_torch(text), *traced_paths(text), *told_around(text))
+    missing = (*missing_ranks(text), *replaced_torch(text), *traced_paths(text), *told_around(text), *told_hosts(text))
     if not claims:
         return Found("statements", (), missing, 0, (), ()) if missing else None
     facts, doubts = settled(claims)

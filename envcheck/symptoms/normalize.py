@@ -113,3 +113,37 @@ def hearsay(line: str, before: str) -> bool:
     if _CODE.search(line):
         return "line " not in before and "File " not in before
     return bool(_CHANGE.search(line) or _TALK.search(line) or (before.endswith(":") and _TALK.search(before)))
+
+
+# A message that somebody says is not there: No `GPU has fallen off the bus`; none of "Xid", "AER"; 没有 IO_PAGE_FAULT.
+_DENIED = re.compile(
+    r"(?:(?<![\w.-])(?i:no|none of|nor|neither|without|not a single|never(?: an?y?)?|kein(?:e|en|er)?|weder|noch|ohne"
+    r"|aucune?|sans|sin|ning[uú]na?"
+    r"|nessuna?|nenhuma?|нет|ни|без|(?:not|(?:is|are|do|does|did|was|were|have|has|could|ca)n't)"
+    r"(?: (?:see|seen|find|found|show|shown|contain|have|print|get|log|report|there|any|been)){1,3})"
+    r"|(?:没有?|并无|并未|未|无)(?:任何|出现|看到|发现|找到|见|报)?)"
+    r"(?: ?(?i:signs?|traces?|words?|lines?|entr(?:y|ies)|messages?|errors?"
+    r"|any|such|more|a|an|the|these|of|like|with|as|for|GPUs?|cards?|NVRM:"
+    r"|eine[rn]?|Zeilen?|Meldung(?:en)?|mit|wie)(?![\w-])){0,4}"
+    r"[ :]{0,2}(?:'[^'\n]{1,120}'(?: ?[,/、，]| and| or| nor| und| oder|或|和)? ?){0,5}"
+    r"(?:and |or |nor |und |oder |或|和)?(?:'[^'\n]{0,120})?$"
+)
+_LISTED = re.compile(r"(?:[-*•+]|\d{1,2}[.)]) ")
+# The line above such a list
+_NONE_OF_THESE = re.compile(
+    r"(?i:\bnone of\b|\bno (?:\w{2,12} ){0,3}(?:errors?|messages?|lines?|entries|signs?|traces?|events?|faults?|warnings?)\b"
+    r"|\bnothing (?:like|such)\b"
+    r"|\bwithout any\b|(?:\bnot|n't) (?:see|find|show|contain|have|print|log) (?:any|one|these|the following)\b"
+    r"|\bkeine?r? (?:\w{2,16} ){0,3}(?:Fehler|Meldung(?:en)?|Zeilen?|Einträge|davon)\b)|没有(?:以下|这些|任何|出现)|均无"
+)
+_SOME_OF_THESE = re.compile(r"(?i:\b(?:except|but|besides|apart|other than|only|außer|sondern)\b)|除了?")
+
+
+def denied(before: str, above: str) -> bool:
+    """Whether somebody says that a message is not there. `before` is what its line has in front of it, `above` the text over that line."""
+    if _DENIED.search(one_quote(before[-400:])):
+        return True
+    if not _LISTED.match(before.lstrip()):
+        return False
+    heading = next((one for line in reversed(above.split("\n")) if (one := line.strip()) and not _LISTED.match(one)), "")
+    return heading.endswith((":", "：")) and bool(_NONE_OF_THESE.search(heading)) and not _SOME_OF_THESE.search(heading)

@@ -15,7 +15,7 @@ from typing import Any
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.symptoms.languages import Languages
-from envcheck.symptoms.normalize import bare, hearsay, one_quote, rewrapped
+from envcheck.symptoms.normalize import bare, denied, hearsay, one_quote, rewrapped
 from envcheck.symptoms.retyped import LIMIT, retyped
 from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight, words_in
 from envcheck.tables.folders import Folder, toml_files
@@ -321,7 +321,9 @@ class Scanner:
                         window = wider
                         break
                     window = wider
-                if match and not any(start <= at < end for start, end in part.taken):
+                if match and row.kind == "symptom" and _denied(window, match.start(), ends, part.text, line):
+                    part.told.add((name, line))
+                elif match and not any(start <= at < end for start, end in part.taken):
                     part.told.add((name, line))
                     self._keep(row, match, window, ends, part, _quoted(part.text, at))
                     if row.kind == "harmless":
@@ -367,8 +369,8 @@ class Scanner:
     def _retyped(self) -> Iterator[TextEvidence]:
         for text, source in self.short:
             for row, at in retyped(self.table.messages, text):
-                if self._holds(row):
-                    line, after = _line(text, at)
+                line, after = _line(text, at)
+                if self._holds(row) and not denied(text[line:at], text[max(line - WINDOW_AFTER, 0) : line]):
                     shown = " ".join(text[line:after].split())[:SHOWN]
                     for one in row.named:
                         yield TextEvidence(
@@ -427,6 +429,12 @@ def _quoted(text: str, at: int) -> bool:
     above = text[max(start - SHOWN, 0) : max(start - 1, 0)].split("\n")
     before = next((one for one in reversed(above) if one.strip("`~ ")), "")  # a fence stands between words and what they speak of
     return hearsay(text[start : min(end, start + WINDOW_AFTER)], before[:SHOWN])
+
+
+def _denied(window: str, first: int, ends: Sequence[int], text: str, line: int) -> bool:
+    """Whether a message that stands here in a window is said not to be there."""
+    begin = max((end + 1 for end in ends if end < first), default=0)
+    return first > begin and denied(window[begin:first], text[max(line - WINDOW_AFTER, 0) : line])
 
 
 def _window(text: str, at: int, length: int, lines_before: int) -> tuple[str, tuple[int, ...]]:

@@ -33,6 +33,8 @@ FACTS: dict[str, dict[str, Any]] = {
     "显卡: RTX 3060": {"gpu.0": "RTX 3060"},
     "GPU: Quadro M1200": {"gpu.0": "Quadro M1200"},
     "on a GeForce MX150 laptop": {"gpu.0": "GeForce MX150"},
+    "a single node with 2 GPU K40m.": {"gpu.0": "Tesla K40m", "gpu.1": "Tesla K40m"},
+    "Our node has a GPU V100. It fails.": {"gpu.0": "V100"},
     "Trying torch 2.4.0+cu121 on a Tesla K40c: RuntimeError: no": {"gpu.0": "Tesla K40c"},
     "I have an old GT 730": {"gpu.0": "GT 730"},
     "my old torch 1.9.0 was fine": {},
