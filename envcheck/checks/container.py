@@ -143,7 +143,7 @@ def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
         values = {"need": need or "a newer CUDA", "driver": version or "of the host", "offers": offers or "less"}
         met = need and offers and not _compare(offers, "<", need)
         own = facts.tables.driver_cuda(version) if version else None  # what the driver offers without libraries of an image
-        if met and own and _compare(own, "<", need):
+        if need and met and own and _compare(own, "<", need):
             return Hit(values, quoted(matches), variant="inside")
         return None if met else Hit(values, quoted(matches), variant=None if offers else "text")
     below = need and offers and fails(facts.devices) and versions.cuda_below(offers, need)

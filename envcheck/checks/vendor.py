@@ -170,8 +170,8 @@ def xpu_driver(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"torch": torch.version or "(version not known)", "gpu": ", ".join(xpu.names) or "an Intel GPU"}
     values["driver"] = xpu.driver or "none"
     if matches:
-        listed = of_variant(matches, "runtime")
-        return Hit(values, quoted(listed or matches), variant="runtime" if listed else "text", confidence=None if known else Confidence.LIKELY)
+        listed, sure = of_variant(matches, "runtime"), None if known else Confidence.LIKELY
+        return Hit(values, quoted(listed or matches), variant="runtime" if listed else "text", confidence=sure)
     if not known or xpu == XpuFacts() or not (fails(facts.devices) or facts.backends.xpu is False):
         return None
     if xpu.render_access is False:

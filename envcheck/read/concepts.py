@@ -57,9 +57,9 @@ class Said:
     def all(self, concept: str) -> Iterator[Mention]:
         """All places of a concept that count, in their order."""
         pattern = expression(concept, self.languages)
-        before = table()[concept].get("not_after", "")
+        before = table()[concept].get("not_after", ())
         for match in pattern.finditer(self.text) if pattern else ():
-            if not before or self.part(self._clause(match.start())).find(before) is None:
+            if not before or not any(map(self.part(self._clause(match.start())).find, before)):
                 yield Mention(*match.span(), {name.rpartition("_")[0]: one for name, one in match.groupdict().items() if one})
 
     def line(self, place: Mention) -> str:
