@@ -42,38 +42,62 @@ def _hints(cls: Hashable) -> dict[str, Any]:
 
 def decode(hint: Any, value: Any, path: str = "") -> Any:
     """The inverse of `encode` for one type hint; unknown keys of newer recordings are ignored."""
-    origin = typing.get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        return _decode_union(typing.get_args(hint), value, path)
-    if origin is tuple:
+    kind, inner = _kind(hint)
+    if kind is _Kind.SCALAR:
+        return _decode_scalar(hint, value, path)
+    if kind is _Kind.OPTIONAL:
+        return _decode_optional(hint, inner, value, path)
+    if kind is _Kind.RECORD:
+        return _decode_record(hint, value, path)
+    if kind is _Kind.LIST:
         if not isinstance(value, list | tuple):
             raise DecodeError(f"{path}: a list was expected, found {_show(value)}")
-        item = typing.get_args(hint)[0]
-        return tuple(decode(item, one, f"{path}.{i}") for i, one in enumerate(value))
-    if origin is dict:
+        return tuple(decode(inner, one, f"{path}.{i}") for i, one in enumerate(value))
+    if kind is _Kind.TABLE:
         if not isinstance(value, Mapping):
             raise DecodeError(f"{path}: a table was expected, found {_show(value)}")
-        return {bounded(str(key)): decode(typing.get_args(hint)[1], one, f"{path}.{key}") for key, one in value.items()}
+        return {bounded(str(key)): decode(inner, one, f"{path}.{key}") for key, one in value.items()}
+    try:
+        return hint(value)
+    except ValueError:
+        allowed = ", ".join(str(member.value) for member in hint)
+        raise DecodeError(f"{path}: {_show(value)} is none of {allowed}") from None
+
+
+class _Kind(Enum):
+    """How a type hint is read."""
+
+    SCALAR = 0
+    OPTIONAL = 1  # a union with None or Missing
+    RECORD = 2
+    LIST = 3
+    TABLE = 4
+    ENUM = 5
+
+
+@cache
+def _kind(hint: Any) -> tuple[_Kind, Any]:
+    """The kind of a hint and the hint within it: asked once a hint, for a snapshot has thousands of values."""
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _Kind.OPTIONAL, next(one for one in typing.get_args(hint) if one not in (Missing, type(None)))
+    if origin is tuple:
+        return _Kind.LIST, typing.get_args(hint)[0]
+    if origin is dict:
+        return _Kind.TABLE, typing.get_args(hint)[1]
     if isinstance(hint, type) and issubclass(hint, Enum):
-        try:
-            return hint(value)
-        except ValueError:
-            allowed = ", ".join(str(member.value) for member in hint)
-            raise DecodeError(f"{path}: {_show(value)} is none of {allowed}") from None
-    if is_record_type(hint):
-        return _decode_record(hint, value, path)
-    return _decode_scalar(hint, value, path)
+        return _Kind.ENUM, None
+    return (_Kind.RECORD if is_record_type(hint) else _Kind.SCALAR), None
 
 
-def _decode_union(options: tuple[Any, ...], value: Any, path: str) -> Any:
+def _decode_optional(hint: Any, inner: Any, value: Any, path: str) -> Any:
     if value is None:
-        if type(None) in options:
+        if type(None) in typing.get_args(hint):
             return None
         raise DecodeError(f"{path}: null is not allowed here")
-    if Missing in options and isinstance(value, Mapping) and "missing" in value:
+    if isinstance(value, Mapping) and "missing" in value and Missing in typing.get_args(hint):
         return _decode_missing(value, path)
-    inner = [option for option in options if option not in (Missing, type(None))]
-    return decode(inner[0], value, path)
+    return decode(inner, value, path)
 
 
 def _decode_missing(value: Mapping[str, Any], path: str) -> Missing:

@@ -90,7 +90,8 @@ def _made(cls: Any, methods: dict[str, Any]) -> Any:
 def _init(self: Any, *values: Any, **named: Any) -> None:
     defaults = type(self).__record_fields__
     state = self.__dict__
-    state.update(zip(defaults, values))  # noqa: B905  # shorter on purpose: the rest is named
+    if values:
+        state.update(zip(defaults, values))  # noqa: B905  # shorter on purpose: the rest is named
     state.update(named)
     if len(state) != len(values) + len(named):
         raise _misfit(self, values, named)
