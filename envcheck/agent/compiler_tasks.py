@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from . import numerics, rank
+from . import jsonl, numerics, rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,12 +112,20 @@ PyMODINIT_FUNC PyInit_envcheck_extension() { return PyModule_Create(&definition)
 """
 
 
+def no_programs(folder: str) -> bool:
+    """Whether its file system is mounted noexec."""
+    flags = jsonl.attempt(lambda: os.statvfs(folder).f_flag)
+    return bool((flags or 0) & getattr(os, "ST_NOEXEC", 0))
+
+
 def cpp_extension(c: TaskContext) -> None:
     """A tiny extension against torch's headers: compiled, linked, loaded, called. torch/extension.h alone would take 12 s of CPU."""
     compiler = need_compiler("a C++ extension")
     root = os.path.dirname(os.path.abspath(c.torch.__file__))
     if not os.path.exists(os.path.join(root, "include", "c10", "util", "Exception.h")):
         raise rank.Skip("this torch comes without its headers")
+    if no_programs(c.folder):
+        raise rank.Skip("nothing can be loaded from %s, where we would build it; torch builds in TORCH_EXTENSIONS_DIR" % c.folder)
     source, target = os.path.join(c.folder, "extension.cpp"), os.path.join(c.folder, "envcheck_extension.so")
 
     def build() -> None:
