@@ -30,7 +30,7 @@ from envcheck.facts.snapshot import (
 from envcheck.host.plain_files import real_path
 from envcheck.tables.versions import at_least, build_tag, requirement
 from envcheck.target.interpreter import of_tool
-from envcheck.target.process import Ended, Target
+from envcheck.target.process import FILE_LIMIT, Ended, Target
 
 T = TypeVar("T")
 
@@ -292,6 +292,9 @@ def _death_at_import(ended: Ended) -> dict[str, Any]:
             "import_status": "crashed",
             "import_failure": {**failure, "signal": ended.signal, "text": f"the interpreter died with {ended.signal}"},
         }
+    if ended.code == FILE_LIMIT:
+        text = "no file may grow any more: the limit of their size (RLIMIT_FSIZE, ulimit -f) is reached, which was not so before the import"
+        return {"import_status": "error", "import_failure": {**failure, "type": "OSError", "text": text}}
     text = f"the interpreter ended with exit code {ended.code}"
     return {"import_status": "exited", "import_failure": {**failure, "exit_code": ended.code, "text": text}}
 

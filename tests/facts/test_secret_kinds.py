@@ -779,8 +779,8 @@ KINDS = [
 @pytest.mark.parametrize(("said", "secret"), [pytest.param(said.replace(BREAK, ""), secret, id=kind) for kind, said, secret in KINDS])
 def test_no_kind_of_secret_is_shown(said: str, secret: str) -> None:
     around = ("{}", "[rank0]: {}\n[rank0]: RuntimeError: no kernel image", "error: {}, then more")
-    quoted = (f"    raise ImportError({said!r})", f"    raise ImportError({f'no image{chr(10)}{said}{chr(10)}at all'!r})")  # of a traceback
-    for text in (*(one.replace("{}", said) for one in around), *quoted):
+    source = f"    raise ImportError({f'no image{chr(10)}{said}{chr(10)}at all'!r})"  # a line of a traceback
+    for text in (*(one.replace("{}", said) for one in around), source):
         shown = mask_secrets(text)
         assert secret not in shown and "[secret]" in shown
         assert mask_secrets(shown) == shown, "masked once is masked for good"
