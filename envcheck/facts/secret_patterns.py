@@ -289,9 +289,7 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
         text = _URL_LOGIN.sub(f"{mask}@", text)
     text = _CODES.sub(lambda found: f"{found[1] or found[2]}{mask}", text)
     text = _LONE.sub(mask, text)
-    text = _ARGUMENT.sub(lambda found: mask if _random(found[0]) else found[0], text)
-    if "\n" in text:
-        text = _columns(text, mask)
+    text = _columns(_ARGUMENT.sub(lambda found: mask if _random(found[0]) else found[0], text), mask)
     if "send" in text:
         text = _SENT.sub(rf"\1{mask}", text)
     if "ata:" in text:
@@ -322,6 +320,8 @@ def _random(word: str) -> bool:
 
 def _columns(text: str, mask: str) -> str:
     """Tables without what stands below a heading that is named after a secret, where it has letters and digits."""
+    if "\n" not in text:
+        return text
     lines, below, apart, cells = text.split("\n"), set[int](), ",", 0
     for at, line in enumerate(lines):
         parts = line.split(apart)
