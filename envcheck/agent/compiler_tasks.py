@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from . import numerics, rank
+from . import jsonl, numerics, rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,12 +112,23 @@ PyMODINIT_FUNC PyInit_envcheck_extension() { return PyModule_Create(&definition)
 """
 
 
+def no_programs(folder: str) -> bool:
+    """Whether its file system is mounted noexec."""
+    flags = jsonl.attempt(lambda: os.statvfs(folder).f_flag)
+    return bool((flags or 0) & getattr(os, "ST_NOEXEC", 0))
+
+
+def need_programs(folder: str) -> None:
+    if no_programs(folder):
+        raise rank.Skip("nothing can be loaded from %s, where we would build it; torch builds in TORCH_EXTENSIONS_DIR" % folder)
+
+
 def cpp_extension(c: TaskContext) -> None:
     """A tiny extension against torch's headers: compiled, linked, loaded, called. torch/extension.h alone would take 12 s of CPU."""
-    compiler = need_compiler("a C++ extension")
-    root = os.path.dirname(os.path.abspath(c.torch.__file__))
+    compiler, root = need_compiler("a C++ extension"), os.path.dirname(os.path.abspath(c.torch.__file__))
     if not os.path.exists(os.path.join(root, "include", "c10", "util", "Exception.h")):
         raise rank.Skip("this torch comes without its headers")
+    need_programs(c.folder)
     source, target = os.path.join(c.folder, "extension.cpp"), os.path.join(c.folder, "envcheck_extension.so")
 
     def build() -> None:
@@ -138,8 +149,8 @@ def cpp_extension(c: TaskContext) -> None:
             process.wait(5)
             raise RuntimeError("%s did not end within %.0f s" % (compiler, time.monotonic() - began)) from None
         if process.returncode:
-            text = complaint.decode("utf-8", "replace")
-            lines = [line for line in text.splitlines() if "error" in line] or text.splitlines()[-3:]
+            said = complaint.decode("utf-8", "replace").splitlines()
+            lines = [line for line in said if "error" in line] or said[-3:]
             raise RuntimeError("%s ends with exit code %d: %s" % (os.path.basename(compiler), process.returncode, " | ".join(lines[:3])))
 
     def call() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -12,6 +13,7 @@ TYPE_CHECKING = False  # typing itself is not imported: it costs milliseconds
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional
 
+FILE_LIMIT = 73  # where its size is limited (RLIMIT_FSIZE), of which no file could tell either
 CANNOT_WRITE = 74  # exit status (EX_IOERR of sysexits.h) when our own file cannot be written: a full disk says nothing of the patient
 
 
@@ -35,7 +37,7 @@ class Writer:
             if sys.stderr:
                 attempt(sys.stderr.write, "envcheck-agent: %s: %s\n" % (self.path, error))
                 attempt(sys.stderr.flush)
-            os._exit(CANNOT_WRITE)
+            os._exit(FILE_LIMIT if error.errno == errno.EFBIG else CANNOT_WRITE)
 
     def section(self, name: str, make: Callable[..., Any], *arguments: Any) -> Any:
         """Run one step between its begin and its end; whatever it raises is a result too. Returns the value or None."""

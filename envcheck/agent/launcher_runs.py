@@ -313,6 +313,8 @@ class LauncherRun:
         if self.launcher.foreign and not self.workers:
             if status in (126, 127):
                 return "skipped", "%s is on PATH and cannot be run: %s" % (words, said)
+            if (status < 0 or status > 128) and "OMPI_COMM_WORLD_SIZE" not in os.environ:  # whoever does not use it misses nothing
+                return "skipped", "%s itself %s before it starts a rank: %s" % (words, ending(status), said)
             if self.name == "srun" or any(word in text for word in REFUSALS):
                 return "skipped", "%s refuses: %s" % (words, said)
         return "fail", "%s %s%s" % (words, ending(status), ": " + said if said else "")

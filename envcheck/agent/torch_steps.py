@@ -135,7 +135,7 @@ def import_torch(raising: bool = False) -> Dict[str, Any]:
                 "type": type(error).__name__,
                 "text": jsonl.said(error, 4000),
                 "exit_code": exit_code(error.code) if isinstance(error, SystemExit) else None,
-                "stack": "".join(traceback.format_list(frames))[-4000:],
+                "stack": "".join(traceback.format_list(frames))[-12000:],
             }
         else:
             if jsonl.attempt(lambda: torch.__version__) is None or jsonl.attempt(lambda: torch.tensor) is None:

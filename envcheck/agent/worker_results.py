@@ -77,7 +77,7 @@ def exit_codes(text: str) -> Dict[int, int]:
 
 
 def last_error(text: str) -> str:
-    """The line that says most: the last that names an error, else the last one."""
-    rows = [row.strip() for row in text.splitlines() if row.strip()]
-    errors = [row for row in rows if re.match(r"[\w.]*(Error|Exception)\b", row) or "error:" in row.lower()]
+    """The line that says most: the last that names an error or a signal, else the last with words of its own."""
+    rows = [row.strip() for row in text.splitlines() if re.search(r"\w", row) and not re.search(r"\*{3} .{1,40} \*{3}$", row.rstrip())]
+    errors = [row for row in rows if re.match(r"[\w.]*(Error|Exception)\b", row) or "error:" in row.lower() or "] Signal: " in row]
     return (errors or rows or [""])[-1][:300]

@@ -15,6 +15,7 @@ from envcheck.checks.torch_import import at_work
 from envcheck.engine.intents import UPGRADE, Install, Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record, replace
+from envcheck.facts.secrets import end_of
 from envcheck.facts.snapshot import LiveFacts, LiveStatus, RankFacts
 from envcheck.tables.versions import cuda_of_build, older
 
@@ -49,14 +50,14 @@ def _wrong(run: Run) -> list[tuple[RankFacts, str, str]]:
 
 def _tail(rank: RankFacts) -> tuple[Evidence, ...]:
     """A rank's own words: its error, the end of its stderr, where it stood."""
-    pieces = (("error", rank.error[-600:]), ("stderr", _last_words(rank.stderr, 600)), ("stack", rank.stack[-1200:]))
+    pieces = (("error", end_of(rank.error, 600)), ("stderr", _last_words(rank.stderr, 600)), ("stack", end_of(rank.stack, 1200)))
     return tuple(Evidence(f"rank {rank.rank}: {name}", text.strip()) for name, text in pieces if text.strip())
 
 
 def _last_words(said: str, characters: int) -> str:
     """The end; of a crash the beginning of Python's own dump, where the innermost frames stand."""
     dump = said.rfind("Fatal Python error")
-    return said.strip()[-characters:] if dump < 0 else said[dump : dump + characters]
+    return end_of(said.strip(), characters) if dump < 0 else said[dump : dump + characters]
 
 
 def _numbers(ranks: list[RankFacts]) -> str:

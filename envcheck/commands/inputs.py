@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from envcheck.errors import UsageError
 
@@ -29,13 +30,38 @@ _WAITS = (
 )
 
 
+def _waits(stream: TextIO) -> bool:
+    """Whether a read waits for text: what an event loop hands down may not, and an empty pipe would be taken for its end."""
+    try:
+        return os.get_blocking(stream.fileno())
+    except (AttributeError, OSError, ValueError):  # Windows before Python 3.12; a stream without a descriptor
+        return True
+
+
+class _Patient(io.RawIOBase):
+    """stdin, waited for. Its flag is not changed: whoever handed it down has the same."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        while True:
+            select.select([0], [], [])
+            try:
+                read = os.read(0, len(memoryview(into)))
+            except BlockingIOError:  # another reader was faster
+                continue
+            memoryview(into)[: len(read)] = read
+            return len(read)
+
+
 def standard_input() -> BinaryIO:
     """stdin. On a terminal it says that text is waited for, since a command that only reads looks hung there, and takes all of it: at a
     terminal an end is no state, and who asks again waits for another Ctrl-D."""
     if sys.stdin is None:
         raise UsageError("stdin is closed; name a file")
     if not sys.stdin.isatty():
-        return sys.stdin.buffer
+        return sys.stdin.buffer if _waits(sys.stdin) else io.BufferedReader(_Patient())
     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
     print(_WAITS.format(end=end), file=sys.stderr, flush=True)
     return io.BytesIO(sys.stdin.buffer.read())

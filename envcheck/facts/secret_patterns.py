@@ -32,7 +32,7 @@ _TOKENS = (
         r"|(?:AKIA|ASIA)[A-Z0-9]{16}(?:[\"']?[,:;\s]{1,3}[\"']?[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/]))?|(?:xox[abeoprs]|xapp)-[\w-]{10,}|sk-(?=[\w-]{0,200}\d)[\w-]{20,}",
         r"(?:sk|rk|whsec|pk)_(?:live|test)_\w{10,}|nvapi-[\w-]{20,}|pypi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w.-]{16,}|GR1348941[\w-]{16,}|dapi[0-9a-f]{32}"
         r"|SG\.[\w-]{16,}\.[\w-]{16,}|(?:bot)?\d{8,10}:AA[\w-]{30,}|key-[0-9a-f]{32}|hv[bsr]\.[\w-]{16,}",
-        r"bot\d{6,10}:[\w-]{30,}|\d{6,10}:(?=[\w-]{0,40}[a-z])(?=[\w-]{0,40}[A-Z])[\w-]{33,36}(?![\w-])|1//0[\w-]{30,}|syt_\w{10,}|sq[apu]_[0-9a-f]{40}|SEC[0-9a-f]{64}"
+        r"bot\d{6,10}:[\w-]{30,}|\d{6,10}:(?=[\w-]{0,40}[a-z])(?=[\w-]{0,40}[A-Z])[\w-]{33,36}(?![\w-])|1//0[\w-]{30,}|user:[0-9a-f]{32}|syt_\w{10,}|sq[apu]_[0-9a-f]{40}|SEC[0-9a-f]{64}"
         r"|AGE-(?:SECRET-KEY(?:-PQ)?|PLUGIN-[A-Z0-9]{1,20})-1[0-9A-Z]{16,}|S[ACNOUX][A-Z2-7]{56}|GOCSPX-[\w-]{16,}|ATBB[A-Za-z0-9]{24,}|cmVmdGtu[\w-]{20,}",
         r"lsv2_(?:pt|sk)_\w{16,}|(?:pplx|xai)-[A-Za-z0-9]{20,}|tskey-[\w-]{16,}|dp\.(?:st|ct|pt|sa)\.[\w.-]{16,}|shp(?:at|ca|pa|ss)_[0-9a-f]{16,}"
         r"|pul-[0-9a-f]{32,}|AT(?:ATT|CTT)3[\w=-]{16,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2}|wandb_v1_\w{16,}|local-[0-9a-f]{40}|MUNGE:[\w+/=]{8,}",
@@ -79,8 +79,9 @@ _GIVEN = (
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
 # What begins in Chinese, Japanese or Korean is a sentence: they are typed by means of a list to choose from, which no password field has.
+# What stands for a masked one is no name of what stands on the next line.
 _ASSIGNED = re.compile(
-    rf"((?:{_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw)\b"
+    rf"((?:(?!(?<=\[)secret\]:\n){_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw)\b"
     rf"|(?<![\w-])(?:pwd(?=[\"']?\s{{0,4}}[=:]\s{{0,4}}(?:[\"'](?![/~.])|\w))|PW(?==)|PASS(?==(?!\d{{1,9}}\b))|SAMLResponse"
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
@@ -99,6 +100,7 @@ _APART = re.compile(
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
     rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
+    rf"|(?<![^\n])[\w.-]{{0,60}}{_NAMED}[\w-]{{0,40}}:?\n(?=\w[^\s/.]{{7,80}}(?![^\n]))(?=\S{{0,80}}\d)(?=\S{{0,80}}[A-Za-z])|\bauth-user-pass>?\n[^\n]{{1,80}}\n"
     rf"|[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"'](?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{8}})"
     rf"|\bvariable\s{{1,4}}\"[\w-]{{0,60}}{_NAMED}[\w-]{{0,60}}\"\s{{0,4}}\{{[^}}\"]{{0,200}}default\s{{0,4}}=\s{{0,4}}\""
     rf"|\b(?:setenv|setx|ENV(?=\s{{1,8}}(?:\S{{1,120}}\s{{1,8}}\S{{0,80}}\d|\w{{1,80}}_(?:TOKEN|SECRET|PASSWORD|KEY)\s))|set\s-\w{{1,4}}"
@@ -138,7 +140,7 @@ _HERE = re.compile(
 )
 # `expect "password:"; send "…\r"`: one word and the key that ends it
 _SENT = re.compile(
-    r"(\bsend(?:_user)?\s{1,4}(?:--\s{1,4})?[\"'])(?!\[secret\]|(?:yes|no|exit|quit|logout)\\)[^\s\"'\\$]{4,200}(?=\\{1,3}[rn][\"'])"
+    r"(\bsend(?:_user)?\s{1,4}(?:--\s{1,4})?[\"'])(?!\[secret\]|(?:yes|no|exit|quit|logout)\\)[^\s\"'\\$]{4,200}(?=(?:\\{1,3}[rn]|[\r\n])[\"'])"
 )
 # set_password("service", "name", "…"), put("password", "…"), getpass() = "…", Credentials("realm", "name", "…"), ConvertTo-SecureString "…"
 _CALLED = re.compile(
@@ -161,6 +163,8 @@ _LONE = re.compile(
     r"(?<=[\"'])(?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,40}\d){5})[A-Za-z0-9]{32,200}(?=[\"'])"
     r"|(?<=\{)(?=[A-Za-z+/]{0,60}\d)[A-Za-z0-9+/]{20,400}={1,2}(?=\})|(?<=\([dpqu] #)[0-9A-F]{16,8000}(?=#\))"
 )
+# The only argument of a call, which `_random` judges
+_ARGUMENT = re.compile(r"(?<=\w\([\"'])[A-Za-z0-9]{20,200}(?=[\"']\))")
 # The values of a Secret of Kubernetes
 _MANIFEST = re.compile(
     r"(?:\bstringData:|\bkind:\s{1,4}Secret\b[^\0]{0,400}?\n[^\n]{0,40}\bdata:)[\x20\t]{0,8}(?:\n[^\n:]{0,40}[\x20\t]{2,40}[\w.-]{1,120}:[^\n]{0,8000}){1,40}"
@@ -174,7 +178,12 @@ _KEY_BEGINS = re.compile(
     r"(?:(?:\s{1,4}|\\{1,3}n)(?:\[[^\]\n]{1,40}\]:?\s)?[\w+/=]{16,100}){0,100}"
 )
 _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY")
-_KEY_LINE = re.compile(r"([^\n]{0,200}[\s:])?[\w+/=]{16,100}\s{0,2}")
+_KEY_LINE = re.compile(r"([^\n]{0,200}[\s:\"'])?[\w+/=]{16,100}\s{0,2}")
+_TITLE = r"[\w\"'][\w\"' .-]{0,39}"
+# A line of headings, one that is named after a secret, and what may be one below it
+_HEADINGS = re.compile(rf"[^\n,;\t]{{0,100}}(?:{'|'.join(rf'(?:{apart}{_TITLE}){{1,40}}' for apart in (',', ';', chr(9)))})[^\w\n]{{0,9}}")
+_HEADING = re.compile(rf"{_NAMED}")
+_CELL = re.compile(r"^([^\n]{0,60}: |\s{0,8}[\"']?)(?=[^\s\"']{0,80}\d)(?=[^\s\"']{0,80}[A-Za-z])(?!\[)[^\s\"']{8,400}")
 # Base64 of a text that holds a secret
 _BLOB = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/]{24,8000}={0,2}(?![\w+/=-])")
 # Headers of HTTP: after the scheme what stands there, with the parameters of Digest or a cookie's further pairs
@@ -280,6 +289,7 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
         text = _URL_LOGIN.sub(f"{mask}@", text)
     text = _CODES.sub(lambda found: f"{found[1] or found[2]}{mask}", text)
     text = _LONE.sub(mask, text)
+    text = _columns(_ARGUMENT.sub(lambda found: mask if _random(found[0]) else found[0], text), mask)
     if "send" in text:
         text = _SENT.sub(rf"\1{mask}", text)
     if "ata:" in text:
@@ -299,6 +309,31 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     for pattern in (_APART, _SAID, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _OTHERWISE, _CALLED):
         text = pattern.sub(rf"\1{mask}", text)
     return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text
+
+
+def _random(word: str) -> bool:
+    """Whether capitals, small letters and digits change as they do by chance; in a name they stand together."""
+    kinds = ["A" if one.isupper() else "a" if one.islower() else "0" for one in word]
+    changes = sum(one != other for one, other in zip(kinds, kinds[1:], strict=False))
+    return len(set(kinds)) == 3 and kinds.count("0") >= 3 and 2 * changes >= len(word)
+
+
+def _columns(text: str, mask: str) -> str:
+    """Tables without what stands below a heading that is named after a secret, where it has letters and digits."""
+    if "\n" not in text:
+        return text
+    lines, below, apart, cells = text.split("\n"), set[int](), ",", 0
+    for at, line in enumerate(lines):
+        parts = line.split(apart)
+        if below and len(parts) >= cells:
+            lines[at] = apart.join(_CELL.sub(rf"\1{mask}", part) if place in below else part for place, part in enumerate(parts))
+            continue
+        below = set()
+        if _HEADINGS.fullmatch(line):
+            apart = next(one for one in ",;\t" if one in line)
+            parts = line.split(apart)
+            below, cells = {place for place, part in enumerate(parts) if _HEADING.search(part)}, len(parts)
+    return "\n".join(lines)
 
 
 def _packed(blob: str, masked_again: Callable[[str], str]) -> bool:

@@ -33,6 +33,7 @@ _HINTS = (
     "obscure", "hooks/", "//hooks.", "hc-ping", ":*:", "auth plain", "auth default", "cqlsh", "authident", "send ", "send_user",
     "securestring", "psexec", "nickserv", "psk ", "http-basic", "publish", "getpass", "get_pass", "hmac.new", "fernet", "_user=",
     "username=", "addauth", "ipmi-", "syt_", "sqp_", "squ_", "sqa_", "code: ", "codes: ", "code is ", "codes are", "unseal", "oathtool",
+    "auth-user-",
     "requirepass", "masterauth", "kind: secret", "stringdata", "ansible_vault", "-----end ", "base64", "rdesktop", "racadm", "ilorest",
     "impacket", "isql", "hdbsql", "cftp", "(d #", " #d", "samlresponse", "/pass", "/password", "gocspx", "1//0", "=}",
 )  # fmt: skip
@@ -40,6 +41,9 @@ _HINTS = (
 # Letters and digits in a row, as tokens have them. A commit's forty of hex are none: every report has those of torch.
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?![0-9a-f]{40}(?![A-Za-z0-9]))(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16}")
 _WRITTEN_OUT = re.compile(r"\\{1,3}u00([2-7][0-9a-fA-F])")
+# A text on one line, as a line of source and JSON write it
+_ESCAPED = re.compile(r"\\{1,3}(?:([nrt])|([\"'/]))")
+_MEANT = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def is_secret_name(name: str) -> bool:
@@ -60,7 +64,26 @@ def mask_secrets(text: str) -> str:
         return text
     from envcheck.facts.secret_patterns import masked
 
+    if "\\" in text:
+        text = "\n".join(map(_masked_as_meant, text.split("\n")))
     return masked(text, MASK, mask_secrets)
+
+
+_NAMES = 8192  # characters in which the name of a secret that is cut through is looked for
+
+
+def end_of(text: str, most: int) -> str:
+    """The last characters of a text. It is masked before it is cut: a secret whose name is cut off is known by nothing."""
+    return text if len(text) <= most else mask_secrets(text[-most - _NAMES :])[-most:]
+
+
+def _masked_as_meant(line: str) -> str:
+    """A line that quotes a text of several lines, masked as that text would be: many secrets end where their line or a quotation does."""
+    meant = _ESCAPED.sub(lambda found: _MEANT[found[1]] if found[1] else found[2], line)
+    if meant == line:
+        return line
+    shown = mask_secrets(meant)
+    return line if shown == meant else shown.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 @functools.cache

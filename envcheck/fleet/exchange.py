@@ -53,8 +53,10 @@ def gather(server: StoreServer, deadline: float) -> Exchanged:
     owed = {f"{DIGEST}{host}": rank for host, rank in leaders(server).items()}
     told = await_of(server, owed, deadline)
     rows = {key.removeprefix(DIGEST): value for key, value in told.items() if isinstance(value, dict)}
-    troubles = {host: str(value[TROUBLE]) for host, value in rows.items() if TROUBLE in value}
-    kinds = kinds_of((host, value) for host, value in rows.items() if TROUBLE not in value)
+    odd = [host for host, value in rows.items() if not all(isinstance(one, str) for one in value.values())]
+    troubles = {host: str(value[TROUBLE])[:500] for host, value in rows.items() if TROUBLE in value}
+    troubles |= {host: "what it told of itself are no digests" for host in odd if host not in troubles}
+    kinds = kinds_of((host, value) for host, value in rows.items() if host not in troubles)
     server.set(ASKED, [kind.hosts[0] for kind in kinds[:MOST_KINDS]])
     return Exchanged(kinds, {}, troubles, tuple(rank for key, rank in owed.items() if key not in told))
 
@@ -63,7 +65,7 @@ def received(server: StoreServer, exchanged: Exchanged, deadline: float) -> dict
     """Host → its facts, of those that were asked and answered."""
     speaks = leaders(server)
     asked = [kind.hosts[0] for kind in exchanged.kinds[:MOST_KINDS]]
-    counts = await_of(server, {f"{FACTS}{host}": speaks[host] for host in asked}, deadline)
+    counts = await_of(server, {f"{FACTS}{host}": speaks[host] for host in asked if host in speaks}, deadline)
     found = {}
     for host in asked:
         key = f"{FACTS}{host}"

@@ -162,12 +162,18 @@ def await_of(server: StoreServer, owed: Mapping[str, int], deadline: float) -> d
 
 def _gone(server: StoreServer) -> set[int]:
     """Ranks whose process has ended."""
-    return {int(key.removeprefix(GONE)) for key in server.keys(GONE)}
+    return {rank for key in server.keys(GONE) if (rank := _rank_in(key, GONE)) is not None}
+
+
+def _rank_in(key: str, prefix: str) -> int | None:
+    """None where a key names no rank: whoever has the job's token may write any."""
+    number = key.removeprefix(prefix)
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else None
 
 
 def seats(server: StoreServer, silent: Iterable[int] = ()) -> tuple[tuple[FleetSeat, ...], tuple[FleetSeat, ...]]:
     """All that came, by rank, with the last stage of each, and the rivals. `silent` are ranks that owe an answer."""
-    stages = {int(key.removeprefix(STAGE)): value for key, value in server.items(STAGE).items()}
+    stages = {_rank_in(key, STAGE): value for key, value in server.items(STAGE).items()}
     gone = _gone(server)
     quiet = frozenset(silent)
 

@@ -43,7 +43,12 @@ def judged(facts: FleetFacts, exchanged: Exchanged, options: FleetOptions) -> Fl
         except DecodeError as error:
             unread.append(FleetUnread(host, str(error)))
     known = [kind for kind in exchanged.kinds if kind.hosts[0] in snapshots]
-    values = {(layer, kind.digests[layer]): told for kind in known for layer, told in layers_of(exchanged.facts[kind.hosts[0]]).items()}
+    values = {
+        (layer, kind.digests[layer]): told
+        for kind in known
+        for layer, told in layers_of(exchanged.facts[kind.hosts[0]]).items()
+        if layer in kind.digests
+    }
     model = golden_layers(options.golden) if options.golden else None
     drifted = replace(facts, groups=drift_of(exchanged.kinds, values, model), golden=model is not None)
     fail_on = cast(FailOn, options.fail_on)

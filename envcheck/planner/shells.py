@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 _PLAIN = re.compile(r"[\w.:/\\=+~\[\]-]+\Z")  # no shell of Windows reads anything into these
+_SPLIT = re.compile(r"-[^-].*[.:]|-:")  # PowerShell makes two words of "-a.b", and takes "-a:" for a parameter that waits for its value
 _CONTROL = re.compile(r'["\x00-\x1f]')  # no file name holds them, and neither shell passes them on
 _SINGLE = "'\u2018\u2019\u201a\u201b"  # PowerShell ends a word between single quotes at each of them
 _TWICE = re.compile(f"([{_SINGLE}])\\1")
@@ -35,7 +36,7 @@ def powershell_export(name: str, value: str | None) -> str:
 def _powershell_word(word: str) -> str:
     """A word as it is, between double quotes where these change nothing, else between single ones."""
     word = _CONTROL.sub("?", word)
-    if _PLAIN.match(word) and not word.startswith("-:"):
+    if _PLAIN.match(word) and not _SPLIT.match(word):
         return word
     return _literal(word) if re.search(r"[$`%\u201c\u201d\u201e]", word) else f'"{word}"'
 

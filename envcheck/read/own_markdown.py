@@ -33,7 +33,7 @@ _FINDING = re.compile(r"(.{0,60}?)#### ((?:possible )?(?:error|warning|info)): (
 _BULLET = re.compile(r"- (.{0,400}?): (`{1,8}) ?(.{0,4000}?) ?\2$")
 _NUMBER = re.compile(r"\d{1,2}\. ")
 _TOOLS = re.compile(r"(?:(?:pip|uv|conda)(?:, (?:pip|uv|conda)){0,2}|one of these lines):$")
-_ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>#|~&@!])")
+_ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>#|~&@!/.])")
 _OTHER = re.compile(
     r"(?:Could not tell|Not tested by the live check|The live check did not prove):$|Assumed: |ignored: |severity changed: |<details>"
 )
@@ -72,7 +72,7 @@ def _bare(line: str, before: str) -> str:
 
 def _plain(text: str) -> str:
     """What the escapes of Markdown stand for."""
-    return _ESCAPE.sub(r"\1", text).replace("&lt;", "<").replace("&gt;", ">").replace("@\u200b", "@")
+    return _ESCAPE.sub(r"\1", text).replace("&lt;", "<").replace("&gt;", ">").replace("\u200b", "")
 
 
 def _end(lines: list[str], at: int, before: str, whole: bool) -> int:

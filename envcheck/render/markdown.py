@@ -25,6 +25,9 @@ from envcheck.report.stack import Mark
 
 _MARKS = {Mark.OK: "✅", Mark.BAD: "❌", Mark.WARN: "⚠️", Mark.UNKNOWN: "❔", Mark.NONE: "➖"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@!])")
+# What GitHub makes links of after it has read the Markdown: "#7", "GH-7"; and while it reads it
+_NUMBER = re.compile(r"(#|\b[Gg][Hh]-)(?=\d)")
+_ADDRESS = re.compile(r"(?:(?<=:)(?=//)|(?<=www)(?=\.))")
 
 
 def render(report: Report, *, fix_suggest: bool = False) -> str:
@@ -48,7 +51,8 @@ def escape(text: str) -> str:
 
 
 def _escaped(line: str) -> str:
-    return _SPECIAL.sub(r"\\\1", line).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\@", "@\u200b")
+    line = _ADDRESS.sub(r"\\", _NUMBER.sub("\\1\u200b", _SPECIAL.sub(r"\\\1", line)))
+    return line.replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\@", "@\u200b")
 
 
 def code(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What names a job and its other hosts, as the variables of launchers and schedulers tell it."""
+"""What names a job and its other hosts, as the variables of launchers and schedulers and known messages tell it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from envcheck.facts.hostlist import unfold
 from envcheck.facts.record import record
-from envcheck.facts.snapshot import LauncherFacts, NetworkFacts, Snapshot
+from envcheck.facts.snapshot import LauncherFacts, NetworkFacts, Snapshot, SymptomsFacts
 
 ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT", "SM_CURRENT_HOST", "PMI_HOSTNAME", "SLURM_LAUNCH_NODE_IPADDR")
 LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST", "SM_HOSTS")
+PLACES = ("address", "host", "peer", "other", "third")  # holes of known messages for the host that is meant
 # Numbers and names of a job, which a site's users can look up.
 JOB = re.compile(r"[A-Z_]{0,40}(?:JOB_?ID|JOB_NAME|ACCOUNT|RUN_ID|RDZV_ID|PMIX_NAMESPACE)$")
 JOB_SAID = re.compile(r"(?<![A-Z_])([A-Z_]{0,40}(?:JOB_?ID|JOB_NAME|ACCOUNT|RUN_ID|RDZV_ID|PMIX_NAMESPACE)=)[^\s,;'\"]+")
@@ -38,7 +39,15 @@ def job_names(snapshot: Snapshot) -> JobNames:
                 hosts |= set(unfold(written))
             except ValueError:
                 continue
+    hosts |= {found[1] for place in _places(snapshot) if (found := _HOST.fullmatch(place)) and _TELLING.fullmatch(found[1])}
     return JobNames(frozenset({*hosts, *(host.partition(".")[0] for host in hosts)}), frozenset(lists), frozenset(jobs))
+
+
+def _places(snapshot: Snapshot) -> Iterator[str]:
+    """What messages say of hosts; of a text that somebody pasted no variable tells them."""
+    if isinstance(snapshot.symptoms, SymptomsFacts):
+        for match in snapshot.symptoms.matches:
+            yield from (value for name, value in match.values.items() if name in PLACES)
 
 
 def _variables(snapshot: Snapshot) -> Iterator[Mapping[str, str]]:

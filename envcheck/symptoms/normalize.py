@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from envcheck.facts.secrets import mask_secrets
+
 # What stands before the words of a program, and who puts it there:
 _MARK = re.compile(
     r"(?:"
@@ -72,11 +74,18 @@ def rewrapped(text: str) -> str | None:
     full = False
     for line in lines:
         if full and line and not line[0].isspace():
-            made[-1] += line
+            made[-1] = _joined(made[-1], line)
         else:
             made.append(line)
         full = len(line) == width and not line[-1:].isspace()
     return "\n".join(made) if len(made) < len(lines) else None
+
+
+def _joined(before: str, line: str) -> str:
+    """One line of two. A secret at the beginning of the second would be none that can be told behind a word."""
+    shown = mask_secrets(line)
+    whole = before + line
+    return before + shown if shown != line and mask_secrets(whole).endswith(line) else whole
 
 
 # A message that somebody quotes need not have been printed there: source code, lists of changes, questions, documentation.

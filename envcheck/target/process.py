@@ -28,6 +28,7 @@ LINES_LIMIT = 64 << 20
 AGENT = os.path.join(FOLDER, "agent", "main.py")
 SOUND_IMPORT_SECONDS = 1.0  # nobody asks what a shorter one does
 CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
+FILE_LIMIT = 73  # of the agent: its own file would be larger than RLIMIT_FSIZE allows
 TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr
 
 
@@ -342,6 +343,8 @@ def require_answer(ended: Ended, target: Target) -> None:
         raise UsageError(f"{target.executable}: {said[-1].partition(': ')[2]}")
     if "-X is reserved" in ended.stderr:  # Python 2.7 refuses our flags before it reads a line of ours
         raise UsageError(f"{target.executable}: Python 2 is too old, 3.8 or newer is needed")
+    if ended.code == FILE_LIMIT:
+        raise UsageError("no file may be written here: the limit of their size (ulimit -f, RLIMIT_FSIZE) is reached")
     if ended.code == CANNOT_WRITE:
         raise UsageError(f"the temporary folder cannot be written{last}")
     if ended.ended_because:

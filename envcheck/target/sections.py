@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from envcheck.facts.codec import decode
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import record, replace
+from envcheck.facts.secrets import end_of
 from envcheck.facts.snapshot import (
     Arm,
     BackendsFacts,
@@ -29,7 +30,7 @@ from envcheck.facts.snapshot import (
 from envcheck.host.plain_files import real_path
 from envcheck.tables.versions import at_least, build_tag, requirement
 from envcheck.target.interpreter import of_tool
-from envcheck.target.process import Ended, Target
+from envcheck.target.process import FILE_LIMIT, Ended, Target
 
 T = TypeVar("T")
 
@@ -74,12 +75,14 @@ def _lost(ended: Ended, step: str) -> Missing:
     line = ended.section(step)
     if line and "error" in line:
         error = line["error"]
-        return Missing(Why.FAILED, f"{error['type']}: {error['text']}", ended.stderr[-2000:])
+        return Missing(Why.FAILED, f"{error['type']}: {error['text']}", end_of(ended.stderr, 2000))
     if ended.ended_because:
         return Missing(
-            Why.TIMEOUT, f"the target did not answer within {ended.seconds:.0f} s (last step: {ended.last_begin})", ended.stack[-2000:]
+            Why.TIMEOUT,
+            f"the target did not answer within {ended.seconds:.0f} s (last step: {ended.last_begin})",
+            end_of(ended.stack, 2000),
         )
-    return Missing(Why.FAILED, f"the target's interpreter {ended.death} in the step {ended.last_begin}", ended.stderr[-2000:])
+    return Missing(Why.FAILED, f"the target's interpreter {ended.death} in the step {ended.last_begin}", end_of(ended.stderr, 2000))
 
 
 def _packages(ended: Ended) -> PackagesFacts | Missing:
@@ -269,14 +272,16 @@ def _import_facts(ended: Ended, found: Mapping[str, Any] | None, distribution: D
     }
     if value["status"] != "ok":
         keys = ("type", "text", "exit_code", "stack")
-        facts["import_failure"] = {**{key: value[key] for key in keys if value.get(key) is not None}, "stderr": ended.stderr[-3000:]}
+        kept = {key: value[key] for key in keys if value.get(key) is not None}
+        stack = {"stack": end_of(kept["stack"], 4000)} if isinstance(kept.get("stack"), str) else {}
+        facts["import_failure"] = {**kept, **stack, "stderr": end_of(ended.stderr, 3000)}
     return facts
 
 
 def _death_at_import(ended: Ended) -> dict[str, Any]:
     if ended.last_begin in STATIC_STEPS and ended.ended_because != "import":
         return {"import_status": "skipped"}
-    failure: dict[str, Any] = {"stderr": ended.stderr[-4000:], "stack": ended.stack[-16000:] or ended.stderr[-4000:]}
+    failure: dict[str, Any] = {"stderr": end_of(ended.stderr, 4000), "stack": end_of(ended.stack, 16000) or end_of(ended.stderr, 4000)}
     if ended.ended_because:
         failure["text"] = f"did not return within {ended.seconds:.0f} s"
         if ended.activity:
@@ -287,6 +292,9 @@ def _death_at_import(ended: Ended) -> dict[str, Any]:
             "import_status": "crashed",
             "import_failure": {**failure, "signal": ended.signal, "text": f"the interpreter died with {ended.signal}"},
         }
+    if ended.code == FILE_LIMIT:
+        text = "no file may grow any more: the limit of their size (RLIMIT_FSIZE, ulimit -f) is reached, which was not so before the import"
+        return {"import_status": "error", "import_failure": {**failure, "type": "OSError", "text": text}}
     text = f"the interpreter ended with exit code {ended.code}"
     return {"import_status": "exited", "import_failure": {**failure, "exit_code": ended.code, "text": text}}
 
@@ -328,7 +336,7 @@ def _devices(ended: Ended, torch: TorchFacts | Missing, static: bool) -> Devices
     if "error" in line:
         error = line["error"]
         why = Why.TIMEOUT if error["type"] == "timeout" else Why.FAILED
-        return Missing(why, error["text"], str(error.get("stack", "")) or ended.stderr[-2000:])
+        return Missing(why, error["text"], str(error.get("stack", "")) or end_of(ended.stderr, 2000))
     value = dict(line["value"])
     text = " ".join([value.get("error") or "", *value.get("warnings", ())])
     if match := re.search(r"\bError (\d{1,3})\b", text):  # "Error 804: forward compatibility was attempted on non supported HW"

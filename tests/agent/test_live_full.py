@@ -18,7 +18,7 @@ import pytest
 from listeners import Watch, own_addresses
 from patients import HERE, NO_ISOLATION, Examined, all_gone, examine, needs_torch, processes_with
 
-from envcheck.agent import full_check, launcher_runs, rank_start
+from envcheck.agent import compiler_tasks, full_check, launcher_runs, rank_start
 from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
 from envcheck.target.process import Budget, Target, end, start
 
@@ -311,6 +311,34 @@ def test_a_launcher_whose_workers_have_just_spoken_does_not_hang(tmp_path: Path,
     assert not run.hangs(run.began + 11, 12.0)
     assert run.hangs(run.began + 20, 12.0) is hangs
     assert run.hangs(run.began + 37, 12.0), "three times its time is enough"
+
+
+DIED = "[vm:1] *** Process received signal ***\n[vm:1] Signal: Segmentation fault (11)\n[vm:1] *** End of error message ***\n------\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "under_mpi", "result"),
+    [
+        (139, False, ("skipped", "mpirun itself left with exit code 139 before it starts a rank: [vm:1] Signal: Segmentation fault (11)")),
+        (-11, False, ("skipped", "mpirun itself died with SIGSEGV before it starts a rank: [vm:1] Signal: Segmentation fault (11)")),
+        (139, True, ("fail", "mpirun left with exit code 139: [vm:1] Signal: Segmentation fault (11)")),
+        (1, False, ("fail", "mpirun left with exit code 1: [vm:1] Signal: Segmentation fault (11)")),
+    ],
+)
+def test_an_mpirun_that_dies_by_itself(
+    status: int, under_mpi: bool, result: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2") if under_mpi else monkeypatch.delenv("OMPI_COMM_WORLD_SIZE", raising=False)
+    plan: Any = SimpleNamespace(options={"folder": str(tmp_path)}, stage_seconds=4.0)
+    launcher = launcher_runs.of_mpi("mpirun", "2", [])
+    assert launcher_runs.LauncherRun(plan, launcher, 2).without_worker(status, DIED) == result
+
+
+def test_nothing_is_built_where_nothing_may_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not compiler_tasks.no_programs(str(tmp_path)) and not compiler_tasks.no_programs(str(tmp_path / "none"))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=8), raising=False)
+    monkeypatch.setattr(os, "ST_NOEXEC", 8, raising=False)
+    assert compiler_tasks.no_programs(str(tmp_path))
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2, 8])

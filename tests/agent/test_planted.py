@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -47,6 +48,39 @@ def test_in_the_private_folder(name: str, how: str, tmp_path: Path) -> None:
     assert time.monotonic() - began < SOON
     assert seen.ended.code == 3 and mine.read_text() == "KEPT"
     assert "KEPT" not in seen.ended.stderr + seen.ended.stack
+
+
+def test_a_torch_that_limits_the_size_of_files(tmp_path: Path) -> None:
+    limited = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\nraise ImportError('x')\n"
+    torch = examine(path=fake_torch(tmp_path / "site", limited), budget=Budget(20)).facts["torch"]
+    assert (torch.import_status.value, torch.import_failure.type) == ("error", "OSError") and "ulimit -f" in torch.import_failure.text
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("diagnose /dev/null", 3), ("diagnose - < /dev/null", 3), ("explain disk-full > /dev/null", 0)],
+)
+def test_the_device_that_holds_nothing(words: str, code: int) -> None:
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m envcheck {words}"], capture_output=True, text=True, check=False)
+    assert done.returncode == code and "Traceback" not in done.stderr and "bug" not in done.stderr, done.stderr
+
+
+def test_pipes_that_do_not_wait() -> None:
+    """A shell that an event loop started hands such ones down: an empty one is no end, a full one no failure."""
+    (read, send), (out, into) = os.pipe(), os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(into, False)
+    with subprocess.Popen([sys.executable, "-m", "envcheck", "diagnose", "-", "--json"], stdin=read, stdout=into) as running:
+        os.close(read)
+        os.close(into)
+        time.sleep(0.6)
+        os.write(send, b"RuntimeError: CUDA error: no kernel image is available for execution on the device\n" * 400)
+        os.close(send)
+        time.sleep(0.3)
+        with open(out, encoding="utf-8") as file:
+            report = json.loads(file.read())
+        assert running.wait(60) == report["exit_code"]
+    assert "gpu-too-new-for-torch" in {one["rule"] for one in report["findings"]}
 
 
 def test_in_the_place_of_what_is_read_of_an_environment(tmp_path: Path) -> None:

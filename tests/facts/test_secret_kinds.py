@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.facts.secrets import is_secret_name, mask_secrets
+from envcheck.facts.secrets import MASK, end_of, is_secret_name, mask_secrets
 
 BREAK = "¦"  # stands before each secret, so that no scanner of repositories takes these for real ones
 KINDS = [
@@ -766,17 +766,40 @@ KINDS = [
     ("bip39", "seed phrase: ¦legal winner thank year wave sausage", "winner thank"),
     ("eth key", "PRIVATE_KEY=0x¦4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318", "4c0883a69102"),
     ("ssh -i inline", "SSH_PRIVATE_KEY=¦b3BlbnNzaC1rZXktdjEAAAAA", "b3BlbnNzaC1rZXkt"),
+    ("table of commas", "user,password,host\nbob,¦blueotter77,h1\n", "blueotter77"),
+    ("table, second line", "user,password\nbob,Ab1cdefgh\nann,¦blueotter77", "blueotter77"),
+    ("table of semicolons", '"name";"api_token"\n"bob";"¦blueotter77"', "blueotter77"),
+    ("line below", "password:\n¦blueotter77\n", "blueotter77"),
+    ("openvpn", "auth-user-pass\nbob\n¦blueotter\n", "blueotter"),
+    ("lone argument", "login('¦Ab3xQ9zR7mW2kL5pT8vB1n')", "Ab3xQ9zR7mW2kL5pT8vB1n"),
+    ("after a masked one", 'cred=MUNGE:AwQDAAABBBabc123:\nsecret = "¦blue otter hill"', "blue otter hill"),
 ]
 
 
 @pytest.mark.parametrize(("said", "secret"), [pytest.param(said.replace(BREAK, ""), secret, id=kind) for kind, said, secret in KINDS])
 def test_no_kind_of_secret_is_shown(said: str, secret: str) -> None:
-    for around in ("{}", "[rank0]: {}\n[rank0]: RuntimeError: no kernel image", "error: {}, then more"):
-        text = around.replace("{}", said)
-        assert secret in text
+    around = ("{}", "[rank0]: {}\n[rank0]: RuntimeError: no kernel image", "error: {}, then more")
+    source = f"    raise ImportError({f'no image{chr(10)}{said}{chr(10)}at all'!r})"  # a line of a traceback
+    for text in (*(one.replace("{}", said) for one in around), source):
         shown = mask_secrets(text)
         assert secret not in shown and "[secret]" in shown
         assert mask_secrets(shown) == shown, "masked once is masked for good"
+
+
+def test_sixty_kinds_in_one_message() -> None:
+    for at in range(0, len(KINDS), 60):
+        kinds = [(kind, said.replace(BREAK, ""), secret) for kind, said, secret in KINDS[at : at + 60]]
+        message = "\n".join(["no kernel image", *(said for _, said, _ in kinds)])
+        for text in (message, f"    raise ImportError({message!r})\n"):
+            shown = mask_secrets(text)
+            assert [kind for kind, _, secret in kinds if secret in shown] == []
+
+
+def test_what_is_cut_off_was_masked_before() -> None:
+    text = f"said {'x ' * 6000}password={'Ab1' * 200}"
+    for most in (10, 599, 5000):
+        assert "Ab1" not in end_of(text, most) and end_of(text, most).endswith(MASK[-10:])
+    assert end_of("short", 10) == "short"
 
 
 @pytest.mark.parametrize(
@@ -831,6 +854,10 @@ def test_no_kind_of_secret_is_shown(said: str, secret: str) -> None:
         "docker run -v /etc/passwd:/etc/passwd:ro; def proof(token: bytes, side: str); token = os.environ.get('A'); C:/u0041bc \\u006ccl",
         "QWxsIGlzIHdlbGwgd2l0aCB0aGlzIG1hY2hpbmUu LD_LIBRARY_PATH=/usr/lib MODULEPATH: /x",
         "SK-Hynix HBM3 PCI 10de:2330 subsystem 10de:16c1 serial 1652923012345",
+        "AutoModel.load('Qwen2VLForConditionalGeneration'), get('SM90TMA128x64x32Kernel'), f('abcdefgh12345678abcdefgh')",
+        "token,logprob,rank\nHello,-0.31,0\nworld,-1.5,1\n\nkey,value\nlearning_rate,0.001",
+        "token\nllama\n\ntoken\n/etc/keys/file-1234 is missing\nCredentials\nsee docs/page-12345.md",
+        "C:\\new\\table\\run \\n and \\'x\\' \\/ then",
     ],
 )
 def test_what_only_looks_like_one_stays(text: str) -> None:

@@ -14,12 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck.checks.fleet_seat import CONNECTIONS_EACH
-from envcheck.facts.fleet import FleetSeat
-from envcheck.fleet import store_client, wire
+from envcheck.commands.bases import base
+from envcheck.facts.codec import encode
+from envcheck.facts.fleet import FleetFacts, FleetSeat
+from envcheck.facts.record import replace
+from envcheck.fleet import exchange, presence, store_client, telling, wire
+from envcheck.fleet.options import FleetOptions
 from envcheck.fleet.stages import heard_of, links_of
-from envcheck.fleet.store import MemoryStore, Store, StoreError, get_large, put_large
+from envcheck.fleet.store import MemoryStore, Store, StoreError, Value, get_large, put_large
 from envcheck.fleet.store_client import StoreClient, StoreUnreachable
 from envcheck.fleet.store_server import GONE, StoreServer
+from envcheck.tables.folders import rules_folder
 
 TOKEN = b"a job's token"
 
@@ -98,6 +103,27 @@ def test_a_rank_that_lies_about_its_parts_costs_nothing(count: object) -> None:
 def test_what_anybody_wrote_in_the_place_of_peers_and_links_is_none(said: object) -> None:
     assert links_of(said) == () and heard_of("links", FleetSeat("n1"), said) == ()
     assert heard_of("world", FleetSeat("n1"), said) in ((), (FleetSeat("n1"),))
+
+
+def test_what_anybody_wrote_in_the_place_of_ranks_and_digests_is_none() -> None:
+    server = StoreServer(TOKEN)
+    for word in ("", "x", "-1", "²", "n9", "1e3", "9" * 5000):
+        server.set(f"{presence.STAGE}{word}", "facts")
+        server.set(f"{GONE}{word}", True)
+    server.set(f"{presence.SEAT}0", encode(FleetSeat("n0", rank=0)))
+    assert [one.host for one in presence.seats(server)[0]] == ["n0"]
+    told: dict[str, Value] = {"n0": {"torch": [1], "state": "a"}, "n1": {"state": "b"}, "n2": {"trouble": 5}, "n3": ["x"]}
+    for rank, (host, value) in enumerate(told.items()):
+        server.set(f"{presence.LEADER}{host}", rank)
+        server.set(f"{exchange.DIGEST}{host}", value)
+    found = exchange.gather(server, time.monotonic())
+    assert [kind.hosts for kind in found.kinds] == [("n1",)]
+    assert found.troubles == {"n0": "what it told of itself are no digests", "n2": "5"}
+    put_large(server, f"{exchange.FACTS}n1", encode(base(rules_folder(), "cpu")))
+    server.set(f"{presence.LEADER}n1", "nobody")
+    assert exchange.received(server, found, time.monotonic()).keys() <= {"n1"}
+    facts = {"n1": dict(encode(base(rules_folder(), "cpu")))}
+    assert telling.judged(FleetFacts(("n1",)), replace(found, facts=facts), FleetOptions()).exit_code in (0, 1, 3, 4)
 
 
 def test_answers_over_the_limit_come_in_pages(server: StoreServer, client: StoreClient) -> None:

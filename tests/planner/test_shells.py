@@ -7,6 +7,7 @@ https://learn.microsoft.com/windows-server/administration/windows-commands/cmd.
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -58,7 +59,7 @@ def powershell_words(line: str) -> list[str]:
         else:
             end = text.find(" ", at) if " " in text[at:] else len(text)
             word = text[at:end]
-            if set(word) & set("$`'\"&|<>;(){},@#%\u201c\u201d"):
+            if set(word) & set("$`'\"&|<>;(){},@#%\u201c\u201d") or re.match(r"-[^-][^ ]*[.:]", word):
                 raise ValueError(f"{word!r} is more than a word")
             words.append(word)
             at = end

@@ -228,6 +228,15 @@ def test_report_for_an_issue_names_no_job_and_none_of_its_hosts(form: str) -> No
     assert "MASTER" not in shown or "host-" in shown, "which host is which can still be read"
 
 
+def test_a_pasted_message_names_its_host_to_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.log").write_text(
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to [trainhost3.corp.x]:29500\n"
+    )
+    main(["diagnose", str(tmp_path / "t.log"), "--format", "markdown"])
+    shown = capsys.readouterr().out
+    assert "trainhost3" not in shown and "corp.x" not in shown and "[host-1]" in shown
+
+
 def test_equal_hosts_of_a_job_stay_equal() -> None:
     change = Redactor(identity(personal({"launcher": {"variables": OF_A_JOB}})))
     assert change("sugar017 to salt4, salt4 to sugar017, salt44") == "[host-1] to [host-2], [host-2] to [host-1], salt44"

@@ -222,6 +222,9 @@ def test_rewrapped_joins_full_lines_only() -> None:
     line = "x" * 60
     assert rewrapped(f"{line}\ny\nz") == f"{line}y\nz"
     assert rewrapped(f"{line}\n  y") is None
+    token = "hf_AbCdEfGhIjKlMnOpQrSt"
+    assert rewrapped(f"{line}\n{token} z") == f"{line}[secret] z", "behind a word it would be none"
+    assert rewrapped(f"{line[:-9]}me:Pw12@\nh.example/x") == f"{line[:-9]}me:Pw12@h.example/x"
     assert rewrapped("short\nlines") is None
 
 
