@@ -201,6 +201,8 @@ def _problem(facts: Facts, name: str, other: str) -> tuple[str, bool] | None:
     known = facts.tables.companions(version).get(name)
     if not asks and known and pair(other) < pair(known):
         return f"{name} {other} is for an older torch than {version}, which goes with {known}", True
+    if not asks and known and pair(other) > pair(known) and facts.said("torch-companion-mismatch"):  # may load all the same; it did not
+        return f"{name} {other} is for a newer torch than {version}, which goes with {known}", True
     if cuda := _other_cuda(facts, name, other):
         return cuda, True
     row = facts.tables.release(version)

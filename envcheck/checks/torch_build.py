@@ -15,7 +15,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of
-from envcheck.tables.versions import UNKNOWN, local, minor, older, pair
+from envcheck.tables.versions import UNKNOWN, local, major, minor, older, pair
 
 
 @check(needs="torch", reads="torch python symptoms")
@@ -62,6 +62,8 @@ def _usually_cpu(facts: Facts) -> bool:
 @check(needs="torch", reads="torch python devices backends gpus driver cuda_driver rocm xpu system toolkit symptoms asked packages")
 def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
+    if beside := of_variant(matches, "beside"):  # whatever is known is known of the environment that works
+        return _in_another_environment(facts, beside)
     matches, cards = () if facts.devices.available or facts.backends.xpu else matches, nvidia(facts.gpus)
     if "torch" in facts.absent:
         return None
@@ -86,6 +88,20 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
         return None  # an AMD GPU without a name: rocm-build-mismatch speaks of it
     return _guessed(facts, values, evidence) or not_read("gpus", facts.missing)
+
+
+def _in_another_environment(facts: Facts, matches: Matches) -> Hit:
+    """One of two environments has the build with CUDA; the other one is to get one of its own release, for a CUDA near to that."""
+    release, works, cuda = (value(matches, name) or "" for name in ("release", "works", "cuda"))
+    values: dict[str, object] = {"release": release, "works": works, "kind": "CUDA"}
+    if value(matches, "conda"):
+        values |= {"cpuonly": "cpuonly", "spec": f"pytorch={release}=*cuda*"}
+    else:
+        platform = _platform(facts.system) or "linux-x86_64"
+        builds = [one for one in facts.tables.builds(release) if one.cuda and one.platform == platform and one.exists != "low"]
+        near = min(builds, key=lambda one: (major(one.cuda) != major(cuda), abs(pair(one.cuda)[1] - pair(cuda)[1])), default=None)
+        values["index"] = near and near.index_url
+    return Hit(values, quoted(matches), variant="beside", confidence=doubt(matches))
 
 
 # Somebody tells that torch finds no GPU, or that the one that is there has nothing to do.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import Distribution, Gpu, TextEvidence
+from envcheck.read.beside import cpu_beside_cuda
 from envcheck.read.came import missing_ranks
 from envcheck.read.collect_env import normal
 from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
@@ -696,7 +697,7 @@ def _one_card(a: str, b: str) -> bool:
 def read_prose(text: str) -> Found | None:
     """The claims of a text, the facts that they amount to, and what they are a sign of."""
     claims, denied = _read(text)
-    missing = (*missing_ranks(text), *replaced_torch(text), *traced_paths(text), *told_around(text))
+    missing = (*missing_ranks(text), *replaced_torch(text), *cpu_beside_cuda(text), *traced_paths(text), *told_around(text))
     if not claims:
         return Found("statements", (), missing, 0, (), ()) if missing else None
     facts, doubts = settled(claims)

@@ -121,6 +121,7 @@ def _key(raw: str) -> str:
 # What collect_env prints beside the version, and the form for those who cannot run it does not ask for
 _BY_PROGRAM = ("is debug build", "cuda used to build pytorch", "is cuda available")
 
+
 class _Report:
     """One report, read line by line; what belongs together is put together in `finish`."""
 
