@@ -15,6 +15,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of
+from envcheck.tables.torch_builds import Release
 from envcheck.tables.versions import UNKNOWN, local, major, minor, older, pair
 
 
@@ -283,6 +284,8 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
 
 
 def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
+    if pins := of_variant(matches, "pins"):
+        return Hit({name: value(pins, name) for name in ("pin", "asker", "need")}, quoted(pins), variant="pins")
     if of_variant(matches, "conda"):
         return Hit({}, quoted(matches), variant="conda")
     index, builds = value(matches, "index"), facts.tables.builds()
@@ -377,12 +380,21 @@ _TRITON = Manual(
 _LAST_PYTHON = {(1, 4): "3.8", (1, 5): "3.8", (1, 6): "3.8", (1, 7): "3.9", (1, 8): "3.9", (1, 9): "3.9", (1, 10): "3.9"}
 
 
+def _pythons(row: Release, system: SystemFacts, platform: str | None) -> tuple[str, ...]:
+    """The Pythons that a release has wheels for: on this platform, as far as it is known, or on every one that people mostly have."""
+    usual = ("linux-x86_64", "windows-x86_64", "macos-arm64")
+    named = platform or (platform_of(system.os, "arm64" if system.os == "darwin" else "x86_64") if system.os else None)
+    there = [set(tags) for one in ((named,) if named else usual) if (tags := row.pythons.get(one))]
+    every = set.intersection(*there) if there else set()
+    return tuple(sorted(every, key=lambda one: (pair(one), one)))
+
+
 def _other_python(facts: Facts, wanted: str, platform: str | None, python: str | None) -> tuple[Intent, ...]:
     """An environment with a Python that the wanted release has wheels for, where this one is another or not known."""
     number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
     mine = python if python and pair(python) >= (3, 0) else None
     row = facts.tables.release(number[1]) if number else None
-    served = row.pythons.get(platform or "linux-x86_64", ()) if row else ()
+    served = _pythons(row, facts.system, platform) if row else ()
     old = _LAST_PYTHON.get(pair(number[1])) if number and not served else None
     plain = [one for one in served if not one.endswith("t")] or (["3.6", old] if old else [])
     if not number or not plain or _tag(facts.python) in served or (mine and ".".join(mine.split(".")[:2]) in served):
