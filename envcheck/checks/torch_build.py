@@ -302,6 +302,8 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         return Hit(values | {"offered": offered}, quoted(matches), variant="absent")
     name = re.match(r"[\w.-]*\w", wanted)
     variant = None if python else "plain"
+    if of_variant(matches, "old_pip") and not of_variant(matches, "sources") and facts.system.os in (None, "linux"):
+        return Hit(values, quoted(matches), variant="old_pip", confidence=doubt(matches))
     if use := _of_2016(facts, matches, wanted, platform):
         variant, values["use"] = "sources", use
     if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
