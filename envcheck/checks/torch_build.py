@@ -55,7 +55,9 @@ def _is_cpu_build(torch: TorchFacts) -> bool:
 
 
 def _usually_cpu(facts: Facts) -> bool:
-    """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
+    """Torch has no device, only its bare version is stated, and a plain `pip install` of it brings no CUDA on this platform."""
+    if not answer.fails(facts.devices):
+        return False
     conda = facts.python.has_conda_meta or facts.python.environment == "conda" or facts.torch.conda
     return not conda and facts.system.os != "darwin" and not facts.system.jetson and default_variant(facts) == "cpu"
 
@@ -69,8 +71,7 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     if "torch" in facts.absent:
         return None
     if not _is_cpu_build(facts.torch):
-        usual = cards and answer.fails(facts.devices) and _usually_cpu(facts)
-        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if usual else (), matches)
+        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if _usually_cpu(facts) else (), matches)
     if facts.system.os == "darwin":
         return _cpu_said(facts, matches)
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}

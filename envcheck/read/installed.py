@@ -22,7 +22,7 @@ _DONE = "Successfully installed "
 _THERE = re.compile(
     rf"Requirement already (?:satisfied|up-to-date)[^:\n]{{0,40}}: (?P<name>{_NAME})[^\n]{{0,600}}\((?P<version>{_VERSION})\)\s*$"
 )
-_FOR = re.compile(rf"[(>](?P<name>{_NAME})==(?P<version>{_VERSION})(?=\)|->)")  # "(from mpmath->torch==2.9.1)"
+_FOR = re.compile(rf"(?:\(from |->)(?P<name>{_NAME})==(?P<version>{_VERSION})(?=\)|->)")  # "(from mpmath->torch==2.9.1)"
 _UV = re.compile(rf" ?(?P<sign>[-+~]) (?P<name>{_NAME})==(?P<version>{_VERSION})\s*$")
 _POETRY = re.compile(
     rf"\s{{0,4}}[-•] (?:Installing|Updating|Downgrading) (?P<name>{_NAME}) "
