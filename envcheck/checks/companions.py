@@ -107,7 +107,7 @@ _LAST_WITH = (
 
 def _refused_together(facts: Facts, matches: Matches) -> Hit | None:
     """pip was asked for a torch, and for companions of another."""
-    told = tuple(match for match in matches if match.symptom == "pip-companions-conflict")
+    told = tuple(match for match in matches if match.symptom in ("pip-companions-conflict", "poetry-companions-conflict"))
     pinned = value(told, "pinned")
     if not told or pinned is None:
         return None

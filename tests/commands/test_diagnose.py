@@ -279,6 +279,18 @@ def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, wor
             "no-matching-wheel",
             "pip install --upgrade pip",
         ),
+        ("g++: fatal error: Killed signal terminated program cc1plus", "host-memory-low", "MAX_JOBS=2"),
+        ("torch 2.1.0\nu.h:5:10: fatal error: THC/THCAtomics.cuh: No such file or directory", "extension-abi-mismatch", "Atomic.cuh"),
+        (
+            "error: failed to remove file `C:\\v\\Lib\\site-packages\\torch\\lib\\c10.dll`: Access is denied. (os error 5)",
+            "torch-files-damaged",
+            "tasklist /m c10.dll",
+        ),
+        (
+            "Because torchvision (0.16.0) depends on torch (2.1.0)\n and app depends on torch (^2.3.0), torchvision is forbidden.",
+            "torch-companion-mismatch",
+            "torch==2.1.0 torchvision==0.16.0",
+        ),
         ("Quadro M1200, torch 2.8.0+cu128: CUDA error: no kernel image is available", "gpu-too-old-for-torch", "torch==2.8.0+cu126"),
         ("Trying torch 2.9.1+cu128 on an old GTX 960M: no kernel image is available", "gpu-too-old-for-torch", "cu126"),
     ],
