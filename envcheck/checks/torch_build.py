@@ -384,7 +384,7 @@ _LAST_PYTHON = {(1, 4): "3.8", (1, 5): "3.8", (1, 6): "3.8", (1, 7): "3.9", (1, 
 
 
 def _pythons(row: Release, system: SystemFacts, platform: str | None) -> tuple[str, ...]:
-    """The Pythons that a release has wheels for: on this platform, as far as it is known, or on every one that people mostly have."""
+    """The Pythons that a release has wheels for: on this platform, as far as it is known, or on each of the usual ones."""
     usual = ("linux-x86_64", "windows-x86_64", "macos-arm64")
     named = platform or (platform_of(system.os, "arm64" if system.os == "darwin" else "x86_64") if system.os else None)
     there = [set(tags) for one in ((named,) if named else usual) if (tags := row.pythons.get(one))]

@@ -65,8 +65,16 @@ def blamed(facts: Facts) -> tuple[DamagedFile, ...]:
 
 @check(needs="torch packages", reads="torch packages devices system symptoms")
 def torch_files_damaged(facts: Facts, matches: Matches) -> Answer:
-    if variant := foremost(matches, "long_path", "in_use"):  # the installer's own words
-        return Hit({"file": value(matches, "file") or "a file of torch"}, quoted(matches), variant=variant)
+    return _broke_off(matches) or _by_the_lists(facts)
+
+
+def _broke_off(matches: Matches) -> Hit | None:
+    """An installer's own words."""
+    variant = foremost(matches, "long_path", "in_use")
+    return Hit({"file": value(matches, "file") or "a file of torch"}, quoted(matches), variant=variant) if variant else None
+
+
+def _by_the_lists(facts: Facts) -> Answer:
     files, works = damaged_files(facts.packages), imported(facts)
     if works and any("No module named 'numpy'" in one for one in facts.torch.import_warnings):
         files = tuple(one for one in files if one.distribution != "numpy")  # all of it is gone: a rule of its own
