@@ -38,9 +38,9 @@ def nccl_interface(facts: Facts, told: Matches) -> Answer:
     if mpi := of_variant(told, "mpi"):
         values = {"peer": value(mpi, "peer"), "reason": (value(mpi, "reason") or "no connection").lower()}
         return Hit(values, quoted(mpi), mpi_networks(facts.launcher), "mpi")
-    if variant := foremost(told, "names", "container"):
+    if variant := foremost(told, "names", "container", "link_local"):
         hosts = of_variant(told, variant)
-        return Hit({"names": value(hosts, "names")}, quoted(hosts), variant=variant)
+        return Hit({"names": value(hosts, "names"), "other": value(hosts, "other")}, quoted(hosts), variant=variant)
     spec = facts.network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
     if not nccl_proved(facts.live) and (selected := _selected_interface(facts, spec, matches)):
         return selected

@@ -107,7 +107,7 @@ _LAST_WITH = (
 
 def _refused_together(facts: Facts, matches: Matches) -> Hit | None:
     """pip was asked for a torch, and for companions of another."""
-    told = tuple(match for match in matches if match.symptom == "pip-companions-conflict")
+    told = tuple(match for match in matches if match.symptom in ("pip-companions-conflict", "poetry-companions-conflict"))
     pinned = value(told, "pinned")
     if not told or pinned is None:
         return None
@@ -201,6 +201,8 @@ def _problem(facts: Facts, name: str, other: str) -> tuple[str, bool] | None:
     known = facts.tables.companions(version).get(name)
     if not asks and known and pair(other) < pair(known):
         return f"{name} {other} is for an older torch than {version}, which goes with {known}", True
+    if not asks and known and pair(other) > pair(known) and facts.said("torch-companion-mismatch"):  # may load all the same; it did not
+        return f"{name} {other} is for a newer torch than {version}, which goes with {known}", True
     if cuda := _other_cuda(facts, name, other):
         return cuda, True
     row = facts.tables.release(version)

@@ -168,7 +168,7 @@ def driver_too_old(facts: Facts, every: Matches) -> Answer:
     if solved := of_variant(every, "conda"):  # its solver read what the driver serves, and a package asks for more
         values: dict[str, object] = {name: value(solved, name) for name in ("package", "wanted", "offered")}
         return Hit(values | {"target": f"one that offers CUDA {values['wanted']}"}, quoted(solved), variant="conda")
-    if lacking := of_variant(every, "symbol"):
+    if lacking := of_variant(every, "symbol", "nvml"):
         return _lacks_symbol(facts, lacking)
     refused = of_variant(every, "parameters")  # has other causes, on a vGPU above all
     beyond = of_variant(every, "minor")
@@ -206,11 +206,14 @@ _SINCE = (
 
 
 def _lacks_symbol(facts: Facts, matches: Matches) -> Hit | None:
-    """A library asks libcuda for a function that came with a later CUDA."""
+    """A library asks libcuda, or torch NVML, for a function that came later."""
     symbol, os = value(matches, "symbol") or "", driver_os(facts.system)
     cuda = next((since for begin, since in _SINCE if symbol.startswith(begin)), "12.0")
     first = facts.tables.driver_offering(cuda, os) or facts.tables.driver_floor(cuda, os)
     driver = facts.driver.version
+    if of_variant(matches, "nvml"):
+        said = {"symbol": symbol, "driver": driver or UNKNOWN, "target": "a newer branch", "offered": None}
+        return Hit(said, quoted(matches), variant="nvml", confidence=Confidence.LIKELY)
     new_enough = driver and first and older(driver, first) is False
     values = {"symbol": symbol, "cuda": cuda, "minimum": first, "driver": driver or UNKNOWN, "target": f"{first} or newer", "offered": None}
     return Hit(values, quoted(matches), variant="stub" if new_enough else "symbol", confidence=Confidence.LIKELY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.hardware import import_failed, imported, nvidia
+from envcheck.checks.passed_on import pass_on
 from envcheck.checks.reinstall import once
 from envcheck.checks.text import doubt, of_variant, quoted, value
 from envcheck.engine.intents import UPGRADE, Install, Intent
@@ -233,3 +234,15 @@ def vllm_pin(facts: Facts, matches: Matches) -> Answer:
     if there and (low := _all_below(facts.gpus, 7)):
         return Hit(values | {"gpu": low}, quoted(matches), (), "gpu", severity)
     return Hit(values, quoted(matches), variant="said") if matches else None
+
+
+@check(needs="symptoms", reads="torch symptoms")
+def helper_package_mismatch(facts: Facts, matches: Matches) -> Answer:
+    """What a message says; the way into a build on Windows alone only of a torch whose builder needs Python's own distutils.
+
+    From torch 1.5, which compiles with ninja there, to 1.7.0: https://github.com/pytorch/pytorch/pull/48618
+    """
+    way = tuple(one for one in matches if one.symptom == "distutils-of-setuptools")
+    told = tuple(one for one in matches if one not in way)
+    asks = older(facts.torch.version, "1.5") is False and older(facts.torch.version, "1.7.1")
+    return pass_on(told or (way if asks else ()))

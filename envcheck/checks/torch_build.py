@@ -15,7 +15,8 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of
-from envcheck.tables.versions import UNKNOWN, local, minor, older, pair
+from envcheck.tables.torch_builds import Release
+from envcheck.tables.versions import UNKNOWN, local, major, minor, older, pair
 
 
 @check(needs="torch", reads="torch python symptoms")
@@ -54,7 +55,9 @@ def _is_cpu_build(torch: TorchFacts) -> bool:
 
 
 def _usually_cpu(facts: Facts) -> bool:
-    """Only a bare version of torch is stated, and a plain `pip install` of it brings no CUDA on this platform."""
+    """Torch has no device, only its bare version is stated, and a plain `pip install` of it brings no CUDA on this platform."""
+    if not answer.fails(facts.devices):
+        return False
     conda = facts.python.has_conda_meta or facts.python.environment == "conda" or facts.torch.conda
     return not conda and facts.system.os != "darwin" and not facts.system.jetson and default_variant(facts) == "cpu"
 
@@ -62,12 +65,13 @@ def _usually_cpu(facts: Facts) -> bool:
 @check(needs="torch", reads="torch python devices backends gpus driver cuda_driver rocm xpu system toolkit symptoms asked packages")
 def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     """A CPU build beside an accelerator that a build of torch exists for. A CPU build on a CPU machine is healthy."""
+    if beside := of_variant(matches, "beside"):  # whatever is known is known of the environment that works
+        return _in_another_environment(facts, beside)
     matches, cards = () if facts.devices.available or facts.backends.xpu else matches, nvidia(facts.gpus)
     if "torch" in facts.absent:
         return None
     if not _is_cpu_build(facts.torch):
-        usual = cards and answer.fails(facts.devices) and _usually_cpu(facts)
-        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if usual else (), matches)
+        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if _usually_cpu(facts) else (), matches)
     if facts.system.os == "darwin":
         return _cpu_said(facts, matches)
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
@@ -86,6 +90,20 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     if "rocm" not in facts.missing and not facts.rocm.names and not facts.rocm.gfx:
         return None  # an AMD GPU without a name: rocm-build-mismatch speaks of it
     return _guessed(facts, values, evidence) or not_read("gpus", facts.missing)
+
+
+def _in_another_environment(facts: Facts, matches: Matches) -> Hit:
+    """One of two environments has the build with CUDA; the other one is to get one of its own release, for a CUDA near to that."""
+    release, works, cuda = (value(matches, name) or "" for name in ("release", "works", "cuda"))
+    values: dict[str, object] = {"release": release, "works": works, "kind": "CUDA"}
+    if value(matches, "conda"):
+        values |= {"cpuonly": "cpuonly", "spec": f"pytorch={release}=*cuda*"}
+    else:
+        platform = _platform(facts.system) or "linux-x86_64"
+        builds = [one for one in facts.tables.builds(release) if one.cuda and one.platform == platform and one.exists != "low"]
+        near = min(builds, key=lambda one: (major(one.cuda) != major(cuda), abs(pair(one.cuda)[1] - pair(cuda)[1])), default=None)
+        values["index"] = near and near.index_url
+    return Hit(values, quoted(matches), variant="beside", confidence=doubt(matches))
 
 
 # Somebody tells that torch finds no GPU, or that the one that is there has nothing to do.
@@ -267,6 +285,8 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
 
 
 def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
+    if pins := of_variant(matches, "pins"):
+        return Hit({name: value(pins, name) for name in ("pin", "asker", "need")}, quoted(pins), variant="pins")
     if of_variant(matches, "conda"):
         return Hit({}, quoted(matches), variant="conda")
     if other := _from_elsewhere(facts, matches, platform):
@@ -285,6 +305,8 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         return Hit(values | {"offered": offered}, quoted(matches), variant="absent")
     name = re.match(r"[\w.-]*\w", wanted)
     variant = None if python else "plain"
+    if of_variant(matches, "old_pip") and not of_variant(matches, "sources") and facts.system.os in (None, "linux"):
+        return Hit(values, quoted(matches), variant="old_pip", confidence=doubt(matches))
     if use := _of_2016(facts, matches, wanted, platform):
         variant, values["use"] = "sources", use
     if variant != "sources" and name and name[0] not in ("torch", "torchvision", "torchaudio", "pytorch"):
@@ -379,12 +401,21 @@ _TRITON = Manual(
 _LAST_PYTHON = {(1, 4): "3.8", (1, 5): "3.8", (1, 6): "3.8", (1, 7): "3.9", (1, 8): "3.9", (1, 9): "3.9", (1, 10): "3.9"}
 
 
+def _pythons(row: Release, system: SystemFacts, platform: str | None) -> tuple[str, ...]:
+    """The Pythons that a release has wheels for: on this platform, as far as it is known, or on each of the usual ones."""
+    usual = ("linux-x86_64", "windows-x86_64", "macos-arm64")
+    named = platform or (platform_of(system.os, "arm64" if system.os == "darwin" else "x86_64") if system.os else None)
+    there = [set(tags) for one in ((named,) if named else usual) if (tags := row.pythons.get(one))]
+    every = set.intersection(*there) if there else set()
+    return tuple(sorted(every, key=lambda one: (pair(one), one)))
+
+
 def _other_python(facts: Facts, wanted: str, platform: str | None, python: str | None) -> tuple[Intent, ...]:
     """An environment with a Python that the wanted release has wheels for, where this one is another or not known."""
     number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
     mine = python if python and pair(python) >= (3, 0) else None
     row = facts.tables.release(number[1]) if number else None
-    served = row.pythons.get(platform or "linux-x86_64", ()) if row else ()
+    served = _pythons(row, facts.system, platform) if row else ()
     old = _LAST_PYTHON.get(pair(number[1])) if number and not served else None
     plain = [one for one in served if not one.endswith("t")] or (["3.6", old] if old else [])
     if not number or not plain or _tag(facts.python) in served or (mine and ".".join(mine.split(".")[:2]) in served):

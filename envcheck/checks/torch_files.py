@@ -7,8 +7,9 @@ import re
 
 from envcheck.checks.hardware import import_failed, imported
 from envcheck.checks.reinstall import again
+from envcheck.checks.text import foremost, quoted, value
 from envcheck.engine.intents import Install, Intent
-from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
+from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import ImportStatus, PackagesFacts
 
@@ -62,8 +63,18 @@ def blamed(facts: Facts) -> tuple[DamagedFile, ...]:
     return tuple(one for one in files if import_failed(facts.torch) and (one.stem in text or one.file == "torch/__init__.py"))
 
 
-@check(needs="torch packages", reads="torch packages devices system")
-def torch_files_damaged(facts: Facts) -> Answer:
+@check(needs="torch packages", reads="torch packages devices system symptoms")
+def torch_files_damaged(facts: Facts, matches: Matches) -> Answer:
+    return _broke_off(matches) or _by_the_lists(facts)
+
+
+def _broke_off(matches: Matches) -> Hit | None:
+    """An installer's own words."""
+    variant = foremost(matches, "long_path", "in_use")
+    return Hit({"file": value(matches, "file") or "a file of torch"}, quoted(matches), variant=variant) if variant else None
+
+
+def _by_the_lists(facts: Facts) -> Answer:
     files, works = damaged_files(facts.packages), imported(facts)
     if works and any("No module named 'numpy'" in one for one in facts.torch.import_warnings):
         files = tuple(one for one in files if one.distribution != "numpy")  # all of it is gone: a rule of its own

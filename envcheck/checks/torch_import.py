@@ -55,6 +55,8 @@ def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
     if strange := of_variant(matches, "python"):
         return Hit(values | {"symbol": value(strange, "symbol") or UNKNOWN}, quoted(strange), variant="python")
+    if mixed := of_variant(matches, "two"):
+        return Hit(values | {"symbol": value(mixed, "symbol") or UNKNOWN}, quoted(mixed), again(facts), "two")
     values["file"] = value(matches, "file") or "one of its files"
     return Hit(values, quoted(matches), again(facts), "dll_said" if of_variant(matches, "dll") else "said")
 

@@ -105,7 +105,7 @@ class Fixer:
         say, profile = texts(self.planner.tables).say, self.planner.profile
         build, moves, rest = self._family(intent.requirements)
         pip, uv = install_commands.install(profile, (), intent.remove)
-        named = [text for text in intent.requirements if text not in rest]
+        named: list[str] = []
         if build is not None:
             torch = any(move.name == "torch" for move in moves)
             beside = Companions(tuple(move for move in moves if move.name != "torch"))
@@ -136,8 +136,9 @@ class Fixer:
         torch = exact.get("torch") or profile.torch
         builds = catalogue(tables, profile.platform) if profile.platform else ()
         build = next((one for one in builds if one.version == torch and one.variant == profile.variant), None)
-        if build is None:
-            return None, (), tuple(requirements)
+        if build is None:  # which index is not known; which release is
+            goes = tables.companions(torch) if torch else {}
+            return None, (), tuple(f"{text}=={goes[text]}" if text in goes else text for text in requirements)
         moves: list[Move] = []
         rest: list[str] = []
         for text in requirements:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import Distribution, Gpu, TextEvidence
+from envcheck.read.beside import cpu_beside_cuda
 from envcheck.read.came import missing_ranks
 from envcheck.read.collect_env import normal
+from envcheck.read.conda_conflict import conda_conflict
 from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
 from envcheck.read.replaced import replaced_torch
 from envcheck.read.told import told_around
@@ -699,10 +701,14 @@ def _one_card(a: str, b: str) -> bool:
     return bool(short) and (long.startswith(short) or long.endswith(short))
 
 
+# What a text shows as a whole
+_SIGNS = (missing_ranks, replaced_torch, cpu_beside_cuda, conda_conflict, traced_paths, told_around, told_hosts)
+
+
 def read_prose(text: str) -> Found | None:
     """The claims of a text, the facts that they amount to, and what they are a sign of."""
     claims, denied = _read(text)
-    missing = (*missing_ranks(text), *replaced_torch(text), *traced_paths(text), *told_around(text), *told_hosts(text))
+    missing = tuple(sign for signs in _SIGNS for sign in signs(text))
     if not claims:
         return Found("statements", (), missing, 0, (), ()) if missing else None
     facts, doubts = settled(claims)

@@ -101,7 +101,7 @@ _MARKS = (
     "PyTorch version", "CUDA used to build", "Is CUDA available", "Nvidia driver version", "NVIDIA-SMI", "NVSMI LOG", "<nvidia_smi_log",
     "driver_version", "(UUID: GPU-", "Cuda compilation tools", "CPU Affinity", "NCCL version", "NCCL_DEBUG set", "set by environment to",
     "NVRM: ", "# packages in environment at", "Package   ", "torch==", "[pip3]", "[conda]", "CUDA capabilit", "cuda capability",
-    "compute capability (CC)", "found version ", "ROCm System Management",
+    "compute capability (CC)", "found version ", "ROCm System Management", "Successfully installed ", "Requirement already satisfied",
 )  # fmt: skip
 
 
@@ -275,6 +275,14 @@ def _packages(text: str) -> Found | None:
     return read_packages(text)
 
 
+def _installed(text: str) -> Found | None:
+    if "nstalled" not in text and "Requirement already " not in text and "Installing " not in text and "Updating " not in text:
+        return None
+    from envcheck.read.installed import read_installed
+
+    return read_installed(text)
+
+
 def _messages(text: str) -> Found | None:
     if not any(hint in text for hint in ("apabilit", "found version ", "arch_list", "WSL")):
         return None
@@ -334,6 +342,6 @@ def _started(text: str) -> Found | None:
 
 # A reader's module is loaded when its text is met: most inputs hold one or two kinds.
 _READERS: tuple[Callable[[str], Found | None], ...] = (
-    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _messages, _shell, _claims, _complaints, _asked,
+    _collect_env, _smi, _nvcc, _topology, _nccl, _kernel, _rocm, _packages, _installed, _messages, _shell, _claims, _complaints, _asked,
     _started,
 )  # fmt: skip

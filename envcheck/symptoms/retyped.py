@@ -1,6 +1,6 @@
 """Messages that somebody typed from memory or from a picture: "Dataloader worker is killed by signal:killed".
 
-Only where nothing that a program printed names a rule. Letters and digits alone are compared, in any case, so that what was read is
+Only where nothing that a program printed names a rule. Letters, digits and "+" alone are compared, in any case, so that what was read is
 likely at most. Rows whose holes carry a value or a condition keep to the printed form: here neither could be told.
 """
 
@@ -16,7 +16,7 @@ LIMIT = 1 << 14  # characters of a text that a person may have typed
 WORDS, LETTERS = 3, 17  # fewer are in too many sentences
 SHORT = 6  # letters; what is shorter, as "Errno", a person may leave out beside more
 _BETWEEN = ".{0,40}?"  # what a hole may hold
-_NOISE = re.compile(r"[\W_]+")
+_NOISE = re.compile(r"[^\w+]+|_+")  # "c++" is not "c"
 
 
 class TypedRow(Protocol):
@@ -39,7 +39,7 @@ AnyRow = TypeVar("AnyRow", bound=TypedRow)
 
 def retyped(rows: Sequence[AnyRow], text: str) -> Iterator[tuple[AnyRow, int]]:
     """Rows that name a rule, each with the place in the text where its message begins."""
-    places = [at for at, one in enumerate(text) if one.isalnum()]
+    places = [at for at, one in enumerate(text) if one.isalnum() or one == "+"]
     squeezed = "".join(text[at].lower()[0] for at in places)
     taken: list[tuple[int, int]] = []
     found: list[tuple[AnyRow, int, int]] = []

@@ -216,6 +216,81 @@ def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, wor
             "visible-devices-too-late",
             "CUDA_VISIBLE_DEVICES=2 python",
         ),
+        (
+            "Requirement already satisfied: sympy>=1.13.3 in .\\venv\\Lib\\site-packages (from torch==2.9.1) (1.14.0)\n"
+            "Successfully installed torchaudio-2.11.0+cu130\nC:\\v> OSError: [WinError 127] The specified procedure could not be found\n"
+            '    _IS_TORCHAUDIO_EXT_AVAILABLE = _load_lib("_torchaudio")',
+            "torch-companion-mismatch",
+            "torchaudio==2.9.1",
+        ),
+        (
+            "Installed 1 package in 5ms\n - torchaudio==2.6.0\n + torchaudio==2.8.0\ntorch 2.6.0+cu124\n"
+            "OSError: /v/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZNK3c1010TensorImpl15incref_pyobjectEv",
+            "torch-companion-mismatch",
+            "torchaudio==2.6.0",
+        ),
+        (
+            "  • Updating torch (2.0.1 -> 2.1.0)\nRuntimeError: Couldn't load custom C++ ops.\ntorchvision 0.15.2 is in the lock file",
+            "torch-companion-mismatch",
+            "torchvision==0.16.0",
+        ),
+        (
+            "env1: pytorch   1.3.1   cuda100py37h53c1284_0\ncuda.is_available()==True\n"
+            "env2: pytorch   1.4.0   py3.7_cpu_0   pytorch\ncuda.is_available()==False",
+            "torch-cpu-build",
+            "conda remove cpuonly",
+        ),
+        (
+            "env1:\ntorch         2.3.0+cu121\ntorch.cuda.is_available(): True\nenv2:\ntorch         2.3.0+cpu\n"
+            "torch.cuda.is_available(): False",
+            "torch-cpu-build",
+            "torch==2.3.0 --index-url https://download.pytorch.org/whl/cu121",
+        ),
+        (
+            "UnsatisfiableError: The following specifications were found to be in conflict:\n  - cudatoolkit==8.0=3\n"
+            "  - pytorch==0.4.0=py35_cuda9.0.176_cudnn7.1.2_1 -> cudatoolkit=9",
+            "no-matching-wheel",
+            "conda create -n torch-env pytorch==0.4.0 ",
+        ),
+        (
+            "Package cudatoolkit conflicts for:\npytorch==1.7.1 -> cudatoolkit[version='>=10.1,<10.2']\ncudatoolkit=11.3\n",
+            "no-matching-wheel",
+            "conda create -n torch-env pytorch==1.7.1 ",
+        ),
+        (
+            "The following packages are incompatible\n├─ pytorch 2.1.0 *_cuda11.8* is requested and can be installed;\n"
+            "└─ pytorch-cuda 12.1**  is requested and conflicts with the installable versions",
+            "no-matching-wheel",
+            "conda create -n torch-env pytorch=2.1.0 ",
+        ),
+        (
+            "C:\\> torch 1.6.0\nImportError: cannot import name '_nt_quote_args' from 'distutils.spawn'",
+            "helper-package-mismatch",
+            "SETUPTOOLS_USE_DISTUTILS=stdlib",
+        ),
+        (
+            "C:\\x> No matching distribution found for torch==1.13.1",
+            "no-matching-wheel",
+            "python=3.10",
+        ),
+        (
+            "Collecting torch\n  Could not find a version that satisfies the requirement torch (from versions: )\n"
+            "You are using pip version 18.1, however version 23.0 is available.",
+            "no-matching-wheel",
+            "pip install --upgrade pip",
+        ),
+        ("g++: fatal error: Killed signal terminated program cc1plus", "host-memory-low", "MAX_JOBS=2"),
+        ("torch 2.1.0\nu.h:5:10: fatal error: THC/THCAtomics.cuh: No such file or directory", "extension-abi-mismatch", "Atomic.cuh"),
+        (
+            "error: failed to remove file `C:\\v\\Lib\\site-packages\\torch\\lib\\c10.dll`: Access is denied. (os error 5)",
+            "torch-files-damaged",
+            "tasklist /m c10.dll",
+        ),
+        (
+            "Because torchvision (0.16.0) depends on torch (2.1.0)\n and app depends on torch (^2.3.0), torchvision is forbidden.",
+            "torch-companion-mismatch",
+            "torch==2.1.0 torchvision==0.16.0",
+        ),
         ("Quadro M1200, torch 2.8.0+cu128: CUDA error: no kernel image is available", "gpu-too-old-for-torch", "torch==2.8.0+cu126"),
         ("Trying torch 2.9.1+cu128 on an old GTX 960M: no kernel image is available", "gpu-too-old-for-torch", "cu126"),
     ],

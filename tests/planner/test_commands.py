@@ -59,6 +59,10 @@ ALLOWED = {
         "mpirun --mca btl_tcp_if_exclude lo,docker0,virbr0 --mca oob_tcp_if_exclude lo,docker0,virbr0"
         " -x NCCL_SOCKET_IFNAME=^lo,docker,virbr,br-,veth …",
     ): "docker0 is left out: docker's own bridge, by its name on every machine",
+    (
+        "launch-unreachable",
+        "export MASTER_ADDR=127.0.0.1 MASTER_PORT=PORT    # for each process; accelerate launch --main_process_ip, deepspeed --master_addr",
+    ): "loopback has this address on every machine",
     ("driver-needs-open-module", "sudo apt install nvidia-driver-580    # Ubuntu"): "the last branch for every GPU this variant is about",
 }
 
