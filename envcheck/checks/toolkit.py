@@ -118,8 +118,8 @@ def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"python": f"{series[0]}.{series[1]}" if series else "3"}
     if matches:
         values |= {"target": value(matches, "arch") or "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
-        values |= {name: value(matches, name) for name in ("gpu", "needs", "refused")}
-        kind = foremost(matches, "refused", "headers", "old", "gpu", "libcuda", "ptxas", "compiler")
+        values |= {name: value(matches, name) for name in ("gpu", "needs", "refused", "feature")}
+        kind = foremost(matches, "refused", "headers", "old", "gpu", "libcuda", "feature", "ptxas", "compiler")
         return Hit(values, quoted(matches), (), kind, Severity.ERROR, Confidence.LIKELY if kind == "refused" else None)
     if not facts.packages.version("triton") or facts.system.os != "linux" or not (facts.torch.cuda or facts.torch.hip):
         return None
@@ -141,6 +141,8 @@ def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
                 return _told_of_cards(facts, told)
         if agreed(matches) == "no_gpu":
             return Hit({}, quoted(matches), variant="no_gpu")
+        if refused := of_variant(matches, "refused"):
+            return Hit({"card": value(refused, "card")}, quoted(refused), variant="refused")
         # the folder above csrc is named as the package is: /build/mmcv/csrc/…, ../xformers/csrc/…
         owner = re.search(r"(?:^|[/\\])(\w[\w-]{1,40})[/\\]csrc[/\\]", value(matches, "file") or "")
         package = owner[1] if owner else "PACKAGE"
@@ -156,7 +158,7 @@ def _told_of_cards(facts: Facts, told: Matches) -> Hit:
     named = [one for one in (value(told, "cards") or "").split("; ") if one]
     capabilities = sorted({found for one in named if (found := capability_of(one, facts.tables))})
     listed = ";".join(capabilities) or _capability(facts.gpus)
-    return Hit({"cards": named or ["this GPU"], "capability": listed}, quoted(told), variant="told")
+    return Hit({"cards": named or _named(list(nvidia(facts.gpus))) or ["this GPU"], "capability": listed}, quoted(told), variant="told")
 
 
 def _capability(gpus: GpusFacts) -> str | None:

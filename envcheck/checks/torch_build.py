@@ -289,6 +289,8 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         return Hit({name: value(pins, name) for name in ("pin", "asker", "need")}, quoted(pins), variant="pins")
     if of_variant(matches, "conda"):
         return Hit({}, quoted(matches), variant="conda")
+    if other := _from_elsewhere(facts, matches, platform):
+        return Hit({"requirement": _asked_file(matches)[0]}, quoted(matches), variant=other)
     index, builds = value(matches, "index"), facts.tables.builds()
     if index and re.fullmatch(r"cu\d{2,3}", index) and index not in {build.variant for build in builds}:
         seen = {build.variant for build in builds if "low" not in (build.confidence, build.exists)}
@@ -312,6 +314,22 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
     if platform == "linux-aarch64" and (pinned or local(wanted.partition("==")[2])):
         return Hit(values, quoted(matches), (TorchBuild(),), "arm")
     return Hit(values, quoted(matches), _other_python(facts, wanted, platform, python), variant)
+
+
+_OF_TORCH, _CUDA_BY_CONDA = re.compile(r"(?:py)?torch(?:vision|audio)?\b(?!-)"), re.compile(r"cudatoolkit\b|pytorch-cuda\b")
+
+
+def _from_elsewhere(facts: Facts, matches: Matches, platform: str | None) -> str | None:
+    """Where the machine's torch comes from another place than the one that was asked: a Jetson's from NVIDIA (up to Orin; Thor takes
+    PyTorch's own), conda's for ARM from conda-forge; and CUDA by itself from no channel for a system without it."""
+    wanted, by_conda = _asked_file(matches)[0], any(one.symptom == "conda-not-found" for one in matches)
+    cuda = bool(_CUDA_BY_CONDA.match(wanted))
+    older_jetson = facts.system.jetson and not re.search(r"^3[89]|thor", facts.system.jetson, re.IGNORECASE)
+    if older_jetson and (cuda or _OF_TORCH.match(wanted)):
+        return "jetson"
+    if by_conda and platform == "linux-aarch64":
+        return "conda_arm"
+    return "conda_cuda" if by_conda and cuda else None
 
 
 # Of what training stacks require, the packages that have wheels for Linux and no other system.

@@ -13,7 +13,7 @@ from envcheck.checks.text import agreed, doubt, of_variant, quoted, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
-from envcheck.facts.snapshot import PythonFacts
+from envcheck.facts.snapshot import PythonFacts, TorchFacts
 from envcheck.tables.library_packages import Provider, pinned, provider, system_package
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, pair, release
 
@@ -44,6 +44,11 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
         return None  # the driver's libraries, and torch's own missed by a companion: other rules
     values: dict[str, object] = {"library": library, "version": facts.torch.version or UNKNOWN}
     values["needed_by"] = value(matches, "needed_by") or "a program"
+    own, wanted = of_variant(matches, "local"), _cuda_asked_for(library)
+    if own and not _is_of(facts.torch, wanted):
+        return Hit(values | {"extension": value(own, "extension"), "wanted": wanted}, evidence, variant="local")
+    if own:  # torch brings it, and was not imported before
+        return _provided(facts, values | {"needed_by": value(own, "extension")}, evidence, "beside")
     by_pip = any(row.name == "torch" and row.installer in ("pip", "uv") for row in rows)  # in a conda environment too
     conda = facts.torch.conda or (facts.python.has_conda_meta and not by_pip)
     return _provided(facts, values, evidence, "beside" if imported(facts) else "conda" if conda else None)
@@ -72,6 +77,18 @@ def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence,
     values |= {"requirement": requirement, "installed": there}
     note = "with torch's own pin" if "==" in requirement else "any version of the same CUDA major"
     return Hit(values, evidence, (Install((requirement,), reinstall=there is not None, note=note),), "damaged" if there else None)
+
+
+def _cuda_asked_for(library: str) -> str:
+    """The CUDA that a library of CUDA's belongs to: "9.0", "12". The runtime's name carries the minor version before CUDA 11."""
+    number = library.partition(".so.")[2]
+    return number if library.startswith("libcudart.") and pair(number) < (11, 0) else number.partition(".")[0]
+
+
+def _is_of(torch: TorchFacts, wanted: str) -> bool:
+    """Whether this torch is known to be built for that CUDA."""
+    mine = torch.cuda or cuda_of_build(torch.version)
+    return mine is not None and f"{mine}.".startswith(f"{wanted}.")
 
 
 def _cuda_major(facts: Facts) -> int | None:

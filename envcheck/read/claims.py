@@ -514,7 +514,8 @@ _PLATFORMS = tuple(
 
 _IN_KUBERNETES = re.compile(
     r"\b(?:in|inside|within|on) (?:a |an |the |my |our )?(?:kubernetes|k8s)\b|\b(?:in|inside|within) (?:a |the |my |our )?pod\b"
-    r"|\bkubectl (?:logs|exec|get|describe)\b|^\[pod/|^\s{0,8}kind: (?:Pod|Job|PyTorchJob|Deployment|StatefulSet)\b",
+    r"|\bkubectl (?:logs|exec|get|describe)\b|^\[pod/|^\s{0,8}(?:- )?apiVersion: ?[\"']?[\w./-]{2,80}[\"']?\s{0,4}$"
+    r"|^\s{0,8}kind: (?:Pod|Job|PyTorchJob|Deployment|StatefulSet)\b",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -526,10 +527,11 @@ _JETSON = re.compile(
     r"|-tegra\b",
     re.IGNORECASE,
 )
-# Machines whose processor is an ARM one, by product; and the wheel tag that uv says it wants.
+# Machines whose processor is an ARM one, by product; the wheel tag that uv says it wants, and the folder that conda looks into.
 _ARM = re.compile(
     r"(?<![A-Za-z0-9])(?:DGX[ -](?:Spark|SPARK)|GB10|GH200|GB[23]00|Grace[ -](?:Hopper|Blackwell)|(?:Jetson|AGX)[ -]Thor)(?![A-Za-z0-9])"
     r"|(?:on Linux \(|e\.g\., )[`'\"]manylinux_\d_\d{1,2}_aarch64"
+    r"|https?://[^\s]{4,120}/linux-aarch64(?![\w./-])|\bplatform ?: linux-aarch64\b"  # channels and `conda info`
 )
 _INTEL_MAC = re.compile(
     r"[`'\"]macosx_\d{2}_\d_x86_64[`'\"]\)"

@@ -41,7 +41,10 @@ _OWN_CODE = re.compile(
     r"setup\.py|(?:build|make|compile)\.sh|\bcompil(?!e with .?TORCH_USE)|编译|\bextensions?\b"
     r"|CompiledLib|\b\w{2,40}_(?:cuda|ext|cuda_kernel|kernel)\b|_ops\b"
     r"|\bcsrc\b|src/\w{1,40}\.cu|\bDCN|\b(?:roi_?align|nms|pointnet2|diff_gaussian)\w{0,30}"
-    r"|[Kk]ompil|скомпил|собра",
+    r"|[Kk]ompil|скомпил|собра"
+    # as extensions print it behind the name of their function; torch's own has "CUDA error" there
+    r"|\berror in (?:\w{1,40} ){0,2}(?!pytorch\b)(?:[a-z0-9]{1,40}_\w{1,60}|[a-z]{1,30}(?-i:[A-Z])\w{1,40})(?:\(\))? ?: ?"
+    r"(?=no kernel|invalid|device)",
     re.IGNORECASE,
 )
 _CONTRAST = re.compile(
@@ -51,7 +54,7 @@ _CONTRAST = re.compile(
 )
 _CARD = re.compile(
     r"(?<![A-Za-z0-9._-])(?:(?:GeForce|NVIDIA|RTX|GTX|TITAN|Tesla|Quadro)[ _-]?){0,3}"
-    r"(?:[AHLVPTKM]\d{1,3}|[A-B]\d00|A\d000|[1-5]0[5-9]0|X[Pp]?|V)(?: ?-?(?:Ti|Super))?(?![A-Za-z0-9.])",
+    r"(?:[AHLVPTKM]\d{1,3}|[A-B]\d00|A\d000|[1-5]0[5-9]0|16[56]0|X[Pp]?|V)(?: ?-?(?:Ti|Super))?(?![A-Za-z0-9.])",
     re.IGNORECASE,
 )
 

@@ -1,4 +1,5 @@
-"""What the files of a traceback show by where they lie: a package out of its source checkout, a torch out of the user's own folder.
+"""What the files of a traceback show by where they lie: a package out of its source checkout, a torch out of the user's own folder, an
+extension that was compiled in the program's own.
 
   File "/home/me/mmcv/mmcv/video/optflow.py", line 6, in <module>    File "/opt/env/lib/python3.10/site-packages/torchaudio/_extension.py"
 ModuleNotFoundError: No module named 'mmcv._ext'                     File "/home/me/.local/lib/python3.10/site-packages/torch/_ops.py"
@@ -7,6 +8,7 @@ ModuleNotFoundError: No module named 'mmcv._ext'                     File "/home
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.read.found import likely_sign
@@ -25,13 +27,46 @@ _USER = re.compile(
     r"[/\\]\.local[/\\]lib[/\\]python3[^/\\]{0,4}[/\\]site-packages|AppData[/\\]Roaming[/\\]Python[/\\]Python3\d{1,2}[/\\]site-packages"
 )
 _ENVIRONMENT = re.compile(r"(?:^|[\s'\"(:])(?P<env>(?:[A-Za-z]:)?[/\\][^\s'\":]{2,200}[/\\](?:site|dist)-packages)[/\\](?!torch[/\\])\w")
+# A library of CUDA that an import misses, of those whose names carry CUDA's own version; and the places of the lines above it as Python and
+# IPython (two ages of it) print them.
+_MISSED = re.compile(
+    r"(?:ImportError|OSError): (?P<library>lib(?:cudart|cublas|cublasLt|cusparse|nvrtc)\.so\.\d[.\d]{0,8}):"
+    r" cannot open shared object"
+)
+_PLACE = re.compile(
+    r"(?:File [\"'“](?P<path>[^\"'”\n]{2,300}\.py)[\"'”], line \d{1,6}|^(?P<old>[^\s:]{2,300}\.py) in "
+    r"|File (?P<new>[^\s\"':]{2,300}\.py):\d)",
+    re.MULTILINE,
+)
+_IMPORTS = re.compile(
+    r"^[ >|\-\d]{0,16}(?:from (?P<folder>[\w.]{1,120}) )?import (?P<names>\w{1,60}(?:(?: as \w{1,40})?, \w{1,60}){0,8})", re.MULTILINE
+)
+_ABOVE, _MOST = 2000, 8  # characters: the last place of a traceback and the lines of source that IPython shows; messages
 
 
 def traced_paths(text: str) -> tuple[TextEvidence, ...]:
-    """Signs of both kinds."""
-    if "File " not in text and "cannot import name" not in text:
+    """Signs of all kinds."""
+    if "File " not in text and "cannot import name" not in text and "ImportError" not in text:
         return ()
-    return (*_checkout(text), *_user_site(text))
+    return (*_checkout(text), *_user_site(text), *_compiled_here(text))
+
+
+def _compiled_here(text: str) -> tuple[TextEvidence, ...]:
+    """A file that lies in no installation imports a module which misses a library of CUDA: somebody compiled that module here."""
+    for missed in islice(_MISSED.finditer(text), _MOST):
+        above = text[max(missed.start() - _ABOVE, 0) : missed.start()]
+        last = next(reversed(list(_PLACE.finditer(above))), None)
+        if last is None:
+            continue  # quoted in a title, above its traceback
+        if _INSTALLED.search(last["path"] or last["old"] or last["new"]):
+            return ()
+        lines = list(_IMPORTS.finditer(above, last.end()))
+        marked = [one for one in lines if "->" in one[0]] or lines  # IPython marks the line and shows its neighbours
+        if not marked or marked[0]["names"].startswith("torch"):
+            return ()
+        values = {"library": missed["library"], "extension": marked[0]["names"]}
+        return (likely_sign(missed[0], "missing-library", "library-of-an-own-extension", "local", values),)
+    return ()
 
 
 def _checkout(text: str) -> tuple[TextEvidence, ...]:

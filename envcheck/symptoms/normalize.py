@@ -19,7 +19,7 @@ _MARK = re.compile(
     r"|\([^()\n]{0,60}\bpid=[^()\n]{1,60}\) ?"  # Ray, vLLM: (Worker.run pid=42, ip=10.0.0.3)
     r"|\[(?:rank|default)\d{1,6}\]: ?"  # torch, torchrun --tee
     r"|\[\d{1,4},\d{1,6}\]<std(?:err|out)>: ?"  # mpirun --tag-output
-    r"|\d{1,5}: "  # srun --label
+    r"|\d{1,5}:(?: |$)"  # srun --label, before an empty line too
     r"|\[pod/[^\]\s]{1,160}\] |[\w.-]{1,80}(?:/[\w.-]{1,80}){0,2} {1,40}\| ?"  # kubectl logs --prefix, docker compose, stern
     r"|[\[(]?\d{4}-\d\d-\d\d[T _]\d\d:\d\d:\d\d(?:[.,:]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?(?: std(?:err|out) [FP]\b)?[ ,:-]{0,3}"
     r"|[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} {1,8}\d{1,9} [^\s\]]{1,80}\] ?"  # glog

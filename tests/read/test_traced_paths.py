@@ -17,6 +17,14 @@ WINDOWS = (
     'File "C:\\envs\\sd\\lib\\site-packages\\xformers\\ops\\fmha.py", line 3\n'
     'File "C:\\Users\\me\\AppData\\Roaming\\Python\\Python310\\site-packages\\torch\\cuda\\__init__.py", line 239'
 )
+OWN = (
+    'File "/data/me/ops/knn.py", line 3, in <module>\n    import knn_cuda\n'
+    "ImportError: libcudart.so.10.1: cannot open shared object file: No such file or directory"
+)
+NOTEBOOK = (
+    "ImportError: libcublas.so.11: cannot open shared object file\n\n/content/net/utils.py in <module>\n      9 import torch\n"
+    "---> 10 import pointnet2_cuda as pointnet2\n\nImportError: libcublas.so.11: cannot open shared object file: No such file"
+)
 PIP = "Uninstalling torch-2.5.1+cu121:\nSuccessfully installed numpy-2.1.0 torch-2.6.0"
 UV = " - torch==2.5.1+cu121\n + torch==2.6.0"
 
@@ -28,6 +36,8 @@ UV = " - torch==2.5.1+cu121\n + torch==2.6.0"
         (PART, "package-from-its-checkout", {"path": "/content/detectron2/detectron2"}),
         (USER, "torch-of-the-user-site", {"path": "/home/me/.local/lib/python3.10/site-packages"}),
         (WINDOWS, "torch-of-the-user-site", {"env": "C:\\envs\\sd\\lib\\site-packages"}),
+        (OWN, "library-of-an-own-extension", {"library": "libcudart.so.10.1", "extension": "knn_cuda"}),
+        (NOTEBOOK, "library-of-an-own-extension", {"extension": "pointnet2_cuda"}),
         (PIP, "torch-replaced", {"old": "2.5.1+cu121", "new": "2.6.0"}),
         (UV, "torch-replaced", {"index": "cu121"}),
     ],
@@ -43,6 +53,9 @@ def test_where_files_lie_is_a_sign(text: str, symptom: str, values: dict[str, st
     [
         INSTALLED,
         CHECKOUT.replace("/home/me/mmcv/", "/opt/venv/lib/python3.10/site-packages/"),
+        OWN.replace("/data/me/ops/", "/opt/venv/lib/python3.10/site-packages/ops/"),
+        OWN.replace("import knn_cuda", "import torch"),
+        OWN.partition("ImportError")[0].partition("\n")[0] + "\nImportError: libcudart.so.10.1: cannot open shared object file",
         USER.replace("/home/me/.local", "/opt/a"),
         USER.replace("/opt/a/", "/home/me/.local/"),
         "Uninstalling torch-2.5.1:\nSuccessfully installed torch-2.6.0",
