@@ -122,7 +122,7 @@ def test_no_block_of_a_library_is_like_the_next_one() -> None:
     assert numerics.PERIOD > 200 and all(numerics.PERIOD % one for one in range(2, numerics.PERIOD))
 
 
-@pytest.mark.parametrize(("tasks", "several"), [([], 4), (["ddp-buckets"], 8)])
+@pytest.mark.parametrize(("tasks", "several"), [([], 4), pytest.param(["ddp-buckets"], 8, marks=pytest.mark.slow)])
 def test_several_buckets_are_several(ranks: Ranks, tmp_path: Path, tasks: list[str], several: int) -> None:
     """Counted by a hook that DDP calls for each bucket that it reduces."""
     path = tmp_path / "buckets"
