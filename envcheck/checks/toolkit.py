@@ -108,8 +108,8 @@ def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
         return None
     if of_variant(matches, "standard") and not limit:
         return Hit(values | {"standard": value(matches, "standard")}, quoted(matches), variant="standard", severity=severity)
-    alone = agreed(matches)
-    return Hit(values, quoted(matches), variant=alone if alone in ("ninja", "missing") else "said", severity=severity)
+    alone, values["header"] = agreed(matches), value(matches, "header")
+    return Hit(values, quoted(matches), variant=alone if alone in ("ninja", "missing", "headers") else "said", severity=severity)
 
 
 @check(needs="packages toolkit", reads="toolkit python packages system torch symptoms")
