@@ -156,7 +156,8 @@ def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
 def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
     bare, inside = "container" in facts.absent, contained(facts.container)
     # in a text that also shows the host, the host's list of GPUs is no answer from inside
-    seen = counted(facts.gpus) and bare if of_programs(matches) else facts.gpus.devices
+    told = any(one.symptom == "told-container-lost-gpu" for one in matches)  # a GPU that the host lists was lost inside
+    seen = False if told else counted(facts.gpus) and bare if of_programs(matches) else facts.gpus.devices
     if cuda_answers(facts) or seen or facts.system.wsl or (bare and not fails(facts.devices)):
         return None
     answers = [one for one in (facts.driver.smi, facts.driver.nvml) if one.status is ToolStatus.FAILED]

@@ -102,7 +102,8 @@ def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
     if row and row.max_gcc is not None and gcc and (major(gcc) or 0) > row.max_gcc:
         newest = row.max_gcc
         take = f"export CC=gcc-{newest} CXX=g++-{newest} NVCC_PREPEND_FLAGS='-ccbin g++-{newest}'"
-        fix = Manual(f"Install gcc {newest} beside the present one and let nvcc take it.", commands=(take,))
+        put = f"sudo apt install gcc-{newest} g++-{newest}    # Ubuntu, Debian"
+        fix = Manual(f"Install gcc {newest} beside the present one, let nvcc take it, and build again.", commands=(put, take))
         return Hit(values, quoted(matches), (fix,), severity=severity)
     if not matches:
         return None

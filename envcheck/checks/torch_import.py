@@ -66,7 +66,7 @@ def _raised(facts: Facts, matches: Matches) -> Hit:
     kind, text = failure.type or "an exception", failure.text
     evidence = (Evidence("import torch", failure.stack or text), *quoted(matches))
     values = {"version": facts.torch.version or UNKNOWN, "type": kind, "path": facts.torch.path, "error": last_line(text) or kind}
-    if "iJIT_NotifyEvent" in text:
+    if "iJIT_" in text:
         return Hit(values, evidence, (Install(("mkl<2024.1",)),), "mkl")
     if (facts.system.os == "windows" and "DLL load failed" in text) or "WinError 126" in text or "WinError 1114" in text:
         return Hit(values, evidence, again(facts), "dll")

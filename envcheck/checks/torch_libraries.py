@@ -62,7 +62,8 @@ def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence,
     # torch before 2.4 brought cuDNN 8 (nvidia-cudnn-cu12==8.9.2.26 in 2.3.1, ==9.1.0.70 in 2.4.0)
     if stem.startswith("libcudnn") and soname == 8 and not meets(release(facts.torch.version), ">=1.6,<2.4"):
         return Hit(values, evidence, variant="cudnn8")
-    found = provider(facts.tables, stem, cuda, soname)
+    old = stem.startswith("libcudnn") and soname is not None and soname < 8  # no package on PyPI has one so old
+    found = None if old else provider(facts.tables, stem, cuda, soname)
     if found is None:
         package = system_package(facts.tables, stem)
         return Hit(values | ({"apt": package} if package else {"searched": library}), evidence, variant="other")

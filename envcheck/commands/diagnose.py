@@ -476,7 +476,9 @@ _FAILS = re.compile(
 )
 
 
-_SPEAKS = re.compile(r"\b(?:I|my|we|our)\b")  # a person, who would not ask about a command that does what it should
+_SPEAKS = re.compile(
+    r"\b(?:I|my|we|our)\b|[\u4e00-\u9fff]{4}|[\u0400-\u04ff]{4}|[\u3041-\u30ff]{4}|[\uac00-\ud7a3]{3}"
+)  # a person, who would not ask about a command that does what it should
 
 
 def _trouble(read: Read, texts: Given) -> bool:

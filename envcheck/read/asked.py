@@ -23,7 +23,7 @@ _FOR_CUDA = re.compile(
 # In a program of the user. "cuda if there is one, else cpu" asks for nothing.
 _DEVICE = re.compile(
     r"(?:\.to\(|device\s?=\s?|torch\.device\(|--device[ =]|map_location\s?=\s?)['\"]?cuda(?::(?P<index>\d{1,2}))?['\")\s]"
-    r"|Invalid CUDA '?device=(?P<asked>\d{1,2})\b|\.cuda\((?P<number>\d{0,2})\)|accelerator\s?=\s?['\"](?:gpu|cuda)['\"]"
+    r"|Invalid CUDA '?(?:--)?device[ =](?P<asked>\d{1,2})\b|\.cuda\((?P<number>\d{0,2})\)|accelerator\s?=\s?['\"](?:gpu|cuda)['\"]"
 )
 # GPUs that a program chooses for itself; an empty list or 0 explains no failure.
 _CHOSEN = re.compile(r"os\.environ\[['\"](?P<name>(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES)['\"]\]\s?=\s?['\"](?P<value>[1-9][\d, ]{0,60})['\"]")

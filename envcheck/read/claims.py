@@ -172,9 +172,16 @@ _GAVE = re.compile(
     re.IGNORECASE,
 )
 _OUTPUT = re.compile(r"\s{0,8}(?:Out ?\[\d{1,4}\]:\s?)?[`'\"]{0,3}([^`'\"]{1,100}?)[`'\"]{0,3}\s*$")
+_TUPLE = re.compile(r"(\s{0,8}(?:Out ?\[\d{1,4}\]:\s?)?)\(([^()\n]{1,160})\)\s*$")
 _LATER = 8  # lines: warnings stand between a question and its answer
 # What a program prints before a value of its own: print("CUDA here:", torch.cuda.is_available()), print(f"CUDA here: {torch…}")
 _LABEL = re.compile(r"print\(\s{0,4}f?['\"]([^'\"{}]{2,60}?)[\s:=]{0,6}(?:['\"]\s{0,4},\s{0,4}|\{)$")
+
+
+def _untupled(line: str) -> str:
+    """The values of a tuple that a prompt shows, as print would show them."""
+    match = _TUPLE.fullmatch(line)
+    return match[1] + re.sub("['\",]", " ", match[2]).strip() if match else line
 
 
 @record
@@ -354,7 +361,7 @@ class _Reader:
 
     def _answered(self) -> bool:
         """Whether a line is the answer to an expression above it. What was asked before that one has had its turn."""
-        output = _OUTPUT.fullmatch(self.line)
+        output = _OUTPUT.fullmatch(self.line) or _OUTPUT.fullmatch(_untupled(self.line))
         for place, one in enumerate(self.asked):
             text = output[1] if output else ""
             if one.label:

@@ -268,6 +268,7 @@ def _nccl(text: str) -> Found | None:
 
 def _packages(text: str) -> Found | None:
     listed = "==" in text.replace("====", "") or " @ " in text or "Version: " in text or "torch  " in text
+    listed = listed or "- pytorch=" in text or "- cpuonly=" in text  # `conda env export`
     if not listed and "::" not in text and "# Name" not in text and not ("Package" in text and "Version" in text and "---" in text):
         return None
     from envcheck.read.packages import read_packages

@@ -46,7 +46,7 @@ _SCRIPT_OF_JOB = re.compile(
 )
 _POD = re.compile(
     r"(?im)^\s{0,12}(?:- )?nvidia\.com/gpu|\b(?:in|inside|on|within|with)(?: an?| the| my| our)? (?:kubernetes|k8s|EKS|GKE|AKS|openshift)\b"
-    r"|\bkubernetes pod\b|\bkubectl (?:exec|logs|apply|describe|get)\b"
+    r"|\bkubernetes pod\b|\bkubectl (?:-\S{1,30} (?:[\w-]{1,60} )?){0,3}(?:exec|logs|apply|describe|get)\b"
 )
 _KIND = re.compile(r"(?m)^kind: (?:Pod|Job|Deployment|StatefulSet|PyTorchJob|MPIJob|TrainJob|RayCluster|RayJob|JobSet)\s{0,4}$")
 _LIMIT = re.compile(r"nvidia\.com/gpu[\"']?\s{0,4}:\s{0,4}[\"']?(?P<count>\d{1,3})\b")

@@ -30,6 +30,11 @@ _PLANNED = re.compile(
     rf"({_NAME})\s{{1,80}}(?:[^\n]{{1,160}}--> )?(\S{{1,60}})/(?:noarch|(?:linux|win|osx)-\w{{1,8}})"
     rf"::({_NAME})-({_VERSION})-([\w.]{{1,60}})\s*$"
 )
+# The same by mamba, "+ pytorch  2.1.0  cpu_mkl_py310h…_100  conda-forge/linux-64  25MB", and a row of `conda env export`
+_TABLE_OF_PLAN = re.compile(
+    rf"\+ {{1,4}}({_NAME})\s{{1,80}}({_VERSION})\s{{1,80}}([\w.]{{1,60}})\s{{1,80}}(\S{{1,60}})/(?:noarch|(?:linux|win|osx)-\w{{1,8}})\b"
+)
+_EXPORTED = re.compile(rf"- ({_NAME})=({_VERSION})=([\w.]{{1,60}})$")
 _LEAVES = re.compile(r"The following packages will be (?:REMOVED|DOWNGRADED|SUPERSEDED)")
 # torch's names at conda over the years; some say that they are built for the CPU
 _CONDA_CPU = ("pytorch-cpu", "pytorch-nightly-cpu")
@@ -39,7 +44,18 @@ _BUILD_CPU = re.compile(r"(?:^|_)cpu(?:_|$)")  # cpu_generic_py310h…, py3.10_c
 _HEAD = re.compile(r"\s{0,4}Package\s+Version\b")
 _RULE = re.compile(r"\s{0,4}-{3,}\s+-{3,}")
 
-_SIGNS = ("==", "64::", "noarch::", "Package", "# Name", "Version: ", " @ ", "torch  ")  # without one of them there is no such list
+_SIGNS = (
+    "- pytorch=",
+    "- cpuonly=",
+    "==",
+    "64::",
+    "noarch::",
+    "Package",
+    "# Name",
+    "Version: ",
+    " @ ",
+    "torch  ",
+)  # without one of them there is no such list
 
 
 def read_packages(text: str) -> Found | None:
@@ -60,10 +76,8 @@ def read_packages(text: str) -> Found | None:
             mode = _conda(notes, line, number)
         elif mode == "table":
             mode = _table(notes, line, number)
-        elif planned := _PLANNED.match(line):
-            notes.kind = "conda plan"
-            if mode != "leaves" and planned[1] == planned[3]:
-                _conda(notes, f"{planned[3]} {planned[4]} {planned[5]} {planned[2]}", number)
+        elif _of_a_plan(notes, mode, line, number):
+            pass
         elif tagged and (match := _TAGGED.match(line)):
             _put(notes, match[1], match[2], line, number)
         elif line.startswith("Name: "):
@@ -80,6 +94,19 @@ def read_packages(text: str) -> Found | None:
         for name, version, line, number in freeze:
             _put(notes, name, version, line, number)
     return notes.found()
+
+
+def _of_a_plan(notes: Notes, mode: str, line: str, number: int) -> bool:
+    """Whether a line is a row of what conda or mamba is about to do, or of what `conda env export` writes; then it is taken."""
+    if planned := _PLANNED.match(line):
+        notes.kind = "conda plan"
+        if mode != "leaves" and planned[1] == planned[3]:
+            _conda(notes, f"{planned[3]} {planned[4]} {planned[5]} {planned[2]}", number)
+        return True
+    if row := _TABLE_OF_PLAN.match(line) or _EXPORTED.match(line):
+        notes.kind = "conda plan" if line[0] == "+" else "conda list"
+        _conda(notes, " ".join(row.groups()), number)
+    return row is not None
 
 
 def _heading(notes: Notes, mode: str, raw: str, number: int) -> str:

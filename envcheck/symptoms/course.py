@@ -39,7 +39,9 @@ _BAD = re.compile(
 )
 POST = 64 << 10  # characters in which a person has said what the text is about; what goes on for longer is a log
 _PROPOSED = re.compile(
-    r"^\W{0,12}(?:feature request|proposal|enhancement|rfc)\b|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
+    r"^\W{0,12}(?:feature request|proposal|enhancement|rfc|the doc issue|docs? (?:issue|request))\b"
+    r"|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
+    r"|\b(?:should|could) (?:also )?(?:have|get|contain) an? (?:\w{1,12} )?(?:section|page|paragraph|note|entry|table)\b"
     r"|\bfeature request\b|\bproposal\.|\b(?:for|in) (?:our|the) (?:wiki|docs|documentation|runbook)\b|\bjust curious\b"
     r"|\bwant to understand\b|\bwhat happens (?:if|when)\b"
     r"|\bsince then (?:everything|it|all|we)\b|\bnothing (?:has )?happened (?:yet|so far)\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: "

@@ -393,16 +393,24 @@ def test_a_symptom_deep_in_a_long_log_is_found() -> None:
     assert [match.rule for match in found.matches] == ["gpu-ecc-error"]
 
 
+def reads(text: str) -> float:
+    """How often the words of a text could be looked for while it is scanned: a ratio, for the machine is as fast as it is."""
+    scanner = Scanner(TABLE)
+    took = []
+    for work in (lambda: re.findall(r"\w+", text.lower()), lambda: scanner.scan(text, "log")):
+        began = time.process_time()
+        work()
+        took.append(time.process_time() - began)
+    return took[1] / took[0]
+
+
 def test_long_logs_scan_in_time() -> None:
-    """2 s for 10 MB is the promise; a tenth of it, with room for a busy machine."""
+    """A row that is tried at each line costs hundreds of readings."""
     text = "".join(
         f"node{n % 16}:{n}:{n + 7} [{n % 8}] NCCL INFO Channel {n % 32:02d}/0 : {n % 8}[{n % 8}] via P2P/CUMEM\n" for n in range(14000)
     )
-    scanner = Scanner(TABLE)
-    began = time.process_time()
-    scanner.scan(text, "log")
     assert len(text) > 900_000
-    assert time.process_time() - began < 0.6
+    assert reads(text) < 25
 
 
 def test_lines_that_repeat_nothing_scan_in_time() -> None:
@@ -412,11 +420,8 @@ def test_lines_that_repeat_nothing_scan_in_time() -> None:
     letters = str.maketrans("0123456789", "qwertyuiop")
     lines = (f"{words[n % size]} {str(n * 7919).translate(letters)} {words[n * 31 % size]} {words[n * 17 % size]}\n" for n in range(26_000))
     text = "".join(lines)
-    scanner = Scanner(TABLE)
-    began = time.process_time()
-    scanner.scan(text, "log")
     assert len(text) > 600_000
-    assert time.process_time() - began < 0.6
+    assert reads(text) < 60
 
 
 def test_a_line_without_end_is_cut_into_parts_of_bounded_size() -> None:
