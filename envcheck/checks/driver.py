@@ -207,13 +207,12 @@ _SINCE = (
 
 def _lacks_symbol(facts: Facts, matches: Matches) -> Hit | None:
     """A library asks libcuda, or torch NVML, for a function that came later."""
-    symbol, os = value(matches, "symbol") or "", driver_os(facts.system)
-    cuda = next((since for begin, since in _SINCE if symbol.startswith(begin)), "12.0")
-    first = facts.tables.driver_offering(cuda, os) or facts.tables.driver_floor(cuda, os)
-    driver = facts.driver.version
+    symbol, os, driver = value(matches, "symbol") or "", driver_os(facts.system), facts.driver.version
     if of_variant(matches, "nvml"):
         said = {"symbol": symbol, "driver": driver or UNKNOWN, "target": "a newer branch", "offered": None}
         return Hit(said, quoted(matches), variant="nvml", confidence=Confidence.LIKELY)
+    cuda = next((since for begin, since in _SINCE if symbol.startswith(begin)), "12.0")
+    first = facts.tables.driver_offering(cuda, os) or facts.tables.driver_floor(cuda, os)
     new_enough = driver and first and older(driver, first) is False
     values = {"symbol": symbol, "cuda": cuda, "minimum": first, "driver": driver or UNKNOWN, "target": f"{first} or newer", "offered": None}
     return Hit(values, quoted(matches), variant="stub" if new_enough else "symbol", confidence=Confidence.LIKELY)

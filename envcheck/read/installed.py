@@ -14,21 +14,20 @@ import re
 from envcheck.facts.snapshot import Distribution
 from envcheck.read.collect_env import normal
 from envcheck.read.found import Fact, Found, Notes
+from envcheck.read.packages import NAME, VERSION
 
 KIND = "installer"  # of what is found: an earlier state, which no list contradicts
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"
-_VERSION = r"[0-9][0-9A-Za-z.!+_-]{0,60}"
 _DONE = "Successfully installed "
 _THERE = re.compile(
-    rf"Requirement already (?:satisfied|up-to-date)[^:\n]{{0,40}}: (?P<name>{_NAME})[^\n]{{0,600}}\((?P<version>{_VERSION})\)\s*$"
+    rf"Requirement already (?:satisfied|up-to-date)[^:\n]{{0,40}}: (?P<name>{NAME})[^\n]{{0,600}}\((?P<version>{VERSION})\)\s*$"
 )
-_FOR = re.compile(rf"(?:\(from |->)(?P<name>{_NAME})==(?P<version>{_VERSION})(?=\)|->)")  # "(from mpmath->torch==2.9.1)"
-_UV = re.compile(rf" ?(?P<sign>[-+~]) (?P<name>{_NAME})==(?P<version>{_VERSION})\s*$")
+_FOR = re.compile(rf"(?:\(from |->)(?P<name>{NAME})==(?P<version>{VERSION})(?=\)|->)")  # "(from mpmath->torch==2.9.1)"
+_UV = re.compile(rf" ?(?P<sign>[-+~]) (?P<name>{NAME})==(?P<version>{VERSION})\s*$")
 _POETRY = re.compile(
-    rf"\s{{0,4}}[-•] (?:Installing|Updating|Downgrading) (?P<name>{_NAME}) "
-    rf"\((?:{_VERSION} -> )?(?P<version>{_VERSION})(?: /\S{{1,80}})?\)\s*$"
+    rf"\s{{0,4}}[-•] (?:Installing|Updating|Downgrading) (?P<name>{NAME}) "
+    rf"\((?:{VERSION} -> )?(?P<version>{VERSION})(?: /\S{{1,80}})?\)\s*$"
 )
-_UNINSTALLED = re.compile(rf"Successfully uninstalled (?P<name>{_NAME}?)-(?P<version>{_VERSION})\s*$")
+_UNINSTALLED = re.compile(rf"Successfully uninstalled (?P<name>{NAME}?)-(?P<version>{VERSION})\s*$")
 _HINTS = (_DONE, "Requirement already ", "Installed ", " Installing ", " Updating ", " Downgrading ", "Successfully uninstalled ")
 
 
@@ -59,7 +58,7 @@ def read_installed(text: str) -> Found | None:
 
 def _of_list(words: str) -> list[tuple[str, str]]:
     """ "torch-2.9.1 nvidia-nccl-cu12-2.27.5": the version is what stands behind the last hyphen."""
-    return [(name, version) for one in words.split() for name, _, version in [one.rpartition("-")] if re.fullmatch(_VERSION, version)]
+    return [(name, version) for one in words.split() for name, _, version in [one.rpartition("-")] if re.fullmatch(VERSION, version)]
 
 
 def _by_sign(there: dict[str, tuple[str, str, int]], match: re.Match[str], line: str, number: int) -> None:

@@ -13,28 +13,28 @@ from envcheck.facts.snapshot import Distribution
 from envcheck.read.collect_env import normal
 from envcheck.read.found import Found, Notes
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"
-_VERSION = r"[0-9][0-9A-Za-z.!+_-]{0,60}"
-_FREEZE = re.compile(rf"({_NAME})(?:\[[\w,-]{{1,40}}\])?===?({_VERSION})\s*$")
-_WHEEL = re.compile(rf"({_NAME}) @ \S{{0,300}}?/[A-Za-z0-9_.]{{1,80}}-({_VERSION}?)-(?:cp|py)\d")
-_TABLE = re.compile(rf"({_NAME})\s+({_VERSION})(?:\s+\S.*)?$")
-_CONDA = re.compile(rf"({_NAME})\s+({_VERSION})\s+(\S{{1,80}})(?:\s+(\S{{1,60}}))?\s*$")
-_TAGGED = re.compile(rf"\[pip3?\]\s*({_NAME})==({_VERSION})")
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"
+VERSION = r"[0-9][0-9A-Za-z.!+_-]{0,60}"
+_FREEZE = re.compile(rf"({NAME})(?:\[[\w,-]{{1,40}}\])?===?({VERSION})\s*$")
+_WHEEL = re.compile(rf"({NAME}) @ \S{{0,300}}?/[A-Za-z0-9_.]{{1,80}}-({VERSION}?)-(?:cp|py)\d")
+_TABLE = re.compile(rf"({NAME})\s+({VERSION})(?:\s+\S.*)?$")
+_CONDA = re.compile(rf"({NAME})\s+({VERSION})\s+(\S{{1,80}})(?:\s+(\S{{1,60}}))?\s*$")
+_TAGGED = re.compile(rf"\[pip3?\]\s*({NAME})==({VERSION})")
 # Rows that someone took out of such a list: "pip list | grep torch", "conda list | grep torch"
 _STRAY = re.compile(
     rf"((?:py)?torch(?:vision|audio|text|ao)?|pytorch-cuda|pytorch-nightly|pytorch(?:-nightly)?-cpu|pytorch-mutex|cpuonly|cudatoolkit|triton|numpy|nvidia-[a-z0-9-]{{3,40}}|bitsandbytes|xformers|vllm|flash[-_]attn)"
-    rf"\s{{2,80}}({_VERSION})(?:\s{{2,80}}(\S{{1,80}}))?(?:\s{{2,80}}(\S{{1,60}}))?\s*$"
+    rf"\s{{2,80}}({VERSION})(?:\s{{2,80}}(\S{{1,80}}))?(?:\s{{2,80}}(\S{{1,60}}))?\s*$"
 )
 # What conda is about to do: "pytorch  pytorch/win-64::pytorch-1.10.0-py3.6_cpu_0", "pytorch  1.9.0-cpu_py38 --> 1.9.0-cuda112py38"
 _PLANNED = re.compile(
-    rf"({_NAME})\s{{1,80}}(?:[^\n]{{1,160}}--> )?(\S{{1,60}})/(?:noarch|(?:linux|win|osx)-\w{{1,8}})"
-    rf"::({_NAME})-({_VERSION})-([\w.]{{1,60}})\s*$"
+    rf"({NAME})\s{{1,80}}(?:[^\n]{{1,160}}--> )?(\S{{1,60}})/(?:noarch|(?:linux|win|osx)-\w{{1,8}})"
+    rf"::({NAME})-({VERSION})-([\w.]{{1,60}})\s*$"
 )
 # The same by mamba, "+ pytorch  2.1.0  cpu_mkl_py310h…_100  conda-forge/linux-64  25MB", and a row of `conda env export`
 _TABLE_OF_PLAN = re.compile(
-    rf"\+ {{1,4}}({_NAME})\s{{1,80}}({_VERSION})\s{{1,80}}([\w.]{{1,60}})\s{{1,80}}(\S{{1,60}})/(?:noarch|(?:linux|win|osx)-\w{{1,8}})\b"
+    rf"\+ {{1,4}}({NAME})\s{{1,80}}({VERSION})\s{{1,80}}([\w.]{{1,60}})\s{{1,80}}(\S{{1,60}})/(?:noarch|(?:linux|win|osx)-\w{{1,8}})\b"
 )
-_EXPORTED = re.compile(rf"- ({_NAME})=({_VERSION})=([\w.]{{1,60}})$")
+_EXPORTED = re.compile(rf"- ({NAME})=({VERSION})=([\w.]{{1,60}})$")
 _LEAVES = re.compile(r"The following packages will be (?:REMOVED|DOWNGRADED|SUPERSEDED)")
 # torch's names at conda over the years; some say that they are built for the CPU
 _CONDA_CPU = ("pytorch-cpu", "pytorch-nightly-cpu")
@@ -136,7 +136,7 @@ def _stray(notes: Notes, match: re.Match[str], line: str, number: int) -> None:
 
 def _put(notes: Notes, name: str, version: str, line: str, number: int) -> None:
     own = normal(name)
-    if re.fullmatch(_VERSION, version):
+    if re.fullmatch(VERSION, version):
         notes.put(f"package.{own}", Distribution(own, version), line, number)
         if own == "torch":
             notes.put("torch.version", version, line, number)
