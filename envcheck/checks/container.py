@@ -176,6 +176,8 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
         return Hit({"path": value(old, "path")}, quoted(old), variant="nccl")
     if (newer := of_variant(matches, "toolkit")) and not works(facts.devices):
         return Hit({}, quoted(newer), variant="toolkit")
+    if dri := of_variant(matches, "dri"):
+        return Hit({}, quoted(dri), variant="dri")
     if system.wsl is None:
         return None
     values: dict[str, object] = {"kernel": system.kernel, "library": cuda_driver.library_path}

@@ -461,21 +461,6 @@ def _of_reports(report: Report, read: Read) -> Report | None:
 _LOGS = frozenset({"traceback", "torchrun", "Ray", "Lightning", "DeepSpeed", "docker", "pip", "compiler", "error"})
 
 
-# What a person says of a run that failed: "fails to build", "crashes on import", "does not work on two nodes", "no longer detects the GPU"
-_FAILS = re.compile(
-    r"(?<!\b0 )\b(?:fail(?:s|ed|ing|ure)|crash(?:es|ed|ing)?|hangs|hanging|stuck|freezes)\b(?! (?:if|when|over|fast|safe))"
-    r"|\b(?:does(?:n't| not)|did(?:n't| not)|won't|will not|no longer) "
-    r"(?:work|start|run|train|import|install|detect|see|find|recogni[sz]e)\w*"
-    r"|\b(?:can(?:'t| ?not)|unable to) (?:install|import|train|detect|start|run|use the gpu)\b"
-    r"|\b(?<!no )(?<!not )(?:a |the )?(?:hangs?|deadlocks?|freeze|segfaults?) (?:with|at|in|on|when|during|after|inside|while)\b|\bhung\b"
-    r"|\b(?:wrong|incorrect|different|corrupt(?:ed)?) (?:results?|outputs?|values?|gradients?|numbers?)\b|\bresults? (?:is|are) wrong\b"
-    r"|\bno (?:CUDA|NVIDIA|GPU|HIP|ROCm)(?: capable|-capable)? devices?\b"
-    r"|\b(?:gives?|gave|get|got|getting|throws?|threw|see|with|prints?) (?:me |us )?(?:this|an|the(?: following)?) (?:[\w']{1,20} )?error\b"
-    r"|\bnothing happens\b|\bnever (?:starts|ends|returns|finishes)\b",
-    re.IGNORECASE,
-)
-
-
 _SPEAKS = re.compile(
     r"\b(?:I|my|we|our)\b|[\u4e00-\u9fff]{4}|[\u0400-\u04ff]{4}|[\u3041-\u30ff]{4}|[\uac00-\ud7a3]{3}"
 )  # a person, who would not ask about a command that does what it should
@@ -483,6 +468,7 @@ _SPEAKS = re.compile(
 
 def _trouble(read: Read, texts: Given) -> bool:
     """Whether something failed that no rule explains: a victim's words, an error that means harm, a text of which nothing is known."""
+    from envcheck.read.concepts import said
     from envcheck.read.gists import stands_still
 
     if read.symptoms.victims or texts.scanner.complains or any(one.symptom == "cuda-says-false" for one in read.symptoms.matches):
@@ -491,7 +477,7 @@ def _trouble(read: Read, texts: Given) -> bool:
         return True
     if read.symptoms.harmless:
         return False
-    if _FAILS.search(texts.excerpt):
+    if said(texts.excerpt).find("run-fails"):
         return True
     kinds = {kind for kinds in read.files.values() for kind in kinds}
     if kinds <= {"launch command"} and _SPEAKS.search(texts.excerpt):
