@@ -8,7 +8,7 @@ from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, 
 from envcheck.checks.driver import smi_evidence, smi_failed
 from envcheck.checks.hardware import gpu_nodes
 from envcheck.checks.own_command import with_gpu
-from envcheck.checks.text import agreed, alone, cite, first_of, foremost, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import agreed, alone, cite, doubt, first_of, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
 from envcheck.facts.nvml_codes import BLOCKED, NO_LIBRARY, NOT_LOADED, SMI_OTHER, UNKNOWN
@@ -53,6 +53,8 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     cards, inside = nvidia_on_bus(facts.system), contained(container)
     if hit := _said_outright(facts, own, every):
         return hit
+    if facts.torch.cpu_build and doubt(own):  # it sees none with the GPU either, so a person's words tell nothing of the container
+        return None
     if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
     shown = facts.visibility.nvidia_visible_devices

@@ -177,6 +177,8 @@ _LATER = 8  # lines: warnings stand between a question and its answer
 # What a program prints before a value of its own: print("CUDA here:", torch.cuda.is_available()), print(f"CUDA here: {torch…}")
 _LABEL = re.compile(r"print\(\s{0,4}f?['\"]([^'\"{}]{2,60}?)[\s:=]{0,6}(?:['\"]\s{0,4},\s{0,4}|\{)$")
 
+_PRINTS = re.compile(r";\s{0,4}(?=print\()")
+
 
 def _untupled(line: str) -> str:
     """The values of a tuple that a prompt shows, as print would show them."""
@@ -247,7 +249,7 @@ _CONDITION = re.compile(
     r"|support\w*)\b|如果|当",
     re.IGNORECASE,
 )
-_DATACENTER = r"(?:V100|P100|K80|T4|A100|H100|H200|B200|GH200|L40S?|A10G?|A30|A40)"
+_DATACENTER = r"(?:V100S?|P100|K80|T4|A100|A800|H100|H200|H800|H20|B200|B300|GB?H?200|GB10|L40S?|L20|A10G?|A30|A40|A[2456]000|A[45]500)"
 _PRODUCT = re.compile(
     r"(?<![0-9A-Za-z_-])((?:(?:NVIDIA|GeForce|Tesla|Quadro|Radeon|AMD|Intel) ){0,3}"
     r"(?:(?:RTX|GTX|rtx|gtx|Rtx|Gtx) ?(?:A?\d{3,4}|(?:PRO|Pro|pro) \d{4})(?: ?(?:Ti|TI|ti)| ?(?:SUPER|Super|super)"
@@ -288,7 +290,8 @@ _AWAY = re.compile(
 )
 # "Trying torch 2.4 on a …": what stands behind it is where that is tried.
 _TRIED_ON = re.compile(
-    r"\b(?:[Tt]r(?:y|ying|ied)|[Ss]witched|[Uu]pgraded)\b[^,;:]{0,60} on (?=(?:an? |my |our |this |the )?(?:[A-Z]\w{2,9} ){0,2}$)"
+    r"\b(?:[Tt]r(?:y|ying|ied)\b[^,;:]{0,60} (?:on|with|using)|(?:[Ss]witched|[Uu]pgraded)\b[^,;:]{0,60} on) "
+    r"(?=(?:an? |my |our |this |the )?(?:[A-Z]\w{2,9} ){0,2}$)"
 )
 _AWAY_AFTER = re.compile(
     r"[\s,)]{0,3}(?:(?:it )?(?:works|worked|runs|ran)\b(?! out)|is fine|is not (?:found|available)|would|instead"
@@ -351,7 +354,7 @@ class _Reader:
             title = _HEADING.fullmatch(line.rstrip())
             heading = _KEYS.get(_key(title[1]), "") if title else ""
             if expression := _EXPRESSION.search(line):
-                self._expression(expression)
+                self._expressions(expression)
                 self._products()
                 if re.search(r"\w[.,;] $", line[: expression.start()]):  # a sentence before the one that asks
                     self.line = line[: expression.start()]
@@ -380,6 +383,15 @@ class _Reader:
         said = [self.say(_VALUES[what](one)) for what, one in zip(asked, values, strict=True)]
         self.denied += [claim for claim in self.claims[before:] if claim.subject == "devices.available" and claim.value is False]
         return any(said)  # None says nothing of some
+
+    def _expressions(self, first: re.Match[str]) -> None:
+        """Those of a line: of several statements that print each value behind a label of its own, each by itself."""
+        parts = _PRINTS.split(self.line)
+        labelled = [match for part in parts if (match := _EXPRESSION.search(part)) and _LABEL.search(part[: match.start()])]
+        for match in labelled if len(labelled) > 1 else [first]:
+            self.line = match.string
+            self._expression(match)
+        self.line = first.string
 
     def _expression(self, match: re.Match[str]) -> None:
         """Take the value that stands beside an expression, or wait for it."""
