@@ -485,7 +485,7 @@ class _Reader:
         start, end = match.span()
         if re.match(r"[ -]series\b", self.line[end:], re.IGNORECASE):
             return  # which card of it, nobody says
-        around = self.line[max(0, start - 1) : start] + re.sub(r"^\.(?!\w)", " ", self.line[end : end + 2])[:1]
+        around = self.line[max(0, start - 1) : start] + re.sub(r"^[.:](?!\w)", " ", self.line[end : end + 2])[:1]
         if _SHORT_PRODUCTS.search(match[1]) and re.search(r"[/_:.]", around):
             return  # part of a path or of another name
         before = re.search(r"(\d{1,2})\s?[x×*卡块张]?\s?(?:GPUs? )?$", self.line[max(0, start - 11) : start])
@@ -502,7 +502,7 @@ def _key(text: str) -> str:
 
 _HINTS = re.compile(
     r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
-    r"|系统|驱动|Device|CUDA|cuda|nvidia|[Cc]ard\b|GeForce|Quadro|T(?:ITAN|itan)\b|\b(?:GT ?|MX)\d|\b[1-5]0[5-9]0\b|[AHVBPK]\d{2,3}\b"
+    r"|系统|驱动|Device|CUDA|cuda|nvidia|[Cc]ard\b|GeForce|Quadro|T(?:ITAN|itan)\b|\b(?:GT ?|MX)\d|\b[1-5]0[5-9]0\b|[AHVBPKL]\d{2,4}S?\b"
 )
 
 

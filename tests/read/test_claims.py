@@ -19,6 +19,12 @@ FACTS: dict[str, dict[str, Any]] = {
         "torch.version": "2.5.1+cpu",
         "devices.available": False,
     },
+    # several statements of one line, each with a label of its own
+    """python -c "import torch; print(f'Has it: {torch.cuda.is_available()}'); print(f'Made for CUDA: {torch.version.cuda}')"
+Has it: False
+Made for CUDA: None""": {"devices.available": False, "torch.cpu_build": True},
+    "It fails on an nvidia gpu A6000:": {"gpu.0": "A6000"},
+    "I tried to run it with a V100S and it ended": {"gpu.0": "V100S"},
     ">>> print(torch.__version__, torch.version.cuda)\n2.1.0 None": {"torch.version": "2.1.0", "torch.cpu_build": True},
     ">>> print(torch.__version__, torch.version.cuda)  # on ROCm\n2.1.0 None": {},
     "ImportError: DLL load failed while importing _C": {"system.os": "windows"},
