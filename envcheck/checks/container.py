@@ -49,12 +49,16 @@ def _by_tool(own: Matches, outside: bool, wanted: bool) -> Hit | None:
 def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     """The host has a GPU and the container was started without it. A container without any GPU in sight is left alone."""
     driver, gpus, container, devices, absent = facts.driver, facts.gpus, facts.container, facts.devices, facts.absent
-    own = alone(facts, "container-without-gpu")
+    told = alone(facts, "container-without-gpu")
+    guessed = of_variant(told, "guess")
+    own = tuple(one for one in told if one not in guessed)
     cards, inside = nvidia_on_bus(facts.system), contained(container)
     if hit := _said_outright(facts, own, every):
         return hit
     if facts.torch.cpu_build and doubt(own):  # it sees none with the GPU either, so a person's words tell nothing of the container
         return None
+    if guessed and not own and not inside and not works(devices):
+        return Hit({"runtime": "container"}, quoted(guessed), variant="guess", confidence=Confidence.LIKELY)
     if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
     shown = facts.visibility.nvidia_visible_devices

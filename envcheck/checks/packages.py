@@ -94,6 +94,8 @@ _BITSANDBYTES = (("13.2", "0.50.0"), ("13.0", "0.48.0"), ("12.9", "0.46.1"), ("1
 def bitsandbytes_broken(facts: Facts, matches: Matches) -> Answer:
     there = facts.packages.version("bitsandbytes") or value(matches, "version")
     values: dict[str, object] = {"installed": there or UNKNOWN, "cuda": facts.torch.cuda}
+    if there is None and matches and len(of_variant(matches, "absent")) == len(matches):
+        return Hit(values, quoted(matches), variant="absent")
     newest = (Install(("bitsandbytes",), note="the newest release", flags=UPGRADE),)
     if forced := value(matches, "override"):
         return Hit(values | {"override": forced}, quoted(matches), newest, "override")
@@ -233,6 +235,8 @@ def vllm_pin(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, quoted(matches), (), "cuda", severity, None if matches else Confidence.LIKELY)
     if there and (low := _all_below(facts.gpus, 7)):
         return Hit(values | {"gpu": low}, quoted(matches), (), "gpu", severity)
+    if attention := of_variant(matches, "attention"):
+        return Hit(values, quoted(attention), variant="attention")
     return Hit(values, quoted(matches), variant="said") if matches else None
 
 

@@ -120,8 +120,8 @@ def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
     if matches:
         values |= {"target": value(matches, "arch") or "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
         values |= {name: value(matches, name) for name in ("gpu", "needs", "refused", "feature")}
-        kind = foremost(matches, "refused", "headers", "old", "gpu", "libcuda", "feature", "ptxas", "compiler")
-        return Hit(values, quoted(matches), (), kind, Severity.ERROR, Confidence.LIKELY if kind == "refused" else None)
+        kind = foremost(matches, "refused", "headers", "old", "gpu", "libcuda", "feature", "ptxas", "compiler", "install")
+        return Hit(values, quoted(matches), (), kind, Severity.ERROR, Confidence.LIKELY if kind in ("refused", "install") else None)
     if not facts.packages.version("triton") or facts.system.os != "linux" or not (facts.torch.cuda or facts.torch.hip):
         return None
     no_compiler = "toolkit" not in facts.missing and not (toolkit.compiler or toolkit.gcc or toolkit.clang)
@@ -219,7 +219,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     fixes: tuple[Intent, ...]
     if said_.variant == "crash" and library == OF_PYG:
         fixes = from_pyg(facts.torch, said_.values.get("cuda"), PYG_NAMES[:4])
-    elif said_.variant == "source":
+    elif said_.variant in ("source", "cpu_package"):
         fixes = ()
     elif said_.variant == "partner":
         fixes = with_its_user(library)
@@ -242,7 +242,7 @@ def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
     if telling := of_variant(
-        matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python", "source"
+        matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python", "source", "cpu_package"
     ):
         values |= {
             "built": value(telling, "built"),
