@@ -116,9 +116,7 @@ def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
         return Hit(values | {"standard": value(matches, "standard")}, quoted(matches), variant="standard", severity=severity)
     alone = agreed(matches)
     values |= {name: value(matches, name) for name in ("header", "function")}
-    return Hit(
-        values, quoted(matches), variant=alone if alone in _OF_A_BUILD else "said", severity=severity, confidence=doubt(matches)
-    )
+    return Hit(values, quoted(matches), variant=alone if alone in _OF_A_BUILD else "said", severity=severity, confidence=doubt(matches))
 
 
 @check(needs="packages toolkit", reads="toolkit python packages system torch symptoms")
