@@ -55,7 +55,7 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     cards, inside = nvidia_on_bus(facts.system), contained(container)
     if hit := _said_outright(facts, own, every):
         return hit
-    if facts.torch.cpu_build and doubt(own):  # it sees none with the GPU either, so a person's words tell nothing of the container
+    if facts.torch.cpu_build and doubt(told):  # it sees none with the GPU either, so a person's words tell nothing of the container
         return None
     if guessed and not own and not inside and not works(devices):
         return Hit({"runtime": "container"}, quoted(guessed), variant="guess", confidence=Confidence.LIKELY)

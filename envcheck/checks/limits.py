@@ -206,8 +206,10 @@ def system_call_refused(facts: Facts) -> Answer:
     return Hit({"calls": refused}, evidence) if refused and facts.live.status is not LiveStatus.PASS else None
 
 
-@check(needs="limits", reads="limits launcher")
-def cache_lock_broken(facts: Facts) -> Answer:
+@check(needs="limits", reads="limits launcher symptoms")
+def cache_lock_broken(facts: Facts, matches: Matches) -> Answer:
+    if matches:  # what a program says of its own folder
+        return Hit({}, quoted(matches), variant="left", confidence=doubt(matches))
     bad = [one for one in facts.limits.caches if one.lock in ("none", "refused", "hang")]
     # NFS: local_lock=flock|all; Lustre: localflock. Locks then hold among the processes of one machine.
     local = [one for one in facts.limits.caches if re.search(r"\b(?:local_lock=(?:flock|all)|localflock)\b", one.options)]

@@ -46,6 +46,8 @@ _BY_PAGE = {
         "python -m pip install spconv-cu120    # a torch for CUDA 12",
         "python -m pip install spconv-cu118    # a torch for CUDA 11",
     ),
+    # https://k2-fsa.github.io/k2/installation/from_wheels.html: a release for each torch and CUDA
+    "k2": ("python -m pip install k2==VERSION -f https://k2-fsa.github.io/k2/cuda.html    # of that page, the one named for your torch",),
     "apex": (
         "git clone https://github.com/NVIDIA/apex",
         "APEX_CPP_EXT=1 APEX_CUDA_EXT=1 python -m pip install -v --no-build-isolation --no-cache-dir --force-reinstall ./apex",
@@ -54,7 +56,7 @@ _BY_PAGE = {
 _PART_OF = {
     "amp_C": "apex", "apex_C": "apex", "syncbn": "apex", "fused_layer_norm_cuda": "apex", "nvdiffrast_plugin": "nvdiffrast",
     "MinkowskiEngineBackend": "MinkowskiEngine", "diff_surfel_rasterization": "diff_gaussian_rasterization",
-    "simple_knn": "diff_gaussian_rasterization",
+    "simple_knn": "diff_gaussian_rasterization", "SpconvOps": "spconv", "_k2": "k2",
 }  # fmt: skip
 _BUILT_AS_PAGE = "Install the package as its page says: a build for the torch that is installed, made by the toolkit of torch's CUDA."
 
@@ -63,11 +65,12 @@ def by_its_page(library: str, torch: TorchFacts) -> tuple[Intent, ...]:
     """How a package is built again whose file or module this is: "mmcv._ext", "/home/u/detectron2/detectron2/_C.so"."""
     parts = re.split(r"[/\\.\s]+", library)
     name = next((_PART_OF.get(part, part) for part in parts if _PART_OF.get(part, part) in _BY_PAGE), None)
-    if name is None and "dgl" in parts:
+    if name is None and _OF_DGL & {part.lower() for part in parts}:
         return _dgl(torch)
     return (Manual(_BUILT_AS_PAGE, commands=_BY_PAGE[name]),) if name else ()
 
 
+_OF_DGL = {"dgl", "graphbolt"}
 _DGL = (
     "DGL's library is compiled for one torch and one CUDA each, and its last releases are for torch 2.1 to 2.4. Take DGL from the folder"
     " of its index that is named for this torch and CUDA; where there is none, take a torch that has one, in an environment of its own."
@@ -131,6 +134,8 @@ _CALLED = {
     "selective_scan_cuda": "mamba-ssm", "mamba_ssm": "mamba-ssm", "causal_conv1d_cuda": "causal-conv1d", "causal_conv1d": "causal-conv1d",
     "flash_attn_2_cuda": "flash-attn", "exllamav2_ext": "exllamav2", "exllamav2": "exllamav2", "exllama_kernels": "auto-gptq",
     "exllamav2_kernels": "auto-gptq", "autogptq_cuda_64": "auto-gptq", "autogptq_cuda_256": "auto-gptq", "awq_ext": "autoawq-kernels",
+    "auto_gptq": "auto-gptq", "auto-awq kernels": "autoawq-kernels", "nerfacc": "nerfacc",
+    "transformer_engine_torch": "transformer_engine[pytorch]", "transformer_engine_extensions": "transformer_engine[pytorch]",
     "llama_cpp": "llama-cpp-python", "natten": "natten", "gsplat": "gsplat", "sageattention": "sageattention",
 }  # fmt: skip
 _PYG_OF_FILE = {name.replace("-", "_"): name for name in PYG_NAMES}
@@ -141,8 +146,8 @@ def again(library: str, torch: TorchFacts, cuda: object) -> tuple[Intent, ...]:
     """The package that a file or module belongs to, installed anew for this torch: from PyG's own index, or compiled here."""
     found = _IN_PACKAGES.search(library)
     module = found[1] if found else library
-    if module in _PYG_OF_FILE:
-        return from_pyg(torch, cuda, (_PYG_OF_FILE[module],))
+    if (of_pyg := _PYG_OF_FILE.get(module.partition(".")[0])) is not None:
+        return from_pyg(torch, cuda, (of_pyg,))
     flags = ("--no-build-isolation", "--no-cache-dir")
     note = "compiled here, against the torch that is installed"
     if called := _CALLED.get(module.partition(".")[0]):

@@ -10,7 +10,7 @@ from envcheck.checks.gpu import NO_KERNEL, code_of_build
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.rebuild import OF_PYG, PYG_NAMES, again, by_its_page, from_pyg, package_of, with_its_user
-from envcheck.checks.text import agreed, first_of, foremost, of_variant, quoted, value
+from envcheck.checks.text import agreed, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
@@ -39,7 +39,8 @@ def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
     number = facts.torch.cuda
     values["toolkit"] = f"cuda-toolkit={number or 'MAJOR.MINOR'}"
     values["package"] = f"cuda-toolkit-{number.replace('.', '-')}" if number else None
-    return Hit(values, quoted(matches), variant="said") if matches else None
+    special = foremost(matches, "cudnn", "libdevice") or "said"
+    return Hit(values, quoted(matches), variant=special, confidence=doubt(matches)) if matches else None
 
 
 def _cuda_home(facts: Facts) -> tuple[str, str | None]:
@@ -65,9 +66,10 @@ def nvcc_major_mismatch(facts: Facts, matches: Matches) -> Answer:
     """nvcc of another CUDA major than torch: extensions cannot be built. A wheel alone does not care."""
     toolkit = facts.toolkit
     cuda, nvcc = value(matches, "torch_cuda") or facts.torch.cuda, value(matches, "nvcc") or _nvcc(toolkit)
-    if option := value(matches, "option"):
-        values = {"nvcc": nvcc or "of this toolkit", "cuda": cuda or UNKNOWN, "option": option}
-        return Hit(values, quoted(matches), variant="option", severity=Severity.ERROR)
+    asks = {"nvcc": nvcc or "of this toolkit", "cuda": cuda or UNKNOWN}
+    for variant, name in (("option", "option"), ("names", "asked")):
+        if asked := value(matches, name):
+            return Hit(asks | {name: asked}, quoted(matches), variant=variant, severity=Severity.ERROR)
     same = nvcc is not None and cuda is not None and major(nvcc) == major(cuda)
     if matches:
         values = {"nvcc": nvcc or "another version", "cuda": cuda or "another version"}
@@ -87,6 +89,9 @@ def _places(cuda: str | None) -> dict[str, object]:
         return {}
     first, second = series
     return {"toolkit": f"{first}.{second}", "label": f"{first}.{second}.0", "named": f"{first}_{second}"}
+
+
+_OF_A_BUILD = ("ninja", "missing", "headers", "pair", "libc", "crypt")
 
 
 @check(needs="toolkit", reads="toolkit system gpus torch symptoms")
@@ -109,8 +114,9 @@ def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
         return None
     if of_variant(matches, "standard") and not limit:
         return Hit(values | {"standard": value(matches, "standard")}, quoted(matches), variant="standard", severity=severity)
-    alone, values["header"] = agreed(matches), value(matches, "header")
-    return Hit(values, quoted(matches), variant=alone if alone in ("ninja", "missing", "headers") else "said", severity=severity)
+    alone = agreed(matches)
+    values |= {name: value(matches, name) for name in ("header", "function")}
+    return Hit(values, quoted(matches), variant=alone if alone in _OF_A_BUILD else "said", severity=severity, confidence=doubt(matches))
 
 
 @check(needs="packages toolkit", reads="toolkit python packages system torch symptoms")
@@ -140,8 +146,8 @@ def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
             matches = tuple(one for one in matches if one not in told)
             if not matches:
                 return _told_of_cards(facts, told)
-        if agreed(matches) == "no_gpu":
-            return Hit({}, quoted(matches), variant="no_gpu")
+        if (alone := agreed(matches)) in ("no_gpu", "engine", "floor"):
+            return Hit({"function": value(matches, "function")}, quoted(matches), variant=alone)
         if refused := of_variant(matches, "refused"):
             return Hit({"card": value(refused, "card")}, quoted(refused), variant="refused")
         # the folder above csrc is named as the package is: /build/mmcv/csrc/…, ../xformers/csrc/…
@@ -219,7 +225,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     fixes: tuple[Intent, ...]
     if said_.variant == "crash" and library == OF_PYG:
         fixes = from_pyg(facts.torch, said_.values.get("cuda"), PYG_NAMES[:4])
-    elif said_.variant in ("source", "cpu_package"):
+    elif said_.variant in ("source", "cpu_package", "link"):
         fixes = ()
     elif said_.variant == "partner":
         fixes = with_its_user(library)
@@ -238,11 +244,14 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
     return f"{name} {version} is for CUDA {cuda}" if cuda and torch.cuda and cuda != torch.cuda else None
 
 
+_LINKED = ("runtime", "link")
+
+
 def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
     if telling := of_variant(
-        matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python", "source", "cpu_package"
+        matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python", "source", "cpu_package", *_LINKED
     ):
         values |= {
             "built": value(telling, "built"),
@@ -250,7 +259,7 @@ def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
             "asked": value(telling, "asked"),
         }
         named = value(telling, "library") or OF_PYG  # whoever prints "nms_impl: implementation for device" is mmcv
-        values["library"] = f"mmcv ({named})" if telling[0].variant == "without_cuda" else named
+        values["library"] = f"mmcv ({named})" if named.endswith("_impl") else named
         confidence = Confidence.LIKELY if telling[0].confidence else None
         return Hit(values, quoted(matches), variant=telling[0].variant, confidence=confidence)
     # Mangled names of std::string arguments: "Ss" of the old C++ ABI, "__cxx11" of the new one.

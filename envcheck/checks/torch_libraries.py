@@ -9,7 +9,7 @@ from envcheck.checks.hardware import imported, nccl_proved
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.requirements import wrong_versions
-from envcheck.checks.text import agreed, doubt, of_variant, quoted, value
+from envcheck.checks.text import agreed, doubt, foremost, of_variant, quoted, value
 from envcheck.checks.torch_files import blamed
 from envcheck.engine.intents import UPGRADE, Install, Intent, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
@@ -17,6 +17,8 @@ from envcheck.facts.snapshot import PythonFacts, TorchFacts
 from envcheck.tables.library_packages import Provider, pinned, provider, system_package
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, meets, minor, older, pair, release
 
+# What other programs beside torch say of their own part for CUDA.
+_OF_ANOTHER = {"provider": "onnxruntime's part for CUDA", "jax": "JAX's part for CUDA", "cupy": "a library of CuPy's"}
 # Why the loader does not take a file that it found: the message for it.
 _REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
 
@@ -27,6 +29,8 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
     if refused := of_variant(matches, *_REFUSALS):
         file = value(refused, "library")
         return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=refused[0].variant)
+    if library is None and (beside := foremost(matches, *_OF_ANOTHER)):
+        return Hit({"library": _OF_ANOTHER[beside], "version": UNKNOWN}, evidence, variant=beside)
     if told := of_variant(matches, "carried", "libomp", "nix"):
         return Hit({"library": value(told, "library"), "version": UNKNOWN}, evidence, variant=told[0].variant)
     codec, fits = [match.symptom.startswith("torchcodec-") for match in matches], codec_fits(facts)
