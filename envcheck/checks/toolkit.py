@@ -249,7 +249,8 @@ def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
             "cuda": value(telling, "torch_cuda") or values["cuda"],
             "asked": value(telling, "asked"),
         }
-        named = value(telling, "library") or OF_PYG  # whoever prints "nms_impl: implementation for device" is mmcv
+        unnamed = "Horovod" if telling[0].variant == "part" else OF_PYG
+        named = value(telling, "library") or unnamed  # whoever prints "nms_impl: implementation for device" is mmcv
         values["library"] = f"mmcv ({named})" if telling[0].variant == "without_cuda" else named
         confidence = Confidence.LIKELY if telling[0].confidence else None
         return Hit(values, quoted(matches), variant=telling[0].variant, confidence=confidence)
