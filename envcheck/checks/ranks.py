@@ -107,6 +107,8 @@ def launch_rank_duplicate(facts: Facts, matches: Matches) -> Answer:
 
 @check(needs="launcher", reads="launcher symptoms")
 def launch_world_size(facts: Facts, matches: Matches) -> Answer:
+    if told := _not_started(matches):
+        return told
     if slots := value(matches, "slots"):
         return Hit({"slots": slots}, quoted(matches), variant="slots")
     if built := of_variant(matches, "built"):
@@ -138,6 +140,16 @@ def launch_world_size(facts: Facts, matches: Matches) -> Answer:
     if rank := value(matches, "rank"):
         return Hit(values | {"rank": rank}, quoted(matches), variant="rank")
     return Hit(values, quoted(matches), variant="said") if matches else _pods_taken_for_ranks(facts.launcher)
+
+
+def _not_started(matches: Matches) -> Hit | None:
+    """What a launcher says before any rank is there, and what people tell of ranks that nothing started."""
+    variant = foremost(matches, "hostfile", "resources") or agreed(matches)
+    if variant not in ("hostfile", "resources", "local_only", "alone", "batch", "one_process"):
+        return None
+    told = of_variant(matches, variant)
+    values = {"file": value(told, "file") or "as it was given", "request": value(told, "request") or "as asked for"}
+    return Hit(values, quoted(told), variant=variant)
 
 
 def _pods_taken_for_ranks(launcher: LauncherFacts) -> Hit | None:
@@ -179,7 +191,7 @@ def _slurm_said(facts: Facts) -> Hit | None:
     own = alone(facts, "launch-slurm")  # of the others, which any launcher may print, a sign of Slurm is needed
     if not (own or (matches and under)) or facts.launcher.scheduler not in (None, "slurm"):
         return None
-    if variant := foremost(own, "tasks", "request") or agreed(own):
+    if variant := foremost(own, "tasks", "request", "container", "ended") or agreed(own):
         told = of_variant(own, variant)
         works = doubt(told)  # Lightning starts the processes itself, a step waits for its turn
         fixes = (launch_sums.slurm_tasks_fix(facts.launcher) or tasks_of_all_nodes(told)) if variant == "tasks" else ()

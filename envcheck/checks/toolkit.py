@@ -91,7 +91,7 @@ def _places(cuda: str | None) -> dict[str, object]:
     return {"toolkit": f"{first}.{second}", "label": f"{first}.{second}.0", "named": f"{first}_{second}"}
 
 
-_OF_A_BUILD = ("ninja", "missing", "headers", "pair", "libc", "crypt")
+_OF_A_BUILD = ("ninja", "missing", "headers", "pair", "libc", "crypt", "mpi")
 
 
 @check(needs="toolkit", reads="toolkit system gpus torch symptoms")
@@ -225,7 +225,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     fixes: tuple[Intent, ...]
     if said_.variant == "crash" and library == OF_PYG:
         fixes = from_pyg(facts.torch, said_.values.get("cuda"), PYG_NAMES[:4])
-    elif said_.variant in ("source", "cpu_package", "link"):
+    elif said_.variant in ("source", "cpu_package", "link", "part"):
         fixes = ()
     elif said_.variant == "partner":
         fixes = with_its_user(library)
@@ -244,21 +244,24 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
     return f"{name} {version} is for CUDA {cuda}" if cuda and torch.cuda and cuda != torch.cuda else None
 
 
-_LINKED = ("runtime", "link")
+# Variants that a message of its own tells; the first that was met is the one.
+_TELLING = (
+    *("partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python", "source", "cpu_package"),
+    *("runtime", "link", "part"),
+)
 
 
 def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
-    if telling := of_variant(
-        matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python", "source", "cpu_package", *_LINKED
-    ):
+    if telling := of_variant(matches, *_TELLING):
         values |= {
             "built": value(telling, "built"),
             "cuda": value(telling, "torch_cuda") or values["cuda"],
             "asked": value(telling, "asked"),
         }
-        named = value(telling, "library") or OF_PYG  # whoever prints "nms_impl: implementation for device" is mmcv
+        unnamed = "Horovod" if telling[0].variant == "part" else OF_PYG
+        named = value(telling, "library") or unnamed  # whoever prints "nms_impl: implementation for device" is mmcv
         values["library"] = f"mmcv ({named})" if named.endswith("_impl") else named
         confidence = Confidence.LIKELY if telling[0].confidence else None
         return Hit(values, quoted(matches), variant=telling[0].variant, confidence=confidence)

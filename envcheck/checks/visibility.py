@@ -223,6 +223,8 @@ def visible_devices_too_late(facts: Facts, matches: Matches) -> Answer:
     """More devices than the variable selects: CUDA was initialised before it was set. Torch's hint under error 999 is a guess."""
     raw = facts.visibility.cuda_visible_devices
     unknown = cuda_code(facts) == cuda_codes.UNKNOWN or bool(of_symptom(facts, "cuda-999"))
+    if misspelt := of_variant(matches, "misspelt"):
+        return Hit({"name": value(misspelt, "name"), "chosen": value(misspelt, "chosen")}, quoted(misspelt), variant="misspelt")
     if matches and not unknown:
         wanted = raw or value(matches, "chosen")
         return Hit({"value": wanted, "in_time": wanted, "seen": "other"}, quoted(matches), variant="text")
