@@ -27,7 +27,7 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
     if refused := of_variant(matches, *_REFUSALS):
         file = value(refused, "library")
         return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=refused[0].variant)
-    if told := of_variant(matches, "carried", "libomp", "nix"):
+    if told := of_variant(matches, "carried", "libomp", "mac_python", "dylib", "nix"):
         return Hit({"library": value(told, "library"), "version": UNKNOWN}, evidence, variant=told[0].variant)
     codec, fits = [match.symptom.startswith("torchcodec-") for match in matches], codec_fits(facts)
     # torchcodec's loader says that it lacks FFmpeg, or it did not load although it is for this torch
