@@ -54,7 +54,8 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     if missing_module(text) == "numpy" and facts.packages.distributions:
         return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
     if ("numpy" in facts.packages.duplicates and (warned or matches)) or of_variant(matches, "twice"):
-        return Hit(values, evidence, once("numpy", plain, facts.packages, facts.python), "twice", milder)
+        fixes = once("numpy", plain, facts.packages, facts.python) or (Install((plain,), reinstall=True),)
+        return Hit(values, evidence, fixes, "twice", milder)
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
         return None
