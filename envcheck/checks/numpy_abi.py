@@ -53,8 +53,9 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     plain = "numpy<2" if built_for_1 else "numpy"
     if missing_module(text) == "numpy" and facts.packages.distributions:
         return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
-    if "numpy" in facts.packages.duplicates and (warned or matches):
-        return Hit(values, evidence, once("numpy", plain, facts.packages, facts.python), "twice", milder)
+    if ("numpy" in facts.packages.duplicates and (warned or matches)) or of_variant(matches, "twice"):
+        fixes = once("numpy", plain, facts.packages, facts.python) or (Install((plain,), reinstall=True),)
+        return Hit(values, evidence, fixes, "twice", milder)
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
         return None

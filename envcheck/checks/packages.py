@@ -23,6 +23,8 @@ def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
     works, packages = imported(facts), facts.packages
     if apart := of_variant(matches, "user_site"):
         return Hit({name: value(apart, name) for name in ("path", "env")}, quoted(apart), variant="user_site")
+    if told := of_variant(matches, "remains", "user_said"):
+        return Hit({name: value(told, name) for name in ("module", "path")}, quoted(told), variant=told[0].variant)
     mixture = tuple(match for match in matches if "torch._C" in match.text or match.symptom == "torch-of-two-releases")
     if mixture and not works:
         return Hit({"name": value(mixture, "name")}, quoted(mixture), variant="files")

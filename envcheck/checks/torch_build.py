@@ -13,7 +13,7 @@ from envcheck.checks.text import cite, doubt, first_of, foremost, of_symptom, of
 from envcheck.engine.intents import Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Unknown, check
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import Gpu, ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
+from envcheck.facts.snapshot import ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of
 from envcheck.tables.torch_builds import Release
 from envcheck.tables.versions import UNKNOWN, local, major, minor, older, pair
@@ -30,6 +30,8 @@ def torch_missing(facts: Facts, matches: Matches) -> Answer:
     absent, remains, other = unread.why is Why.ABSENT, unread.evidence, python.torch_for_another_python
     if not absent and (isolated := _isolated(matches)):
         return isolated
+    if not absent and (apart := of_variant(matches, "kernel")):
+        return Hit({}, quoted(apart), variant="kernel")
     values = {"python": python.executable or "this interpreter", "path": remains or other, "version": python.version}
     cases = {
         "said": unread.why is Why.SKIPPED and matches,
@@ -71,7 +73,7 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     if "torch" in facts.absent:
         return None
     if not _is_cpu_build(facts.torch):
-        return _usual_on_jetson(facts) or _build_not_stated(facts, cards if _usually_cpu(facts) else (), matches)
+        return _usual_on_jetson(facts) or _build_not_stated(facts, matches)
     if facts.system.os == "darwin":
         return _cpu_said(facts, matches)
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "CUDA"}
@@ -149,19 +151,20 @@ def _sign_of_a_gpu(facts: Facts) -> str | None:
     return f"CUDA toolkit {facts.toolkit.nvccs[0].version or facts.toolkit.nvccs[0].path}" if facts.toolkit.nvccs else None
 
 
-def _build_not_stated(facts: Facts, cards: tuple[Gpu, ...], matches: Matches) -> Hit | None:
-    """A build for something else, or one of which only the version is known, if that. `cards`: GPUs that the usual build cannot use."""
+def _build_not_stated(facts: Facts, matches: Matches) -> Hit | None:
+    """A build for something else, or one of which only the version is known, if that: the usual one may not be able to use the GPU."""
     if swapped := of_variant(matches, "replaced"):
         change = {name: value(swapped, name) for name in ("old", "new", "index")}
         return Hit({**change, "kind": "CUDA"}, quoted(swapped), variant="replaced")
-    values = {"version": facts.torch.version, "kind": "CUDA", "gpu": named(cards)}
+    values = {"version": facts.torch.version, "kind": "CUDA", "gpu": named(nvidia(facts.gpus)) or "an NVIDIA GPU"}
     if facts.torch.cuda or facts.torch.hip or facts.torch.xpu or local(facts.torch.version):
         other = of_variant(matches, "other") and not answer.works(facts.devices)
         return Hit(values, quoted(matches), variant="other") if other else None
     on_mac = of_symptom(facts, *_DENIED) if facts.system.os == "darwin" and not matches else ()
     if on_mac:  # whatever the build: a Mac has no CUDA
         return Hit(values, quoted(on_mac), variant="mac", confidence=Confidence.LIKELY)
-    return _cpu_said(facts, matches) or (Hit(values, variant="usual") if cards and not matches else None)
+    idle = _usually_cpu(facts) and (nvidia(facts.gpus) or facts.driver.version)
+    return _cpu_said(facts, matches) or (Hit(values, variant="usual") if idle and not matches else None)
 
 
 def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
@@ -289,6 +292,8 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         return Hit({name: value(pins, name) for name in ("pin", "asker", "need")}, quoted(pins), variant="pins")
     if of_variant(matches, "conda"):
         return Hit({}, quoted(matches), variant="conda")
+    if told := _of_an_installers_words(matches):
+        return told
     if other := _from_elsewhere(facts, matches, platform):
         return Hit({"requirement": _asked_file(matches)[0]}, quoted(matches), variant=other)
     index, builds = value(matches, "index"), facts.tables.builds()
@@ -314,6 +319,36 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
     if platform == "linux-aarch64" and (pinned or local(wanted.partition("==")[2])):
         return Hit(values, quoted(matches), (TorchBuild(),), "arm")
     return Hit(values, quoted(matches), _other_python(facts, wanted, platform, python), variant)
+
+
+def _of_an_installers_words(matches: Matches) -> Hit | None:
+    """What the words alone decide: a list for pip that was given to conda, a solver without end, a file, a build of another index."""
+    wanted = _asked_file(matches)[0]
+    build = local(wanted.partition("==")[2]) or ""
+    index = f"https://download.pytorch.org/whl/{build}" if re.fullmatch(r"cpu|xpu|cu\d{2,3}|rocm[\d.]+", build) else None
+    if told := of_variant(matches, "conda_pip"):
+        return Hit({"requirement": wanted, "index": index}, quoted(told), variant="conda_pip")
+    if slow := of_variant(matches, "solve"):
+        return Hit({}, quoted(slow), variant="solve")
+    if made := _made_for(value(matches, "wheel")):
+        return Hit(made, quoted(matches), variant="wheel", confidence=doubt(matches))
+    asked = any("download.pytorch.org" in one.text or "+" in one.values.get("versions", "") for one in matches)
+    seen = value(matches, "index") or asked
+    return Hit({"requirement": wanted, "index": index}, quoted(matches), variant="local") if index and not seen else None
+
+
+_SYSTEMS = {"win": "Windows", "macosx": "macOS", "manylinux": "Linux", "linux": "Linux", "musllinux": "Alpine Linux"}
+
+
+def _made_for(wheel: str | None) -> dict[str, object] | None:
+    """Which Python, system and processor the tags of a wheel's name tell."""
+    tags = re.search(r"-cp(3)(\d{1,2})-\w{1,12}-((win|macosx|manylinux|linux|musllinux)\w{2,60})\.whl$", wheel or "")
+    if tags is None:
+        return None
+    machine = re.search(r"x86_64|amd64|arm64|aarch64|armv7l|universal2|win32|i686", tags[3])
+    python = f"{tags[1]}.{tags[2]}"
+    made = f"CPython {python} on {_SYSTEMS[tags[4]]} ({machine[0] if machine else tags[3]})"
+    return {"wheel": wheel, "made": made, "use": python}
 
 
 _OF_TORCH, _CUDA_BY_CONDA = re.compile(r"(?:py)?torch(?:vision|audio)?\b(?!-)"), re.compile(r"cudatoolkit\b|pytorch-cuda\b")

@@ -70,7 +70,7 @@ def torch_files_damaged(facts: Facts, matches: Matches) -> Answer:
 
 def _broke_off(matches: Matches) -> Hit | None:
     """An installer's own words."""
-    variant = foremost(matches, "long_path", "in_use")
+    variant = foremost(matches, "long_path", "in_use", "frozen")
     return Hit({"file": value(matches, "file") or "a file of torch"}, quoted(matches), variant=variant) if variant else None
 
 

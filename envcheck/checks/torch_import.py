@@ -53,6 +53,8 @@ def torch_import_broken(facts: Facts, matches: Matches) -> Answer:
     if of_variant(matches, "mkl"):
         by_conda = Manual("Where conda installed torch:", commands=("conda install 'mkl<2024.1'",))
         return Hit(values, quoted(matches), (Install(("mkl<2024.1",)), by_conda), "mkl")
+    if apart := of_variant(matches, "mixed"):
+        return Hit(values | {name: value(apart, name) for name in ("file", "symbol")}, quoted(apart), variant="mixed")
     if strange := of_variant(matches, "python"):
         return Hit(values | {"symbol": value(strange, "symbol") or UNKNOWN}, quoted(strange), variant="python")
     if mixed := of_variant(matches, "two"):
@@ -145,8 +147,10 @@ _SLOWING = ("PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONDEVMODE", "PY
 _OFF = ("", "0", "default", "pymalloc", "malloc", "mimalloc")
 
 
-@check(needs="torch", reads="torch python")
-def torch_import_hangs(facts: Facts) -> Answer:
+@check(needs="torch", reads="torch python devices symptoms")
+def torch_import_hangs(facts: Facts, matches: Matches) -> Answer:
+    if matches and facts.torch.import_status is ImportStatus.SKIPPED and not imported(facts):
+        return Hit({"version": facts.torch.version or UNKNOWN}, quoted(matches), variant="said")
     if facts.torch.import_status is not ImportStatus.TIMEOUT:
         return None
     failure = facts.torch.import_failure or ImportFailure()
