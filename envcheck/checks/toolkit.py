@@ -219,7 +219,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     fixes: tuple[Intent, ...]
     if said_.variant == "crash" and library == OF_PYG:
         fixes = from_pyg(facts.torch, said_.values.get("cuda"), PYG_NAMES[:4])
-    elif said_.variant == "source":
+    elif said_.variant in ("source", "npu"):
         fixes = ()
     elif said_.variant == "partner":
         fixes = with_its_user(library)
@@ -242,7 +242,7 @@ def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
     values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
     if telling := of_variant(
-        matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python", "source"
+        matches, "partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python", "source", "npu"
     ):
         values |= {
             "built": value(telling, "built"),
