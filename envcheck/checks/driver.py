@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, driver_os, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
 from envcheck.checks.reinstall import default_variant
-from envcheck.checks.text import distinct, foremost, of_programs, of_variant, quoted, value
+from envcheck.checks.text import distinct, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
@@ -73,7 +73,8 @@ def _no_driver(facts: Facts, matches: Matches) -> Hit | None:
     driver = facts.driver
     library = driver.nvml.status in _NO_TOOL or driver.nvml.code == NO_LIBRARY
     found = driver.version or driver.library_version or driver.module_loaded or driver.smi.status not in _NO_TOOL or not library
-    stated = driver.fabric_manager or driver.xids or driver.cuda  # someone spoke of its service, of its kernel log, or of what it offers
+    # someone spoke of its service, of its kernel log, or of what it offers
+    stated = driver.fabric_manager or driver.xids or driver.cuda or of_symptom(facts, "probe-not-called", "nvrm-probe-failed", "nvrm-bar")
     if found or stated or (driver == DriverFacts() and "driver" not in facts.absent):
         return None
     nouveau = any(card.driver == "nouveau" for card in nvidia_on_bus(facts.system))
