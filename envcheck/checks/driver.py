@@ -386,12 +386,14 @@ def driver_no_devices(facts: Facts, matches: Matches) -> Answer:
     if not (empty or blocked or matches):
         return None
     without_node = driver.device_nodes is not None and not gpu_nodes(driver) and (driver.gpu_count_proc or 0) > 0
-    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else foremost(matches, "bar", "refused", "firmware", "manager")
+    said = foremost(matches, "bar", "refused", "firmware", "manager")
+    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else said
     if driver != DriverFacts() and (facts.launcher.scheduler == "slurm" or contained(facts.container)):
         variant = "slurm" if facts.launcher.scheduler == "slurm" else "container"
     unwanted = wants_cuda(facts.torch, facts.absent) is False and not of_programs(matches)
     severity = Severity.INFO if unwanted and shut else Severity.WARNING if unwanted and not nvidia_on_bus(facts.system) else None
     nodes = None if driver.device_nodes is None else ", ".join(driver.device_nodes) or "none"
-    values = {"nodes": nodes, "driver": driver.version or "of unknown version", "count": len({place(one) for one in shut}), "code": value(matches, "code") or "43"}
+    values = {"nodes": nodes, "driver": driver.version or "of unknown version", "count": len({place(one) for one in shut})}
+    values["code"] = value(matches, "code") or "43"
     evidence = distinct((*smi_evidence(driver), *heard(troubles(gpus)), *quoted(matches)))
     return Hit(values, evidence, variant=variant, severity=severity)

@@ -114,6 +114,8 @@ def gpu_throttled(facts: Facts, matches: Matches) -> Answer:
             return Hit(values | {"power": f"{power:.0f} of {limit:.0f} W"}, quoted(matches), variant="starved")
     if told := of_variant(matches, "told"):
         return Hit({}, quoted(told), variant="told")
+    if unlicensed := of_variant(matches, "license"):
+        return Hit({}, quoted(unlicensed), variant="license")
     if matches and all(gpu.throttle_reasons is None for gpu in facts.gpus.devices):
         reason = (value(matches, "reason") or "a slowdown").replace("HW", "hardware").replace("SW", "software")
         return Hit({"gpu": "a GPU", "reasons": reason, "mask": "not shown", "temperature": None, "clock": None}, quoted(matches))
