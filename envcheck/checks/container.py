@@ -83,6 +83,8 @@ def _said_outright(facts: Facts, own: Matches, every: Matches) -> Hit | None:
     """By the tool that starts containers, by the command that did, or by a file of it that somebody shows."""
     if (composed := of_variant(own, "compose")) and not works(facts.devices):
         return Hit({}, quoted((*composed, *facts.said("torch-cuda-unavailable"), *facts.said("driver-missing"))), variant="compose")
+    if (jetson := of_variant(own, "jetson")) and not works(facts.devices):
+        return Hit({}, quoted(jetson), variant="jetson")
     outside = not (contained(facts.container) and nvidia_on_bus(facts.system))
     return _by_tool(own, outside, bool(facts.gpus.devices) and not works(facts.devices)) or _started_without(facts, own or every)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, driver_os, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
 from envcheck.checks.reinstall import default_variant
-from envcheck.checks.text import distinct, foremost, of_programs, of_variant, quoted, value
+from envcheck.checks.text import distinct, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
@@ -73,7 +73,8 @@ def _no_driver(facts: Facts, matches: Matches) -> Hit | None:
     driver = facts.driver
     library = driver.nvml.status in _NO_TOOL or driver.nvml.code == NO_LIBRARY
     found = driver.version or driver.library_version or driver.module_loaded or driver.smi.status not in _NO_TOOL or not library
-    stated = driver.fabric_manager or driver.xids or driver.cuda  # someone spoke of its service, of its kernel log, or of what it offers
+    # someone spoke of its service, of its kernel log, or of what it offers
+    stated = driver.fabric_manager or driver.xids or driver.cuda or of_symptom(facts, "probe-not-called", "nvrm-probe-failed", "nvrm-bar")
     if found or stated or (driver == DriverFacts() and "driver" not in facts.absent):
         return None
     nouveau = any(card.driver == "nouveau" for card in nvidia_on_bus(facts.system))
@@ -385,12 +386,14 @@ def driver_no_devices(facts: Facts, matches: Matches) -> Answer:
     if not (empty or blocked or matches):
         return None
     without_node = driver.device_nodes is not None and not gpu_nodes(driver) and (driver.gpu_count_proc or 0) > 0
-    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else foremost(matches, "bar", "refused", "firmware")
+    said = foremost(matches, "bar", "refused", "firmware", "manager")
+    variant = "closed" if shut else "blocked" if blocked else "node" if without_node else said
     if driver != DriverFacts() and (facts.launcher.scheduler == "slurm" or contained(facts.container)):
         variant = "slurm" if facts.launcher.scheduler == "slurm" else "container"
     unwanted = wants_cuda(facts.torch, facts.absent) is False and not of_programs(matches)
     severity = Severity.INFO if unwanted and shut else Severity.WARNING if unwanted and not nvidia_on_bus(facts.system) else None
     nodes = None if driver.device_nodes is None else ", ".join(driver.device_nodes) or "none"
     values = {"nodes": nodes, "driver": driver.version or "of unknown version", "count": len({place(one) for one in shut})}
+    values["code"] = value(matches, "code") or "43"
     evidence = distinct((*smi_evidence(driver), *heard(troubles(gpus)), *quoted(matches)))
     return Hit(values, evidence, variant=variant, severity=severity)

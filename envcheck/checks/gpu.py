@@ -173,6 +173,9 @@ def _as_said(facts: Facts, wanted: tuple[str, ...], cards: list[_Card], build: C
         values["gpu"] = values["gpu"] if cards else ancient
         sure = None if too_old else Confidence.LIKELY
         return Hit(values, quoted(too_old or matches), variant="older", confidence=sure) if "old" in wanted else None
+    if library := of_variant(matches, "library"):
+        values["library"] = value(library, "library") or "A library of CUDA"
+        return Hit(values, quoted(library), variant="library", confidence=Confidence.LIKELY) if "old" in wanted else None
     if "old" in wanted and too_old and not cards:
         return Hit(values, quoted(too_old), variant="text")
     # Of a build that nobody knows: what came with Turing or later was too new for some, only what precedes it was ever dropped.

@@ -114,6 +114,8 @@ def gpu_throttled(facts: Facts, matches: Matches) -> Answer:
             return Hit(values | {"power": f"{power:.0f} of {limit:.0f} W"}, quoted(matches), variant="starved")
     if told := of_variant(matches, "told"):
         return Hit({}, quoted(told), variant="told")
+    if unlicensed := of_variant(matches, "license"):
+        return Hit({}, quoted(unlicensed), variant="license")
     if matches and all(gpu.throttle_reasons is None for gpu in facts.gpus.devices):
         reason = (value(matches, "reason") or "a slowdown").replace("HW", "hardware").replace("SW", "software")
         return Hit({"gpu": "a GPU", "reasons": reason, "mask": "not shown", "temperature": None, "clock": None}, quoted(matches))
@@ -173,7 +175,7 @@ def gpu_hardware_fault(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, (*evidence, *quoted(matches)), variant="recovery")
     if hit := _of_driver(facts.driver) or _of_gpus(facts):
         return replace(hit, values={**values, **hit.values}, evidence=(*hit.evidence, *quoted(matches)))
-    if (case := agreed(matches)) in ("init", "load"):
+    if (case := agreed(matches)) in ("init", "load", "amd", "amd_init", "windows", "link"):
         return Hit(values, quoted(matches), variant=case)
     fatal = cuda_code(facts) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
     return Hit(values, (*code_evidence(facts), *quoted(matches))) if matches or fatal else None

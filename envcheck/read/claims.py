@@ -514,7 +514,7 @@ _PLATFORMS = tuple(
         "wsl": (
             r"/usr/lib/wsl/|/mnt/[c-z]/|microsoft-standard-WSL",
             r"\b(?i:(?:under|in|on|with|inside|using|through) WSL ?[12]?)\b|^\W{0,6}\[[xX]\] WSL ?[12]\b",
-            r"^[^\n]{0,40}\bWSL2?:? (?:Ubuntu|Debian)",
+            r"^[^\n]{0,40}\bWSL2?:? (?:Ubuntu|Debian)|^\W{0,6}(?i:WSL(?: version)?:? 2\.\d)",
         ),
         "windows": (
             r"(?<![\w/])[A-Z]:\\{1,2}\w|\bWinError \d|\bwin-64::|\[MSC v\.|\bDLL load failed\b|\w\.(?:dll|pyd)\b|\bwin_amd64\b",
