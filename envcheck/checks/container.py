@@ -53,10 +53,8 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     guessed = of_variant(told, "guess")
     own = tuple(one for one in told if one not in guessed)
     cards, inside = nvidia_on_bus(facts.system), contained(container)
-    if hit := _said_outright(facts, own, every):
+    if hit := _said_outright(facts, own, every) or _guessed(facts, () if own or inside else guessed):
         return hit
-    if guessed and not own and not inside and not works(devices):
-        return Hit({"runtime": "container"}, quoted(guessed), variant="guess", confidence=Confidence.LIKELY)
     if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
     shown = facts.visibility.nvidia_visible_devices
@@ -75,6 +73,12 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     if hidden or not _complains(driver, every):
         return None
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
+
+
+def _guessed(facts: Facts, guessed: Matches) -> Hit | None:
+    """A program that finds no device, in a text that speaks of containers."""
+    told = guessed and not works(facts.devices)
+    return Hit({"runtime": "container"}, quoted(guessed), variant="guess", confidence=Confidence.LIKELY) if told else None
 
 
 def _said_outright(facts: Facts, own: Matches, every: Matches) -> Hit | None:
