@@ -49,16 +49,14 @@ def _by_tool(own: Matches, outside: bool, wanted: bool) -> Hit | None:
 def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     """The host has a GPU and the container was started without it. A container without any GPU in sight is left alone."""
     driver, gpus, container, devices, absent = facts.driver, facts.gpus, facts.container, facts.devices, facts.absent
-    told = alone(facts, "container-without-gpu")
-    guessed = of_variant(told, "guess")
-    own = tuple(one for one in told if one not in guessed)
+    own, guessed = _apart(alone(facts, "container-without-gpu"))
     cards, inside = nvidia_on_bus(facts.system), contained(container)
     if hit := _said_outright(facts, own, every):
         return hit
-    if facts.torch.cpu_build and doubt(told):  # it sees none with the GPU either, so a person's words tell nothing of the container
-        return None
-    if guessed and not own and not inside and not works(devices):
-        return Hit({"runtime": "container"}, quoted(guessed), variant="guess", confidence=Confidence.LIKELY)
+    if facts.torch.cpu_build and doubt((*own, *guessed)):
+        return None  # it sees none with the GPU either, so a person's words tell nothing of the container
+    if hit := _guessed(facts, inside, own, guessed):
+        return hit
     if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
     shown = facts.visibility.nvidia_visible_devices
@@ -77,6 +75,17 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     if hidden or not _complains(driver, every):
         return None
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
+
+
+def _apart(told: Matches) -> tuple[Matches, Matches]:
+    guessed = of_variant(told, "guess")
+    return tuple(one for one in told if one not in guessed), guessed
+
+
+def _guessed(facts: Facts, inside: bool, own: Matches, guessed: Matches) -> Hit | None:
+    """A program that finds no device, in a text that speaks of containers."""
+    told = guessed and not own and not inside and not works(facts.devices)
+    return Hit({"runtime": "container"}, quoted(guessed), variant="guess", confidence=Confidence.LIKELY) if told else None
 
 
 def _said_outright(facts: Facts, own: Matches, every: Matches) -> Hit | None:
