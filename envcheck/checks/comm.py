@@ -139,7 +139,7 @@ def _infiniband_said(facts: Facts, matches: Matches) -> Hit:
     locked = facts.limits.memlock_soft_bytes if facts.limits.memlock_read else None
     values = {"locked": "not known" if locked is None else f"{locked // 1024} KiB"}
     values["inside"] = "in this container " if facts.container.runtime or facts.container.kubernetes else ""
-    return Hit(values, quoted(matches), variant=foremost(matches, "memlock", "gid", "device"))
+    return Hit(values, quoted(matches), variant=foremost(matches, "memlock", "gid", "device", "ofi"))
 
 
 def _passed_without(live: LiveFacts, culprit: str) -> tuple[str, tuple[Evidence, ...]] | None:

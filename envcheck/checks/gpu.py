@@ -164,18 +164,13 @@ def _as_said(facts: Facts, wanted: tuple[str, ...], cards: list[_Card], build: C
     values: dict[str, object] = {"gpu": cards[0].name, "cc": cards[0].cc} if cards else {"gpu": "this GPU", "cc": None}
     if any(card.kernel == "ok" for card in cards):
         return None
-    if told := of_variant(matches, "told", "ampere"):
+    known = build.archs and cards  # and the lists show no card without code, else this would not be asked
+    if (told := of_variant(matches, "told", "ampere")) and not known:
         named = cards[0].name if cards else value(told, "gpu") or "this GPU"
         return Hit(values | {"gpu": named}, quoted(told), variant=told[0].variant, confidence=Confidence.LIKELY)
-    too_old, named_ancient = tuple(match for match in matches if match.symptom == "torch-gpu-too-old"), _ancient(facts)
-    ancient = named_ancient if not cards else all(pair(card.cc) < (5, 0) for card in cards)
-    if ancient and (too_old or (matches and not build.archs)):
-        values["gpu"] = values["gpu"] if cards else ancient
-        sure = None if too_old else Confidence.LIKELY
-        return Hit(values, quoted(too_old or matches), variant="older", confidence=sure) if "old" in wanted else None
-    if library := of_variant(matches, "library"):
-        values["library"] = value(library, "library") or "A library of CUDA"
-        return Hit(values, quoted(library), variant="library", confidence=Confidence.LIKELY) if "old" in wanted else None
+    too_old = tuple(match for match in matches if match.symptom == "torch-gpu-too-old")
+    if old := _old_as_said(facts, values, cards, build, matches, too_old):
+        return old if "old" in wanted else None
     if "old" in wanted and too_old and not cards:
         return Hit(values, quoted(too_old), variant="text")
     # Of a build that nobody knows: what came with Turing or later was too new for some, only what precedes it was ever dropped.
@@ -184,6 +179,21 @@ def _as_said(facts: Facts, wanted: tuple[str, ...], cards: list[_Card], build: C
         return None  # the text speaks of somebody's own code
     if matches and not (build.archs and cards) and fits:
         return Hit(values, quoted(matches), (TorchBuild(),), variant="text", confidence=Confidence.LIKELY)
+    return None
+
+
+def _old_as_said(
+    facts: Facts, values: dict[str, object], cards: list[_Card], build: Code, matches: Matches, too_old: Matches
+) -> Hit | None:
+    """A card from before what builds are made for, or a library of CUDA that dropped it."""
+    ancient = all(pair(card.cc) < (5, 0) for card in cards) if cards else _ancient(facts)
+    if ancient and (too_old or (matches and not build.archs)):
+        named = {} if cards else {"gpu": ancient}
+        sure = None if too_old else Confidence.LIKELY
+        return Hit(values | named, quoted(too_old or matches), variant="older", confidence=sure)
+    if library := of_variant(matches, "library"):
+        named = {"library": value(library, "library") or "A library of CUDA"}
+        return Hit(values | named, quoted(library), variant="library", confidence=Confidence.LIKELY)
     return None
 
 

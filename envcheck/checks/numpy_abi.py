@@ -53,7 +53,8 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     plain = "numpy<2" if built_for_1 else "numpy"
     if missing_module(text) == "numpy" and facts.packages.distributions:
         return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
-    if ("numpy" in facts.packages.duplicates and (warned or matches)) or of_variant(matches, "twice"):
+    twice = "numpy" in facts.packages.duplicates
+    if of_variant(matches, "twice") or (twice and (warned or matches)):
         fixes = once("numpy", plain, facts.packages, facts.python) or (Install((plain,), reinstall=True),)
         return Hit(values, evidence, fixes, "twice", milder)
     new = (major(numpy) or 0) >= 2

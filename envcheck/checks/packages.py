@@ -32,17 +32,21 @@ def torch_duplicated(facts: Facts, matches: Matches) -> Answer:
         return Hit({"paths": f"~{value(told, 'name') or 'orch'}"}, quoted(told), variant="leftover")
     severity = Severity.WARNING if works else None
     if twice := tuple(name for name in packages.duplicates if name in FAMILY):
-        rows = [row for row in packages.distributions if row.name in twice]
-        evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} in {row.location}") for row in rows[:6])
-        confidence = None if works or import_failed(facts.torch) else Confidence.LIKELY
-        version = facts.torch.version
-        fixes = once("torch", f"torch=={release(version)}", packages, facts.python) if "torch" in twice and version else ()
-        return Hit({"names": twice, "count": len(rows)}, evidence, fixes, severity=severity, confidence=confidence)
+        return _listed_twice(facts, twice, severity)
     if mixed := _conda_and_pip(packages):
         evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} ({row.installer})") for row in mixed)
         return Hit({"conda": mixed[0].version, "pip": mixed[1].version}, evidence, variant="conda", severity=severity)
     rest = tuple(one for one in packages.leftovers if re.search(r"(?:^|/|\\)(?:~?t?orch\b|~?riton\b|torch-)", one))
     return Hit({"paths": rest}, variant="leftover", severity=Severity.INFO if works else None) if rest else None
+
+
+def _listed_twice(facts: Facts, twice: tuple[str, ...], severity: Severity | None) -> Hit:
+    rows = [row for row in facts.packages.distributions if row.name in twice]
+    evidence = tuple(Evidence("installed distributions", f"{row.name} {row.version} in {row.location}") for row in rows[:6])
+    confidence = None if severity or import_failed(facts.torch) else Confidence.LIKELY
+    version = facts.torch.version
+    fixes = once("torch", f"torch=={release(version)}", facts.packages, facts.python) if "torch" in twice and version else ()
+    return Hit({"names": twice, "count": len(rows)}, evidence, fixes, severity=severity, confidence=confidence)
 
 
 def _conda_and_pip(packages: PackagesFacts) -> tuple[Distribution, Distribution] | None:
