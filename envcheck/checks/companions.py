@@ -6,12 +6,12 @@ import re
 
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.text import agreed, cite, of_variant, quoted, value
-from envcheck.checks.torch_names import since, with_it
+from envcheck.checks.torch_names import as_installed, asker_of, known, of_unknown, with_it, without_it
 from envcheck.engine.intents import Install, Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import TorchFacts
 from envcheck.tables.compat import Tables
-from envcheck.tables.versions import UNKNOWN, build_tag, cuda_of_build, local, major, meets, minor, pair, release
+from envcheck.tables.versions import UNKNOWN, build_tag, cuda_of_build, local, major, meets, minor, pair, release, series
 
 # Requires torch by an exact pin, or by a compiled extension that fits one torch alone.
 _COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata")
@@ -92,19 +92,6 @@ def torch_companion_missing(facts: Facts, matches: Matches) -> Answer:
     return Hit({"package": package}, quoted(matches))
 
 
-_GONE = "If no release of the package that asks is made for this torch, give it an environment with the last releases that have the name."
-# Names that later releases took away: what begins so, the last releases that have it, and what else they ask for.
-_LAST_WITH = (
-    ("torchvision.transforms.functional_tensor", "'torchvision<0.17' 'torch<2.2' 'torchaudio<2.2'", ", Python up to 3.11"),
-    ("torch._six", "'torch<2.0' 'torchvision<0.15' 'torchaudio<2.0'", ", Python up to 3.11"),
-    ("torchtext.data.", "'torchtext<0.9' 'torch<1.8'", ", Python up to 3.8"),
-    ("torchtext.legacy", "'torchtext<0.12' 'torch<1.11'", ", Python up to 3.9"),
-    ("torchdata.datapipes", "'torchdata<0.10'", ""),
-    ("torchdata.dataloader2", "'torchdata<0.10'", ""),
-    ("torchaudio.", "'torchaudio<2.9' 'torch<2.9' 'torchvision<0.24'", ""),
-)
-
-
 def _refused_together(facts: Facts, matches: Matches) -> Hit | None:
     """pip was asked for a torch, and for companions of another."""
     told = tuple(match for match in matches if match.symptom in ("pip-companions-conflict", "poetry-companions-conflict"))
@@ -120,20 +107,24 @@ def _name_asked(facts: Facts, matches: Matches) -> Hit | None:
     """A name of torch or an operator that a program asks for and does not get."""
     if script := of_variant(matches, "script"):
         return Hit({"op": value(script, "op")}, quoted(script), variant="script")
-    if asked := value(matches, "asked"):
-        known = any(match.symptom != "torch-name-unknown" for match in matches)
-        module = value(matches, "module")
-        asks: dict[str, object] = {"asked": asked, "module": module or "torch", "version": facts.torch.version or UNKNOWN}
-        if came := since(facts, f"{module}.{asked}" if module else asked):
-            package, first = came
-            values = asks | {"package": package, "first": first}
-            return Hit(values, quoted(matches), with_it(facts, package, first), "older", confidence=Confidence.LIKELY)
-        last = next(
-            (row for row in _LAST_WITH if asked.startswith(row[0]) or f"{value(matches, 'module')}.{asked}".startswith(row[0])), None
-        )
-        fixes = (Manual(_GONE, commands=(f"python -m pip install {last[1]}    # the last that have {last[0]}{last[2]}",)),) if last else ()
-        return Hit(asks, quoted(matches), fixes, "name", severity=None if known else Severity.WARNING)
-    return None
+    asked = value(matches, "asked")
+    return _named(facts, matches, asked) if asked else None
+
+
+def _named(facts: Facts, matches: Matches, asked: str) -> Hit:
+    """By what the tables know of the name; what nobody knows may be a slip."""
+    module, asker = value(matches, "module"), asker_of(facts, value(matches, "asker"))
+    full = f"{module}.{asked}" if module else asked
+    name = known(facts, full)
+    values: dict[str, object] = {"asked": asked, "module": module or name.package, "version": facts.torch.version or UNKNOWN}
+    values |= {"package": name.package, "first": name.since, "last": series(name.last), "have": name.have}
+    if name.case == "older":
+        return Hit(values, quoted(matches), with_it(facts, name.package, name.since or "", asker), "older")
+    if name.case == "gone":
+        return Hit(values, quoted(matches), without_it(facts, name, full, asker), "gone")
+    slip = all(one.symptom in ("torch-name-unknown", "torch-name-asker") for one in matches)
+    fixes = as_installed(name) if name.case else of_unknown(facts, full, asker)
+    return Hit(values, quoted(matches), fixes, name.case or "name", severity=Severity.WARNING if slip else None)
 
 
 def _wrong_versions(facts: Facts, matches: Matches) -> Hit | None:

@@ -41,6 +41,12 @@ _PLACE = re.compile(
 _IMPORTS = re.compile(
     r"^[ >|\-\d]{0,16}(?:from (?P<folder>[\w.]{1,120}) )?import (?P<names>\w{1,60}(?:(?: as \w{1,40})?, \w{1,60}){0,8})", re.MULTILINE
 )
+# A name of torch or a companion that is not there, and the folder of the package a file belongs to.
+_ASKED = re.compile(
+    r"(?:cannot import name ['\"]?\w{1,80}['\"]? from ['\"]|module ['\"](?=[\w.]{1,120}['\"] has no attribute)|No module named ['\"])"
+    r"(?P<module>torch(?:vision|audio|text|data)?\b(?!\._C\b)[\w.]{0,120})['\"]"
+)
+_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](?P<folder>\w{2,60})[/\\](?:[^/\\\n]{1,80}[/\\]){0,12}[^/\\\n]{1,80}\Z")
 _ABOVE, _MOST = 2000, 8  # characters: the last place of a traceback and the lines of source that IPython shows; messages
 
 
@@ -48,7 +54,19 @@ def traced_paths(text: str) -> tuple[TextEvidence, ...]:
     """Signs of all kinds."""
     if "File " not in text and "cannot import name" not in text and "ImportError" not in text:
         return ()
-    return (*_checkout(text), *_user_site(text), *_compiled_here(text))
+    return (*_checkout(text), *_user_site(text), *_compiled_here(text), *_asker(text))
+
+
+def _asker(text: str) -> tuple[TextEvidence, ...]:
+    """The package that asks torch for a name: the last file above the message that lies in an installed package but the one asked."""
+    for asked in islice(_ASKED.finditer(text), _MOST):
+        above = text[max(asked.start() - _ABOVE, 0) : asked.start()]
+        places = [one["path"] or one["old"] or one["new"] for one in _PLACE.finditer(above)]
+        own = asked["module"].partition(".")[0]
+        folders = [found["folder"] for one in places if (found := _PACKAGE.search(one)) and found["folder"] != own]
+        if folders:
+            return (likely_sign(asked[0], "torch-companion-mismatch", "torch-name-asker", "name", {"asker": folders[-1]}),)
+    return ()
 
 
 def _compiled_here(text: str) -> tuple[TextEvidence, ...]:

@@ -65,3 +65,23 @@ def test_where_files_lie_is_a_sign(text: str, symptom: str, values: dict[str, st
 def test_an_installation_of_its_own_is_no_sign(text: str) -> None:
     found = read_prose(text)
     assert not found or not found.signs
+
+
+ASKS = (
+    'File "/opt/venv/lib/python3.10/site-packages/basicsr/data/degradations.py", line 8, in <module>\n'
+    "    from torchvision.transforms.functional_tensor import rgb_to_grayscale\n"
+    "ModuleNotFoundError: No module named 'torchvision.transforms.functional_tensor'"
+)
+OF_TORCH = (
+    'File "/opt/venv/lib/python3.10/site-packages/torchvision/_meta.py", line 3, in <module>\n'
+    'File "/opt/venv/lib/python3.10/site-packages/torch/library.py", line 9, in <module>\n'
+    "AttributeError: module 'torch.library' has no attribute 'register_fake'"
+)
+MINE = "  File \"/home/me/train.py\", line 3\nImportError: cannot import name 'inf' from 'torch._six'"
+
+
+@pytest.mark.parametrize("text, asker", [(ASKS, "basicsr"), (OF_TORCH, "torchvision"), (MINE, None)], ids=["other", "companion", "own"])
+def test_the_package_that_asks_torch_for_a_name(text: str, asker: str | None) -> None:
+    found = read_prose(text)
+    signs = [one.values["asker"] for one in (found.signs if found else ()) if one.symptom == "torch-name-asker"]
+    assert signs == ([asker] if asker else [])

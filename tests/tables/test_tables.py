@@ -32,6 +32,8 @@ EXPECTED = [
     "third-party",
     "torch-build",
     "torch-companion",
+    "torch-name",
+    "torch-name-history",
     "torch-pins",
     "torch-release",
     "xid",
