@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from envcheck.checks.hardware import number
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
 from envcheck.facts.fleet import FleetFacts, FleetGroup
@@ -251,8 +252,8 @@ def fleet_driver_differs(facts: Facts) -> Answer:
 @check(needs="fleet", reads="fleet")
 def fleet_gpus_differ(facts: Facts) -> Answer:
     def worst(drift: Drift) -> Graded:
-        counts = [int(text) for text, _ in drift.odd if text.isdecimal()] if drift.fact == "gpus.count" else []
-        fewer = drift.value is not None and drift.value.isdecimal() and any(count < int(drift.value) for count in counts)
+        usual = number(drift.value) if drift.fact == "gpus.count" else None
+        fewer = usual is not None and any((count := number(text)) is not None and count < usual for text, _ in drift.odd)
         return (Severity.ERROR, Confidence.LIKELY, "fewer") if fewer else (None, None, None)
 
     return _hit(facts, lambda fact: _is_gpu(fact) or fact in OTHER_GPUS, None, worst)
