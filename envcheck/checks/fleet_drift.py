@@ -94,10 +94,10 @@ def _place(fact: str) -> tuple[int, int]:
 def _drift(fact: str, groups: Iterable[FleetGroup], golden: bool) -> Drift | None:
     held: dict[str, list[str]] = {}
     first: str | None = None
-    for number, group in enumerate(groups):
+    for at, group in enumerate(groups):
         if fact in group.values:
             held.setdefault(group.values[fact], []).extend(group.hosts)
-            first = group.values[fact] if number == 0 else first
+            first = group.values[fact] if at == 0 else first
     if len(held) < 2 or (golden and first is None):
         return None
     rows = sorted(held.items(), key=lambda row: (-len(row[1]), row[0]))
