@@ -209,10 +209,10 @@ def command(line: str, values: Mapping[str, object], shell: shells.Shell = "sh")
     None where a value is not known, or could not be pasted as what it is: with control characters in it, read as an option, longer
     than any path, or not to be written for this shell.
     """
-    parts: list[str] = []
+    made = ""
     holes = list(Formatter().parse(line))
     for (literal, name, _, _), after in zip(holes, [*(one for one, *_ in holes[1:]), ""], strict=True):
-        parts.append(literal)
+        made += literal
         if name is None:
             continue
         value = values.get(name)
@@ -220,11 +220,12 @@ def command(line: str, values: Mapping[str, object], shell: shells.Shell = "sh")
         starts = not literal[-1:].strip()  # with nothing before it in its word
         if not words or not all(_pasted(word, starts) for word in words):
             return None
-        quoted = [shells.value(word, shell, "".join(parts) if at == 0 else " ", after) for at, word in enumerate(words)]
-        if None in quoted:
-            return None
-        parts.append(" ".join(map(str, quoted)))
-    return "".join(parts)
+        for at, word in enumerate(words):
+            longer = shells.filled(made + " " * bool(at), word, after if at == len(words) - 1 else " ", shell)
+            if longer is None:
+                return None
+            made = longer
+    return made
 
 
 def _pasted(word: str, starts: bool) -> bool:

@@ -34,26 +34,29 @@ def shell_of(traits: Collection[str] | None) -> Shell:
     return "any" if traits is not None and set(traits) <= {"conda"} else "sh"
 
 
-def value(word: str, shell: Shell, before: str, after: str) -> str | None:
-    """A value of a line that is written otherwise, between what stands before and after it; None where no way of writing it is read as
-    that one word."""
+def filled(before: str, word: str, after: str, shell: Shell) -> str | None:
+    """The line so far with a value behind it, `after` being what follows in the template; None where no way of writing it is read as that
+    one word."""
     if shell == "sh" or (shell == "any" and not _LEAVES.search(word)):
-        return shlex.quote(word)
+        return before + shlex.quote(word)
     if shell == "any" or not before:  # what comes first would need a `&` in PowerShell, and none in cmd
         return None
     if _ASSIGNED.search(before):  # there 8.0 is a number, and becomes 8
-        return _literal(word)
-    starts = before[-1].isspace()
-    if _PLAIN.match(word) and not (starts and _READ.match(word)):
-        return word
-    whole = (starts or before[-1] == "=") and (not after or after[0].isspace())
-    return f'"{word}"' if whole and not re.search(r'["%\x00-\x1f]|\\\Z', word) and not _FILLED_IN.search(word) else None
+        return before + _literal(word)
+    begun = "" if before[-1].isspace() else before.split()[-1]
+    head = before.removesuffix(begun)
+    if _PLAIN.match(word) and not (not begun and _READ.match(word)):
+        return before + word
+    plain = not re.search(r'["\'%\x00-\x1f]', begun) and not re.search(r'["%\x00-\x1f]|\\\Z', word) and not _FILLED_IN.search(begun + word)
+    return f'{head}"{begun}{word}"' if plain and (not after or after[0].isspace()) else None
 
 
 def for_windows(line: str) -> str | None:
     """A line that was written for sh, for both shells of Windows: double quotes in the place of single ones. None where a word would
     be read as more than a word."""
     line, mark, said = line.partition("    # ")
+    if line[:1] in ("'", '"'):  # PowerShell takes it for a text
+        return None
     made = []
     for at, part in enumerate(re.split(r"('[^']*'|\"[^\"]*\")", line)):
         if at % 2 and part[0] == "'":

@@ -19,7 +19,7 @@ from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import planner
 from envcheck.engine.intents import Install, SetEnv
-from envcheck.engine.shells import for_windows, in_cmd, posix_line, powershell_export, powershell_line, shell_of, value, words_of
+from envcheck.engine.shells import filled, for_windows, in_cmd, posix_line, powershell_export, powershell_line, shell_of, words_of
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import PythonFacts
 from envcheck.planner.assume import Machine, assumed
@@ -141,17 +141,19 @@ TEXTS_OF_STRANGERS = [
 
 @pytest.mark.parametrize("word", TEXTS_OF_STRANGERS)
 def test_a_value_of_a_rule_is_one_word_in_both_shells_or_left_out(word: str) -> None:
-    alone, joined, followed = (value(word, "windows", *around) for around in (("ping ", ""), ("ray --at=", "    # x"), ("x ", "/y")))
-    assert followed in (None, word)
-    if alone is None:
+    alone, joined, followed = (
+        filled(*before, word, after, "windows") for *before, after in (("ping ", ""), ("ray --at=", "    # x"), ("x ", "/y"))
+    )
+    assert followed in (None, f"x {word}")
+    if alone is None or joined is None:
         assert set(word) & set('$`%"\u201c\u201d') or word.endswith("\\")
     else:
-        assert powershell_words(f"ping {alone}") == cmd_words(f"ping {alone}") == ["ping", word]
-        assert joined in (alone, word) and cmd_words(f"ray --at={joined}") == ["ray", f"--at={word}"]
-    put = value(word, "windows", "$env:A = ", "")
-    assert put and put[0] in "'\"" and powershell_words(f"& {put}") == [word]
-    anywhere = value(word, "any", "ping ", "")
-    assert anywhere is None if set(word) & set("&|<>^%\u2019") else shlex.split(f"ping {anywhere}") == ["ping", word]
+        assert powershell_words(alone) == cmd_words(alone) == ["ping", word]
+        assert powershell_words(joined) == cmd_words(joined) == ["ray", f"--at={word}"]
+    put = filled("$env:A = ", word, "", "windows")
+    assert put and powershell_words("& " + put.removeprefix("$env:A = ")) == [word]
+    anywhere = filled("ping ", word, "", "any")
+    assert anywhere is None if set(word) & set("&|<>^%\u2019") else shlex.split(anywhere or "") == ["ping", word]
 
 
 def test_the_shell_of_a_machine() -> None:
@@ -165,6 +167,7 @@ def test_a_line_for_sh_becomes_one_for_windows() -> None:
     assert for_windows("mpirun -x 'A=$B' run.py") == "mpirun -x 'A=$B' run.py"
     assert for_windows("mpirun -x 'A=$B&calc' run.py") is None
     assert for_windows("torchrun 'x\u2019;calc;$y'") is None
+    assert for_windows("'torchrun &' x") is None
 
 
 @given(WORD)
