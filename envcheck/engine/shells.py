@@ -48,7 +48,7 @@ def filled(before: str, word: str, after: str, shell: Shell) -> str | None:
     if _PLAIN.match(word) and not (not begun and _READ.match(word)):
         return before + word
     plain = not re.search(r'["\'%\x00-\x1f]', begun) and not re.search(r'["%\x00-\x1f]|\\\Z', word) and not _FILLED_IN.search(begun + word)
-    return f'{head}"{begun}{word}"' if plain and (not after or after[0].isspace()) else None
+    return f'{head}"{begun}{word}"' if head and plain and (not after or after[0].isspace()) else None
 
 
 def for_windows(line: str) -> str | None:

@@ -13,6 +13,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.codec import DecodeError, decode_snapshot
 from envcheck.facts.fleet import FleetFacts, FleetSeat
 from envcheck.facts.hostlist import fold
+from envcheck.facts.printable import visible
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Snapshot
 from envcheck.fleet.exchange import Exchanged
@@ -71,7 +72,7 @@ def written(report: FleetReport, seat: FleetSeat, options: FleetOptions, alone: 
     failed = [why for text, path in texts if (why := _put(text, path, options))]
     for why in failed:
         with contextlib.suppress(OSError):
-            print(f"envcheck: rank {rank} on {seat.host}: {why}", file=sys.stderr)
+            print(visible(f"envcheck: rank {rank} on {seat.host}: {why}"), file=sys.stderr)
     return UNWRITABLE if failed else 0
 
 
