@@ -60,7 +60,7 @@ def unknown_rule(word: str, known: Iterable[str]) -> UsageError:
     """The error for an id that is no rule: one line that names the nearest right one."""
     near = nearest(word, known)
     hint = f"did you mean {near}?" if near else "`envcheck rules` lists them"
-    return UsageError(f"no rule is called {' '.join(word.split())[:80]!r}; {hint}")
+    return UsageError(f"no rule is called {one_line(word, 80)!r}; {hint}")
 
 
 def address(rule_id: str, by: RuleSession, site: str | None = None) -> str:

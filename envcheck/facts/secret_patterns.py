@@ -100,7 +100,7 @@ _APART = re.compile(
     rf"|<name>[\w.-]{{0,80}}(?:{_NAMED}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
     rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_NAMED}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
-    rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD|KEY)\x20{{5,60}}(?=\S{{8,400}}\x20{{0,200}}(?:\n|\Z))"
+    rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD|KEY)\x20{{5,60}}(?=[^\s:,'\"]{{8,400}}(?:[:,'\"]|\x20{{0,200}}(?:\n|\Z)))"
     rf"|\b[Ee]nv:[\w-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"']?\s{{1,4}}(?:-Value\s{{1,4}})?(?!-)[\"']?"
     rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
@@ -129,7 +129,7 @@ _TOLD = re.compile(
     rf"((?:(?i:\b(?:password|passwort|passphrase|passcode|pw|pwd|contraseña|senha|mot\sde\spasse)(?:\sfor\s\S{{1,40}})?\s(?:is|was|ist|war|es|est|é)\b:?\s{{1,4}})"
     rf"|(?:密码|密碼|口令|パスワード|비밀번호)\s?(?:[是为為は는]|[:：])\s{{0,4}}|(?i:\bmy\s(?:api[\x20_-]?key|token|secret)\sis:?\s{{1,4}})(?=\S{{8}})|(?i:\b(?:my|root|admin|user)\spw:\s{{1,4}})(?!\d)"
     rf"|(?i:\buser(?:name)?:?\s(?!(?:or|and|nor|is)\b)\S{{1,40}}(?:\s|[,;/]\s)(?:and\s|with\s)?password\s))[\"'`]?){_SAID_OF_ONE}(?!{_MASKED})"
-    r"[A-Za-z][\x21\x23-\x26\x2a\x2b\x2d-\x3a\x3c-\x5f\x61-\x7e]{2,60}[A-Za-z0-9!#$%&*+=?^~](?=[\"'`]?(?:[.,;!?)]{0,3}(?:\s|\Z)))(?!\x20(?:to|for|of|in|on|at|by|than|when|if|because|from)\b)"
+    r"[A-Za-z][\x21\x23-\x26\x2a\x2b\x2d-\x3a\x3c-\x5f\x61-\x7e]{2,60}[A-Za-z0-9!#$%&*+=?^~](?=[\"'`.,:;!?)]{0,4}(?:\s|\Z))(?!\x20(?:to|for|of|in|on|at|by|than|when|if|because|from)\b)"
 )
 # Hex digits behind a word that says what they are: keys of Weights & Biases, GitHub's tokens from before 2021. Commits have none
 _HEX = re.compile(
@@ -139,8 +139,8 @@ _HEX = re.compile(
 )
 # "host:port:database:user:…" of .pgpass, unless it is a place in a source file
 _PGPASS = re.compile(
-    r"((?<!\S)(?!\S{1,200}\.(?:py|cc?|cpp|cuh?|hp?p?|go|rs|js|ts):)(?:[A-Za-z][\w.-]{0,200}|\*):(?:\d{4,5}|\*):[^\s:/]{1,80}"
-    r":(?!(?i:error|warn|info|debug|note))(?=[^\s:]{0,79}[g-z])[^\s:/]{1,80}:)(?!\[secret\])[^\s:]{4,200}(?!\S)"
+    r"((?<![^\s\"'`(])(?!\S{1,200}\.(?:py|cc?|cpp|cuh?|hp?p?|go|rs|js|ts):)(?:[A-Za-z][\w.-]{0,200}|\*):(?:\d{4,5}|\*):[^\s:/]{1,80}"
+    r":(?!(?i:error|warn|info|debug|note))(?=[^\s:]{0,79}[g-z])[^\s:/]{1,80}:)(?!\[secret\])[^\s:\"'`]{4,200}(?![\w/@-])"
 )
 # "#HttpOnly_.host  TRUE  /  TRUE  1799999999  token  …": a line of a jar of cookies
 _TAB = r"(?:\\{1,3}t|\s{1,8})"  # as blanks, too, and as strings write it
@@ -242,11 +242,11 @@ _SPAN = r"\b[^\n|;&]{0,200}?\s"
 _OTHERWISE = re.compile(
     rf"(\bsshpass\s{{1,8}}-p\s{{0,8}}|\blogin{_SPAN}-p(?:=|\s{{1,8}})|\b(?:mysql\w{{0,20}}|mariadb|mongo\w{{0,12}}|7z[ar]?){_SPAN}-p\s{{0,8}}"
     rf"|\bcurl{_SPAN}(?:-[A-Za-z]{{0,6}}[uU]\s{{0,8}}|(?:--user|--proxy-user)(?:=|\s{{1,8}}))[\"']?[^\s:\"']{{1,80}}:"
-    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)?(?:-a|--auth)[=\s]\s{{0,8}}[\"']?[^\s:\"']{{1,80}}:|--(?:[\w-]{{1,20}}-)?creds[=\s]\s{{0,8}}[^\s:]{{1,80}}:"
+    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)??(?:-a|--auth)[=\s]\s{{0,8}}[\"']?[^\s:\"']{{1,80}}:|--(?:[\w-]{{1,20}}-)?creds[=\s]\s{{0,8}}[^\s:]{{1,80}}:"
     rf"|\bcurl{_SPAN}(?:--pass\s{{1,8}}|(?:-E|--cert)[=\s]\s{{0,8}}[^\s:]{{1,200}}:)|\b(?:requirepass|masterauth)\s{{1,8}}"
     rf"|\b(?:cqlsh|psexec\w{{0,4}}|ipmi-\w{{1,12}}|publish|hdbsql|isql|n?cftp\w{{0,4}}|rdesktop|racadm|ilorest|impacket-\w{{1,20}}){_SPAN}-p[=\s]\s{{0,8}}"
     rf"|\b(?:plink|pscp|psftp|putty)(?:\.exe)?{_SPAN}-pw\s{{1,8}}|\bConvertTo-SecureString\s{{1,8}}(?:-String\s{{1,8}})?(?![-$\"'(])"
-    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)?-A\s{{1,4}}bearer\s{{1,8}}(?:-a|--auth)[=\s]\s{{0,8}}"
+    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)??-A\s{{1,4}}bearer\s{{1,8}}(?:-a|--auth)[=\s]\s{{0,8}}"
     rf"|\bssh-keygen{_SPAN}-[NP]\s{{1,8}}|\s/pass(?:word)?:|\boathtool\s(?:-[\w-]{{1,20}}\s{{1,4}}){{0,6}}(?!-)|\bunseal\s{{1,8}}(?!-)"
     rf"|\bhttp-basic\.\S{{1,80}}\s{{1,4}}\S{{1,80}}\s{{1,4}}|\bpypi-token\.\S{{1,80}}\s{{1,4}}|\brclone\s{{1,4}}(?:obscure\s{{1,4}}|config{_SPAN}pass[=\s])"
     rf"|\bactivate-refresh-token\s{{1,4}}\S{{1,80}}\s{{1,4}}|\bkaggle{_SPAN}-n\s{{1,4}}key\s{{1,4}}-v\s{{1,4}}|\baddauth\s{{1,4}}digest\s{{1,4}}[^\s:]{{1,80}}:"
