@@ -258,7 +258,7 @@ _OTHERWISE = re.compile(
     rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\btwine{_SPAN}-p\s{{1,8}}|\bvault\s{{1,8}}login\s{{1,8}}(?!-)|\betcdctl{_SPAN}--user[=\s][^\s:]{{1,80}}:"
     rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal[=\s][^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
     rf"|\bmc\s{{1,4}}alias\s{{1,4}}set\s{{1,4}}(?:\S{{1,200}}\s{{1,4}}){{3}}|\bxfreerdp{_SPAN}/p:|\bsqlcmd{_SPAN}-P\s{{0,8}}|\bwpa_passphrase\s{{1,4}}\S{{1,40}}\s{{1,4}}"
-    rf"|\buser(?:add|mod){_SPAN}-p\s{{1,8}}|\bnet\s{{1,4}}use\s(?:[^\n|;&]{{0,200}}?\s(?=[^\s/]\S{{0,200}}\x20{{1,4}}/user:)|{_SPAN}/user:\S{{1,80}}\x20{{1,4}})|--basic-auth[=\s]\s{{0,8}}[^\s:]{{1,80}}:|\bwandb\.login\(\s{{0,4}}key="
+    rf"|\buser(?:add|mod){_SPAN}-p\s{{1,8}}|\bnet\s{{1,4}}use\s(?:[^\n|;&]{{0,200}}?\s(?=[^\s/]\S{{0,200}}\x20{{1,4}}/user:)|(?:[^\n|;&\[]{{0,200}}?\s)?/user:\S{{1,80}}\x20{{1,4}})|--basic-auth[=\s]\s{{0,8}}[^\s:]{{1,80}}:|\bwandb\.login\(\s{{0,4}}key="
     r"|-pass(?:in|out)?\s{1,8}pass:|--auth=|:5432:[^\s:]{1,80}:[^\s:]{1,80}:"
     rf"|\blogin\s{{1,8}}\S{{1,80}}\s{{1,8}}(?:account\s{{1,8}}\S{{1,80}}\s{{1,8}})?password\s{{1,8}}|;\s{{0,8}}(?i:pwd)=(?![/~]))(?!{_MASKED})"
     r"(?:'[^'\n]{3,200}'|\"[^\"\n]{3,200}\"|[^\s\"';]{4,})"
