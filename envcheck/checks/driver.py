@@ -110,9 +110,7 @@ def _torch_reached_libcuda(devices: DevicesFacts) -> bool:
 def _found_version(error: str, matches: Matches = ()) -> int:
     """CUDA of the driver as a message states it, "driver on your system is too old (found version 11040)", else 0."""
     told = value(matches, "found") or ""
-    if 4 <= len(told) <= 6:
-        return int(told)
-    found = re.search(r"found version (\d{4,6})", error)
+    found = re.fullmatch("([0-9]{4,6})", told) or re.search(r"found version (\d{4,6})", error)
     return int(found[1]) if found else 0
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from envcheck.checks.hardware import number
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, check
 from envcheck.facts.fleet import FleetFacts, FleetGroup
@@ -93,10 +94,10 @@ def _place(fact: str) -> tuple[int, int]:
 def _drift(fact: str, groups: Iterable[FleetGroup], golden: bool) -> Drift | None:
     held: dict[str, list[str]] = {}
     first: str | None = None
-    for number, group in enumerate(groups):
+    for at, group in enumerate(groups):
         if fact in group.values:
             held.setdefault(group.values[fact], []).extend(group.hosts)
-            first = group.values[fact] if number == 0 else first
+            first = group.values[fact] if at == 0 else first
     if len(held) < 2 or (golden and first is None):
         return None
     rows = sorted(held.items(), key=lambda row: (-len(row[1]), row[0]))
@@ -251,8 +252,8 @@ def fleet_driver_differs(facts: Facts) -> Answer:
 @check(needs="fleet", reads="fleet")
 def fleet_gpus_differ(facts: Facts) -> Answer:
     def worst(drift: Drift) -> Graded:
-        counts = [int(text) for text, _ in drift.odd if text.isdecimal()] if drift.fact == "gpus.count" else []
-        fewer = drift.value is not None and drift.value.isdecimal() and any(count < int(drift.value) for count in counts)
+        usual = number(drift.value) if drift.fact == "gpus.count" else None
+        fewer = usual is not None and any((count := number(text)) is not None and count < usual for text, _ in drift.odd)
         return (Severity.ERROR, Confidence.LIKELY, "fewer") if fewer else (None, None, None)
 
     return _hit(facts, lambda fact: _is_gpu(fact) or fact in OTHER_GPUS, None, worst)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from envcheck.checks.answer import code_evidence, cuda_code, works
-from envcheck.checks.hardware import heard, numbers, nvidia, place, troubles, which
+from envcheck.checks.hardware import heard, number, numbers, nvidia, place, troubles, which
 from envcheck.checks.text import agreed, cite, distinct, doubt, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts import cuda_codes as cuda_error
@@ -70,8 +70,8 @@ def gpu_row_remap(facts: Facts, matches: Matches) -> Answer:
 @check(needs="driver", reads="driver devices symptoms")
 def gpu_xid(facts: Facts, matches: Matches) -> Answer:
     """Xids in the kernel log that take a GPU out of service; those of faulty programs (13, 31, 43, 45) are no finding."""
-    told = [(match.values, match.text) for match in matches if "xid" in match.values]
-    xids = (*facts.driver.xids, *(Xid(int(values["xid"]), values.get("bus_id", "").removeprefix("PCI:"), text) for values, text in told))
+    told = [(code, one.values.get("bus_id", ""), one.text) for one in matches if (code := number(one.values.get("xid"))) is not None]
+    xids = (*facts.driver.xids, *(Xid(code, bus.removeprefix("PCI:"), text) for code, bus, text in told))
     rows = [(xid, facts.tables.xid(xid.code)) for xid in xids]
     actions = {row["action"]: row for row in facts.tables.rows("xid", "action")} if rows else {}
     serious = [(xid, row, actions[row.action]) for xid, row in rows if row and row.action in actions]

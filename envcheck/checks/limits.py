@@ -123,8 +123,8 @@ def shm_small(facts: Facts, matches: Matches) -> Answer:
 def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, variant: str | None) -> Hit | None:
     total, free = limits.shm_bytes, limits.shm_free_bytes
     if agreed(matches) == "ray":
-        count, gigabytes = value(matches, "bytes"), value(matches, "gigabytes")
-        found = int(count) if count else int(float(gigabytes) * 1e9) if gigabytes else free
+        count, gigabytes = (re.fullmatch(r"\d{1,18}(?:\.\d{1,9})?", value(matches, name) or "") for name in ("bytes", "gigabytes"))
+        found = int(float(count[0])) if count else int(float(gigabytes[0]) * 1e9) if gigabytes else free
         severity = Severity.ERROR if any(match.symptom == "ray-shm-refused" for match in matches) else None
         return Hit(values | {"free": _size(found)}, quoted(matches), variant="ray", severity=severity)
     if (guess := agreed(matches)) in ("bus", "workers", "died", "shards"):

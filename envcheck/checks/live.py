@@ -214,7 +214,7 @@ def _failed_rank(live: LiveFacts, run: Run, detail: bool) -> Hit:
 def _nearest_to_the_cause(run: Run, reason: str) -> RankFacts | None:
     """The rank that the reason names; the others often only complain that a peer is gone."""
     failed = [rank for rank in run.ranks if any(stage.status == "failed" for stage in rank.stages) or rank.error or rank.signal]
-    named = re.match(r"rank (\d+)\b", reason)
+    named = re.match(r"rank (\d{1,9})\b", reason)
     return next((rank for rank in failed if named and rank.rank == int(named[1])), failed[0] if failed else None)
 
 

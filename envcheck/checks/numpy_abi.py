@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from envcheck.checks.origin import missing_module
 from envcheck.checks.reinstall import once
 from envcheck.checks.text import of_variant, quoted, value
@@ -19,7 +21,7 @@ _FIRST_WITH_API = {0xA: "1.10", 0xB: "1.13", 0xC: "1.14", 0xD: "1.16", 0xE: "1.2
 def _for_api(matches: Matches, built_for_1: bool | None) -> str | None:
     """The NumPy that a module asks for which was compiled against a newer C API than it finds: "numpy>=1.23,<2"."""
     built = value(matches, "built")
-    first = _FIRST_WITH_API.get(int(built, 16)) if built and built.startswith("0x") and len(built) < 12 else None
+    first = _FIRST_WITH_API.get(int(built, 16)) if built and re.fullmatch("0x[0-9a-f]{1,8}", built) else None
     if first is None:
         return None
     return f"numpy>={first}" if first.startswith("2") and not built_for_1 else f"numpy>={first},<2"

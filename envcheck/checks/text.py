@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from envcheck.engine.intents import Intent
@@ -93,5 +94,6 @@ def of_programs(matches: Matches) -> Matches:
 
 def surplus(matches: Matches) -> bool:
     """Whether these lines count ranks at a store, and all of them more than there should be."""
-    counts = [(match.values.get("joined", ""), match.values.get("world_size", "")) for match in matches]
-    return bool(counts) and all(joined.isdecimal() and size.isdecimal() and int(joined) > int(size) for joined, size in counts)
+    counts = [f"{match.values.get('joined')} {match.values.get('world_size')}" for match in matches]
+    both = [found and (int(found[1]), int(found[2])) for found in (re.fullmatch(r"(\d{1,18}) (\d{1,18})", count) for count in counts)]
+    return bool(both) and all(found and found[0] > found[1] for found in both)

@@ -384,7 +384,7 @@ def _another_release(facts: Facts, matches: Matches, wanted: str) -> str | None:
     """The newest release that the index offers, where it offers torch to this pip and the one asked for was never published there."""
     asked = re.fullmatch(r"torch==(\d[\w.]{0,20})", wanted)
     told = max((one.values.get("versions", "") for one in matches), key=len, default="")  # what is quoted of it may be cut
-    listed = re.findall(r"(?<![\w.])\d+(?:\.\d+){1,2}(?![\w.])", told)
+    listed = re.findall(r"(?<![\w.])\d{1,9}(?:\.\d{1,9}){1,2}(?![\w.])", told)
     real = [one for one in listed if not older(one, "0.3")]
     if asked is None or not real or facts.tables.release(asked[1]) or asked[1] in listed:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
-from envcheck.checks.hardware import is_mig, nvidia
+from envcheck.checks.hardware import is_mig, number, nvidia
 from envcheck.checks.launch_sums import counted_elsewhere, ranks_beyond_gpus
 from envcheck.checks.own_command import gpus_of_slurm
 from envcheck.checks.text import cite, of_symptom, of_variant, quoted, value
@@ -102,7 +102,7 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     if chosen.problem is Problem.OUT_OF_RANGE:
         return Hit(values, evidence, fixes, variant="container" if contained(facts.container) else None)
     first = raw.split(",")[0].strip().lstrip("+")
-    if not found and first.isdecimal() and int(first) > 0 and _blind(facts):
+    if not found and (number(first) or 0) > 0 and _blind(facts):
         return Hit(values | {"entry": first}, (*evidence, *quoted(_found_none(facts))), fixes, variant="guess")
     return None
 

@@ -13,6 +13,7 @@ from envcheck.commands.configuration import rule_session, told_of
 from envcheck.commands.output import put
 from envcheck.commands.rendering import write
 from envcheck.errors import UsageError
+from envcheck.facts.printable import visible
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
@@ -100,7 +101,7 @@ def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[s
     host = RealHost()
     chosen = choose(args.python, host.env, getattr(args, "python_named_in", None))
     if chosen.note:
-        print(f"envcheck: {chosen.note}", file=sys.stderr)
+        print(visible(f"envcheck: {chosen.note}"), file=sys.stderr)
     options = {"static": args.static, "live": args.live, "nproc": args.nproc, "backend": args.backend, "start_method": args.start_method}
     recording = RecordingHost(host) if getattr(args, "host", None) else None
 
@@ -149,9 +150,9 @@ def _keep_evidence(folder: str, into: str, snapshot: Snapshot, executable: str) 
         os.makedirs(into, exist_ok=True)
         keep(folder, path, snapshot, render_record(map_strings(snapshot, mask_secrets), "envcheck", __version__), executable)
     except OSError as error:
-        print(f"envcheck: no evidence could be kept in {path}: {error.strerror}", file=sys.stderr)
+        print(visible(f"envcheck: no evidence could be kept in {path}: {error.strerror}"), file=sys.stderr)
         return
-    print(f"envcheck: evidence kept in {path}", file=sys.stderr)
+    print(visible(f"envcheck: evidence kept in {path}"), file=sys.stderr)
 
 
 def check_facts_named(args: argparse.Namespace) -> None:

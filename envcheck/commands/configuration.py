@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from envcheck.errors import UsageError, near_word
+from envcheck.facts.printable import one_line
 from envcheck.facts.record import replace
 from envcheck.facts.settings import Configuration
 from envcheck.render import FORMATS
@@ -168,8 +169,7 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
 
 
 def _shown(value: object) -> str:
-    shown = _spelled(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return one_line(_spelled(value), 60)
 
 
 def _spelled(value: object) -> str:

@@ -260,6 +260,7 @@ def _excerpt(before: str, text: str) -> str:
 
 def _load(name: str) -> Mapping[str, Any]:
     from envcheck.facts.given_file import read_given
+    from envcheck.facts.printable import one_line
 
     data = read_given(name, "--facts", FACTS_LIMIT_BYTES)
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
@@ -276,7 +277,7 @@ def _load(name: str) -> Mapping[str, Any]:
 
             values = parse_toml(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"--facts {name}: neither TOML nor JSON: {' '.join(str(error).split())[:160]}") from None
+        raise UsageError(f"--facts {name}: neither TOML nor JSON: {one_line(str(error), 160)}") from None
     if not isinstance(values, dict):
         raise UsageError(f"--facts {name}: a table of observations was expected, found a list")
     if is_json and "schema" not in values and len(data) > FACTS_BYTES:

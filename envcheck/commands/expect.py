@@ -11,6 +11,7 @@ from typing import Any
 from envcheck.commands.named_facts import NAMES, NUMBERS, TEXTS, VERSIONS, find
 from envcheck.errors import UsageError, near_word
 from envcheck.facts.paths import distribution
+from envcheck.facts.printable import one_line
 from envcheck.facts.record import is_record_type, replace
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Missing, Snapshot, Why
 from envcheck.tables.versions import LONGEST_NUMBER, meets
@@ -107,7 +108,7 @@ def _parse(text: str) -> tuple[str, str, str]:
         except InvalidSpecifier:
             raise UsageError(f"--expect {text!r}: {value!r} is not a version") from None
         if any(len(digits) > LONGEST_NUMBER for digits in re.findall(r"\d+", value)):
-            raise UsageError(f"--expect {text[:60]!r}…: a version has no number of more than {LONGEST_NUMBER} digits")
+            raise UsageError(f"--expect {one_line(text, 60)!r}: a version has no number of more than {LONGEST_NUMBER} digits")
     elif name in NUMBERS and _as_number(value) is None:
         raise UsageError(f"--expect {text!r}: {value!r} is not a number" + (EACH if "," in value else ""))
     return name, operator, value

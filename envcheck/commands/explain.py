@@ -12,6 +12,7 @@ from envcheck.commands.configuration import rule_session
 from envcheck.commands.output import put
 from envcheck.engine.rule import FAMILY_RANK, RuleText
 from envcheck.errors import UsageError, near_word
+from envcheck.facts.printable import one_line
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import SECTIONS
 
@@ -59,7 +60,7 @@ def unknown_rule(word: str, known: Iterable[str]) -> UsageError:
     """The error for an id that is no rule: one line that names the nearest right one."""
     near = nearest(word, known)
     hint = f"did you mean {near}?" if near else "`envcheck rules` lists them"
-    return UsageError(f"no rule is called {' '.join(word.split())[:80]!r}; {hint}")
+    return UsageError(f"no rule is called {one_line(word, 80)!r}; {hint}")
 
 
 def address(rule_id: str, by: RuleSession, site: str | None = None) -> str:
@@ -128,7 +129,7 @@ def _about(words: str, by: RuleSession, width: int) -> str:
     for one in found:
         title = f"{general_title(by.texts.read(one.rule).title, say)} ({say('words')}: {', '.join(one.words)})"
         lines += _row(f"  envcheck explain {one.rule:<{longest}}  ", title, width)
-    return "\n".join([say(f"Pages about {' '.join(words.split())[:80]!r}:"), *lines, ""])
+    return "\n".join([say(f"Pages about {one_line(words, 80)!r}:"), *lines, ""])
 
 
 def catalogue(by: RuleSession, *, as_json: bool = False, width: int = 0) -> str:

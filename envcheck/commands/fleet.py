@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from envcheck.commands import output
 from envcheck.commands.configuration import rule_session
 from envcheck.errors import UsageError
+from envcheck.facts.printable import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -246,7 +247,7 @@ def _in_the_job(args: argparse.Namespace, by: RuleSession) -> int:
     speaks = speaks_for_job(env)
     stopped = seat is None or seat.master is None or report.exit_code != 0
     if speaks and seat is not None and not (args.quiet and not stopped):
-        print("".join(f"envcheck fleet: {line}\n" for line in place_lines(seat)), end="", file=sys.stderr)
+        print(visible("".join(f"envcheck fleet: {line}\n" for line in place_lines(seat))), end="", file=sys.stderr)
     if stopped or args.variables_only:
         return _told(report, report.fleet.seats[0], options, speaks)
     assert seat is not None  # noqa: S101  # otherwise it is stopped
@@ -280,7 +281,7 @@ def _told(report: FleetReport, seat: FleetSeat, options: FleetOptions, speaks: b
         return written(report, seat, options, alone=False) or report.exit_code
     for one in report.findings:
         if report.fails(one):
-            print(f"envcheck fleet: {seat.host}, pid {seat.pid}: {one.finding.message} [{one.finding.rule}]", file=sys.stderr)
+            print(visible(f"envcheck fleet: {seat.host}, pid {seat.pid}: {one.finding.message} [{one.finding.rule}]"), file=sys.stderr)
     return report.exit_code
 
 

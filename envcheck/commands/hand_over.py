@@ -24,7 +24,9 @@ def hand_over(argv: Sequence[str]) -> int:
         if error.errno == errno.ENOEXEC and script:  # a script without #!, as execvp(3) and every shell take it
             os.execve("/bin/sh", ["/bin/sh", script, *argv[1:]], environment_as_given())  # noqa: S606
         missing = isinstance(error, FileNotFoundError)
-        print(f"envcheck: {argv[0]}: {'command not found' if missing else error.strerror}", file=sys.stderr)
+        from envcheck.facts.printable import visible
+
+        print(visible(f"envcheck: {argv[0]}: {'command not found' if missing else error.strerror}"), file=sys.stderr)
         return NOT_FOUND if missing else CANNOT_EXECUTE
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from envcheck.errors import UsageError, near_word
+from envcheck.facts.printable import visible
 from envcheck.host.plain_files import real_path
 from envcheck.render import FORMATS
 from envcheck.report.english import language_code
@@ -149,7 +150,7 @@ def _step_summary(rendered: Callable[[str, bool], str]) -> None:
         with open(path, "a", encoding="utf-8") as file:
             file.write(rendered("markdown", False))
     except OSError as error:
-        print(f"envcheck: GITHUB_STEP_SUMMARY {path}: {error.strerror}", file=sys.stderr)
+        print(visible(f"envcheck: GITHUB_STEP_SUMMARY {path}: {error.strerror}"), file=sys.stderr)
 
 
 def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = False, private: bool = False) -> None:

@@ -22,6 +22,7 @@ from envcheck.commands.kernel_word import KernelWord
 from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
 from envcheck.errors import UsageError
+from envcheck.facts.printable import visible
 from envcheck.facts.record import record, replace
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def execute(args: argparse.Namespace) -> int:
     report = _checked(args, by)
     if report is not None and report.exit_code == 1:
         say(_shown(report, args))
-        say(f"envcheck: {name} was not started; --fail-on never starts it anyway\n")
+        say(visible(f"envcheck: {name} was not started; --fail-on never starts it anyway\n"))
         from envcheck.report.report import CommandRun
 
         _save(replace(report, command=CommandRun(tuple(args.argv), False, report.exit_code, "", ("the check found an error",))), args)
@@ -65,14 +66,14 @@ def execute(args: argparse.Namespace) -> int:
     except OSError as error:
         if os.name != "posix" or error.errno not in REFUSED_TO_US:
             return _not_started(args, error, report)
-        say(f"envcheck: {error.strerror}: {name} runs without us, and a failure is not explained\n")
+        say(visible(f"envcheck: {error.strerror}: {name} runs without us, and a failure is not explained\n"))
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return hand_over(args.argv)
     if ended.code:
         try:
             _explain(ended, report, args, by)
         except Exception as error:  # noqa: BLE001  # CMD's exit code is kept whatever becomes of our explanation
-            say(f"envcheck: no diagnosis: {type(error).__name__}: {error}; this is a bug of envcheck\n")
+            say(visible(f"envcheck: no diagnosis: {type(error).__name__}: {error}; this is a bug of envcheck\n"))
     return ended.code
 
 
@@ -83,7 +84,7 @@ def _not_started(args: argparse.Namespace, error: OSError, before: Report | None
     missing = isinstance(error, FileNotFoundError)
     code, why = (NOT_FOUND, "command not found") if missing else (CANNOT_EXECUTE, error.strerror or "it cannot be started")
     said = f"{args.argv[0] or repr('')}: {why}"
-    say(f"envcheck: {said}{meant(args.argv)}\n")
+    say(visible(f"envcheck: {said}{meant(args.argv)}\n"))
     _save_open(args, said, before, CommandRun(tuple(args.argv), False, code, "", (why,)))
     return code
 
@@ -109,12 +110,12 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
     try:
         report = examine_and_judge(args, by)
         if report.exit_code != 1:
-            say(f"envcheck: {verdict_line(_on_stderr(report, args))}\n")
+            say(visible(f"envcheck: {verdict_line(_on_stderr(report, args))}\n"))
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001
         said = f"the check failed: {type(error).__name__}: {error}"
-        say(f"envcheck: {said}; this is a bug of envcheck\n")
+        say(visible(f"envcheck: {said}; this is a bug of envcheck\n"))
         _save_open(args, said, None, None)
         return None
     _save(report, args)
@@ -141,7 +142,7 @@ def _save(report: Report, args: argparse.Namespace) -> None:
     try:
         write(report, args, stdout=False)
     except UsageError as error:
-        say(f"envcheck: {error}\n")
+        say(visible(f"envcheck: {error}\n"))
 
 
 def run_and_keep(argv: Sequence[str]) -> CommandEnd:
@@ -238,13 +239,13 @@ def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace,
     _save(report, args)
     if ended.asked and report.exit_code != 1:
         return  # who ended it knows why
-    say(f"\nenvcheck: {head}\n" + "".join(f"  {line}\n" for line in lines))
+    say(visible(f"\nenvcheck: {head}\n" + "".join(f"  {line}\n" for line in lines)))
     if report.findings:
         say(_shown(report, args))
         return
     if not lines:
         say("envcheck found no known environment problem in the output or on this machine\n")
-    say("".join(f"{line}\n" for line in read))
+    say(visible("".join(f"{line}\n" for line in read)))
 
 
 def _death(code: int) -> str:

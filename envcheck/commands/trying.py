@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from envcheck.commands.try_flags import is_terminal
 from envcheck.engine.rule import Severity
+from envcheck.facts.printable import visible
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import LiveFacts, LiveStatus, PythonFacts, read
 from envcheck.planner.as_installed import as_installed
@@ -169,7 +170,7 @@ class _Trials:
         return Checked(verdict, tuple(f"{one.title} [{one.rule}]" for one in errors), "; ".join(report.because[:2]))
 
     def _agreed(self, question: str) -> bool:
-        print(f"envcheck: {question}", file=sys.stderr, end="\n" if self.args.yes else "; go on? [y/N] ", flush=True)
+        print(visible(f"envcheck: {question}"), file=sys.stderr, end="\n" if self.args.yes else "; go on? [y/N] ", flush=True)
         agreed = self.args.yes or sys.stdin.readline().strip().lower() in ("y", "yes")
         self.declined = not agreed
         return bool(agreed)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from envcheck.engine import shells
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.rule import Check, Confidence, Evidence, Facts, Hit, RuleText, RuleTexts, Severity, Unknown
 from envcheck.facts.codec import bounded
@@ -151,14 +151,16 @@ def is_about(fix: Mapping[str, Any], variant: str | None) -> bool:
 def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]], traits: Collection[str] | None) -> Finding:
     values = _Values({key: _shown(value) for key, value in hit.values.items()})
     mine = [fix for fix in text.fixes if is_about(fix, hit.variant) and _is_for(fix, traits)]
-    static = tuple(_intent(fix, values, hit.values) for fix in mine)
+    shell = shells.shell_of(traits)
+    static = tuple(_intent(fix, values, hit.values, shell) for fix in mine)
     return Finding(
         text.id,
         text.family,
         text.severity_of(hit),
         text.confidence_of(hit),
         fill(text.title, values),
-        fill(text.messages[hit.variant or ""], values),
+        # A record of a stranger or of another version may name a variant that this rule does not have
+        fill(text.messages.get(hit.variant or "", text.messages[""]), values),
         _once(hit.evidence),
         (*hit.fixes, *static),
         text.docs,
@@ -202,15 +204,16 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return " ".join(text.format_map(values).split()) if "\n" in text else text.format_map(values)
 
 
-def command(line: str, values: Mapping[str, object]) -> str | None:
+def command(line: str, values: Mapping[str, object], shell: shells.Shell = "sh") -> str | None:
     """A command of a rule file with each `{name}` quoted for the shell: a value may come out of a stranger's log. Of a list each is a word.
 
-    None where a value is not known, or could not be pasted as what it is: with control characters in it, read as an option, or longer
-    than any path.
+    None where a value is not known, or could not be pasted as what it is: with control characters in it, read as an option, longer
+    than any path, or not to be written for this shell.
     """
-    parts: list[str] = []
-    for literal, name, _, _ in Formatter().parse(line):
-        parts.append(literal)
+    made = ""
+    holes = list(Formatter().parse(line))
+    for (literal, name, _, _), after in zip(holes, [*(one for one, *_ in holes[1:]), ""], strict=True):
+        made += literal
         if name is None:
             continue
         value = values.get(name)
@@ -218,8 +221,12 @@ def command(line: str, values: Mapping[str, object]) -> str | None:
         starts = not literal[-1:].strip()  # with nothing before it in its word
         if not words or not all(_pasted(word, starts) for word in words):
             return None
-        parts.append(" ".join(map(shlex.quote, words)))
-    return "".join(parts)
+        for at, word in enumerate(words):
+            longer = shells.filled(made + " " * bool(at), word, after if at == len(words) - 1 else " ", shell)
+            if longer is None:
+                return None
+            made = longer
+    return made
 
 
 def _pasted(word: str, starts: bool) -> bool:
@@ -227,11 +234,11 @@ def _pasted(word: str, starts: bool) -> bool:
     return bool(word) and word.isprintable() and len(word) <= LONGEST_VALUE and not (starts and word.startswith("-"))
 
 
-def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str, object]) -> Intent:
+def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str, object], shell: shells.Shell) -> Intent:
     """A fix of the TOML file: kind = "manual" | "env" | "install" | "torch"."""
     match fix["kind"]:
         case "manual":
-            filled = (command(line, raw) for line in fix.get("commands", ()))
+            filled = (command(line, raw, shell) for line in fix.get("commands", ()))
             commands = tuple(line for line in filled if line is not None)
             return Manual(fill(fix["text"], values), fix.get("who", "user"), commands, fix.get("choose", False) and len(commands) > 1)
         case "env":

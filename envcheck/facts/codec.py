@@ -127,14 +127,14 @@ def bounded(text: str, limit: int = LONGEST) -> str:
     return text if len(text) <= limit else f"{text[:half]} … {text[-half:]}"
 
 
-def _bounded_within(value: Any) -> Any:
+def bounded_within(value: Any) -> Any:
     """The same for what has no type of its own."""
     if isinstance(value, str):
         return bounded(value)
     if isinstance(value, list | tuple):
-        return type(value)(map(_bounded_within, value))
+        return type(value)(map(bounded_within, value))
     if isinstance(value, Mapping):
-        return {bounded(str(key)): _bounded_within(one) for key, one in value.items()}
+        return {bounded(str(key)): bounded_within(one) for key, one in value.items()}
     return value
 
 
@@ -144,7 +144,7 @@ def _decode_scalar(hint: Any, value: Any, path: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is Any or hint is object:
-        return _bounded_within(value)
+        return bounded_within(value)
     if isinstance(value, bool) and hint is not bool:
         raise DecodeError(f"{path}: {hint.__name__} was expected, found {_show(value)}")
     if not isinstance(value, hint):

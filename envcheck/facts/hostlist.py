@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import product
 
+from envcheck.facts.printable import one_line
+
 LIMIT = 1 << 20  # hosts that one text may stand for; `n[1-9999999999]` is a typing error or an attack
 
 
@@ -99,7 +101,7 @@ def _items(text: str) -> Iterator[str]:
     for char in text:
         depth += (char == "[") - (char == "]")
         if depth not in (0, 1):
-            raise ValueError(f"{text[:60]}: the brackets do not match")
+            raise ValueError(f"{one_line(text, 60)}: the brackets do not match")
         if depth == 0 and (char == "," or char.isspace()):
             if item:
                 yield item
@@ -107,7 +109,7 @@ def _items(text: str) -> Iterator[str]:
         else:
             item += char
     if depth:
-        raise ValueError(f"{text[:60]}: the brackets do not match")
+        raise ValueError(f"{one_line(text, 60)}: the brackets do not match")
     if item:
         yield item
 
@@ -119,7 +121,7 @@ def _unfolded(item: str) -> Iterator[str]:
     for one in choices:
         count *= len(one)
     if count > LIMIT:
-        raise ValueError(f"{item[:60]}: more than {LIMIT} hosts")
+        raise ValueError(f"{one_line(item, 60)}: more than {LIMIT} hosts")
     return ("".join(one) for one in product(*choices))
 
 
@@ -129,8 +131,8 @@ def _choices(text: str, item: str) -> list[str]:
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
         if not (first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal()) or max(len(first), len(last)) > 18:
-            raise ValueError(f"{item[:60]}: {part[:20]!r} is no range of numbers")
+            raise ValueError(f"{one_line(item, 60)}: {one_line(part, 20)!r} is no range of numbers")
         if int(last) < int(first) or int(last) - int(first) >= LIMIT:
-            raise ValueError(f"{item[:60]}: {part[:20]!r} is no range, or one of too many hosts")
+            raise ValueError(f"{one_line(item, 60)}: {one_line(part, 20)!r} is no range, or one of too many hosts")
         made += (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
     return made

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from envcheck.errors import UsageError
-from envcheck.facts.codec import DecodeError, decode_snapshot
+from envcheck.facts.codec import DecodeError, bounded_within, decode_snapshot
 from envcheck.facts.given_file import read_given
 from envcheck.facts.printable import one_line
+from envcheck.facts.secrets import mask_values
 from envcheck.facts.snapshot import Snapshot
 
 SCHEMA = 1
@@ -75,8 +76,9 @@ def sections_of(value: object) -> dict[str, Any]:
 
 
 def snapshot_from(sections: Mapping[str, Any]) -> Snapshot:
-    """RecordingError where a fact is of another type than it can be."""
+    """RecordingError where a fact is of another type than it can be. Secrets are masked here, while each fact is whole: a sentence
+    that holds one part of it, or another text behind it, would not be told any more."""
     try:
-        return decode_snapshot(sections)
+        return decode_snapshot(mask_values(bounded_within(sections)))
     except (DecodeError, RecursionError) as error:
         raise RecordingError(one_line(str(error), 200)) from None

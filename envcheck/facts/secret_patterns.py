@@ -23,9 +23,10 @@ _PROXY = re.compile(r"((?i:proxy)(?:[\"']?\s{0,8}[=:]\s{0,8}[\"']?))(?!\[secret\
 # Prefixes that the services document: Hugging Face, GitHub, GitLab, AWS, Slack, OpenAI and its like, NGC, PyPI, Google, JSON Web Tokens;
 # Anthropic's begin with sk-. Then Stripe, npm, Databricks, DigitalOcean, SendGrid, Telegram, Mailgun, age, Replicate, Vault, Groq,
 # LangSmith, Perplexity, xAI, Tailscale, Doppler, Shopify, Linear, Pulumi, Atlassian, Notion, Figma, Airtable, Postman, New Relic,
-# Grafana, Dynatrace, RubyGems, Heroku, Fly, Supabase, PlanetScale, Buildkite, CircleCI, Sentry, Twilio, Square, Discord, Docker Hub,
-# JFrog, Terraform, Azure, Modal, RunPod, Fireworks, Pinecone, Alibaba; hashes of passwords as crypt(3) writes them. The last line is
-# for those that nobody has listed: a short prefix, then what mixes small and capital letters with three digits at least.
+# Grafana, Dynatrace, RubyGems, Heroku, Fly, Supabase, PlanetScale, Buildkite, CircleCI, Sentry, Twilio, Square, Discord,
+# Docker Hub, JFrog, Terraform, Azure, Bedrock, Cerebras, Together, Modal, RunPod, Fireworks, Pinecone, Alibaba; hashes of
+# passwords as crypt(3) writes them. The last line is for those that nobody has listed: a short prefix, then what
+# mixes small and capital letters with three digits at least.
 _TOKENS = (
     *(re.compile(rf"\b(?:{kinds})") for kinds in (
         r"(?:hf|gh[opsur]|npm|gsk|r8|api_org|lin_api|dop_v1|doo_v1|dor_v1)_[A-Za-z0-9]{16,}|github_pat_\w{20,}|gl(?:pat|dt|cbt|ptt|rt|ft|imt|agent|soat)-[\w-]{16,}"
@@ -41,7 +42,8 @@ _TOKENS = (
         r"pscale_(?:tkn|pw|oauth)_[\w.-]{32,}|CCI(?:PAT|PRJ)_\w{32,}|sntry[su]_[\w=+/-]{16,}|SK[0-9a-f]{32}|[MNO][A-Za-z0-9]{23,25}\.[\w-]{5,7}\.[\w-]{27,}"
         r"|dckr_(?:pat|oat)_[\w-]{16,}|AKC[a-z0-9][A-Za-z0-9]{60,}|\w{14}\.atlasv1\.[\w-]{60,}|\w{3}\dQ~[\w~.-]{30,}|(?:ak|as)-[A-Za-z0-9]{22}|pcsk_\w{32,}|LTAI[A-Za-z0-9]{16,}",
         r"[A-Za-z][A-Za-z0-9]{1,9}[_-](?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,60}\d){3})[A-Za-z0-9]{24,}"
-        r"|(?:FwoGZXIvYXdz|FQoGZXIvYXdz|IQoJb3JpZ2lu|AQoDYXdz)[\w+/=%]{16,}",  # session tokens of AWS
+        r"|(?:FwoGZXIvYXdz|FQoGZXIvYXdz|IQoJb3JpZ2lu|AQoDYXdz)[\w+/=%]{16,}"  # session tokens of AWS
+        r"|ABSK[A-Za-z0-9+/]{24,}={0,2}|csk-[a-z0-9]{24,}|tgp_v1_[\w-]{24,}|[A-Za-z0-9]{20,60}JQQJ99[A-Za-z0-9+/]{16,40}|[A-Za-z]\w{1,20}_eyJ[\w-]{6,}(?:\.[\w-]*){0,2}",
     )),
     re.compile(r"\$(?:apr1|2[aby]?|[156y]|argon2(?:id?|d))\$[^\s:'\"]{16,}"),
 )  # fmt: skip
@@ -98,6 +100,8 @@ _APART = re.compile(
     rf"|<name>[\w.-]{{0,80}}(?:{_NAMED}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
     rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_NAMED}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
+    rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD|KEY)\x20{{5,60}}(?=[^\s:,'\"]{{8,400}}(?:[:,'\"]|\x20{{0,200}}(?:\n|\Z)))"
+    rf"|\b[Ee]nv:[\w-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"']?\s{{1,4}}(?:-Value\s{{1,4}})?(?!-)[\"']?"
     rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
     rf"|(?<![^\n])[\w.-]{{0,60}}{_NAMED}[\w-]{{0,40}}:?\n(?=\w[^\s/.]{{7,80}}(?![^\n]))(?=\S{{0,80}}\d)(?=\S{{0,80}}[A-Za-z])|\bauth-user-pass>?\n[^\n]{{1,80}}\n"
@@ -113,6 +117,30 @@ _SAID = re.compile(
     rf"((?i:passw(?:or)?[dt]|passphrase|api[\x20_-]?key|{_FOREIGN})(?:\x20\S{{1,40}}){{0,3}}?(?:\x20(?:is|was|lautet|ist)\b:?|:|\x20?[是为為])\s{{1,4}}[\"']?"
     rf"|(?i:passw(?:or)?[dt])\s{{1,8}}[\"']?|(?i:identified\s{{1,4}}by\s{{1,4}}|password\s{{1,4}})(?=['\"])['\"])"
     rf"(?!{_MASKED})(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[^\W\d])[^\s\"';,]{{6,}}"
+)
+# "my password is hunter.", "密码是 hunter", "user bob, password hunter": a word without a digit, unless it is what people say of passwords
+_SAID_OF_ONE = (
+    r"(?!(?i:(?:wrong|incorr|inval|required|need|expire|empty|missing|unknown|stored|correct|asked|blank|hidden|weak|never|always|also|still|only"
+    r"|kept|sent|used|known|given|there|that|what|same|the|not|too|longer|shorter|visible|valid|safe|mandatory|optional|case|ok\b|okay|fine|set"
+    r"|falsch|ung[uü]ltig|nicht|leer|n[oö]tig|erforder|err[oó]n|vac[ií]|requ[ei]|errad|obligat|nul|default|plain|public|private|protect)\w{0,40}"
+    r"|\w{1,30}(?:ed|ing|ly))(?![^\s.,;!?)]))"
+)
+_TOLD = re.compile(
+    rf"((?:(?i:\b(?:password|passwort|passphrase|passcode|pw|pwd|contraseña|senha|mot\sde\spasse)(?:\sfor\s\S{{1,40}})?\s(?:is|was|ist|war|es|est|é)\b:?\s{{1,4}})"
+    rf"|(?:密码|密碼|口令|パスワード|비밀번호)\s?(?:[是为為は는]|[:：])\s{{0,4}}|(?i:\bmy\s(?:api[\x20_-]?key|token|secret)\sis:?\s{{1,4}})(?=\S{{8}})|(?i:\b(?:my|root|admin|user)\spw:\s{{1,4}})(?!\d)"
+    rf"|(?i:\buser(?:name)?:?\s(?!(?:or|and|nor|is)\b)\S{{1,40}}(?:\s|[,;/]\s)(?:and\s|with\s)?password\s))[\"'`]?){_SAID_OF_ONE}(?!{_MASKED})"
+    r"[A-Za-z][\x21\x23-\x26\x2a\x2b\x2d-\x3a\x3c-\x5f\x61-\x7e]{2,60}[A-Za-z0-9!#$%&*+=?^~](?=[\"'`.,:;!?)]{0,4}(?:\s|\Z))(?!\x20(?:to|for|of|in|on|at|by|than|when|if|because|from)\b)"
+)
+# Hex digits behind a word that says what they are: keys of Weights & Biases, GitHub's tokens from before 2021. Commits have none
+_HEX = re.compile(
+    r"((?<![\w.])(?i:wandb|oauth|token|secret|auth|password|(?:\w{1,40}_)?(?<!cache[\x20_-])(?<!(?:hash|sort)[\x20_-])(?<!build[\x20_-])key)[\"']?(?:\s(?:is|was)\b|\s[\w-]{1,20}\.[\w.-]{1,40})?\s{0,4}[=:(]?\s{0,4}[\"']?"
+    r"|(?i:\blogin\([\"']|\b(?:api[\x20_-]?key|access\stoken)\b[^\n]{0,80}:\s{1,4}))"
+    r"(?:[0-9a-f]{40}|[0-9a-f]{32}|[0-9a-f]{64})(?![\w-])"
+)
+# "host:port:database:user:…" of .pgpass, unless it is a place in a source file
+_PGPASS = re.compile(
+    r"((?<![^\s\"'`(])(?!\S{1,200}\.(?:py|cc?|cpp|cuh?|hp?p?|go|rs|js|ts):)(?:[A-Za-z][\w.-]{0,200}|\*):(?:\d{4,5}|\*):[^\s:/]{1,80}"
+    r":(?!(?i:error|warn|info|debug|note))(?=[^\s:]{0,79}[g-z])[^\s:/]{1,80}:)(?!\[secret\])[^\s:\"'`]{4,200}(?![\w/@-])"
 )
 # "#HttpOnly_.host  TRUE  /  TRUE  1799999999  token  …": a line of a jar of cookies
 _TAB = r"(?:\\{1,3}t|\s{1,8})"  # as blanks, too, and as strings write it
@@ -165,12 +193,15 @@ _LONE = re.compile(
 )
 # The only argument of a call, which `_random` judges
 _ARGUMENT = re.compile(r"(?<=\w\([\"'])[A-Za-z0-9]{20,200}(?=[\"']\))")
-# The values of a Secret of Kubernetes
+# The values of a Secret of Kubernetes, which kubectl writes before they are called one
+_SECRET = re.compile(r"\bkind[\"']?:\s{0,4}[\"']?Secret\b")
 _MANIFEST = re.compile(
-    r"(?:\bstringData:|\bkind:\s{1,4}Secret\b[^\0]{0,400}?\n[^\n]{0,40}\bdata:)[\x20\t]{0,8}(?:\n[^\n:]{0,40}[\x20\t]{2,40}[\w.-]{1,120}:[^\n]{0,8000}){1,40}"
+    r"\b(?:stringD|d)ata:[\x20\t]{0,8}(?:\n[^\n:]{0,40}[\x20\t]{2,40}[\w.-]{1,120}:[^\n]{0,8000}){1,40}"
+    r"|\b(?:stringD|d)ata[\"']\s{0,4}:\s{0,8}\{[^{}]{1,8000}\}"
 )
 _ENTRY = re.compile(
-    r"(?<=\n)([^\n:]{0,40}[\x20\t]{2,40}[\w.-]{1,120}:[\x20\t]{1,8})(?!\[secret\])(?!(?:meta|string)?[dD]ata:)[^\s#][^\n]{3,8000}"
+    r"((?<=\n)[^\n:]{0,40}[\x20\t]{2,40}[\w.-]{1,120}:[\x20\t]{1,8})(?!\[secret\])(?!(?:meta|string)?[dD]ata:)[^\s#][^\n]{3,8000}"
+    r"|((?<=[{,\s])[\"'][\w.-]{1,120}[\"']\s{0,4}:\s{0,4}[\"'])(?!\[secret\])[^\"'\n]{4,8000}"
 )
 # A private key without its first line: the bytes that every such key begins with
 _KEY_BEGINS = re.compile(
@@ -195,7 +226,7 @@ _HEADER = re.compile(
 )
 # {"username": "x", "key": "…"} of Kaggle, {"auth": "…"} of Docker, `wandb login …`: a name that says little, and a value that says it all
 _OPAQUE = re.compile(
-    rf"((?<![A-Za-z0-9])(?:key(?:{_QUOTE})?\s{{0,8}}[:=\s]\s{{0,8}}(?:{_QUOTE})?|(?i:token)\s{{1,4}}|login(?:=|\s{{1,8}}(?:--[\w-]{{1,40}}(?:=\S{{1,200}})?\s{{1,8}}){{0,4}}))(?=[0-9a-f]{{32}})"
+    rf"((?<![A-Za-z0-9])(?:(?<!cache[\x20_-])(?<!(?:hash|sort)[\x20_-])(?<!build[\x20_-])key(?:{_QUOTE})?\s{{0,8}}[:=\s]\s{{0,8}}(?:{_QUOTE})?|(?i:token)\s{{1,4}}|login(?:=|\s{{1,8}}(?:--[\w-]{{1,40}}(?:=\S{{1,200}})?\s{{1,8}}){{0,4}}))(?=[0-9a-f]{{32}})"
     rf"|\blogin\s{{1,8}}(?=\d{{16}}\b)|(?i:(?:unseal|recovery)\skey)(?:\s\d{{1,2}})?:\s{{1,4}}"
     rf"|{_QUOTE}auth{_QUOTE}\s{{0,8}}:\s{{0,8}}{_QUOTE}(?=[\w+/=-]{{12}}))[\w+/=-]+"
 )
@@ -210,14 +241,16 @@ _FLAG = re.compile(
 _SPAN = r"\b[^\n|;&]{0,200}?\s"
 _OTHERWISE = re.compile(
     rf"(\bsshpass\s{{1,8}}-p\s{{0,8}}|\blogin{_SPAN}-p(?:=|\s{{1,8}})|\b(?:mysql\w{{0,20}}|mariadb|mongo\w{{0,12}}|7z[ar]?){_SPAN}-p\s{{0,8}}"
-    rf"|\bcurl{_SPAN}(?:-[uU]\s{{0,8}}|(?:--user|--proxy-user)(?:=|\s{{1,8}}))[\"']?[^\s:\"']{{1,80}}:"
-    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)?(?:-a|--auth)[=\s]\s{{0,8}}[\"']?[^\s:\"']{{1,80}}:|--(?:[\w-]{{1,20}}-)?creds[=\s]\s{{0,8}}[^\s:]{{1,80}}:"
+    rf"|\bcurl{_SPAN}(?:-[A-Za-z]{{0,6}}[uU]\s{{0,8}}|(?:--user|--proxy-user)(?:=|\s{{1,8}}))[\"']?[^\s:\"']{{1,80}}:"
+    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)??(?:-a|--auth)[=\s]\s{{0,8}}[\"']?[^\s:\"']{{1,80}}:|--(?:[\w-]{{1,20}}-)?creds[=\s]\s{{0,8}}[^\s:]{{1,80}}:"
     rf"|\bcurl{_SPAN}(?:--pass\s{{1,8}}|(?:-E|--cert)[=\s]\s{{0,8}}[^\s:]{{1,200}}:)|\b(?:requirepass|masterauth)\s{{1,8}}"
     rf"|\b(?:cqlsh|psexec\w{{0,4}}|ipmi-\w{{1,12}}|publish|hdbsql|isql|n?cftp\w{{0,4}}|rdesktop|racadm|ilorest|impacket-\w{{1,20}}){_SPAN}-p[=\s]\s{{0,8}}"
+    rf"|\b(?:plink|pscp|psftp|putty)(?:\.exe)?{_SPAN}-pw\s{{1,8}}|\bConvertTo-SecureString\s{{1,8}}(?:-String\s{{1,8}})?(?![-$\"'(])"
+    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)??-A\s{{1,4}}bearer\s{{1,8}}(?:-a|--auth)[=\s]\s{{0,8}}"
     rf"|\bssh-keygen{_SPAN}-[NP]\s{{1,8}}|\s/pass(?:word)?:|\boathtool\s(?:-[\w-]{{1,20}}\s{{1,4}}){{0,6}}(?!-)|\bunseal\s{{1,8}}(?!-)"
     rf"|\bhttp-basic\.\S{{1,80}}\s{{1,4}}\S{{1,80}}\s{{1,4}}|\bpypi-token\.\S{{1,80}}\s{{1,4}}|\brclone\s{{1,4}}(?:obscure\s{{1,4}}|config{_SPAN}pass[=\s])"
     rf"|\bactivate-refresh-token\s{{1,4}}\S{{1,80}}\s{{1,4}}|\bkaggle{_SPAN}-n\s{{1,4}}key\s{{1,4}}-v\s{{1,4}}|\baddauth\s{{1,4}}digest\s{{1,4}}[^\s:]{{1,80}}:"
-    rf"|_USER(?:NAME)?=[A-Za-z][^\s:=\"']{{0,80}}:(?!//)|\bAUTH\s(?:PLAIN|default|LOGIN)\s|(?:\bUSER\s\S{{1,80}}\s{{1,4}}|>\s)PASS\s|(?<![\w.-])\w\d{{1,4}}\sLOGIN\s\S{{1,80}}\s"
+    rf"|_USER(?:NAME)?=[A-Za-z][^\s:=\"']{{0,80}}:(?!//)|\bAUTH\s(?:PLAIN|default|LOGIN)\s|(?:\bUSER\s\S{{1,80}}\s{{1,4}}(?:[^\n]{{0,200}}\n){{0,2}}[^\n]{{0,40}}?|\b331[\x20-][^\n]{{0,200}}\n[^\n]{{0,40}}?|>\s|\*cmd\*\s[\"'])\bPASS\s|(?<![\w.-])\w\d{{1,4}}\sLOGIN\s\S{{1,80}}\s"
     rf"|(?i:nickserv)\s{{1,4}}(?i:identify)\s{{1,4}}|:\*:[^\s:]{{1,80}}:[^\s:]{{1,80}}:"
     rf"|\bcurl{_SPAN}(?:-b|--cookie)\s{{1,8}}[\"']?[\w.-]{{1,80}}=|\bredis-cli{_SPAN}(?:-a|--pass)\s{{1,8}}|\blftp{_SPAN}-u\s{{1,8}}[^\s,]{{1,80}},"
     rf"|\bldap\w{{1,12}}{_SPAN}-w\s{{0,8}}|\bopenssl{_SPAN}-[kK]\s{{1,8}}|\bsmb\w{{1,12}}{_SPAN}-U\s{{0,8}}[^\s%]{{1,80}}%"
@@ -225,9 +258,9 @@ _OTHERWISE = re.compile(
     rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\btwine{_SPAN}-p\s{{1,8}}|\bvault\s{{1,8}}login\s{{1,8}}(?!-)|\betcdctl{_SPAN}--user[=\s][^\s:]{{1,80}}:"
     rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal[=\s][^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
     rf"|\bmc\s{{1,4}}alias\s{{1,4}}set\s{{1,4}}(?:\S{{1,200}}\s{{1,4}}){{3}}|\bxfreerdp{_SPAN}/p:|\bsqlcmd{_SPAN}-P\s{{0,8}}|\bwpa_passphrase\s{{1,4}}\S{{1,40}}\s{{1,4}}"
-    rf"|\buser(?:add|mod){_SPAN}-p\s{{1,8}}|\bnet\s{{1,4}}use{_SPAN}/user:\S{{1,80}}\s{{1,4}}|--basic-auth[=\s]\s{{0,8}}[^\s:]{{1,80}}:|\bwandb\.login\(\s{{0,4}}key="
+    rf"|\buser(?:add|mod){_SPAN}-p\s{{1,8}}|\bnet\s{{1,4}}use\s(?:[^\n|;&]{{0,200}}?\s(?=[^\s/]\S{{0,200}}\x20{{1,4}}/user:)|(?:[^\n|;&\[]{{0,200}}?\s)?/user:\S{{1,80}}\x20{{1,4}})|--basic-auth[=\s]\s{{0,8}}[^\s:]{{1,80}}:|\bwandb\.login\(\s{{0,4}}key="
     r"|-pass(?:in|out)?\s{1,8}pass:|--auth=|:5432:[^\s:]{1,80}:[^\s:]{1,80}:"
-    rf"|\blogin\s{{1,8}}\S{{1,80}}\s{{1,8}}password\s{{1,8}}|;\s{{0,8}}(?i:pwd)=(?![/~]))(?!{_MASKED})"
+    rf"|\blogin\s{{1,8}}\S{{1,80}}\s{{1,8}}(?:account\s{{1,8}}\S{{1,80}}\s{{1,8}})?password\s{{1,8}}|;\s{{0,8}}(?i:pwd)=(?![/~]))(?!{_MASKED})"
     r"(?:'[^'\n]{3,200}'|\"[^\"\n]{3,200}\"|[^\s\"';]{4,})"
 )
 # Digits alone: CARD_PIN=4711, --pin 4711
@@ -238,7 +271,7 @@ _PIN = re.compile(
 _CODES = re.compile(
     r"((?i:\b(?:verification|security|one-?time|otp|2fa|mfa|backup|recovery|device|user|pairing|activation)[\x20_-](?:pass)?codes?)(?:\s(?:is|are))?:?\s{1,4}[\"']?)"
     r"(?:(?:\d{6,8}|[A-Za-z0-9]{4,6}-[A-Za-z0-9]{4,6})(?![\w.-])[\x20,]{0,2}){1,20}"
-    r"|((?i:\b(?:seed|recovery|backup|mnemonic)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password)[\"']?\s{0,4}[:=]\s{0,4}[\"']?)(?:[a-z]{3,8}[\x20,]{1,2}){3,23}[a-z]{3,8}"
+    r"|((?i:\b(?:seed|recovery|backup|mnemonic)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password|\bpass_?phrase)[\"']?\s{0,4}[:=]\s{0,4}[\"']?)(?:[a-z]{3,12}[\x20,]{1,2}){2,23}[a-z]{3,12}"
 )
 # What a session is known by: JSESSIONID, PHPSESSID, connect.sid
 _SESSION = re.compile(
@@ -256,7 +289,7 @@ _BEARER = re.compile(
 # Who holds the URL of a pre-signed object may read it: AWS, Google and Azure
 # (https://learn.microsoft.com/rest/api/storageservices/create-service-sas). So is a code of OAuth, for a minute.
 _SIGNED = re.compile(
-    r"(?i)(?:(?<=[?&;])|(?<=%26)|(?<=%3F))((?:x-(?:amz|goog)-(?:signature|security-token|credential)|sig|signature|awsaccesskeyid|code|pwd|pass)(?:=|%3D)"
+    r"(?i)(?:(?<=[?&;])|(?<=%26)|(?<=%3F))((?:x-(?:amz|goog)-(?:signature|security-token|credential)|sig|signature|awsaccesskeyid|code|tkn|pwd|pass)(?:=|%3D)"
     r"|[\w-]{0,20}(?:key|auth|signature)=(?=[\w-]{0,40}\d)(?=[\w-]{12}))(?!\[secret\])[^\s&\"'<>]{4,}"
 )
 # Who knows the address of a hook may write to it.
@@ -292,8 +325,8 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     text = _columns(_ARGUMENT.sub(lambda found: mask if _random(found[0]) else found[0], text), mask)
     if "send" in text:
         text = _SENT.sub(rf"\1{mask}", text)
-    if "ata:" in text:
-        text = _MANIFEST.sub(lambda found: _ENTRY.sub(rf"\1{mask}", found[0]), text)
+    if "ata" in text and (_SECRET.search(text) or "stringData" in text):
+        text = _MANIFEST.sub(lambda found: _ENTRY.sub(lambda one: f"{one[1] or one[2]}{mask}", found[0]), text)
     text = _BLOB.sub(lambda found: mask if _packed(found[0], again) else found[0], text)
     for pattern in _TOKENS:
         text = pattern.sub(mask, text)
@@ -306,7 +339,7 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     text = _BEARER.sub(lambda found: f"{found[1] or found[2] or found[3]}{mask}", text)
     if "/" in text:
         text = _HOOK.sub(rf"\1{mask}", text)
-    for pattern in (_APART, _SAID, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _OTHERWISE, _CALLED):
+    for pattern in (_APART, _SAID, _TOLD, _HEX, _PGPASS, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _OTHERWISE, _CALLED):
         text = pattern.sub(rf"\1{mask}", text)
     return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text
 

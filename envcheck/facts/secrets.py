@@ -26,7 +26,9 @@ _HINTS = (
     *FOREIGN, "clave", "senha", "mdp", "mima", "psk=", "_psk", "_sk=", "_sk'", "_sk\"", "_sk:", "pass=", "pwd", "bindpw", "storepass",
     "keypass", "private-lines", "begin ", "mongo", "7z ", "zip -", "ipmitool", "snmp", "obsutil", "swanlab", "lftp", "http -a",
     "https -a", "thin:", "sqlplus", "true\t", "false\t", "true\\t", "true /",
-    "false /", "echo ", "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
+    "false /", "echo ", "wandb:", "wandb ", "wandb=", "wandb'", 'wandb"', "oauth", "auth:", "331", "absk", "csk-", "tgp_",
+    "_eyj", "jqqj99", "?tkn", "&tkn", "pw is", "pw was", "pw:", ":*:", "plink", "pscp", "psftp", "putty",
+    "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
     "glc_", "rpa_", "sq0", "pmak-", "nrak-", "nrjs-", "nrii-", "glsa_", "hrku-", "fm1", "fm2", "pscale_", "ccipat_", "cciprj_", "sntry",
     "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal", "sbp_", "bku",
     "local-", "<<<", "-stdin", "mc alias", "/p:", "sqlcmd", "useradd", "usermod", "net use", "printf",
@@ -89,7 +91,7 @@ def _masked_as_meant(line: str) -> str:
 @functools.cache
 def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
-    return re.compile(rf"{_any_of(_HINTS)}|_pat(?!h)")  # no LD_LIBRARY_PATH
+    return re.compile(rf"{_any_of(_HINTS)}|_pat(?!h)|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")  # no LD_LIBRARY_PATH; a line of .pgpass
 
 
 def _any_of(words: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from envcheck.facts.codec import encode
 from envcheck.facts.fleet import FleetFacts, FleetSeat
+from envcheck.facts.printable import visible
 from envcheck.facts.record import record, replace
 from envcheck.fleet import presence, stages
 from envcheck.fleet.exchange import Exchanged
@@ -103,7 +104,7 @@ def _follow(meeting: Meeting, options: FleetOptions, rival: bool) -> int:
 def _say(meeting: Meeting, words: str) -> None:
     """Whoever looks at this process alone would see an exit code and no reason."""
     with contextlib.suppress(OSError):
-        print(f"envcheck: rank {meeting.seat.rank} on {meeting.seat.host}, pid {meeting.seat.pid}: {words}", file=sys.stderr)
+        print(visible(f"envcheck: rank {meeting.seat.rank} on {meeting.seat.host}, pid {meeting.seat.pid}: {words}"), file=sys.stderr)
 
 
 def _ended(meeting: Meeting, verdict: JobVerdict, options: FleetOptions) -> int:

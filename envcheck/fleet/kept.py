@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 
 from envcheck.facts.fleet import FleetTrial
+from envcheck.facts.printable import visible
 from envcheck.fleet.seat import Seat
 
 
@@ -29,4 +30,4 @@ def keep_evidence(folder: str, into: str, seat: Seat, trials: Iterable[FleetTria
         said = f"evidence kept in {path}"
     except OSError as error:
         said = f"no evidence could be kept in {path}: {error.strerror}"
-    print(f"envcheck: rank {seat.rank} on {seat.host}: {said}", file=sys.stderr)
+    print(visible(f"envcheck: rank {seat.rank} on {seat.host}: {said}"), file=sys.stderr)

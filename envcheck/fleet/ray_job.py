@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from envcheck.errors import UsageError
+from envcheck.facts.printable import visible
 from envcheck.facts.record import record
 from envcheck.report.fleet import BAD_HOST, CANNOT_TELL
 
@@ -224,7 +225,7 @@ def _told(ends: Sequence[NodeEnd]) -> int:
     for end in ends[1:]:
         if end.code != ends[0].code:
             lines = end.stderr.strip().splitlines()
-            print(f"envcheck fleet: {end.host} ended with {end.code}{': ' + lines[-1] if lines else ''}", file=sys.stderr)
+            print(visible(f"envcheck fleet: {end.host} ended with {end.code}{': ' + lines[-1] if lines else ''}"), file=sys.stderr)
     return job_code([end.code for end in ends])
 
 

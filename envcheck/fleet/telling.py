@@ -13,7 +13,9 @@ from envcheck.errors import UsageError
 from envcheck.facts.codec import DecodeError, decode_snapshot
 from envcheck.facts.fleet import FleetFacts, FleetSeat
 from envcheck.facts.hostlist import fold
+from envcheck.facts.printable import visible
 from envcheck.facts.record import replace
+from envcheck.facts.secrets import mask_values
 from envcheck.facts.snapshot import Snapshot
 from envcheck.fleet.exchange import Exchanged
 from envcheck.fleet.groups import drift_of
@@ -39,7 +41,7 @@ def judged(facts: FleetFacts, exchanged: Exchanged, options: FleetOptions) -> Fl
     unread = [FleetUnread(host, why) for host, why in sorted(exchanged.troubles.items())]
     for host, told in exchanged.facts.items():
         try:
-            snapshots[host] = decode_snapshot(told)
+            snapshots[host] = decode_snapshot(mask_values(told))
         except DecodeError as error:
             unread.append(FleetUnread(host, str(error)))
     known = [kind for kind in exchanged.kinds if kind.hosts[0] in snapshots]
@@ -71,7 +73,7 @@ def written(report: FleetReport, seat: FleetSeat, options: FleetOptions, alone: 
     failed = [why for text, path in texts if (why := _put(text, path, options))]
     for why in failed:
         with contextlib.suppress(OSError):
-            print(f"envcheck: rank {rank} on {seat.host}: {why}", file=sys.stderr)
+            print(visible(f"envcheck: rank {rank} on {seat.host}: {why}"), file=sys.stderr)
     return UNWRITABLE if failed else 0
 
 

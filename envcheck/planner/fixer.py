@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from envcheck.engine.intents import UPGRADE, Install, Intent, Manual, SetEnv, TorchBuild
+from envcheck.engine.shells import for_windows
 from envcheck.facts.record import field, record, replace
 from envcheck.facts.snapshot import Missing, Snapshot, SystemFacts, Why
 from envcheck.planner import install_commands
@@ -52,6 +53,8 @@ class Fixer:
             case SetEnv():
                 return (self._variable(intent),)
             case Manual(text, who, lines, choose):
+                if self.planner.profile.windows:
+                    lines = tuple(line for line in map(for_windows, lines) if line is not None)
                 return (Fix(text, "admin" if who == "admin" else "user", "manual", Commands(shell=lines, choose=choose), text),)
 
     def report(self, wanted: str | None) -> PlanReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from envcheck.engine.shells import in_cmd, posix_line, powershell_export, powershell_line
 from envcheck.facts.record import field, record, replace
 from envcheck.facts.secrets import MASK, mask_secrets
 from envcheck.planner.candidate import Candidate
@@ -12,7 +13,6 @@ from envcheck.planner.companions import Companions, Move
 from envcheck.planner.installers import PlanTexts, installers
 from envcheck.planner.profile import Profile
 from envcheck.planner.result import TOOLS, Commands
-from envcheck.planner.shells import in_cmd, posix_line, powershell_export, powershell_line
 from envcheck.tables.versions import build_tag, release
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from envcheck.checks.thresholds import ThresholdError, conditions
 from envcheck.engine.rule import FAMILY_RANK, LAYERS, RuleTexts
 from envcheck.errors import UsageError, near_word
+from envcheck.facts.printable import one_line
 from envcheck.symptoms.scan import SymptomTable
 from envcheck.tables.compat import Tables
 from envcheck.tables.file import HEAD, TableFile
@@ -141,7 +142,7 @@ def _check_own(path: str, rule: str, content: Mapping[str, Any], ours: RuleTexts
             near = near_word(key, _KEYS)
             raise UsageError(f"{path}: unknown key {key!r}; " + (f"did you mean {near!r}?" if near else f"there are {', '.join(_KEYS)}"))
         if key != "when" and not _KEYS[key][1](value):
-            raise UsageError(f"{path}: {key} = {str(value)[:60]!r}: {_KEYS[key][0]} is expected")
+            raise UsageError(f"{path}: {key} = {one_line(str(value), 60)!r}: {_KEYS[key][0]} is expected")
     for key in ("severity", "title"):
         if key not in content:
             raise UsageError(f"{path}: {key} is missing: {_KEYS[key][0]} is expected")
@@ -161,7 +162,7 @@ def _check_kinds(path: str, content: Mapping[str, Any]) -> None:
     """What a site says otherwise of a rule of ours has the kind that ours has."""
     for key, value in content.items():
         if key in _OURS and not _OURS[key][1](value):
-            raise UsageError(f"{path}: {key} = {str(value)[:60]!r}: {_OURS[key][0]} is expected")
+            raise UsageError(f"{path}: {key} = {one_line(str(value), 60)!r}: {_OURS[key][0]} is expected")
 
 
 def _check_tables(folder: Folder) -> None:
@@ -217,7 +218,7 @@ def _check_symptoms(folder: Folder) -> None:
             for row in rows if isinstance(rows, list) else ():
                 more = row.get("also", ()) if isinstance(row, dict) else ()
                 if not isinstance(more, list | tuple):
-                    raise UsageError(f"{path}: also = {str(more)[:60]!r}: a list of rules is expected")
+                    raise UsageError(f"{path}: also = {one_line(str(more), 60)!r}: a list of rules is expected")
                 also = [one.get("rule") if isinstance(one, dict) else one for one in more]
                 for rule in (row.get("rule"), *also) if isinstance(row, dict) else ():
                     if rule is not None and rule not in rules:

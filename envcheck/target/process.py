@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from envcheck import FOLDER
 from envcheck.errors import UsageError
+from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record
 from envcheck.host.access import bound, kill_group, signal_name, wait
 from envcheck.host.full_folder import full_folder
@@ -338,7 +339,7 @@ def require_answer(ended: Ended, target: Target) -> None:
     if ended.section("python"):
         return
     said = ended.stderr.strip().splitlines()
-    last = f": {said[-1][:200]}" if said else ""
+    last = f": {one_line(said[-1], 200)}" if said else ""
     if ended.code == TOO_OLD and "envcheck-agent" in ended.stderr:
         raise UsageError(f"{target.executable}: {said[-1].partition(': ')[2]}")
     if "-X is reserved" in ended.stderr:  # Python 2.7 refuses our flags before it reads a line of ours
@@ -352,6 +353,6 @@ def require_answer(ended: Ended, target: Target) -> None:
     if ended.code in (126, 127) and said:  # of a shell: a shim of pyenv or asdf, a wrapper whose interpreter is gone. It says why first.
         paragraphs = (" ".join(one.split()) for one in ended.stderr.partition("Note:")[0].split("\n\n"))
         words = "; ".join(one for one in paragraphs if one)
-        raise UsageError(f"{target.executable}: starts no Python: {words[:300]}")
+        raise UsageError(f"{target.executable}: starts no Python: {one_line(words, 300)}")
     how = f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code} and no answer"
     raise UsageError(f"{target.executable}: is not a usable Python interpreter, it {how}{last}")

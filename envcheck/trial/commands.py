@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 
+from envcheck.engine.shells import words_of
 from envcheck.facts.record import record
 
 _VALUED = ("--index-url", "--extra-index-url", "--index", "--find-links", "-f", "-i", "--default-index", "--python", "--reinstall-package")
@@ -53,11 +54,7 @@ class InstallerLine:
 
 def split(text: str, windows: bool = os.name == "nt") -> list[str]:
     """A printed line as words."""
-    if windows:
-        outside = text.split('"')
-        outside[1::2] = [part.replace(" ", "\0") for part in outside[1::2]]  # a blank between quotation marks parts no words
-        return [word.replace("\0", " ") for word in "".join(outside).split()]
-    return shlex.split(text)
+    return words_of(text) if windows else shlex.split(text)
 
 
 def read_line(text: str, windows: bool = os.name == "nt") -> InstallerLine | None:

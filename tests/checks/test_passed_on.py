@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from envcheck.checks import all_checks, passed_on
 from envcheck.engine.judge import Outcome, judge
 from envcheck.engine.rule import Confidence, Hit
+from envcheck.facts.codec import decode_snapshot
 from envcheck.facts.snapshot import Missing, Snapshot, SymptomsFacts, TextEvidence, Why
+from envcheck.report.session import report_on, rule_session, verdicts_of
 from envcheck.symptoms.scan import SymptomTable
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
@@ -55,3 +61,21 @@ def test_a_rule_without_a_function_has_messages() -> None:
     named = {rule for row in SymptomTable((rules_folder(),)).messages for rule in row.rules}
     silent = {one.id for one in all_checks() if one.function.__module__ == passed_on.__name__}
     assert silent <= named, "nothing could ever bring them about"
+
+
+@pytest.mark.parametrize(
+    ("rule", "of_strangers"),
+    [
+        ("nccl-shm-small", {"variant": "1.2.3.4.5"}),
+        ("driver-too-old", {"values": {"found": "a%OS%b"}}),
+        ("gpu-xid", {"values": {"xid": "9" * 5000}}),
+        ("shm-small", {"variant": "ray", "values": {"bytes": "many", "gigabytes": "1e999"}}),
+        ("numpy-abi", {"values": {"built": "0xzz"}}),
+    ],
+)
+def test_what_a_strangers_record_says_a_line_held_fails_no_rule(rule: str, of_strangers: dict[str, Any]) -> None:
+    by = rule_session()
+    document = {"matches": [{"source": "log", "text": "said", "rule": rule, "symptom": "x", **of_strangers}]}
+    snapshot = decode_snapshot({"symptoms": document})
+    assert not [one.rule for one in verdicts_of(snapshot, by) if one.outcome is Outcome.CRASHED]
+    report_on(snapshot, by)

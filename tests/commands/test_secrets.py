@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -112,3 +113,31 @@ def test_a_planted_link_is_not_written_through(folder: Path) -> None:
         assert (ended.returncode, ended.stderr.count("\n")) == (2, 1) and f"a link to {folder / target}" in ended.stderr, ended.stderr
     assert (folder / "precious").read_text() == "mine" and not (folder / "not-there-yet").exists()
     assert '"schema": 1' in envcheck(folder, "--static", "-o", "json=/dev/stdout").stdout
+
+
+def test_no_line_goes_to_stderr_with_a_value_that_was_not_masked() -> None:
+    """What people type, and what other hosts say, stands in such lines too."""
+    root = Path(__file__).parents[2] / "envcheck"
+    bare = [
+        f"{path.name}:{at}"
+        for folder in ("commands", "fleet", "trial", "target")
+        for path in root.joinpath(folder).rglob("*.py")
+        for at, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.search(r"print\(f[\"'].*\{.*file=sys\.stderr", line) and "{stream.encoding}" not in line
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", 'wandb.login(key="Abc12345")'), ("run", "--", "MY_PWD=hunter33", "python"), ("--live", "password=Abc12345"),
+        ("--facts", "https://me:Pw123456@h.example/x"), ("diagnose", "hf_AbCdEfGhIjKlMnOpQrSt"), ("--select=--password=Zecret77",),
+        ("plan", "torch @ https://me:Pw123456@h.example/t.whl", "--for", "h100"), ("--hf-token=tok_987654",),
+        ("--config", "MY_PWD=hunter33"), ("fleet", "--variables-only", "--master", "password=Abc12345"),
+    ],
+)  # fmt: skip
+def test_what_is_typed_is_not_said_again(words: tuple[str, ...], tmp_path: Path) -> None:
+    ended = envcheck(tmp_path, *words)
+    assert found_in(ended.stdout + ended.stderr) == [] and ended.returncode in (0, 1, 2, 3, 127), ended.stderr
+    assert "[secret]" in ended.stdout + ended.stderr

@@ -145,7 +145,7 @@ def test_names_of_requirements() -> None:
         (POSIX, "", "export N=''"),
         (POSIX, None, "unset N"),
         (WINDOWS, "C:\\a\\b", "$env:N = 'C:\\a\\b'"),
-        (WINDOWS, "it's", "$env:N = 'it''s'"),
+        (WINDOWS, "it's $me", '$env:N = "it\'s `$me"'),
         (WINDOWS, None, "Remove-Item Env:N"),
     ],
 )

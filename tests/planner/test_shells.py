@@ -19,11 +19,11 @@ from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import planner
 from envcheck.engine.intents import Install, SetEnv
+from envcheck.engine.shells import filled, for_windows, in_cmd, posix_line, powershell_export, powershell_line, shell_of, words_of
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import PythonFacts
 from envcheck.planner.assume import Machine, assumed
 from envcheck.planner.result import TOOLS, Commands
-from envcheck.planner.shells import in_cmd, posix_line, powershell_export, powershell_line
 
 QUOTES = "'\u2018\u2019\u201a\u201b"
 WORD = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters='"'), min_size=1, max_size=20)
@@ -34,6 +34,35 @@ PATHS = [
     r"D:\100%\py&thon\$env\python.exe",
     "C:\\it\u2019s\\python.exe",
 ]
+
+
+def closed(word: str) -> str:
+    """A path that ends in a backslash may end in two."""
+    return word + "\\" * ((len(word) - len(word.rstrip("\\"))) % 2)
+
+
+def arguments(line: str) -> list[str]:
+    """What a program of Windows makes of its command line (https://learn.microsoft.com/cpp/c-language/parsing-c-command-line-arguments)."""
+    words, word, within, at = [], "", False, 0
+    begun = False
+    while at < len(line):
+        run = re.compile(r"\\*").match(line, at)
+        assert run
+        at, count = run.end(), len(run[0])
+        if line[at : at + 1] == '"':
+            word += "\\" * (count // 2)
+            if count % 2:
+                word += '"'
+            else:
+                within, begun = not within, True
+            at += 1
+        elif count:
+            word, begun = word + "\\" * count, True
+        elif line[at] in " \t" and not within:
+            words, word, begun, at = [*words, word] if begun else words, "", False, at + 1
+        else:
+            word, begun, at = word + line[at], True, at + 1
+    return [*words, word] if begun else words
 
 
 def powershell_words(line: str) -> list[str]:
@@ -52,48 +81,93 @@ def powershell_words(line: str) -> list[str]:
         elif text[at] == '"':
             end = text.index('"', at + 1)
             word = text[at + 1 : end]
-            if set(word) & set("$`\u201c\u201d\u201e"):
+            if set(re.sub("`.", "", word)) & set("$`\u201c\u201d\u201e"):
                 raise ValueError(f"{word!r} would be filled in")
-            words.append(word)
+            words.append(re.sub("`(.)", r"\1", word))
             at = end + 1
         else:
             end = text.find(" ", at) if " " in text[at:] else len(text)
             word = text[at:end]
-            if set(word) & set("$`'\"&|<>;(){},@#%\u201c\u201d") or re.match(r"-[^-][^ ]*[.:]", word):
+            if set(word) & set("$`'\"&|<>;(){},@#%\u201c\u201d") or re.match(r"-[^-][^ ]*[.:]|~", word):
                 raise ValueError(f"{word!r} is more than a word")
             words.append(word)
             at = end
-    if not called and line[:1] in (*QUOTES, '"'):
-        raise ValueError("a text, not a command")
+    if not called and not re.match(r"[^\W\d]", line):
+        raise ValueError("a text, a number or a type, not a command")
     return words
 
 
 def cmd_words(line: str) -> list[str]:
     """The words that a program is given by cmd; ValueError where cmd would act on one."""
-    words = []
     for at, part in enumerate(line.split('"')):
-        if at % 2 == 0 and set(part) & set("&|<>^()%!"):
+        if at % 2 == 0 and set(part) & set("&|<>^()!"):
             raise ValueError(f"{part!r} means something to cmd")
-        if part.count("%") > 1:
-            raise ValueError(f"{part!r} would be filled in")
-        words += [part] if at % 2 else part.split()
-    return words
+    if line.count("%") > 1:
+        raise ValueError(f"{line!r} would be filled in")
+    if re.match(r"[^\" ]*[/=]", line):
+        raise ValueError(f"{line!r} has an option in its first word")
+    return arguments(line)
 
 
 @given(st.lists(WORD, min_size=1, max_size=5))
 def test_words_come_through_powershell(words: list[str]) -> None:
-    assert powershell_words(powershell_line(words)) == words
+    line = powershell_line(words)
+    read = powershell_words(line)
+    assert list(map(closed, read)) == list(map(closed, words)) and words_of(line.removeprefix("& ")) == read
+    passed = " ".join(f'"{word}"' if re.search(r"\s", word) else word for word in read)  # by PowerShell 5.1; what has no blank stays bare
+    assert list(map(closed, arguments(passed)[1:])) == list(map(closed, words[1:]))
 
 
-@given(st.lists(WORD.filter(lambda word: word.count("%") < 2), min_size=1, max_size=5))
+@given(st.lists(WORD, min_size=1, max_size=5))
 def test_words_come_through_cmd(words: list[str]) -> None:
-    assert cmd_words(in_cmd(powershell_line(words))) == words
+    read = cmd_words(in_cmd(powershell_line(words)))
+    wanted = [word.replace("%", "?") for word in words] if "".join(words).count("%") > 1 else words
+    assert list(map(closed, read)) == list(map(closed, wanted))
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=4))
 def test_no_word_escapes(words: list[str]) -> None:
-    assert len(powershell_words(powershell_line(words))) == len(words)
-    cmd_words(in_cmd(powershell_line(words)))
+    line = powershell_line(words)
+    assert len(powershell_words(line)) == len(words)
+    cmd_words(in_cmd(line))
+    assert not any(set(part) & set("&|<>^()!") for part in line.removeprefix("& ").split('"')[::2]), "inert if pasted into cmd"
+
+
+TEXTS_OF_STRANGERS = [
+    "x&calc&y", "x' ; calc ; 'y", "x\u2019; calc; \u2019y", "x$(calc)y", "x`;calc", "a%OS%b", "x\u201d; calc; \u201cy", "x|calc", "a b\\",
+    "x^&calc", "@(calc)", "{calc}", "~\\x", "x<y>z", "a b", "C:\\my env", "8.0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", TEXTS_OF_STRANGERS)
+def test_a_value_of_a_rule_is_one_word_in_both_shells_or_left_out(word: str) -> None:
+    alone, joined, followed = (
+        filled(*before, word, after, "windows") for *before, after in (("ping ", ""), ("ray --at=", "    # x"), ("x ", "/y"))
+    )
+    assert followed in (None, f"x {word}")
+    if alone is None or joined is None:
+        assert set(word) & set('$`%"\u201c\u201d') or word.endswith("\\")
+    else:
+        assert powershell_words(alone) == cmd_words(alone) == ["ping", word]
+        assert powershell_words(joined) == cmd_words(joined) == ["ray", f"--at={word}"]
+    put = filled("$env:A = ", word, "", "windows")
+    assert put and powershell_words("& " + put.removeprefix("$env:A = ")) == [word]
+    anywhere = filled("ping ", word, "", "any")
+    assert anywhere is None if set(word) & set("&|<>^%\u2019") else shlex.split(anywhere or "") == ["ping", word]
+
+
+def test_the_shell_of_a_machine() -> None:
+    assert [shell_of(one) for one in (None, {"linux"}, {"darwin"}, {"slurm"}, {"windows", "conda"}, {"conda"}, set())] == [
+        "sh", "sh", "sh", "sh", "windows", "any", "any",
+    ]  # fmt: skip
+
+
+def test_a_line_for_sh_becomes_one_for_windows() -> None:
+    assert for_windows("pip install 'numpy<2' \"a'b\"    # numpy's") == 'pip install "numpy<2" "a\'b"    # numpy\'s'
+    assert for_windows("mpirun -x 'A=$B' run.py") == "mpirun -x 'A=$B' run.py"
+    assert for_windows("mpirun -x 'A=$B&calc' run.py") is None
+    assert for_windows("torchrun 'x\u2019;calc;$y'") is None
+    assert for_windows("'torchrun &' x") is None
 
 
 @given(WORD)
