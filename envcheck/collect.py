@@ -36,6 +36,8 @@ from envcheck.target.sections import sections
 if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
 
+LONGEST_TEMPORARY = 51  # bytes: with our own name behind it, the longest that leaves room for sockets (agent/temporary.py)
+
 
 @record
 class Collected:
@@ -146,7 +148,7 @@ def examined(
 def private_folder() -> str:
     """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in.
 
-    A TMPDIR in which others could put a link in its place comes last.
+    A TMPDIR in which others could put a link in its place comes last, and so does one below which sockets would get too long names.
     """
     from envcheck.host.ownership import others_move
 
@@ -154,7 +156,8 @@ def private_folder() -> str:
     said = None
     try:
         usual = tempfile.gettempdir()
-        places = ["/tmp", *places, usual] if others_move(usual) else [usual, *places]  # noqa: S108
+        long = len(os.fsencode(usual)) > LONGEST_TEMPORARY
+        places = ["/tmp", *places, usual] if long or others_move(usual) else [usual, *places]  # noqa: S108
     except OSError as error:
         said = error.strerror
     for place in places:
