@@ -634,3 +634,16 @@ def test_files_that_another_tool_took_along_are_missed(
     assert cli.main(["--version"]) == 2
     said = f"envcheck: files of torch-envcheck are gone from {tmp_path}: install it again with --force-reinstall --no-deps\n"
     assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"), [("packaging.version", 2, "the package packaging.version"), ("envcheck.gone", 70, "a bug")]
+)
+def test_a_requirement_of_ours_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, code: int, said: str
+) -> None:
+    def refuse(_: list[str]) -> int:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(cli, "_dispatch", refuse)
+    assert main([]) == code and said in capsys.readouterr().err
