@@ -51,7 +51,7 @@ def as_long_as(given: str, folder: str) -> str:
 
 
 def clean() -> None:
-    """Where ours has too long a name: torch.distributed.nn makes a folder when it is imported, and removes it at an exit that we do not take."""
+    """Where ours has too long a name: torch.distributed.nn makes a folder at its import, and removes it at an exit that we do not take."""
     made = getattr(sys.modules.get("torch.distributed.nn.jit.instantiator"), "_TEMP_DIR", None)
     if made is not None and os.getpid() == _owner:
         jsonl.attempt(lambda: made.cleanup())
