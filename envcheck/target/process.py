@@ -243,16 +243,13 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
                 watch = Watch(running.process.pid)
             watch.look()
         left = deadline - time.monotonic()
-        if left <= 0:
-            running.ended_because = name
+        if left <= 0 and _stays(running, step, name):
             break
         if tick:
             tick(step or "start")
         # Without a progress line nothing needs waking us but the end and the deadlines; the step may change unseen meanwhile.
-        if wait(running.process, min(left, 0.25 if tick else 2.0)):
+        if wait(running.process, min(max(left, 0.0), 0.25 if tick else 2.0)):
             break
-    if running.ended_because:
-        _dump_stacks(running)
     kill_group(running.process)
     _read_lines(running)
     return Ended(
@@ -331,6 +328,17 @@ def _dump_stacks(running: Running) -> None:
     if hasattr(signal, "SIGUSR1") and running.process.poll() is None:
         os.kill(running.process.pid, signal.SIGUSR1)
         time.sleep(0.4)
+
+
+def _stays(running: Running, step: str | None, name: str) -> bool:
+    """Whether the agent is still in the step whose time is over once its stacks have been asked for, and so has to be ended: on a busy
+    machine it may have gone on meanwhile."""
+    _dump_stacks(running)
+    _read_lines(running)
+    if name != "total" and _step(running)[0] != step:
+        return False
+    running.ended_because = name
+    return True
 
 
 def require_answer(ended: Ended, target: Target) -> None:
