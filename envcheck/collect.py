@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from envcheck.errors import UsageError
@@ -30,7 +30,7 @@ from envcheck.facts.snapshot import (
 from envcheck.host.access import Host, RealHost
 from envcheck.host.full_folder import full_folder, has_room
 from envcheck.host.orphans import Offspring
-from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, start
+from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, require_folder, start
 from envcheck.target.sections import sections
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def examined(
     with ExitStack() as after:  # each is done whatever the others come to, the last one first
         after.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
         folder = private_folder()
-        after.callback(shutil.rmtree, folder, ignore_errors=True)
+        after.callback(_removed, folder)
         offspring = Offspring()
         host.mark = offspring.mark
         if not options["static"]:
@@ -143,6 +143,12 @@ def examined(
         if keep:
             keep(folder, collected)
         return collected
+
+
+def _removed(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # a target may have put a file or a link in its place
+        os.unlink(folder)
 
 
 def private_folder() -> str:
@@ -191,6 +197,7 @@ def collect(
         job.start(host)
     meanwhile()
     ended = finish(running, tick)
+    require_folder(running, ended)
     require_answer(ended, target)
     found = sections(ended, target, static=running.static, live_asked=running.live_asked)
     deadline = began + budget.agent

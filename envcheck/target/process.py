@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from envcheck import FOLDER
@@ -204,7 +205,7 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
     left = running.budget.agent - (time.monotonic() - running.began)
     if ended.last_begin != "preload" or ended.section("preload") or ended.ended_because == "total" or left < 10:
         return ended
-    if ended.code == CANNOT_WRITE and full_folder(running.folder):  # it would not come as far
+    if ended.code == CANNOT_WRITE and (full_folder(running.folder) or is_gone(running.folder)):  # it would not come as far
         return ended
     how = f"did not end within {ended.seconds_of_last:.0f} s" if ended.ended_because else ended.death
     error: dict[str, Any] = {"type": "timeout" if ended.ended_because else "crashed", "text": how, "stack": ended.stack or ended.stderr}
@@ -212,7 +213,8 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
         error |= ended.activity.facts()
     running.earlier = (*ended.lines, {"section": "preload", "error": error})
     running.lines[:] = running.earlier
-    os.unlink(os.path.join(running.folder, LINES))
+    with suppress(FileNotFoundError):  # the target has removed our folder
+        os.unlink(os.path.join(running.folder, LINES))
     running.ended_because = None
     options = {**running.options, "start_method": "spawn", "because": "importing torch._dynamo " + how}
     if ended.ended_because:
@@ -339,6 +341,20 @@ def _stays(running: Running, step: str | None, name: str) -> bool:
         return False
     running.ended_because = name
     return True
+
+
+def is_gone(folder: str) -> bool:
+    """Whether the folder is no longer there, or something else has its place."""
+    return os.path.islink(folder) or not os.path.isdir(folder)
+
+
+def require_folder(running: Running, ended: Ended) -> None:
+    """UsageError if our folder went before the agent was done: what it met then says nothing of the target."""
+    if not (ended.finished and ended.section("python")) and is_gone(running.folder):
+        raise UsageError(
+            f"{running.folder}, where the check keeps its files, was removed meanwhile: by what clears {os.path.dirname(running.folder)}"
+            " of old files, or by something that torch imports"
+        )
 
 
 def require_answer(ended: Ended, target: Target) -> None:
