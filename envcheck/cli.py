@@ -56,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except (MemoryError, OSError) as error:
         return _refused(error) if isinstance(error, MemoryError) or error.errno in _REFUSALS else _bug(error, words)
+    except ModuleNotFoundError as error:
+        return _bereft(error) if error.name and error.name.partition(".")[0] != __package__ else _bug(error, words)
     except Exception as error:  # noqa: BLE001  # the last resort: told as a bug of ours, with its own exit code
         return _bug(error, words)
 
@@ -126,6 +128,16 @@ def _raising_on_sigterm() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _bereft(error: ModuleNotFoundError) -> int:
+    """A requirement of ours that nobody installed, or that went with something else."""
+    print(
+        f"envcheck: the package {error.name}, which envcheck needs, is not installed in {sys.prefix}:"
+        " install torch-envcheck again, without --no-deps",
+        file=sys.stderr,
+    )
+    return EXIT_USAGE
 
 
 # What a machine at its limits, a full disk or a filter of system calls answers to a call that works elsewhere.

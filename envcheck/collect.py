@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from envcheck.errors import UsageError
@@ -30,11 +30,13 @@ from envcheck.facts.snapshot import (
 from envcheck.host.access import Host, RealHost
 from envcheck.host.full_folder import full_folder, has_room
 from envcheck.host.orphans import Offspring
-from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, start
+from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, require_folder, start
 from envcheck.target.sections import sections
 
 if TYPE_CHECKING:
     from envcheck.report.session import RuleSession
+
+LONGEST_TEMPORARY = 51  # bytes: with our own name behind it, the longest that leaves room for sockets (agent/temporary.py)
 
 
 @record
@@ -127,7 +129,7 @@ def examined(
     with ExitStack() as after:  # each is done whatever the others come to, the last one first
         after.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
         folder = private_folder()
-        after.callback(shutil.rmtree, folder, ignore_errors=True)
+        after.callback(_removed, folder)
         offspring = Offspring()
         host.mark = offspring.mark
         if not options["static"]:
@@ -143,10 +145,16 @@ def examined(
         return collected
 
 
+def _removed(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # a target may have put a file or a link in its place
+        os.unlink(folder)
+
+
 def private_folder() -> str:
     """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in.
 
-    A TMPDIR in which others could put a link in its place comes last.
+    A TMPDIR in which others could put a link in its place comes last, and so does one below which sockets would get too long names.
     """
     from envcheck.host.ownership import others_move
 
@@ -154,7 +162,8 @@ def private_folder() -> str:
     said = None
     try:
         usual = tempfile.gettempdir()
-        places = ["/tmp", *places, usual] if others_move(usual) else [usual, *places]  # noqa: S108
+        long = len(os.fsencode(usual)) > LONGEST_TEMPORARY
+        places = ["/tmp", *places, usual] if long or others_move(usual) else [usual, *places]  # noqa: S108
     except OSError as error:
         said = error.strerror
     for place in places:
@@ -188,6 +197,7 @@ def collect(
         job.start(host)
     meanwhile()
     ended = finish(running, tick)
+    require_folder(running, ended)
     require_answer(ended, target)
     found = sections(ended, target, static=running.static, live_asked=running.live_asked)
     deadline = began + budget.agent

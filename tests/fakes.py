@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from patients import SOON
 
 from envcheck.host.access import READ_LIMIT, RealHost
 
@@ -58,7 +60,13 @@ class FakeDriverHost(RealHost):
         return tuple(path for path in super().libraries(name) if os.path.dirname(path) in folders)
 
     def left_behind(self) -> list[str]:
-        """Processes that still carry this host's environment."""
+        """Processes that still carry this host's environment; those that were killed may take a moment."""
+        limit = time.monotonic() + SOON
+        while (found := self._carry()) and time.monotonic() < limit:
+            time.sleep(0.02)
+        return found
+
+    def _carry(self) -> list[str]:
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:

@@ -69,15 +69,15 @@ def examine(
     tmp: Path | None = None,
     **options: Any,
 ) -> Examined:
-    """Run the agent with `path` first on PYTHONPATH, and TMPDIR as we have it or `tmp`. What it left in its private folder, which lies
-    there, is gone afterwards."""
+    """Run the agent with `path` first on PYTHONPATH, and TMPDIR as we have it, as `env` has it or `tmp`. What it left in its private
+    folder, which lies in `tmp`, is gone afterwards."""
     target = Target(executable, "the test wants it")
     full = {"static": static, "live": live, "nproc": None, "backend": "auto", "start_method": "auto", **options}
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
     if path is not None:
         environment["PYTHONPATH"] = str(path)
     if tmp is not None:
-        environment["TMPDIR"] = str(tmp)
+        environment["TMPDIR"] = (env or {}).get("TMPDIR", str(tmp))
     with tempfile.TemporaryDirectory(dir=tmp) as folder:
         running = start(target, folder, budget or Budget(60), full, environment)
         try:

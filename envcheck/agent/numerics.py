@@ -10,7 +10,7 @@ import math
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Sequence, Tuple
+    from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
 
 
 # What a collective has worked on stays until the rank leaves: gloo's threads hold a reference for a moment longer, and where theirs is
@@ -144,7 +144,7 @@ def step(torch: Any, device: Any, dtype: Any) -> None:
     loss.backward()
     check("outputs", [outputs], [[7.0, -3.0]])
     check("loss", [loss], [10.0])
-    check("gradients", [p.grad for p in parameters], ([[8.0, 16.0], [2.0, -2.0]], [8.0, -2.0], [[12.0, 8.0]], [6.0]))
+    check("gradients", gradients(parameters), ([[8.0, 16.0], [2.0, -2.0]], [8.0, -2.0], [[12.0, 8.0]], [6.0]))
     optimizer.step()
     check("parameters after a step of SGD", parameters, ([[0.0, 0.0], [-3.25, 1.25]], [-3.0, 0.25], [[0.5, -2.0]], [0.25]))
     check("outputs after a step of SGD", [last(torch.relu(first(inputs)))], [[0.25, -9.25]])
@@ -259,9 +259,9 @@ def ddp(
     optimizer.zero_grad()
     with wrapped.no_sync():
         backward(3)
-    check("gradients inside no_sync (this rank's own)", gradients(mine), 3.0 * (rank + 1) * known.gradient)
+    check("gradients inside no_sync (this rank's own)", gradients(mine.parameters()), 3.0 * (rank + 1) * known.gradient)
     backward(4)
-    check("gradients accumulated over no_sync and the step behind it", gradients(mine), 7.0 * mean * known.gradient)
+    check("gradients accumulated over no_sync and the step behind it", gradients(mine.parameters()), 7.0 * mean * known.gradient)
     said = wrapped._get_ddp_logging_data() if hasattr(wrapped, "_get_ddp_logging_data") else {}
     KEPT.extend((*mine.parameters(), *mine.buffers()))
     return dict(said)
@@ -274,14 +274,17 @@ def two_steps(model: Any, optimizer: Any, known: Known, mean: float, backward: C
         optimizer.zero_grad()
         outputs = backward(number)
         check("outputs of step %d" % number, outputs, known.outputs - gone * known.fall, ())
-        check("gradients of step %d" % number, gradients(model), mean * number * known.gradient)
+        check("gradients of step %d" % number, gradients(model.parameters()), mean * number * known.gradient)
         optimizer.step()
         gone += RATE * mean * number
         check("parameters after step %d" % number, model.parameters(), known.parameters - gone * known.gradient)
 
 
-def gradients(model: Any) -> List[Any]:
-    return [parameter.grad for parameter in model.parameters()]
+def gradients(parameters: Iterable[Any]) -> List[Any]:
+    found = [parameter.grad for parameter in parameters]
+    if any(one is None for one in found):
+        raise Wrong("the backward pass left %d of %d parameters without a gradient" % (sum(one is None for one in found), len(found)))
+    return found
 
 
 def flat(torch: Any, tensors: Any) -> Any:

@@ -9,38 +9,49 @@ from . import jsonl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Tuple
 
-USUAL = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - where the standard library looks if no variable says otherwise
 # What a socket may be called in all: 104 bytes on macOS, 108 on Linux. The longest below: torch-shm-dir-XXXXXX/manager.sock.
 LONGEST_FOLDER = 104 - 34 - 1
-
+VARIABLES = ("TMPDIR", "TEMP", "TMP")  # in the order in which the standard library asks them
 
 _owner = 0  # the process that has asked for it; those that it forks share what torch made at the import
 
 
 def keep_in(folder: str) -> None:
-    """Set TMPDIR to `folder`, which is ours. It stays as it is where the user's own could not serve, since a bad one then shows, and where
-    sockets below ours would get names too long, which below the user's they would not."""
+    """Let temporary files go to `folder`, which is ours, and what is wrong with the user's own choice show all the same: one that is too
+    long for sockets is as long in ours; one that cannot be used is still asked first, and ours is what is taken in its place."""
     global _owner
     _owner = os.getpid()
-    given = next((os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None)
-    if not serves(given, os.path.dirname(folder)) or len(os.fsencode(folder)) > LONGEST_FOLDER:
-        return
-    os.environ["TMPDIR"] = folder
+    name = next((one for one in VARIABLES if os.environ.get(one)), None)
+    given = os.environ[name] if name else ""
+    usable = os.path.isdir(given) and os.access(given, os.W_OK | os.X_OK)
+    if not usable and os.path.dirname(folder) in last_resorts():
+        return  # nothing usual can be written: torch has to meet that
+    if name and not usable:
+        os.environ.update({one: folder for one in VARIABLES if one != name})
+    elif len(os.fsencode(given)) > max(LONGEST_FOLDER, len(os.fsencode(folder)) + 1):
+        os.environ["TMPDIR"] = as_long_as(given, folder)
+    elif len(os.fsencode(folder)) <= LONGEST_FOLDER:
+        os.environ["TMPDIR"] = folder
     if "tempfile" in sys.modules:  # a sitecustomize may have asked before us
         sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
 
 
-def serves(given: Optional[str], ours: str) -> bool:
-    """Whether the user's folder is one that could be used; ours may lie elsewhere for reasons of its own (envcheck/collect.py)."""
-    if given is None or ours == os.path.abspath(given):
-        return given is not None or ours in USUAL
-    return len(os.fsencode(given)) <= LONGEST_FOLDER and os.path.isdir(given) and os.access(given, os.W_OK | os.X_OK)
+def last_resorts() -> Tuple[str, ...]:
+    """Where the folder lies if nothing else can be written (envcheck/collect.py)."""
+    return ("/dev/shm", "/run/user/%d" % os.getuid()) if hasattr(os, "getuid") else ()  # noqa: S108
+
+
+def as_long_as(given: str, folder: str) -> str:
+    """A folder in ours whose name has as many bytes as the user's, or as many as no socket can have."""
+    place = os.path.join(folder, "x" * (min(len(os.fsencode(given)), 200) - len(os.fsencode(folder)) - 1))
+    os.makedirs(place, 0o700, exist_ok=True)
+    return place
 
 
 def clean() -> None:
-    """Where TMPDIR stayed: torch.distributed.nn makes a folder when it is imported, and removes it at an exit that we do not take."""
+    """Where ours has too long a name: torch.distributed.nn makes a folder at its import, and removes it at an exit that we do not take."""
     made = getattr(sys.modules.get("torch.distributed.nn.jit.instantiator"), "_TEMP_DIR", None)
     if made is not None and os.getpid() == _owner:
         jsonl.attempt(lambda: made.cleanup())

@@ -14,6 +14,7 @@ from envcheck.commands.output import put
 from envcheck.commands.rendering import write
 from envcheck.errors import UsageError
 from envcheck.facts.printable import visible
+from envcheck.host.ownership import planted
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
@@ -191,6 +192,8 @@ def _check_output(args: argparse.Namespace) -> None:
     for flag, path in (("-o ", args.output), ("--host ", getattr(args, "host", None)), *documents):
         if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
             raise UsageError(f"{flag}{path}: cannot be written")
+        if path and (reason := planted(path)):
+            raise UsageError(f"{flag}{path}: {reason}")
     evidence = getattr(args, "evidence", None)
     if evidence:  # what cannot be kept must not be noticed after the whole run
         try:
@@ -199,6 +202,8 @@ def _check_output(args: argparse.Namespace) -> None:
             raise UsageError(f"--evidence {evidence}: {error.strerror}") from None
         if not os.access(evidence, os.W_OK | os.X_OK):
             raise UsageError(f"--evidence {evidence}: cannot be written")
+        if reason := planted(evidence):
+            raise UsageError(f"--evidence {evidence}: {reason}")
 
 
 def _record(args: argparse.Namespace) -> int:

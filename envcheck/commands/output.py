@@ -7,17 +7,21 @@ import codecs
 import errno
 import io
 import os
+import stat
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from envcheck.errors import UsageError, near_word
 from envcheck.facts.printable import visible
+from envcheck.host.ownership import planted
 from envcheck.host.plain_files import real_path
 from envcheck.render import FORMATS
 from envcheck.report.english import language_code
 
 _HANDLER = "envcheck-ascii"
+PATIENCE_SECONDS = 60.0  # with a pipe that nobody reads
 UTF8 = ("markdown", "html")  # whatever the locale says; the other formats spell what it lacks in ASCII
 FACTS = ("text", "json", "html")  # hold facts of the machine; the others little more than the verdict, or no names
 PAGES = ("text", "json", "html")  # what a plan or a comparison is written as
@@ -162,19 +166,49 @@ def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = F
     if path is None:
         _to_stdout(text, utf8)
         return
+    if reason := planted(path):
+        raise UsageError(f"{flag}{path}: {reason}")
     try:
-        with open(path, "w", encoding="utf-8", opener=lambda name, flags: _opened(name, flags, private)) as file:
-            file.write(text)
+        descriptor = _opened(path, private)
+        try:
+            _write_all(descriptor, text.replace("\n", os.linesep).encode("utf-8"), PATIENCE_SECONDS)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise UsageError(f"{flag}{path}: a link to {real_path(path)}: name that file itself") from None
         raise UsageError(f"{flag}{path}: {error.strerror}") from None
 
 
-def _opened(path: str, flags: int, private: bool) -> int:
+def _opened(path: str, private: bool) -> int:
+    """The file to write to. What stands there already is judged before it is emptied, since somebody may just have put it there."""
+    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     if not os.path.abspath(path).startswith(("/dev/", "/proc/")):  # /dev/stdout is a link, and the kernel's own
         flags |= getattr(os, "O_NOFOLLOW", 0)
-    return os.open(path, flags, 0o600 if private else 0o666)
+    descriptor = _with_a_reader(path, flags, 0o600 if private else 0o666)
+    try:
+        if reason := planted(path):
+            raise OSError(errno.EPERM, reason)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.ftruncate(descriptor, 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _with_a_reader(path: str, flags: int, mode: int) -> int:
+    """A pipe is opened as soon as somebody reads it, and not waited for without end."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return os.open(path, flags, mode)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(os.stat(path).st_mode):
+                raise
+            if time.monotonic() > deadline:
+                raise OSError(errno.ETIMEDOUT, f"nobody has read it for {PATIENCE_SECONDS:.0f} s") from None
+        time.sleep(0.05)
 
 
 def _to_stdout(text: str, utf8: bool) -> None:
@@ -211,7 +245,8 @@ def _blocks(stream: TextIO) -> bool:
         return True
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def _write_all(descriptor: int, data: bytes, seconds: float | None = None) -> None:
+    """`seconds`: how long nobody may take anything. OSError then."""
     import select
 
     rest = memoryview(data)
@@ -219,7 +254,8 @@ def _write_all(descriptor: int, data: bytes) -> None:
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
-            select.select([], [descriptor], [])
+            if not select.select([], [descriptor], [], seconds)[1]:
+                raise OSError(errno.ETIMEDOUT, f"nobody has read it for {seconds:.0f} s") from None
 
 
 def drop_stdout() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from envcheck.commands.output import takes
+from envcheck.facts.whole_numbers import whole_number
 from envcheck.render.text import WIDEST, PageOptions
 
 
@@ -28,8 +29,8 @@ def page_options(stream: TextIO | None, env: Mapping[str, str], args: argparse.N
 def columns(stream: TextIO, env: Mapping[str, str]) -> int:
     """How many the stream has: COLUMNS, then its terminal; 0 where neither says it."""
     stated = env.get("COLUMNS", "")
-    if stated.isdecimal() and int(stated):
-        return int(stated)
+    if columns := whole_number(stated, 6):
+        return columns
     try:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):

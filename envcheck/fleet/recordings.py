@@ -6,13 +6,14 @@ No piece is larger than a worker can hold, and nothing is kept but where each re
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 from envcheck.errors import UsageError
-from envcheck.facts.given_file import read_given
+from envcheck.facts.given_file import open_given, read_given
 from envcheck.facts.hostlist import natural
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import record
@@ -96,7 +97,9 @@ def _copied(path: str, keep: ExitStack) -> str:
     """A pipe as a file: each kind of host is read a second time when it is judged."""
     copy = keep.enter_context(tempfile.NamedTemporaryFile(prefix="envcheck-", suffix=LINES[0]))  # noqa: SIM115 - `keep` closes it
     try:
-        with open(0 if path == "-" else path, "rb", closefd=path != "-") as source:
+        if path != "-" and not (stat.S_ISFIFO(os.stat(path).st_mode) or stat.S_ISSOCK(os.stat(path).st_mode)):
+            raise UsageError(f"--replay {one_line(path, 200)}: neither a file nor a folder")
+        with open(0, "rb", closefd=False) if path == "-" else open_given(path) as source:
             while part := source.read(1 << 20):
                 copy.write(part)
         copy.flush()

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from contextlib import ExitStack
+from typing import IO, Any, Protocol
 
 from envcheck import FOLDER
 from envcheck.facts.record import record
@@ -136,10 +137,12 @@ def run_command(
 
     Output is taken from files, not pipes, so that a grandchild that keeps a pipe open cannot hold us.
     """
-    import tempfile
-
     began = time.monotonic()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with ExitStack() as closed:
+        try:
+            out, err = closed.enter_context(_output_file()), closed.enter_context(_output_file())
+        except OSError as error:
+            return Completed(tuple(argv), not_executable=True, stderr=f"there is no place for what it prints: {error.strerror}")
         try:
             process = subprocess.Popen(
                 list(argv),
@@ -181,6 +184,16 @@ def bound(process: subprocess.Popen[Any], file_limit: int | None = None) -> None
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_limit, file_limit))
     except (ImportError, AttributeError, OSError, ValueError):
         return  # not Linux, a child of another user (setuid), already ended, or a lower limit of the user's own
+
+
+def _output_file() -> IO[bytes]:
+    """In memory where the system has such files (Linux): what a program says is not cut short by a full disk or a quota."""
+    import tempfile
+
+    try:
+        return open(os.memfd_create("envcheck", os.MFD_CLOEXEC), "w+b")
+    except (AttributeError, OSError):  # another system, a filter of system calls
+        return tempfile.TemporaryFile()
 
 
 def _tail(file: Any) -> str:

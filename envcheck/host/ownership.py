@@ -71,6 +71,24 @@ def foreign_environment(folder: str, python: str) -> str | None:
     return foreign_entry(python) or _open_above(folder)
 
 
+def planted(path: str) -> str | None:
+    """Why nothing is to be written to `path`: a link on the way to it, or what has its place, is somebody else's and lies in a folder in
+    which anybody can put such things. A folder of theirs is another matter: who names it knows whose it is."""
+    if not hasattr(os, "geteuid"):
+        return None
+    folder = os.sep
+    for name in filter(None, os.path.abspath(path).split(os.sep)):
+        entry = os.path.join(folder, name)
+        try:
+            found, open_to_all = os.lstat(entry), _open_to_all(folder)
+        except OSError:
+            return None
+        if open_to_all and found.st_uid not in (0, os.geteuid()) and not stat.S_ISDIR(found.st_mode):
+            return f"{entry} belongs to {_user(found.st_uid)}, and anybody can write to {folder}"
+        folder = entry
+    return None
+
+
 def path_for_root(path: str) -> tuple[str, tuple[str, ...]]:
     """PATH without the entries into which others could put a program, and those: relative ones, empty ones, folders open to all."""
     entries = path.split(os.pathsep)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envcheck.facts.snapshot import InfinibandPort, Interface, Missing, NetworkFacts
+from envcheck.facts.whole_numbers import whole_number
 from envcheck.host.access import Host
 from envcheck.probes.task import Task
-from envcheck.probes.whole_numbers import whole_number
 
 RESOLVE_SECONDS = 3.0
 NET = "/sys/class/net"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from envcheck.facts.snapshot import Missing, SystemFacts, Why
+from envcheck.facts.whole_numbers import whole_number
 from envcheck.host.access import Host
 from envcheck.probes.cgroup import read_cgroup
 from envcheck.probes.cpu import INTERESTING, parse_cpuinfo
 from envcheck.probes.meminfo import parse_meminfo
 from envcheck.probes.pci import NVIDIA, acs_redirects, iommu_translates, pci_gpus
-from envcheck.probes.whole_numbers import whole_number
 
 # The first processor is enough, and on a large host the whole file takes long: the kernel measures every core's clock for it.
 CPUINFO_LIMIT = 16 << 10

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from envcheck.facts.snapshot import Distribution, Gpu, Missing, Nvcc, Why, Xid
+from envcheck.facts.whole_numbers import whole_number
 from envcheck.read.collect_env import normal
 from envcheck.read.found import Found, Notes
 from envcheck.read.values import cuda_version, gpu_vendor, machine_of, operating_system, stated_version, version_in
@@ -245,7 +246,7 @@ class _Observations:
 
     def gpu_count(self, value: object) -> None:
         text = str(value)
-        self.put("count.gpus", int(text) if text.isdecimal() and value is not True else None, "gpu_count", value)
+        self.put("count.gpus", whole_number(text), "gpu_count", value)
 
     def mig(self, value: object) -> None:
         if value is True and not self.values.get("gpus"):
@@ -276,7 +277,7 @@ class _Observations:
         if absent(value):
             return
         release = stated_version(value)
-        version = cuda_version(release) or (f"{release}.0" if release and release.isdecimal() and 5 < int(release) < 40 else None)
+        version = cuda_version(release) or (f"{release}.0" if release and 5 < (whole_number(release) or 0) < 40 else None)
         if release and version:
             one = Nvcc("nvcc", version, release if "." in release else None, "PATH")
             self.put("toolkit.nvcc", one, "nvcc", value)
@@ -299,8 +300,8 @@ class _Observations:
         self.put("driver.fabric_manager", word, "fabric_manager", value)
 
     def xid(self, value: object) -> None:
-        codes = [int(str(one)) for one in (value if isinstance(value, list) else [value]) if str(one).isdecimal() and one is not True]
-        self.put("driver.xids", tuple(Xid(code) for code in codes) or None, "xid", value)
+        codes = [whole_number(str(one)) for one in (value if isinstance(value, list) else [value])]
+        self.put("driver.xids", tuple(Xid(code) for code in codes if code is not None) or None, "xid", value)
 
     def devices(self, value: object) -> None:
         """Device nodes that are there (true) or not (false)."""
@@ -333,15 +334,13 @@ class _Observations:
         self.put("launcher.scheduler", word if word in ("slurm", "lsf", "pbs", "kubernetes") else None, "scheduler", value)
 
     def nodes(self, value: object) -> None:
-        self.put("launcher.nodes", int(str(value)) if str(value).isdecimal() and value is not True else None, "nodes", value)
+        self.put("launcher.nodes", whole_number(str(value)), "nodes", value)
 
     def world_size(self, value: object) -> None:
-        self.put("launcher.world_size", int(str(value)) if str(value).isdecimal() and value is not True else None, "world_size", value)
+        self.put("launcher.world_size", whole_number(str(value)), "world_size", value)
 
     def ranks_started(self, value: object) -> None:
-        self.put(
-            "launcher.ranks_started", int(str(value)) if str(value).isdecimal() and value is not True else None, "ranks_started", value
-        )
+        self.put("launcher.ranks_started", whole_number(str(value)), "ranks_started", value)
 
     def iommu(self, value: object) -> None:
         """ "on" and "off"; "pt" (pass-through) does not translate."""
@@ -381,9 +380,10 @@ class _Observations:
     def ulimit_l(self, value: object) -> None:
         """In kB, as `ulimit -l` prints it."""
         text = str(value).strip().lower()
-        if text.isdecimal():
-            self.put("limits.memlock_soft_bytes", int(text) * 1024, "ulimit_l", value)
-        if text.isdecimal() or text == "unlimited":
+        kib = whole_number(text)
+        if kib is not None:
+            self.put("limits.memlock_soft_bytes", kib * 1024, "ulimit_l", value)
+        if kib is not None or text == "unlimited":
             self.put("limits.memlock_read", True, "ulimit_l", value)
 
     def shm(self, value: object) -> None:
@@ -393,7 +393,7 @@ class _Observations:
         self.put("limits.shm_bytes", size, "shm", value)
 
     def ulimit_n(self, value: object) -> None:
-        self.put("limits.open_files_soft", int(str(value)) if str(value).strip().isdecimal() else None, "ulimit_n", value)
+        self.put("limits.open_files_soft", whole_number(str(value).strip()), "ulimit_n", value)
 
 
 def _direct(path: str, key: str) -> Callable[[_Observations, object], None]:

@@ -17,6 +17,7 @@ import re
 
 from envcheck.facts.secrets import mask_words
 from envcheck.facts.snapshot import PciDevice
+from envcheck.facts.whole_numbers import whole_number
 from envcheck.read.found import Found, Notes
 from envcheck.read.launch_commands import split
 from envcheck.read.variables import LAUNCHER, NETWORK, VISIBILITY
@@ -119,7 +120,7 @@ def _line(notes: Notes, line: str, number: int, following: str) -> None:
 
 
 def _limit(notes: Notes, flag: str, value: str, line: str, number: int) -> None:
-    count = int(value) if value.isdecimal() else None
+    count = whole_number(value)
     if flag == "n":
         notes.put("limits.open_files_soft", count, line, number)
     elif flag == "u":

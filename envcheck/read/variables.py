@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from envcheck.facts.whole_numbers import whole_number
+
 VISIBILITY = {
     "CUDA_VISIBLE_DEVICES": "cuda_visible_devices",
     "CUDA_DEVICE_ORDER": "cuda_device_order",
@@ -55,8 +57,8 @@ def _launcher(name: str, value: str | None, values: dict[str, dict[str, Any]]) -
     launcher = values["launcher"]
     if value is None:
         return
-    if name in _NUMBERS and value.isdecimal():
-        launcher.setdefault(_NUMBERS[name], int(value))
+    if name in _NUMBERS and (count := whole_number(value)) is not None:
+        launcher.setdefault(_NUMBERS[name], count)
     elif name == "MASTER_ADDR":
         launcher.setdefault("master_addr", value)
     elif name == "MASTER_PORT":

@@ -7,10 +7,14 @@ wheel has their content as JSON (hatch_build.py). A checkout and a site's folder
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
 TOML, JSON = ".toml", ".json"
+DEEPEST = 60
+# The parser takes the square of the parts of a key, in time and in memory: one of 20,000 half a minute and 1.5 GB.
+_DEEP = re.compile(rf"""(?:[\w"'-]{{1,40}}[ \t]{{0,40}}\.[ \t]{{0,40}}){{{DEEPEST}}}""")
 _DATE = "verified"  # the one key whose value JSON cannot hold
 
 
@@ -43,7 +47,12 @@ def parse_toml(text: str) -> dict[str, Any]:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
         import tomli as tomllib
-    data: dict[str, Any] = tomllib.loads(text)
+    if found := _DEEP.search(text):
+        raise ValueError(f"a key of more than {DEEPEST} parts: {found[0][:40]}…")
+    try:
+        data: dict[str, Any] = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     return data
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from envcheck import FOLDER
@@ -205,7 +206,7 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
     left = running.budget.agent - (time.monotonic() - running.began)
     if ended.last_begin != "preload" or ended.section("preload") or ended.ended_because == "total" or left < 10:
         return ended
-    if ended.code == CANNOT_WRITE and full_folder(running.folder):  # it would not come as far
+    if ended.code == CANNOT_WRITE and (full_folder(running.folder) or is_gone(running.folder)):  # it would not come as far
         return ended
     how = f"did not end within {ended.seconds_of_last:.0f} s" if ended.ended_because else ended.death
     error: dict[str, Any] = {"type": "timeout" if ended.ended_because else "crashed", "text": how, "stack": ended.stack or ended.stderr}
@@ -213,7 +214,8 @@ def finish(running: Running, tick: Callable[[str], None] | None = None) -> Ended
         error |= ended.activity.facts()
     running.earlier = (*ended.lines, {"section": "preload", "error": error})
     running.lines[:] = running.earlier
-    os.unlink(os.path.join(running.folder, LINES))
+    with suppress(FileNotFoundError):  # the target has removed our folder
+        os.unlink(os.path.join(running.folder, LINES))
     running.ended_because = None
     options = {**running.options, "start_method": "spawn", "because": "importing torch._dynamo " + how}
     if ended.ended_because:
@@ -244,16 +246,13 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
                 watch = Watch(running.process.pid)
             watch.look()
         left = deadline - time.monotonic()
-        if left <= 0:
-            running.ended_because = name
+        if left <= 0 and _stays(running, step, name):
             break
         if tick:
             tick(step or "start")
         # Without a progress line nothing needs waking us but the end and the deadlines; the step may change unseen meanwhile.
-        if wait(running.process, min(left, 0.25 if tick else 2.0)):
+        if wait(running.process, min(max(left, 0.0), 0.25 if tick else 2.0)):
             break
-    if running.ended_because:
-        _dump_stacks(running)
     kill_group(running.process)
     _read_lines(running)
     return Ended(
@@ -332,6 +331,31 @@ def _dump_stacks(running: Running) -> None:
     if hasattr(signal, "SIGUSR1") and running.process.poll() is None:
         os.kill(running.process.pid, signal.SIGUSR1)
         time.sleep(0.4)
+
+
+def _stays(running: Running, step: str | None, name: str) -> bool:
+    """Whether the agent is still in the step whose time is over once its stacks have been asked for, and so has to be ended: on a busy
+    machine it may have gone on meanwhile."""
+    _dump_stacks(running)
+    _read_lines(running)
+    if name != "total" and _step(running)[0] != step:
+        return False
+    running.ended_because = name
+    return True
+
+
+def is_gone(folder: str) -> bool:
+    """Whether the folder is no longer there, or something else has its place."""
+    return os.path.islink(folder) or not os.path.isdir(folder)
+
+
+def require_folder(running: Running, ended: Ended) -> None:
+    """UsageError if our folder went before the agent was done: what it met then says nothing of the target."""
+    if not (ended.finished and ended.section("python")) and is_gone(running.folder):
+        raise UsageError(
+            f"{running.folder}, where the check keeps its files, was removed meanwhile: by what clears {os.path.dirname(running.folder)}"
+            " of old files, or by something that torch imports"
+        )
 
 
 def require_answer(ended: Ended, target: Target) -> None:

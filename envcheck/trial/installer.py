@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from envcheck.facts.record import record
 from envcheck.host.access import Completed
 from envcheck.host.long_command import run_long
+from envcheck.host.ownership import foreign_file
+from envcheck.host.plain_files import descriptor
 
 Tick: TypeAlias = Callable[[str], None] | None
 Trouble: TypeAlias = Literal["", "network", "disk"]
@@ -27,6 +29,7 @@ _QUIET = {"PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK":
 # The same in a configuration file, as `uv pip install --show-settings` and `pip config list` print it.
 _UV_ELSEWHERE = re.compile(r"^ {4,12}(target|prefix): Some\(", re.MULTILINE)
 _PIP_ELSEWHERE = re.compile(r"^(?:global|install|user|site)\.(target|prefix|root)='", re.MULTILINE)
+LIMIT_BYTES = 1 << 20
 SHORT_SECONDS = 30.0
 # What installers say when the way is not to blame: the words of uv, of pip (urllib3) and of the system.
 _NETWORK = re.compile(
@@ -55,6 +58,8 @@ class Installer:
         return last[0] if done.ok and last and os.path.isabs(last[0]) else None
 
     def run(self, argv: Sequence[str], seconds: float, tick: Callable[[], None] | None = None, cwd: str | None = None) -> Completed:
+        if tuple(argv[1:3]) == ("-m", "pip"):
+            argv = (argv[0], "-I", *argv[1:])  # a pip.py in the working folder is not meant
         return run_long(argv, timeout=max(0.1, seconds), env=self.env, tick=tick, cwd=cwd)
 
     def within(self, folder: str, **more: str) -> Installer:
@@ -73,6 +78,21 @@ class Installer:
         found = pattern.search(shown.stdout) if shown.ok else None
         return found[1] if found else None
 
+    def misled(self, *folders: str) -> str | None:
+        """The configuration that uv would obey in one of these folders although somebody else decides what it says: an index, say, whose
+        packages would be run. pip looks for none in the working folder."""
+        if not self.program or self.env.get("UV_NO_CONFIG", "0") not in ("", "0", "false") or self.env.get("UV_CONFIG_FILE"):
+            return None
+        for folder in folders:
+            while True:
+                path, reason = next(_configurations(folder), ("", None))
+                if reason:
+                    return f"uv would obey {path}: {reason} (UV_CONFIG_FILE names one to obey, UV_NO_CONFIG=1 none)"
+                if path or folder == os.path.dirname(folder):
+                    break
+                folder = os.path.dirname(folder)
+        return None
+
     def make_environment(self, folder: str, seconds: float, cwd: str) -> Completed:
         """An empty environment with the target's Python in `folder`."""
         if self.program:
@@ -86,6 +106,18 @@ class Installer:
             return made
         fetched = self.run((self.target, "-I", "-m", "pip", "--python", python_of(folder), "install", "-q", "pip"), seconds, cwd=cwd)
         return fetched if fetched.ok or trouble(fetched.stdout) else made
+
+
+def _configurations(folder: str) -> Iterator[tuple[str, str | None]]:
+    """The files of this folder that configure uv, and why they are not to be obeyed."""
+    for name in ("uv.toml", "pyproject.toml"):
+        path = os.path.join(folder, name)
+        try:
+            with open(descriptor(path), "rb") as file:
+                if name == "uv.toml" or b"uv" in file.read(LIMIT_BYTES):
+                    yield path, foreign_file(file.fileno(), path)
+        except OSError:
+            continue
 
 
 def find_installer(tool: str, target: str, env: Mapping[str, str]) -> Installer | None:

@@ -38,6 +38,14 @@ def find_place(cache: str | None) -> Place | None:
     return found[0] if found else None
 
 
+def working_folder() -> str:
+    """Of this process; nothing is found in one that was deleted meanwhile."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.sep
+
+
 def free_bytes(path: str) -> int | None:
     """Room for this user on the file system of `path`, or of what exists above it."""
     try:

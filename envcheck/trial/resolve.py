@@ -11,7 +11,7 @@ from envcheck.planner.result import TrialResult
 from envcheck.trial.commands import InstallerLine, NotOurs
 from envcheck.trial.installer import trouble
 from envcheck.trial.interruption import Interruption
-from envcheck.trial.place import Throwaway, find_place
+from envcheck.trial.place import Throwaway, find_place, working_folder
 from envcheck.trial.trial import Attempt, Bench, lines_of, over, shown_command, why
 
 UV_MANYLINUX = (17, 28, *range(31, 41))  # minor versions of glibc 2 that `uv pip install --python-platform` knows
@@ -31,6 +31,8 @@ def run_resolve(attempt: Attempt, bench: Bench, machine: Profile) -> TrialResult
     place = find_place(None)
     if place is None:
         return TrialResult("not-run", "no folder for temporary files can be written; set TMPDIR to one")
+    if reason := bench.installer.misled(working_folder(), place.path):
+        return TrialResult("not-run", reason)
     with Interruption() as interruption:
         throwaway = Throwaway(place)
         try:

@@ -19,7 +19,7 @@ from envcheck.trial.cache_rest import CacheRest
 from envcheck.trial.commands import InstallerLine, NotOurs, exports, read_line
 from envcheck.trial.installer import Installer, Tick, python_of, trouble
 from envcheck.trial.interruption import Interruption
-from envcheck.trial.place import Place, Throwaway, find_place, free_bytes
+from envcheck.trial.place import Place, Throwaway, find_place, free_bytes, working_folder
 from envcheck.trial.size import Size, ask_size, shown
 
 _TELLING = re.compile(r"\s*(?:error:|cause:|×|╰─▶|├─▶)\s*", re.IGNORECASE)  # how pip and uv begin a line that says why
@@ -81,6 +81,8 @@ def run_trial(attempt: Attempt, bench: Bench) -> TrialResult:
     place = find_place(cache)
     if place is None:
         return TrialResult("not-run", "no folder was found in which an environment can be made; set TMPDIR to one")
+    if reason := bench.installer.misled(working_folder(), place.path):
+        return TrialResult("not-run", reason)
     offspring = Offspring()
     bench = replace(bench, installer=replace(bench.installer, env={**bench.installer.env, **offspring.mark}))
     with Interruption() as interruption:

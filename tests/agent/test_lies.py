@@ -64,6 +64,7 @@ QUICK = [
     ("ddp-buffers-stay", r"DDP: the buffers on rank 1 of 2: 3 of 3 values are wrong, the first in passes is 11 and must be 10"),
     ("no-sync-syncs", r"DDP: the gradients inside no_sync \(this rank's own\) on rank \d .* is 4.5 and must be [36]"),
     ("no-sync-stays", r"DDP: the gradients accumulated over no_sync and the step behind it on rank \d .* is (7|14) and must be 10.5"),
+    ("backward-does-nothing", r"the backward pass left \d of \d parameters without a gradient"),
     ("optimizer-does-nothing", r"one process, float32: the parameters after a step of SGD: 9 of 9 .* at 0 is 1 and must be 0"),
     ("linear-one-percent-more", r"one process, float32: the outputs: .* the first at 0 is 7\.\d+ and must be 7"),
 ]  # fmt: skip

@@ -11,15 +11,17 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from listeners import Watch, family, listening, own_addresses
-from patients import HERE, NO_ISOLATION, examine, needs_torch
+from patients import HERE, NO_ISOLATION, examine, fake_torch, needs_torch
 
 from envcheck.agent import isolation, jsonl, rank_start, temporary
+from envcheck.collect import private_folder
 from envcheck.facts.snapshot import LiveFacts, LiveStatus
 from envcheck.target.process import Budget
 
@@ -164,26 +166,64 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("theirs", "folder", "ours"),
     [
-        ({}, "/tmp/envcheck-abcdefgh", True),
-        ({"TMPDIR": "/scratch/me/"}, "/scratch/me/envcheck-abcdefgh", True),
-        ({"TMP": "/scratch/me"}, "/scratch/me/envcheck-abcdefgh", True),
-        ({"TMPDIR": "/gone", "TEMP": "/scratch/me"}, "/scratch/me/envcheck-abcdefgh", False),
-        ({"TMPDIR": "/gone"}, "/tmp/envcheck-abcdefgh", False),
-        ({"TMPDIR": "/var/tmp"}, "/tmp/envcheck-abcdefgh", True),  # ours found no room in it, or others could have put a link in its place
-        ({"TMPDIR": "/" + "x" * 70}, "/tmp/envcheck-abcdefgh", False),
-        ({}, "/dev/shm/envcheck-abcdefgh", False),  # nothing else could be written: torch must meet the same
-        ({"TMPDIR": "/" + "x" * 50}, "/" + "x" * 50 + "/envcheck-abcdefgh", True),  # 69 bytes
-        ({"TMPDIR": "/" + "x" * 51}, "/" + "x" * 51 + "/envcheck-abcdefgh", False),
+        ({}, "/tmp/envcheck-abcdefgh", ["TMPDIR"]),
+        ({"TMPDIR": "HERE/"}, "HERE/envcheck-abcdefgh", ["TMPDIR"]),
+        ({"TMP": "HERE"}, "HERE/envcheck-abcdefgh", ["TMPDIR"]),
+        ({"TMPDIR": "/gone", "TEMP": "HERE"}, "HERE/envcheck-abcdefgh", ["TEMP", "TMP"]),
+        ({"TMPDIR": "/gone"}, "/tmp/envcheck-abcdefgh", ["TEMP", "TMP"]),
+        ({"TMPDIR": "/var/tmp"}, "/tmp/envcheck-abcdefgh", ["TMPDIR"]),  # no room in it, or others could have put a link in its place
+        ({}, "/dev/shm/envcheck-abcdefgh", []),  # nothing else could be written: torch must meet the same
+        ({"TMPDIR": "/gone"}, "/dev/shm/envcheck-abcdefgh", []),
+        ({"TMPDIR": "LONG"}, "/tmp/envcheck-abcdefgh", ["TMPDIR"]),  # 69 bytes, room for sockets
+        ({"TMPDIR": "LONG"}, "LONG/envcheck-abcdefgh", []),  # ours would have too long a name for them
     ],
 )
 def test_where_temporary_files_go(
-    no_variables: None, monkeypatch: pytest.MonkeyPatch, theirs: dict[str, str], folder: str, ours: bool
+    no_variables: None, monkeypatch: pytest.MonkeyPatch, tmp: Path, theirs: dict[str, str], folder: str, ours: list[str]
 ) -> None:
+    long = tmp / ("x" * (68 - len(str(tmp))))
+    long.mkdir()
     for name, value in theirs.items():
-        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name, value.replace("HERE", str(tmp)).replace("LONG", str(long)))
+    before, folder = dict(os.environ), folder.replace("HERE", str(tmp)).replace("LONG", str(long))
     temporary.keep_in(folder)
-    assert os.environ["TMPDIR"] == (folder if ours else theirs.get("TMPDIR", ""))
-    assert tempfile.tempdir == (None if ours else "/asked/before")
+    assert {name: os.environ[name] for name in temporary.VARIABLES if os.environ[name] != before[name]} == dict.fromkeys(ours, folder)
+    assert tempfile.tempdir == (None if ours or "LONG" in theirs.values() else "/asked/before")
+
+
+def test_a_folder_that_is_too_long_for_sockets_is_as_long_in_ours(no_variables: None, monkeypatch: pytest.MonkeyPatch, tmp: Path) -> None:
+    long, ours = tmp / ("x" * 80), tmp / "envcheck-abcdefgh"
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    for _ in range(2):  # a rank that is started afresh asks again
+        temporary.keep_in(str(ours))
+        given = Path(os.environ["TMPDIR"])
+        assert given.parent == ours and given.is_dir() and len(str(given)) == len(str(long))
+
+
+# What torch.distributed.nn does at its import, and then what a deadline does.
+MAKES = """
+import os, signal, sys, tempfile
+made = tempfile.TemporaryDirectory(prefix="{}")
+print(made.name, file=sys.stderr, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("kind", ["long", "longer", "gone"])
+def test_what_a_killed_import_has_made_is_gone(tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    theirs, word = tmp / ("x" * {"long": 45, "longer": 90, "gone": 1}[kind]), f"made-{uuid.uuid4().hex}-"
+    if kind != "gone":
+        theirs.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(theirs))
+    ours = Path(private_folder())
+    ours.rmdir()
+    assert ours.parent == Path("/tmp")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    ended = examine(path=fake_torch(tmp_path, MAKES.format(word)), env={"TMPDIR": str(theirs)}, tmp=ours.parent).ended
+    assert ended.signal == "SIGKILL" and word in ended.stderr
+    assert not list(tmp.rglob(word + "*")) and not list(ours.parent.glob(word + "*"))
 
 
 @needs_torch

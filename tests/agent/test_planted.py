@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -48,6 +49,29 @@ def test_in_the_private_folder(name: str, how: str, tmp_path: Path) -> None:
     assert time.monotonic() - began < SOON
     assert seen.ended.code == 3 and mine.read_text() == "KEPT"
     assert "KEPT" not in seen.ended.stderr + seen.ended.stack
+
+
+REMOVE = """
+import json, os, shutil, sys
+folder = json.loads(sys.argv[1])["folder"]
+shutil.rmtree(folder)
+{how}
+"""
+
+
+@pytest.mark.parametrize("how", ["", "open(folder, 'w').close()", "os.symlink(os.environ['MINE'], folder)"], ids=["gone", "file", "link"])
+def test_in_the_place_of_the_private_folder(how: str, tmp_path: Path) -> None:
+    """Also what a cleaner of old files does; nothing is said of the target then, and nothing stays."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious").write_text("KEPT")
+    site = fake_torch(tmp_path / "site", REMOVE.format(how=how))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        environment = {**os.environ, "TMPDIR": folder, "PYTHONPATH": f"{site}:{FAULTS.parents[1]}", "MINE": str(tmp_path / "mine")}
+        words = [sys.executable, "-m", "envcheck", "--live", "off"]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=2 * SOON, check=False)
+        left = os.listdir(folder)
+    assert done.returncode == 2 and "was removed meanwhile" in done.stderr, done.stdout + done.stderr
+    assert left == [] and (tmp_path / "mine" / "precious").read_text() == "KEPT"
 
 
 def test_a_torch_that_limits_the_size_of_files(tmp_path: Path) -> None:

@@ -316,21 +316,19 @@ def test_a_folder_without_room_is_passed_over(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes of folders")
 @pytest.mark.parametrize(("mode", "kept"), [(0o777, False), (0o1777, True), (0o755, True)])
-def test_no_folder_is_made_where_others_could_put_a_link_in_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, kept: bool
-) -> None:
+def test_no_folder_is_made_where_others_could_put_a_link_in_its_place(monkeypatch: pytest.MonkeyPatch, mode: int, kept: bool) -> None:
     import shutil
     import tempfile
 
     from envcheck.collect import private_folder
 
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "tmp").chmod(mode)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    folder = private_folder()
-    shutil.rmtree(folder)
-    assert folder.startswith(str(tmp_path / "tmp")) is kept
-    assert tempfile.gettempdir() == (str(tmp_path / "tmp") if kept else folder)
+    with tempfile.TemporaryDirectory(dir="/tmp") as theirs:  # that of tmp_path is too long for sockets
+        os.chmod(theirs, mode)
+        monkeypatch.setattr(tempfile, "tempdir", theirs)
+        folder = private_folder()
+        shutil.rmtree(folder)
+        assert folder.startswith(theirs) is kept
+        assert tempfile.gettempdir() == (theirs if kept else folder)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans and prlimit are Linux's")
@@ -634,3 +632,16 @@ def test_files_that_another_tool_took_along_are_missed(
     assert cli.main(["--version"]) == 2
     said = f"envcheck: files of torch-envcheck are gone from {tmp_path}: install it again with --force-reinstall --no-deps\n"
     assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"), [("packaging.version", 2, "the package packaging.version"), ("envcheck.gone", 70, "a bug")]
+)
+def test_a_requirement_of_ours_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, code: int, said: str
+) -> None:
+    def refuse(_: list[str]) -> int:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(cli, "_dispatch", refuse)
+    assert main([]) == code and said in capsys.readouterr().err

@@ -7,10 +7,14 @@ import re
 import subprocess
 import sys
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
 
+from envcheck.commands import output
+from envcheck.commands.output import put
+from envcheck.errors import UsageError
 from envcheck.render import FORMATS
 
 MARKERS = (
@@ -141,3 +145,45 @@ def test_what_is_typed_is_not_said_again(words: tuple[str, ...], tmp_path: Path)
     ended = envcheck(tmp_path, *words)
     assert found_in(ended.stdout + ended.stderr) == [] and ended.returncode in (0, 1, 2, 3, 127), ended.stderr
     assert "[secret]" in ended.stdout + ended.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")
+def test_what_somebody_has_planted_is_not_written_to(folder: Path, tmp_path: Path) -> None:
+    """In a folder where everybody may put something: a file that he can read, a link to a folder of ours, a pipe that nobody reads."""
+    shared, ours = tmp_path / "shared", tmp_path / "ours"
+    ours.mkdir()
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "report.json").write_text("theirs")
+    (shared / "reports").symlink_to(ours)
+    os.mkfifo(shared / "pipe.json")
+    for path in shared.iterdir():
+        os.lchown(path, 65534, 65534)
+    for name in ("report.json", "reports/new.json", "pipe.json"):
+        with pytest.raises(UsageError, match="anybody can write to"):
+            put("x", str(shared / name))
+    ended = envcheck(folder, "--static", "--evidence", str(shared / "reports"))
+    assert ended.returncode == 2 and "anybody can write to" in ended.stderr
+    assert (shared / "report.json").read_text() == "theirs" and not list(ours.iterdir())
+    put("x", str(shared / "mine.json"))
+    put("y", str(shared / "mine.json"))
+    assert (shared / "mine.json").read_text() == "y"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_pipe_is_not_written_to_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PATIENCE_SECONDS", 0.2)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="nobody has read it"):
+        put("x", str(pipe))
+    holds = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # and reads nothing
+    with pytest.raises(UsageError, match="nobody has read it"):
+        put("x" * 200_000, str(pipe))
+    os.close(holds)
+    taken: list[str] = []
+    reader = threading.Thread(target=lambda: taken.append(pipe.read_text()))
+    reader.start()
+    put("x" * 200_000, str(pipe))
+    reader.join()
+    assert len(taken[0]) == 200_000

@@ -267,6 +267,12 @@ def test_the_order_of_the_recordings_does_not_count(fleet: tuple[Path, dict[str,
     assert render_fleet(report_on(turned), "json") == render_fleet(report_on(fleet[0]), "json")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no devices")
+def test_a_device_is_no_recording() -> None:
+    with pytest.raises(UsageError, match="neither a file nor a folder"), ExitStack() as keep:
+        list(recordings.pieces_of(["/dev/zero"], keep))
+
+
 def test_a_pipe_and_stdin_are_read_as_they_come(tmp_path: Path) -> None:
     lines = "".join(json.dumps(document(f"n{number}", {"system.kernel": "1"} if number == 2 else {})) + "\n" for number in range(4))
     pipe = tmp_path / "pipe"

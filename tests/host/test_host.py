@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from patients import SOON
 
 from envcheck.facts.snapshot import SystemFacts
-from envcheck.host.access import RealHost
+from envcheck.host.access import RealHost, run_command
 from envcheck.probes.system import probe
 
 PATH = os.environ["PATH"]
@@ -50,3 +52,13 @@ def test_root_runs_no_program_out_of_a_folder_of_everybody(tmp_path: Path, monke
     assert isinstance(ours, SystemFacts) and ours.path_left_out == ()
     nothing_left = RealHost({"PATH": f".:{tmp_path}/scratch"})
     assert nothing_left.which("nvidia-smi") is None and nothing_left.run(("nvidia-smi",), timeout=10).not_found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files in memory are Linux's")
+def test_what_a_program_says_needs_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a quota or a full disk lets no file be made."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    assert run_command(["echo", "said"], timeout=SOON).stdout == "said\n"
+    monkeypatch.delattr(os, "memfd_create")
+    done = run_command(["echo", "said"], timeout=SOON)
+    assert done.not_executable and not done.not_found and "no place for what it prints" in done.stderr

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from envcheck.facts.snapshot import LauncherFacts, Missing, NetworkFacts, PythonFacts, Snapshot, VisibilityFacts, Why
 from envcheck.read.merge import merge
-from envcheck.read.observations import as_lines, read_observations
+from envcheck.read.observations import _KEYS, as_lines, read_observations
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 
@@ -39,6 +39,13 @@ def test_gpu_count_multiplies_one_gpu() -> None:
     made = snapshot(gpus=[{"name": "Tesla T4", "cc": "7.5"}], gpu_count=4)
     assert not isinstance(made.gpus, Missing)
     assert [gpu.index for gpu in made.gpus.devices] == [0, 1, 2, 3]
+
+
+def test_more_digits_than_python_reads() -> None:
+    """As a text: a number of so many the parsers of TOML and JSON refuse themselves."""
+    many = "9" * 5000
+    for value in (many, [many], {"RANK": many, "name": many, "cc": many}, f"{many}.0"):
+        snapshot(**dict.fromkeys(_KEYS, value))
 
 
 def test_none_means_absent() -> None:

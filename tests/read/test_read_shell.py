@@ -88,6 +88,7 @@ def test_facts_reach_the_snapshot_with_their_lines(name: str) -> None:
     [
         ("$ ulimit -n\n65535\n", "limits.open_files_soft", 65535),
         ("ulimit -l\nunlimited\n", "limits.memlock_read", True),
+        (f"ulimit -n\n{'9' * 5000}\nulimit -l\nunlimited\n", "limits.memlock_read", True),  # no number of this world
         ("shm on /dev/shm type tmpfs (rw,nosuid,size=65536k,inode64)\n", "limits.shm_bytes", 64 << 20),
         ("tmpfs  252G  0  252G  0% /dev/shm\n", "limits.shm_bytes", 252 << 30),
         ("ls: cannot access '/dev/kfd': No such file or directory\n", "rocm.kfd", False),

@@ -61,3 +61,14 @@ def test_a_wrong_file_is_named_with_its_position(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text("title = \n")
     with pytest.raises(ValueError, match="line 1"):
         load_toml(tmp_path / "one.toml")
+
+
+@pytest.mark.parametrize(("text", "words"), [("a" + ".a" * 20_000 + " = 1", "a key of more than"), ("a = " + "[" * 50_000, "too deeply")])
+def test_what_is_nested_without_end_is_refused_at_once(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_toml(text)
+
+
+def test_dots_of_prose_are_no_key() -> None:
+    text = "." * 500 + "\n" + "a. " * 20
+    assert parse_toml(f'note = """{text}"""')["note"] == text

@@ -73,6 +73,21 @@ def test_an_import_that_hangs_has_its_own_deadline(tmp_path: Path) -> None:
     assert (ended.ended_because, ended.last_begin) == ("import", "import")
 
 
+# Goes on as soon as its stacks have been asked for, which is when its time was over.
+LATE = """
+import json, os, sys, time
+stacks = json.loads(sys.argv[1])["folder"] + "/agent.stack"
+while not os.path.getsize(stacks):
+    time.sleep(0.01)
+__version__ = "2.15.0"
+"""
+
+
+def test_an_agent_that_has_gone_on_meanwhile_is_not_ended(tmp_path: Path) -> None:
+    ended = examine(path=fake_torch(tmp_path, LATE), budget=short(torch_import=0.5)).ended
+    assert ended.ended_because is None and ended.finished
+
+
 def test_budgets_stay_below_the_ceiling() -> None:
     for total in (5, 20, 60, 180, 3600):
         budget = Budget(total)

@@ -245,6 +245,28 @@ def test_a_configuration_that_installs_elsewhere_is_refused(tmp_path: Path, monk
     assert not elsewhere.exists()
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")
+def test_what_somebody_has_planted_in_the_working_folder_is_not_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index of theirs in uv.toml would have their packages run; `python -m pip` would run a pip.py of theirs."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "pip.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(work)
+    url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
+    pip = Tryer("pip", tmp_path)
+    assert pip(pip.line("demo==1.0", "--index-url", url)).status == "passed" and not (tmp_path / "ran").exists()
+    for name, text in (("uv.toml", "offline = true\n"), ("pyproject.toml", "[tool.uv]\noffline = true\n")):
+        planted = tmp_path / name
+        planted.write_text(text)
+        os.chown(planted, 65534, 65534)
+        uv = Tryer("uv", tmp_path, UV_NO_CONFIG="0")
+        found = uv(uv.line("demo==1.0", "--index-url", url))
+        assert found.status == "not-run" and f"uv would obey {planted}: it belongs to" in found.reason
+        os.chown(planted, 0, 0)
+        assert uv(uv.line("demo==1.0", "--index-url", url)).status == "passed"
+        planted.unlink()
+
+
 def left_behind(folder: Path, name: str, hold: bool) -> Callable[[], None]:
     """A trial's folder from two minutes ago, whose lock somebody holds or nobody."""
     import fcntl

@@ -214,6 +214,11 @@ def parameters_stay(torch):
     module.DistributedDataParallel._sync_module_states = nothing
 
 
+def backward_does_nothing(torch):
+    torch.Tensor.backward = lambda self, *args, **kwargs: None
+    torch.autograd.backward = lambda *args, **kwargs: None
+
+
 def optimizer_does_nothing(torch):
     torch.optim.SGD.step = lambda self, closure=None: None
 
@@ -292,6 +297,7 @@ LIES = {
     "ddp-buffers-stay": buffers_stay,
     "no-sync-syncs": no_sync_syncs,
     "no-sync-stays": no_sync_stays,
+    "backward-does-nothing": backward_does_nothing,
     "optimizer-does-nothing": optimizer_does_nothing,
     "adamw-without-decay": no_decay,
     "linear-one-percent-more": one_percent_more("linear"),
