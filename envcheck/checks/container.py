@@ -49,13 +49,9 @@ def _by_tool(own: Matches, outside: bool, wanted: bool) -> Hit | None:
 def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     """The host has a GPU and the container was started without it. A container without any GPU in sight is left alone."""
     driver, gpus, container, devices, absent = facts.driver, facts.gpus, facts.container, facts.devices, facts.absent
-    own, guessed = _apart(alone(facts, "container-without-gpu"))
+    own, guessed = _apart(facts)
     cards, inside = nvidia_on_bus(facts.system), contained(container)
-    if hit := _said_outright(facts, own, every):
-        return hit
-    if facts.torch.cpu_build and doubt((*own, *guessed)):
-        return None  # it sees none with the GPU either, so a person's words tell nothing of the container
-    if hit := _guessed(facts, inside, own, guessed):
+    if hit := _said_outright(facts, own, every) or _guessed(facts, inside, own, guessed):
         return hit
     if cuda_answers(facts) or not inside:
         return Hit({"runtime": "container"}, quoted(own), variant="text") if own and not works(devices) else None
@@ -77,7 +73,12 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
     return Hit(values, evidence, variant=_starter(container) if there else "guess", confidence=None if there else Confidence.LIKELY)
 
 
-def _apart(told: Matches) -> tuple[Matches, Matches]:
+def _apart(facts: Facts) -> tuple[Matches, Matches]:
+    """What is said of the container, and what only lets one guess. A build for the CPU sees no GPU either way, so a person's words prove none
+    of it then."""
+    told = alone(facts, "container-without-gpu")
+    if facts.torch.cpu_build and doubt(told):
+        told = of_variant(told, "compose")
     guessed = of_variant(told, "guess")
     return tuple(one for one in told if one not in guessed), guessed
 

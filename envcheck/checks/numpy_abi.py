@@ -55,8 +55,7 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     plain = "numpy<2" if built_for_1 else "numpy"
     if missing_module(text) == "numpy" and facts.packages.distributions:
         return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
-    twice = "numpy" in facts.packages.duplicates
-    if of_variant(matches, "twice") or (twice and (warned or matches)):
+    if _twice(facts, matches, warned):
         fixes = once("numpy", plain, facts.packages, facts.python) or (Install((plain,), reinstall=True),)
         return Hit(values, evidence, fixes, "twice", milder)
     new = (major(numpy) or 0) >= 2
@@ -70,6 +69,11 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     if facts.packages.version("torch"):  # the list is of this environment
         return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
     return Hit(values, evidence, (Install((plain,)),), "either", confidence=Confidence.LIKELY)
+
+
+def _twice(facts: Facts, matches: Matches, warned: list[str]) -> bool:
+    """Whether two of them lie in one environment, and something failed of it."""
+    return bool(of_variant(matches, "twice") or ("numpy" in facts.packages.duplicates and (warned or matches)))
 
 
 def _name_gone(facts: Facts, matches: Matches) -> Hit:

@@ -36,7 +36,7 @@ _CONFIDENCE = {Confidence.CERTAIN: "certain", Confidence.LIKELY: "likely: it say
 _NOT_ITS_NAME = re.compile(r"\(\{gpus?\b")  # "({gpus} on the PCI bus)" is a number, "({gpu})" an address
 # Placeholder → what a page says for the hardware of the example, which a reader could take for that of this machine.
 _ANY = {"gpu": "a GPU", "gpus": "a GPU", "cpu": "this CPU", "chip": "a Mac", "models": "one model, another model", "smi": "another GPU"}
-TO_DO = "What it reports (values of examples), and what to do (in order; a line with a remark # … only where the remark fits)"
+TO_DO = "What it reports, and what to do (in order; a remark # says where a line applies)"
 _SEARCH = "A torch build that fits the host: `envcheck --fix-suggest` names it."
 
 

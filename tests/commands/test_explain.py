@@ -118,7 +118,7 @@ To confirm:
 `nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT --filename=/tmp/there` prints
 it.
 
-What it reports (values of examples), and what to do (in order; a line with a remark # … only where the remark fits)
+What it reports, and what to do (in order; a remark # says where a line applies)
   * {thing} {version} is too old, which is a long sentence that does not fit on
     one line of eighty columns.
     or: The other {thing}.
