@@ -74,8 +74,8 @@ def container_without_gpu(facts: Facts, every: Matches) -> Answer:
 
 
 def _apart(facts: Facts) -> tuple[Matches, Matches]:
-    """What is said of the container, and what only lets one guess. A build for the CPU sees no GPU either way, so a person's words prove none
-    of it then."""
+    """What is said of the container, and what only lets one guess. A build for the CPU sees no GPU either way: a person's words prove
+    none of it then."""
     told = alone(facts, "container-without-gpu")
     if facts.torch.cpu_build and doubt(told):
         told = of_variant(told, "compose")
