@@ -38,6 +38,8 @@ def driver_missing(facts: Facts, matches: Matches) -> Answer:
     cards = nvidia_on_bus(system)
     if discrete_amd(facts.rocm) and not (cards or facts.gpus.devices or driver.version):
         return None  # no driver of NVIDIA's is missing there
+    if of_symptom(facts, "onboard-graphics-alone") and not (cards or facts.gpus.devices):
+        return None
     if cuda_answers(facts) or contained(facts.container) or system.wsl:
         return None
     if system.jetson:

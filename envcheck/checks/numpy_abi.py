@@ -60,14 +60,16 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
         return None
-    if new or "NumPy 1.x" in text or "_ARRAY_API" in text:
+    if new or any(words in text for words in ("NumPy 1.x", "_ARRAY_API", "expected np.ndarray")):
         variant = "text" if not numpy else "module" if new and built_for_1 is False else None
         return Hit(values, evidence, (Install(("numpy<2",)),), variant, milder)
     if other := _other(values, evidence, text, (plain, _for_api(matches, built_for_1)), milder):
         return other
     if facts.packages.version("torch"):  # the list is of this environment
         return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
-    return Hit(values, evidence, (Install((plain,)),), "either", confidence=Confidence.LIKELY)
+    # every torch takes NumPy 1; the last one has wheels up to Python 3.12
+    newer = (minor(facts.python.version) or (3, 0)) > (3, 12)
+    return Hit(values, evidence, (Install((plain if newer else "numpy<2",)),), "either", confidence=Confidence.LIKELY)
 
 
 def _name_gone(facts: Facts, matches: Matches) -> Hit:

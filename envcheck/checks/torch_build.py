@@ -194,6 +194,8 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     if devices.available:
         blind = tuple(one for one in matches if one.symptom in ("no-cuda-gpus", "framework-sees-no-gpu") and not one.quoted)
         return Hit({}, quoted(blind), variant="elsewhere") if blind and not devices.devices else None
+    if (onboard := of_variant(matches, "onboard")) and not facts.gpus.devices:
+        return Hit({"gpu": value(onboard, "gpu")}, quoted(onboard), variant="onboard")
     if not (torch.cuda or torch.hip):
         return _no_device_said(facts, matches)
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
