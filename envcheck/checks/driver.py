@@ -36,7 +36,7 @@ def smi_evidence(driver: DriverFacts) -> tuple[Evidence, ...]:
 def driver_missing(facts: Facts, matches: Matches) -> Answer:
     system, driver, devices = facts.system, facts.driver, facts.devices
     cards = nvidia_on_bus(system)
-    if discrete_amd(facts.rocm) and not (cards or facts.gpus.devices or driver.version):
+    if _of_another_vendor(facts) and not (cards or facts.gpus.devices):
         return None  # no driver of NVIDIA's is missing there
     if cuda_answers(facts) or contained(facts.container) or system.wsl:
         return None
@@ -55,6 +55,11 @@ def driver_missing(facts: Facts, matches: Matches) -> Answer:
         hit = Hit(values, quoted(matches), variant="text", confidence=None if _misses_libcuda(matches) else Confidence.LIKELY)
     severity = Severity.WARNING if wants_cuda(facts.torch, facts.absent) is False else Severity.ERROR
     return hit and replace(hit, values={"gpu": names[0] if names else None, **hit.values}, severity=severity)
+
+
+def _of_another_vendor(facts: Facts) -> bool:
+    amd = bool(discrete_amd(facts.rocm)) and not facts.driver.version
+    return amd or bool(of_symptom(facts, "onboard-graphics-alone"))
 
 
 def _on_jetson(matches: Matches) -> Hit | None:

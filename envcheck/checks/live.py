@@ -261,6 +261,7 @@ def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
         "default": backends.distributed is False,
         "nccl": backends.nccl is False and torch.cuda and facts.system.os in (None, "linux") and count > 1,
         "no_nccl": value(matches, "backend") == "NCCL" and backends.nccl is not True and not facts.system.jetson,
+        "no_mpi": value(matches, "backend") == "MPI",
         "said": matches and backends.nccl is not True,
     }
     if hit := first_of(cases, {"version": torch.version or "of unknown version", "count": count}, quoted(matches)):

@@ -61,14 +61,19 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     new = (major(numpy) or 0) >= 2
     if not (matches or warned or (new and built_for_1)):
         return None
-    if new or "NumPy 1.x" in text or "_ARRAY_API" in text:
+    if new or re.search("NumPy 1[.]x|_ARRAY_API|expected np[.]ndarray", text):
         variant = "text" if not numpy else "module" if new and built_for_1 is False else None
         return Hit(values, evidence, (Install(("numpy<2",)),), variant, milder)
     if other := _other(values, evidence, text, (plain, _for_api(matches, built_for_1)), milder):
         return other
     if facts.packages.version("torch"):  # the list is of this environment
         return _without_numpy(values, evidence, facts.packages, plain, bool(matches))
-    return Hit(values, evidence, (Install((plain,)),), "either", confidence=Confidence.LIKELY)
+    return Hit(values, evidence, (Install((_for_any_torch(facts, plain),)),), "either", confidence=Confidence.LIKELY)
+
+
+def _for_any_torch(facts: Facts, plain: str) -> str:
+    """Every torch takes NumPy 1, whose last release has wheels up to Python 3.12."""
+    return plain if (minor(facts.python.version) or (3, 0)) > (3, 12) else "numpy<2"
 
 
 def _twice(facts: Facts, matches: Matches, warned: list[str]) -> bool:

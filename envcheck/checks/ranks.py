@@ -195,7 +195,7 @@ def _slurm_said(facts: Facts) -> Hit | None:
         told = of_variant(own, variant)
         works = doubt(told)  # Lightning starts the processes itself, a step waits for its turn
         fixes = (launch_sums.slurm_tasks_fix(facts.launcher) or tasks_of_all_nodes(told)) if variant == "tasks" else ()
-        values = {"reason": (value(told, "reason") or "").strip(" ()")}
+        values = {"reason": (value(told, "reason") or "").strip(" ()"), "flag": value(told, "flag")}
         return Hit(values, quoted(told), fixes, variant, Severity.WARNING if works else None)
     slots = None if own else value(matches, "slots")
     return Hit({"slots": slots}, quoted(matches), variant="slots" if slots else "said", confidence=Confidence.LIKELY)

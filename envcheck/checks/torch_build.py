@@ -194,7 +194,7 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     if devices.available:
         blind = tuple(one for one in matches if one.symptom in ("no-cuda-gpus", "framework-sees-no-gpu") and not one.quoted)
         return Hit({}, quoted(blind), variant="elsewhere") if blind and not devices.devices else None
-    if not (torch.cuda or torch.hip):
+    if _without_a_gpu_build(torch, matches):
         return _no_device_said(facts, matches)
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
     if "devices" in missing:
@@ -213,8 +213,15 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     return not_read("gpus", missing)
 
 
+def _without_a_gpu_build(torch: TorchFacts, matches: Matches) -> bool:
+    """No such build is known, or no build would help: the one GPU that is named is a part of the processor."""
+    return not (torch.cuda or torch.hip) or bool(of_variant(matches, "onboard"))
+
+
 def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
     """Who printed it saw no GPU, or who says so named the card; neither why nor what torch was built for is said."""
+    if (onboard := of_variant(matches, "onboard")) and not facts.gpus.devices:
+        return Hit({"gpu": value(onboard, "gpu")}, quoted(onboard), variant="onboard")
     torch, cards = facts.torch, named(nvidia(facts.gpus)) if answer.fails(facts.devices) else ""
     explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
     evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")

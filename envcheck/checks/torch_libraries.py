@@ -133,6 +133,9 @@ def library_path_shadows(facts: Facts, matches: Matches) -> Answer:
     if python := of_variant(matches, "python"):
         values |= {"symbol": value(python, "symbol"), "library": value(python, "library") or "A library of torch"}
         return Hit(values, quoted(python), variant="python", confidence=doubt(python))
+    if oneapi := of_variant(matches, "oneapi"):
+        values |= {"symbol": value(oneapi, "symbol"), "library": value(oneapi, "library")}
+        return Hit(values, quoted(oneapi), _unset(name), "oneapi")
     if agreed(matches) == "cxx":
         return _cxx_library(values, matches, facts.python)
     if own := tuple(match for match in matches if match.source == IMPORT and "symbol" in match.values and match.variant != "cxx"):

@@ -518,6 +518,7 @@ _PLATFORMS = tuple(
         ),
         "windows": (
             r"(?<![\w/])[A-Z]:\\{1,2}\w|\bWinError \d|\bwin-64::|\[MSC v\.|\bDLL load failed\b|\w\.(?:dll|pyd)\b|\bwin_amd64\b",
+            r"\b(?i:triton-windows)\b",
             r"(?<![0-9A-Za-z_])(?i:win(?:dows ?)?(?:10|11)|windows server)(?![0-9A-Za-z])",
             r"\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
             r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
