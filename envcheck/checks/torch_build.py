@@ -328,6 +328,8 @@ def _of_an_installers_words(matches: Matches) -> Hit | None:
     index = f"https://download.pytorch.org/whl/{build}" if re.fullmatch(r"cpu|xpu|cu\d{2,3}|rocm[\d.]+", build) else None
     if told := of_variant(matches, "conda_pip"):
         return Hit({"requirement": wanted, "index": index}, quoted(told), variant="conda_pip")
+    if builds := of_variant(matches, "build_strings"):
+        return Hit({"requirement": value(builds, "requirement")}, quoted(builds), variant="build_strings", confidence=doubt(builds))
     if slow := of_variant(matches, "solve"):
         return Hit({}, quoted(slow), variant="solve")
     if made := _made_for(value(matches, "wheel")):
