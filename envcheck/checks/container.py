@@ -152,7 +152,7 @@ def _compare(have: str, sign: str, number: str) -> bool:
 
 @check(needs="container driver", reads="driver cuda_driver container devices symptoms")
 def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
-    if cuda_answers(facts):
+    if cuda_answers(facts) and not matches:  # what was refused did not answer: another image did
         return None
     version, offers, wanted = facts.driver.version, facts.driver.cuda, value(matches, "condition") or facts.container.cuda_requirement or ""
     found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", wanted)

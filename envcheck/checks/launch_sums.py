@@ -286,7 +286,7 @@ def only_first_node(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     job = next((one for one in launcher.commands if one.launcher in ("sbatch", "salloc") and (one.nodes or 0) > 1), None)
     if job is None or not matches or any(one.launcher in TASKS for one in launcher.commands):
         return None
-    one = next((one for one in launcher.commands if one.launcher in RANK_LAUNCHERS and (one.nodes or 0) > 1), None)
+    one = next((one for one in launcher.commands if one.launcher in RANK_LAUNCHERS and _over_nodes(one)), None)
     if one is None:
         return None
     text = written(one.words)
@@ -296,6 +296,12 @@ def only_first_node(launcher: LauncherFacts, matches: Matches) -> Hit | None:
     values: dict[str, object] = {"nodes": job.nodes, "inner": one.launcher}
     fixes = todo("Start the launcher with srun, one task on each node.", *(_assigned(one) if fixed else ()), fixed)
     return Hit(values, (*seen(job, one), *quoted(matches)), fixes, variant="first_node", confidence=Confidence.LIKELY)
+
+
+def _over_nodes(one: LaunchCommand) -> bool:
+    """Whether a launcher is told of several nodes, by their number or by the job's own variable."""
+    found = told(one, "nodes")
+    return (one.nodes or 0) > 1 or (found is not None and "$SLURM" in found[2].replace("{", ""))
 
 
 def _assigned(one: LaunchCommand) -> tuple[str, ...]:

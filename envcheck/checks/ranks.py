@@ -5,7 +5,7 @@ from __future__ import annotations
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import number
 from envcheck.checks.slurm_sums import slurm_sums
-from envcheck.checks.tasks_missing import tasks_of_all_nodes
+from envcheck.checks.tasks_missing import node_beyond_nodes, tasks_of_all_nodes
 from envcheck.checks.text import agreed, alone, cite, doubt, environment, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.intents import SetEnv
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, Severity, check
@@ -65,6 +65,8 @@ def launch_env_conflict(facts: Facts, matches: Matches) -> Answer:
     if two := _two_launchers(facts.launcher):
         return Hit(two, quoted(matches), variant="two")
     waited = matches or facts.said("launch-world-size") or facts.said("launch-unreachable")
+    if beyond := node_beyond_nodes(facts.launcher, waited or facts.said("launch-master-address")):
+        return beyond
     if same := waited and launch_sums.same_node_rank(facts.launcher, waited):
         return same
     # "1/2 clients joined" says for certain that one did not come; that two took the same rank is one of several reasons.

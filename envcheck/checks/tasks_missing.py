@@ -12,7 +12,7 @@ from envcheck.checks.launch_sums import above, changed, line, own_words, seen, t
 from envcheck.checks.text import of_symptom, quoted, value
 from envcheck.engine.intents import Manual
 from envcheck.engine.rule import Confidence, Evidence, Facts, Hit, Matches
-from envcheck.facts.launch_flags import RANK_LAUNCHERS, find, names
+from envcheck.facts.launch_flags import RANK_LAUNCHERS, find, names, replaced
 from envcheck.facts.snapshot import LaunchCommand, LauncherFacts
 
 # What programs call the processes of a node and the nodes: Lightning's Trainer, its command line, and scripts that hand them on.
@@ -88,6 +88,27 @@ def standalone_on_nodes(launcher: LauncherFacts, matches: Matches) -> Hit | None
         guess = Confidence.LIKELY if nodes == 0 and told(one, "node_rank") is None else None
         evidence: tuple[Evidence, ...] = (*seen(one), *quoted(matches))
         return Hit({}, evidence, todo(text, command), "standalone", confidence=guess)
+    return None
+
+
+def node_beyond_nodes(launcher: LauncherFacts, matches: Matches) -> Hit | None:
+    """A node with a number that is not below that of the nodes, given to a launcher or to a program that starts one."""
+    for one in launcher.commands:
+        nodes, rank = (find(one.words, names("torchrun", what)) for what in ("nodes", "node_rank"))
+        if (
+            nodes is None
+            or rank is None
+            or not (nodes[2].isdecimal() and rank[2].isdecimal())
+            or int(rank[2]) < int(nodes[2])
+            or not matches
+        ):
+            continue
+        given = one.words[rank[0] - 1] if not rank[1] else rank[1].rstrip("=")
+        values: dict[str, object] = {"flag": given, "rank": rank[2], "nodes": nodes[2]}
+        right = max(int(nodes[2]) - 1, 0)
+        command = line(one, replaced(one.words, names("torchrun", "node_rank"), right))
+        text = "Number the nodes from 0, which is the first one and alone where there is one."
+        return Hit(values, (*seen(one), *quoted(matches)), todo(text, command), variant="node_beyond")
     return None
 
 

@@ -246,8 +246,8 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
 
 # Variants that a message of its own tells; the first that was met is the one.
 _TELLING = (
-    *("partner", "halves", "unbuilt", "without_cuda", "dll", "declared", "other_cuda", "crash", "python", "source", "cpu_package"),
-    *("runtime", "link", "part", "npu"),
+    *("partner", "halves", "unbuilt", "without_cuda", "cpu_wheel", "dll", "declared", "other_cuda", "crash", "python", "source"),
+    *("cpu_package", "runtime", "link", "part", "npu"),
 )
 
 

@@ -291,7 +291,23 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
         last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)
         fixes = (TorchBuild(f"=={last}"),) if last else ()
         return Hit({"platform": platform, "last": last or "none", "python": facts.python.version}, evidence, fixes, "platform")
-    return _no_file_said(facts, matches, platform) if matches else None
+    return (_for_intel_macs(facts, matches) or _no_file_said(facts, matches, platform)) if matches else None
+
+
+def _for_intel_macs(facts: Facts, matches: Matches) -> Hit | None:
+    """A release that has files for Apple silicon alone was asked for, and a Python of a Mac is not offered it."""
+    wanted, system = _asked_file(matches)[0], facts.system
+    asked = re.match(r"torch\s?(?:==|~=|>=?)\s?(\d{1,2}\.\d{1,2})", wanted)
+    last = next((one.version for one in reversed(facts.tables.releases()) if "macos-x86_64" in one.pythons), None)
+    if asked is None or last is None or system.os not in (None, "darwin") or system.machine == "arm64" or not older(last, asked[1]):
+        return None
+    told = max((one.values.get("versions", "") for one in matches), key=len, default="")
+    ends_there = re.findall(r"(?<![\w.])\d+(?:\.\d+){1,2}(?![\w.])", told)[-1:] == [last]
+    row = next((one for one in facts.tables.releases() if one.version.startswith(f"{asked[1]}.")), None)
+    served = row is not None and _tag(facts.python) in row.pythons.get("macos-arm64", ())
+    if not ends_there and not (served and system.os == "darwin"):
+        return None
+    return Hit({"requirement": wanted, "last": last}, quoted(matches), variant="intel_mac")
 
 
 def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
@@ -335,10 +351,15 @@ def _of_an_installers_words(matches: Matches) -> Hit | None:
     index = f"https://download.pytorch.org/whl/{build}" if re.fullmatch(r"cpu|xpu|cu\d{2,3}|rocm[\d.]+", build) else None
     if told := of_variant(matches, "conda_pip"):
         return Hit({"requirement": wanted, "index": index}, quoted(told), variant="conda_pip")
+    if builds := of_variant(matches, "build_strings"):
+        return Hit({"requirement": value(builds, "requirement")}, quoted(builds), variant="build_strings", confidence=doubt(builds))
     if slow := of_variant(matches, "solve"):
         return Hit({}, quoted(slow), variant="solve")
     if made := _made_for(value(matches, "wheel")):
         return Hit(made, quoted(matches), variant="wheel", confidence=doubt(matches))
+    base = wanted.partition("+")[0]
+    if build == "cpu" and any(base.partition("==")[2] in re.findall(r"[\w.+]+", one.values.get("versions", "")) for one in matches):
+        return Hit({"requirement": wanted, "base": base}, quoted(matches), variant="bare")
     asked = any("download.pytorch.org" in one.text or "+" in one.values.get("versions", "") for one in matches)
     seen = value(matches, "index") or asked
     return Hit({"requirement": wanted, "index": index}, quoted(matches), variant="local") if index and not seen else None

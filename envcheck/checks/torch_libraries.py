@@ -136,6 +136,9 @@ def library_path_shadows(facts: Facts, matches: Matches) -> Answer:
     if oneapi := of_variant(matches, "oneapi"):
         values |= {"symbol": value(oneapi, "symbol"), "library": value(oneapi, "library")}
         return Hit(values, quoted(oneapi), _unset(name), "oneapi")
+    if other := of_variant(matches, "python_dll") or of_variant(matches, "mpi"):
+        values |= {"symbol": value(other, "symbol"), "library": value(other, "library") or "A library"}
+        return Hit(values, quoted(other), variant=other[0].variant, confidence=doubt(other))
     if agreed(matches) == "cxx":
         return _cxx_library(values, matches, facts.python)
     if own := tuple(match for match in matches if match.source == IMPORT and "symbol" in match.values and match.variant != "cxx"):

@@ -30,6 +30,7 @@ _LONGEST = 2000  # characters of a line that is read
 
 # ---- "key: value", in lists, tables and bold letters, and as a heading with the value below
 
+_EXAMPLE = re.compile(r"\[e\.?g\.[^\]\n]{0,80}\]")  # of a form, left in front of the answer
 _KEY_VALUE = re.compile(
     r"[\s>|*#•·_`-]{0,12}(?P<key>[^\s:：=|*`][^:：=|*`]{0,60}?)[\s*`_]{0,6}(?:[:：=]|\s\|\s)[\s*`_:：]{0,24}(?P<value>[^\s|].{0,300})"
 )
@@ -421,7 +422,7 @@ class _Reader:
         what = _KEYS.get(re.sub(r"^gpu ?\d{1,2}$", "gpu", _key(match["key"]))) if match else None
         if not match or what is None:
             return False
-        said = self.say(_values(what, match["value"].rstrip(" |*`")))
+        said = self.say(_values(what, _EXAMPLE.sub("", match["value"]).strip().rstrip(" |*`")))
         if said and what in ("torch", "python", "os", "driver") and re.search("[,;]", match["value"]):
             self._products()  # "torch: 2.5.1, RTX 4070"
         return said

@@ -38,7 +38,7 @@ _STUDIO = re.compile(r"\b(?:Visual Studio|VS|vs|MSVC)[ :=\-]{0,2}(?P<studio>2015
 _REFUSED = re.compile(r"no kernel image is available|invalid device function|device kernel image is invalid")
 _VAGUE = re.compile(r"CUDA [Ee]rror encountered in|CUDA kernel failed|cudaCheckError\(\) failed|CUDA error (?:in|at)\b")
 _OWN_CODE = re.compile(
-    r"setup\.py|(?:build|make|compile)\.sh|\bcompil(?!e with .?TORCH_USE)|编译|\bextensions?\b"
+    r"setup\.py|(?:build|make|compile)\.sh|(?<!/)\bcompil(?!e with .?TORCH_USE|er driver|ation tools)|编译|\bextensions?\b"
     r"|CompiledLib|\b\w{2,40}_(?:cuda|ext|cuda_kernel|kernel)\b|_ops\b"
     r"|\bcsrc\b|src/\w{1,40}\.cu|\bDCN|\b(?:roi_?align|nms|pointnet2|diff_gaussian)\w{0,30}"
     r"|[Kk]ompil|скомпил|собра"

@@ -39,7 +39,7 @@ _BAD = re.compile(
 )
 POST = 64 << 10  # characters in which a person has said what the text is about; what goes on for longer is a log
 _PROPOSED = re.compile(
-    r"^\W{0,12}(?:feature request|proposal|enhancement|rfc|the doc issue|docs? (?:issue|request))\b"
+    r"^\W{0,12}(?:feature request|feature(?=\])|proposal|enhancement|rfc|the doc issue|docs? (?:issue|request))\b"
     r"|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
     r"|\b(?:should|could) (?:also )?(?:have|get|contain) an? (?:\w{1,12} )?(?:section|page|paragraph|note|entry|table)\b"
     r"|\bfeature request\b|\bproposal\.|\b(?:for|in) (?:our|the) (?:wiki|docs|documentation|runbook)\b|\bjust curious\b"

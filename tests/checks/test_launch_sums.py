@@ -113,6 +113,11 @@ RANKS = "visible-devices-out-of-range"
             "launch-slurm",
             "srun --ntasks-per-node=1 bash -c 'torchrun --nnodes=2 --node_rank=$SLURM_NODEID t.py'",
         ),
+        (
+            "#SBATCH --nodes=2\ntorchrun --nnodes=$SLURM_NNODES --rdzv_backend=c10d t.py\nOn two nodes this does not work.",
+            "launch-slurm",
+            "srun --ntasks-per-node=1 torchrun --nnodes=$SLURM_NNODES --rdzv_backend=c10d t.py",
+        ),
     ],
 )
 def test_the_fix_is_the_users_command(text: str, rule: str, fix: str) -> None:
