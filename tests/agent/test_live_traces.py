@@ -70,6 +70,7 @@ def compiler_below(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.torch
 @pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++ whose files could stay")

@@ -160,7 +160,10 @@ class TestDamage:
         assert str(environment.site / "torch") in first(report).message
 
 
-class TestRequirements:
+@pytest.mark.environments
+class TestRequirementsAlways:
+    """Among the longer ones, which every run of CI asks as well."""
+
     pytestmark = real
 
     def test_typing_extensions(self, environment: Environment) -> None:

@@ -177,7 +177,7 @@ def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, wor
             "418.39",
         ),
         ("RuntimeError: Torch is not able to use GPU", "torch-cuda-unavailable", "whl/cu126"),
-        ("C:\\x> RuntimeError: Distributed package doesn't have NCCL built in", "distributed-unavailable", "BACKEND = 'gloo'"),
+        ("C:\\x> RuntimeError: Distributed package doesn't have NCCL built in", "distributed-unavailable", 'BACKEND = "gloo"'),
         ("RuntimeError: HIP error: no kernel image is available for execution on the device", "rocm-gfx-unsupported", ""),
         ("./deviceQuery\ncudaGetDeviceCount returned 802", "fabric-not-ready", "nvidia-fabricmanager"),
         ("in my pod cudaGetDeviceCount() fails with error code 804", "cuda-compat-unsupported-gpu", "LD_LIBRARY_PATH"),

@@ -104,12 +104,15 @@ def test_each_rule_has_its_page() -> None:
 
 def test_nothing_of_a_page_is_lost() -> None:
     """Every word of `envcheck explain` stands on the page, its headings apart."""
-    from envcheck.commands.page import page
+    from envcheck.commands.page import TO_DO, page
 
     by, pages = rule_session(parse(["rules"])), site_hooks.rule_pages()
     for rule in RULES:
         wanted = _words(page(rule, by))
-        assert wanted - _words(pages[rule].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")) <= {"Reports", "reports"}, rule
+        assert wanted - _words(pages[rule].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")) <= _words(TO_DO) | {
+            "Reports",
+            "reports",
+        }, rule
 
 
 def _words(text: str) -> set[str]:

@@ -2,7 +2,7 @@
 
 Where download.pytorch.org answers, the command is resolved with the index it names. Elsewhere the same versions are resolved from the
 package index alone: that proves pins, Pythons, platforms and metadata, and not that the index of a CUDA version holds the file.
-`python -m pytest -m network tests/planner/test_plan_resolved.py` asks; ENVCHECK_SEED and ENVCHECK_HOSTS draw others.
+`python -m pytest -m environments tests/planner/test_plan_resolved.py` asks; ENVCHECK_SEED and ENVCHECK_HOSTS draw others.
 """
 
 from __future__ import annotations
@@ -116,8 +116,9 @@ def without_label(text: str) -> str:
     return text.partition("+")[0] if "==" in text else text
 
 
+@pytest.mark.environments  # of the longer ones, which every run of CI asks as well
 @pytest.mark.network
-def test_the_first_command_of_every_machine_resolves(resolver: Resolver) -> None:
+def test_the_first_command_of_every_machine_always_resolves(resolver: Resolver) -> None:
     """All lines of a command together, since they end in one environment; a second line must not ask for what the first excludes."""
     asked = []
     for host, wish, way in commanded(HOSTS):
