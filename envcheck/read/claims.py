@@ -23,14 +23,13 @@ from envcheck.read.replaced import replaced_torch
 from envcheck.read.told import told_around
 from envcheck.read.told_hosts import told_hosts
 from envcheck.read.traced_paths import traced_paths
-from envcheck.read.values import cuda_version, gpu_vendor, operating_system, stated_version, version_in
+from envcheck.read.values import answer_of, cuda_version, gpu_vendor, operating_system, stated_version, version_in
 from envcheck.tables.gpu_generations import ERAS, SERIES
 
 _LONGEST = 2000  # characters of a line that is read
 
 # ---- "key: value", in lists, tables and bold letters, and as a heading with the value below
 
-_EXAMPLE = re.compile(r"\[e\.?g\.[^\]\n]{0,80}\]")  # of a form, left in front of the answer
 _KEY_VALUE = re.compile(
     r"[\s>|*#•·_`-]{0,12}(?P<key>[^\s:：=|*`][^:：=|*`]{0,60}?)[\s*`_]{0,6}(?:[:：=]|\s\|\s)[\s*`_:：]{0,24}(?P<value>[^\s|].{0,300})"
 )
@@ -422,7 +421,7 @@ class _Reader:
         what = _KEYS.get(re.sub(r"^gpu ?\d{1,2}$", "gpu", _key(match["key"]))) if match else None
         if not match or what is None:
             return False
-        said = self.say(_values(what, _EXAMPLE.sub("", match["value"]).strip().rstrip(" |*`")))
+        said = self.say(_values(what, answer_of(match["value"]).rstrip(" |*`")))
         if said and what in ("torch", "python", "os", "driver") and re.search("[,;]", match["value"]):
             self._products()  # "torch: 2.5.1, RTX 4070"
         return said

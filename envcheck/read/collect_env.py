@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from envcheck.facts.snapshot import Distribution, Gpu, Nvcc
 from envcheck.read.found import Found, Notes
-from envcheck.read.values import cuda_version, gpu_vendor, machine_of, operating_system, version_in
+from envcheck.read.values import answer_of, cuda_version, gpu_vendor, machine_of, operating_system, version_in
 from envcheck.tables.versions import release
 
 # A line that only such a report holds. Keys are compared in lower case.
@@ -33,7 +33,6 @@ _HINTS = ("ytorch", "YTORCH", "CUDA", "cuda", "driver version", "Python platform
 
 # "> PyTorch version: 2.1.2", "    OS: Ubuntu", "- OS (e.g., Linux):", "OS   : Ubuntu", "| OS: x |", full-width colon of typed reports
 _KEY = re.compile(r"[\s>|*#-]{0,12}([A-Za-z][A-Za-z0-9_ /().,'`-]{0,70}?)\s{0,40}[:：]\s?(.*)")
-_EXAMPLE = re.compile(r"\[e\.?g\.[^\]\n]{0,80}\]")  # of a form, left in front of the answer
 _PLAIN = re.compile(r" ?\(.*")
 _NOTHING = frozenset({"", "n/a", "could not collect", "none", "no cuda", "no", "unknown", "not set", "null", "-"})
 
@@ -146,7 +145,7 @@ class _Report:
         if match is None:
             self._continued(line, number)
             return
-        key, value = _key(match[1]), _EXAMPLE.sub("", match[2]).strip().rstrip("|").strip()
+        key, value = _key(match[1]), answer_of(match[2]).rstrip("|").strip()
         if self.block == "gpu models and configuration" and key.startswith(("gpu", "mig")):
             self._continued(line, number)
             return

@@ -8,6 +8,12 @@ from collections.abc import Mapping
 # "2.1.0+cu121", "1.1.0a0+4335aac", "2.15.0.dev20260914+cu130", "6.3.42133-1b9c17779"
 _VERSION = re.compile(r"v?(\d{1,3}(?:\.\d{1,8})+(?:[a-z]{1,4}\d*)?(?:\.(?:dev|post)\d+)?(?:[+-][0-9A-Za-z.]{1,40})?)")
 _NUMBER = re.compile(r"\d\.\d")
+_EXAMPLE = re.compile(r"\[e\.?g\.[^\]\n]{0,80}\]")
+
+
+def answer_of(field: str) -> str:
+    """What stands in the field of a form, without the example that the form left there: "[e.g. Ubuntu 16.04] Mac M1" is "Mac M1"."""
+    return _EXAMPLE.sub("", field).strip()
 
 
 def version_in(text: str, *, single: bool = False) -> str | None:
