@@ -26,16 +26,26 @@ from envcheck.report.session import rule_session
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run's signals and terminals are tested on Linux")
 
 SECONDS = 30  # a deadline, never a wait
-# Tells each signal that it gets, and each line that it is given.
+# Tells each signal that it gets, and each line that it is given. A signal that comes just before it waits wakes it all the same.
 PATIENT = """
-import signal, sys
+import os, select, signal
 def tell(number, frame):
-    print("got", number, flush=True)
+    os.write(1, b"got %d\\n" % number)
+woken, wake = os.pipe()
+os.set_blocking(wake, False)
+signal.set_wakeup_fd(wake)
 for number in signal.valid_signals() - {9, 19, 17, 11, 7, 4, 8, 5, 31, 25, 21, 22, 13, 23}:
     signal.signal(number, tell)
 print("ready", flush=True)
-for line in sys.stdin:
-    print("line", line.strip(), flush=True)
+given = b"\\n"
+while given:
+    ready, _, _ = select.select([0, woken], [], [])
+    if woken in ready:
+        os.read(woken, 4096)
+    if 0 in ready:
+        given = os.read(0, 65536)
+        for line in given.splitlines():
+            os.write(1, b"line " + line.strip() + b"\\n")
 print("end", flush=True)
 """
 FORWARDED = [
@@ -361,8 +371,8 @@ def test_on_a_terminal_each_stream_is_what_it_was(on_terminal: Callable[..., Ter
 
 def test_on_a_terminal_the_size_follows(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
     (tmp_path / "size.py").write_text(
-        "import os, signal; show = lambda *_: print('size', *os.get_terminal_size(1), flush=True)\n"
-        "signal.signal(signal.SIGWINCH, show); show(); input()"
+        "import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])\n"  # kept until it is waited for
+        "while True: print('size', *os.get_terminal_size(1), flush=True); signal.sigwait([signal.SIGWINCH])"
     )
     shell = on_terminal(f"run {sys.executable} size.py")
     shell.until("size 77 33\r\n")
