@@ -35,7 +35,7 @@ def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
     values["free"] = launch_sums.next_port(port)
     if matches:
         by_hand = "self" if of_symptom(facts, "local-rank-on-command-line") else None if owner else "said"
-        variant = foremost(matches, "foreign", "windows", "told") or agreed(matches) or by_hand
+        variant = foremost(matches, "none_left", "foreign", "windows", "told") or agreed(matches) or by_hand
         if variant == "said" and (own := launch_sums.port_taken_by_own(launcher, port, matches)):
             return own
         fixes = launch_sums.other_port(launcher, port) if variant in ("said", None) else ()

@@ -6,6 +6,7 @@ No piece is larger than a worker can hold, and nothing is kept but where each re
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from envcheck.fleet.layers import Values, layers_of, state_of
 PIECE_BYTES = 4 << 20
 PIECE_FILES = 64
 LINES = (".jsonl", ".ndjson")  # a report a line
+SPARED = 10  # what is copied leaves a tenth of the free disk to the others on it
 
 
 @record
@@ -96,16 +98,30 @@ def _lines(path: str) -> Iterator[RecordedPiece]:
 def _copied(path: str, keep: ExitStack) -> str:
     """A pipe as a file: each kind of host is read a second time when it is judged."""
     copy = keep.enter_context(tempfile.NamedTemporaryFile(prefix="envcheck-", suffix=LINES[0]))  # noqa: SIM115 - `keep` closes it
+    name = f"--replay {one_line(path, 200)}"
     try:
+        least = _free(copy.name) // SPARED
         if path != "-" and not (stat.S_ISFIFO(os.stat(path).st_mode) or stat.S_ISSOCK(os.stat(path).st_mode)):
-            raise UsageError(f"--replay {one_line(path, 200)}: neither a file nor a folder")
+            raise UsageError(f"{name}: neither a file nor a folder")
         with open(0, "rb", closefd=False) if path == "-" else open_given(path) as source:
+            begun = False
             while part := source.read(1 << 20):
+                if not begun and (first := part.removeprefix(b"\xef\xbb\xbf").lstrip()):
+                    begun = first.startswith(b"{")
+                    if not begun:  # any program's output may be endless
+                        raise UsageError(f"{name}: no recording of a machine")
+                if _free(copy.name) - len(part) < least:
+                    raise UsageError(f"{name}: more than the disk of {os.path.dirname(copy.name)} has room for")
                 copy.write(part)
         copy.flush()
     except OSError as error:
-        raise UsageError(f"--replay {one_line(path, 200)}: {error.strerror}") from None
+        raise UsageError(f"{name}: {error.strerror}") from None
     return copy.name
+
+
+def _free(path: str) -> int:
+    """Bytes that are left where a file lies."""
+    return shutil.disk_usage(path).free
 
 
 def documents(piece: RecordedPiece) -> Iterator[tuple[RecordedAt, bytes | None]]:

@@ -287,6 +287,18 @@ def test_a_pipe_and_stdin_are_read_as_they_come(tmp_path: Path) -> None:
     assert [one["rule"] for one in json.loads(done.stdout)["findings"]] == ["fleet-systems-differ"]
 
 
+@pytest.mark.parametrize(("given", "why"), [("y\n", "no recording of a machine"), ("\n{\n", "more than the disk of")])
+def test_what_never_ends_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, why: str) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(recordings, "_free", lambda _: 50_000_000 - sum(one.stat().st_size for one in tmp_path.iterdir()))
+    with subprocess.Popen(["yes", given], stdout=subprocess.PIPE) as endless, ExitStack() as keep:
+        assert endless.stdout is not None
+        with pytest.raises(UsageError, match=why):
+            list(recordings.pieces_of([f"/dev/fd/{endless.stdout.fileno()}"], keep))
+        endless.kill()
+    assert not list(tmp_path.iterdir())
+
+
 @given(st.lists(st.sampled_from(["", "a", "bb", "ccc" * 9]), max_size=12), st.integers(1, 20), st.booleans())
 def test_each_line_is_in_one_piece_whatever_its_size(lines: list[str], size: int, ends: bool) -> None:
     with pytest.MonkeyPatch.context() as patched, ExitStack() as keep:
