@@ -314,6 +314,13 @@ _ERROR = re.compile(r"(?<=[^\s.].)(?<=[:,;(] )(?:[\w.]{0,40} )?\w{0,40}(?:ERROR|
 # "an old Tesla K80": what is old is the card
 _OF_AN_AGE = re.compile(r"\b(?:an?|my|our|the|this|have|with) (?:(?:very|quite|rather|pretty) )?(?:old|older|new|newer) $")
 _ERRORS = ("ERROR", "rror:", "arning:", "from versions", "satisfies", ".whl", "http://", "https://", "==")
+# "CUDA error: no kernel image … on RTX 5090", "… (2x A100, torch 2.4.1)": who titles a post puts the card behind the message
+_WHERE_IT_WAS = re.compile(
+    r"(?:(?:^|\s)(?:on|with|using|auf|mit|con|sur|avec)\s|[-–—(\[（【,，@]|在|用)\s?(?:(?:an?|my|the|\d{1,2} ?[x×*]?) )?$", re.IGNORECASE
+)
+_WHAT_IT_TAKES = re.compile(
+    r"\b(?:only|support\w*|requir\w*|needs?|like|such as|e\.g|built|compiled|trained|newer|at least|http\w*)\b", re.IGNORECASE
+)
 
 
 def _mention(line: str, start: int, end: int) -> Role:
@@ -325,6 +332,16 @@ def _mention(line: str, start: int, end: int) -> Role:
         return Role.HAS
     before = _TRIED_ON.sub(" on ", before)
     return Role.ELSEWHERE if _AWAY.search(before) or _AWAY_AFTER.match(line[end : end + 40]) else Role.HAS
+
+
+def _told_behind(line: str) -> str:
+    """The end of a line with a message, from the card on that the writer names behind it."""
+    for match in _PRODUCT.finditer(line):
+        before = line[: match.start()]
+        where = _WHERE_IT_WAS.search(before, max(0, len(before) - 24))
+        if where and ("rror" in before or "ERROR" in before) and not _WHAT_IT_TAKES.search(before):
+            return line[where.start() :]
+    return ""
 
 
 @mutable
@@ -448,15 +465,21 @@ class _Reader:
         if _COMMAND.match(line) or any(sign in line for sign in _ERRORS):
             if line.startswith("# "):  # the title of a post: an error, and the card that has it
                 self._products()
-            elif (error := _ERROR.search(line)) and not any(sign in line[: error.start()] for sign in _ERRORS):
-                self.line = line[: error.start()]
-                self._sentence(yours, products)
-                self.line = line
+                return
+            if (error := _ERROR.search(line)) and not any(sign in line[: error.start()] for sign in _ERRORS):
+                self._part(line[: error.start()], yours, products)
+            if products and (behind := _told_behind(line)):
+                self._part(behind, yours, products)
             return
         self._sentence(yours, products)
 
+    def _part(self, part: str, yours: re.Match[str] | None, products: bool) -> None:
+        whole, self.line = self.line, part
+        self._sentence(yours, products)
+        self.line = whole
+
     def _sentence(self, yours: re.Match[str] | None, products: bool) -> None:
-        """What a person says in a sentence, or before an error on the line."""
+        """What a person says in a sentence, or before or behind an error on the line."""
         line = self.line
         if offered := _OFFERED.search(line):
             self.say(iter([("driver.cuda", offered["smi"] or offered["only"])]), printed=False)

@@ -59,7 +59,11 @@ Made for CUDA: None""": {"devices.available": False, "torch.cpu_build": True},
     "### GPU\n\nAMD Radeon RX 6700 XT": {"rocm.names": ("AMD Radeon RX 6700 XT",)},
     "## GPU\n\nproduct: Strix Halo [Radeon Graphics / Radeon 8060S Graphics]": {"rocm.names": ("Radeon 8060S Graphics",)},
     "# HIP error: invalid device function on an RX 7600XT": {"rocm.names": ("RX 7600XT",)},
-    "RuntimeError: HIP error on an RX 7600XT": {},  # no title: a program's own line names what it was built for as well
+    "RuntimeError: HIP error on an RX 7600XT": {"rocm.names": ("RX 7600XT",)},  # what a person puts behind the message
+    "CUDA error: no kernel image is available (RTX 5090, torch 2.4.1+cu121)": {"gpu.0": "RTX 5090", "torch.version": "2.4.1+cu121"},
+    "RuntimeError: CUDA error: out of memory - 2x RTX 3090": {"gpu.0": "RTX 3090", "gpu.1": "RTX 3090"},
+    "RuntimeError: FlashAttention only supports Ampere GPUs or newer (A100, RTX 3090)": {},  # a program's own line names what it takes
+    "RuntimeError: this kernel was compiled with RTX 4090 in mind": {},
     "my gpu is an rtx 3090": {"gpu.0": "rtx 3090"},
     "the panel shows 2.3.1+cpu and an empty list": {"torch.version": "2.3.1+cpu"},
     "the panel shows torchaudio 2.3.1+cpu": {"package.torchaudio": Distribution("torchaudio", "2.3.1+cpu")},  # its own, not torch's
