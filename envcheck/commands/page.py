@@ -16,7 +16,7 @@ from envcheck.commands.glossary import glosses
 from envcheck.commands.ways_out import EVERYWHERE, SYSTEMS, WIDTH, WayOut, after, of_reader, systems_of, ways_out, wrapped
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.judge import Outcome, Verdict, findings, judge
-from envcheck.engine.rule import Confidence, Hit, RuleText
+from envcheck.engine.rule import Confidence, Hit, RuleText, Severity
 from envcheck.facts.codec import edit
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Missing
@@ -49,7 +49,7 @@ def page(rule_id: str, by: RuleSession, system: str = "Linux") -> str:
     answers = _said(text, by, system)
     blocks += _listed(say("Words"), glosses(replace(by, language="").texts.read(text.id), answers, by.language))
     blocks += [wrapped(after(say("To confirm:"), text.confirm))] if text.confirm else []
-    blocks += [*_thresholds(text), answers]
+    blocks += [*_thresholds(text), answers, *_cured(text, say)]
     blocks += _listed(say("More"), text.notes, "  - ")
     blocks += _listed(say("Leads to"), text.explains)
     return "\n\n".join([*blocks, *_listed(say("Sources"), text.docs)]) + "\n"
@@ -60,6 +60,15 @@ def _wanted(text: RuleText, by: RuleSession) -> list[str]:
     setting, severity = by.setting(text.id), by.severities.get(text.id)
     lines = [f"ignored: {setting.reason or 'without a reason'}, from {setting.file}"] if setting else []
     return [wrapped(line) for line in [*lines, *([f"reported as {severity.value}, from {by.severities_file}"] if severity else [])]]
+
+
+def _cured(text: RuleText, say: Callable[[str], str]) -> list[str]:
+    """What to see when it is over."""
+    if text.severity is Severity.INFO:
+        return []
+    again = "envcheck fleet" if text.family == "fleet" else "envcheck"
+    seen = f"run `{again}` again, or `envcheck diagnose` on the log of the next run: {text.id} is no longer reported."
+    return [wrapped(after(say("When it is cured:"), say(seen)))]
 
 
 def _paragraphs(text: str) -> str:
