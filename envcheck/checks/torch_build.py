@@ -26,9 +26,8 @@ def torch_missing(facts: Facts, matches: Matches) -> Answer:
         if not matches or all(one.source == IMPORT for one in matches):
             return None  # not even this interpreter's own import finds it: what is damaged says so
         values: dict[str, object] = {"version": facts.torch.version, "python": python.executable or "the interpreter examined"}
-        if (apart := of_variant(matches, "kernel")) and python.executable is None:
-            return Hit({}, quoted(apart), variant="kernel")
-        return _isolated(matches) or Hit(values, quoted(matches), variant="elsewhere")
+        told = of_variant(matches, "kernel") if python.executable is None else ()
+        return _isolated(matches) or Hit(values, quoted(told or matches), variant="kernel" if told else "elsewhere")
     absent, remains, other = unread.why is Why.ABSENT, unread.evidence, python.torch_for_another_python
     if not absent and (isolated := _isolated(matches)):
         return isolated
