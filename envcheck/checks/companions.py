@@ -26,8 +26,8 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
     version, packages = facts.torch.version, facts.packages
     if version and (wrong := _wrong_versions(facts, matches) or _vision_for_cpu(facts, matches)):
         return wrong
-    if not matches:
-        return None
+    if all(match.symptom == "triton-key" for match in matches):
+        return None  # none, or torch and Triton, of which no version is known
     if asked := _refused_together(facts, matches) or _name_asked(facts, matches):
         return asked
     if any(match.symptom.startswith("torchcodec-") for match in matches):

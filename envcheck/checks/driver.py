@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, driver_os, fails, nvidia_on_bus, wants_cuda, works
-from envcheck.checks.hardware import capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
+from envcheck.checks.hardware import asked_of_amd, capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.text import distinct, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import TorchBuild
@@ -59,7 +59,7 @@ def driver_missing(facts: Facts, matches: Matches) -> Answer:
 
 def _of_another_vendor(facts: Facts) -> bool:
     amd = bool(discrete_amd(facts.rocm)) and not facts.driver.version
-    return amd or bool(of_symptom(facts, "onboard-graphics-alone"))
+    return amd or bool(of_symptom(facts, "onboard-graphics-alone") or asked_of_amd(facts))
 
 
 def _on_jetson(matches: Matches) -> Hit | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envcheck.engine.rule import Evidence, Facts
+from envcheck.checks.text import of_variant
+from envcheck.engine.rule import Evidence, Facts, Matches
 from envcheck.facts.nvml_codes import CLOSED, INFOROM, IRQ, LOST, POWER, RESET, code_of
 from envcheck.facts.nvml_codes import named as named_code
 from envcheck.facts.snapshot import (
@@ -138,6 +139,13 @@ def import_failed(torch: TorchFacts) -> bool:
 def import_text(torch: TorchFacts) -> str:
     """What a failed import said."""
     return torch.import_failure.text if torch.import_failure else ""
+
+
+def asked_of_amd(facts: Facts) -> Matches:
+    """What a person tells of CUDA that is asked for beside a card of AMD's, where nothing shows another vendor's, or a Mac."""
+    inside = facts.rocm.names and not discrete_amd(facts.rocm)
+    other = facts.gpus.devices or facts.torch.hip or facts.system.os == "darwin" or inside
+    return () if other else of_variant(facts.said("rocm-build-mismatch"), "asked")
 
 
 def discrete_amd(rocm: RocmFacts) -> tuple[str, ...]:

@@ -125,13 +125,20 @@ def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"python": f"{series[0]}.{series[1]}" if series else "3"}
     if matches:
         values |= {"target": value(matches, "arch") or "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
-        values |= {name: value(matches, name) for name in ("gpu", "needs", "refused", "feature")}
-        kind = foremost(matches, "refused", "headers", "old", "gpu", "libcuda", "feature", "ptxas", "compiler", "install")
+        values |= {name: value(matches, name) for name in ("gpu", "needs", "refused", "feature", "name")}
+        values["series"] = _triton_for_windows(facts)
+        kind = foremost(matches, "refused", "headers", "old", "gpu", "libcuda", "feature", "ptxas", "compiler", "install", "key")
         return Hit(values, quoted(matches), (), kind, Severity.ERROR, Confidence.LIKELY if kind in ("refused", "install") else None)
     if not facts.packages.version("triton") or facts.system.os != "linux" or not (facts.torch.cuda or facts.torch.hip):
         return None
     no_compiler = "toolkit" not in facts.missing and not (toolkit.compiler or toolkit.gcc or toolkit.clang)
     return first_of({"compiler": no_compiler, "headers": facts.python.include_python_h is False}, values)
+
+
+def _triton_for_windows(facts: Facts) -> str | None:
+    """The series of triton-windows for this torch, where both are known: 3.1 is the first, and serves torch 2.4 as well."""
+    series = minor(facts.tables.companion_specifiers(facts.torch.version or "").get("triton", "").lstrip("=~"))
+    return f"{series[0]}.{max(series[1], 1)}" if series and series[0] >= 3 else None
 
 
 @check(needs="python gpus", reads="system python gpus devices torch symptoms")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from envcheck.checks import answer
-from envcheck.checks.hardware import discrete_amd, discrete_intel, imported, named, nvidia
+from envcheck.checks.hardware import asked_of_amd, discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
 from envcheck.checks.text import cite, doubt, first_of, foremost, of_symptom, of_variant, quoted, value
@@ -26,7 +26,8 @@ def torch_missing(facts: Facts, matches: Matches) -> Answer:
         if not matches or all(one.source == IMPORT for one in matches):
             return None  # not even this interpreter's own import finds it: what is damaged says so
         values: dict[str, object] = {"version": facts.torch.version, "python": python.executable or "the interpreter examined"}
-        return _isolated(matches) or Hit(values, quoted(matches), variant="elsewhere")
+        told = of_variant(matches, "kernel") if python.executable is None else ()
+        return _isolated(matches) or Hit(values, quoted(told or matches), variant="kernel" if told else "elsewhere")
     absent, remains, other = unread.why is Why.ABSENT, unread.evidence, python.torch_for_another_python
     if not absent and (isolated := _isolated(matches)):
         return isolated
@@ -181,7 +182,7 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
     }
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "kind": "XPU" if xpu else "CUDA", "gpu": "the Jetson's GPU"}
     values["gpu"] = facts.rocm.names or values["gpu"]
-    if not matches:
+    if not matches or asked_of_amd(facts):
         return None
     hit = first_of(cases, values, quoted(xpu or matches))
     return replace(hit, confidence=doubt(matches)) if hit and doubt(matches) else hit

@@ -23,12 +23,16 @@ _OF_ANOTHER = {"provider": "onnxruntime's part for CUDA", "jax": "JAX's part for
 _REFUSALS = ("tls", "stack", "machine", "pages", "mapping", "cut")
 
 
+# Libraries whose number was CUDA's own up to CUDA 10.0, and of some up to 10.2.
+_NUMBERED = ("libcudart", "libcublas", "libcublasLt", "libcufft", "libcurand", "libcusolver", "libcusparse", "libnvrtc")
+
+
 @check(needs="torch", reads="torch packages python devices system symptoms")
 def missing_library(facts: Facts, matches: Matches) -> Answer:
     evidence, library, rows = quoted(matches), value(matches, "library"), facts.packages.distributions
     if refused := of_variant(matches, *_REFUSALS):
         file = value(refused, "library")
-        return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=refused[0].variant)
+        return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=_refusal(refused))
     if library is None and (beside := foremost(matches, *_OF_ANOTHER)):
         return Hit({"library": _OF_ANOTHER[beside], "version": UNKNOWN}, evidence, variant=beside)
     if told := of_variant(matches, "carried", "libomp", "mac_python", "dylib", "nix"):
@@ -58,6 +62,23 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
     return _provided(facts, values, evidence, "beside" if imported(facts) else "conda" if conda else None)
 
 
+def _refusal(refused: Matches) -> str:
+    """The variant of a file that the loader does not take; of the two kinds of Mac the one that the file is for."""
+    have, need = value(refused, "have") or "", value(refused, "need") or ""
+    if "arm64" in have and "86" in need:
+        return "for_apple"
+    return "for_intel" if "86" in have and "arm64" in need else refused[0].variant
+
+
+def _before_cuda_11(stem: str, number: str, cuda: str | None) -> str | None:
+    """The CUDA of a library, by its number or torch's own, that NVIDIA has no wheels of. cuFFT and cuRAND have 10 in later ones too."""
+    if stem not in _NUMBERED:
+        return None
+    if re.fullmatch(r"(?:[89]|10)\.\d", number) or (number == "10" and stem not in ("libcufft", "libcurand")):
+        return number
+    return cuda if older(cuda, "11") else None
+
+
 def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence, ...], variant: str | None) -> Hit:
     """By which distribution. `variant`: why that is not to be installed for torch."""
     library = str(values["library"])
@@ -73,6 +94,8 @@ def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence,
         return Hit(values | ({"apt": package} if package else {"searched": library}), evidence, variant="other")
     if cuda is not None and found.soname_cuda not in (None, cuda):
         return Hit(values | {"cuda": cuda, "wanted": found.soname_cuda}, evidence, variant="cuda")
+    if (wanted := _before_cuda_11(stem, number.removeprefix("."), facts.torch.cuda)) and not facts.system.jetson:
+        return Hit(values | {"wanted": wanted}, evidence, variant="before_11")
     values["distribution"] = found.distribution
     if facts.system.jetson:
         return Hit(values | {"stem": stem}, evidence, variant="jetson")

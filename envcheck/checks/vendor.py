@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envcheck.checks.answer import contained, fails, works
-from envcheck.checks.hardware import discrete_amd, discrete_intel
+from envcheck.checks.hardware import asked_of_amd, discrete_amd, discrete_intel
 from envcheck.checks.text import agreed, cite, first_of, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import Intent, SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, check
@@ -105,8 +105,8 @@ def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
     # CUDA's torch looked for NVIDIA's driver on a machine of which only a Radeon is known
     if (asked := of_symptom(facts, "torch-no-driver")) and cards and not gpus and not torch.hip:
         return Hit({"gpu": cards}, quoted(asked), variant="driver")
-    if (told := of_variant(matches, "told")) and not torch.hip and not gpus:
-        return Hit({"gpu": cards or "the AMD GPU"}, quoted(told), variant="told")
+    if (told := asked_of_amd(facts) or of_variant(matches, "told")) and not torch.hip and not gpus:
+        return Hit({"gpu": cards or "the AMD GPU"}, quoted(told), variant=told[0].variant)
     if facts.rocm != RocmFacts():
         return _on_amd(facts, matches, cards) if not gpus else None
     if "rocm" not in facts.missing and not (torch.hip or gpus) and (torch.cpu_build or fails(facts.devices)):  # AMD's, and that is all
