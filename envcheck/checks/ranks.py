@@ -31,9 +31,12 @@ def launch_env_incomplete(facts: Facts, matches: Matches) -> Answer:
         variant = foremost(matches, "argument") or agreed(matches)
         if not variant and name in (*_ENV, "LOCAL_RANK") and (started := launch_sums.without_ranks(launcher, matches)):
             return started
-        severity, variant = None if variant else Severity.ERROR, variant or ("slurm" if name.startswith("SLURM_") else "said")
         values = {"variable": name, "what": (value(matches, "what") or "").lower(), "set": have or "none of them"}
-        return Hit(values, quoted(matches), (), variant, severity)
+        if variant:
+            return Hit(values, quoted(matches), variant=variant)
+        twin = launch_sums.twin_of(name)
+        variant = "slurm" if name.startswith("SLURM_") else "unset" if twin else "said"
+        return Hit(values | {"twin": twin}, quoted(matches), launch_sums.set_too(name), variant, Severity.ERROR)
     if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
         return None  # an address alone is what a batch script exports before it starts the ranks
     if _native(launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
