@@ -194,6 +194,8 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
         return Hit({"path": value(old, "path")}, quoted(old), variant="nccl")
     if (newer := of_variant(matches, "toolkit")) and not works(facts.devices):
         return Hit({}, quoted(newer), variant="toolkit")
+    if old := of_variant(matches, "nccl_old"):
+        return Hit({"version": value(old, "version")}, quoted(old), variant="nccl_old")
     if dri := of_variant(matches, "dri"):
         return Hit({}, quoted(dri), variant="dri")
     if system.wsl is None:

@@ -11,6 +11,7 @@ from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_sym
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, LiveStatus
 
+_SLOTS = re.compile(r"(?P<host>[\w.-]{1,80}):(?P<count>[1-9]\d?)")  # as mpirun -H has them
 _HOST = re.compile(r"[\w.:%-]{1,253}")  # a name, an address of either family with its interface
 
 
@@ -68,6 +69,9 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     if variant == "hangs" and (path := launch_sums.rendezvous_file(facts.launcher)):
         return Hit({"file": path}, quoted(told), variant="meet_file")
     host, named = value(told, "host"), value(told, "address")
+    if variant == "ssh_name" and host and (slots := _SLOTS.fullmatch(host)):
+        each = ",".join([slots["host"]] * int(slots["count"]))
+        return Hit({"host": host, "slots": slots["count"], "each": each}, quoted(told), variant="ssh_slots")
     unnamed = {"ray": "the address that it was given", "unresolved": "of the master"}.get(variant, address or "the master")
     shown = repr(named) if named and variant == "unresolved" else named or unnamed
     peer_of: dict[str, object] = {"address": shown, "host": host or "another node", "login": host or "NODE", "head": named}
