@@ -150,10 +150,11 @@ def launch_world_size(facts: Facts, matches: Matches) -> Answer:
 def _not_started(matches: Matches) -> Hit | None:
     """What a launcher says before any rank is there, and what people tell of ranks that nothing started."""
     variant = foremost(matches, "hostfile", "resources") or agreed(matches)
-    if variant not in ("hostfile", "resources", "local_only", "alone", "batch", "one_process"):
+    if variant not in ("hostfile", "resources", "local_only", "alone", "batch", "one_process", "one_node"):
         return None
     told = of_variant(matches, variant)
-    values = {"file": value(told, "file") or "as it was given", "request": value(told, "request") or "as asked for"}
+    unsaid = {"file": "as it was given", "request": "as asked for"}
+    values = {name: value(told, name) or unsaid.get(name) for name in ("file", "request", "size", "came", "nodes", "each")}
     return Hit(values, quoted(told), variant=variant)
 
 
