@@ -6,7 +6,7 @@ import re
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.tasks_missing import standalone_on_nodes
+from envcheck.checks.tasks_missing import own_name_on_each_node, standalone_on_nodes
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, LiveStatus
@@ -83,6 +83,9 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
 @check(needs="launcher", reads="launcher symptoms")
 def launch_master_address(facts: Facts, matches: Matches) -> Answer:
     telling = tuple(match for match in matches if match.symptom != "rendezvous-connection")  # it alone says nothing of the address
+    waiting = (*matches, *facts.said("launch-unreachable"), *facts.said("launch-world-size"))
+    if own := own_name_on_each_node(facts.launcher, waiting):
+        return own
     return _address_of_one_machine(facts.launcher, matches) or (_address_said(facts.launcher, telling) if telling else None)
 
 
