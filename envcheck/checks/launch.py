@@ -57,8 +57,8 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, (Evidence("name resolution", f"{address}: {values['error']}"), *quoted(matches)), variant="name")
     if not matches or surplus(matches):
         return None
-    if alone := standalone_on_nodes(facts.launcher, matches):
-        return alone
+    if wrong := _started_wrong(facts.launcher, matches):
+        return wrong
     if all(match.symptom == "nccl-connect-failed" for match in matches):  # NCCL connects to its ranks, each at an address of its own
         peer = value(matches, "other") or value(matches, "peer") or value(matches, "third")
         if path := launch_sums.rendezvous_file(facts.launcher):
@@ -69,15 +69,22 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     if variant == "hangs" and (path := launch_sums.rendezvous_file(facts.launcher)):
         return Hit({"file": path}, quoted(told), variant="meet_file")
     host, named = value(told, "host"), value(told, "address")
-    if variant == "ssh_name" and host and (slots := _SLOTS.fullmatch(host)):
-        each = ",".join([slots["host"]] * int(slots["count"]))
-        return Hit({"host": host, "slots": slots["count"], "each": each}, quoted(told), variant="ssh_slots")
     unnamed = {"ray": "the address that it was given", "unresolved": "of the master"}.get(variant, address or "the master")
     shown = repr(named) if named and variant == "unresolved" else named or unnamed
     peer_of: dict[str, object] = {"address": shown, "host": host or "another node", "login": host or "NODE", "head": named}
     if variant == "unresolved" and named and not _HOST.fullmatch(named):
         variant = "no_name"
     return Hit(peer_of, quoted(matches), variant=variant or None, confidence=doubt(matches))
+
+
+def _started_wrong(launcher: LauncherFacts, matches: Matches) -> Hit | None:
+    """What the launcher was told cannot work: --standalone for several nodes, or HOST:SLOTS, which this one takes for a name."""
+    told = of_variant(matches, "ssh_name")
+    slots = _SLOTS.fullmatch(value(told, "host") or "")
+    if slots is None:
+        return standalone_on_nodes(launcher, matches)
+    each = ",".join([slots["host"]] * int(slots["count"]))
+    return Hit({"host": slots[0], "slots": slots["count"], "each": each}, quoted(told), variant="ssh_slots")
 
 
 @check(needs="launcher", reads="launcher symptoms")
