@@ -304,9 +304,11 @@ _OFF_AT_ZERO = {
 }
 
 
-@check(needs="network", reads="network python gpus")
-def nccl_debug_leftover(facts: Facts) -> Answer:
+@check(needs="network", reads="network python gpus symptoms")
+def nccl_debug_leftover(facts: Facts, blamed: Matches) -> Answer:
     network = facts.network
+    if name := value(blamed, "name"):
+        return Hit({"name": name}, quoted(blamed), variant="forced")
     seen = {**network.nccl_conf, **network.variables, "CUDA_LAUNCH_BLOCKING": facts.python.variables.get("CUDA_LAUNCH_BLOCKING", "")}
     found = {name: cost for name, cost in _LEFTOVERS.items() if seen.get(name, "0") not in ("0", "")}
     found |= {name: cost for name, cost in _OFF_AT_ZERO.items() if seen.get(name) in ("0", "LOC")}

@@ -21,6 +21,9 @@ WSL_KERNEL = (5, 10, 43)
 # The first branch of Windows drivers that brings CUDA into WSL 2; earlier ones did so as previews alone.
 # https://docs.nvidia.com/cuda/archive/11.4.4/wsl-user-guide/index.html
 WSL_DRIVER = "470"
+# From this many GPUs on users report that CUDA in WSL 2 starts with fewer of them only (https://github.com/microsoft/WSL/issues).
+MANY_FOR_WSL = 3
+OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 WSL_LIBRARIES = "/usr/lib/wsl"
 # What the tools of Linux's driver answer inside WSL, where there is no such driver.
 _FOREIGN = (NOT_LOADED, NO_LIBRARY, BLOCKED, SMI_OTHER, UNKNOWN)
@@ -194,6 +197,8 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
         return Hit({"path": value(old, "path")}, quoted(old), variant="nccl")
     if (newer := of_variant(matches, "toolkit")) and not works(facts.devices):
         return Hit({}, quoted(newer), variant="toolkit")
+    if old := of_variant(matches, "nccl_old"):
+        return Hit({"version": value(old, "version")}, quoted(old), variant="nccl_old")
     if dri := of_variant(matches, "dri"):
         return Hit({}, quoted(dri), variant="dri")
     if system.wsl is None:
@@ -218,6 +223,12 @@ def _wsl_without_cuda(facts: Facts, matches: Matches, values: dict[str, object])
     kernel = re.match(r"(\d+)\.(\d+)\.(\d+)", system.kernel or "")  # "5.10.16.3-microsoft-standard-WSL2"
     if kernel and tuple(int(part) for part in kernel.groups()) < WSL_KERNEL:
         return Hit(values, quoted(matches), variant="kernel", confidence=None if failed or matches else Confidence.LIKELY)
+    if (
+        failed
+        and len(facts.gpus.devices) >= MANY_FOR_WSL
+        and (cuda_code(facts) == OUT_OF_MEMORY or of_variant(facts.said("gpu-out-of-memory"), "context"))
+    ):
+        return Hit({"count": len(facts.gpus.devices)}, quoted(facts.said("gpu-out-of-memory")), variant="many")
     foreign = _foreign(cuda_driver.library_path or "", facts.container) and (failed or cuda_code(facts))
     unmapped = "cuda_driver" in facts.absent and failed and not facts.gpus.devices
     evidence = (*smi_evidence(driver), *quoted(matches))

@@ -6,11 +6,12 @@ import re
 
 from envcheck.checks import launch_sums
 from envcheck.checks.hardware import node_count, number
-from envcheck.checks.tasks_missing import standalone_on_nodes
+from envcheck.checks.tasks_missing import own_name_on_each_node, standalone_on_nodes
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.snapshot import LauncherFacts, LiveStatus
 
+_SLOTS = re.compile(r"(?P<host>[\w.-]{1,80}):(?P<count>[1-9]\d?)")  # as mpirun -H has them
 _HOST = re.compile(r"[\w.:%-]{1,253}")  # a name, an address of either family with its interface
 
 
@@ -56,8 +57,8 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, (Evidence("name resolution", f"{address}: {values['error']}"), *quoted(matches)), variant="name")
     if not matches or surplus(matches):
         return None
-    if alone := standalone_on_nodes(facts.launcher, matches):
-        return alone
+    if wrong := _started_wrong(facts.launcher, matches):
+        return wrong
     if all(match.symptom == "nccl-connect-failed" for match in matches):  # NCCL connects to its ranks, each at an address of its own
         peer = value(matches, "other") or value(matches, "peer") or value(matches, "third")
         if path := launch_sums.rendezvous_file(facts.launcher):
@@ -76,9 +77,22 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     return Hit(peer_of, quoted(matches), variant=variant or None, confidence=doubt(matches))
 
 
+def _started_wrong(launcher: LauncherFacts, matches: Matches) -> Hit | None:
+    """What the launcher was told cannot work: --standalone for several nodes, or HOST:SLOTS, which this one takes for a name."""
+    told = of_variant(matches, "ssh_name")
+    slots = _SLOTS.fullmatch(value(told, "host") or "")
+    if slots is None:
+        return standalone_on_nodes(launcher, matches)
+    each = ",".join([slots["host"]] * int(slots["count"]))
+    return Hit({"host": slots[0], "slots": slots["count"], "each": each}, quoted(told), variant="ssh_slots")
+
+
 @check(needs="launcher", reads="launcher symptoms")
 def launch_master_address(facts: Facts, matches: Matches) -> Answer:
     telling = tuple(match for match in matches if match.symptom != "rendezvous-connection")  # it alone says nothing of the address
+    waiting = (*matches, *facts.said("launch-unreachable"), *facts.said("launch-world-size"))
+    if own := own_name_on_each_node(facts.launcher, waiting):
+        return own
     return _address_of_one_machine(facts.launcher, matches) or (_address_said(facts.launcher, telling) if telling else None)
 
 

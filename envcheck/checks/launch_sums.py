@@ -432,6 +432,39 @@ def _started_by(outer: LaunchCommand, one: LaunchCommand, matches: Matches) -> H
     return Hit(values, (*seen(outer), *quoted(matches)), fixes, variant=outer.launcher, severity=Severity.ERROR)
 
 
+_TWINS = {  # what other launchers, and frameworks, call a variable of torchrun's
+    "RANK": ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"),
+    "LOCAL_RANK": ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK"),
+    "WORLD_SIZE": ("SLURM_NTASKS", "SLURM_NPROCS", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE"),
+    "LOCAL_WORLD_SIZE": ("OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    "GROUP_RANK": ("NODE_RANK", "SLURM_NODEID"),
+}
+_OF_A_NODE = {  # the same for all ranks of a node, so that its shell can export it
+    "NODE_RANK": "0    # the number of the node: 0, on the second node 1",
+    "GROUP_RANK": "0    # the number of the node: 0, on the second node 1",
+    "LOCAL_WORLD_SIZE": "GPUS    # how many ranks are started on a node",
+}
+
+
+def twin_of(name: str) -> str | None:
+    """The variable of torchrun's that holds what a program looks for under a name that torchrun does not set."""
+    return next((twin for twin, names in _TWINS.items() if name in names), None)
+
+
+def set_too(name: str) -> tuple[Manual, ...]:
+    """A variable that the launcher did not set: exported or handed on by it, or read with a default."""
+    twin, alone = twin_of(name), '"1"' if name.endswith(("SIZE", "NTASKS", "NPROCS")) else '"0"'
+    if twin is None and name not in _OF_A_NODE:
+        return ()
+    handed = f"torchrun --standalone --nproc-per-node=gpu --no-python bash -c '{name}=${twin} exec python TRAIN.PY'"
+    default = f'os.environ.get("{twin}", {alone})' if twin else alone
+    return todo(
+        "Set that variable too, or let the program read it with a default, at the line that the traceback names.",
+        f"export {name}={_OF_A_NODE[name]}" if name in _OF_A_NODE else handed,
+        f'os.environ.get("{name}", {default})    # in the code, in place of os.environ["{name}"]',
+    )
+
+
 def by_mpirun(launcher: LauncherFacts, size: str) -> tuple[Manual, ...]:
     """The program with as many ranks as it was built for."""
     mine = next((one for one in reversed(launcher.commands) if one.launcher in ("python", "mpirun")), None)

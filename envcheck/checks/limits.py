@@ -127,6 +127,8 @@ def _shm_said(limits: LimitsFacts, values: dict[str, object], matches: Matches, 
         found = int(float(count[0])) if count else int(float(gigabytes[0]) * 1e9) if gigabytes else free
         severity = Severity.ERROR if any(match.symptom == "ray-shm-refused" for match in matches) else None
         return Hit(values | {"free": _size(found)}, quoted(matches), variant="ray", severity=severity)
+    if elsewhere := of_variant(matches, "elsewhere"):
+        return Hit(values, quoted(elsewhere), variant="elsewhere")
     if (guess := agreed(matches)) in ("bus", "workers", "died", "shards"):
         return None if free is not None and free >= 8 * _GIB else Hit(values, quoted(matches), variant=guess)
     roomy = total is not None and total >= 8 * _GIB  # a mapped file that shrank gives SIGBUS too

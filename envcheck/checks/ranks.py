@@ -31,9 +31,12 @@ def launch_env_incomplete(facts: Facts, matches: Matches) -> Answer:
         variant = foremost(matches, "argument") or agreed(matches)
         if not variant and name in (*_ENV, "LOCAL_RANK") and (started := launch_sums.without_ranks(launcher, matches)):
             return started
-        severity, variant = None if variant else Severity.ERROR, variant or ("slurm" if name.startswith("SLURM_") else "said")
         values = {"variable": name, "what": (value(matches, "what") or "").lower(), "set": have or "none of them"}
-        return Hit(values, quoted(matches), (), variant, severity)
+        if variant:
+            return Hit(values, quoted(matches), variant=variant)
+        twin = launch_sums.twin_of(name)
+        variant = "slurm" if name.startswith("SLURM_") else "unset" if twin else "said"
+        return Hit(values | {"twin": twin}, quoted(matches), launch_sums.set_too(name), variant, Severity.ERROR)
     if not lacking or not ("RANK" in have or "WORLD_SIZE" in have):
         return None  # an address alone is what a batch script exports before it starts the ranks
     if _native(launcher) or any(name in seen for name in ("SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID")):
@@ -147,10 +150,11 @@ def launch_world_size(facts: Facts, matches: Matches) -> Answer:
 def _not_started(matches: Matches) -> Hit | None:
     """What a launcher says before any rank is there, and what people tell of ranks that nothing started."""
     variant = foremost(matches, "hostfile", "resources") or agreed(matches)
-    if variant not in ("hostfile", "resources", "local_only", "alone", "batch", "one_process"):
+    if variant not in ("hostfile", "resources", "local_only", "alone", "batch", "one_process", "one_node"):
         return None
     told = of_variant(matches, variant)
-    values = {"file": value(told, "file") or "as it was given", "request": value(told, "request") or "as asked for"}
+    unsaid = {"file": "as it was given", "request": "as asked for"}
+    values = {name: value(told, name) or unsaid.get(name) for name in ("file", "request", "size", "came", "nodes", "each")}
     return Hit(values, quoted(told), variant=variant)
 
 

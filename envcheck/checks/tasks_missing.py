@@ -6,9 +6,10 @@ srun python train.py --num-nodes 2 --gpus 4        #SBATCH --ntasks-per-node=2  
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from envcheck.checks.launch_sums import above, changed, line, own_words, seen, tasks_of_a_node, todo, told
+from envcheck.checks.launch_sums import FIRST_HOST, above, changed, line, own_words, seen, tasks_of_a_node, todo, told
 from envcheck.checks.text import of_symptom, quoted, value
 from envcheck.engine.intents import Manual
 from envcheck.engine.rule import Confidence, Evidence, Facts, Hit, Matches
@@ -109,6 +110,41 @@ def node_beyond_nodes(launcher: LauncherFacts, matches: Matches) -> Hit | None:
         command = line(one, replaced(one.words, names("torchrun", "node_rank"), right))
         text = "Number the nodes from 0, which is the first one and alone where there is one."
         return Hit(values, (*seen(one), *quoted(matches)), todo(text, command), variant="node_beyond")
+    return None
+
+
+# What a shell makes of it is the name or the address of the node that it runs on
+_OWN_NAME = re.compile(r"(?:\$\(hostname(?: -{1,2}[\w-]{1,12})?(?: ?\|[^()]{0,60})?\)|\$\{?HOSTNAME\}?)(?::(?P<port>\d{1,5}))?")
+_MEETING = ("rdzv-endpoint", "master-addr", "main-process-ip")
+
+
+def own_name_on_each_node(launcher: LauncherFacts, matches: Matches) -> Hit | None:
+    """A launcher of several nodes that is told the name of whatever node it runs on as the place where all of them meet.
+
+    In a batch script, and in the line that calls srun, a shell of the first node puts it in: then all are told the same.
+    """
+    rows = launcher.commands
+    for one in rows:
+        outer = above(launcher, one)
+        batch = not outer and any(other.launcher == "sbatch" for other in rows)
+        inline = outer is not None and outer.words[-len(one.words) :] == one.words
+        found = find(own_words(one), _MEETING)
+        own = _OWN_NAME.fullmatch(found[2]) if found and one.launcher in RANK_LAUNCHERS and (one.nodes or 0) > 1 else None
+        if found is None or own is None or batch or inline or not matches:
+            continue
+        given = one.words[found[0] - 1] if not found[1] else found[1].rstrip("=")
+        words = replaced(one.words, _MEETING, "$MASTER_ADDR" + (f":{own['port'] or 'PORT'}" if given.strip("-").startswith("rdzv") else ""))
+        first = f"export MASTER_ADDR={FIRST_HOST}    # Slurm; elsewhere the name that the first node has among the others"
+        text = (
+            "Give every node the same endpoint, that of the first node, and where the launcher is told the number of the node each its own."
+        )
+        return Hit(
+            {"flag": given, "given": found[2], "nodes": one.nodes},
+            (*seen(one), *quoted(matches)),
+            todo(text, first, line(one, words)),
+            "own_name",
+            confidence=Confidence.LIKELY,
+        )
     return None
 
 

@@ -226,7 +226,17 @@ def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
     torch, cards = facts.torch, named(nvidia(facts.gpus)) if answer.fails(facts.devices) else ""
     explained = _is_cpu_build(torch) or torch.xpu or facts.system.os == "darwin" or facts.absent & {"torch", "gpus"}
     evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
-    return Hit({}, evidence, variant=foremost(matches, "colab", "kaggle", "checkpoint") or "said") if evidence and not explained else None
+    if not evidence or explained:
+        return None
+    variant, cuda = foremost(matches, "colab", "kaggle", "checkpoint"), facts.driver.cuda
+    if (
+        not variant
+        and facts.system.machine == "aarch64"
+        and not (facts.system.jetson or local(torch.version))
+        and re.match(r"1[2-9]", cuda or "")
+    ):
+        return Hit({"cuda": cuda, "index": "cu126" if (cuda or "").startswith("12") else "cu130"}, evidence, variant="arm")
+    return Hit({}, evidence, variant=variant or "said")
 
 
 def _unlisted(missing: Mapping[str, Missing]) -> bool:
