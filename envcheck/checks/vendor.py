@@ -102,6 +102,8 @@ def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
         return None
     if library := value(matches, "library"):
         return Hit({"library": library}, quoted(matches), variant="library")
+    if (asked := of_variant(matches, "directml")) and not torch.hip:
+        return Hit({}, quoted(asked), variant="directml", confidence=Confidence.LIKELY)
     # CUDA's torch looked for NVIDIA's driver on a machine of which only a Radeon is known
     if (asked := of_symptom(facts, "torch-no-driver")) and cards and not gpus and not torch.hip:
         return Hit({"gpu": cards}, quoted(asked), variant="driver")
