@@ -231,7 +231,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     fixes: tuple[Intent, ...]
     if said_.variant == "crash" and library == OF_PYG:
         fixes = from_pyg(facts.torch, said_.values.get("cuda"), PYG_NAMES[:4])
-    elif said_.variant in ("source", "cpu_package", "link", "part", "npu"):
+    elif said_.variant in ("source", "cpu_package", "link", "part", "npu", "ops"):
         fixes = ()
     elif said_.variant == "partner":
         fixes = with_its_user(library)
@@ -253,7 +253,7 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
 # Variants that a message of its own tells; the first that was met is the one.
 _TELLING = (
     *("partner", "halves", "unbuilt", "without_cuda", "cpu_wheel", "dll", "declared", "other_cuda", "crash", "python", "source"),
-    *("cpu_package", "runtime", "link", "part", "npu"),
+    *("cpu_package", "runtime", "link", "part", "npu", "ops"),
 )
 
 
