@@ -51,6 +51,8 @@ def numpy_abi(facts: Facts, matches: Matches) -> Answer:
     evidence = (*quoted(matches), *(Evidence("import torch", one) for one in warned[:1]))
     if gone := of_variant(matches, "alias", "alias2"):
         return _name_gone(facts, gone)
+    if numba := of_variant(matches, "numba"):
+        return Hit({}, quoted(numba), variant="numba")
     text, milder = " ".join([*(match.text for match in matches), *warned]), None if matches else Severity.WARNING
     plain = "numpy<2" if built_for_1 else "numpy"
     if missing_module(text) == "numpy" and facts.packages.distributions:

@@ -149,6 +149,9 @@ def flash_attn_mismatch(facts: Facts, matches: Matches) -> Answer:
         return Hit(values | {"cuda": value(old, "cuda")}, quoted(old), variant="toolkit")
     if heavy := of_variant(matches, "memory"):
         return Hit(values, quoted(heavy), variant="memory", confidence=doubt(matches))
+    unbuilt = of_variant(matches, "build")
+    if unbuilt and len(unbuilt) == len(matches):
+        return Hit(values, quoted(unbuilt), variant="build", confidence=Confidence.LIKELY)
     low, ampere = _all_below(facts.gpus, 8), any("Ampere" in match.text for match in matches)
     if ampere or (low and (major(there) or 0) >= 2):
         return Hit(values | {"gpu": low or "This GPU"}, quoted(matches), (), "gpu", None if ampere else Severity.WARNING)

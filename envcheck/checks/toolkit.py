@@ -91,7 +91,7 @@ def _places(cuda: str | None) -> dict[str, object]:
     return {"toolkit": f"{first}.{second}", "label": f"{first}.{second}.0", "named": f"{first}_{second}"}
 
 
-_OF_A_BUILD = ("ninja", "missing", "headers", "pair", "libc", "crypt", "mpi")
+_OF_A_BUILD = ("ninja", "missing", "headers", "pair", "libc", "crypt", "mpi", "msvc")
 
 
 @check(needs="toolkit", reads="toolkit system gpus torch symptoms")
@@ -105,18 +105,24 @@ def nvcc_host_compiler(facts: Facts, matches: Matches) -> Answer:
         return failed_beside(facts, told, nvcc)
     severity = Severity.ERROR if matches else None
     if row and row.max_gcc is not None and gcc and (major(gcc) or 0) > row.max_gcc:
-        newest = row.max_gcc
-        take = f"export CC=gcc-{newest} CXX=g++-{newest} NVCC_PREPEND_FLAGS='-ccbin g++-{newest}'"
-        put = f"sudo apt install gcc-{newest} g++-{newest}    # Ubuntu, Debian"
-        fix = Manual(f"Install gcc {newest} beside the present one, let nvcc take it, and build again.", commands=(put, take))
-        return Hit(values, quoted(matches), (fix,), severity=severity)
+        return Hit(values, quoted(matches), (_older_gcc(row.max_gcc),), severity=severity)
     if not matches:
         return None
     if of_variant(matches, "standard") and not limit:
         return Hit(values | {"standard": value(matches, "standard")}, quoted(matches), variant="standard", severity=severity)
-    alone = agreed(matches)
+    alone = foremost(matches, "msvc") or agreed(matches)
     values |= {name: value(matches, name) for name in ("header", "function")}
-    return Hit(values, quoted(matches), variant=alone if alone in _OF_A_BUILD else "said", severity=severity, confidence=doubt(matches))
+    if alone not in _OF_A_BUILD:
+        newest = major(value(matches, "limit") or value(matches, "most"))
+        return Hit(values, quoted(matches), (_older_gcc(newest),) if newest else (), "said", severity, doubt(matches))
+    return Hit(values, quoted(matches), variant=alone, severity=severity, confidence=doubt(matches))
+
+
+def _older_gcc(newest: int) -> Manual:
+    take = f"export CC=gcc-{newest} CXX=g++-{newest} NVCC_PREPEND_FLAGS='-ccbin g++-{newest}'"
+    put = f"sudo apt install gcc-{newest} g++-{newest}    # Ubuntu, Debian"
+    conda = f"conda install -c conda-forge gxx_linux-64={newest}    # in a conda environment, in the place of both: it sets CC and CXX"
+    return Manual(f"Install gcc {newest} beside the present one, let nvcc take it, and build again.", commands=(put, take, conda))
 
 
 @check(needs="packages toolkit", reads="toolkit python packages system torch symptoms")
@@ -127,7 +133,9 @@ def triton_toolchain(facts: Facts, matches: Matches) -> Answer:
         values |= {"target": value(matches, "arch") or "this GPU", "cuda": value(matches, "cuda") or "of the ptxas found"}
         values |= {name: value(matches, name) for name in ("gpu", "needs", "refused", "feature", "name")}
         values["series"] = _triton_for_windows(facts)
-        kind = foremost(matches, "refused", "headers", "old", "gpu", "libcuda", "feature", "ptxas", "compiler", "install", "key")
+        kind = foremost(
+            matches, "refused", "headers", "libs", "old", "gpu", "libcuda", "feature", "ptxas", "cc", "compiler", "install", "key"
+        )
         return Hit(values, quoted(matches), (), kind, Severity.ERROR, Confidence.LIKELY if kind in ("refused", "install") else None)
     if not facts.packages.version("triton") or facts.system.os != "linux" or not (facts.torch.cuda or facts.torch.hip):
         return None
@@ -232,7 +240,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     fixes: tuple[Intent, ...]
     if said_.variant == "crash" and library == OF_PYG:
         fixes = from_pyg(facts.torch, said_.values.get("cuda"), PYG_NAMES[:4])
-    elif said_.variant in ("source", "cpu_package", "link", "part", "npu", "ipex"):
+    elif said_.variant in ("source", "cpu_package", "link", "part", "npu", "ipex", "ops"):
         fixes = ()
     elif said_.variant == "partner":
         fixes = with_its_user(library)
@@ -254,13 +262,13 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
 # Variants that a message of its own tells; the first that was met is the one.
 _TELLING = (
     *("partner", "halves", "unbuilt", "without_cuda", "cpu_wheel", "dll", "declared", "other_cuda", "crash", "python", "source"),
-    *("cpu_package", "runtime", "link", "part", "npu", "ipex"),
+    *("cpu_package", "runtime", "link", "part", "npu", "ipex", "ops"),
 )
 
 
 def _abi_said(values: dict[str, object], matches: Matches) -> Hit:
     symbol = value(matches, "symbol") or ""
-    values |= {"library": value(matches, "library") or "An extension", "symbol": symbol or "a symbol of torch"}
+    values |= {"library": value(matches, "library") or value(matches, "opened") or "An extension", "symbol": symbol or "a symbol of torch"}
     if telling := of_variant(matches, *_TELLING):
         values |= {
             "built": value(telling, "built"),

@@ -371,7 +371,10 @@ def _of_an_installers_words(matches: Matches) -> Hit | None:
     base = wanted.partition("+")[0]
     if build == "cpu" and any(base.partition("==")[2] in re.findall(r"[\w.+]+", one.values.get("versions", "")) for one in matches):
         return Hit({"requirement": wanted, "base": base}, quoted(matches), variant="bare")
-    asked = any("download.pytorch.org" in one.text or "+" in one.values.get("versions", "") for one in matches)
+    asked = any(
+        re.search(r"download\.pytorch\.org|(?:index-url|find-links|-f)[ =]https?://", one.text) or "+" in one.values.get("versions", "")
+        for one in matches
+    )
     seen = value(matches, "index") or asked
     return Hit({"requirement": wanted, "index": index}, quoted(matches), variant="local") if index and not seen else None
 

@@ -105,8 +105,8 @@ def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
     # CUDA's torch looked for NVIDIA's driver on a machine of which only a Radeon is known
     if (asked := of_symptom(facts, "torch-no-driver")) and cards and not gpus and not torch.hip:
         return Hit({"gpu": cards}, quoted(asked), variant="driver")
-    if (told := asked_of_amd(facts) or of_variant(matches, "told")) and not torch.hip and not gpus:
-        return Hit({"gpu": cards or "the AMD GPU"}, quoted(told), variant=told[0].variant)
+    if told := _told_of_amd(facts, matches, cards):
+        return told
     if facts.rocm != RocmFacts():
         return _on_amd(facts, matches, cards) if not gpus else None
     if "rocm" not in facts.missing and not (torch.hip or gpus) and (torch.cpu_build or fails(facts.devices)):  # AMD's, and that is all
@@ -116,6 +116,15 @@ def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
     intel, built = discrete_intel(facts.xpu), f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else None
     values = {"gpu": ", ".join(intel), "torch": torch.version or "(version not known)", "built": built}
     return Hit(values, quoted(matches), variant="intel") if intel and built and fails(facts.devices) and not gpus else None
+
+
+def _told_of_amd(facts: Facts, matches: Matches, cards: tuple[str, ...]) -> Hit | None:
+    if facts.torch.hip:
+        return None
+    if asked := of_variant(matches, "directml"):
+        return Hit({}, quoted(asked), variant="directml", confidence=Confidence.LIKELY)
+    told = asked_of_amd(facts) or of_variant(matches, "told")
+    return Hit({"gpu": cards or "the AMD GPU"}, quoted(told), variant=told[0].variant) if told and not facts.gpus.devices else None
 
 
 def _on_amd(facts: Facts, matches: Matches, cards: tuple[str, ...]) -> Hit | None:

@@ -537,13 +537,16 @@ _PLATFORMS = tuple(
         "wsl": (
             r"/usr/lib/wsl/|/mnt/[c-z]/|microsoft-standard-WSL",
             r"\b(?i:(?:under|in|on|with|inside|using|through) WSL ?[12]?)\b|^\W{0,6}\[[xX]\] WSL ?[12]\b",
+            r"\b(?i:(?:default|the|my) WSL ?2? (?:ubuntu|debian|distro|distribution))\b",
             r"^[^\n]{0,40}\bWSL2?:? (?:Ubuntu|Debian)|^\W{0,6}(?i:WSL(?: version)?:? 2\.\d)",
         ),
         "windows": (
             r"(?<![\w/])[A-Z]:\\{1,2}\w|\bWinError \d|\bwin-64::|\[MSC v\.|\bDLL load failed\b|\w\.(?:dll|pyd)\b|\bwin_amd64\b",
             r"\b(?i:triton-windows)\b",
             r"(?<![0-9A-Za-z_])(?i:win(?:dows ?)?(?:10|11)|windows server)(?![0-9A-Za-z])",
-            r"\b(?:on|under) Windows\b|^[^\n]{0,30}\bWindows PC\b",
+            r"\b(?:on|under) (?i:(?:(?:a|my|the|native) )?windows)\b(?! of\b| size)",
+            r"\b(?i:windows (?:machine|laptop|desktop|pc|system|user|box))\b",
+            r"\bwindows_portable\b|\bpython_embeded\b|\b(?:webui-user|run_nvidia_gpu|start_windows|gui|webui|run)\.bat\b",
             r"^\W{0,6}Windows\b(?! Subsystem)|^Press any key to continue",
         ),
         "darwin": (

@@ -207,7 +207,7 @@ def test_who_says_that_it_fails_is_not_told_that_all_is_well(tmp_path: Path, wor
         ("D:\\src> 'cl.exe' is not recognized as an internal or external command", "nvcc-host-compiler", "BuildTools"),
         (
             "ImportError: DLL load failed while importing libtriton: Das angegebene Modul wurde nicht gefunden.",
-            "extension-abi-mismatch",
+            "triton-toolchain",
             "",
         ),
         ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", "flash-attn-mismatch", "uninstall -y flash-attn"),
