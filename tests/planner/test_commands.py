@@ -263,9 +263,11 @@ def own_words(line: str) -> list[str]:
 # What shows and changes nothing, as the first words of a command.
 _LOOKS = re.compile(
     r"(?:sudo )?(?:LD_DEBUG=\w+ )?(?:"
-    r"(?:cat|ls|ps|ss|lspci|getent|dmesg|grep|find|findmnt|df|du|uptime|which|where\.exe|type|id|head|tail|journalctl|dpkg|apt-cache|rpm|ldd"
+    r"(?:cat|ls|ps|ss|lspci|getent|dmesg|grep|find|findmnt|df|du|uptime|which|where\.exe|type|id|head|tail|journalctl"
+    r"|dpkg|apt-cache|rpm|ldd"
     r"|nm|readelf|free|lsmod|modinfo|uname|stat|netstat|getconf|hostname|lscpu|nproc|file|objdump|strings|cuobjdump|ping|nc|ibstat|ibv_\w+"
-    r"|show_gids|squeue|sinfo|sacct|sycl-ls|rocminfo|tasklist|Get-\w+|apt list|ldconfig -p|mokutil --sb-state|dkms status|scontrol show|nft list"
+    r"|show_gids|squeue|sinfo|sacct|sycl-ls|rocminfo|tasklist|Get-\w+|apt list|ldconfig -p|mokutil --sb-state|dkms status"
+    r"|scontrol show|nft list"
     r"|iptables -S|kubectl (?:get|describe|logs)|docker (?:ps|info|inspect|version)|conda (?:list|info)|ip (?:-br (?:addr|link)|route get|addr$|link$)"
     r"|ip addr show|python3? -c|python3? -m pip (?:list|show|check|debug|index|config list)|ssh -o)(?![\w-])"
     r"|env(?: \||$)|echo (?!.*tee )|ulimit -\w+ *$|\S+ (?:--version|-V)$|envcheck (?:--static|explain|record|diagnose)"
@@ -312,7 +314,8 @@ def test_a_fix_with_commands_has_one_that_changes_something() -> None:
 @pytest.mark.parametrize(
     ("line", "looks"),
     [
-        ("sudo nft list ruleset    # or: sudo iptables -S", True), ("sudo ufw allow from NETWORK", False), ("ulimit -f; ulimit -f unlimited", False),
+        ("sudo nft list ruleset    # or: sudo iptables -S", True), ("sudo ufw allow from NETWORK", False),
+        ("ulimit -f; ulimit -f unlimited", False),
         ("echo FOLDER | sudo tee /etc/ld.so.conf.d/nvidia.conf && sudo ldconfig", False), ("echo $LD_LIBRARY_PATH", True),
         ("nvidia-smi --query-gpu=index,name --format=csv", True), ("sudo nvidia-smi -r -i {gpu}", False), ("ip link set lo up", False),
         ("env -u LD_LIBRARY_PATH python TRAIN.PY", False), ("python -c {statement}", True), ("ip -br addr    # then: export A=B", True),
