@@ -258,6 +258,74 @@ def own_words(line: str) -> list[str]:
     return re.findall(r"[;`]|\$\(", re.sub(r"'[^']*'", "", line.partition("    # ")[0]))
 
 
+# ------------------------------------------------------------------ to look is not to mend
+
+# What shows and changes nothing, as the first words of a command.
+_LOOKS = re.compile(
+    r"(?:sudo )?(?:LD_DEBUG=\w+ )?(?:"
+    r"(?:cat|ls|ps|ss|lspci|getent|dmesg|grep|find|findmnt|df|du|uptime|which|where\.exe|type|id|head|tail|journalctl"
+    r"|dpkg|apt-cache|rpm|ldd"
+    r"|nm|readelf|free|lsmod|modinfo|uname|stat|netstat|getconf|hostname|lscpu|nproc|file|objdump|strings|cuobjdump|ping|nc|ibstat|ibv_\w+"
+    r"|show_gids|squeue|sinfo|sacct|sycl-ls|rocminfo|tasklist|Get-\w+|apt list|ldconfig -p|mokutil --sb-state|dkms status"
+    r"|scontrol show|nft list"
+    r"|iptables -S|kubectl (?:get|describe|logs)|docker (?:ps|info|inspect|version)|conda (?:list|info)"
+    r"|ip (?:-br (?:addr|link)|route get|addr$|link$)"
+    r"|ip addr show|python3? -c|python3? -m pip (?:list|show|check|debug|index|config list)|ssh -o)(?![\w-])"
+    r"|env(?: \||$)|echo (?!.*tee )|ulimit -\w+ *$|\S+ (?:--version|-V)$|envcheck (?:--static|explain|record|diagnose)"
+    r"|nvidia-smi(?!.* (?:-r|-c|-mig|-pl|-pm|-lgc|mig)\b)|rocm-smi(?! --set))"
+)
+_TO_MEND = {
+    ("driver-too-old", "windows"): "NVIDIA's installer for Windows is a page in a browser",
+    ("gpu-hardware-fault", "link"): "hardware: a slot, a cable, a setting of the BIOS",
+    ("gpu-pcie-degraded", ""): "hardware: a slot, a riser, a setting of the BIOS",
+    ("ddp-usage", "prepares"): "the reader's own program",
+    ("torch-dynamo-broken", "compile"): "the reader's own program",
+    ("torch-cuda-unavailable", "checkpoint"): "the reader's own program",
+    ("visible-devices-out-of-range", "checkpoint"): "the reader's own program",
+    ("torch-cuda-unavailable", "default"): "CUDA's own error, which it prints, has a rule of its own",
+    ("torch-cuda-unavailable", "error"): "CUDA's own error, which it prints, has a rule of its own",
+    ("torch-cuda-unavailable", "unlisted"): "NVIDIA's installer for Windows is a page in a browser",
+    ("mps-unavailable", "default"): "the same command in another window",
+    ("expectation-failed", "default"): "what a site expects, it has written itself",
+}
+
+
+def only_looks(line: str) -> bool:
+    bare = re.sub(r"""\{\w+\}|'[^']*'|"[^"]*\"""", "WORD", line.partition("    # ")[0])
+    return all(_LOOKS.match(part.strip()) and not re.search(r"\| *(?:sudo )?(?:tee|xargs)\b", part) for part in re.split(r"; | && ", bare))
+
+
+def without_a_change() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for rule in sorted(TEXTS.ids):
+        text = TEXTS.read(rule)
+        for fix in text.fixes if text.severity.value != "info" else ():
+            lines = tuple(fix.get("commands", ()))
+            when = fix.get("when", "")
+            if lines and all(map(only_looks, lines)):
+                yield rule, when if isinstance(when, str) else "/".join(fix.get("on", when)[:1]), lines
+
+
+def test_a_fix_with_commands_has_one_that_changes_something() -> None:
+    """A reader who has looked still has the fault. What no command can change is named above, with the reason."""
+    found = {(rule, when): lines for rule, when, lines in without_a_change()}
+    assert {place: lines for place, lines in found.items() if place not in _TO_MEND} == {}, "add the command that mends it, with a remark"
+    assert set(_TO_MEND) - set(found) == set(), "no exception is needed any more"
+
+
+@pytest.mark.parametrize(
+    ("line", "looks"),
+    [
+        ("sudo nft list ruleset    # or: sudo iptables -S", True), ("sudo ufw allow from NETWORK", False),
+        ("ulimit -f; ulimit -f unlimited", False),
+        ("echo FOLDER | sudo tee /etc/ld.so.conf.d/nvidia.conf && sudo ldconfig", False), ("echo $LD_LIBRARY_PATH", True),
+        ("nvidia-smi --query-gpu=index,name --format=csv", True), ("sudo nvidia-smi -r -i {gpu}", False), ("ip link set lo up", False),
+        ("env -u LD_LIBRARY_PATH python TRAIN.PY", False), ("python -c {statement}", True), ("ip -br addr    # then: export A=B", True),
+    ],
+)  # fmt: skip
+def test_what_only_looks(line: str, looks: bool) -> None:
+    assert only_looks(line) is looks
+
+
 # ------------------------------------------------------------------ argv of the planner
 
 WORDS = st.text(st.characters(blacklist_categories=("Cc", "Cs")), max_size=20)
