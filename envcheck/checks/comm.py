@@ -139,7 +139,7 @@ def _infiniband_said(facts: Facts, matches: Matches) -> Hit:
     locked = facts.limits.memlock_soft_bytes if facts.limits.memlock_read else None
     values = {"locked": "not known" if locked is None else f"{locked // 1024} KiB"}
     values["inside"] = "in this container " if facts.container.runtime or facts.container.kubernetes else ""
-    return Hit(values, quoted(matches), variant=foremost(matches, "memlock", "gid", "device", "ofi"))
+    return Hit(values, quoted(matches), variant=foremost(matches, "memlock", "gid", "device", "ofi", "mpi"))
 
 
 def _passed_without(live: LiveFacts, culprit: str) -> tuple[str, tuple[Evidence, ...]] | None:
@@ -160,7 +160,7 @@ def nccl_p2p_blocked(facts: Facts, matches: Matches) -> Answer:
         return Hit({"arm": found[0]}, (*found[1], *quoted(matches)))
     if not matches:
         return None if nccl_proved(facts.live, 2) else _p2p_at_risk(facts)
-    variant = foremost(matches, "accelerate", "peers", "faults") or agreed(matches) or "said"
+    variant = foremost(matches, "accelerate", "peers", "faults", "vllm") or agreed(matches) or "said"
     guess = doubt(matches)  # RCCL looks at the command line only
     told = quoted(of_variant(matches, variant) or matches)
     fixes = (

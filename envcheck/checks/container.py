@@ -27,6 +27,9 @@ OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 WSL_LIBRARIES = "/usr/lib/wsl"
 # What the tools of Linux's driver answer inside WSL, where there is no such driver.
 _FOREIGN = (NOT_LOADED, NO_LIBRARY, BLOCKED, SMI_OTHER, UNKNOWN)
+# What the tools that start containers say, and what people tell of those; the nearest to a cure first.
+_TOLD = ("toolkit", "runtime", "driver", "brought", "podman", "cdi", "unlisted", "cgroups", "ldconfig", "plugin", "scheduling", "selinux")
+_SURROUNDINGS = ("build", "lxc", "utility")
 
 
 def _lacks_compute(container: ContainerFacts) -> bool:
@@ -37,7 +40,7 @@ def _lacks_compute(container: ContainerFacts) -> bool:
 
 def _by_tool(own: Matches, outside: bool, wanted: bool) -> Hit | None:
     """What the tool that starts containers said."""
-    variant = foremost(own, "toolkit", "runtime", "driver", "brought", "podman", "cdi", "scheduling")
+    variant = foremost(own, *_TOLD)
     if variant:
         lines = of_variant(own, variant)
         return Hit({"library": value(lines, "library"), "device": value(lines, "device")}, quoted(lines), variant=variant)
@@ -96,8 +99,9 @@ def _said_outright(facts: Facts, own: Matches, every: Matches) -> Hit | None:
     """By the tool that starts containers, by the command that did, or by a file of it that somebody shows."""
     if (composed := of_variant(own, "compose")) and not works(facts.devices):
         return Hit({}, quoted((*composed, *facts.said("torch-cuda-unavailable"), *facts.said("driver-missing"))), variant="compose")
-    if (jetson := of_variant(own, "jetson")) and not works(facts.devices):
-        return Hit({}, quoted(jetson), variant="jetson")
+    for variant in ("jetson", *_SURROUNDINGS):
+        if (told := of_variant(own, variant)) and not works(facts.devices):
+            return Hit({}, quoted(told), variant=variant)
     outside = not (contained(facts.container) and nvidia_on_bus(facts.system))
     return _by_tool(own, outside, bool(facts.gpus.devices) and not works(facts.devices)) or _started_without(facts, own or every)
 
@@ -176,6 +180,8 @@ def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
 @check(needs="driver", reads="system driver gpus cuda_driver container devices symptoms")
 def container_lost_gpu(facts: Facts, matches: Matches) -> Answer:
     bare, inside = "container" in facts.absent, contained(facts.container)
+    if (hours := of_variant(matches, "hours")) and hours == matches:
+        return Hit({}, quoted(hours), variant="hours")
     # in a text that also shows the host, the host's list of GPUs is no answer from inside
     told = any(one.symptom == "told-container-lost-gpu" for one in matches)  # a GPU that the host lists was lost inside
     seen = False if told else counted(facts.gpus) and bare if of_programs(matches) else facts.gpus.devices

@@ -7,7 +7,7 @@ import re
 from envcheck.checks.answer import cuda_code, driver_answers, fails, visible, works
 from envcheck.checks.gpu_memory import bytes_of
 from envcheck.checks.hardware import capability, is_mig, numbers
-from envcheck.checks.text import first_of, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import first_of, foremost, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.cuda_codes import DEVICES_UNAVAILABLE, NO_DEVICE
@@ -269,8 +269,8 @@ def gpu_busy(facts: Facts, matches: Matches) -> Answer:
             return Hit(values, quoted(matches))
         if free < total // 2:
             return Hit(values, quoted(matches), variant="half")
-    if held := of_variant(matches, "start"):
-        return Hit({}, quoted(held), variant="start")
+    if variant := foremost(matches, "start", "left"):
+        return Hit({}, quoted(of_variant(matches, variant)), variant=variant)
     if matches:
         return Hit({"pid": value(matches, "pid"), "memory": value(matches, "memory")}, quoted(matches), variant="text")
     return None

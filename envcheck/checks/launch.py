@@ -49,6 +49,10 @@ def launch_port_in_use(facts: Facts, matches: Matches) -> Answer:
     return Hit(values, (Evidence(f"listening on port {port}", owner),), severity=severity)
 
 
+# What keeps a launcher from starting its part on another node, the nearest to a cure first.
+_STARTERS = ("daemon", "host_key", "pdsh", "pdsh_variable")
+
+
 @check(needs="launcher", reads="launcher symptoms")
 def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     address = facts.launcher.master_addr
@@ -64,7 +68,7 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
         if path := launch_sums.rendezvous_file(facts.launcher):
             return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file")
         return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
-    variant = foremost(matches, "one_machine", "unresolved", "ssh_name", "nodes") or agreed(matches) or ""
+    variant = foremost(matches, "one_machine", "unresolved", "ssh_name", *_STARTERS, "nodes") or agreed(matches) or ""
     told = of_variant(matches, variant) if variant else matches
     if variant == "hangs" and (path := launch_sums.rendezvous_file(facts.launcher)):
         return Hit({"file": path}, quoted(told), variant="meet_file")
@@ -72,6 +76,7 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     unnamed = {"ray": "the address that it was given", "unresolved": "of the master"}.get(variant, address or "the master")
     shown = repr(named) if named and variant == "unresolved" else named or unnamed
     peer_of: dict[str, object] = {"address": shown, "host": host or "another node", "login": host or "NODE", "head": named}
+    peer_of["program"] = value(told, "program")
     if variant == "unresolved" and named and not _HOST.fullmatch(named):
         variant = "no_name"
     return Hit(peer_of, quoted(matches), variant=variant or None, confidence=doubt(matches))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import asked_of_amd, discrete_amd, discrete_intel
-from envcheck.checks.text import agreed, cite, first_of, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import agreed, cite, first_of, foremost, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import Intent, SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, check
 from envcheck.facts.snapshot import MpsFacts, RocmFacts, TorchFacts, XpuFacts
@@ -147,6 +147,8 @@ def mps_unavailable(facts: Facts, matches: Matches) -> Answer:
     mps, backends = facts.mps, facts.backends
     if lacking := of_variant(matches, "operator"):  # the GPU works
         return Hit({"operator": value(lacking, "operator") or "an operator"}, quoted(lacking), variant="operator")
+    if refused := of_variant(matches, "graph"):
+        return Hit({}, quoted(refused), variant="graph")
     known = mps != MpsFacts()
     if backends.mps or (not known and not matches):
         return None
@@ -179,8 +181,8 @@ def xpu_driver(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"torch": torch.version or "(version not known)", "gpu": ", ".join(xpu.names) or "an Intel GPU"}
     values["driver"] = xpu.driver or "none"
     if matches:
-        listed, sure = of_variant(matches, "runtime"), None if known else Confidence.LIKELY
-        return Hit(values, quoted(listed or matches), variant="runtime" if listed else "text", confidence=sure)
+        variant, sure = foremost(matches, "runtime", "lost", "unseen") or "text", None if known else Confidence.LIKELY
+        return Hit(values, quoted(of_variant(matches, variant) or matches), variant=variant, confidence=sure)
     if not known or xpu == XpuFacts() or not (fails(facts.devices) or facts.backends.xpu is False):
         return None
     if xpu.render_access is False:

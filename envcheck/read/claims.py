@@ -258,7 +258,7 @@ _PRODUCT = re.compile(
     r"|(?:GT|gt) ?[67]\d0M?|GT ?1030|MX[1-5][1-7]0|Quadro (?:RTX \d{4}|[KMPT]\d{3,4}M?)"
     r"|(?:(?<=Tesla )|(?<=GPU )|(?<=GPUs ))(?:K[248]0[Xacmst]{0,2}|M(?:4|6|10|40|60)|P(?:4|6|40))(?: ?\d{2}GB)?|K(?:20(?:Xm|[cm])|40[cmst])"
     rf"|{_DATACENTER}(?:-SXM\d?|-PCIe)?|(?:(?:RX|rx) ?|(?<=Radeon ))\d{{4}} ?(?:XTX?|xtx?|GRE|M)?|MI\d{{2,3}}[AX]?"
-    rf"|[Aa]rc ?[ABab]\d{{3}}))(?![0-9A-Za-z_-])"
+    rf"|[Aa]rc ?[ABab]\d{{3}}|(?:[67][6-9]00|90[67]0) ?(?:XTX?|xtx?|GRE|gre)))(?![0-9A-Za-z_-])"
 )
 # "my 4090", "a 3080 Ti": GeForce by its number alone
 _BARE_NUMBER = re.compile(
@@ -268,6 +268,7 @@ _BARE_NUMBER = re.compile(
     re.IGNORECASE,
 )
 _OF_TESLA = re.compile(r"K[24]0|M(?:4|6|10|40|60)|P(?:4|6|40)(?!\d)")  # without the word: "4 GPU K40m"
+_OF_RADEON = re.compile(r"[679]\d{3} ?[XG]", re.IGNORECASE)  # by its number alone: "a 7900xtx"
 _SHORT_PRODUCTS = re.compile(_DATACENTER + "$")
 # "my Blackwell GPU", "I have an RTX 50 series card"; not "supports Ampere GPUs", which is said of programs
 _GENERATION = re.compile(
@@ -515,7 +516,8 @@ class _Reader:
         number = int(before[1]) if before and 0 < int(before[1]) <= 16 else 1
         aged = _OF_AN_AGE.search(self.line[:start])
         role = _mention(self.line, aged.start() if aged else start, end)
-        name = f"Tesla {match[1]}" if _OF_TESLA.match(match[1]) else match[1].strip()
+        short = "Tesla " if _OF_TESLA.match(match[1]) else "Radeon RX " if _OF_RADEON.match(match[1]) else ""
+        name = short + match[1].strip()
         self.say(iter([("gpu", (name, number))]), role, printed=False)
 
 
@@ -725,6 +727,9 @@ def _gpus(claims: Sequence[Claim], doubts: list[str]) -> Iterator[Fact]:
     named = [(*claim.value, claim) for claim in claims if isinstance(claim.value, tuple)]
     name, _, claim = max(named, key=lambda row: len(row[0]))
     other = next((one for one, _, _ in named if not _one_card(one, name)), None)
+    if other and all(gpu_vendor(one) == "amd" for one, _, _ in named):  # whichever is meant, it is no NVIDIA card
+        yield Fact("rocm.names", tuple(dict.fromkeys(one for one, _, _ in named)), claim.line, claim.number)
+        return
     if other:
         doubts.append(f"gpu: {name}, {other}")
         return

@@ -1,5 +1,5 @@
 """Concepts that compare numbers or take a text apart, and so are code: an exit code and its signal, a driver below what a CUDA needs,
-the channel that NCCL made last, a container that several processes are started in without room for them.
+the channel that NCCL made last, two calls of one number, a container that several processes are started in without room for them.
 
 Exited (132) 3 seconds ago     Exit Code:    137     退出码 139     Prozess wurde beendet, Exitcode 137     0xC000001D
 """
@@ -94,11 +94,23 @@ def _several_gpus_meant(text: Said) -> Mention | None:
     return text.part("\n".join(line for line in text.text.split("\n") if "--" not in line)).find("several-gpus")
 
 
+def _calls_differ(text: Said) -> Mention | None:
+    """Two ranks that time out in the collective of one number, and each of them in another one."""
+    first: dict[str, tuple[str, Mention]] = {}
+    for place in text.all("collective-of-rank"):
+        call = f"{place.values['operation']} {place.values['size']}"
+        seen, _ = first.setdefault(place.values["number"], (call, place))
+        if seen != call:
+            return Mention(place.start, place.end, {})
+    return None
+
+
 COUNTED: Mapping[str, Callable[[Said], Mention | None]] = {
     "ended-by-illegal-instruction": _ended_by("SIGILL"),
     "ended-by-bus-error": _ended_by("SIGBUS"),
     "ended-by-kill": _ended_by("SIGKILL"),
     "ended-by-crash": _ended_by("SIGSEGV", "SIGABRT"),
+    "calls-differ": _calls_differ,
     "channels-named": _channels_by(""),
     "channels-by-infiniband": _channels_by("NET/IB"),
     "channels-by-sockets": _channels_by("NET/", "NET/IB"),
