@@ -1,0 +1,196 @@
+"""Secrets that no list of kinds tells: by the word before them, by what chance alone writes, and by what a mask has left of them.
+
+Each judges a token by how sure its place makes it: after a word for a password what people think of is enough, beside a word for a key or
+in a login's call what is no word, and anywhere only what chance has written."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+
+from envcheck.facts.secret_words import FOREIGN
+
+# ------------------------------------------------------------------ what a token is made of
+
+_PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+# Three letters with a vowel among them and no four consonants in a row
+_WORD = re.compile(r"(?=[A-Z]?[a-z]{0,2}[aeiouy])(?![A-Za-z]{0,20}?(?![AEIOUYaeiouy])[A-Za-z][b-df-hj-np-tv-xz]{3})[A-Z]?[a-z]{3,}")
+_BETWEEN = re.compile(r"[^A-Za-z0-9]|(?<=\d)[xX]\d+")  # also 128x64
+_CAPITALS = re.compile(r"[A-Z]+")
+_LONG = re.compile(r"[A-Za-z0-9]{10}")  # names of several words have shorter ones
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_HEX = re.compile(r"[0-9a-f]{32,}")
+_KEY_LETTERS = re.compile(r"[\w+/=.~-]{12,}")
+# Versions, paths, addresses, variables, calls, names of files and of modules, dates: they tell a cause, and are nobody's secret
+_FACT = re.compile(
+    r"(?i)v?\d+(?:[.:/-]\d+)*\S{0,3}|[a-z]+-?\d+(?:\.\d+)+\S*|[$<{*…%\[/~-].*|\.{1,2}/.*|[a-z]:[\\/].*|.*(?:://|\w/\w+/).*|[\w.:]+\(.*"
+    r"|.*\.(?:py|so|sh|js|json|ya?ml|toml|txt|cfg|conf|ini|log|md|html?|cpp|cuh?|c|h|hpp|gz|zip|whl|env|pem|key|com|org|net|io|de|internal|local)"
+    r"(?:[:#(].*)?|\w+=[^=].*|\w+:|[\u3040-\u9fff\uac00-\ud7af].*|0x[0-9a-f]+.*|(?-i:[A-Z]+[A-Z0-9]*(?:_[A-Z0-9]+)+|[a-z_]+(?:[._-][a-z0-9_]+)*|[a-z]+\d+|_*(?:[A-Z]+[a-z]+)+)"
+)
+
+
+def by_chance(token: str) -> bool:
+    """Whether chance alone has written this: in names capitals, small letters and digits stand together, in base64 they change."""
+    bare = _BETWEEN.sub("", token)
+    if len(bare) < 18 or len(set(map(_kind, bare))) < 3 or 10 * len(_CAPITALS.findall(bare)) < len(bare) or not _LONG.search(token):
+        return False
+    return 8 * len(_PIECES.findall(bare)) >= 3 * len(bare) - 6 and not _of_words(bare, 3)
+
+
+def _of_words(token: str, most: int) -> bool:
+    """Whether more than one letter of so many belongs to what can be a word."""
+    return most * sum(map(len, _WORD.findall(token))) >= len(token)
+
+
+def _kind(letter: str) -> str:
+    return "A" if letter.isupper() else "a" if letter.isalpha() else "0" if letter.isdigit() else "_" if letter in "._-/" else "!"
+
+
+def _thought_of(token: str, named: bool) -> bool:
+    """Whether people think of a password such as this. `named`: a colon, an arrow or a quotation mark says that here it is."""
+    kinds = set(map(_kind, token))
+    if len(token) < (6 if named else 8) or not kinds & {"A", "a"} or _FACT.fullmatch(token):
+        return False
+    capitals = {"A", "a"} <= kinds and ("0" in kinds or any(map(str.isupper, token[1:])))
+    told = len(kinds & {"0", "!"}) + capitals + (named and "_" in kinds)
+    return told > 1
+
+
+def _drawn(token: str) -> bool:
+    """Whether a program has drawn this: a key in hex, a UUID, letters and digits among each other."""
+    if not _KEY_LETTERS.fullmatch(token) or _FACT.fullmatch(token):
+        return False
+    if _UUID.search(token):
+        return True
+    digits = sum(map(str.isdigit, token))
+    turns = sum(one.isdigit() != other.isdigit() for one, other in zip(token, token[1:], strict=False))
+    return by_chance(token) or (digits > 2 and 5 * turns >= len(token) and (bool(_HEX.fullmatch(token)) or not _of_words(token, 3)))
+
+
+# ------------------------------------------------------------------ behind a word
+
+_PASSWORD = re.compile(
+    rf"(?i:(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|pass[\x20_-]?code|passkey|pre-?shared[\x20_-]key|{'|'.join(map(re.escape, FOREIGN))})\w{{0,12}}"
+    r"|(?<![A-Za-z0-9-])(?:[Pp]ass|PW|[Pp]w|[Pp]wd|[Pp]sw|[Mm]dp|[Cc]lave|[Ss]enha|PIN|[Pp]sk|PSK)(?=\s{0,20}[:=→»—–]|\s(?:is|was|es|est|é)\s)"
+)
+_KEY = re.compile(
+    r"(?i)(?:api|access|secret|private|account|auth|customer|service|license|licence|recovery|unlock|activation|send|deploy)[\x20_-]?keys?(?![a-z])"
+    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|credentials?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
+)
+_GAP = re.compile(r"(?:[\s\"'`「『«“‘(\[<:：=→>—–|.…?·»*#&;]|\\{1,3}[nrt\"']|-(?=[\s>])|[是为為は](?=[「『“\"'\x20]|[!-~])){0,80}")
+_NAMING = re.compile(r"[:：=→>»?|…—–\n\"'`「『«“‘是为為は]|\.\.\.")
+_CLOSED = {'"': '"', "'": "'", "`": "`", "「": "」", "『": "』", "«": "»", "“": "”", "‘": "’"}
+_TOKEN = re.compile(r"[^\s，。；、」』”’»\"`|]{1,400}")
+_ENDS = ".,;:!?)]}>'"
+
+
+def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
+    """The next tokens of a sentence: from, to, and whether a sign before says that here it is. They end with it, or on the second line."""
+    breaks = 0
+    for _ in range(most):
+        gap = _GAP.match(text, at)
+        assert gap
+        breaks += gap[0].count("\n")
+        at = gap.end()
+        closing = _CLOSED.get(gap[0][-1:])
+        to = text.find(closing, at, at + 200) if closing else -1
+        if closing and to > at and "\n" not in text[at:to]:
+            while text[to + 1 : to + 2] == closing == "'" or text[to - 1] == "\\":  # doubled or escaped, it belongs to the value
+                further = text.find(closing, to + 2, at + 200)
+                if further < 0:
+                    break
+                to = further
+        elif found := _TOKEN.match(text, at):
+            to = at + len(found[0].rstrip(_ENDS))
+        else:
+            return
+        if breaks > 1:
+            return
+        yield at, to, bool(_NAMING.search(gap[0]))
+        at = max(to, at + 1)
+        if text[to : to + 1] in tuple(".;!") and text[to + 1 : to + 2] in ("", " ", "\n"):
+            return
+
+
+def spoken(text: str, mask: str) -> str:
+    """Without what stands behind a word for a password and looks like one, or behind a word for a key and is drawn."""
+    hidden = []
+    for word, most, judges in ((_PASSWORD, 6, True), (_KEY, 5, False)):
+        for found in word.finditer(text):
+            for start, end, named in _behind(text, found.end(), most):
+                token = text[start:end]
+                if mask.strip("[]") in token:
+                    break
+                if (judges and " " not in token and _thought_of(token, named)) or _drawn(token):
+                    hidden.append((start, end))
+                    break
+    return _without(text, hidden, mask)
+
+
+def _without(text: str, hidden: list[tuple[int, int]], mask: str) -> str:
+    parts, last = [], 0
+    for start, end in sorted(hidden):
+        if start >= last:
+            parts += [text[last:start], mask]
+        last = max(last, end)
+    return "".join([*parts, text[last:]]) if parts else text
+
+
+# ------------------------------------------------------------------ anywhere
+
+_CHANCE = re.compile(r"(?<![\w+/.#-])(?<!\?id=)(?<!\bsha\d)(?<!\bsha\d{3}[-:])(?<!SHA256:)(?!_Z|ZN|AAAA|sha\d|0x)[A-Za-z0-9+/_-]{20,400}={0,2}(?![\w@?/+])(?!\.\w)")
+_ADDRESS = re.compile(r"://([^\s/\"'<>]{1,200})(/[^\s\"'<>?]{16,400})")
+_CALLED_UPON = re.compile(r"(?i)api|hook|push|notif|\bbot|alert|send|msg|message")
+_PARAMETER = re.compile(r"(?<=[?&])(?!(?:id|v)=)([\w.-]{1,40}=)([\w+/=%.-]{16,400})(?=[&\s\"'#]|\Z)")
+_CALL = re.compile(
+    r"((?i:log_?in|auth\w{0,20}|sign_?in|create_?\w{0,12}user|add_?user|credentials?|unlock|change_password|set_password)\((?:[^\"'()\n]{0,40}[\"'][^\"'\n]{0,80}[\"'],){0,4}"
+    r"[^\"'()\n]{0,40}[\"'])([^\"'\s]{6,200})(?=[\"']\s{0,4}[,)])"
+)
+_FIRST_OF_TWO = re.compile(r"((?i:auth)\w{0,10}\s{0,4}[=(]\s{0,4}\(?\s{0,4}[\"'])([^\"'\s]{8,200})(?=[\"']\s{0,4},\s{0,4}(?:\"\"|'')\s{0,4}\))")
+_ONE_LETTER = re.compile(r"((?<=\s)-[A-Za-z](?:\s{1,4}|=))([\w+/-]{16,200}={0,2})(?![\w./:@-])")
+_PREFIXED = re.compile(r"(?<![A-Za-z0-9_/-])(?:live|prod|pat|tok|token|key|api|apikey|secret|sk|ak|rk|xk|ms|auth|access|refresh|svc|org|usr)[_-](?=[a-z_-]{0,40}\d)[A-Za-z0-9-]{16,200}(?![\w./-])")
+
+
+def scattered(text: str, mask: str) -> str:
+    """Without what chance has written, wherever it stands, and what programs have drawn in an address, a call or a command."""
+    if "(" in text:
+        for call, judge in ((_CALL, lambda one: _thought_of(one, True) or _drawn(one)), (_FIRST_OF_TWO, lambda one: True)):
+            text = call.sub(_judged(judge, mask), text)
+    if "://" in text:
+        text = _ADDRESS.sub(lambda found: found[0] if not _CALLED_UPON.search(found[1]) else "://" + found[1] + re.sub(r"[\w-]{18,}", lambda one: mask if by_chance(one[0]) else one[0], found[2]), text)
+    text = _PARAMETER.sub(_judged(_drawn, mask), text)
+    text = _ONE_LETTER.sub(_judged(_drawn, mask), text)
+    text = _PREFIXED.sub(lambda found: mask if _drawn(found[0].partition("-" if "-" in found[0][:8] else "_")[2]) else found[0], text)
+    return _CHANCE.sub(lambda found: mask if by_chance(found[0]) and not _says(found[0]) else found[0], text)
+
+
+def _says(token: str) -> bool:
+    """Whether this is base64 of a text, which is judged by itself."""
+    try:
+        return b64decode(token + "=" * (-len(token) % 4)).decode().isprintable()
+    except ValueError:
+        return False
+
+
+def _judged(judge: Callable[[str], bool], mask: str) -> Callable[[re.Match[str]], str]:
+    return lambda found: found[1] + mask if judge(found[2]) else found[0]
+
+
+# ------------------------------------------------------------------ behind a mask
+
+_TAIL = re.compile(r"(?<=\[secret\])((?:&#?\w{2,6};|''|\"\"|\\[\"']|[,;:&<^|!'+#%*\\])(?!//)([^\s=,;:&'\"<>()\[\]{}\\]{4,80}))(?![=\w(\[]|:/|:\s)")
+
+
+def without_tails(text: str, mask: str) -> str:
+    """Without the rest of what was hidden as far as a sign that a password may hold, too."""
+    before = ""
+    while before != text:
+        before = text
+        text = _TAIL.sub(lambda found: "" if _rest(found[2], found[1]) else found[0], text)
+    return text
+
+
+def _rest(said: str, whole: str) -> bool:
+    doubled = whole.startswith(("''", '""', "\\", "&#"))
+    return doubled or (not _FACT.fullmatch(said) and (_thought_of(said, True) or (len(said) > 5 and not said.islower() and not said.isdigit())))
