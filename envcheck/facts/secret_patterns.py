@@ -51,8 +51,10 @@ _TOKENS = (
 # TOKENIZERS_PARALLELISM, max_tokens, pad_token_id and the like are none: they belong to a vocabulary.
 _VOCABULARY = "(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)"
 _FOREIGN = rf"(?:{'|'.join(FOREIGN)})(?![长类数学库桶对环化器])"  # the length or number of keys is none
-_WORDS = rf"{_VOCABULARY}token(?!iz|s|[_-](?:id|type|embed|dim|len|count|num|size|limit|budget|per|pos|prob|idx|bucket))|secret|(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|credential|connection_?string"
-_WORDS += rf"|auth_?(?:tok|ident)|passkey|(?<=[a-z])[_-]phrase|unlock[_-]|(?:recovery|backup|scratch|licen[cs]e|grant|invite)[_-]?codes?|access_?grant"
+_WORDS = rf"{_VOCABULARY}token(?!iz|s|[_-](?:id|type|embed|dim|len|count|num|size|limit|budget|per|pos|prob|idx|bucket))"
+_WORDS += r"|secret|(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|credential|connection_?string"
+_WORDS += r"|auth_?(?:tok|ident)|passkey|(?<=[a-z])[_-]phrase|unlock[_-]"
+_WORDS += r"|(?:recovery|backup|scratch|licen[cs]e|grant|invite)[_-]?codes?|access_?grant"
 _WORDS += rf"|[_-]cookie\b|_community\b|key[\x20_]content|{_FOREIGN}"
 _KEYS = (
     "(?:api|access|account|private|signing|shared|encryption|client|license|master|session|service|ssh|subscription|auth"
@@ -71,6 +73,7 @@ _BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as st
 # "$HF_TOKEN" and "None" tell nothing, and what is masked stays as it is
 _MASKED = r"\[secret\]|\$|[<{*…]|\.\.\.|(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
+_CODE += r"|(?:sum|len|min|max|sorted|list|dict|set|tuple|str|int|next|open)\("
 _IN = r"(?:Secret(?:Str)?|Some|Just|Optional|PASSWORD)\("  # what languages put a value into
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
@@ -78,7 +81,7 @@ _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sh
 _NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|_(?:pass|pwd?|psk)\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b)"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
-    rf"(?:{_QUOTE}|&quot;)?[\]}}]?\s{{0,40}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?=[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
+    rf"(?:{_QUOTE}|&quot;)?[\]}}]?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?=[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
     rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:b?(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|b?{_QUOTE}(?:[\"']{{2,3}}(?=[^\s\"']{{4}}))?|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
@@ -86,7 +89,8 @@ _GIVEN = (
 # What stands for a masked one is no name of what stands on the next line.
 _ASSIGNED = re.compile(
     rf"((?:(?!(?<=\[)secret\]:\n){_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw)\b"
-    rf"|(?<![\w-])(?:pwd(?=[\"']?\s{{0,4}}[=:]\s{{0,4}}(?:[\"'](?![/~.])|\w))|PW(?==)|(?!BY|COM|SUR|TRES)[A-Z]{2,8}PASS(?==)|PASS(?==(?!\d{{1,9}}\b))|SAMLResponse"
+    rf"|(?<![\w-])(?:pwd(?=[\"']?\s{{0,4}}[=:]\s{{0,4}}(?:[\"'](?![/~.])|\w))|PW(?==)|(?!BY|COM|SUR|TRES)[A-Z]{{2,8}}PASS(?==))"
+    rf"|(?<![\w-])(?:PASS(?==(?!\d{{1,9}}\b))|SAMLResponse"
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
@@ -217,8 +221,12 @@ _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY")
 _KEY_LINE = re.compile(r"([^\n]{0,200}[\s:\"'])?[\w+/=]{16,100}\s{0,2}")
 _TITLE = r"[\w\"'][\w\"' .-]{0,39}"
 # A line of headings, one that is named after a secret, and what may be one below it
-_HEADINGS = re.compile(rf"[^\n,;\t]{{0,100}}(?:{'|'.join(rf'(?:{apart}{_TITLE}){{1,40}}' for apart in (',', ';', chr(9), '[|][ ]{0,40}'))})[^\w\n]{{0,40}}")
-_HEADING = re.compile(rf"{_NAMED}")
+_HEADINGS = re.compile(
+    rf"[^\n,;\t]{{0,100}}(?:{'|'.join(rf'(?:{apart}{_TITLE}){{1,40}}' for apart in (',', ';', chr(9), '[|][ ]{0,40}'))}"
+    r"|(?<![^\n])\w[\w./-]{0,30}(?:\x20{2,60}[A-Za-z][\w./-]{0,30}(?:\x20[\w./-]{1,30})?){1,20})[^\w\n]{0,40}"
+)
+_APART_BY = {sign: re.compile(f"({by})") for sign, by in (("|", "[|]"), (",", ","), (";", ";"), ("\t", "\t"), ("  ", " {2,60}"))}
+_HEADING = re.compile(rf"{_NAMED}|(?i:^\s*[\"']?(?:pass|pwd?|psw|psk|pin|mdp|clave)\b)")
 _CELL = re.compile(r"^([^\n]{0,60}: |\s{0,40}[\"'`]?)(?=[^\s\"']{0,80}\d)(?=[^\s\"']{0,80}[A-Za-z])(?!\[)[^\s\"']{8,400}")
 # Base64 of a text that holds a secret
 _BLOB = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/]{24,8000}={0,2}(?![\w+/=-])")
@@ -274,8 +282,9 @@ _PIN = re.compile(
 )
 # "verification code: 482913", "user code: WDJB-MJHT"; the words of a seed phrase, and of an app's password
 _CODES = re.compile(
-    r"((?i:\b(?:verification|security|one-?time|otp|2fa|mfa|backup|recovery|scratch|emergency|device|user|pairing|activation)[\x20_-](?:pass)?codes?)(?:\s(?:is|are))?:?\s{1,12}[\"']?)"
-    r"(?:(?:\d{6,8}|[A-Za-z0-9]{4,6}-[A-Za-z0-9]{4,6})(?![\w.-])[\s,]{0,12}){1,20}"
+    r"((?i:\b(?:verification|security|one-?time|otp|2fa|mfa|backup|recovery|scratch|emergency|unlock|access|reset|login|invite|device|user|pairing|activation)[\x20_-](?:pass)?codes?)"
+    r"(?:[\"']?\s?[:=]|\s(?:is|are):?)?[\s\"'\[(]{1,12}(?:[-*]\s)?)"
+    r"(?:(?:\d{6,10}|(?=[A-Za-z-]{0,40}\d|[A-Z-]{7})[A-Za-z0-9]{3,8}(?:-[A-Za-z0-9]{3,8}){1,6})(?![\w.-])(?:[\s,\"']{1,12}(?:[-*]\s)?)?){1,20}"
     r"|((?i:\b(?:seed|recovery|backup|mnemonic)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password|\bpass_?phrase)[\"']?(?:\s(?:is|was|:|reads))?\s{0,4}[:=]?\s{0,4}[\"']?)(?:[a-z]{3,12}[\x20,]{1,2}){2,23}[a-z]{3,12}"
 )
 # What a session is known by: JSESSIONID, PHPSESSID, connect.sid
@@ -314,6 +323,12 @@ _EMAIL = re.compile(
 )
 
 
+# A command may hold two
+_BEHIND_A_NAME = (
+    _APART, _SAID, _TOLD, _HEX, _PGPASS, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _OTHERWISE, _OTHERWISE, _CALLED,
+)  # fmt: skip
+
+
 def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     """Text with `mask` in the place of passwords, tokens and signatures, and without addresses of e-mail."""
     if "BEGIN " in text or "Private-Lines" in text or "ANSIBLE_VAULT" in text:
@@ -345,7 +360,7 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     text = _BEARER.sub(lambda found: f"{found[1] or found[2] or found[3]}{mask}", text)
     if "/" in text:
         text = _HOOK.sub(rf"\1{mask}", text)
-    for pattern in (_APART, _SAID, _TOLD, _HEX, _PGPASS, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _OTHERWISE, _OTHERWISE, _CALLED):
+    for pattern in _BEHIND_A_NAME:
         text = pattern.sub(rf"\1{mask}", text)
     text = _FLAG.sub(rf"\1{mask}", text) if "-" in text else text
     return without_tails(spoken(scattered(text, mask), mask), mask)
@@ -371,18 +386,18 @@ def _columns(text: str, mask: str) -> str:
     """Tables without what stands below a heading that is named after a secret, where it has letters and digits."""
     if "\n" not in text:
         return text
-    lines, below, apart, cells = text.split("\n"), set[int](), ",", 0
+    lines, below, apart, cells = text.split("\n"), set[int](), _APART_BY[","], 0
     for at, line in enumerate(lines):
-        if apart == "|" and not line.strip("|+-=: "):
+        if below and not line.strip("|+-=: "):
             continue
-        parts = line.split(apart)
+        parts = apart.split(line)
         if below and len(parts) >= cells:
-            lines[at] = apart.join(_CELL.sub(rf"\1{mask}", part) if place in below else part for place, part in enumerate(parts))
+            lines[at] = "".join(_CELL.sub(rf"\1{mask}", part) if place in below else part for place, part in enumerate(parts))
             continue
         below = set()
         if _HEADINGS.fullmatch(line):
-            apart = next(one for one in "|,;\t" if one in line)
-            parts = line.split(apart)
+            apart = next(by for sign, by in _APART_BY.items() if sign in line)
+            parts = apart.split(line)
             below, cells = {place for place, part in enumerate(parts) if _HEADING.search(part)}, len(parts)
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from envcheck.facts.secret_words import FOREIGN
 
 # ------------------------------------------------------------------ what a token is made of
 
-_PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PIECES = re.compile(r"[A-Z]{1,99}(?![a-z])|[A-Z]?[a-z]+|\d+")
 # Three letters with a vowel among them and no four consonants in a row
 _WORD = re.compile(r"(?=[A-Z]?[a-z]{0,2}[aeiouy])(?![A-Za-z]{0,20}?(?![AEIOUYaeiouy])[A-Za-z][b-df-hj-np-tv-xz]{3})[A-Z]?[a-z]{3,}")
 _BETWEEN = re.compile(r"[^A-Za-z0-9]|(?<=\d)[xX]\d+")  # also 128x64
@@ -24,10 +24,20 @@ _HEX = re.compile(r"[0-9a-f]{32,}")
 _KEY_LETTERS = re.compile(r"[\w+/=.~-]{12,}")
 # Versions, paths, addresses, variables, calls, names of files and of modules, dates: they tell a cause, and are nobody's secret
 _FACT = re.compile(
-    r"(?i)v?\d+(?:[.:/-]\d+)*\S{0,3}|[a-z]+-?\d+(?:\.\d+)+\S*|[$<{*…%\[/~-].*|\.{1,2}/.*|[a-z]:[\\/].*|.*(?:://|\w/\w+/).*|[\w.:]+\(.*"
-    r"|.*\.(?:py|so|sh|js|json|ya?ml|toml|txt|cfg|conf|ini|log|md|html?|cpp|cuh?|c|h|hpp|gz|zip|whl|env|pem|key|com|org|net|io|de|internal|local)"
-    r"(?:[:#(].*)?|\w+=[^=].*|\w+:|[\u3040-\u9fff\uac00-\ud7af].*|0x[0-9a-f]+.*|(?-i:[A-Z]+[A-Z0-9]*(?:_[A-Z0-9]+)+|[a-z_]+(?:[._-][a-z0-9_]+)*|[a-z]+\d+|_*(?:[A-Z]+[a-z]+)+)"
+    r"(?i)v?\d{1,20}(?:[.:/-]\d{1,20}){0,8}\S{0,3}|[a-z]{1,40}-?\d{1,9}(?:\.\d{1,9}){1,6}\S{0,40}|\w{1,80}:|(?-i:[A-Z][A-Z0-9]{0,60}(?:_[A-Z0-9]{1,60}){1,20})"
 )
+_BEGINS = re.compile(
+    r"[$<{*…%\[/~-]|\.{1,2}/|[A-Za-z]:[\\/]|0x[0-9a-f]|[\w.:]{1,80}\(|\w{1,80}\[|[\w.]{1,80}(?:=[^=]|[=<>!]=)|[\u3040-\u9fff\uac00-\ud7af]"
+)
+_HOLDS = re.compile(
+    r"://|\w/\w{1,80}/|\.(?:py|so|dll|dylib|lib|exe|pyd|sh|js|json|ya?ml|toml|txt|cfg|conf|ini|log|md|html?|cpp|cuh?|c|h|hpp|gz|zip|whl|env|pem|key"
+    r"|com|org|net|io|de|internal|local)(?:[:#(]|\Z)"
+)
+_NAME = re.compile(r"[a-z_]{1,80}(?:[._-][a-z0-9]{1,80}){0,20}|[a-z]{1,80}\d+|_{0,2}(?:[A-Z]{1,8}[a-z]{1,40}){1,20}")
+
+
+def _is_fact(token: str) -> bool:
+    return bool(_FACT.fullmatch(token) or _BEGINS.match(token) or _HOLDS.search(token))
 
 
 def by_chance(token: str) -> bool:
@@ -50,7 +60,7 @@ def _kind(letter: str) -> str:
 def _thought_of(token: str, named: bool) -> bool:
     """Whether people think of a password such as this. `named`: a colon, an arrow or a quotation mark says that here it is."""
     kinds = set(map(_kind, token))
-    if len(token) < (6 if named else 8) or not kinds & {"A", "a"} or _FACT.fullmatch(token):
+    if len(token) < (6 if named else 8) or not kinds & {"A", "a"} or _is_fact(token) or _NAME.fullmatch(token):
         return False
     capitals = {"A", "a"} <= kinds and ("0" in kinds or any(map(str.isupper, token[1:])))
     told = len(kinds & {"0", "!"}) + capitals + (named and "_" in kinds)
@@ -59,7 +69,7 @@ def _thought_of(token: str, named: bool) -> bool:
 
 def _drawn(token: str) -> bool:
     """Whether a program has drawn this: a key in hex, a UUID, letters and digits among each other."""
-    if not _KEY_LETTERS.fullmatch(token) or _FACT.fullmatch(token):
+    if not _KEY_LETTERS.fullmatch(token) or _is_fact(token):
         return False
     if _UUID.search(token):
         return True
@@ -71,12 +81,14 @@ def _drawn(token: str) -> bool:
 # ------------------------------------------------------------------ behind a word
 
 _PASSWORD = re.compile(
-    rf"(?i:(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|pass[\x20_-]?code|passkey|pre-?shared[\x20_-]key|{'|'.join(map(re.escape, FOREIGN))})\w{{0,12}}"
-    r"|(?<![A-Za-z0-9-])(?:[Pp]ass|PW|[Pp]w|[Pp]wd|[Pp]sw|[Mm]dp|[Cc]lave|[Ss]enha|PIN|[Pp]sk|PSK)(?=\s{0,20}[:=→»—–]|\s(?:is|was|es|est|é)\s)"
+    r"(?i:(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|pass[\x20_-]?code|passkey|pre-?shared[\x20_-]key|(?:secret|shared|seed)[\x20_-]phrase|(?:access|unlock)[\x20_-]codes?"
+    rf"|{'|'.join(map(re.escape, FOREIGN))})\w{{0,12}}"
+    r"|(?<![A-Za-z0-9-])(?:PW|[Pp]w|[Pp]wd|[Pp]sw|[Mm]dp|(?:[Cc]redentials?|[Cc]reds?|CREDS)(?=[\s:=]))(?![\w-])"
+    r"|(?<![A-Za-z0-9-])(?:[Pp]ass|[Cc]lave|[Ss]enha|PIN|[Pp]sk|PSK)(?=\s{0,20}[:=→»—–]|\s(?:is|was|es|est|é)\s)"
 )
 _KEY = re.compile(
     r"(?i)(?:api|access|secret|private|account|auth|customer|service|license|licence|recovery|unlock|activation|send|deploy)[\x20_-]?keys?(?![a-z])"
-    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|credentials?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
+    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
 )
 _GAP = re.compile(r"(?:[\s\"'`「『«“‘(\[<:：=→>—–|.…?·»*#&;]|\\{1,3}[nrt\"']|-(?=[\s>])|[是为為は](?=[「『“\"'\x20]|[!-~])){0,80}")
 _NAMING = re.compile(r"[:：=→>»?|…—–\n\"'`「『«“‘是为為は]|\.\.\.")
@@ -90,7 +102,8 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
     breaks = 0
     for _ in range(most):
         gap = _GAP.match(text, at)
-        assert gap
+        if gap is None:
+            return
         breaks += gap[0].count("\n")
         at = gap.end()
         closing = _CLOSED.get(gap[0][-1:])
@@ -139,30 +152,49 @@ def _without(text: str, hidden: list[tuple[int, int]], mask: str) -> str:
 
 # ------------------------------------------------------------------ anywhere
 
-_CHANCE = re.compile(r"(?<![\w+/.#-])(?<!\?id=)(?<!\bsha\d)(?<!\bsha\d{3}[-:])(?<!SHA256:)(?!_Z|ZN|AAAA|sha\d|0x)[A-Za-z0-9+/_-]{20,400}={0,2}(?![\w@?/+])(?!\.\w)")
-_ADDRESS = re.compile(r"://([^\s/\"'<>]{1,200})(/[^\s\"'<>?]{16,400})")
-_CALLED_UPON = re.compile(r"(?i)api|hook|push|notif|\bbot|alert|send|msg|message")
+_CHANCE = re.compile(
+    r"(?<![\w+/.#-])(?<!\?id=)(?<!\bsha\d)(?<!\bsha\d{3}[-:])(?<!SHA256:)"
+    r"(?!_Z|ZN|AAAA|sha\d|0x)[A-Za-z0-9+/_-]{20,400}={0,2}(?![\w@?/+])(?!\.\w)"
+)
+_ADDRESS = re.compile(r"(://(?i:[\w.-]{0,80}(?:api|hook|push|notif|\bbot|alert|send|msg|message))[^\s/\"'<>]{0,200})(/[^\s\"'<>?]{16,400})")
+_SEGMENT = re.compile(r"[\w-]{18,400}")
 _PARAMETER = re.compile(r"(?<=[?&])(?!(?:id|v)=)([\w.-]{1,40}=)([\w+/=%.-]{16,400})(?=[&\s\"'#]|\Z)")
 _CALL = re.compile(
     r"((?i:log_?in|auth\w{0,20}|sign_?in|create_?\w{0,12}user|add_?user|credentials?|unlock|change_password|set_password)\((?:[^\"'()\n]{0,40}[\"'][^\"'\n]{0,80}[\"'],){0,4}"
     r"[^\"'()\n]{0,40}[\"'])([^\"'\s]{6,200})(?=[\"']\s{0,4}[,)])"
 )
-_FIRST_OF_TWO = re.compile(r"((?i:auth)\w{0,10}\s{0,4}[=(]\s{0,4}\(?\s{0,4}[\"'])([^\"'\s]{8,200})(?=[\"']\s{0,4},\s{0,4}(?:\"\"|'')\s{0,4}\))")
+_FIRST_OF_TWO = re.compile(
+    r"((?i:auth)\w{0,10}\s{0,4}[=(]\s{0,4}\(?\s{0,4}[\"'])([^\"'\s]{8,200})(?=[\"']\s{0,4},\s{0,4}(?:\"\"|'')\s{0,4}\))"
+)
 _ONE_LETTER = re.compile(r"((?<=\s)-[A-Za-z](?:\s{1,4}|=))([\w+/-]{16,200}={0,2})(?![\w./:@-])")
-_PREFIXED = re.compile(r"(?<![A-Za-z0-9_/-])(?:live|prod|pat|tok|token|key|api|apikey|secret|sk|ak|rk|xk|ms|auth|access|refresh|svc|org|usr)[_-](?=[a-z_-]{0,40}\d)[A-Za-z0-9-]{16,200}(?![\w./-])")
+_PREFIXED = re.compile(
+    r"(?<![A-Za-z0-9_/-])(?:live|prod|pat|tok|token|key|api|apikey|secret|sk|ak|rk|xk|ms|auth|access|refresh|svc|org|usr)[_-]"
+    r"(?=[a-z_-]{0,40}\d)[A-Za-z0-9-]{16,200}(?![\w./-])"
+)
+
+
+_AT_HOST = re.compile(r"((?<![\w@/.:-])[A-Za-z][\w.-]{0,40}:)([^\s'\"@/:]{6,80})(?=@[A-Za-z0-9][\w.-]{0,253}(?:[/:\s]|\Z))")
+_SMALL = re.compile(r"(?<![\w+/.#-])(?:[a-z][a-z0-9]{1,5}[_-])?(?=[a-z0-9]{0,80}[g-z])[a-z0-9]{24,50}(?![\w@/-]|\.\w)")
 
 
 def scattered(text: str, mask: str) -> str:
     """Without what chance has written, wherever it stands, and what programs have drawn in an address, a call or a command."""
+
+    def drawn_by_chance(found: re.Match[str]) -> str:
+        return mask if by_chance(found[0]) and not _says(found[0]) else found[0]
+
     if "(" in text:
         for call, judge in ((_CALL, lambda one: _thought_of(one, True) or _drawn(one)), (_FIRST_OF_TWO, lambda one: True)):
             text = call.sub(_judged(judge, mask), text)
     if "://" in text:
-        text = _ADDRESS.sub(lambda found: found[0] if not _CALLED_UPON.search(found[1]) else "://" + found[1] + re.sub(r"[\w-]{18,}", lambda one: mask if by_chance(one[0]) else one[0], found[2]), text)
+        text = _ADDRESS.sub(lambda found: found[1] + _SEGMENT.sub(drawn_by_chance, found[2]), text)
     text = _PARAMETER.sub(_judged(_drawn, mask), text)
     text = _ONE_LETTER.sub(_judged(_drawn, mask), text)
     text = _PREFIXED.sub(lambda found: mask if _drawn(found[0].partition("-" if "-" in found[0][:8] else "_")[2]) else found[0], text)
-    return _CHANCE.sub(lambda found: mask if by_chance(found[0]) and not _says(found[0]) else found[0], text)
+    if "@" in text:
+        text = _AT_HOST.sub(_judged(lambda one: _thought_of(one, False), mask), text)
+    text = _SMALL.sub(lambda found: mask if _drawn(found[0]) else found[0], text)
+    return _CHANCE.sub(drawn_by_chance, text)
 
 
 def _says(token: str) -> bool:
@@ -179,7 +211,10 @@ def _judged(judge: Callable[[str], bool], mask: str) -> Callable[[re.Match[str]]
 
 # ------------------------------------------------------------------ behind a mask
 
-_TAIL = re.compile(r"(?<=\[secret\])((?:&#?\w{2,6};|''|\"\"|\\[\"']|[,;:&<^|!'+#%*\\])(?!//)([^\s=,;:&'\"<>()\[\]{}\\]{4,80}))(?![=\w(\[]|:/|:\s)")
+_TAIL = re.compile(
+    r"(?<=\[secret\])((?:&#?\w{2,6};|''|\"\"|\\[\"']|[,;:&<^|!'+#%*\\])(?!//)"
+    r"([^\s=,;:&'\"<>()\[\]{}\\]{4,80}))(?![=\w(\[]|:/|:\s)"
+)
 
 
 def without_tails(text: str, mask: str) -> str:
@@ -192,5 +227,6 @@ def without_tails(text: str, mask: str) -> str:
 
 
 def _rest(said: str, whole: str) -> bool:
-    doubled = whole.startswith(("''", '""', "\\", "&#"))
-    return doubled or (not _FACT.fullmatch(said) and (_thought_of(said, True) or (len(said) > 5 and not said.islower() and not said.isdigit())))
+    if whole.startswith(("''", '""', "\\", "&#")):
+        return True
+    return not _is_fact(said) and (_thought_of(said, True) or (len(said) > 5 and not said.islower() and not said.isdigit()))

@@ -34,11 +34,12 @@ _HINTS = (
     "local-", "<<<", "-stdin", "mc alias", "/p:", "sqlcmd", "useradd", "usermod", "net use", "printf",
     "obscure", "hooks/", "//hooks.", "hc-ping", ":*:", "auth plain", "auth default", "cqlsh", "authident", "send ", "send_user",
     "securestring", "psexec", "nickserv", "psk ", "http-basic", "publish", "getpass", "get_pass", "hmac.new", "fernet", "_user=",
-    "username=", "addauth", "ipmi-", "syt_", "sqp_", "squ_", "sqa_", "code: ", "codes: ", "code is ", "codes are", "unseal", "oathtool",
+    "username=", "addauth", "ipmi-", "syt_", "sqp_", "squ_", "sqa_", "code: ", "codes", "code is ", "unseal", "oathtool",
     "auth-user-",
     "requirepass", "masterauth", "kind: secret", "stringdata", "ansible_vault", "-----end ", "base64", "rdesktop", "racadm", "ilorest",
-    "impacket", "isql", "hdbsql", "cftp", "(d #", " #d", "samlresponse", "unlock", "licens", "licenc", "community", "passkey", "access grant", "access_grant", "scratch", "emergency",
-    "pre-shared", "preshared", "user(", "/pass", "/password", "gocspx", "1//0", "=}",
+    "impacket", "isql", "hdbsql", "cftp", "(d #", " #d", "samlresponse", "unlock", "licens", "licenc", "community", "passkey",
+    "access grant", "access_grant", "scratch", "emergency", "pre-shared", "preshared", "user(", "access code", "access_code", "_code",
+    "/pass", "/password", "gocspx", "1//0", "=}",
 )  # fmt: skip
 
 # Letters and digits in a row, as tokens have them. A commit's forty of hex are none: every report has those of torch.
@@ -92,7 +93,8 @@ def _masked_as_meant(line: str) -> str:
 @functools.cache
 def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
-    return re.compile(rf"{_any_of(_HINTS)}|_pat(?!h)|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")  # no LD_LIBRARY_PATH; a line of .pgpass
+    # no LD_LIBRARY_PATH; a line of .pgpass
+    return re.compile(rf"{_any_of(_HINTS)}|_pat(?!h)|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")
 
 
 def _any_of(words: Iterable[str]) -> str:
