@@ -18,7 +18,7 @@ _PIECES = re.compile(r"[A-Z]{1,99}(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORD = re.compile(r"(?=[A-Z]?[a-z]{0,2}[aeiouy])(?![A-Za-z]{0,20}?(?![AEIOUYaeiouy])[A-Za-z][b-df-hj-np-tv-xz]{3})[A-Z]?[a-z]{3,}")
 _BETWEEN = re.compile(r"[^A-Za-z0-9]|(?<=\d)[xX]\d+")  # also 128x64
 _CAPITALS = re.compile(r"[A-Z]+")
-_LONG = re.compile(r"[A-Za-z0-9]{10}")  # names of several words have shorter ones
+_LONG = re.compile(r"[A-Za-z0-9]{11}")  # names of several words have shorter ones
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HEX = re.compile(r"[0-9a-f]{32,}")
 _KEY_LETTERS = re.compile(r"[\w+/=.~-]{12,}")
@@ -83,6 +83,7 @@ def _drawn(token: str) -> bool:
 _PASSWORD = re.compile(
     r"(?i:(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|pass[\x20_-]?code|passkey|pre-?shared[\x20_-]key|(?:secret|shared|seed)[\x20_-]phrase|(?:access|unlock)[\x20_-]codes?"
     rf"|{'|'.join(map(re.escape, FOREIGN))})\w{{0,12}}"
+    r"|\b(?:pass\sshow|vault\s(?:kv\s)?(?:get|read)|(?:op|bw|lpass|gopass)\s(?:read|get|show))\b"
     r"|(?<![A-Za-z0-9-])(?:PW|[Pp]w|[Pp]wd|[Pp]sw|[Mm]dp|(?:[Cc]redentials?|[Cc]reds?|CREDS)(?=[\s:=]))(?![\w-])"
     r"|(?<![A-Za-z0-9-])(?:[Pp]ass|[Cc]lave|[Ss]enha|PIN|[Pp]sk|PSK)(?=\s{0,20}[:=→»—–]|\s(?:is|was|es|est|é)\s)"
 )
@@ -135,10 +136,15 @@ def spoken(text: str, mask: str) -> str:
                 token = text[start:end]
                 if mask.strip("[]") in token:
                     break
-                if (judges and " " not in token and _thought_of(token, named)) or _drawn(token):
+                if (judges and (" " not in token or _quoted(text, start, found.end())) and _thought_of(token, named)) or _drawn(token):
                     hidden.append((start, end))
                     break
     return _without(text, hidden, mask)
+
+
+def _quoted(text: str, start: int, word: int) -> bool:
+    """Whether quotation marks begin here, right behind the word: several words may be one password."""
+    return start - word < 12 and text[start - 1 : start] in _CLOSED
 
 
 def _without(text: str, hidden: list[tuple[int, int]], mask: str) -> str:

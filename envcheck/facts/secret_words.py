@@ -14,7 +14,7 @@ FOREIGN = (
     "पासवर्ड", "कूटशब्द", "পাসওয়ার্ড", "கடவுச்சொல்", "పాస్‌వర్డ్", "പാസ്‌വേഡ്", "પાસવર્ડ", "ਪਾਸਵਰਡ", "මුරපදය",
     "mật khẩu", "mat khau", "kata sandi", "kata laluan", "katalaluan", "รหัสผ่าน", "លេខសម្ងាត់", "စကားဝှက်", "ລະຫັດຜ່ານ",
     "密码", "密碼", "口令", "密钥", "密鑰", "秘钥", "令牌", "凭证", "凭据", "パスワード", "パスフレーズ", "暗証番号", "トークン", "秘密鍵",
-    "비밀번호", "암호", "토큰",
+    "비밀번호", "비번", "암호", "토큰",
     "kod dostęp", "código de acces", "código de acess", "code d'accès", "codice di access", "codice d'access", "toegangscode", "код доступ",
     "åtkomstkod", "přístupový kód", "nenosiri", "fjalëkalim", "focal faire", "cyfrinair", "የይለፍ ቃል",
 )  # fmt: skip

@@ -781,7 +781,8 @@ KINDS = [
     ),
     (
         "asia json",
-        '{"AccessKeyId":"ASIAQQ2FEXAMPLE7ABCD","SecretAccessKey":"¦wJalrXUtnFEMIqqK7MDENGbPxRfiCYEXAMPLEKEYab","SessionToken":"IQoJb3JpZ2luX2VjEJr//////////wEaCXVz"}',
+        '{"AccessKeyId":"ASIAQQ2FEXAMPLE7ABCD","SecretAccessKey":"¦wJalrXUtnFEMIqqK7MDENGbPxRfiCYEX'
+        'AMPLEKEYab","SessionToken":"IQoJb3JpZ2luX2VjEJr//////////wEaCXVz"}',
         "wJalrXUtnFEMI",
     ),
     ("docker idtoken", '{"auths":{"r.io":{"identitytoken":"¦qqtokenplain"}}}', "qqtokenplain"),
@@ -857,12 +858,16 @@ KINDS = [
     (".pgpass line", "pg-metrics.internal:5432:runs:mlops:vK9\\:tr0¦ub4dor-x", "ub4dor-x"),
     (
         "oci customer secret key created",
-        "$ oci iam customer-secret-key create --user-id ocid1.user.oc1..aaaaaaaazq --display-name s3compat --query 'data.key' --raw-output\n4k5IRN46sMLPoiUkVfJVl¦DondTN+YppN3XjZGF8t6rH=",
+        "$ oci iam customer-secret-key create --user-id ocid1.user.oc1..aaaaaaaazq --display-name s"
+        "3compat --query 'data.key' --raw-output\n4k5IRN46sMLPoiUkVfJVl¦DondTN+YppN3XjZGF8t6rH=",
         "DondTN+YppN3XjZGF8t6rH",
     ),
     (
         "OpenSSH private key cut after some lines",
-        "deploy/id_ed25519:-----BEGIN OPENSSH PRIVATE KEY-----\ndeploy/id_ed25519:b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQB77PJNgwTeQp9Y/bKmQO/ocGtUnx\ndeploy/id_ed25519:IPmpLw9cKt8KD2Q7eO82QoU/i6CZq2fmcR/W0KsRd8CCntbOBLvbmxIYGTQ92uFOhEUJLz\ndeploy/id_ed25519:L3h2MfI/ZBVx6Y5BtoGnNaG2/bKC1A9gQn0¦TPIhMHzAYxIEhidYt0RpiMVKjUMZmrxjEm9",
+        "deploy/id_ed25519:-----BEGIN OPENSSH PRIVATE KEY-----\ndeploy/id_ed25519:b3BlbnNzaC1rZXktdj"
+        "EAAAAABG5vbmUAAAAEbm9uZQB77PJNgwTeQp9Y/bKmQO/ocGtUnx\ndeploy/id_ed25519:IPmpLw9cKt8KD2Q7eO8"
+        "2QoU/i6CZq2fmcR/W0KsRd8CCntbOBLvbmxIYGTQ92uFOhEUJLz\ndeploy/id_ed25519:L3h2MfI/ZBVx6Y5BtoGn"
+        "NaG2/bKC1A9gQn0¦TPIhMHzAYxIEhidYt0RpiMVKjUMZmrxjEm9",
         "TPIhMHzAYxIEhidYt0RpiMVKjUMZmrxjEm9",
     ),
     (
@@ -872,17 +877,21 @@ KINDS = [
     ),
     (
         "OpenVPN inline static key",
-        "<tls-auth>\n-----BEGIN OpenVPN Static key V1-----\n77a7c1b6e980e79cfa38e0ad75834853\n5a7eb6846d51bb52¦dd62b4cd5144aa1c\n-----END OpenVPN Static key V1-----\n</tls-auth>",
+        "<tls-auth>\n-----BEGIN OpenVPN Static key V1-----\n77a7c1b6e980e79cfa38e0ad75834853\n5a7eb684"
+        "6d51bb52¦dd62b4cd5144aa1c\n-----END OpenVPN Static key V1-----\n</tls-auth>",
         "dd62b4cd5144aa1c",
     ),
     (
         "Weaviate environment in docker compose l",
-        "    environment:\n      - AUTHENTICATION_APIKEY_ENABLED=true\n      - AUTHENTICATION_APIKEY_ALLOWED_KEYS=26obdg87ZUeQJTAt3aXbMif89S3A,CbfqBNpMZOUXTo0¦hfMgrCmYWhm6nFX\n      - AUTHENTICATION_APIKEY_USERS=ana,bot",
+        "    environment:\n      - AUTHENTICATION_APIKEY_ENABLED=true\n      - AUTHENTICATION_APIKEY_"
+        "ALLOWED_KEYS=26obdg87ZUeQJTAt3aXbMif89S3A,CbfqBNpMZOUXTo0¦hfMgrCmYWhm6nFX\n      - AUTHENTI"
+        "CATION_APIKEY_USERS=ana,bot",
         "hfMgrCmYWhm6nFX",
     ),
     (
         "vast.ai key file shown with cat",
-        "(base) root@C.7712345:~$ cat ~/.config/vastai/vast_api_key; echo\n977eaabbbf315d601eaede6567bdeadd¦65782139fc745f137d377f5c24d9d468",
+        "(base) root@C.7712345:~$ cat ~/.config/vastai/vast_api_key; echo\n977eaabbbf315d601eaede656"
+        "7bdeadd¦65782139fc745f137d377f5c24d9d468",
         "65782139fc745f137d377f5c24d9d468",
     ),
     (
@@ -892,18 +901,21 @@ KINDS = [
     ),
     (
         "CVAT superuser creation by heredoc",
-        "docker exec -i cvat_server python manage.py shell <<PY\nfrom django.contrib.auth.models import User\nUser.objects.create_superuser('boss', 'boss@example.org', 'Flieder¦_Kran_83')\nPY",
+        "docker exec -i cvat_server python manage.py shell <<PY\nfrom django.contrib.auth.models imp"
+        "ort User\nUser.objects.create_superuser('boss', 'boss@example.org', 'Flieder¦_Kran_83')\nPY",
         "_Kran_83",
     ),
     ("Backblaze b2 authorize", "$ b2 account authorize 004a1b2c3d4e5f60000000007 K004JPb7yY/1rbkB6¦Vqbvvqy0+LyPn3", "Vqbvvqy0+LyPn3"),
     (
         "Storj access grant",
-        "uplink access import main 1eFf263VGpSZfKKfogPYXpWjL51apSnbWp2YNt6k6P35g3kmhcY7c1Ym¦hfHM34HE1qkfi8ndHUGpvoYpUa3H4ASqQNP7JRqQZj92HXjgSTu3xKe",
+        "uplink access import main 1eFf263VGpSZfKKfogPYXpWjL51apSnbWp2YNt6k6P35g3kmhcY7c1Ym¦hfHM34H"
+        "E1qkfi8ndHUGpvoYpUa3H4ASqQNP7JRqQZj92HXjgSTu3xKe",
         "hfHM34HE1qkfi8ndHUGpvoYpUa3H4ASqQNP7JRqQZj92HXjgSTu3xKe",
     ),
     (
         "Erlang cookie of RabbitMQ",
-        "rabbitmq@mq-0: * effective user's home directory: /var/lib/rabbitmq\nrabbitmqctl --erlang-cookie JEEMKFATDO¦ISHKAGJYJQ -n rabbit@mq-0 status",
+        "rabbitmq@mq-0: * effective user's home directory: /var/lib/rabbitmq\nrabbitmqctl --erlang-c"
+        "ookie JEEMKFATDO¦ISHKAGJYJQ -n rabbit@mq-0 status",
         "ISHKAGJYJQ",
     ),
     (
@@ -1024,7 +1036,8 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "https://download.pytorch.org/whl/cu128 see http://host:8080 mailto me: a @ b",
         "tcp://10.0.0.1:29500 etcd: connection refused @ 12:00, rdzv http://head:2379 failed for worker@node",
         "PASS: test_a, pass 3 of 5, pass=True, bypass=1, encode_pass: 2",
-        "Successfully loaded checkpoint step_00012000, run train-AbCdEf-20240501, wandb run abc123de https://wandb.ai/me/proj/runs/abc123de",
+        "Successfully loaded checkpoint step_00012000, run train-AbCdEf-20240501, wandb run abc123d"
+        "e https://wandb.ai/me/proj/runs/abc123de",
         "slurm job 123456 on node[01-16] partition gpu-h100, RANK=0 LOCAL_RANK=0 WORLD_SIZE=16",
         '"name": "cuda", "value": 12.8; name: MASTER_PORT value: 29500',
         "compile key=('aten.mm', 1024) cache key: fx-f3a9c21d4b7e605abcdef",
@@ -1046,6 +1059,10 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "the password is wrong, my token is not valid, das Passwort ist falsch, password is required. 密码是错的",
         "username or password when it is asked; password authentication failed for user me; def split(self, pw: Split)",
         "PASS test/a.test.js\nPASS tests, USER me; train.py:1234:main:warning:deprecated fe80:1234:abcd:1234:5678",
+        "export K=${WANDB_API_KEY:?unset} token_embedding_dim=12288 RegNet_X_1_6GF_Weights ResNeXt101_32X8D_Weights cudaD3D9MapFlagsReadOnly",
+        "integrity sha512-3lK0TWuxKZGPQXip7x4rGA3pBoXkFIKomYb7fcalO5yYZ7rhpVF1IBBOJoFjMgYD04nLXLVHGyVBANxkIbQ32B==",
+        "key fingerprint is SHA256:8F88ea35KFa22ETXMB8Pu/Kcohm7MCOFNP0DktEpjoz. https://h.example/d/1wC4DOZFaYym2t1Esz0X5yxlLI3RDnSiyRbUus3bkJ64/edit",
+        "def try_split(self, pw: Split, red: Split) -> tuple[Split, Split]: # pass: decided_mask==0, n_pw = sum(1 for e in x)",
         "kind: ConfigMap\ndata:\n  lr: learning-rate-of-it\n",
     ],
 )
