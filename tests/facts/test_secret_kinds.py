@@ -1059,7 +1059,7 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "the password is wrong, my token is not valid, das Passwort ist falsch, password is required. 密码是错的",
         "username or password when it is asked; password authentication failed for user me; def split(self, pw: Split)",
         "PASS test/a.test.js\nPASS tests, USER me; train.py:1234:main:warning:deprecated fe80:1234:abcd:1234:5678",
-        "RegNet_X_1_6GF_Weights ResNeXt101_32X8D_Weights cudaD3D9MapFlagsReadOnly token_embedding_dim=12288 export K=${WANDB_API_KEY:?unset}",
+        "RegNet_X_1_6GF_Weights ResNeXt101_32X8D_Weights cudaD3D9MapFlags token_embedding_dim=12288 export K=${WANDB_API_KEY:?unset}",
         "integrity sha512-3lK0TWuxKZGPQXip7x4rGA3pBoXkFIKomYb7fcalO5yYZ7rhpVF1IBBOJoFjMgYD04nLXLVHGyVBANxkIbQ32B==",
         "key fingerprint is SHA256:8F88ea35KFa22ETXMB8Pu/Kcohm7MCOFNP0DktEpjoz. https://h.example/d/1wC4DOZFaYym2t1Esz0X5yxlLI3RDnSiyRbUus3bk/edit",
         "def try_split(self, pw: Split, red: Split) -> tuple[Split, Split]: # pass: decided_mask==0, n_pw = sum(1 for e in x)",
