@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections.abc import Callable
 
 from envcheck.facts.secret_shapes import scattered, spoken, without_tails
-from envcheck.facts.secret_words import FOREIGN
+from envcheck.facts.secret_words import FOREIGN, any_of
 
 EMAIL = "[e-mail]"
 
@@ -50,7 +50,7 @@ _TOKENS = (
 )  # fmt: skip
 # TOKENIZERS_PARALLELISM, max_tokens, pad_token_id and the like are none: they belong to a vocabulary.
 _VOCABULARY = "(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)"
-_FOREIGN = rf"(?:{'|'.join(FOREIGN)})(?![长类数学库桶对环化器])"  # the length or number of keys is none
+_FOREIGN = rf"{any_of(FOREIGN)}(?![长类数学库桶对环化器])"  # the length or number of keys is none
 _WORDS = rf"{_VOCABULARY}token(?!iz|s|[_-](?:id|type|embed|dim|len|count|num|size|limit|budget|per|pos|prob|idx|bucket))"
 _WORDS += r"|secret|(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|credential|connection_?string"
 _WORDS += r"|auth_?(?:tok|ident)|passkey|(?<=[a-z])[_-]phrase|unlock[_-]"

@@ -1,5 +1,10 @@
 """What secrets are called in other languages."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
 # Words for a password, a key, a token, or what all their forms begin with, in lower case: Germanic, Romance, Slavic and Baltic, Uralic,
 # Greek, Turkic, Semitic and Iranian, of India, of South-East Asia, of East Asia, others
 FOREIGN = (
@@ -18,3 +23,14 @@ FOREIGN = (
     "kod dostęp", "código de acces", "código de acess", "code d'accès", "codice di access", "codice d'access", "toegangscode", "код доступ",
     "åtkomstkod", "přístupový kód", "nenosiri", "fjalëkalim", "focal faire", "cyfrinair", "የይለፍ ቃል",
 )  # fmt: skip
+
+
+def any_of(words: Iterable[str]) -> str:
+    """An expression for any of these words that looks at each letter once."""
+    rest: dict[str, list[str]] = {}
+    for word in words:
+        rest.setdefault(word[:1], []).append(word[1:])
+    if "" in rest:
+        return ""
+    branches = [re.escape(first) + any_of(rests) for first, rests in sorted(rest.items())]
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck.facts.secret_words import FOREIGN
+from envcheck.facts.secret_words import FOREIGN, any_of
 
 MASK = "[secret]"
 
@@ -94,18 +94,7 @@ def _masked_as_meant(line: str) -> str:
 def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
     # no LD_LIBRARY_PATH; a line of .pgpass
-    return re.compile(rf"{_any_of(_HINTS)}|_pat(?!h)|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")
-
-
-def _any_of(words: Iterable[str]) -> str:
-    """An expression for any of these words that looks at each letter once."""
-    rest: dict[str, list[str]] = {}
-    for word in words:
-        rest.setdefault(word[:1], []).append(word[1:])
-    if "" in rest:
-        return ""
-    branches = [re.escape(first) + _any_of(rests) for first, rests in sorted(rest.items())]
-    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+    return re.compile(rf"{any_of(_HINTS)}|_pat(?!h)|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")
 
 
 def mask_values(value: Any) -> Any:
