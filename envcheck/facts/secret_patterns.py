@@ -75,6 +75,7 @@ _MASKED = r"\[secret\]|\$|[<{*…]|\.\.\.|(?:None|none|True|true|False|false|NUL
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
 _CODE += r"|(?:sum|len|min|max|sorted|list|dict|set|tuple|str|int|next|open)\("
 _IN = r"(?:Secret(?:Str)?|Some|Just|Optional|PASSWORD)\("  # what languages put a value into
+_BELOW = r"(?:(?<=\x20{3})|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on a line that is further in
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
 # What stands in a name, and not at its edge alone
@@ -94,7 +95,7 @@ _ASSIGNED = re.compile(
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|[?+][^\s{{}}]{{0,80}}\}}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}->\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
@@ -129,7 +130,7 @@ _SAID_OF_ONE = (
     r"(?!(?i:(?:wrong|incorr|inval|required|need|expire|empty|missing|unknown|stored|correct|asked|blank|hidden|weak|never|always|also|still|only"
     r"|kept|sent|used|known|given|there|that|what|same|the|not|too|longer|shorter|visible|valid|safe|mandatory|optional|case|ok\b|okay|fine|set"
     r"|falsch|ung[uü]ltig|nicht|leer|n[oö]tig|erforder|err[oó]n|vac[ií]|requ[ei]|errad|obligat|nul|default|plain|public|private|protect)\w{0,40}"
-    r"|\w{1,30}(?:ed|ing|ly))(?![^\s.,;!?)]))"
+    r"|\w{1,30}(?:ed|ing|ly))(?![^\s.,:;!?)]))"
 )
 _TOLD = re.compile(
     rf"((?:(?i:\b(?:password|passwort|passphrase|passcode|pw|pwd|contraseña|senha|mot\sde\spasse)(?:\sfor\s\S{{1,40}})?\s(?:is|was|ist|war|es|est|é)\b:?\s{{1,4}})"
@@ -195,6 +196,8 @@ _LOGIN_QUOTED = re.compile(
     r"((?<![\w-])(?:-[uUa]|--(?:proxy-)?(?:user|auth))[=\s]\s{0,4}(?:'[^\s:']{1,80}:(?=[^'\n]{4,200}')|\"[^\s:\"]{1,80}:(?=[^\"\n]{4,200}\")))"
     r"(?!\[secret\]|\$|\d{1,6}[\"'])[^\"'\n]{4,200}"
 )
+# The signature of a licence: SIGN="05E0 A7EE …"
+_SIGNATURE = re.compile(r"(\b(?:SIGN\d?|SIGNATURE)=\"?)(?:[0-9A-Fa-f]{4}\x20?){3,200}[0-9A-Fa-f]{0,3}")
 # A text of its own between quotation marks, long, of small and capital letters with five digits at least; {…=} of Maven; (d #…#) of GnuPG
 _LONE = re.compile(
     r"(?<=[\"'])(?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,40}\d){5})[A-Za-z0-9]{32,200}(?=[\"'])"
@@ -270,7 +273,7 @@ _OTHERWISE = re.compile(
     rf"|\b(?:un)?zip{_SPAN}-P\s{{0,8}}|\bipmitool{_SPAN}-P\s{{1,8}}|\bsnmp\w{{1,12}}{_SPAN}-[cAX]\s{{1,8}}|\bobsutil{_SPAN}-k="
     rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\btwine{_SPAN}-p\s{{1,8}}|\bvault\s{{1,8}}login\s{{1,8}}(?!-)|\betcdctl{_SPAN}--user[=\s][^\s:]{{1,80}}:"
     rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal[=\s][^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
-    rf"|\bmc\s{{1,4}}alias\s{{1,4}}set\s{{1,4}}(?:\S{{1,200}}\s{{1,4}}){{3}}|\bxfreerdp{_SPAN}/p:|\bsqlcmd{_SPAN}-P\s{{0,8}}|\bwpa_passphrase\s{{1,4}}\S{{1,40}}\s{{1,4}}"
+    rf"|\balias\s{{1,4}}set\s{{1,4}}(?:\S{{1,200}}\s{{1,4}}){{3}}|\bxfreerdp{_SPAN}/p:|\bsqlcmd{_SPAN}-P\s{{0,8}}|\bwpa_passphrase\s{{1,4}}\S{{1,40}}\s{{1,4}}"
     rf"|\buser(?:add|mod){_SPAN}-p\s{{1,8}}|\bnet\s{{1,4}}use\s(?:[^\n|;&]{{0,200}}?\s(?=[^\s/\\]\S{{0,200}}\x20{{1,4}}/user:)|(?:[^\n|;&\[]{{0,200}}?\s)?/user:\S{{1,80}}\x20{{1,4}})|--basic-auth[=\s]\s{{0,8}}[^\s:]{{1,80}}:|\bwandb\.login\(\s{{0,4}}key="
     r"|-pass(?:in|out)?\s{1,8}pass:|--auth=|:5432:[^\s:]{1,80}:[^\s:]{1,80}:"
     rf"|\blogin\s{{1,8}}\S{{1,80}}\s{{1,8}}(?:account\s{{1,8}}\S{{1,80}}\s{{1,8}})?password\s{{1,8}}|;\s{{0,8}}(?i:pwd)=(?![/~]))(?!{_MASKED})"
@@ -281,11 +284,13 @@ _PIN = re.compile(
     rf"((?<![A-Za-z0-9])PIN(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?|(?<![\w-])--(?:pin|t?otp)[=\s]{{1,8}}|[\"']pin[\"']:\s{{0,4}}[\"']?)\d{{4,12}}(?![\w.-])"
 )
 # "verification code: 482913", "user code: WDJB-MJHT"; the words of a seed phrase, and of an app's password
+_ITEM_NUMBER = r"(?:(?:[-*•]|\d{1,2}[.):])\x20{0,2})?"  # what stands before one of a list
+_SEED = r"(?!(?:the|and|for|not|you|are|was|has|with|from|this|that|your|must|please|try|enter|use|again|when|will|can|could|only|file|line|wrong|error|failed|invalid|cannot)\b)[a-z]{3,12}"
 _CODES = re.compile(
     r"((?i:\b(?:verification|security|one-?time|otp|2fa|mfa|backup|recovery|scratch|emergency|unlock|access|reset|login|invite|device|user|pairing|activation)[\x20_-](?:pass)?codes?)"
-    r"(?:[\"']?\s?[:=]|\s(?:is|are):?)?[\s\"'\[(]{1,12}(?:[-*]\s)?)"
-    r"(?:(?:\d{6,10}|(?=[A-Za-z-]{0,40}\d|[A-Z-]{7})[A-Za-z0-9]{3,8}(?:-[A-Za-z0-9]{3,8}){1,6})(?![\w.-])(?:[\s,\"']{1,12}(?:[-*]\s)?)?){1,20}"
-    r"|((?i:\b(?:seed|recovery|backup|mnemonic)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password|\bpass_?phrase)[\"']?(?:\s(?:is|was|:|reads))?\s{0,4}[:=]?\s{0,4}[\"']?)(?:[a-z]{3,12}[\x20,]{1,2}){2,23}[a-z]{3,12}"
+    r"(?:[\"']?\s?[:=]|\x20\([^()\n]{0,80}\):|\x20[^\n:]{1,80}:(?=\x20{0,4}\n)|\s(?:is|are):?)?[\s\"'\[(]{1,12}" + _ITEM_NUMBER + ")"
+    r"(?:(?:\d{6,10}|(?=[A-Za-z-]{0,40}\d|[A-Z-]{7})[A-Za-z0-9]{3,8}(?:-[A-Za-z0-9]{3,8}){1,6})(?![\w.-])(?:[\s,\"']{1,12}" + _ITEM_NUMBER + "){0,1}){1,20}"
+    r"|((?i:\b(?:seed|recovery|backup|mnemonic|wallet|secret)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password|\bpass_?phrase)(?:[\"']?(?:\s(?:is|was|:|reads))?\s{0,4}(?:[:=]|->|→)?\s{0,4}(?:[\"']|1[.):]\x20?)?|[^\n:.]{0,60}:[\s\"']{1,8}(?=[a-z]{3,12}\x20[a-z]{3,12}\x20[a-z]{3,12}\x20[a-z])))(?:" + _SEED + r"(?:[\x20,]{1,2}|\s{1,4}\d{1,2}[.):]\x20?)){2,23}[a-z]{3,12}"
 )
 # What a session is known by: JSESSIONID, PHPSESSID, connect.sid
 _SESSION = re.compile(
@@ -325,7 +330,7 @@ _EMAIL = re.compile(
 
 # A command may hold two
 _BEHIND_A_NAME = (
-    _APART, _SAID, _TOLD, _HEX, _PGPASS, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _OTHERWISE, _OTHERWISE, _CALLED,
+    _APART, _SAID, _TOLD, _HEX, _PGPASS, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _SIGNATURE, _OTHERWISE, _OTHERWISE, _CALLED,
 )  # fmt: skip
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 # Words for a password, a key, a token, or what all their forms begin with, in lower case: Germanic, Romance, Slavic and Baltic, Uralic,
 # Greek, Turkic, Semitic and Iranian, of India, of South-East Asia, of East Asia, others
-FOREIGN = (
+_WORDS = (
     "kennwort", "losungswort", "geheimnis", "zugangsdaten", "zugangsschl", "zugangscode", "geheimschl", "api-schl", "api_schl", "apischl",
     "wachtwoord", "lösenord", "losenord", "adgangskode", "kodeord", "passord", "passwoord", "wagwoord", "lykilorð", "aðgangsorð",
-    "de passe", "de_passe", "de-passe", "depasse", "contrase", "contrasinal", "palavra-passe", "palavra passe", "parola", "parole d",
+    "de passe", "de_passe", "de-passe", "depasse", "contrase", "contrasinal", "senha", "palavra-passe", "palavra passe", "parola", "parole d",
     "parolă", "paraula de pas", "pasahitz",
     "hasło", "haslo", "hasła", "heslo", "hesla", "geslo", "lozink", "šifra za", "slaptaž", "parolei", "salasõna", "parool",
     "пароль", "пароля", "паролем", "паролі", "парола", "токен", "секрет", "лозинк", "гасло", "құпия сөз", "сырсөз", "нууц үг",
@@ -23,6 +24,16 @@ FOREIGN = (
     "kod dostęp", "código de acces", "código de acess", "code d'accès", "codice di access", "codice d'access", "toegangscode", "код доступ",
     "åtkomstkod", "přístupový kód", "nenosiri", "fjalëkalim", "focal faire", "cyfrinair", "የይለፍ ቃል",
 )  # fmt: skip
+
+
+def _typed(word: str) -> str:
+    """As who has no such keys types it: without accents."""
+    plain = unicodedata.normalize("NFKD", word.translate(str.maketrans("łøıđð", "loidd")))
+    return "".join(one for one in plain if not unicodedata.combining(one))
+
+
+_PLAIN = dict.fromkeys(plain for word in _WORDS if (plain := _typed(word)).isascii())
+FOREIGN = tuple(dict.fromkeys((*_WORDS, *_PLAIN, *(word.replace(" ", "_") for word in _PLAIN))))
 
 
 def any_of(words: Iterable[str]) -> str:

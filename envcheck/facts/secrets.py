@@ -23,7 +23,7 @@ _HINTS = (
     "hooks.slack", "pin=", "pin ", "pin:", "pin'", "pin\"", "salt", "pepper", "otp", "totp_", "mnemonic", "phrase", "passcode", "pincode",
     "creds", "sid=", "sid:", "sessid", "sessionid", "session_id", "jwt", "sas", "sshpass", "redis-cli", "smb", "ldap", "openssl", "munge:",
     "fwogz", "fqogz", "iqojb", "aqody", "wandb_", "auth=", "auth(", "%3dsig", "sig%3d", "%40", "pass:", ":5432:",
-    *FOREIGN, "clave", "senha", "mdp", "mima", "psk=", "_psk", "_sk=", "_sk'", "_sk\"", "_sk:", "pass=", "pwd", "bindpw", "storepass",
+    "clave", "senha", "mdp", "mima", "psk=", "_psk", "_sk=", "_sk'", "_sk\"", "_sk:", "pass=", "pwd", "bindpw", "storepass",
     "keypass", "private-lines", "begin ", "mongo", "7z ", "zip -", "ipmitool", "snmp", "obsutil", "swanlab", "lftp", "http -a",
     "https -a", "thin:", "sqlplus", "true\t", "false\t", "true\\t", "true /",
     "false /", "echo ", "wandb:", "wandb ", "wandb=", "wandb'", 'wandb"', "oauth", "auth:", "331", "absk", "csk-", "tgp_",
@@ -31,13 +31,13 @@ _HINTS = (
     "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
     "glc_", "rpa_", "sq0", "pmak-", "nrak-", "nrjs-", "nrii-", "glsa_", "hrku-", "fm1", "fm2", "pscale_", "ccipat_", "cciprj_", "sntry",
     "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal", "sbp_", "bku",
-    "local-", "<<<", "-stdin", "mc alias", "/p:", "sqlcmd", "useradd", "usermod", "net use", "printf",
+    "local-", "<<<", "-stdin", "alias ", "mount ", "/p:", "sqlcmd", "useradd", "usermod", "net use", "printf",
     "obscure", "hooks/", "//hooks.", "hc-ping", ":*:", "auth plain", "auth default", "cqlsh", "authident", "send ", "send_user",
     "securestring", "psexec", "nickserv", "psk ", "http-basic", "publish", "getpass", "get_pass", "hmac.new", "fernet", "_user=",
     "username=", "addauth", "ipmi-", "syt_", "sqp_", "squ_", "sqa_", "code: ", "codes", "code is ", "unseal", "oathtool",
     "auth-user-",
     "requirepass", "masterauth", "kind: secret", "stringdata", "ansible_vault", "-----end ", "base64", "rdesktop", "racadm", "ilorest",
-    "impacket", "isql", "hdbsql", "cftp", "(d #", " #d", "samlresponse", "unlock", "licens", "licenc", "community", "passkey",
+    "impacket", "isql", "hdbsql", "cftp", "(d #", " #d", "samlresponse", "unlock", "licens", "licenc", "sign=", "sign2=", "community", "passkey",
     "access grant", "access_grant", "scratch", "emergency", "pre-shared", "preshared", "user(", "access code", "access_code", "_code",
     "/pass", "/password", "gocspx", "1//0", "=}",
 )  # fmt: skip
@@ -46,7 +46,10 @@ _HINTS = (
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?![0-9a-f]{40}(?![A-Za-z0-9]))(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16}")
 _WRITTEN_OUT = re.compile(r"\\{1,3}u00([2-7][0-9a-fA-F])")
 # A text on one line, as a line of source and JSON write it
-_ESCAPED = re.compile(r"\\{1,3}(?:([nrt])|([\"'/]))")
+_ESCAPED = re.compile(
+    r"(\\\\[nrt][\w.-]{0,60}\\(?=[\w$]))"  # a folder of a server of Windows stays
+    r"|\\{1,3}(?:([nrt])|([\"'/]))"
+)
 _MEANT = {"n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -83,7 +86,7 @@ def end_of(text: str, most: int) -> str:
 
 def _masked_as_meant(line: str) -> str:
     """A line that quotes a text of several lines, masked as that text would be: many secrets end where their line or a quotation does."""
-    meant = _ESCAPED.sub(lambda found: _MEANT[found[1]] if found[1] else found[2], line)
+    meant = _ESCAPED.sub(lambda found: _MEANT[found[2]] if found[2] else found[1] or found[3], line)
     if meant == line:
         return line
     shown = mask_secrets(meant)
@@ -94,7 +97,7 @@ def _masked_as_meant(line: str) -> str:
 def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
     # no LD_LIBRARY_PATH; a line of .pgpass
-    return re.compile(rf"{any_of(_HINTS)}|_pat(?!h)|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")
+    return re.compile(rf"{any_of(_HINTS)}|{any_of(FOREIGN)}|_pat(?!h)|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")
 
 
 def mask_values(value: Any) -> Any:
