@@ -55,7 +55,8 @@ _WORDS = rf"{_VOCABULARY}token(?!iz|s|[_-](?:id|type|embed|dim|len|count|num|siz
 _WORDS += r"|secret|(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|credential|connection_?string"
 _WORDS += r"|auth_?(?:tok|ident)|passkey|(?<=[a-z])[_-]phrase|unlock[_-]"
 _WORDS += r"|(?:recovery|backup|scratch|licen[cs]e|grant|invite)[_-]?codes?|access_?grant"
-_WORDS += rf"|[_-]cookie\b|_community\b|key[\x20_]content|{_FOREIGN}"
+_WORDS += r"|[_-]cookie\b|_community\b|key[\x20_]content"
+_ENGLISH, _WORDS = _WORDS, rf"{_WORDS}|{_FOREIGN}"
 _KEYS = (
     "(?:api|access|account|private|signing|shared|encryption|client|license|master|session|service|ssh|subscription|auth"
     "|wandb|comet|neptune|openai|anthropic|gemini|hf|ngc)"
@@ -79,7 +80,10 @@ _BELOW = r"(?:(?<=\x20{3})|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
 # What stands in a name, and not at its edge alone
-_NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|_(?:pass|pwd?|psk)\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b)"
+_LAST_WORD = r"_(?:pass|pwd?|psk)\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b"
+_NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|{_LAST_WORD})"
+# Where programs name them, which speak English: the other words are most of what such an expression takes to compile
+_PROGRAMS = rf"(?:(?i:{_ENGLISH}|{_KEYS}[_-]?key|{_LAST_WORD})"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
     rf"(?:{_QUOTE}|&quot;)?[\]}}]?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?=[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
@@ -89,7 +93,7 @@ _GIVEN = (
 # What begins in Chinese, Japanese or Korean is a sentence: they are typed by means of a list to choose from, which no password field has.
 # What stands for a masked one is no name of what stands on the next line.
 _ASSIGNED = re.compile(
-    rf"((?:(?!(?<=\[)secret\]:\n){_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw)\b"
+    rf"((?:(?!(?<=\[)secret\]:\n){_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw|(?<=[\"'])(?:pw|psw|pass)(?=[\"']\s{{0,4}}:\s{{0,4}}[\"']))\b"
     rf"|(?<![\w-])(?:pwd(?=[\"']?\s{{0,4}}[=:]\s{{0,4}}(?:[\"'](?![/~.])|\w))|PW(?==)|(?!BY|COM|SUR|TRES)[A-Z]{{2,8}}PASS(?==))"
     rf"|(?<![\w-])(?:PASS(?==(?!\d{{1,9}}\b))|SAMLResponse"
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
@@ -104,16 +108,16 @@ _APART = re.compile(
     rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
     rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
     rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
-    rf"|<name>[\w.-]{{0,80}}(?:{_NAMED}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
-    rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_NAMED}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
+    rf"|<name>[\w.-]{{0,80}}(?:{_PROGRAMS}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
+    rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_PROGRAMS}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD|KEY)\x20{{5,60}}(?=[^\s:,'\"]{{8,400}}(?:[:,'\"]|\x20{{0,200}}(?:\n|\Z)))"
-    rf"|\b[Ee]nv:[\w-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"']?\s{{1,4}}(?:-Value\s{{1,4}})?(?!-)[\"']?"
-    rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
+    rf"|\b[Ee]nv:[\w-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}[\"']?\s{{1,4}}(?:-Value\s{{1,4}})?(?!-)[\"']?"
+    rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
-    rf"|(?<![^\n])[\w.-]{{0,60}}{_NAMED}[\w-]{{0,40}}:?\n(?=\w[^\s/.]{{7,80}}(?![^\n]))(?=\S{{0,80}}\d)(?=\S{{0,80}}[A-Za-z])|\bauth-user-pass>?\n[^\n]{{1,80}}\n"
+    rf"|(?<![^\n])[\w.-]{{0,60}}{_PROGRAMS}[\w-]{{0,40}}:?\n(?=\w[^\s/.]{{7,80}}(?![^\n]))(?=\S{{0,80}}\d)(?=\S{{0,80}}[A-Za-z])|\bauth-user-pass>?\n[^\n]{{1,80}}\n"
     rf"|[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"'](?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{8}})"
-    rf"|\bvariable\s{{1,4}}\"[\w-]{{0,60}}{_NAMED}[\w-]{{0,60}}\"\s{{0,4}}\{{[^}}\"]{{0,200}}default\s{{0,4}}=\s{{0,4}}\""
+    rf"|\bvariable\s{{1,4}}\"[\w-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}\"\s{{0,4}}\{{[^}}\"]{{0,200}}default\s{{0,4}}=\s{{0,4}}\""
     rf"|\b(?:setenv|setx|ENV(?=\s{{1,8}}(?:\S{{1,120}}\s{{1,8}}\S{{0,80}}\d|\w{{1,80}}_(?:TOKEN|SECRET|PASSWORD|KEY)\s))|set\s-\w{{1,4}}"
     rf"|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?|remote\s{{1,4}}modify\s{{1,8}}(?:--\w{{1,12}}\s{{1,8}})?\S{{1,80}})"
     rf"\s{{0,8}}[\w./:@-]{{0,100}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
@@ -188,7 +192,7 @@ _CALLED = re.compile(
     r"|\b(?:Credentials?|PSCredential|UsernamePassword\w{0,20})\(\s{0,8}(?:[\"'][^\"'\n]{0,80}[\"'],\s{0,8}){1,4}[\"'](?=[^\"'\n]{4,200}[\"']\s{0,8}\))"
     r"|\b(?:hmac\.new|Fernet|(?i:api_?key|api_?token|auth_?token|password|secret_?key))\(\s{0,8}b?[\"'](?=[^\s\"']{0,80}\d)"
     r"|\bConvertTo-SecureString\s{1,8}(?:-String\s{1,8})?[\"']"
-    rf"|#define\s{{1,8}}\w{{0,60}}{_NAMED}\w{{0,60}}\s{{1,40}}\"|\b(?:PASSWORD|SECRET|PSK|IDENTIFIED\sBY)(?:\s{{1,4}}|\()(?=['\"])['\"])"
+    rf"|#define\s{{1,8}}\w{{0,60}}{_PROGRAMS}\w{{0,60}}\s{{1,40}}\"|\b(?:PASSWORD|SECRET|PSK|IDENTIFIED\sBY)(?:\s{{1,4}}|\()(?=['\"])['\"])"
     rf"(?!{_MASKED})(?:(?<=')[^'\n]{{4,200}}|(?<=\")[^\"\n]{{4,200}})"
 )
 # curl -u "name:…" of several words
@@ -281,16 +285,23 @@ _OTHERWISE = re.compile(
 )
 # Digits alone: CARD_PIN=4711, --pin 4711
 _PIN = re.compile(
-    rf"((?<![A-Za-z0-9])PIN(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?|(?<![\w-])--(?:pin|t?otp)[=\s]{{1,8}}|[\"']pin[\"']:\s{{0,4}}[\"']?)\d{{4,12}}(?![\w.-])"
+    rf"((?<![A-Za-z0-9])PIN(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?|(?<![\w-])--(?:pin|t?otp)[=\s]{{1,8}}|[\"']pin[\"']:\s{{0,4}}[\"']?|\b(?:PIN|OTP|TAN|(?i:one[\x20-]time\x20pass(?:word|code)))(?:\x20[a-z-]{{1,20}}){{0,5}}?\x20(?:is|was|lautet|ist|es|est)\b:?\x20)\d{{4,12}}(?![\w.-])"
 )
 # "verification code: 482913", "user code: WDJB-MJHT"; the words of a seed phrase, and of an app's password
 _ITEM_NUMBER = r"(?:(?:[-*•]|\d{1,2}[.):])\x20{0,2})?"  # what stands before one of a list
-_SEED = r"(?!(?:the|and|for|not|you|are|was|has|with|from|this|that|your|must|please|try|enter|use|again|when|will|can|could|only|file|line|wrong|error|failed|invalid|cannot)\b)[a-z]{3,12}"
+_SEED = (
+    r"(?!(?:the|and|for|not|you|are|was|has|with|from|this|that|your|must|please|try|enter|use|again"
+    r"|when|will|can|could|only|file|line|wrong|error|failed|invalid|cannot)\b)[a-z]{3,12}"
+)
 _CODES = re.compile(
     r"((?i:\b(?:verification|security|one-?time|otp|2fa|mfa|backup|recovery|scratch|emergency|unlock|access|reset|login|invite|device|user|pairing|activation)[\x20_-](?:pass)?codes?)"
-    r"(?:[\"']?\s?[:=]|\x20\([^()\n]{0,80}\):|\x20[^\n:]{1,80}:(?=\x20{0,4}\n)|\s(?:is|are):?)?[\s\"'\[(]{1,12}" + _ITEM_NUMBER + ")"
-    r"(?:(?:\d{6,10}|(?=[A-Za-z-]{0,40}\d|[A-Z-]{7})[A-Za-z0-9]{3,8}(?:-[A-Za-z0-9]{3,8}){1,6})(?![\w.-])(?:[\s,\"']{1,12}" + _ITEM_NUMBER + "){0,1}){1,20}"
-    r"|((?i:\b(?:seed|recovery|backup|mnemonic|wallet|secret)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password|\bpass_?phrase)(?:[\"']?(?:\s(?:is|was|:|reads))?\s{0,4}(?:[:=]|->|→)?\s{0,4}(?:[\"']|1[.):]\x20?)?|[^\n:.]{0,60}:[\s\"']{1,8}(?=[a-z]{3,12}\x20[a-z]{3,12}\x20[a-z]{3,12}\x20[a-z])))(?:" + _SEED + r"(?:[\x20,]{1,2}|\s{1,4}\d{1,2}[.):]\x20?)){2,23}[a-z]{3,12}"
+    r"(?:[\"']?\s?[:=]|\x20\([^()\n]{0,80}\):|\x20[^\n:]{1,80}:(?=\x20{0,4}\n)|\s(?:is|are):?)?[\s\"'\[(]{1,12}"
+    rf"{_ITEM_NUMBER})"
+    r"(?:(?:\d{6,10}|\d{3}\x20\d{3}(?!\x20?\d)|(?=[A-Za-z-]{0,40}\d|[A-Z-]{7})[A-Za-z0-9]{3,8}(?:-[A-Za-z0-9]{3,8}){1,6})(?![\w.-])"
+    rf"(?:[\s,\"']{{1,12}}{_ITEM_NUMBER})?){{1,20}}"
+    r"|((?i:\b(?:seed|recovery|backup|mnemonic|wallet|secret)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password|\bpass_?phrase)(?:[\"']?(?:\s(?:is|was|:|reads))?\s{0,4}(?:[:=]|->|→)?\s{0,4}(?:[\"']|1[.):]\x20?)?|[^\n:.]{0,60}:[\s\"']{1,8}(?=[a-z]{3,12}\x20[a-z]{3,12}\x20[a-z]{3,12}\x20[a-z])))"
+    rf"(?:{_SEED}"
+    r"(?:[\x20,]{1,2}|\s{1,4}\d{1,2}[.):]\x20?)){2,23}[a-z]{3,12}"
 )
 # What a session is known by: JSESSIONID, PHPSESSID, connect.sid
 _SESSION = re.compile(

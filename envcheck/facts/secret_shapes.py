@@ -16,16 +16,13 @@ from envcheck.facts.secret_words import FOREIGN, any_of
 _PIECES = re.compile(r"[A-Z]{1,99}(?![a-z])|[A-Z]?[a-z]+|\d+")
 # Three letters with a vowel among them and no four consonants in a row
 _WORD = re.compile(r"(?=[A-Z]?[a-z]{0,2}[aeiouy])(?![A-Za-z]{0,20}?(?![AEIOUYaeiouy])[A-Za-z][b-df-hj-np-tv-xz]{3})[A-Z]?[a-z]{3,}")
-# Letters that follow each letter in English more often than by chance: of 93 % of the pairs in 8,000 words, a third of all pairs
-_PAIRS = frozenset(
-    letters[0] + other
-    for letters in (
-        "abcdgiklmnprstuvy baeilorsu cacehiklorstu dadeilosu eacdefgilmnpqrstvx faefilortu gaehinrsu haeior iabcdefglmnoprstvz keis"
-        " ladeilostuy mabeimopsu nacdefgiklnopstuv oabcdfgilmnoprstuvw paeiloprstuy qu racdegiklmnorstuy sacehilopstuy tacehilorstuy"
-        " uabceilmnprst vaei waeior xipt yp ze"
-    ).split()
-    for other in letters[1:]
+# A letter and those that follow it in English more often than by chance: of 93 % of the pairs in 8,000 words, a third of all pairs
+_FOLLOWED = (
+    "abcdgiklmnprstuvy baeilorsu cacehiklorstu dadeilosu eacdefgilmnpqrstvx faefilortu gaehinrsu haeior iabcdefglmnoprstvz keis"
+    " ladeilostuy mabeimopsu nacdefgiklnopstuv oabcdfgilmnoprstuvw paeiloprstuy qu racdegiklmnorstuy sacehilopstuy tacehilorstuy"
+    " uabceilmnprst vaei waeior xipt yp ze"
 )
+_PAIRS = frozenset(letters[0] + other for letters in _FOLLOWED.split() for other in letters[1:])
 _BETWEEN = re.compile(r"[^A-Za-z0-9]|(?<=\d)[xX]\d+")  # also 128x64
 _CAPITALS = re.compile(r"[A-Z]+")
 _LONG = re.compile(r"[A-Za-z0-9]{11}")  # names of several words have shorter ones
@@ -99,15 +96,17 @@ def _drawn(token: str) -> bool:
 
 _PASSWORD = re.compile(
     r"(?i:(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|pass[\x20_-]?code|passkey|pre-?shared[\x20_-]key|(?:secret|shared|seed)[\x20_-]phrase|(?:access|unlock)[\x20_-]codes?"
-    rf"|{any_of(FOREIGN)})\w{{0,12}}"
+    rf"|{any_of(FOREIGN)})(?:(?<![\u3040-\u9fff\uac00-\ud7af])\w{{0,12}}|(?:(?![是为為は])[\u3040-\u9fff\uac00-\ud7af]){{0,12}})"
+    r"|(?<![\w.])(?:user\s(?:add|create)|(?:add|create)_?user|AUTH)(?=\s)"
     r"|\b(?:pass\sshow|vault\s(?:kv\s)?(?:get|read)|(?:op|bw|lpass|gopass)\s(?:read|get|show))\b"
     r"|(?<![A-Za-z0-9-])(?:PW|[Pp]w|[Pp]wd|[Pp]sw|[Mm]dp|(?:[Cc]redentials?|[Cc]reds?|CREDS)(?=[\s:=]))(?![\w-])"
     r"|(?<![A-Za-z0-9-])(?:[Pp]ass|[Cc]lave|[Ss]enha|PIN|[Pp]sk|PSK)(?=\s{0,20}[:=→»—–]|\s(?:is|was|es|est|é)\s)"
 )
 _KEY = re.compile(
     r"(?i)(?:api|access|secret|private|account|auth|customer|service|license|licence|recovery|unlock|activation|send|deploy)[\x20_-]?keys?(?![a-z])"
-    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
+    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|licen[cs]es?(?![a-z])|(?:serial|product|bitlocker)\skey|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
 )
+_GROUPS = re.compile(r"[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){2,8}")  # of a key of a product
 _GAP = re.compile(r"(?:[\s\"'`「『«“‘(\[<:：=→>—–|.…?·»*#&;,!)\]}]|\\{1,3}[nrt\"']|-(?=[\s>])|[是为為は](?=[「『“\"'\x20]|[!-~])){0,80}")
 _NAMING = re.compile(r"[:：=→>»?|…—–\n\"'`「『«“‘是为為は]|\.\.\.")
 _BELOW = re.compile(r":\n[\x20\t]{1,40}\w")  # further lines that belong to this one
@@ -115,8 +114,8 @@ _CLOSED = {'"': '"', "'": "'", "`": "`", "「": "」", "『": "』", "«": "»",
 _TOKEN = re.compile(r"[^\s，。；、」』”’»\"`|]{1,400}")
 _ENDS = ".,;:!?)]}>'"
 _NEXT_NAME = re.compile(r"[A-Za-z_]\w{0,60}=(?!=)")
-_COPULAS = frozenset(
-    "is was now still es est era é ist war lautet jest je to är er on là adalah ialah olan sono sarà vale isto будет такой это".split()
+_COPULA = re.compile(
+    r"(?i)is|was|now|still|est?|era|é|ist|war|lautet|jest|je|to|[äe]r|on|là|adalah|ialah|olan|sono|sarà|vale|isto|будет|такой|это"
 )
 _NEAR = 6  # tokens behind a word; further away a sign has to say that here it is
 
@@ -151,7 +150,7 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
             return
         if to > at and (number < _NEAR or (named and not breaks)):
             yield at, to, named
-        said = text[at:to].lower() in _COPULAS
+        said = bool(_COPULA.fullmatch(text, at, to))
         at = max(to, at + 1)
         if text[to : to + 1] in tuple(".;!") and text[to + 1 : to + 2] in ("", " ", "\n"):
             return
@@ -166,7 +165,8 @@ def spoken(text: str, mask: str) -> str:
                 token = text[start:end]
                 if mask.strip("[]") in token:
                     break
-                if (judges and (" " not in token or _quoted(text, start, found.end())) and _thought_of(token, named)) or _drawn(token):
+                thought_of = judges and (" " not in token or _quoted(text, start, found.end())) and _thought_of(token, named)
+                if thought_of or _drawn(token) or _GROUPS.fullmatch(token):
                     hidden.append((start, end))
                     break
     return _without(text, hidden, mask)
@@ -194,23 +194,38 @@ _CHANCE = re.compile(
 )
 _ADDRESS = re.compile(r"((?:://|(?<![\w./@:~-]))[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}(?::\d{1,5})?)(/[^\s\"'<>?]{16,400})")
 _SEGMENT = re.compile(r"(?<![\w-])(?<!/d/)(?<!/folders/)(?<!/id/)[\w-]{18,400}")
-_DOTTED = re.compile(r"(?<![\w+/#-])(?<!\bsha\d:)(?<!\bsha\d{3}[-:])(?<!SHA256:)(?!_Z|ZN|AAAA|sha\d|0x)(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,400}(?![\w@?+/=-])")
+_DOTTED = re.compile(
+    r"(?<![\w+/#-])(?<!\bsha\d:)(?<!\bsha\d{3}[-:])(?<!SHA256:)"
+    r"(?!_Z|ZN|AAAA|sha\d|0x)(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,400}(?![\w@?+/=-])"
+)
 _REST_OF_DOTTED = re.compile(r"(?<=\[secret\])(?:[.:][\w-]{12,400}){1,6}")
 _TWO = re.compile(r"(?<![\w:/.@-])([A-Za-z0-9_-]{16,80}:)([A-Za-z0-9_-]{20,100})(?![\w:.@/-])")
-_FORM = re.compile(r"(\[secret\](?:[\"']?\s{1,4}(?:-[Fd]|--(?:form|data)\S{0,20})[\s=]\s{0,4}[\"']?|&)[\w-]{1,40}=)([\w-]{16,200})(?![\w.-])")
+_FORM = re.compile(
+    r"(\[secret\](?:[\"']?\s{1,4}(?:-[Fd]|--(?:form|data)\S{0,20})[\s=]\s{0,4}[\"']?|&)[\w-]{1,40}=)"
+    r"([\w-]{16,200})(?![\w.-])"
+)
 _POSITIONAL = re.compile(
     r"(\b(?i:alias|mount|remote|host|account|config|login|connect|server|profile|registry)\b[^\n|;&]{0,80}?\shttps?://\S{1,200}\s{1,4}[\w.@-]{2,60}\s{1,4})([^\s\"'|;&-][^\s\"'|;&]{7,200})"
 )
-_SUM = re.compile(r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2})[\s:=\"'(]{0,6}\Z")
-_PARAMETER = re.compile(r"(?<=[?&])(?!(?:id|v)=)([\w.-]{1,40}=)([\w+/=%.-]{16,400})(?=[&\s\"'#]|\Z)")
+# `-u ana … -p …` of any program, "use ana / …"
+_FLAG_OF_USER = re.compile(
+    r"((?<=\s)-[ulU]\s{1,4}[A-Za-z][\w.@-]{0,60}\s{1,4}(?:[^\s|;&]{1,80}\s{1,4}){0,2}?-[pPwW]\s{1,4})"
+    r"([^\s\"'|;&-][^\s\"'|;&]{5,80})"
+)
+_SLASHED = re.compile(r"(\b(?i:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s)(\S{6,80})")
+# The word before a checksum
+_SUM = re.compile(
+    r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2})[\s:=\"'(]{0,6}\Z"
+)
+_PARAMETER = re.compile(r"(?<=[?&])(?!(?:id|v)=)([\w.-]{1,40}=)([\w+/=%.-]{14,400})(?=[&\s\"'#]|\Z)")
 _CALL = re.compile(
-    r"((?i:log_?in|auth\w{0,20}|sign_?in|create_?\w{0,12}user|add_?user|credentials?|unlock|change_password|set_password)\((?:[^\"'()\n]{0,40}[\"'][^\"'\n]{0,80}[\"'],){0,4}"
+    r"((?i:log_?in|auth\w{0,20}|sign_?in|create_?\w{0,12}user|add_?user|credentials?|unlock|connect(?=\([^\"'()\n]{0,40}[\"'][^\"'\n]{0,80}[\"'],)|change_password|set_password)\((?:[^\"'()\n]{0,40}[\"'][^\"'\n]{0,80}[\"'],){0,4}"
     r"[^\"'()\n]{0,40}[\"'])([^\"'\s]{6,200})(?=[\"']\s{0,4}[,)])"
 )
 _FIRST_OF_TWO = re.compile(
     r"((?i:auth)\w{0,10}\s{0,4}[=(]\s{0,4}\(?\s{0,4}[\"'])([^\"'\s]{8,200})(?=[\"']\s{0,4},\s{0,4}(?:\"\"|'')\s{0,4}\))"
 )
-_ONE_LETTER = re.compile(r"((?<=\s)-[A-Za-z](?:\s{1,4}|=))([\w+/-]{16,200}={0,2})(?![\w./:@-])")
+_ONE_LETTER = re.compile(r"((?<=\s)-(?:[A-Za-z]|-(?:session|auth|account|access|login))(?:\s{1,4}|=))([\w+/-]{16,200}={0,2})(?![\w./:@-])")
 _PREFIXED = re.compile(
     r"(?<![A-Za-z0-9_/-])(?:live|prod|pat|tok|token|key|api|apikey|secret|sk|ak|rk|xk|ms|auth|access|refresh|svc|org|usr)[_-]"
     r"(?=[a-z_-]{0,40}\d)[A-Za-z0-9-]{16,200}(?![\w./-])"
@@ -236,6 +251,8 @@ def scattered(text: str, mask: str) -> str:
         text = _ADDRESS.sub(lambda found: found[1] + _SEGMENT.sub(drawn_by_chance, found[2]), text)
     text = _PARAMETER.sub(_judged(_drawn, mask), text)
     text = _ONE_LETTER.sub(_judged(_drawn, mask), text)
+    for pattern in (_FLAG_OF_USER, _SLASHED):
+        text = pattern.sub(_judged(lambda one: _thought_of(one, False), mask), text)
     text = _PREFIXED.sub(lambda found: mask if _drawn(found[0].partition("-" if "-" in found[0][:8] else "_")[2]) else found[0], text)
     if ":" in text:
         text = _TWO.sub(lambda found: found[1] + mask if _drawn(found[1][:-1]) and _drawn(found[2]) else found[0], text)

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 _WORDS = (
     "kennwort", "losungswort", "geheimnis", "zugangsdaten", "zugangsschl", "zugangscode", "geheimschl", "api-schl", "api_schl", "apischl",
     "wachtwoord", "lösenord", "losenord", "adgangskode", "kodeord", "passord", "passwoord", "wagwoord", "lykilorð", "aðgangsorð",
-    "de passe", "de_passe", "de-passe", "depasse", "contrase", "contrasinal", "senha", "palavra-passe", "palavra passe", "parola", "parole d",
+    "de passe", "de_passe", "de-passe", "depasse", "contrase", "contrasinal",
+    "senha", "palavra-passe", "palavra passe", "parola", "parole d",
     "parolă", "paraula de pas", "pasahitz",
     "hasło", "haslo", "hasła", "heslo", "hesla", "geslo", "lozink", "šifra za", "slaptaž", "parolei", "salasõna", "parool",
     "пароль", "пароля", "паролем", "паролі", "парола", "токен", "секрет", "лозинк", "гасло", "құпия сөз", "сырсөз", "нууц үг",

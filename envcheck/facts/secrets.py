@@ -31,13 +31,15 @@ _HINTS = (
     "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
     "glc_", "rpa_", "sq0", "pmak-", "nrak-", "nrjs-", "nrii-", "glsa_", "hrku-", "fm1", "fm2", "pscale_", "ccipat_", "cciprj_", "sntry",
     "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal", "sbp_", "bku",
-    "local-", "<<<", "-stdin", "alias ", "mount ", "/p:", "sqlcmd", "useradd", "usermod", "net use", "printf",
+    "local-", "<<<", "-stdin", "alias ", "mount ", "add_user", "user add", "user create", "auth ", "connect(",
+    "2fa", "--session", "/p:", "sqlcmd", "useradd", "usermod", "net use", "printf",
     "obscure", "hooks/", "//hooks.", "hc-ping", ":*:", "auth plain", "auth default", "cqlsh", "authident", "send ", "send_user",
     "securestring", "psexec", "nickserv", "psk ", "http-basic", "publish", "getpass", "get_pass", "hmac.new", "fernet", "_user=",
     "username=", "addauth", "ipmi-", "syt_", "sqp_", "squ_", "sqa_", "code: ", "codes", "code is ", "unseal", "oathtool",
     "auth-user-",
     "requirepass", "masterauth", "kind: secret", "stringdata", "ansible_vault", "-----end ", "base64", "rdesktop", "racadm", "ilorest",
-    "impacket", "isql", "hdbsql", "cftp", "(d #", " #d", "samlresponse", "unlock", "licens", "licenc", "sign=", "sign2=", "community", "passkey",
+    "impacket", "isql", "hdbsql", "cftp", "(d #", " #d", "samlresponse", "unlock", "licens", "licenc", "sign=", "sign2=",
+    "community", "passkey",
     "access grant", "access_grant", "scratch", "emergency", "pre-shared", "preshared", "user(", "access code", "access_code", "_code",
     "/pass", "/password", "gocspx", "1//0", "=}",
 )  # fmt: skip
@@ -47,7 +49,7 @@ _RUN = re.compile(r"(?<![A-Za-z0-9])(?![0-9a-f]{40}(?![A-Za-z0-9]))(?=[A-Za-z]{0
 _WRITTEN_OUT = re.compile(r"\\{1,3}u00([2-7][0-9a-fA-F])")
 # A text on one line, as a line of source and JSON write it
 _ESCAPED = re.compile(
-    r"(\\\\[nrt][\w.-]{0,60}\\(?=[\w$]))"  # a folder of a server of Windows stays
+    r"(\\\\[nrt][\w.-]{0,60}\\(?=[\w$])|\\{4}[nrt][\w.-]{0,60}\\\\(?=[\w$]))"  # a folder of a server of Windows stays
     r"|\\{1,3}(?:([nrt])|([\"'/]))"
 )
 _MEANT = {"n": "\n", "r": "\r", "t": "\t"}
@@ -97,7 +99,10 @@ def _masked_as_meant(line: str) -> str:
 def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
     # no LD_LIBRARY_PATH; a line of .pgpass
-    return re.compile(rf"{any_of(_HINTS)}|{any_of(FOREIGN)}|_pat(?!h)|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")
+    elsewhere = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s"
+    return re.compile(
+        rf"{any_of(_HINTS)}|{any_of(FOREIGN)}|{elsewhere}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
+    )
 
 
 def mask_values(value: Any) -> Any:
