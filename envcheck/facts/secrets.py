@@ -95,13 +95,15 @@ def _masked_as_meant(line: str) -> str:
     return line if shown == meant else shown.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
+_ELSEWHERE = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s"
+
+
 @functools.cache
 def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
     # no LD_LIBRARY_PATH; a line of .pgpass
-    elsewhere = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s"
     return re.compile(
-        rf"{any_of(_HINTS)}|{any_of(FOREIGN)}|{elsewhere}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
+        rf"{any_of(_HINTS)}|{any_of(FOREIGN)}|{_ELSEWHERE}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
     )
 
 
