@@ -215,7 +215,7 @@ _FLAG_OF_USER = re.compile(
 _SLASHED = re.compile(r"(\b(?i:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s)(\S{6,80})")
 # The word before a checksum
 _SUM = re.compile(
-    r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2})[\s:=\"'(]{0,6}\Z"
+    r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2}|host_?id|request_?id|\bh1)[\s:=\"'(]{0,6}\Z"
 )
 _PARAMETER = re.compile(r"(?<=[?&])(?!(?:id|v)=)([\w.-]{1,40}=)([\w+/=%.-]{14,400})(?=[&\s\"'#]|\Z)")
 _CALL = re.compile(
