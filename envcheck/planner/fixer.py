@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -53,6 +54,7 @@ class Fixer:
             case SetEnv():
                 return (self._variable(intent),)
             case Manual(text, who, lines, choose):
+                lines = _for_distribution(lines, self.planner.profile.distribution)
                 if self.planner.profile.windows:
                     lines = tuple(line for line in map(for_windows, lines) if line is not None)
                 return (Fix(text, "admin" if who == "admin" else "user", "manual", Commands(shell=lines, choose=choose), text),)
@@ -167,6 +169,22 @@ class Fixer:
             for text in intent.requirements
         ]
         return (install_commands.conda_install(profile, wanted, intent.reinstall),), ""
+
+
+# Distributions by the package manager that they have in common.
+_FAMILIES = (("ubuntu", "debian", "mint", "pop", "kali"), ("fedora", "rhel", "centos", "rocky", "alma", "almalinux", "oracle", "amzn"))
+_NAME = "(?:Ubuntu|Debian|Fedora|RHEL|Rocky Linux)"
+_OF_DISTRIBUTIONS = re.compile(rf"    # (?P<names>{_NAME}(?:, {_NAME})*)\b(?![\w ]*[,;] elsewhere)")
+
+
+def _for_distribution(lines: tuple[str, ...], distribution: str | None) -> tuple[str, ...]:
+    """Without the lines whose remark says that they are for distributions of another family; all of them where none would be left."""
+    mine = next((one for one in _FAMILIES if distribution in one), None)
+    if mine is None:
+        return lines
+    said = ((line, _OF_DISTRIBUTIONS.search(line)) for line in lines)
+    kept = tuple(line for line, names in said if names is None or any(one.lower().split()[0] in mine for one in names["names"].split(", ")))
+    return kept or lines
 
 
 @record
