@@ -30,6 +30,7 @@ class Fixer:
 
     planner: Planner
     supposed: str = ""  # the platform, where the snapshot does not say it
+    system_unsaid: bool = False  # nor does it say which system it runs
     gpu_unsaid: bool = False  # nothing tells whether the machine has a GPU
     _searches: dict[str | None, PlanReport] = field(default_factory=dict)
 
@@ -69,7 +70,7 @@ class Fixer:
         report = self.report(wanted)
         if report.ways:
             ways = [way for way in report.ways if not way.idle and (way.commands != Commands() or way.who == "admin" or way.changes)]
-            return (*self._ask_for_gpu(), *map(self._of_way, ways))
+            return (*self._ask_for_gpu(), *map(self._of_way, ways), *self._on_windows(ways))
         if not report.excluded:
             return ()
         say = texts(self.planner.tables).say
@@ -84,6 +85,18 @@ class Fixer:
             return ()
         text = texts(self.planner.tables).say("fix.gpu-unsaid")
         return (Fix(text, "user", "manual", Commands((), (), (), ("envcheck plan torch",)), text),)
+
+    def _on_windows(self, ways: Sequence[Way]) -> tuple[Fix, ...]:
+        """The first way as Windows needs it, where no text says that it is not Windows: PyPI's files of torch for it have no CUDA."""
+        line = next((way.commands.pip[0] for way in ways if len(way.commands.pip) == 1), "")
+        build = re.search(r"torch (?:\S{1,40} -> )?(?P<torch>[\d.]+)\+(?P<variant>cu\d+)", " ".join(ways[0].changes) if ways else "")
+        if not self.system_unsaid or build is None or "-url" in line or f"torch=={build['torch']}" not in line:
+            return ()
+        if self.planner.tables.build(f"{build['torch']}+{build['variant']}", "windows-x86_64") is None:
+            return ()
+        text = texts(self.planner.tables).say("fix.on-windows")
+        indexed = f"{line} --index-url {installers().index_base}/{build['variant']}"
+        return (Fix(text, "user", "manual", Commands((), (), (), (indexed,)), text),)
 
     def _of_way(self, way: Way) -> Fix:
         """A way as a fix of a finding."""
@@ -220,7 +233,10 @@ def fixer(
 def _fixer(run: _Run) -> Fixer:
     snapshot, supposed = _with_platform(run.snapshot)
     search = planner(snapshot, run.tables, run.checks, run.texts, run.tool, run.index_base)
-    return Fixer(search, supposed, bool(supposed) and search.profile.accelerator == "cpu" and _unsaid(snapshot.gpus))
+    said = isinstance(run.snapshot.system, SystemFacts) and (run.snapshot.system.os or run.snapshot.system.distribution_id)
+    return Fixer(
+        search, supposed, bool(supposed) and not said, bool(supposed) and search.profile.accelerator == "cpu" and _unsaid(snapshot.gpus)
+    )
 
 
 def _unsaid(section: object) -> bool:
