@@ -228,7 +228,7 @@ def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
     evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
     if not evidence or explained:
         return None
-    variant, cuda = foremost(matches, "colab", "kaggle", "checkpoint"), facts.driver.cuda
+    variant, cuda = foremost(matches, "colab", "kaggle", "checkpoint", "notebook"), facts.driver.cuda
     if (
         not variant
         and facts.system.machine == "aarch64"

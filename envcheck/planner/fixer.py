@@ -55,10 +55,16 @@ class Fixer:
             case SetEnv():
                 return (self._variable(intent),)
             case Manual(text, who, lines, choose):
-                lines = _for_distribution(lines, self.planner.profile.distribution)
+                lines = _for_system(lines, self._system_said, self.planner.profile.distribution)
                 if self.planner.profile.windows:
                     lines = tuple(line for line in map(for_windows, lines) if line is not None)
                 return (Fix(text, "admin" if who == "admin" else "user", "manual", Commands(shell=lines, choose=choose), text),)
+
+    @property
+    def _system_said(self) -> str | None:
+        """The system, where it is stated, and where a line for another one could not be meant for this machine too."""
+        profile = self.planner.profile
+        return None if self.system_unsaid or profile.wsl else profile.os
 
     def report(self, wanted: str | None) -> PlanReport:
         """The search for a torch build, once for each wish."""
@@ -76,6 +82,9 @@ class Fixer:
         say = texts(self.planner.tables).say
         if jetson := self.planner.profile.jetson:
             return (Fix(say("fix.no-build"), text=say("note.jetson", l4t=jetson)),)
+        if self.planner.profile.windows and self.planner.profile.accelerator == "rocm":
+            text = say("fix.amd-on-windows")
+            return (Fix(text, "user", "manual", Commands((), (), (), ("python -m pip install torch-directml",)), text),)
         why = "; ".join(f"{row.what}: {row.why}" for row in report.excluded[:3])
         return (Fix(say("fix.no-build"), text=why),)
 
@@ -186,18 +195,19 @@ class Fixer:
 
 # Distributions by the package manager that they have in common.
 _FAMILIES = (("ubuntu", "debian", "mint", "pop", "kali"), ("fedora", "rhel", "centos", "rocky", "alma", "almalinux", "oracle", "amzn"))
-_NAME = "(?:Ubuntu|Debian|Fedora|RHEL|Rocky Linux)"
-_OF_DISTRIBUTIONS = re.compile(rf"    # (?P<names>{_NAME}(?:, {_NAME})*)\b(?![\w ]*[,;] elsewhere)")
+_NAME = "(?:Ubuntu|Debian|Fedora|RHEL|Rocky Linux|Linux(?! \\d|'s)|Windows(?!'))"
+_OF_SYSTEMS = re.compile(rf"    # (?P<names>{_NAME}(?:(?:, | and ){_NAME})*)(?![\w-])(?![\w ]*[,;] elsewhere)(?! and )(?!, macOS)")
 
 
-def _for_distribution(lines: tuple[str, ...], distribution: str | None) -> tuple[str, ...]:
-    """Without the lines whose remark says that they are for distributions of another family; all of them where none would be left."""
-    mine = next((one for one in _FAMILIES if distribution in one), None)
-    if mine is None:
-        return lines
-    said = ((line, _OF_DISTRIBUTIONS.search(line)) for line in lines)
-    kept = tuple(line for line, names in said if names is None or any(one.lower().split()[0] in mine for one in names["names"].split(", ")))
-    return kept or lines
+def _for_system(lines: tuple[str, ...], os: str | None, distribution: str | None) -> tuple[str, ...]:
+    """Without the lines whose remark says that they are for another system, or for distributions of another family; all of them where
+    none would be left."""
+    family = next((one for one in _FAMILIES if distribution in one), None)
+    others = {name for one in _FAMILIES if family and one is not family for name in one}
+    others |= {"linux": {"windows"}, "windows": {"linux", *_FAMILIES[0], *_FAMILIES[1]}}.get(os or "", set())
+    said = ((line, _OF_SYSTEMS.search(line)) for line in lines)
+    kept = (line for line, found in said if found is None or not {one.lower() for one in re.findall(r"[A-Z]\w+", found["names"])} <= others)
+    return tuple(kept) or lines
 
 
 @record
