@@ -37,7 +37,8 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
             problems = f"torchcodec {packages.version('torchcodec')} is for another torch: {version} goes with torchcodec{wants}"
             return Hit({"problems": problems, "version": version}, quoted(matches), (Install((f"torchcodec{wants}",)),))
         if all(match.symptom == "torchcodec-load" for match in matches):
-            return None if fits else Hit({}, quoted(matches), variant="codec")
+            wants = facts.tables.companion_specifiers(version or "").get("torchcodec")
+            return None if fits else Hit({}, quoted(matches), (Install((f"torchcodec{wants}",)),) if wants else (), "codec")
     if pinned := of_variant(matches, "pin"):
         values = {name: value(pinned, name) for name in ("package", "release", "needs", "have")}
         return Hit(values, quoted(pinned), variant="pin", severity=Severity.WARNING)

@@ -117,7 +117,8 @@ def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | Non
     if bad:
         return _without_code(bad, cards, build, lines, facts.tables)
     before = _before_published(facts, cards, lines) if "old" in wanted and not build.archs else None
-    before = before or (_of_no_build(facts, cards, lines) if "new" in wanted and not build.archs else None)
+    if "new" in wanted:
+        before = before or (None if build.archs else _of_no_build(facts, cards, lines)) or _libraries_before(facts, cards, build)
     return before or _as_said(facts, wanted, cards, build, matches)
 
 
@@ -151,6 +152,18 @@ def _of_no_build(facts: Facts, cards: list[_Card], lines: Matches) -> Hit | None
     return Hit(values, quoted(lines), (TorchBuild(),), variant="released", confidence=None if lines else Confidence.LIKELY)
 
 
+def _libraries_before(facts: Facts, cards: list[_Card], build: Code) -> Hit | None:
+    """Code for an earlier GPU of the family runs on a later one; the cuDNN and cuBLAS of that CUDA were made before it, and fail."""
+    failed = tuple(one for one in facts.symptoms.matches if one.rule == "gpu-kernel-failed" and re.search("cudnn|cublas", one.text.lower()))
+    rows = [(card, row.first_cuda) for card in cards if (row := facts.tables.gpu(card.cc)) and card.kernel != "ok"]
+    late = [(card, first) for card, first in rows if build.cuda and pair(first) > pair(build.cuda)]
+    if not failed or not late or len(late) < len(cards):
+        return None
+    card, first = late[0]
+    values: dict[str, object] = {"gpu": card.name, "cc": card.cc, "cuda": build.cuda, "first_cuda": first}
+    return Hit(values, quoted(failed), (TorchBuild(),), variant="libraries", confidence=Confidence.LIKELY)
+
+
 def _ancient(facts: Facts) -> str:
     """The GPUs of a text, where their name leaves open which chip it is and each of them is older than what builds have code for."""
     names = [gpu.name for gpu in facts.gpus.devices if gpu.name]
@@ -182,6 +195,12 @@ def _as_said(facts: Facts, wanted: tuple[str, ...], cards: list[_Card], build: C
     return None
 
 
+def _last_with_code(asked: set[str]) -> dict[str, str]:
+    """The last release with code for each of these cards, by the name that the fix has for it; of all where none is known."""
+    last = {"3.0": "0.3.0", "3.5": "1.2.0", "3.7": "2.7.1"}
+    return {f"torch_{cc.replace('.', '')}": torch for cc, torch in last.items() if not asked or cc in asked}
+
+
 def _old_as_said(
     facts: Facts, values: dict[str, object], cards: list[_Card], build: Code, matches: Matches, too_old: Matches
 ) -> Hit | None:
@@ -189,6 +208,7 @@ def _old_as_said(
     ancient = all(pair(card.cc) < (5, 0) for card in cards) if cards else _ancient(facts)
     if ancient and (too_old or (matches and not build.archs)):
         named = {} if cards else {"gpu": ancient}
+        named |= _last_with_code({card.cc for card in cards})
         sure = None if too_old else Confidence.LIKELY
         return Hit(values | named, quoted(too_old or matches), variant="older", confidence=sure)
     if library := of_variant(matches, "library"):

@@ -16,6 +16,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, GpusFacts, ToolkitFacts, TorchFacts
 from envcheck.tables.archs import cubins, runs_on
+from envcheck.tables.compat import Tables
 from envcheck.tables.gpu_names import capability_named as capability_of
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
 
@@ -169,10 +170,18 @@ def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
         owner = re.search(r"(?:^|[/\\])(\w[\w-]{1,40})[/\\]csrc[/\\]", value(matches, "file") or "")
         package = owner[1] if owner else "PACKAGE"
         values = {"arch": target or "this GPU", "capability": _capability(facts.gpus), "package": package}
+        values["first"] = _first_cuda(target or "", facts.tables)
         return Hit(values, quoted(matches), variant="nvcc" if target else "said")
     if any(NO_KERNEL in (one.kernel_error or "") for one in facts.devices.devices):
         return None  # envcheck's own kernel is one of torch's, and has no image either
     return _torch_is_fine(facts)
+
+
+def _first_cuda(arch: str, tables: Tables) -> str | None:
+    """The first CUDA whose nvcc knows "compute_80", "sm_90a"."""
+    number = re.search(r"_(\d{1,2})(\d)[a-z]?$", arch)
+    row = tables.gpu(f"{number[1]}.{number[2]}") if number else None
+    return row.first_cuda if row else None
 
 
 def _told_of_cards(facts: Facts, told: Matches) -> Hit:

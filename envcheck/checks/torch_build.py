@@ -228,7 +228,7 @@ def _no_device_said(facts: Facts, matches: Matches) -> Hit | None:
     evidence = quoted(matches) or cite("torch", cards and f"no CUDA device, beside {cards}")
     if not evidence or explained:
         return None
-    variant, cuda = foremost(matches, "colab", "kaggle", "checkpoint"), facts.driver.cuda
+    variant, cuda = foremost(matches, "colab", "kaggle", "checkpoint", "notebook"), facts.driver.cuda
     if (
         not variant
         and facts.system.machine == "aarch64"
@@ -302,7 +302,9 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
         last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)
         fixes = (TorchBuild(f"=={last}"),) if last else ()
         return Hit({"platform": platform, "last": last or "none", "python": facts.python.version}, evidence, fixes, "platform")
-    return (_for_intel_macs(facts, matches) or _no_file_said(facts, matches, platform)) if matches else None
+    if not matches:
+        return None
+    return _for_intel_macs(facts, matches) or _for_another_machine(facts, matches, platform) or _no_file_said(facts, matches, platform)
 
 
 def _for_intel_macs(facts: Facts, matches: Matches) -> Hit | None:
@@ -353,6 +355,23 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
     if platform == "linux-aarch64" and (pinned or local(wanted.partition("==")[2])):
         return Hit(values, quoted(matches), (TorchBuild(),), "arm")
     return Hit(values, quoted(matches), _other_python(facts, wanted, platform, python), variant)
+
+
+def _for_another_machine(facts: Facts, matches: Matches, platform: str | None) -> Hit | None:
+    """An installer that has seen every wheel of a release takes none, and the Python is one that it is made for: then it is the machine,
+    and Intel Macs are those that newer releases left out."""
+    wanted = _asked_file(matches)[0]
+    number = re.fullmatch(r"torch==([\d.]+)", wanted.strip())
+    row = facts.tables.release(number[1]) if number else None
+    last = next((one.version for one in reversed(facts.tables.releases()) if "macos-x86_64" in one.pythons), None)
+    if row is None or last is None or not older(last, row.version) or platform or facts.system.os not in (None, "darwin"):
+        return None
+    by_python = any(one.values.get("tag", "").startswith("Python") for one in matches)
+    seen = any(one.symptom == "uv-no-wheel" for one in matches) and not by_python
+    if not seen or _tag(facts.python) not in row.pythons.get("linux-x86_64", ()):
+        return None
+    values = {"requirement": wanted, "python": facts.python.version, "last": last}
+    return Hit(values, quoted(matches), variant="machine", confidence=Confidence.LIKELY)
 
 
 def _of_an_installers_words(matches: Matches) -> Hit | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ class Fixer:
 
     planner: Planner
     supposed: str = ""  # the platform, where the snapshot does not say it
+    system_unsaid: bool = False  # nor does it say which system it runs
     gpu_unsaid: bool = False  # nothing tells whether the machine has a GPU
     _searches: dict[str | None, PlanReport] = field(default_factory=dict)
 
@@ -53,9 +55,16 @@ class Fixer:
             case SetEnv():
                 return (self._variable(intent),)
             case Manual(text, who, lines, choose):
+                lines = _for_system(lines, self._system_said, self.planner.profile.distribution)
                 if self.planner.profile.windows:
                     lines = tuple(line for line in map(for_windows, lines) if line is not None)
                 return (Fix(text, "admin" if who == "admin" else "user", "manual", Commands(shell=lines, choose=choose), text),)
+
+    @property
+    def _system_said(self) -> str | None:
+        """The system, where it is stated, and where a line for another one could not be meant for this machine too."""
+        profile = self.planner.profile
+        return None if self.system_unsaid or profile.wsl else profile.os
 
     def report(self, wanted: str | None) -> PlanReport:
         """The search for a torch build, once for each wish."""
@@ -67,12 +76,15 @@ class Fixer:
         report = self.report(wanted)
         if report.ways:
             ways = [way for way in report.ways if not way.idle and (way.commands != Commands() or way.who == "admin" or way.changes)]
-            return (*self._ask_for_gpu(), *map(self._of_way, ways))
+            return (*self._ask_for_gpu(), *map(self._of_way, ways), *self._on_windows(ways))
         if not report.excluded:
             return ()
         say = texts(self.planner.tables).say
         if jetson := self.planner.profile.jetson:
             return (Fix(say("fix.no-build"), text=say("note.jetson", l4t=jetson)),)
+        if self.planner.profile.windows and self.planner.profile.accelerator == "rocm":
+            text = say("fix.amd-on-windows")
+            return (Fix(text, "user", "manual", Commands((), (), (), ("python -m pip install torch-directml",)), text),)
         why = "; ".join(f"{row.what}: {row.why}" for row in report.excluded[:3])
         return (Fix(say("fix.no-build"), text=why),)
 
@@ -82,6 +94,18 @@ class Fixer:
             return ()
         text = texts(self.planner.tables).say("fix.gpu-unsaid")
         return (Fix(text, "user", "manual", Commands((), (), (), ("envcheck plan torch",)), text),)
+
+    def _on_windows(self, ways: Sequence[Way]) -> tuple[Fix, ...]:
+        """The first way as Windows needs it, where no text says that it is not Windows: PyPI's files of torch for it have no CUDA."""
+        line = next((way.commands.pip[0] for way in ways if len(way.commands.pip) == 1), "")
+        build = re.search(r"torch (?:\S{1,40} -> )?(?P<torch>[\d.]+)\+(?P<variant>cu\d+)", " ".join(ways[0].changes) if ways else "")
+        if not self.system_unsaid or build is None or "-url" in line or f"torch=={build['torch']}" not in line:
+            return ()
+        if self.planner.tables.build(f"{build['torch']}+{build['variant']}", "windows-x86_64") is None:
+            return ()
+        text = texts(self.planner.tables).say("fix.on-windows")
+        indexed = f"{line} --index-url {installers().index_base}/{build['variant']}"
+        return (Fix(text, "user", "manual", Commands((), (), (), (indexed,)), text),)
 
     def _of_way(self, way: Way) -> Fix:
         """A way as a fix of a finding."""
@@ -169,6 +193,23 @@ class Fixer:
         return (install_commands.conda_install(profile, wanted, intent.reinstall),), ""
 
 
+# Distributions by the package manager that they have in common.
+_FAMILIES = (("ubuntu", "debian", "mint", "pop", "kali"), ("fedora", "rhel", "centos", "rocky", "alma", "almalinux", "oracle", "amzn"))
+_NAME = "(?:Ubuntu|Debian|Fedora|RHEL|Rocky Linux|Linux(?! \\d|'s)|Windows(?!'))"
+_OF_SYSTEMS = re.compile(rf"    # (?P<names>{_NAME}(?:(?:, | and ){_NAME})*)(?![\w-])(?![\w ]*[,;] elsewhere)(?! and )(?!, macOS)")
+
+
+def _for_system(lines: tuple[str, ...], os: str | None, distribution: str | None) -> tuple[str, ...]:
+    """Without the lines whose remark says that they are for another system, or for distributions of another family; all of them where
+    none would be left."""
+    family = next((one for one in _FAMILIES if distribution in one), None)
+    others = {name for one in _FAMILIES if family and one is not family for name in one}
+    others |= {"linux": {"windows"}, "windows": {"linux", *_FAMILIES[0], *_FAMILIES[1]}}.get(os or "", set())
+    said = ((line, _OF_SYSTEMS.search(line)) for line in lines)
+    kept = (line for line, found in said if found is None or not {one.lower() for one in re.findall(r"[A-Z]\w+", found["names"])} <= others)
+    return tuple(kept) or lines
+
+
 @record
 class _Run:
     """What a run's searches depend on; two are the same if they are about the same objects."""
@@ -202,7 +243,10 @@ def fixer(
 def _fixer(run: _Run) -> Fixer:
     snapshot, supposed = _with_platform(run.snapshot)
     search = planner(snapshot, run.tables, run.checks, run.texts, run.tool, run.index_base)
-    return Fixer(search, supposed, bool(supposed) and search.profile.accelerator == "cpu" and _unsaid(snapshot.gpus))
+    said = isinstance(run.snapshot.system, SystemFacts) and (run.snapshot.system.os or run.snapshot.system.distribution_id)
+    return Fixer(
+        search, supposed, bool(supposed) and not said, bool(supposed) and search.profile.accelerator == "cpu" and _unsaid(snapshot.gpus)
+    )
 
 
 def _unsaid(section: object) -> bool:

@@ -67,6 +67,10 @@ _KEYS |= {name: f"package.{normal(name)}" for name in _PACKAGES}
 def _torch(text: str) -> Iterator[tuple[str, object]]:
     version = version_in(text.strip("'\"` "))
     if version and re.match(r"[01234]\.\d", version):
+        number, _, build = version.partition("-")
+        if built := re.fullmatch(r"(?:cu|cuda)_?(\d{1,2})\.?(\d)(?:\.\d{1,3})?", build.lower()):  # "0.3.0-cuda9.0"
+            yield "torch.cuda", f"{built[1]}.{built[2]}"
+            version = number
         yield "torch.version", version.partition("+")[0] if version.lower().endswith("+cuda") else version
 
 
@@ -624,7 +628,26 @@ _UNAME = re.compile(
 )
 
 
+# A distribution that somebody names with its release; an image's tag, a path or a compiler's own version names it too, and not whose it is.
+_DISTRIBUTION = re.compile(
+    r"(?<![\w/:.(-])(?P<name>ubuntu|debian|fedora|centos|rhel|red hat enterprise linux|rocky(?: linux)?|alma ?linux|linux mint)"
+    r"(?: linux| server| stream| desktop| workstation)?[ :：]{0,2}(?:v|version )?\d{1,2}(?:\.\d{1,2}){0,2}(?![\w-])",
+    re.IGNORECASE,
+)
+_OTHER_SYSTEM = re.compile(r"windows|\bwin ?1[01]\b|\bwsl|\bmac ?os|\bosx\b|macbook|docker|container|\bimage\b", re.IGNORECASE)
+
+
+def _distribution(text: str) -> Iterator[Claim]:
+    """The one distribution that a text speaks of, where it speaks of no other system."""
+    found = list(_DISTRIBUTION.finditer(text))
+    names = {one["name"].lower().replace("red hat enterprise linux", "rhel").removesuffix(" linux").removeprefix("linux ") for one in found}
+    if len(names) == 1 and not _OTHER_SYSTEM.search(text):
+        line, number = line_at(text, found[0].start())
+        yield Claim("system.distribution_id", names.pop().replace(" ", ""), Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+
+
 def _surroundings(text: str) -> Iterator[Claim]:
+    yield from _distribution(text)
     if match := _UNAME.search(text):
         line, number = line_at(text, match.start())
         machine = {"X86_64": "x86_64", "ARM64": "arm64"}[match["mac"]] if match["mac"] else match["linux"]

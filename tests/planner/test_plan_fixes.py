@@ -10,6 +10,7 @@ from envcheck import planner
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import BackendsFacts, Distribution, ExpectationsFacts, PackagesFacts, Snapshot, SymptomsFacts, TextEvidence
+from envcheck.planner.fixer import _for_system
 from envcheck.planner.proof import Change, Judge
 from envcheck.planner.result import Fix
 
@@ -202,3 +203,14 @@ def test_findings_of_a_run_share_their_search() -> None:
     assert fixer(snapshot, TABLES, checks(), TEXTS) is one
     assert fixer(replace(snapshot), TABLES, checks(), TEXTS) is not one
     assert one.report(None) is one.report(None)
+
+
+def test_lines_for_another_system_are_left_out() -> None:
+    apt, dnf, cmd, any_ = "sudo apt x    # Ubuntu, Debian", "sudo dnf x    # Fedora, RHEL: from there", "x.exe    # Windows", "nvidia-smi"
+    assert _for_system((apt, dnf, any_), None, "fedora") == (dnf, any_)
+    assert _for_system((apt, dnf, cmd, any_), "linux", "ubuntu") == (apt, any_)
+    assert _for_system((apt, cmd, any_), "windows", None) == (cmd, any_)
+    assert _for_system((apt, dnf, cmd), None, None) == (apt, dnf, cmd)
+    assert _for_system((apt,), None, "fedora") == (apt,)  # better than nothing
+    elsewhere = "sudo apt y    # Ubuntu; elsewhere see the guide"
+    assert _for_system((elsewhere, any_), None, "fedora") == (elsewhere, any_)

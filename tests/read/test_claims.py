@@ -35,6 +35,10 @@ Made for CUDA: None""": {"devices.available": False, "torch.cpu_build": True},
     "PyTorch: 1.8.1+Cuda 11.1": {"torch.version": "1.8.1"},
     "* **Python:** 3.10.11 (main)": {"python.version": "3.10.11"},
     "- OS: nt": {"system.os": "windows"},
+    "Fedora 34 - the driver is not loaded": {"system.distribution_id": "fedora"},
+    "Fedora 34 as guest of Ubuntu 20.04": {},  # two
+    "Ubuntu 22.04 in docker": {},  # the host's or the image's
+    "pytorch:0.3.0-cuda9.0": {"torch.version": "0.3.0", "torch.cuda": "9.0"},
     "操作系统：Windows 11": {"system.os": "windows", "system.distribution": "Windows 11"},
     "显卡: RTX 3060": {"gpu.0": "RTX 3060"},
     "GPU: Quadro M1200": {"gpu.0": "Quadro M1200"},
