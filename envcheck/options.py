@@ -233,7 +233,7 @@ DESCRIPTIONS = {
     " machine. The command's exit code is kept. -o FILE holds the report of the check or, if the command fails, of the diagnosis.",
     "record": "Writes the facts of this machine and interpreter as JSON (a snapshot); `envcheck --facts FILE` judges them anywhere.",
     "compare": "Says what differs between two recorded snapshots and which rules change their verdict.",
-    "diagnose": "Names the cause behind other machines' reports, logs and tracebacks.",
+    "diagnose": "Names the cause behind reports, logs and tracebacks of any machine.",
     "plan": "Finds a torch build for a machine and prints the commands that install it.",
     "fleet": "Checks all hosts of a job from within it: who is missing, what differs, which host or link is bad, whether the whole job can"
     " take a step. Started by srun, torchrun (-m envcheck.fleet), mpirun, a Kubernetes job or Ray; or over recorded hosts (--replay).",

@@ -42,10 +42,14 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="FILE",
-        help="reports, logs, tracebacks, nvidia-smi output, or a folder of them; - is stdin (default without --facts)",
+        help="reports, logs, tracebacks, nvidia-smi output, or a folder of them; - is stdin, which is the default without --facts",
     )
     parser.add_argument(
-        "--facts", metavar="FILE", action="append", default=[], help="observations, TOML or JSON, or a recorded snapshot; adds to the files"
+        "--facts",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="what `envcheck record` wrote, or observations (TOML, JSON); adds to the files",
     )
     parser.add_argument("--fix-suggest", action="store_true", help="print every command that would fix a finding, for pip, uv and conda")
     parser.add_argument(
@@ -67,6 +71,12 @@ def configure_parser(parser: argparse.ArgumentParser) -> None:
         help="without these rules, e.g. driver,shm-small (repeatable; default: none)",
     )
     add_flags(parser)
+    parser.epilog = (
+        "`envcheck diagnose train.log` reads a file, `python train.py 2>&1 | envcheck diagnose` what a program prints."
+        " With `envcheck record -o facts.json` on that machine and `--facts facts.json` here its facts are weighed too."
+        " `envcheck rules` lists rules and families."
+        " exit codes: 0 nothing wrong is shown, 1 a cause is named, 2 usage, 3 cannot tell"
+    )
 
 
 def execute(args: argparse.Namespace) -> int:

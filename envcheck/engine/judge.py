@@ -8,6 +8,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from envcheck.engine import shells
+from envcheck.engine.distributions import own_lines
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.rule import Check, Confidence, Evidence, Facts, Hit, RuleText, RuleTexts, Severity, Unknown
 from envcheck.facts.codec import bounded
@@ -152,7 +153,7 @@ def _finding(text: RuleText, hit: Hit, explained: Mapping[str, tuple[str, ...]],
     values = _Values({key: _shown(value) for key, value in hit.values.items()})
     mine = [fix for fix in text.fixes if is_about(fix, hit.variant) and _is_for(fix, traits)]
     shell = shells.shell_of(traits)
-    static = tuple(_intent(fix, values, hit.values, shell) for fix in mine)
+    static = tuple(_intent(fix, values, hit.values, shell, traits) for fix in mine)
     return Finding(
         text.id,
         text.family,
@@ -234,12 +235,14 @@ def _pasted(word: str, starts: bool) -> bool:
     return bool(word) and word.isprintable() and len(word) <= LONGEST_VALUE and not (starts and word.startswith("-"))
 
 
-def _intent(fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str, object], shell: shells.Shell) -> Intent:
+def _intent(
+    fix: Mapping[str, Any], values: Mapping[str, str], raw: Mapping[str, object], shell: shells.Shell, traits: Collection[str] | None
+) -> Intent:
     """A fix of the TOML file: kind = "manual" | "env" | "install" | "torch"."""
     match fix["kind"]:
         case "manual":
             filled = (command(line, raw, shell) for line in fix.get("commands", ()))
-            commands = tuple(line for line in filled if line is not None)
+            commands = own_lines([line for line in filled if line is not None], traits)
             return Manual(fill(fix["text"], values), fix.get("who", "user"), commands, fix.get("choose", False) and len(commands) > 1)
         case "env":
             value = fix.get("value")

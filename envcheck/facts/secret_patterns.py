@@ -6,7 +6,8 @@ import re
 from base64 import b64decode
 from collections.abc import Callable
 
-from envcheck.facts.secret_words import FOREIGN
+from envcheck.facts.secret_shapes import scattered, spoken, without_tails
+from envcheck.facts.secret_words import FOREIGN, any_of
 
 EMAIL = "[e-mail]"
 
@@ -41,7 +42,7 @@ _TOKENS = (
         r"|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NR(?:AK|JS|II)-[\w-]{20,}|glsa_\w{32,}|dt0[a-z]\d{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}|HRKU-[\w-]{30,}|fm\d[ra]?_[\w+/=-]{16,}",
         r"pscale_(?:tkn|pw|oauth)_[\w.-]{32,}|CCI(?:PAT|PRJ)_\w{32,}|sntry[su]_[\w=+/-]{16,}|SK[0-9a-f]{32}|[MNO][A-Za-z0-9]{23,25}\.[\w-]{5,7}\.[\w-]{27,}"
         r"|dckr_(?:pat|oat)_[\w-]{16,}|AKC[a-z0-9][A-Za-z0-9]{60,}|\w{14}\.atlasv1\.[\w-]{60,}|\w{3}\dQ~[\w~.-]{30,}|(?:ak|as)-[A-Za-z0-9]{22}|pcsk_\w{32,}|LTAI[A-Za-z0-9]{16,}",
-        r"[A-Za-z][A-Za-z0-9]{1,9}[_-](?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,60}\d){3})[A-Za-z0-9]{24,}"
+        r"(?!sha\d)[A-Za-z][A-Za-z0-9]{1,9}[_-](?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,60}\d){3})[A-Za-z0-9]{24,}"
         r"|(?:FwoGZXIvYXdz|FQoGZXIvYXdz|IQoJb3JpZ2lu|AQoDYXdz)[\w+/=%]{16,}"  # session tokens of AWS
         r"|ABSK[A-Za-z0-9+/]{24,}={0,2}|csk-[a-z0-9]{24,}|tgp_v1_[\w-]{24,}|[A-Za-z0-9]{20,60}JQQJ99[A-Za-z0-9+/]{16,40}|[A-Za-z]\w{1,20}_eyJ[\w-]{6,}(?:\.[\w-]*){0,2}",
     )),
@@ -49,9 +50,13 @@ _TOKENS = (
 )  # fmt: skip
 # TOKENIZERS_PARALLELISM, max_tokens, pad_token_id and the like are none: they belong to a vocabulary.
 _VOCABULARY = "(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)"
-_FOREIGN = rf"(?:{'|'.join(FOREIGN)})(?![长类数学库桶对环化器])"  # the length or number of keys is none
-_WORDS = rf"{_VOCABULARY}token(?!iz|s|_id|-id|_type)|secret|(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|credential|connection_?string"
-_WORDS += rf"|auth_?(?:tok|ident)|{_FOREIGN}"
+_FOREIGN = rf"{any_of(FOREIGN)}(?![长类数学库桶对环化器])"  # the length or number of keys is none
+_WORDS = rf"{_VOCABULARY}token(?!iz|s|[_-](?:id|type|embed|dim|len|count|num|size|limit|budget|per|pos|prob|idx|bucket))"
+_WORDS += r"|secret|(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|credential|connection_?string"
+_WORDS += r"|auth_?(?:tok|ident)|passkey|(?<=[a-z])[_-]phrase|unlock[_-]"
+_WORDS += r"|(?:recovery|backup|scratch|licen[cs]e|grant|invite)[_-]?codes?|access_?grant"
+_WORDS += r"|[_-]cookie\b|_community\b|key[\x20_]content"
+_ENGLISH, _WORDS = _WORDS, rf"{_WORDS}|{_FOREIGN}"
 _KEYS = (
     "(?:api|access|account|private|signing|shared|encryption|client|license|master|session|service|ssh|subscription|auth"
     "|wandb|comet|neptune|openai|anthropic|gemini|hf|ngc)"
@@ -69,26 +74,32 @@ _BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as st
 # "$HF_TOKEN" and "None" tell nothing, and what is masked stays as it is
 _MASKED = r"\[secret\]|\$|[<{*…]|\.\.\.|(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
+_CODE += r"|(?:sum|len|min|max|sorted|list|dict|set|tuple|str|int|next|open)\("
 _IN = r"(?:Secret(?:Str)?|Some|Just|Optional|PASSWORD)\("  # what languages put a value into
+_BELOW = r"(?:(?<=\x20{3})|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on a line that is further in
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
 # What stands in a name, and not at its edge alone
-_NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|_pass\b|_pwd\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b)"
+_LAST_WORD = r"_(?:pass|pwd?|psk)\b)|_(?:KEY|PAT|PW|AUTH|DSN|SK|PSK)\b"
+_NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|{_LAST_WORD})"
+# Where programs name them, which speak English: the other words are most of what such an expression takes to compile
+_PROGRAMS = rf"(?:(?i:{_ENGLISH}|{_KEYS}[_-]?key|{_LAST_WORD})"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
-    rf"(?:{_QUOTE}|&quot;)?[\]}}]?\s{{0,40}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?=[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
-    rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:b?(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|b?{_QUOTE}|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
+    rf"(?:{_QUOTE}|&quot;)?[\]}}]?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?=[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
+    rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:b?(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|b?{_QUOTE}(?:[\"']{{2,3}}(?=[^\s\"']{{4}}))?|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
 # What begins in Chinese, Japanese or Korean is a sentence: they are typed by means of a list to choose from, which no password field has.
 # What stands for a masked one is no name of what stands on the next line.
 _ASSIGNED = re.compile(
-    rf"((?:(?!(?<=\[)secret\]:\n){_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw)\b"
-    rf"|(?<![\w-])(?:pwd(?=[\"']?\s{{0,4}}[=:]\s{{0,4}}(?:[\"'](?![/~.])|\w))|PW(?==)|PASS(?==(?!\d{{1,9}}\b))|SAMLResponse"
+    rf"((?:(?!(?<=\[)secret\]:\n){_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw|(?<=[\"'])(?:pw|psw|pass)(?=[\"']\s{{0,4}}:\s{{0,4}}[\"']))\b"
+    rf"|(?<![\w-])(?:pwd(?=[\"']?\s{{0,4}}[=:]\s{{0,4}}(?:[\"'](?![/~.])|\w))|PW(?==)|(?!BY|COM|SUR|TRES)[A-Z]{{2,8}}PASS(?==))"
+    rf"|(?<![\w-])(?:PASS(?==(?!\d{{1,9}}\b))|SAMLResponse"
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}->\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
@@ -97,16 +108,16 @@ _APART = re.compile(
     rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
     rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
     rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
-    rf"|<name>[\w.-]{{0,80}}(?:{_NAMED}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
-    rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_NAMED}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
+    rf"|<name>[\w.-]{{0,80}}(?:{_PROGRAMS}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
+    rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_PROGRAMS}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD|KEY)\x20{{5,60}}(?=[^\s:,'\"]{{8,400}}(?:[:,'\"]|\x20{{0,200}}(?:\n|\Z)))"
-    rf"|\b[Ee]nv:[\w-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"']?\s{{1,4}}(?:-Value\s{{1,4}})?(?!-)[\"']?"
-    rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}(?:{_QUOTE})?"
+    rf"|\b[Ee]nv:[\w-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}[\"']?\s{{1,4}}(?:-Value\s{{1,4}})?(?!-)[\"']?"
+    rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
-    rf"|(?<![^\n])[\w.-]{{0,60}}{_NAMED}[\w-]{{0,40}}:?\n(?=\w[^\s/.]{{7,80}}(?![^\n]))(?=\S{{0,80}}\d)(?=\S{{0,80}}[A-Za-z])|\bauth-user-pass>?\n[^\n]{{1,80}}\n"
+    rf"|(?<![^\n])[\w.-]{{0,60}}{_PROGRAMS}[\w-]{{0,40}}:?\n(?=\w[^\s/.]{{7,80}}(?![^\n]))(?=\S{{0,80}}\d)(?=\S{{0,80}}[A-Za-z])|\bauth-user-pass>?\n[^\n]{{1,80}}\n"
     rf"|[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"'](?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{8}})"
-    rf"|\bvariable\s{{1,4}}\"[\w-]{{0,60}}{_NAMED}[\w-]{{0,60}}\"\s{{0,4}}\{{[^}}\"]{{0,200}}default\s{{0,4}}=\s{{0,4}}\""
+    rf"|\bvariable\s{{1,4}}\"[\w-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}\"\s{{0,4}}\{{[^}}\"]{{0,200}}default\s{{0,4}}=\s{{0,4}}\""
     rf"|\b(?:setenv|setx|ENV(?=\s{{1,8}}(?:\S{{1,120}}\s{{1,8}}\S{{0,80}}\d|\w{{1,80}}_(?:TOKEN|SECRET|PASSWORD|KEY)\s))|set\s-\w{{1,4}}"
     rf"|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?|remote\s{{1,4}}modify\s{{1,8}}(?:--\w{{1,12}}\s{{1,8}})?\S{{1,80}})"
     rf"\s{{0,8}}[\w./:@-]{{0,100}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
@@ -123,7 +134,7 @@ _SAID_OF_ONE = (
     r"(?!(?i:(?:wrong|incorr|inval|required|need|expire|empty|missing|unknown|stored|correct|asked|blank|hidden|weak|never|always|also|still|only"
     r"|kept|sent|used|known|given|there|that|what|same|the|not|too|longer|shorter|visible|valid|safe|mandatory|optional|case|ok\b|okay|fine|set"
     r"|falsch|ung[uü]ltig|nicht|leer|n[oö]tig|erforder|err[oó]n|vac[ií]|requ[ei]|errad|obligat|nul|default|plain|public|private|protect)\w{0,40}"
-    r"|\w{1,30}(?:ed|ing|ly))(?![^\s.,;!?)]))"
+    r"|\w{1,30}(?:ed|ing|ly))(?![^\s.,:;!?)]))"
 )
 _TOLD = re.compile(
     rf"((?:(?i:\b(?:password|passwort|passphrase|passcode|pw|pwd|contraseña|senha|mot\sde\spasse)(?:\sfor\s\S{{1,40}})?\s(?:is|was|ist|war|es|est|é)\b:?\s{{1,4}})"
@@ -166,6 +177,9 @@ _HERE = re.compile(
     r"(\b(?:sudo\s{1,4}-\w{0,4}S|chpasswd|kinit|passwd|cryptsetup|gpg|openssl|login|stdin|base64|su)\b[^\n|;&<]{0,160}"
     rf"(?:<<<\s{{0,4}}|<<-?\s?[\"']?\w{{1,20}}[\"']?(?:\n|\\{{1,3}}n)))(?!\"?(?:{_MASKED}))(?:'[^'\n]{{3,200}}'|\"[^\"\n]{{3,200}}\"|[^\s\"'\\]{{4,}})"
 )
+# "chpasswd <<EOF" and the lines below
+_ACCOUNTS = re.compile(r"\b(?:chpasswd|newusers|smbpasswd|htpasswd)\b[^\n|;&<]{0,160}<<-?\s?[\"']?(\w{1,20})[\"']?\n")
+_ACCOUNT = re.compile(r"(?<=:)(?!\[secret\])[^\s:][^\n]{0,200}")
 # `expect "password:"; send "…\r"`: one word and the key that ends it
 _SENT = re.compile(
     r"(\bsend(?:_user)?\s{1,4}(?:--\s{1,4})?[\"'])(?!\[secret\]|(?:yes|no|exit|quit|logout)\\)[^\s\"'\\$]{4,200}(?=(?:\\{1,3}[rn]|[\r\n])[\"'])"
@@ -178,7 +192,7 @@ _CALLED = re.compile(
     r"|\b(?:Credentials?|PSCredential|UsernamePassword\w{0,20})\(\s{0,8}(?:[\"'][^\"'\n]{0,80}[\"'],\s{0,8}){1,4}[\"'](?=[^\"'\n]{4,200}[\"']\s{0,8}\))"
     r"|\b(?:hmac\.new|Fernet|(?i:api_?key|api_?token|auth_?token|password|secret_?key))\(\s{0,8}b?[\"'](?=[^\s\"']{0,80}\d)"
     r"|\bConvertTo-SecureString\s{1,8}(?:-String\s{1,8})?[\"']"
-    rf"|#define\s{{1,8}}\w{{0,60}}{_NAMED}\w{{0,60}}\s{{1,40}}\"|\b(?:PASSWORD|SECRET|PSK|IDENTIFIED\sBY)(?:\s{{1,4}}|\()(?=['\"])['\"])"
+    rf"|#define\s{{1,8}}\w{{0,60}}{_PROGRAMS}\w{{0,60}}\s{{1,40}}\"|\b(?:PASSWORD|SECRET|PSK|IDENTIFIED\sBY)(?:\s{{1,4}}|\()(?=['\"])['\"])"
     rf"(?!{_MASKED})(?:(?<=')[^'\n]{{4,200}}|(?<=\")[^\"\n]{{4,200}})"
 )
 # curl -u "name:…" of several words
@@ -186,6 +200,8 @@ _LOGIN_QUOTED = re.compile(
     r"((?<![\w-])(?:-[uUa]|--(?:proxy-)?(?:user|auth))[=\s]\s{0,4}(?:'[^\s:']{1,80}:(?=[^'\n]{4,200}')|\"[^\s:\"]{1,80}:(?=[^\"\n]{4,200}\")))"
     r"(?!\[secret\]|\$|\d{1,6}[\"'])[^\"'\n]{4,200}"
 )
+# The signature of a licence: SIGN="05E0 A7EE …"
+_SIGNATURE = re.compile(r"(\b(?:SIGN\d?|SIGNATURE)=\"?)(?:[0-9A-Fa-f]{4}\x20?){3,200}[0-9A-Fa-f]{0,3}")
 # A text of its own between quotation marks, long, of small and capital letters with five digits at least; {…=} of Maven; (d #…#) of GnuPG
 _LONE = re.compile(
     r"(?<=[\"'])(?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,40}\d){5})[A-Za-z0-9]{32,200}(?=[\"'])"
@@ -212,9 +228,13 @@ _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY")
 _KEY_LINE = re.compile(r"([^\n]{0,200}[\s:\"'])?[\w+/=]{16,100}\s{0,2}")
 _TITLE = r"[\w\"'][\w\"' .-]{0,39}"
 # A line of headings, one that is named after a secret, and what may be one below it
-_HEADINGS = re.compile(rf"[^\n,;\t]{{0,100}}(?:{'|'.join(rf'(?:{apart}{_TITLE}){{1,40}}' for apart in (',', ';', chr(9)))})[^\w\n]{{0,9}}")
-_HEADING = re.compile(rf"{_NAMED}")
-_CELL = re.compile(r"^([^\n]{0,60}: |\s{0,8}[\"']?)(?=[^\s\"']{0,80}\d)(?=[^\s\"']{0,80}[A-Za-z])(?!\[)[^\s\"']{8,400}")
+_HEADINGS = re.compile(
+    rf"[^\n,;\t]{{0,100}}(?:{'|'.join(rf'(?:{apart}{_TITLE}){{1,40}}' for apart in (',', ';', chr(9), '[|][ ]{0,40}'))}"
+    r"|(?<![^\n])\w[\w./-]{0,30}(?:\x20{2,60}[A-Za-z][\w./-]{0,30}(?:\x20[\w./-]{1,30})?){1,20})[^\w\n]{0,40}"
+)
+_APART_BY = {sign: re.compile(f"({by})") for sign, by in (("|", "[|]"), (",", ","), (";", ";"), ("\t", "\t"), ("  ", " {2,60}"))}
+_HEADING = re.compile(rf"{_NAMED}|(?i:^\s*[\"']?(?:pass|pwd?|psw|psk|pin|mdp|clave)\b)")
+_CELL = re.compile(r"^([^\n]{0,60}: |\s{0,40}[\"'`]?)(?=[^\s\"']{0,80}\d)(?=[^\s\"']{0,80}[A-Za-z])(?!\[)[^\s\"']{8,400}")
 # Base64 of a text that holds a secret
 _BLOB = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/]{24,8000}={0,2}(?![\w+/=-])")
 # Headers of HTTP: after the scheme what stands there, with the parameters of Digest or a cookie's further pairs
@@ -257,21 +277,31 @@ _OTHERWISE = re.compile(
     rf"|\b(?:un)?zip{_SPAN}-P\s{{0,8}}|\bipmitool{_SPAN}-P\s{{1,8}}|\bsnmp\w{{1,12}}{_SPAN}-[cAX]\s{{1,8}}|\bobsutil{_SPAN}-k="
     rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\btwine{_SPAN}-p\s{{1,8}}|\bvault\s{{1,8}}login\s{{1,8}}(?!-)|\betcdctl{_SPAN}--user[=\s][^\s:]{{1,80}}:"
     rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal[=\s][^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
-    rf"|\bmc\s{{1,4}}alias\s{{1,4}}set\s{{1,4}}(?:\S{{1,200}}\s{{1,4}}){{3}}|\bxfreerdp{_SPAN}/p:|\bsqlcmd{_SPAN}-P\s{{0,8}}|\bwpa_passphrase\s{{1,4}}\S{{1,40}}\s{{1,4}}"
-    rf"|\buser(?:add|mod){_SPAN}-p\s{{1,8}}|\bnet\s{{1,4}}use\s(?:[^\n|;&]{{0,200}}?\s(?=[^\s/]\S{{0,200}}\x20{{1,4}}/user:)|(?:[^\n|;&\[]{{0,200}}?\s)?/user:\S{{1,80}}\x20{{1,4}})|--basic-auth[=\s]\s{{0,8}}[^\s:]{{1,80}}:|\bwandb\.login\(\s{{0,4}}key="
+    rf"|\balias\s{{1,4}}set\s{{1,4}}(?:\S{{1,200}}\s{{1,4}}){{3}}|\bxfreerdp{_SPAN}/p:|\bsqlcmd{_SPAN}-P\s{{0,8}}|\bwpa_passphrase\s{{1,4}}\S{{1,40}}\s{{1,4}}"
+    rf"|\buser(?:add|mod){_SPAN}-p\s{{1,8}}|\bnet\s{{1,4}}use\s(?:[^\n|;&]{{0,200}}?\s(?=[^\s/\\]\S{{0,200}}\x20{{1,4}}/user:)|(?:[^\n|;&\[]{{0,200}}?\s)?/user:\S{{1,80}}\x20{{1,4}})|--basic-auth[=\s]\s{{0,8}}[^\s:]{{1,80}}:|\bwandb\.login\(\s{{0,4}}key="
     r"|-pass(?:in|out)?\s{1,8}pass:|--auth=|:5432:[^\s:]{1,80}:[^\s:]{1,80}:"
     rf"|\blogin\s{{1,8}}\S{{1,80}}\s{{1,8}}(?:account\s{{1,8}}\S{{1,80}}\s{{1,8}})?password\s{{1,8}}|;\s{{0,8}}(?i:pwd)=(?![/~]))(?!{_MASKED})"
     r"(?:'[^'\n]{3,200}'|\"[^\"\n]{3,200}\"|[^\s\"';]{4,})"
 )
 # Digits alone: CARD_PIN=4711, --pin 4711
 _PIN = re.compile(
-    rf"((?<![A-Za-z0-9])PIN(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?|(?<![\w-])--(?:pin|t?otp)[=\s]{{1,8}}|[\"']pin[\"']:\s{{0,4}}[\"']?)\d{{4,12}}(?![\w.-])"
+    rf"((?<![A-Za-z0-9])PIN(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?|(?<![\w-])--(?:pin|t?otp)[=\s]{{1,8}}|[\"']pin[\"']:\s{{0,4}}[\"']?|\b(?:PIN|OTP|TAN|(?i:one[\x20-]time\x20pass(?:word|code)))(?:\x20[a-z-]{{1,20}}){{0,5}}?\x20(?:is|was|lautet|ist|es|est)\b:?\x20)\d{{4,12}}(?![\w.-])"
 )
 # "verification code: 482913", "user code: WDJB-MJHT"; the words of a seed phrase, and of an app's password
+_ITEM_NUMBER = r"(?:(?:[-*•]|\d{1,2}[.):])\x20{0,2})?"  # what stands before one of a list
+_SEED = (
+    r"(?!(?:the|and|for|not|you|are|was|has|with|from|this|that|your|must|please|try|enter|use|again"
+    r"|when|will|can|could|only|file|line|wrong|error|failed|invalid|cannot)\b)[a-z]{3,12}"
+)
 _CODES = re.compile(
-    r"((?i:\b(?:verification|security|one-?time|otp|2fa|mfa|backup|recovery|device|user|pairing|activation)[\x20_-](?:pass)?codes?)(?:\s(?:is|are))?:?\s{1,4}[\"']?)"
-    r"(?:(?:\d{6,8}|[A-Za-z0-9]{4,6}-[A-Za-z0-9]{4,6})(?![\w.-])[\x20,]{0,2}){1,20}"
-    r"|((?i:\b(?:seed|recovery|backup|mnemonic)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password|\bpass_?phrase)[\"']?\s{0,4}[:=]\s{0,4}[\"']?)(?:[a-z]{3,12}[\x20,]{1,2}){2,23}[a-z]{3,12}"
+    r"((?i:\b(?:verification|security|one-?time|otp|2fa|mfa|backup|recovery|scratch|emergency|unlock|access|reset|login|invite|device|user|pairing|activation)[\x20_-](?:pass)?codes?)"
+    r"(?:[\"']?\s?[:=]|\x20\([^()\n]{0,80}\):|\x20[^\n:]{1,80}:(?=\x20{0,4}\n)|\s(?:is|are):?)?[\s\"'\[(]{1,12}"
+    rf"{_ITEM_NUMBER})"
+    r"(?:(?:\d{6,10}|\d{3}\x20\d{3}(?!\x20?\d)|(?=[A-Za-z-]{0,40}\d|[A-Z-]{7})[A-Za-z0-9]{3,8}(?:-[A-Za-z0-9]{3,8}){1,6})(?![\w.-])"
+    rf"(?:[\s,\"']{{1,12}}{_ITEM_NUMBER})?){{1,20}}"
+    r"|((?i:\b(?:seed|recovery|backup|mnemonic|wallet|secret)[\x20_-]phrase|\bmnemonic|\bapp[\x20_-]password|\bpass_?phrase)(?:[\"']?(?:\s(?:is|was|:|reads))?\s{0,4}(?:[:=]|->|→)?\s{0,4}(?:[\"']|1[.):]\x20?)?|[^\n:.]{0,60}:[\s\"']{1,8}(?=[a-z]{3,12}\x20[a-z]{3,12}\x20[a-z]{3,12}\x20[a-z])))"
+    rf"(?:{_SEED}"
+    r"(?:[\x20,]{1,2}|\s{1,4}\d{1,2}[.):]\x20?)){2,23}[a-z]{3,12}"
 )
 # What a session is known by: JSESSIONID, PHPSESSID, connect.sid
 _SESSION = re.compile(
@@ -290,7 +320,7 @@ _BEARER = re.compile(
 # (https://learn.microsoft.com/rest/api/storageservices/create-service-sas). So is a code of OAuth, for a minute.
 _SIGNED = re.compile(
     r"(?i)(?:(?<=[?&;])|(?<=%26)|(?<=%3F))((?:x-(?:amz|goog)-(?:signature|security-token|credential)|sig|signature|awsaccesskeyid|code|tkn|pwd|pass)(?:=|%3D)"
-    r"|[\w-]{0,20}(?:key|auth|signature)=(?=[\w-]{0,40}\d)(?=[\w-]{12}))(?!\[secret\])[^\s&\"'<>]{4,}"
+    r"|[\w-]{0,20}(?:key|auth|signature)=(?=[\w-]{0,40}\d)(?=[\w-]{8}))(?!\[secret\])[^\s&\"'<>]{4,}"
 )
 # Who knows the address of a hook may write to it.
 _HOOK = re.compile(
@@ -299,14 +329,20 @@ _HOOK = re.compile(
 )
 # To its end where one is there, with whatever a launcher puts before each line; else as far as there are lines of base64
 _PEM = re.compile(
-    r"(-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+    r"(-{4,5} ?BEGIN [A-Za-z0-9 ]{0,30}(?:PRIVATE KEY(?: BLOCK)?|Static key V\d) ?-{4,5}"
     r"|Private-Lines: \d{1,4}(?:\s|\\{1,3}[rn])|\$ANSIBLE_VAULT;[\w.;-]{1,80}(?=\s|\\))"
     r"(?:(?:(?!BEGIN )[^\0]){1,6000}?(?=-{4,5} ?END )|(?:\s{1,4}(?:Version|Comment|Hash|Charset|Proc-Type|DEK-Info):[^\n]{0,200}){0,8}"
-    r"(?:[A-Za-z0-9+/=\s\\]|(?<=\n)\[[^\]\n]{1,40}\]:?\s(?=[A-Za-z0-9+/=]{20})){1,6000})"
+    r"(?:[A-Za-z0-9+/=\s\\]|(?<=\n)(?:\[[^\]\n]{1,40}\]:?\s|[^\s:|]{1,100}[:|]\x20{0,2})(?=[A-Za-z0-9+/=]{20})){1,6000})"
 )
 _EMAIL = re.compile(
     r"(?<![\w.+/:@%-])(?!git@)[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}(?!so\b|dll\b|dylib\b|py\b)[A-Za-z]{2,24}(?![\w@-]|[.:/][\w/])"
 )
+
+
+# A command may hold two
+_BEHIND_A_NAME = (
+    _APART, _SAID, _TOLD, _HEX, _PGPASS, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _SIGNATURE, _OTHERWISE, _OTHERWISE, _CALLED,
+)  # fmt: skip
 
 
 def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
@@ -330,6 +366,7 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     text = _BLOB.sub(lambda found: mask if _packed(found[0], again) else found[0], text)
     for pattern in _TOKENS:
         text = pattern.sub(mask, text)
+    text = _accounts(text, mask) if "<<" in text else text
     text = _HERE.sub(rf"\1{mask}", _LISTED.sub(lambda found: f"{(found[1] or found[2]).rstrip()} {mask}", text))
     if "=" in text or ":" in text or "%3" in text or not text.isascii():
         text = _SIGNED.sub(rf"\1{mask}", text)
@@ -339,9 +376,19 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     text = _BEARER.sub(lambda found: f"{found[1] or found[2] or found[3]}{mask}", text)
     if "/" in text:
         text = _HOOK.sub(rf"\1{mask}", text)
-    for pattern in (_APART, _SAID, _TOLD, _HEX, _PGPASS, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _OTHERWISE, _CALLED):
+    for pattern in _BEHIND_A_NAME:
         text = pattern.sub(rf"\1{mask}", text)
-    return _FLAG.sub(rf"\1{mask}", text) if "-" in text else text
+    text = _FLAG.sub(rf"\1{mask}", text) if "-" in text else text
+    return without_tails(spoken(scattered(text, mask), mask), mask)
+
+
+def _accounts(text: str, mask: str) -> str:
+    """Text without the passwords of a list of accounts that a shell gives a command, "name:password"."""
+    for found in _ACCOUNTS.finditer(text):
+        end = text.find(found[1], found.end())
+        if end > 0:
+            return text[: found.end()] + _ACCOUNT.sub(mask, text[found.end() : end]) + _accounts(text[end:], mask)
+    return text
 
 
 def _random(word: str) -> bool:
@@ -355,16 +402,18 @@ def _columns(text: str, mask: str) -> str:
     """Tables without what stands below a heading that is named after a secret, where it has letters and digits."""
     if "\n" not in text:
         return text
-    lines, below, apart, cells = text.split("\n"), set[int](), ",", 0
+    lines, below, apart, cells = text.split("\n"), set[int](), _APART_BY[","], 0
     for at, line in enumerate(lines):
-        parts = line.split(apart)
+        if below and not line.strip("|+-=: "):
+            continue
+        parts = apart.split(line)
         if below and len(parts) >= cells:
-            lines[at] = apart.join(_CELL.sub(rf"\1{mask}", part) if place in below else part for place, part in enumerate(parts))
+            lines[at] = "".join(_CELL.sub(rf"\1{mask}", part) if place in below else part for place, part in enumerate(parts))
             continue
         below = set()
         if _HEADINGS.fullmatch(line):
-            apart = next(one for one in ",;\t" if one in line)
-            parts = line.split(apart)
+            apart = next(by for sign, by in _APART_BY.items() if sign in line)
+            parts = apart.split(line)
             below, cells = {place for place, part in enumerate(parts) if _HEADING.search(part)}, len(parts)
     return "\n".join(lines)
 

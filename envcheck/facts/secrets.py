@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck.facts.secret_words import FOREIGN
+from envcheck.facts.secret_words import FOREIGN, any_of
 
 MASK = "[secret]"
 
@@ -23,7 +23,7 @@ _HINTS = (
     "hooks.slack", "pin=", "pin ", "pin:", "pin'", "pin\"", "salt", "pepper", "otp", "totp_", "mnemonic", "phrase", "passcode", "pincode",
     "creds", "sid=", "sid:", "sessid", "sessionid", "session_id", "jwt", "sas", "sshpass", "redis-cli", "smb", "ldap", "openssl", "munge:",
     "fwogz", "fqogz", "iqojb", "aqody", "wandb_", "auth=", "auth(", "%3dsig", "sig%3d", "%40", "pass:", ":5432:",
-    *FOREIGN, "clave", "senha", "mdp", "mima", "psk=", "_psk", "_sk=", "_sk'", "_sk\"", "_sk:", "pass=", "pwd", "bindpw", "storepass",
+    "clave", "senha", "mdp", "mima", "psk=", "_psk", "_sk=", "_sk'", "_sk\"", "_sk:", "pass=", "pwd", "bindpw", "storepass",
     "keypass", "private-lines", "begin ", "mongo", "7z ", "zip -", "ipmitool", "snmp", "obsutil", "swanlab", "lftp", "http -a",
     "https -a", "thin:", "sqlplus", "true\t", "false\t", "true\\t", "true /",
     "false /", "echo ", "wandb:", "wandb ", "wandb=", "wandb'", 'wandb"', "oauth", "auth:", "331", "absk", "csk-", "tgp_",
@@ -31,20 +31,27 @@ _HINTS = (
     "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
     "glc_", "rpa_", "sq0", "pmak-", "nrak-", "nrjs-", "nrii-", "glsa_", "hrku-", "fm1", "fm2", "pscale_", "ccipat_", "cciprj_", "sntry",
     "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal", "sbp_", "bku",
-    "local-", "<<<", "-stdin", "mc alias", "/p:", "sqlcmd", "useradd", "usermod", "net use", "printf",
+    "local-", "<<<", "-stdin", "alias ", "mount ", "add_user", "user add", "user create", "auth ", "connect(",
+    "2fa", "--session", "/p:", "sqlcmd", "useradd", "usermod", "net use", "printf",
     "obscure", "hooks/", "//hooks.", "hc-ping", ":*:", "auth plain", "auth default", "cqlsh", "authident", "send ", "send_user",
     "securestring", "psexec", "nickserv", "psk ", "http-basic", "publish", "getpass", "get_pass", "hmac.new", "fernet", "_user=",
-    "username=", "addauth", "ipmi-", "syt_", "sqp_", "squ_", "sqa_", "code: ", "codes: ", "code is ", "codes are", "unseal", "oathtool",
+    "username=", "addauth", "ipmi-", "syt_", "sqp_", "squ_", "sqa_", "code: ", "codes", "code is ", "unseal", "oathtool",
     "auth-user-",
     "requirepass", "masterauth", "kind: secret", "stringdata", "ansible_vault", "-----end ", "base64", "rdesktop", "racadm", "ilorest",
-    "impacket", "isql", "hdbsql", "cftp", "(d #", " #d", "samlresponse", "/pass", "/password", "gocspx", "1//0", "=}",
+    "impacket", "isql", "hdbsql", "cftp", "(d #", " #d", "samlresponse", "unlock", "licens", "licenc", "sign=", "sign2=",
+    "community", "passkey",
+    "access grant", "access_grant", "scratch", "emergency", "pre-shared", "preshared", "user(", "access code", "access_code", "_code",
+    "/pass", "/password", "gocspx", "1//0", "=}",
 )  # fmt: skip
 
 # Letters and digits in a row, as tokens have them. A commit's forty of hex are none: every report has those of torch.
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?![0-9a-f]{40}(?![A-Za-z0-9]))(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16}")
 _WRITTEN_OUT = re.compile(r"\\{1,3}u00([2-7][0-9a-fA-F])")
 # A text on one line, as a line of source and JSON write it
-_ESCAPED = re.compile(r"\\{1,3}(?:([nrt])|([\"'/]))")
+_ESCAPED = re.compile(
+    r"(\\\\[nrt][\w.-]{0,60}\\(?=[\w$])|\\{4}[nrt][\w.-]{0,60}\\\\(?=[\w$]))"  # a folder of a server of Windows stays
+    r"|\\{1,3}(?:([nrt])|([\"'/]))"
+)
 _MEANT = {"n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -81,28 +88,23 @@ def end_of(text: str, most: int) -> str:
 
 def _masked_as_meant(line: str) -> str:
     """A line that quotes a text of several lines, masked as that text would be: many secrets end where their line or a quotation does."""
-    meant = _ESCAPED.sub(lambda found: _MEANT[found[1]] if found[1] else found[2], line)
+    meant = _ESCAPED.sub(lambda found: _MEANT[found[2]] if found[2] else found[1] or found[3], line)
     if meant == line:
         return line
     shown = mask_secrets(meant)
     return line if shown == meant else shown.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
+_ELSEWHERE = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s"
+
+
 @functools.cache
 def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
-    return re.compile(rf"{_any_of(_HINTS)}|_pat(?!h)|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")  # no LD_LIBRARY_PATH; a line of .pgpass
-
-
-def _any_of(words: Iterable[str]) -> str:
-    """An expression for any of these words that looks at each letter once."""
-    rest: dict[str, list[str]] = {}
-    for word in words:
-        rest.setdefault(word[:1], []).append(word[1:])
-    if "" in rest:
-        return ""
-    branches = [re.escape(first) + _any_of(rests) for first, rests in sorted(rest.items())]
-    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+    # no LD_LIBRARY_PATH; a line of .pgpass
+    return re.compile(
+        rf"{any_of(_HINTS)}|{any_of(FOREIGN)}|{_ELSEWHERE}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
+    )
 
 
 def mask_values(value: Any) -> Any:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from envcheck.facts.snapshot import ContainerFacts, LauncherFacts, PythonFacts, Snapshot, SystemFacts, TorchFacts
 
-TRAITS = ("linux", "windows", "darwin", "wsl", "jetson", "container", "kubernetes", "slurm", "conda")
+# Distributions of Linux by the tools that install their packages
+FAMILIES = {
+    "debian": ("debian", "ubuntu", "linuxmint", "mint", "pop", "kali", "raspbian", "dgx"),
+    "redhat": ("fedora", "rhel", "centos", "rocky", "alma", "almalinux", "amzn", "ol", "oracle", "scientific"),
+    "suse": ("opensuse", "opensuse-leap", "opensuse-tumbleweed", "sles"),
+    "arch": ("arch", "manjaro"),
+}
+TRAITS = ("linux", "windows", "darwin", "wsl", "jetson", "container", "kubernetes", "slurm", "conda", *FAMILIES)
 
 
 def traits(snapshot: Snapshot) -> frozenset[str]:
@@ -13,6 +20,7 @@ def traits(snapshot: Snapshot) -> frozenset[str]:
     system, container, launcher = snapshot.system, snapshot.container, snapshot.launcher
     if isinstance(system, SystemFacts):
         found |= {system.os, "wsl" if system.wsl else None, "jetson" if system.jetson else None}
+        found |= {family for family, names in FAMILIES.items() if system.distribution_id in names}
     if isinstance(container, ContainerFacts):
         found |= {"container" if container.runtime or container.kubernetes else None, "kubernetes" if container.kubernetes else None}
     if isinstance(launcher, LauncherFacts):

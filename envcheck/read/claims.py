@@ -127,6 +127,11 @@ def _macos(text: str) -> Iterator[tuple[str, object]]:
         yield "system.macos_version", match[1]
 
 
+def _distribution(text: str) -> Iterator[tuple[str, object]]:
+    """Which distribution, and not that it is the system: it may run beside Windows or in a container."""
+    return ((subject, value) for subject, value in _os(text) if subject == "system.distribution_id")
+
+
 def _cuda_built(text: str) -> Iterator[tuple[str, object]]:
     if re.match(r"[`'\"*]{0,3}(?:false|no)\b", text.strip().lower()):
         yield "torch.cpu_build", True
@@ -237,6 +242,12 @@ _OFFERED = re.compile(
 # "macOS 13.7.4", "macOS-12.7.6-arm64-arm-64bit", "MacOs is `12.7.6`"; "MacOS 12.3+" is what something needs.
 _MACOS_SAID = re.compile(
     r"\bmac ?os(?: version)?(?: is|:)?[ -][`'\"]?(1[0-9](?:\.\d{1,2}){1,2}|2[6-9](?:\.\d{1,2}){0,2})(?![\d+.]*[\d+])", re.IGNORECASE
+)
+# "Ubuntu 22.04", "on Fedora 34", "Arch Linux"; not the name of an image or of a folder
+_DISTRIBUTION_SAID = re.compile(
+    r"(?<![\w./:@-])((?:Ubuntu|Debian|Fedora|CentOS|RHEL|Rocky|AlmaLinux|openSUSE|Linux Mint|Pop!_OS)"
+    r"(?: Linux| Leap| Stream| Server| Desktop)?"
+    r" v?\d{1,2}(?:\.\d{1,2})?(?:\.\d{1,2})?(?: LTS)?|Arch Linux|Manjaro|Linux Mint|Pop!_OS)(?![\w/:.-]*[\w/:])"
 )
 # "CUDA unavailable on my card", "torch says CUDA is not available"; not "falls back to the CPU if CUDA is not available".
 _NO_CUDA = re.compile(
@@ -493,6 +504,8 @@ class _Reader:
         for match in _COMPANION.finditer(line):
             version = Distribution(match[1], match[2])
             self.say(iter([(f"package.{match[1]}", version)]), _mention(line, match.start(), match.end()), printed=False)
+        for match in _DISTRIBUTION_SAID.finditer(line):
+            self.say(_distribution(match[1]), _mention(line, match.start(), match.end()), printed=False)
         if products:
             self._products()
 
@@ -527,6 +540,7 @@ def _key(text: str) -> str:
 
 _HINTS = re.compile(
     r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
+    r"|Ubuntu|Debian|Fedora|CentOS|RHEL|Rocky|Alma|SUSE|Arch |Manjaro|Mint|Pop!"
     r"|系统|驱动|Device|CUDA|cuda|nvidia|[Cc]ard\b|GeForce|Quadro|T(?:ITAN|itan)\b|\b(?:GT ?|MX)\d|\b[1-5]0[5-9]0\b|[AHVBPKL]\d{2,4}S?\b"
 )
 

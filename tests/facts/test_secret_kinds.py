@@ -781,7 +781,8 @@ KINDS = [
     ),
     (
         "asia json",
-        '{"AccessKeyId":"ASIAQQ2FEXAMPLE7ABCD","SecretAccessKey":"¦wJalrXUtnFEMIqqK7MDENGbPxRfiCYEXAMPLEKEYab","SessionToken":"IQoJb3JpZ2luX2VjEJr//////////wEaCXVz"}',
+        '{"AccessKeyId":"ASIAQQ2FEXAMPLE7ABCD","SecretAccessKey":"¦wJalrXUtnFEMIqqK7MDENGbPxRfiCYEX'
+        'AMPLEKEYab","SessionToken":"IQoJb3JpZ2luX2VjEJr//////////wEaCXVz"}',
         "wJalrXUtnFEMI",
     ),
     ("docker idtoken", '{"auths":{"r.io":{"identitytoken":"¦qqtokenplain"}}}', "qqtokenplain"),
@@ -853,6 +854,140 @@ KINDS = [
     ("user and password", "user bob, password ¦swordfish", "swordfish"),
     ("phrase", "passphrase: blue ¦otter hill", "otter hill"),
     ("after a masked one", 'cred=MUNGE:AwQDAAABBBabc123:\nsecret = "¦blue otter hill"', "blue otter hill"),
+    # told by no list: by the word before, by chance, by the tail of a mask
+    (".pgpass line", "pg-metrics.internal:5432:runs:mlops:vK9\\:tr0¦ub4dor-x", "ub4dor-x"),
+    (
+        "oci customer secret key created",
+        "$ oci iam customer-secret-key create --user-id ocid1.user.oc1..aaaaaaaazq --display-name s"
+        "3compat --query 'data.key' --raw-output\n4k5IRN46sMLPoiUkVfJVl¦DondTN+YppN3XjZGF8t6rH=",
+        "DondTN+YppN3XjZGF8t6rH",
+    ),
+    (
+        "OpenSSH private key cut after some lines",
+        "deploy/id_ed25519:-----BEGIN OPENSSH PRIVATE KEY-----\ndeploy/id_ed25519:b3BlbnNzaC1rZXktdj"
+        "EAAAAABG5vbmUAAAAEbm9uZQB77PJNgwTeQp9Y/bKmQO/ocGtUnx\ndeploy/id_ed25519:IPmpLw9cKt8KD2Q7eO8"
+        "2QoU/i6CZq2fmcR/W0KsRd8CCntbOBLvbmxIYGTQ92uFOhEUJLz\ndeploy/id_ed25519:L3h2MfI/ZBVx6Y5BtoGn"
+        "NaG2/bKC1A9gQn0¦TPIhMHzAYxIEhidYt0RpiMVKjUMZmrxjEm9",
+        "TPIhMHzAYxIEhidYt0RpiMVKjUMZmrxjEm9",
+    ),
+    (
+        "cifs line of fstab",
+        "//nas02/datasets /mnt/ds cifs vers=3.0,username=svc-ds,password=Lk;9fW¦aldkauz,uid=1000,gid=1000 0 0",
+        "aldkauz",
+    ),
+    (
+        "OpenVPN inline static key",
+        "<tls-auth>\n-----BEGIN OpenVPN Static key V1-----\n77a7c1b6e980e79cfa38e0ad75834853\n5a7eb684"
+        "6d51bb52¦dd62b4cd5144aa1c\n-----END OpenVPN Static key V1-----\n</tls-auth>",
+        "dd62b4cd5144aa1c",
+    ),
+    (
+        "Weaviate environment in docker compose l",
+        "    environment:\n      - AUTHENTICATION_APIKEY_ENABLED=true\n      - AUTHENTICATION_APIKEY_"
+        "ALLOWED_KEYS=26obdg87ZUeQJTAt3aXbMif89S3A,CbfqBNpMZOUXTo0¦hfMgrCmYWhm6nFX\n      - AUTHENTI"
+        "CATION_APIKEY_USERS=ana,bot",
+        "hfMgrCmYWhm6nFX",
+    ),
+    (
+        "vast.ai key file shown with cat",
+        "(base) root@C.7712345:~$ cat ~/.config/vastai/vast_api_key; echo\n977eaabbbf315d601eaede656"
+        "7bdeadd¦65782139fc745f137d377f5c24d9d468",
+        "65782139fc745f137d377f5c24d9d468",
+    ),
+    (
+        "Scale AI key as requests auth tuple",
+        "r = requests.get(\"https://api.scale.com/v1/tasks\", auth=HTTPBasicAuth('live_628d8fab7b8fe0a0¦765f307cabfaf4aa', ''))",
+        "765f307cabfaf4aa",
+    ),
+    (
+        "CVAT superuser creation by heredoc",
+        "docker exec -i cvat_server python manage.py shell <<PY\nfrom django.contrib.auth.models imp"
+        "ort User\nUser.objects.create_superuser('boss', 'boss@example.org', 'Flieder¦_Kran_83')\nPY",
+        "_Kran_83",
+    ),
+    ("Backblaze b2 authorize", "$ b2 account authorize 004a1b2c3d4e5f60000000007 K004JPb7yY/1rbkB6¦Vqbvvqy0+LyPn3", "Vqbvvqy0+LyPn3"),
+    (
+        "Storj access grant",
+        "uplink access import main 1eFf263VGpSZfKKfogPYXpWjL51apSnbWp2YNt6k6P35g3kmhcY7c1Ym¦hfHM34H"
+        "E1qkfi8ndHUGpvoYpUa3H4ASqQNP7JRqQZj92HXjgSTu3xKe",
+        "hfHM34HE1qkfi8ndHUGpvoYpUa3H4ASqQNP7JRqQZj92HXjgSTu3xKe",
+    ),
+    (
+        "Erlang cookie of RabbitMQ",
+        "rabbitmq@mq-0: * effective user's home directory: /var/lib/rabbitmq\nrabbitmqctl --erlang-c"
+        "ookie JEEMKFATDO¦ISHKAGJYJQ -n rabbit@mq-0 status",
+        "ISHKAGJYJQ",
+    ),
+    (
+        "ServerChan send key in path",
+        "[notify] GET https://sctapi.ftqq.com/SCT413518TspQxERl690gEs¦bTsnftbOTOGb6.send?title=train",
+        "bTsnftbOTOGb6",
+    ),
+    (
+        "ModelScope SDK token",
+        "from modelscope.hub.api import HubApi; HubApi().login('ms-4061092b-6b6e-4372¦-bba1-fc3b8458ed35')",
+        "-bba1-fc3b8458ed35",
+    ),
+    (
+        "German table with pipes",
+        "| Rechner | Benutzer | Kennwort        |\n|---------|----------|-----------------|\n| gpu-03  | gast     | Schnee¦!mann42 |",
+        "!mann42",
+    ),
+    ("French arrow in a chat note", "le mot de passe du serveur de labos → Pamplem¦ousse77 (ne pas partager)", "ousse77"),
+    ("Spanish, next line", "Contraseña del clúster:\n    tortuga¦_Azul.91", "_Azul.91"),
+    ("Italian parentheses", "accesso VPN lab (parola d'ordine Gelato&¦Limone3), utente: rossi", "Limone3"),
+    ("Czech XML", "<uživatel>novak</uživatel><heslo>Knedlik¦yPivo_12</heslo>", "yPivo_12"),
+    ("Russian dash", "Пароль от ноды — Снегир¦ь-2025 (логин root)", "ь-2025"),
+    ("Chinese fullwidth colon", "服务器账号：root 密码：¦Tj@lab#2023 端口：22", "Tj@lab#2023"),
+    ("Korean tab separated", "아이디\tminji\n비밀번호\tHangan¦g*Bori9", "g*Bori9"),
+    ("Swedish in a comment", "# lösenordet till labbdatorn är 'Midsomm¦ar^Krans' /Erik", "ar^Krans"),
+    ("Finnish question prompt with echo", "Anna salasana? mustikka-¦Piirakka2\nKirjauduttu sisään: jukka@puhti", "Piirakka2"),
+    ("Greek", "Κωδικός πρόσβασης >> elia-Th¦alassa44", "alassa44"),
+    ("Arabic", "كلمة المرور: Zaytun.¦2024.Oud", "2024.Oud"),
+    ("Hebrew", "הסיסמה היא Rimon-¦Tapuz55", "Tapuz55"),
+    ("Vietnamese", "mật khẩu wifi phòng lab là PhoBo_¦tainha9", "tainha9"),
+    ("Indonesian in brackets", "[kata sandi: Rendang¦Padang#8] [pengguna: budi]", "Padang#8"),
+    ("Romanian mail sentence with quotes", 'Parola noua ta este: "Branza*¦Telemea3"', "Telemea3"),
+    ("here-document for chpasswd", "chpasswd <<EOT\nstudent01:Auer-hahn#17\nstudent02:Eis-vo¦gel#18\nEOT", "gel#18"),
+    ("quoted twice in a shell trace", "++ bash -c 'export DBPASS=\"'\"'Kohl.r¦abi;88'\"'\"; ./migrate'", "abi;88'"),
+    ("passphrase of several words", "Your recovery phrase is: velvet anchor mosaic turnip glacier ¦orbital", "orbital"),
+    ("one-time codes list", "Emergency scratch codes:\n  16022901\n  60646330\n  ¦37124961", "37124961"),
+    ("dataclass repr with own word", "Settings(host='10.2.0.8', port=9000, shared_phrase='badger&¦Bramble2', debug=False)", "Bramble2"),
+    (
+        "SNMP community and v3",
+        "snmpwalk -v3 -l authPriv -u mon -a SHA -A authKiwi-Fern1 -x AES -X privKiw¦i-Fern2 pdu7 .1.3.6.1",
+        "i-Fern2",
+    ),
+    (
+        "SQL statement in a log",
+        "LOG:  statement: CREATE ROLE tracker LOGIN PASSWORD 'Sea''glas¦s-Urchin3' VALID UNTIL '2026-01-01';",
+        "s-Urchin3",
+    ),
+    (
+        "plain English chat",
+        "ana: the login for the annotation box is guest, pw is still Rhubarb.¦crumble5, please don't post it",
+        "crumble5",
+    ),
+    ("token before an ending", "http.get push.example.org/Xk29fLq8Zs7Pm3¦Wn4Rt6Yq.send?title=x", "Wn4Rt6Yq"),
+    ("token with dots", "x-iam t1.9Ab3Kd9Lq2Zx7_Rt5Wn3Yb6Vd9fLq8.Zs7Pm3Wn4Rt6¦YqZs7Pm3Wn4Rt6", "YqZs7Pm3Wn4Rt6"),
+    ("pair of two keys", '$p = "AC0c4b40bb761774a76f94c960cacf0dbc:68191395b7c55cb5¦9564cfd4bf6dcd12"', "9564cfd4bf6dcd12"),
+    ("field of a form", "token=abc123def456ghi&user=u4k3jx82qmz7¦rt5wn3yb6v", "rt5wn3yb6v"),
+    ("alias by position", "swift-cli alias add prod https://s3.h:9000 ana Oak-¦Leaf77x --path on", "Leaf77x"),
+    ("folder of a server", r"net use X: \\nas1\train /user:DOM\ana Oak!¦Leaf77 /persistent:no", "Leaf77"),
+    ("account by position", "rabbitmqctl add_user ana Walrus.¦Tusk9", "Tusk9"),
+    ("far in the sentence", "das Passwort, das ich dir gestern für den neuen Knoten geschickt habe, lautet: Eiche.¦Blatt7", "Blatt7"),
+    ("behind a bracket", "the password (changed last week by Ana for the storage box in room 4): Oak-¦leaf.77", "leaf.77"),
+    ("comment and next line", '# mật khẩu máy chủ\nMAY="phoBo_¦Hanoi37"', "Hanoi37"),
+    ("without accents", "baza:\n  haslo: 'Dab_¦Lisc77!'", "Lisc77"),
+    ("below a name", "credentials:\n  user: ana\n  value: Oak_¦leaf77!", "leaf77"),
+    ("numbered codes", "Your recovery codes (each works once):\n  1) e0b88-87864\n  2) 0c6bf-¦f3f21", "f3f21"),
+    ("words behind a colon", "the repo passphrase is four words: copper lantern ¦mossy dune", "mossy dune"),
+    ("numbered words", "seed phrase:\n 1. velvet\n 2. anchor\n 3. mosaic\n 4. ¦turnip", "turnip"),
+    ("signature of a licence", 'HOSTID=ANY SIGN="05E0 A7EE 2CE4 3BE5 ¦9E78 EE09 7452 BE"', "9E78 EE09"),
+    ("key of a product", "activation key: 12345-67890-¦12345-67890", "12345-67890"),
+    ("number in a sentence", "The temporary PIN of the rack is ¦48213, valid until noon", "48213"),
+    ("Chinese without a blank", "登录密码为Haixiang¦#99，请勿外传", "#99"),
+    ("name and bar", "ana 09:12 for the NAS use admin / Walrus.¦Tusk!9", "Tusk!9"),
 ]
 
 
@@ -921,7 +1056,8 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "https://download.pytorch.org/whl/cu128 see http://host:8080 mailto me: a @ b",
         "tcp://10.0.0.1:29500 etcd: connection refused @ 12:00, rdzv http://head:2379 failed for worker@node",
         "PASS: test_a, pass 3 of 5, pass=True, bypass=1, encode_pass: 2",
-        "Successfully loaded checkpoint step_00012000, run train-AbCdEf-20240501, wandb run abc123de https://wandb.ai/me/proj/runs/abc123de",
+        "Successfully loaded checkpoint step_00012000, run train-AbCdEf-20240501, wandb run abc123d"
+        "e https://wandb.ai/me/proj/runs/abc123de",
         "slurm job 123456 on node[01-16] partition gpu-h100, RANK=0 LOCAL_RANK=0 WORLD_SIZE=16",
         '"name": "cuda", "value": 12.8; name: MASTER_PORT value: 29500',
         "compile key=('aten.mm', 1024) cache key: fx-f3a9c21d4b7e605abcdef",
@@ -943,6 +1079,13 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "the password is wrong, my token is not valid, das Passwort ist falsch, password is required. 密码是错的",
         "username or password when it is asked; password authentication failed for user me; def split(self, pw: Split)",
         "PASS test/a.test.js\nPASS tests, USER me; train.py:1234:main:warning:deprecated fe80:1234:abcd:1234:5678",
+        "RegNet_X_1_6GF_Weights ResNeXt101_32X8D_Weights cudaD3D9MapFlags token_embedding_dim=12288 export K=${WANDB_API_KEY:?unset}",
+        "integrity sha512-3lK0TWuxKZGPQXip7x4rGA3pBoXkFIKomYb7fcalO5yYZ7rhpVF1IBBOJoFjMgYD04nLXLVHGyVBANxkIbQ32B==",
+        "key fingerprint is SHA256:8F88ea35KFa22ETXMB8Pu/Kcohm7MCOFNP0DktEpjoz. https://h.example/d/1wC4DOZFaYym2t1Esz0X5yxlLI3RDnSiyRbUus3bk/edit",
+        "def try_split(self, pw: Split, red: Split) -> tuple[Split, Split]: # pass: decided_mask==0, n_pw = sum(1 for e in x)",
+        "fingerprint=f2e3FjpPw/H1tn2b+wI4OQDsJgjRLyCliChe0JR1oXq= etag 8fKq2LxZ7pRt5Wn3Yb6Vd9fL checksum: Xk29fLq8Zs7Pm3Wn4Rt6Yq",
+        "password authentication is disabled on host gpu07.cluster.example:22; recovery codes are not stored on 12 of 14 nodes",
+        "the passphrase is wrong: please try again later. mnemonic names: add, sub, mul. docker run -u me -p 8080:80 image",
         "kind: ConfigMap\ndata:\n  lr: learning-rate-of-it\n",
     ],
 )

@@ -63,6 +63,12 @@ ALLOWED = {
         "launch-unreachable",
         "export MASTER_ADDR=127.0.0.1 MASTER_PORT=PORT    # for each process; accelerate launch --main_process_ip, deepspeed --master_addr",
     ): "loopback has this address on every machine",
+    (
+        "nvcc-host-compiler",
+        "winget install --id Microsoft.VisualStudio.2022.BuildTools --override '--wait --passive"
+        " --add Microsoft.VisualStudio.Workload.VCTools"
+        " --add Microsoft.VisualStudio.Component.VC.14.38.17.8.x86.x64 --includeRecommended'",
+    ): "no address: 14.38.17.8 is Microsoft's name of a release of its compiler",
     ("driver-needs-open-module", "sudo apt install nvidia-driver-580    # Ubuntu"): "the last branch for every GPU this variant is about",
 }
 

@@ -65,6 +65,11 @@ Made for CUDA: None""": {"devices.available": False, "torch.cpu_build": True},
     "RuntimeError: FlashAttention only supports Ampere GPUs or newer (A100, RTX 3090)": {},  # a program's own line names what it takes
     "RuntimeError: this kernel was compiled with RTX 4090 in mind": {},
     "my gpu is an rtx 3090": {"gpu.0": "rtx 3090"},
+    "on Fedora 34 it does not load": {"system.distribution_id": "fedora"},
+    "Arch Linux here, fresh install": {"system.distribution_id": "arch"},
+    "FROM nvidia/cuda:12.2.0-base-ubuntu22.04": {},
+    "it worked on my old Ubuntu 18.04 machine": {},
+    "it is the same on Ubuntu 22.04 and on Debian 12": {},
     "the panel shows 2.3.1+cpu and an empty list": {"torch.version": "2.3.1+cpu"},
     "the panel shows torchaudio 2.3.1+cpu": {"package.torchaudio": Distribution("torchaudio", "2.3.1+cpu")},  # its own, not torch's
     "Found existing installation: torch 2.8.0\n  Uninstalling torch-2.8.0:\n  Successfully uninstalled torch-2.8.0": {},

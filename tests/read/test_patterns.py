@@ -16,6 +16,7 @@ from ambiguity import ENDLESS, slow_texts
 from expressions import repeats_of
 
 import envcheck
+from envcheck.facts.secret_words import FOREIGN, any_of
 from envcheck.facts.secrets import mask_secrets
 from envcheck.facts.snapshot import Gpu
 from envcheck.read import concepts, own_words
@@ -206,11 +207,20 @@ def expressions() -> Iterator[tuple[str, str, int, bool]]:
 
 
 EXPRESSIONS = [pytest.param(source, flags, search, id=name) for name, source, flags, search in expressions()]
+# None of these words holds a repeat. One of each sort, with a blank, a hyphen, a bar and letters of its own, stands for them all: each
+# further letter is a character more to tell apart, and a state more in each place where the words stand.
+FEW = any_of(("heslo", "de passe", "palavra-passe", "mat_khau", "пароль", "密码"))
+
+
+@functools.cache
+def slow(source: str | bytes, flags: int, search: bool) -> list[str]:
+    """Asked once of an expression that two tuples or modules hold."""
+    return slow_texts(source.replace(any_of(FOREIGN), FEW) if isinstance(source, str) else source, flags, search=search)
 
 
 @pytest.mark.parametrize(("source", "flags", "search"), EXPRESSIONS)
 def test_no_two_repeats_read_the_same_text(source: str, flags: int, search: bool) -> None:
-    assert slow_texts(source, flags, search=search) == []
+    assert slow(source, flags, search) == []
 
 
 def test_expressions_of_every_kind_are_among_them() -> None:

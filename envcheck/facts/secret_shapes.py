@@ -1,0 +1,305 @@
+"""Secrets that no list of kinds tells: by the word before them, by what chance alone writes, and by what a mask has left of them.
+
+Each judges a token by how sure its place makes it: after a word for a password what people think of is enough, beside a word for a key or
+in a login's call what is no word, and anywhere only what chance has written."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+
+from envcheck.facts.secret_words import FOREIGN, any_of
+
+# ------------------------------------------------------------------ what a token is made of
+
+_PIECES = re.compile(r"[A-Z]{1,99}(?![a-z])|[A-Z]?[a-z]+|\d+")
+# Three letters with a vowel among them and no four consonants in a row
+_WORD = re.compile(r"(?=[A-Z]?[a-z]{0,2}[aeiouy])(?![A-Za-z]{0,20}?(?![AEIOUYaeiouy])[A-Za-z][b-df-hj-np-tv-xz]{3})[A-Z]?[a-z]{3,}")
+# A letter and those that follow it in English more often than by chance: of 93 % of the pairs in 8,000 words, a third of all pairs
+_FOLLOWED = (
+    "abcdgiklmnprstuvy baeilorsu cacehiklorstu dadeilosu eacdefgilmnpqrstvx faefilortu gaehinrsu haeior iabcdefglmnoprstvz keis"
+    " ladeilostuy mabeimopsu nacdefgiklnopstuv oabcdfgilmnoprstuvw paeiloprstuy qu racdegiklmnorstuy sacehilopstuy tacehilorstuy"
+    " uabceilmnprst vaei waeior xipt yp ze"
+)
+_PAIRS = frozenset(letters[0] + other for letters in _FOLLOWED.split() for other in letters[1:])
+_BETWEEN = re.compile(r"[^A-Za-z0-9]|(?<=\d)[xX]\d+")  # also 128x64
+_CAPITALS = re.compile(r"[A-Z]+")
+_LONG = re.compile(r"[A-Za-z0-9]{11}")  # names of several words have shorter ones
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_HEX = re.compile(r"[0-9a-f]{32,}")
+_KEY_LETTERS = re.compile(r"[\w+/=.~-]{12,}")
+# Versions, paths, addresses, variables, calls, names of files and of modules, dates: they tell a cause, and are nobody's secret
+_FACT = re.compile(
+    r"(?i)v?\d{1,20}(?:[.:/-]\d{1,20}){0,8}\S{0,3}|[a-z]{1,40}-?\d{1,9}(?:\.\d{1,9}){1,6}\S{0,40}|\w{1,80}:|[a-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,8}:\d{1,5}|(?-i:[A-Z][A-Z0-9]{0,60}(?:_[A-Z0-9]{1,60}){1,20})"
+)
+_BEGINS = re.compile(
+    r"[$<{*…%\[/~-]|\.{1,2}/|[A-Za-z]:[\\/]|0x[0-9a-f]|[\w.:]{1,80}\(|\w{1,80}\[|[\w.]{1,80}(?:=[^=]|[=<>!]=)|[\u3040-\u9fff\uac00-\ud7af]"
+)
+_HOLDS = re.compile(
+    r"://|\w/\w{1,80}/|\.(?:py|so|dll|dylib|lib|exe|pyd|sh|js|json|ya?ml|toml|txt|cfg|conf|ini|log|md|html?|cpp|cuh?|c|h|hpp|gz|zip|whl|env|pem|key"
+    r"|com|org|net|io|de|internal|local)(?:[:#(]|\Z)"
+)
+_NAME = re.compile(r"[a-z_]{1,80}(?:[._-][a-z0-9]{1,80}){0,20}|[a-z]{1,80}\d+|_{0,2}(?:[A-Z]{1,8}[a-z]{1,40}){1,20}")
+
+
+def _is_fact(token: str) -> bool:
+    return bool(_FACT.fullmatch(token) or _BEGINS.match(token) or _HOLDS.search(token))
+
+
+def by_chance(token: str) -> bool:
+    """Whether chance alone has written this: in names capitals, small letters and digits stand together, in base64 they change."""
+    bare = _BETWEEN.sub("", token)
+    if len(bare) < 18 or len(set(map(_kind, bare))) < 3 or 10 * len(_CAPITALS.findall(bare)) < len(bare) or not _LONG.search(token):
+        return False
+    return 8 * len(_PIECES.findall(bare)) >= 3 * len(bare) - 6 and not _of_words(bare, 3)
+
+
+def _of_words(token: str, most: int) -> bool:
+    """Whether more than one letter of so many belongs to what can be a word."""
+    return most * sum(len(word) for word in _WORD.findall(token) if _spelt(word.lower())) >= len(token)
+
+
+def _spelt(word: str) -> bool:
+    """Whether the letters follow each other as in words."""
+    return 5 * sum(one + other in _PAIRS for one, other in zip(word, word[1:], strict=False)) >= 3 * (len(word) - 1)
+
+
+def _kind(letter: str) -> str:
+    return "A" if letter.isupper() else "a" if letter.isalpha() else "0" if letter.isdigit() else "_" if letter in "._-/" else "!"
+
+
+def _thought_of(token: str, named: bool) -> bool:
+    """Whether people think of a password such as this. `named`: a colon, an arrow or a quotation mark says that here it is."""
+    kinds = set(map(_kind, token))
+    if len(token) < (6 if named else 8) or not kinds & {"A", "a"} or _is_fact(token):
+        return False
+    if _NAME.fullmatch(token) and not (named and "0" in kinds and "_" in kinds):
+        return False
+    capitals = {"A", "a"} <= kinds and ("0" in kinds or any(map(str.isupper, token[1:])))
+    told = len(kinds & {"0", "!"}) + capitals + (named and "_" in kinds)
+    return told > 1
+
+
+def _drawn(token: str) -> bool:
+    """Whether a program has drawn this: a key in hex, a UUID, letters and digits among each other."""
+    if not _KEY_LETTERS.fullmatch(token) or _is_fact(token):
+        return False
+    if _UUID.search(token):
+        return True
+    digits = sum(map(str.isdigit, token))
+    turns = sum(one.isdigit() != other.isdigit() for one, other in zip(token, token[1:], strict=False))
+    return by_chance(token) or (digits > 2 and 5 * turns >= len(token) and (bool(_HEX.fullmatch(token)) or not _of_words(token, 3)))
+
+
+# ------------------------------------------------------------------ behind a word
+
+_PASSWORD = re.compile(
+    r"(?i:(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|pass[\x20_-]?code|passkey|pre-?shared[\x20_-]key|(?:secret|shared|seed)[\x20_-]phrase|(?:access|unlock)[\x20_-]codes?"
+    rf"|{any_of(FOREIGN)})(?:(?<![\u3040-\u9fff\uac00-\ud7af])\w{{0,12}}|(?:(?![是为為は])[\u3040-\u9fff\uac00-\ud7af]){{0,12}})"
+    r"|(?<![\w.])(?:user\s(?:add|create)|(?:add|create)_?user|AUTH)(?=\s)"
+    r"|\b(?:pass\sshow|vault\s(?:kv\s)?(?:get|read)|(?:op|bw|lpass|gopass)\s(?:read|get|show))\b"
+    r"|(?<![A-Za-z0-9-])(?:PW|[Pp]w|[Pp]wd|[Pp]sw|[Mm]dp|(?:[Cc]redentials?|[Cc]reds?|CREDS)(?=[\s:=]))(?![\w-])"
+    r"|(?<![A-Za-z0-9-])(?:[Pp]ass|[Cc]lave|[Ss]enha|PIN|[Pp]sk|PSK)(?=\s{0,20}[:=→»—–]|\s(?:is|was|es|est|é)\s)"
+)
+_KEY = re.compile(
+    r"(?i)(?:api|access|secret|private|account|auth|customer|service|license|licence|recovery|unlock|activation|send|deploy)[\x20_-]?keys?(?![a-z])"
+    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|licen[cs]es?(?![a-z])|(?:serial|product|bitlocker)\skey|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
+)
+_GROUPS = re.compile(r"[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){2,8}")  # of a key of a product
+_GAP = re.compile(r"(?:[\s\"'`「『«“‘(\[<:：=→>—–|.…?·»*#&;,!)\]}]|\\{1,3}[nrt\"']|-(?=[\s>])|[是为為は](?=[「『“\"'\x20]|[!-~])){0,80}")
+_NAMING = re.compile(r"[:：=→>»?|…—–\n\"'`「『«“‘是为為は]|\.\.\.")
+_BELOW = re.compile(r":\n[\x20\t]{1,40}\w")  # further lines that belong to this one
+_CLOSED = {'"': '"', "'": "'", "`": "`", "「": "」", "『": "』", "«": "»", "“": "”", "‘": "’"}
+_TOKEN = re.compile(r"[^\s，。；、」』”’»\"`|]{1,400}")
+_ENDS = ".,;:!?)]}>'"
+_NEXT_NAME = re.compile(r"[A-Za-z_]\w{0,60}=(?!=)")
+_COPULA = re.compile(
+    r"(?i)is|was|now|still|est?|era|é|ist|war|lautet|jest|je|to|[äe]r|on|là|adalah|ialah|olan|sono|sarà|vale|isto|будет|такой|это"
+)
+_NEAR = 6  # tokens behind a word; further away a sign has to say that here it is
+
+
+def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
+    """The next tokens of a sentence: from, to, and whether a sign before says that here it is. They end with it, or on the second line."""
+    breaks, said = 0, False
+    most_breaks = 4 if _BELOW.match(text, at) else 1
+    for number in range(most):
+        gap = _GAP.match(text, at)
+        if gap is None:
+            return
+        breaks += gap[0].count("\n")
+        at = gap.end()
+        named = said or bool(_NAMING.search(gap[0]))
+        closing = _CLOSED.get(gap[0][-1:])
+        to = text.find(closing, at, at + 200) if closing else -1
+        if closing and to > at and "\n" not in text[at:to]:
+            while text[to + 1 : to + 2] == closing == "'" or text[to - 1] == "\\":  # doubled or escaped, it belongs to the value
+                further = text.find(closing, to + 2, at + 200)
+                if further < 0:
+                    break
+                to = further
+        elif found := _TOKEN.match(text, at):
+            name = _NEXT_NAME.match(found[0]) if breaks else None
+            at += name.end() if name else 0
+            named = named or bool(name)
+            to = max(at, found.end() - len(found[0]) + len(found[0].rstrip(_ENDS)))
+        else:
+            return
+        if breaks > most_breaks:
+            return
+        if to > at and (number < _NEAR or (named and not breaks)):
+            yield at, to, named
+        said = bool(_COPULA.fullmatch(text, at, to))
+        at = max(to, at + 1)
+        if text[to : to + 1] in tuple(".;!") and text[to + 1 : to + 2] in ("", " ", "\n"):
+            return
+
+
+def spoken(text: str, mask: str) -> str:
+    """Without what stands behind a word for a password and looks like one, or behind a word for a key and is drawn."""
+    hidden = []
+    for word, most, judges in ((_PASSWORD, 16, True), (_KEY, 10, False)):
+        for found in word.finditer(text):
+            for start, end, named in _behind(text, found.end(), most):
+                token = text[start:end]
+                if mask.strip("[]") in token:
+                    break
+                thought_of = judges and (" " not in token or _quoted(text, start, found.end())) and _thought_of(token, named)
+                if thought_of or _drawn(token) or _GROUPS.fullmatch(token):
+                    hidden.append((start, end))
+                    break
+    return _without(text, hidden, mask)
+
+
+def _quoted(text: str, start: int, word: int) -> bool:
+    """Whether quotation marks begin here, right behind the word: several words may be one password."""
+    return start - word < 12 and text[start - 1 : start] in _CLOSED
+
+
+def _without(text: str, hidden: list[tuple[int, int]], mask: str) -> str:
+    parts, last = [], 0
+    for start, end in sorted(hidden):
+        if start >= last:
+            parts += [text[last:start], mask]
+        last = max(last, end)
+    return "".join([*parts, text[last:]]) if parts else text
+
+
+# ------------------------------------------------------------------ anywhere
+
+_CHANCE = re.compile(
+    r"(?<![\w+/.#-])(?<!\?id=)(?<!\bsha\d)(?<!\bsha\d{3}[-:])(?<!SHA256:)"
+    r"(?!_Z|ZN|AAAA|sha\d|0x)[A-Za-z0-9+/_-]{20,400}={0,2}(?![\w@?/+])(?!\.\w)"
+)
+_ADDRESS = re.compile(r"((?:://|(?<![\w./@:~-]))[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}(?::\d{1,5})?)(/[^\s\"'<>?]{16,400})")
+_SEGMENT = re.compile(r"(?<![\w-])(?<!/d/)(?<!/folders/)(?<!/id/)[\w-]{18,400}")
+_DOTTED = re.compile(
+    r"(?<![\w+/#-])(?<!\bsha\d:)(?<!\bsha\d{3}[-:])(?<!SHA256:)"
+    r"(?!_Z|ZN|AAAA|sha\d|0x)(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,400}(?![\w@?+/=-])"
+)
+_REST_OF_DOTTED = re.compile(r"(?<=\[secret\])(?:[.:][\w-]{12,400}){1,6}")
+_TWO = re.compile(r"(?<![\w:/.@-])([A-Za-z0-9_-]{16,80}:)([A-Za-z0-9_-]{20,100})(?![\w:.@/-])")
+_FORM = re.compile(
+    r"(\[secret\](?:[\"']?\s{1,4}(?:-[Fd]|--(?:form|data)\S{0,20})[\s=]\s{0,4}[\"']?|&)[\w-]{1,40}=)"
+    r"([\w-]{16,200})(?![\w.-])"
+)
+_POSITIONAL = re.compile(
+    r"(\b(?i:alias|mount|remote|host|account|config|login|connect|server|profile|registry)\b[^\n|;&]{0,80}?\shttps?://\S{1,200}\s{1,4}[\w.@-]{2,60}\s{1,4})([^\s\"'|;&-][^\s\"'|;&]{7,200})"
+)
+# `-u ana … -p …` of any program, "use ana / …"
+_FLAG_OF_USER = re.compile(
+    r"((?<=\s)-[ulU]\s{1,4}[A-Za-z][\w.@-]{0,60}\s{1,4}(?:[^\s|;&]{1,80}\s{1,4}){0,2}?-[pPwW]\s{1,4})"
+    r"([^\s\"'|;&-][^\s\"'|;&]{5,80})"
+)
+_SLASHED = re.compile(r"(\b(?i:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s)(\S{6,80})")
+# The word before a checksum
+_SUM = re.compile(
+    r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2}|host_?id|request_?id|\bh1)[\s:=\"'(]{0,6}\Z"
+)
+_PARAMETER = re.compile(r"(?<=[?&])(?!(?:id|v)=)([\w.-]{1,40}=)([\w+/=%.-]{14,400})(?=[&\s\"'#]|\Z)")
+_CALL = re.compile(
+    r"((?i:log_?in|auth\w{0,20}|sign_?in|create_?\w{0,12}user|add_?user|credentials?|unlock|connect(?=\([^\"'()\n]{0,40}[\"'][^\"'\n]{0,80}[\"'],)|change_password|set_password)\((?:[^\"'()\n]{0,40}[\"'][^\"'\n]{0,80}[\"'],){0,4}"
+    r"[^\"'()\n]{0,40}[\"'])([^\"'\s]{6,200})(?=[\"']\s{0,4}[,)])"
+)
+_FIRST_OF_TWO = re.compile(
+    r"((?i:auth)\w{0,10}\s{0,4}[=(]\s{0,4}\(?\s{0,4}[\"'])([^\"'\s]{8,200})(?=[\"']\s{0,4},\s{0,4}(?:\"\"|'')\s{0,4}\))"
+)
+_ONE_LETTER = re.compile(r"((?<=\s)-(?:[A-Za-z]|-(?:session|auth|account|access|login))(?:\s{1,4}|=))([\w+/-]{16,200}={0,2})(?![\w./:@-])")
+_PREFIXED = re.compile(
+    r"(?<![A-Za-z0-9_/-])(?:live|prod|pat|tok|token|key|api|apikey|secret|sk|ak|rk|xk|ms|auth|access|refresh|svc|org|usr)[_-]"
+    r"(?=[a-z_-]{0,40}\d)[A-Za-z0-9-]{16,200}(?![\w./-])"
+)
+
+
+_AT_HOST = re.compile(r"((?<![\w@/.:-])[A-Za-z][\w.-]{0,40}:)([^\s'\"@/:]{6,80})(?=@[A-Za-z0-9][\w.-]{0,253}(?:[/:\s]|\Z))")
+_SMALL = re.compile(r"(?<![\w+/.#-])(?:[a-z][a-z0-9]{1,5}[_-])?(?=[a-z0-9]{0,80}[g-z])[a-z0-9]{24,50}(?![\w@/-]|\.\w)")
+
+
+def scattered(text: str, mask: str) -> str:
+    """Without what chance has written, wherever it stands, and what programs have drawn in an address, a call or a command."""
+
+    def drawn_by_chance(found: re.Match[str]) -> str:
+        return mask if by_chance(found[0]) and not _says(found[0]) and not _is_sum(found) else found[0]
+
+    if "(" in text:
+        for call, judge in ((_CALL, lambda one: _thought_of(one, True) or _drawn(one)), (_FIRST_OF_TWO, lambda one: True)):
+            text = call.sub(_judged(judge, mask), text)
+    if "://" in text:
+        text = _POSITIONAL.sub(_judged(lambda one: _thought_of(one, False) or _drawn(one), mask), text)
+    if "/" in text:
+        text = _ADDRESS.sub(lambda found: found[1] + _SEGMENT.sub(drawn_by_chance, found[2]), text)
+    text = _PARAMETER.sub(_judged(_drawn, mask), text)
+    text = _ONE_LETTER.sub(_judged(_drawn, mask), text)
+    for pattern in (_FLAG_OF_USER, _SLASHED):
+        text = pattern.sub(_judged(lambda one: _thought_of(one, False), mask), text)
+    text = _PREFIXED.sub(lambda found: mask if _drawn(found[0].partition("-" if "-" in found[0][:8] else "_")[2]) else found[0], text)
+    if ":" in text:
+        text = _TWO.sub(lambda found: found[1] + mask if _drawn(found[1][:-1]) and _drawn(found[2]) else found[0], text)
+    if "@" in text:
+        text = _AT_HOST.sub(_judged(lambda one: _thought_of(one, False), mask), text)
+    text = _SMALL.sub(lambda found: mask if _drawn(found[0]) and not _is_sum(found) else found[0], text)
+    text = _DOTTED.sub(drawn_by_chance, _CHANCE.sub(drawn_by_chance, text))
+    if mask not in text:
+        return text
+    return _FORM.sub(_judged(_drawn, mask), _REST_OF_DOTTED.sub("", text))
+
+
+def _is_sum(found: re.Match[str]) -> bool:
+    """Whether this is a checksum, by the word before it."""
+    return bool(_SUM.search(found.string[max(0, found.start() - 40) : found.start()]))
+
+
+def _says(token: str) -> bool:
+    """Whether this is base64 of a text, which is judged by itself."""
+    try:
+        return b64decode(token + "=" * (-len(token) % 4)).decode().isprintable()
+    except ValueError:
+        return False
+
+
+def _judged(judge: Callable[[str], bool], mask: str) -> Callable[[re.Match[str]], str]:
+    return lambda found: found[1] + mask if judge(found[2]) else found[0]
+
+
+# ------------------------------------------------------------------ behind a mask
+
+_TAIL = re.compile(
+    r"(?<=\[secret\])((?:&#?\w{2,6};|''|\"\"|\\[\"']|[,;:&<^|!'+#%*\\])(?!//)"
+    r"([^\s=,;:&'\"<>()\[\]{}\\]{4,80}))(?![=\w(\[]|:/|:\s)"
+)
+
+
+def without_tails(text: str, mask: str) -> str:
+    """Without the rest of what was hidden as far as a sign that a password may hold, too."""
+    before = ""
+    while before != text:
+        before = text
+        text = _TAIL.sub(lambda found: "" if _rest(found[2], found[1]) else found[0], text)
+    return text
+
+
+def _rest(said: str, whole: str) -> bool:
+    if whole.startswith(("''", '""', "\\", "&#")):
+        return True
+    return not _is_fact(said) and (_thought_of(said, True) or (len(said) > 5 and not said.islower() and not said.isdigit()))
