@@ -29,7 +29,7 @@ WSL_LIBRARIES = "/usr/lib/wsl"
 _FOREIGN = (NOT_LOADED, NO_LIBRARY, BLOCKED, SMI_OTHER, UNKNOWN)
 # What the tools that start containers say, and what people tell of those; the nearest to a cure first.
 _TOLD = ("toolkit", "runtime", "driver", "brought", "podman", "cdi", "unlisted", "cgroups", "ldconfig", "plugin", "scheduling", "selinux")
-_SURROUNDINGS = ("build", "lxc", "utility")
+_SURROUNDINGS = ("build", "lxc", "utility", "runtime_class")
 
 
 def _lacks_compute(container: ContainerFacts) -> bool:

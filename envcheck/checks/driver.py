@@ -279,7 +279,9 @@ def _large_parameters(facts: Facts) -> bool:
 def _as_stated(demand: _Demand, matches: Matches) -> Hit | None:
     """Torch's own words, where nothing is known that could be set against them."""
     sure = demand.stated or of_variant(matches, "too_old")
-    return demand.hit(matches, "too_old" if sure else "text", guess=not sure) if matches else None
+    # a build is not chosen for a driver of which only that it is old is known
+    fixes = (TorchBuild(),) if demand.offered or demand.driver else ()
+    return demand.hit(matches, "too_old" if sure else "text", guess=not sure, fixes=fixes) if matches else None
 
 
 def _by_numbers(demand: _Demand, matches: Matches, asked: bool, gpu: str | None, os: str, tables: Tables) -> Answer:

@@ -116,6 +116,8 @@ def _judge(facts: Facts, wanted: tuple[str, ...], matches: Matches) -> Hit | Non
     bad = [(card, verdict) for card, verdict in found if verdict is not None and verdict[0] in wanted]
     if bad:
         return _without_code(bad, cards, build, lines, facts.tables)
+    if of_variant(facts.said("extension-arch-mismatch"), "beside_torch"):
+        return None  # torch's own kernels run there
     before = _before_published(facts, cards, lines) if "old" in wanted and not build.archs else None
     if "new" in wanted:
         before = before or (None if build.archs else _of_no_build(facts, cards, lines)) or _libraries_before(facts, cards, build)
@@ -301,10 +303,14 @@ def gpu_exclusive_mode(facts: Facts, matches: Matches) -> Answer:
     seen = visible(facts.gpus, facts.visibility)
     prohibited = [gpu for gpu in seen if gpu.compute_mode == "Prohibited"]
     exclusive = [gpu for gpu in seen if (gpu.compute_mode or "").startswith("Exclusive")]
-    refused = cuda_code(facts) == DEVICES_UNAVAILABLE or bool(matches)
     restricted = prohibited or exclusive
     values = {"gpus": ", ".join(f"GPU {gpu.index}" for gpu in restricted) or "the GPU", "numbers": numbers(restricted)}
     values["mode"] = restricted[0].compute_mode if restricted else None
+    told = of_variant(matches, "ranks")
+    if told and not restricted and (len(told) < len(matches) or cuda_code(facts) == DEVICES_UNAVAILABLE):
+        return Hit(values, quoted(matches), variant="ranks")
+    matches = tuple(one for one in matches if one not in told)
+    refused = cuda_code(facts) == DEVICES_UNAVAILABLE or bool(matches)
     if prohibited:
         none_left = len(prohibited) == len(seen) and not works(facts.devices)
         return Hit(values, quoted(matches), variant="prohibited", severity=Severity.ERROR if none_left else Severity.WARNING)

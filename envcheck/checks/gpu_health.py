@@ -175,7 +175,7 @@ def gpu_hardware_fault(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, (*evidence, *quoted(matches)), variant="recovery")
     if hit := _of_driver(facts.driver) or _of_gpus(facts):
         return replace(hit, values={**values, **hit.values}, evidence=(*hit.evidence, *quoted(matches)))
-    if (case := agreed(matches)) in ("init", "load", "amd", "amd_init", "amd_ras", "windows", "link"):
+    if (case := agreed(matches)) in ("init", "load", "lost", "amd", "amd_init", "amd_ras", "windows", "link"):
         return Hit(values, quoted(matches), variant=case)
     fatal = cuda_code(facts) in (cuda_error.NVLINK_UNCORRECTABLE, cuda_error.CONTAINED)
     return Hit(values, (*code_evidence(facts), *quoted(matches))) if matches or fatal else None

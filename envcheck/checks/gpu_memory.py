@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.checks.text import agreed, doubt, quoted
+from envcheck.checks.text import agreed, doubt, of_variant, quoted
 from envcheck.engine.intents import Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Facts, Hit, Matches, check
 from envcheck.facts.snapshot import PythonFacts, SystemFacts, TorchFacts
@@ -25,12 +25,13 @@ _FLAGS = "--per_device_train_batch_size 1 --gradient_accumulation_steps N --grad
 
 @check(needs="symptoms", reads="torch system python symptoms")
 def gpu_out_of_memory(facts: Facts, matches: Matches) -> Answer:
-    if not matches:
-        return None
+    loads = of_variant(matches, "load")
+    if len(matches) == len(loads):
+        return None  # the frames alone: the memory of the machine was short
     seen: dict[str, str] = max(matches, key=lambda match: len(match.values)).values
     backend = (seen.get("backend") or "CUDA").upper()
     pieces = bytes_of(seen.get("unused")) >= max(bytes_of(seen.get("asked")), 1)
-    variant = _variant(matches, seen, pieces)
+    variant = "load" if loads else _variant(matches, seen, pieces)
     held = "".join(
         (
             f"; {seen['own']} were the program's own" if "own" in seen else "",
@@ -40,7 +41,7 @@ def gpu_out_of_memory(facts: Facts, matches: Matches) -> Answer:
     )
     values = {**seen, "gpu": f"GPU {seen['gpu']}" if "gpu" in seen else "The GPU", "held": held, "backend": backend}
     expand = _unsplit(backend, facts.torch, facts.system, facts.python)
-    fixes = (*expand, *_steps(backend)) if pieces else (*_steps(backend), *expand)
+    fixes = () if loads else (*expand, *_steps(backend)) if pieces else (*_steps(backend), *expand)
     return Hit(values, quoted(matches), fixes, variant, confidence=doubt(matches))
 
 

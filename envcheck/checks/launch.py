@@ -68,7 +68,8 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
         if path := launch_sums.rendezvous_file(facts.launcher):
             return Hit({"address": peer or "an address", "file": path}, quoted(matches), variant="file")
         return Hit({"address": peer or "an address", "host": peer.partition("<")[0] if peer else None}, quoted(matches), variant="peer")
-    variant = foremost(matches, "one_machine", "unresolved", "ssh_name", *_STARTERS, "nodes") or agreed(matches) or ""
+    known = ("run_id", "ray_short", "one_machine", "unresolved", "ssh_name", *_STARTERS, "nodes")
+    variant = foremost(matches, *known) or agreed(matches) or ""
     told = of_variant(matches, variant) if variant else matches
     if variant == "hangs" and (path := launch_sums.rendezvous_file(facts.launcher)):
         return Hit({"file": path}, quoted(told), variant="meet_file")
@@ -76,7 +77,7 @@ def launch_unreachable(facts: Facts, matches: Matches) -> Answer:
     unnamed = {"ray": "the address that it was given", "unresolved": "of the master"}.get(variant, address or "the master")
     shown = repr(named) if named and variant == "unresolved" else named or unnamed
     peer_of: dict[str, object] = {"address": shown, "host": host or "another node", "login": host or "NODE", "head": named}
-    peer_of["program"] = value(told, "program")
+    peer_of |= {"program": value(told, "program"), "id": value(told, "id")}
     if variant == "unresolved" and named and not _HOST.fullmatch(named):
         variant = "no_name"
     return Hit(peer_of, quoted(matches), variant=variant or None, confidence=doubt(matches))

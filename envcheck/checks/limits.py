@@ -210,6 +210,8 @@ def system_call_refused(facts: Facts) -> Answer:
 
 @check(needs="limits", reads="limits launcher symptoms")
 def cache_lock_broken(facts: Facts, matches: Matches) -> Answer:
+    if refused := of_variant(matches, "said"):
+        return Hit({"error": value(refused, "error")}, quoted(refused), variant="said")
     if matches:  # what a program says of its own folder
         return Hit({}, quoted(matches), variant="left", confidence=doubt(matches))
     bad = [one for one in facts.limits.caches if one.lock in ("none", "refused", "hang")]

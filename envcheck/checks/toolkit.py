@@ -10,7 +10,7 @@ from envcheck.checks.gpu import NO_KERNEL, code_of_build
 from envcheck.checks.hardware import cuda_works, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.rebuild import OF_PYG, PYG_NAMES, again, by_its_page, from_pyg, package_of, with_its_user
-from envcheck.checks.text import agreed, doubt, first_of, foremost, of_variant, quoted, value
+from envcheck.checks.text import agreed, doubt, first_of, foremost, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
@@ -162,6 +162,8 @@ def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
             matches = tuple(one for one in matches if one not in told)
             if not matches:
                 return _told_of_cards(facts, told)
+        if beside := _beside_torch(facts, matches):
+            return beside
         if (alone := agreed(matches)) in ("no_gpu", "engine", "floor"):
             return Hit({"function": value(matches, "function")}, quoted(matches), variant=alone)
         if refused := of_variant(matches, "refused"):
@@ -169,12 +171,22 @@ def extension_arch_mismatch(facts: Facts, matches: Matches) -> Answer:
         # the folder above csrc is named as the package is: /build/mmcv/csrc/…, ../xformers/csrc/…
         owner = re.search(r"(?:^|[/\\])(\w[\w-]{1,40})[/\\]csrc[/\\]", value(matches, "file") or "")
         package = owner[1] if owner else "PACKAGE"
-        values = {"arch": target or "this GPU", "capability": _capability(facts.gpus), "package": package}
+        values = {"arch": target or "this GPU", "capability": _capability(facts.gpus) or _LISTED, "package": package}
         values["first"] = _first_cuda(target or "", facts.tables)
         return Hit(values, quoted(matches), variant="nvcc" if target else "said")
     if any(NO_KERNEL in (one.kernel_error or "") for one in facts.devices.devices):
         return None  # envcheck's own kernel is one of torch's, and has no image either
     return _torch_is_fine(facts)
+
+
+_LISTED = "CAPABILITIES"  # where no card is named: whoever runs the command fills in what nvidia-smi lists
+
+
+def _beside_torch(facts: Facts, matches: Matches) -> Hit | None:
+    """Somebody says that torch's own kernels run on the card on which a library has none."""
+    told = of_variant(matches, "beside_torch")
+    values = {"cards": _named(list(nvidia(facts.gpus))) or ["not named"], "capability": _capability(facts.gpus) or _LISTED}
+    return Hit(values, quoted((*told, *of_symptom(facts, "no-kernel-image"))), variant="beside_torch") if told else None
 
 
 def _first_cuda(arch: str, tables: Tables) -> str | None:
@@ -188,7 +200,7 @@ def _told_of_cards(facts: Facts, told: Matches) -> Hit:
     """The fix builds for every card that is named: the one where it ran must not lose it."""
     named = [one for one in (value(told, "cards") or "").split("; ") if one]
     capabilities = sorted({found for one in named if (found := capability_of(one, facts.tables))})
-    listed = ";".join(capabilities) or _capability(facts.gpus)
+    listed = ";".join(capabilities) or _capability(facts.gpus) or _LISTED
     return Hit({"cards": named or _named(list(nvidia(facts.gpus))) or ["this GPU"], "capability": listed}, quoted(told), variant="told")
 
 

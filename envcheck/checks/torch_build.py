@@ -173,6 +173,7 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
     xpu = of_variant(matches, "xpu")
     cases = {
         "xpu_said": xpu,
+        "intel_asked": of_variant(matches, "intel_asked"),
         "nix": of_variant(matches, "nix"),
         "mac": facts.system.os == "darwin",
         "jetson": facts.system.jetson,

@@ -49,7 +49,7 @@ def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
     # Which torch it is, nobody says: on Windows hardly one for ROCm, and the override is of no use there.
     any_build = torch == TorchFacts() and facts.system.os != "windows" and (discrete_amd(rocm) or not rocm.names)
     if no_target_served and (torch.hip or matches or any_build):
-        fixes = _as_sibling(missing[0], archs, rocm)
+        fixes = _as_sibling(missing[0], archs, facts)
         confidence = None if matches or (torch.hip and torch.arch_list) else Confidence.LIKELY
         return Hit(values, quoted(matches), fixes, variant=None if fixes else "none", confidence=confidence)
     return _gfx_said(facts, matches, targets, values) if matches else None
@@ -60,19 +60,20 @@ def _gfx_said(facts: Facts, matches: Matches, targets: tuple[str, ...], values: 
     everywhere = _every_target(facts.tables)
     if targets and not values["archs"]:  # which build it is, the tables do not know
         newer = (TorchBuild(),) if targets[0] in everywhere and facts.torch.version else ()
-        fixes = (*_as_sibling(targets[0], (), facts.rocm), *newer)
+        fixes = (*_as_sibling(targets[0], (), facts), *newer)
         values |= {"archs": " ".join(sorted(everywhere)), "source": "any published ROCm build"}
         return Hit(values, quoted(matches), fixes, "text" if fixes or targets[0] in everywhere else "none")
     # the newest builds have code for it: an older build, which the relative's code or a newer build mends
     unknown = targets and facts.torch == TorchFacts()
-    here: tuple[Intent, ...] = (*_as_sibling(targets[0], (), facts.rocm), TorchBuild()) if unknown else ()
+    here: tuple[Intent, ...] = (*_as_sibling(targets[0], (), facts), TorchBuild()) if unknown else ()
     return Hit(values, quoted(matches), here, "text" if targets else "unnamed")
 
 
-def _as_sibling(gfx: str, archs: tuple[str, ...], rocm: RocmFacts) -> tuple[SetEnv, ...]:
-    """The override under which the card runs the code of its relative, if the build has that (`archs`, where they are known)."""
-    relative = sibling(gfx)
-    if relative is None or rocm.gfx_override is not None or (archs and overridden(relative) not in archs):
+def _as_sibling(gfx: str, archs: tuple[str, ...], facts: Facts) -> tuple[SetEnv, ...]:
+    """The override under which the card runs the code of its relative, if the build has that (`archs`, where they are known). HIP on
+    Windows does not read it."""
+    relative = sibling(gfx, archs)
+    if relative is None or facts.rocm.gfx_override is not None or facts.system.os == "windows":
         return ()
     note = "runs code for a similar GPU; AMD does not support this; set it before Python starts"
     return (SetEnv("HSA_OVERRIDE_GFX_VERSION", relative, note),)

@@ -34,7 +34,7 @@ def own_lines(lines: Sequence[str], traits: Collection[str] | None) -> tuple[str
 
 def _is_for(line: str, family: str, contained: bool) -> bool:
     told, _, remark = line.partition(_REMARK)
-    if contained and "host" in remark:
+    if (contained and "host" in remark) or "elsewhere" in remark:
         return True
     for which, text in ((_NAMES, remark), (_TOOLS, told)):
         families = {name for name, pattern in which.items() if pattern.search(text)}

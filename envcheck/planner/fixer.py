@@ -55,7 +55,7 @@ class Fixer:
             case SetEnv():
                 return (self._variable(intent),)
             case Manual(text, who, lines, choose):
-                lines = _for_system(lines, self._system_said, self.planner.profile.distribution)
+                lines = _for_system(lines, self._system_said)
                 if self.planner.profile.windows:
                     lines = tuple(line for line in map(for_windows, lines) if line is not None)
                 return (Fix(text, "admin" if who == "admin" else "user", "manual", Commands(shell=lines, choose=choose), text),)
@@ -193,20 +193,19 @@ class Fixer:
         return (install_commands.conda_install(profile, wanted, intent.reinstall),), ""
 
 
-# Distributions by the package manager that they have in common.
-_FAMILIES = (("ubuntu", "debian", "mint", "pop", "kali"), ("fedora", "rhel", "centos", "rocky", "alma", "almalinux", "oracle", "amzn"))
+# Distributions are told apart when a rule's lines are filled (engine/distributions.py); here Windows and Linux are.
 _NAME = "(?:Ubuntu|Debian|Fedora|RHEL|Rocky Linux|Linux(?! \\d|'s)|Windows(?!'))"
 _OF_SYSTEMS = re.compile(rf"    # (?P<names>{_NAME}(?:(?:, | and ){_NAME})*)(?![\w-])(?![\w ]*[,;] elsewhere)(?! and )(?!, macOS)")
 
 
-def _for_system(lines: tuple[str, ...], os: str | None, distribution: str | None) -> tuple[str, ...]:
-    """Without the lines whose remark says that they are for another system, or for distributions of another family; all of them where
-    none would be left."""
-    family = next((one for one in _FAMILIES if distribution in one), None)
-    others = {name for one in _FAMILIES if family and one is not family for name in one}
-    others |= {"linux": {"windows"}, "windows": {"linux", *_FAMILIES[0], *_FAMILIES[1]}}.get(os or "", set())
+def _for_system(lines: tuple[str, ...], os: str | None) -> tuple[str, ...]:
+    """Without the lines whose remark says that they are for another system; all of them where none would be left."""
+    if os not in ("linux", "windows"):
+        return lines
     said = ((line, _OF_SYSTEMS.search(line)) for line in lines)
-    kept = (line for line, found in said if found is None or not {one.lower() for one in re.findall(r"[A-Z]\w+", found["names"])} <= others)
+    kept = (
+        line for line, found in said if found is None or ("Windows" in found["names"]) is (os == "windows") or "Linux" in found["names"]
+    )
     return tuple(kept) or lines
 
 

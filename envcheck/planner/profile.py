@@ -66,7 +66,6 @@ class Profile:
     glibc: str | None = None
     musl: bool = False
     macos: str | None = None
-    distribution: str | None = None  # "ubuntu", as /etc/os-release says it
     jetson: str | None = None
     wsl: bool = False
     python: str | None = None  # "3.12", "3.14t"
@@ -182,7 +181,6 @@ def _machine(snapshot: Snapshot, system: SystemFacts, machine: str | None, table
     gfx = _gfx(snapshot.rocm) if isinstance(snapshot.rocm, RocmFacts) else ()
     return Profile(
         os=system.os,
-        distribution=system.distribution_id,
         machine=machine,
         platform=platform_of(system.os, machine) if system.os and machine else None,
         glibc=system.glibc,

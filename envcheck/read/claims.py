@@ -131,11 +131,6 @@ def _macos(text: str) -> Iterator[tuple[str, object]]:
         yield "system.macos_version", match[1]
 
 
-def _distribution(text: str) -> Iterator[tuple[str, object]]:
-    """Which distribution, and not that it is the system: it may run beside Windows or in a container."""
-    return ((subject, value) for subject, value in _os(text) if subject == "system.distribution_id")
-
-
 def _cuda_built(text: str) -> Iterator[tuple[str, object]]:
     if re.match(r"[`'\"*]{0,3}(?:false|no)\b", text.strip().lower()):
         yield "torch.cpu_build", True
@@ -246,12 +241,6 @@ _OFFERED = re.compile(
 # "macOS 13.7.4", "macOS-12.7.6-arm64-arm-64bit", "MacOs is `12.7.6`"; "MacOS 12.3+" is what something needs.
 _MACOS_SAID = re.compile(
     r"\bmac ?os(?: version)?(?: is|:)?[ -][`'\"]?(1[0-9](?:\.\d{1,2}){1,2}|2[6-9](?:\.\d{1,2}){0,2})(?![\d+.]*[\d+])", re.IGNORECASE
-)
-# "Ubuntu 22.04", "on Fedora 34", "Arch Linux"; not the name of an image or of a folder
-_DISTRIBUTION_SAID = re.compile(
-    r"(?<![\w./:@-])((?:Ubuntu|Debian|Fedora|CentOS|RHEL|Rocky|AlmaLinux|openSUSE|Linux Mint|Pop!_OS)"
-    r"(?: Linux| Leap| Stream| Server| Desktop)?"
-    r" v?\d{1,2}(?:\.\d{1,2})?(?:\.\d{1,2})?(?: LTS)?|Arch Linux|Manjaro|Linux Mint|Pop!_OS)(?![\w/:.-]*[\w/:])"
 )
 # "CUDA unavailable on my card", "torch says CUDA is not available"; not "falls back to the CPU if CUDA is not available".
 _NO_CUDA = re.compile(
@@ -508,8 +497,6 @@ class _Reader:
         for match in _COMPANION.finditer(line):
             version = Distribution(match[1], match[2])
             self.say(iter([(f"package.{match[1]}", version)]), _mention(line, match.start(), match.end()), printed=False)
-        for match in _DISTRIBUTION_SAID.finditer(line):
-            self.say(_distribution(match[1]), _mention(line, match.start(), match.end()), printed=False)
         if products:
             self._products()
 
@@ -544,7 +531,6 @@ def _key(text: str) -> str:
 
 _HINTS = re.compile(
     r"[tT]orch|TORCH|GPU|gpu|显卡|rafik|reiber|RTX|GTX|Radeon|RX ?\d|\+c(?:pu|u\d)|Python|python|river|OS|acOs|acos|Operating|ystem"
-    r"|Ubuntu|Debian|Fedora|CentOS|RHEL|Rocky|Alma|SUSE|Arch |Manjaro|Mint|Pop!"
     r"|系统|驱动|Device|CUDA|cuda|nvidia|[Cc]ard\b|GeForce|Quadro|T(?:ITAN|itan)\b|\b(?:GT ?|MX)\d|\b[1-5]0[5-9]0\b|[AHVBPKL]\d{2,4}S?\b"
 )
 
@@ -630,17 +616,26 @@ _UNAME = re.compile(
 
 # A distribution that somebody names with its release; an image's tag, a path or a compiler's own version names it too, and not whose it is.
 _DISTRIBUTION = re.compile(
-    r"(?<![\w/:.(-])(?P<name>ubuntu|debian|fedora|centos|rhel|red hat enterprise linux|rocky(?: linux)?|alma ?linux|linux mint)"
-    r"(?: linux| server| stream| desktop| workstation)?[ :：]{0,2}(?:v|version )?\d{1,2}(?:\.\d{1,2}){0,2}(?![\w-])",
+    r"(?<![\w/:.(-])(?:(?P<name>ubuntu|debian|fedora|centos|rhel|red hat enterprise linux|rocky(?: linux)?|alma ?linux|linux mint|opensuse)"
+    r"(?: linux| server| stream| desktop| workstation| leap)?[ :：]{0,2}(?:v|version )?\d{1,2}(?:\.\d{1,2}){0,2}"
+    r"|(?P<rolling>arch linux|manjaro))(?![\w-])",
     re.IGNORECASE,
 )
 _OTHER_SYSTEM = re.compile(r"windows|\bwin ?1[01]\b|\bwsl|\bmac ?os|\bosx\b|macbook|docker|container|\bimage\b", re.IGNORECASE)
 
 
+def _of_this(text: str, match: re.Match[str]) -> bool:
+    """Whether a mention is about this machine, and not about an old or another one."""
+    start = text.rfind("\n", 0, match.start()) + 1
+    line = text[start : text.find("\n", match.end()) % (len(text) + 1)]
+    return _mention(line, match.start() - start, match.end() - start) is Role.HAS
+
+
 def _distribution(text: str) -> Iterator[Claim]:
     """The one distribution that a text speaks of, where it speaks of no other system."""
-    found = list(_DISTRIBUTION.finditer(text))
-    names = {one["name"].lower().replace("red hat enterprise linux", "rhel").removesuffix(" linux").removeprefix("linux ") for one in found}
+    found = [one for one in _DISTRIBUTION.finditer(text) if _of_this(text, one)]
+    said = ((one["name"] or one["rolling"]).lower() for one in found)
+    names = {one.replace("red hat enterprise linux", "rhel").removesuffix(" linux").removeprefix("linux ") for one in said}
     if len(names) == 1 and not _OTHER_SYSTEM.search(text):
         line, number = line_at(text, found[0].start())
         yield Claim("system.distribution_id", names.pop().replace(" ", ""), Role.HAS, False, line.strip()[:LINE_LIMIT], number)

@@ -82,6 +82,12 @@ def overridden(version: str | None) -> str | None:
     return f"gfx{int(found[1])}{int(found[2]):x}{int(found[3]):x}" if found else None
 
 
-def sibling(gfx: str) -> str | None:
-    """The override under which a card runs the code of its supported relative: RDNA 2 as gfx1030, RDNA 3 as gfx1100."""
-    return "10.3.0" if re.fullmatch(r"gfx103[1-6]", gfx) else "11.0.0" if re.fullmatch(r"gfx110[1-3]", gfx) else None
+def sibling(gfx: str, archs: Sequence[str] = ()) -> str | None:
+    """The override under which a card runs the code of its relative, one of `archs` where they are known.
+
+    RDNA 2 runs as gfx1030, RDNA 3 as gfx1100. gfx1103 has as few registers as gfx1102, and code for gfx1100 may ask for more:
+    https://llvm.org/docs/AMDGPUUsage.html
+    """
+    nearest = ("11.0.2", "11.0.0") if gfx == "gfx1103" else ("11.0.0",) if gfx in ("gfx1101", "gfx1102") else ()
+    nearest = ("10.3.0",) if re.fullmatch(r"gfx103[1-6]", gfx) else nearest
+    return next((one for one in nearest if not archs or overridden(one) in archs), None)

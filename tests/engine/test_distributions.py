@@ -34,6 +34,11 @@ def test_something_is_always_left() -> None:
     assert own_lines(BOTH[1:2], {"redhat"}) == BOTH[1:2]
 
 
+def test_what_says_what_to_do_elsewhere_stays() -> None:
+    line = "sudo apt install x    # Ubuntu; elsewhere see the guide"
+    assert own_lines((BOTH[0], line), {"redhat"}) == (BOTH[0], line)
+
+
 def test_the_host_of_a_container_may_have_another_one() -> None:
     assert own_lines((BOTH[0], HOST), {"redhat", "container"}) == (BOTH[0], HOST)
     assert own_lines((BOTH[0], HOST), {"redhat"}) == (BOTH[0],)
