@@ -71,7 +71,8 @@ ALLOWED = {
     ): "no address: 14.38.17.8 is Microsoft's name of a release of its compiler",
     (
         "gpu-exclusive-mode",
-        "torchrun --standalone --nproc-per-node=gpu --no-python bash -c 'CUDA_VISIBLE_DEVICES=$LOCAL_RANK LOCAL_RANK=0 exec python TRAIN.PY'"
+        "torchrun --standalone --nproc-per-node=gpu --no-python"
+        " bash -c 'CUDA_VISIBLE_DEVICES=$LOCAL_RANK LOCAL_RANK=0 exec python TRAIN.PY'"
         "    # one visible GPU for each rank, and so device 0 in each",
     ): "each rank sees one GPU, whose number is 0 there on every machine",
     ("driver-needs-open-module", "sudo apt install nvidia-driver-580    # Ubuntu"): "the last branch for every GPU this variant is about",
