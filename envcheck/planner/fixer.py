@@ -193,20 +193,22 @@ class Fixer:
         return (install_commands.conda_install(profile, wanted, intent.reinstall),), ""
 
 
-# Distributions are told apart when a rule's lines are filled (engine/distributions.py); here Windows and Linux are.
-_NAME = "(?:Ubuntu|Debian|Fedora|RHEL|Rocky Linux|Linux(?! \\d|'s)|Windows(?!'))"
-_OF_SYSTEMS = re.compile(rf"    # (?P<names>{_NAME}(?:(?:, | and ){_NAME})*)(?![\w-])(?![\w ]*[,;] elsewhere)(?! and )(?!, macOS)")
+# Whom a remark is for. Distributions are told apart when a rule's lines are filled (engine/distributions.py), here Windows and Linux are.
+_FOR = {"windows": re.compile(r"Windows\b(?!')"), "linux": re.compile(r"(?:Ubuntu|Debian|Fedora|RHEL|Rocky Linux|Linux(?! \d|'s))\b")}
 
 
 def _for_system(lines: tuple[str, ...], os: str | None) -> tuple[str, ...]:
     """Without the lines whose remark says that they are for another system; all of them where none would be left."""
-    if os not in ("linux", "windows"):
+    if os not in _FOR:
         return lines
-    said = ((line, _OF_SYSTEMS.search(line)) for line in lines)
-    kept = (
-        line for line, found in said if found is None or ("Windows" in found["names"]) is (os == "windows") or "Linux" in found["names"]
-    )
-    return tuple(kept) or lines
+    other = "linux" if os == "windows" else "windows"
+    return tuple(line for line in lines if not _is_of(other, line.partition("    # ")[2])) or lines
+
+
+def _is_of(system: str, remark: str) -> bool:
+    """Whether a remark names this system first and no other."""
+    others = (*(name for name in ("Windows", "Linux") if name.lower() != system), "macOS", "elsewhere")
+    return bool(_FOR[system].match(remark)) and not any(name in remark for name in others)
 
 
 @record
