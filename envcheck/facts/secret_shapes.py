@@ -285,18 +285,21 @@ def _judged(judge: Callable[[str], bool], mask: str) -> Callable[[re.Match[str]]
 # ------------------------------------------------------------------ behind a mask
 
 _TAIL = re.compile(
-    r"(?<=\[secret\])((?:&#?\w{2,6};|''|\"\"|\\[\"']|[,;:&<^|!'+#%*\\])(?!//)"
+    r"((?:&#?\w{2,6};|''|\"\"|\\[\"']|[,;:&<^|!'+#%*\\])(?!//)"
     r"([^\s=,;:&'\"<>()\[\]{}\\]{4,80}))(?![=\w(\[]|:/|:\s)"
 )
 
 
 def without_tails(text: str, mask: str) -> str:
     """Without the rest of what was hidden as far as a sign that a password may hold, too."""
-    before = ""
-    while before != text:
-        before = text
-        text = _TAIL.sub(lambda found: "" if _rest(found[2], found[1]) else found[0], text)
-    return text
+    parts, last = [], 0
+    while (at := text.find(mask, last)) >= 0:
+        end = at = at + len(mask)
+        while (found := _TAIL.match(text, end)) and _rest(found[2], found[1]):
+            end = found.end()
+        parts.append(text[last:at])
+        last = end
+    return "".join([*parts, text[last:]])
 
 
 def _rest(said: str, whole: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -1122,3 +1123,15 @@ def test_no_line_of_our_own_loses_a_word() -> None:
     }
     assert len(lines) > 10_000
     assert [line for line in lines if mask_secrets(line) != line] == []
+
+
+def test_sixteen_times_the_tail_takes_no_square_of_the_time() -> None:
+    """What goes on behind a mask was read once for each of its parts. A ratio: the machine may be slow."""
+
+    def seconds(count: int) -> float:
+        begin = time.process_time()
+        mask_secrets("password=Hunter22x" + "''xY1zq" * count)
+        return time.process_time() - begin
+
+    seconds(10)  # what is compiled once
+    assert seconds(16000) < 40 * min(seconds(1000) for _ in range(3))
