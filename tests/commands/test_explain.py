@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -201,9 +202,14 @@ def test_catalogue_as_json(by: RuleSession) -> None:
     assert catalogue(by, as_json=True).isascii()
 
 
+@functools.cache
+def page_of(rule: str) -> str:
+    return explain(rule, SESSION)
+
+
 @pytest.mark.parametrize("rule", sorted(SESSION.texts.ids))
 def test_every_rule_has_a_page(rule: str) -> None:
-    page = explain(rule, SESSION)
+    page = page_of(rule)
     assert page.startswith(f"{rule}\n")
     assert page.endswith("\n") and "\n\n\n" not in page
     reported = page[page.index("What it reports") :].split("\n\n")[0]
@@ -228,7 +234,7 @@ def test_a_title_without_the_facts_of_a_case(title: str, shown: str) -> None:
 
 @pytest.mark.parametrize("rule", sorted(SESSION.texts.ids))
 def test_a_page_does_not_speak_of_the_hardware_of_an_example_as_if_it_were_here(rule: str) -> None:
-    page, examples = explain(rule, SESSION), SESSION.texts.read(rule).examples
+    page, examples = page_of(rule), SESSION.texts.read(rule).examples
     reported = page[page.index("What it reports") :].split("\n\n")[0].replace("\n   ", "")
     assert not any(name in reported for example in examples if example["expect"] == "hit" for name in hardware(example))
 
@@ -283,7 +289,7 @@ def test_the_commands_of_a_page_are_the_same_in_chinese(rule: str) -> None:
     confirm = SESSION.texts.read(rule).confirm
     page = explain(rule, replace(SESSION, language="zh"))
     assert [one for one in re.findall(r"`[^`]+`", confirm) if one not in page] == []
-    assert page.count("\n        ") == explain(rule, SESSION).count("\n        ")
+    assert page.count("\n        ") == page_of(rule).count("\n        ")
 
 
 def test_the_address_of_a_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
