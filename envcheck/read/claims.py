@@ -557,7 +557,8 @@ _PLATFORMS = tuple(
         ),
         "darwin": (
             r"(?<![\w.])/Users/\w|/opt/homebrew/|\bmacosx_\d|\bMacBook\b|\bApple (?:silicon|M\d)\b",
-            r"\b(?:my|this) (?i:mac)(?: laptop| pro| air)?\b(?! address)|\b(?:on|to) (?:my|an?|the)(?: M\d)? (?i:mac)\b(?! address| version)",
+            r"\b(?:my|this) (?i:mac)(?: laptop| pro| air)?\b(?! address)",
+            r"\b(?:on|to) (?:my|an?|the)(?: M\d)? (?i:mac)\b(?! address| version)",
             r"(?<![0-9A-Za-z])Mac (?:mini|Studio|M[1-9])(?![0-9A-Za-z])|(?<![0-9A-Za-z])M[1-5] (?:Max|Pro|Ultra|[Cc]hip)(?![0-9A-Za-z])",
         ),
         "linux": (r"(?<![\w.])/(?:home|root)/\w|\b(?:linux-64::|manylinux)",),
