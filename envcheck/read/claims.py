@@ -629,7 +629,7 @@ _OTHER_SYSTEM = re.compile(r"windows|\bwin ?1[01]\b|\bwsl|\bmac ?os|\bosx\b|macb
 def _of_this(text: str, match: re.Match[str]) -> bool:
     """Whether a mention is about this machine, and not about an old or another one."""
     start = text.rfind("\n", 0, match.start()) + 1
-    line = text[start : text.find("\n", match.end()) % (len(text) + 1)]
+    line = text[start:].partition("\n")[0]
     return _mention(line, match.start() - start, match.end() - start) is Role.HAS
 
 
