@@ -384,11 +384,13 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
 
 def _accounts(text: str, mask: str) -> str:
     """Text without the passwords of a list of accounts that a shell gives a command, "name:password"."""
+    parts, last = [], 0
     for found in _ACCOUNTS.finditer(text):
         end = text.find(found[1], found.end())
-        if end > 0:
-            return text[: found.end()] + _ACCOUNT.sub(mask, text[found.end() : end]) + _accounts(text[end:], mask)
-    return text
+        if found.start() >= last and end > 0:
+            parts += [text[last : found.end()], _ACCOUNT.sub(mask, text[found.end() : end])]
+            last = end
+    return "".join([*parts, text[last:]])
 
 
 def _random(word: str) -> bool:

@@ -1135,3 +1135,8 @@ def test_sixteen_times_the_tail_takes_no_square_of_the_time() -> None:
 
     seconds(10)  # what is compiled once
     assert seconds(16000) < 40 * min(seconds(1000) for _ in range(3))
+
+
+def test_any_number_of_lists_of_accounts_is_masked() -> None:
+    shown = mask_secrets("chpasswd <<EOF\nana:b1Cdefgh2\nEOF\n" * 2000)
+    assert "b1Cdefgh2" not in shown and shown.count(MASK) == 2000
