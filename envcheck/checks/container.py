@@ -10,7 +10,7 @@ from envcheck.checks.hardware import gpu_nodes
 from envcheck.checks.own_command import with_gpu
 from envcheck.checks.text import agreed, alone, cite, doubt, first_of, foremost, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
-from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER
+from envcheck.facts.cuda_codes import INSUFFICIENT_DRIVER, OUT_OF_MEMORY
 from envcheck.facts.nvml_codes import BLOCKED, NO_LIBRARY, NOT_LOADED, SMI_OTHER, UNKNOWN
 from envcheck.facts.snapshot import ContainerFacts, DriverFacts, RocmFacts, ToolStatus
 from envcheck.tables import versions
@@ -23,7 +23,6 @@ WSL_KERNEL = (5, 10, 43)
 WSL_DRIVER = "470"
 # From this many GPUs on users report that CUDA in WSL 2 starts with fewer of them only (https://github.com/microsoft/WSL/issues).
 MANY_FOR_WSL = 3
-OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 WSL_LIBRARIES = "/usr/lib/wsl"
 # What the tools of Linux's driver answer inside WSL, where there is no such driver.
 _FOREIGN = (NOT_LOADED, NO_LIBRARY, BLOCKED, SMI_OTHER, UNKNOWN)

@@ -156,7 +156,7 @@ def _of_no_build(facts: Facts, cards: list[_Card], lines: Matches) -> Hit | None
 
 def _libraries_before(facts: Facts, cards: list[_Card], build: Code) -> Hit | None:
     """Code for an earlier GPU of the family runs on a later one; the cuDNN and cuBLAS of that CUDA were made before it, and fail."""
-    failed = tuple(one for one in facts.symptoms.matches if one.rule == "gpu-kernel-failed" and re.search("cudnn|cublas", one.text.lower()))
+    failed = tuple(one for one in facts.said("gpu-kernel-failed") if re.search("cudnn|cublas", one.text.lower()))
     rows = [(card, row.first_cuda) for card in cards if (row := facts.tables.gpu(card.cc)) and card.kernel != "ok"]
     late = [(card, first) for card, first in rows if build.cuda and pair(first) > pair(build.cuda)]
     if not failed or not late or len(late) < len(cards):

@@ -15,7 +15,7 @@ from envcheck.engine.intents import Intent, Manual, SetEnv
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import Gpu, GpusFacts, ToolkitFacts, TorchFacts
-from envcheck.tables.archs import cubins, runs_on
+from envcheck.tables.archs import arch_number, cubins, runs_on
 from envcheck.tables.compat import Tables
 from envcheck.tables.gpu_names import capability_named as capability_of
 from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
@@ -191,8 +191,7 @@ def _beside_torch(facts: Facts, matches: Matches) -> Hit | None:
 
 def _first_cuda(arch: str, tables: Tables) -> str | None:
     """The first CUDA whose nvcc knows "compute_80", "sm_90a"."""
-    number = re.search(r"_(\d{1,2})(\d)[a-z]?$", arch)
-    row = tables.gpu(f"{number[1]}.{number[2]}") if number else None
+    row = tables.gpu("{}.{}".format(*arch_number(arch)))
     return row.first_cuda if row else None
 
 
@@ -261,7 +260,7 @@ def extension_abi_mismatch(facts: Facts, matches: Matches) -> Answer:
     fixes: tuple[Intent, ...]
     if said_.variant == "crash" and library == OF_PYG:
         fixes = from_pyg(facts.torch, said_.values.get("cuda"), PYG_NAMES[:4])
-    elif said_.variant in ("source", "cpu_package", "link", "part", "npu", "ipex", "ops"):
+    elif said_.variant in _CURED_BY_TEXT:
         fixes = ()
     elif said_.variant == "partner":
         fixes = with_its_user(library)
@@ -280,10 +279,12 @@ def _built_for_another(name: str, version: str | None, torch: TorchFacts) -> str
     return f"{name} {version} is for CUDA {cuda}" if cuda and torch.cuda and cuda != torch.cuda else None
 
 
+# Variants whose cure is in the rule's own lines.
+_CURED_BY_TEXT = ("source", "cpu_package", "link", "part", "npu", "ipex", "ops")
 # Variants that a message of its own tells; the first that was met is the one.
 _TELLING = (
-    *("partner", "halves", "unbuilt", "without_cuda", "cpu_wheel", "dll", "declared", "other_cuda", "crash", "python", "source"),
-    *("cpu_package", "runtime", "link", "part", "npu", "ipex", "ops"),
+    *("partner", "halves", "unbuilt", "without_cuda", "cpu_wheel", "dll", "declared", "other_cuda", "crash", "python", "runtime"),
+    *_CURED_BY_TEXT,
 )
 
 

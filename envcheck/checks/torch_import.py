@@ -102,8 +102,8 @@ def torch_import_crashed(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "path": facts.torch.path}
     if library := value(matches, "library"):
         return Hit({"library": library, "other": value(matches, "other") or library}, quoted(matches), variant="openmp")
-    if profiler := of_variant(matches, "rocprofiler", "openmp_told"):
-        return Hit({}, quoted(profiler), variant=profiler[0].variant)
+    if told := of_variant(matches, "rocprofiler", "openmp_told"):
+        return Hit({}, quoted(told), variant=told[0].variant)
     if part := value(matches, "part"):
         return Hit({"part": part}, quoted(matches), variant="mkl")
     if matches and facts.torch.import_status is ImportStatus.SKIPPED and not imported(facts):
