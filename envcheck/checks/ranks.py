@@ -150,7 +150,7 @@ def launch_world_size(facts: Facts, matches: Matches) -> Answer:
 def _not_started(matches: Matches) -> Hit | None:
     """What a launcher says before any rank is there, and what people tell of ranks that nothing started."""
     variant = foremost(matches, "hostfile", "resources") or agreed(matches)
-    if variant not in ("hostfile", "resources", "local_only", "alone", "batch", "one_process", "one_node"):
+    if variant not in ("hostfile", "resources", "local_only", "alone", "batch", "one_process", "one_node", "in_code"):
         return None
     told = of_variant(matches, variant)
     unsaid = {"file": "as it was given", "request": "as asked for"}

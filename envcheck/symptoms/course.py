@@ -42,6 +42,7 @@ _PROPOSED = re.compile(
     r"^\W{0,12}(?:feature request|feature(?=\])|proposal|enhancement|rfc|the doc issue|docs? (?:issue|request))\b"
     r"|\b(?:could|can|should) the (?:error |warning )?(?:message|text|log)\b"
     r"|\b(?:should|could) (?:also )?(?:have|get|contain) an? (?:\w{1,12} )?(?:section|page|paragraph|note|entry|table)\b"
+    r"|\bthere (?:should|ought to|could) be (?:an? |some )?(?:\w{1,12} )?(?:logic|check|option|flag|way|mechanism|setting|switch|message)\b"
     r"|\bfeature request\b|\bproposal\.|\b(?:for|in) (?:our|the) (?:wiki|docs|documentation|runbook)\b|\bjust curious\b"
     r"|\bwant to understand\b|\bwhat happens (?:if|when)\b"
     r"|\bsince then (?:everything|it|all|we)\b|\bnothing (?:has )?happened (?:yet|so far)\b|^\W{0,12}docs?(?:\([\w -]{1,30}\))?: "

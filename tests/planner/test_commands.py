@@ -64,6 +64,15 @@ ALLOWED = {
         "export MASTER_ADDR=127.0.0.1 MASTER_PORT=PORT    # for each process; accelerate launch --main_process_ip, deepspeed --master_addr",
     ): "loopback has this address on every machine",
     (
+        "launch-unreachable",
+        'getent hosts localhost $(hostname) || echo "127.0.1.1 $(hostname)" | sudo tee -a /etc/hosts'
+        "    # the name that fails is this machine's own (hostname prints it)",
+    ): "Debian's address for a machine's own name, on every machine",
+    (
+        "launch-unreachable",
+        "torchrun --standalone --local-addr=127.0.0.1 …    # one machine: its ranks then meet without a name",
+    ): "loopback has this address on every machine",
+    (
         "nvcc-host-compiler",
         "winget install --id Microsoft.VisualStudio.2022.BuildTools --override '--wait --passive"
         " --add Microsoft.VisualStudio.Workload.VCTools"
