@@ -51,12 +51,13 @@ def systems_of(intent: Intent, by_system: Mapping[str, Sequence[Intent]]) -> fro
 
 def ways_out(ways: Sequence[WayOut], first: Sequence[str], tool: Tool, system: str, say: Callable[[str], str]) -> list[str]:
     """The block below a message: the reader's own system first, numbers where one of several is enough. `first` are ways without lines."""
-    mine = sorted((way for way in ways if way.on), key=lambda way: system not in way.on)
-    several = len(first) + max((sum(one in way.on for way in mine) for one in SYSTEMS), default=0) > 1
+    mine = sorted((way for way in ways if way.on), key=lambda way: (way.fix.afterwards, system not in way.on))
+    cures = [way for way in mine if not way.fix.afterwards]
+    several = len(first) + max((sum(one in way.on for way in cures) for one in SYSTEMS), default=0) > 1
     lines = [wrapped(say(ONE_OF), "    ", "    ")] if several else []
     items = [[text] for text in first] + [_item(way, tool, say) for way in mine]
     for number, (about, *commands) in enumerate(items, 1):
-        mark = f"    {number}. " if several else "    - "
+        mark = f"    {number}. " if several and number <= len(first) + len(cures) else "    - "
         lines += [wrapped(about, mark, " " * len(mark)), *commands]
     return lines
 

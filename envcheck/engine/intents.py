@@ -47,12 +47,14 @@ class Manual:
     """Something a person does: `who` is "user" or "admin"; `commands` are shown as they are, never run.
 
     They are steps, from the first to the last; with `choose` they are ways to the same end, of which one is enough.
+    `afterwards`: no cure, but what keeps the fault from coming back.
     """
 
     text: str
     who: str = "user"
     commands: tuple[str, ...] = ()
     choose: bool = False
+    afterwards: bool = False
 
 
 Intent: TypeAlias = TorchBuild | Install | SetEnv | Manual

@@ -243,7 +243,8 @@ def _intent(
         case "manual":
             filled = (command(line, raw, shell) for line in fix.get("commands", ()))
             commands = own_lines([line for line in filled if line is not None], traits)
-            return Manual(fill(fix["text"], values), fix.get("who", "user"), commands, fix.get("choose", False) and len(commands) > 1)
+            choose, afterwards = fix.get("choose", False) and len(commands) > 1, fix.get("afterwards", False)
+            return Manual(fill(fix["text"], values), fix.get("who", "user"), commands, choose, afterwards)
         case "env":
             value = fix.get("value")
             beside = tuple((name, fill(text, values)) for name, text in fix.get("beside", {}).items())

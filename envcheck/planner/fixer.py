@@ -54,11 +54,12 @@ class Fixer:
                 return (self._install(intent),)
             case SetEnv():
                 return (self._variable(intent),)
-            case Manual(text, who, lines, choose):
+            case Manual(text, who, lines, choose, afterwards):
                 lines = _for_system(lines, self._system_said)
                 if self.planner.profile.windows:
                     lines = tuple(line for line in map(for_windows, lines) if line is not None)
-                return (Fix(text, "admin" if who == "admin" else "user", "manual", Commands(shell=lines, choose=choose), text),)
+                commands = Commands(shell=lines, choose=choose)
+                return (Fix(text, "admin" if who == "admin" else "user", "manual", commands, text, afterwards=afterwards),)
 
     @property
     def _system_said(self) -> str | None:

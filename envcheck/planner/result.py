@@ -76,6 +76,7 @@ class Fix:
     no_command: Mapping[str, str] = field(default_factory=dict)  # tool → why it has no command here
     grade: Grade = Grade.UNCHECKED
     trial: TrialResult | None = None
+    afterwards: bool = False  # no cure, but what keeps the fault from coming back
 
 
 @record

@@ -104,7 +104,7 @@ KEYS = {
     "layer", "decides", "about", "constants", "fix", "example",
 }  # fmt: skip
 FIX_KEYS = {
-    "kind", "when", "who", "on", "not_on", "text", "commands", "choose", "name", "value", "beside", "note", "requirements", "remove",
+    "kind", "when", "who", "on", "not_on", "text", "commands", "choose", "afterwards", "name", "value", "beside", "note", "requirements", "remove",
     "reinstall", "version",
 }  # fmt: skip
 
@@ -155,6 +155,10 @@ def test_rule_file(rule: str) -> None:
         <= 450,
         "confirm: sentences, which say how a reader sees that it is so": not text.confirm.endswith("."),
         "confirm: what the output shows when this is the cause": not _SHOWN.search(re.sub("`[^`]+`", "", text.confirm)),
+        "fix: what comes afterwards comes behind a cure": any(
+            one.get("afterwards") and all(other.get("afterwards") or other.get("when") != one.get("when") for other in text.fixes)
+            for one in text.fixes
+        ),
         "fix: choose is for several commands": any(one.get("choose") and len(one.get("commands", ())) < 2 for one in text.fixes),
         "docs: addresses with https": not all(url.startswith("https://") for url in text.docs),
         f"explains: no rule is called {unknown}": bool(unknown),
