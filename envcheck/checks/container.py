@@ -184,7 +184,7 @@ def _cures(facts: Facts, need: str | None) -> dict[str, object]:
     offers = offers or (facts.tables.driver_cuda(version) if version else None)
     other = need and offers and need.partition(".")[0] != offers.partition(".")[0]
     first = facts.tables.driver_offering(need) if need else None
-    return {"first": first or "the newest that its card takes", "off": None if other else "true"}
+    return {"first": first, "off": None if other else "true"}
 
 
 @check(needs="driver", reads="system driver gpus cuda_driver container devices symptoms")
