@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from envcheck.checks import answer
+from envcheck.checks.channel_builds import asked_of_no_build
 from envcheck.checks.hardware import asked_of_amd, discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
@@ -73,6 +74,8 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     matches, cards = () if facts.devices.available or facts.backends.xpu else matches, nvidia(facts.gpus)
     if "torch" in facts.absent:
         return None
+    if asked := asked_of_no_build(facts, matches):
+        return asked
     if not _is_cpu_build(facts.torch):
         return _usual_on_jetson(facts) or _build_not_stated(facts, matches)
     if facts.system.os == "darwin":
