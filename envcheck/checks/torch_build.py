@@ -306,7 +306,7 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
         last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)
         fixes = (TorchBuild(f"=={last}"),) if last else ()
         return Hit({"platform": platform, "last": last or "none", "python": facts.python.version}, evidence, fixes, "platform")
-    if not matches:
+    if not matches or of_variant(facts.said("torch-companion-mismatch"), "conda"):  # the solver says why it found nothing
         return None
     return _for_intel_macs(facts, matches) or _for_another_machine(facts, matches, platform) or _no_file_said(facts, matches, platform)
 
