@@ -196,6 +196,8 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
 def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     torch, devices, missing = facts.torch, facts.devices, facts.missing
+    if two := of_variant(matches, "interpreters"):
+        return Hit({name: value(two, name) for name in ("works", "lacks")}, quoted(two), variant="interpreters")
     if devices.available:
         blind = tuple(one for one in matches if one.symptom in ("no-cuda-gpus", "framework-sees-no-gpu") and not one.quoted)
         return Hit({}, quoted(blind), variant="elsewhere") if blind and not devices.devices else None
