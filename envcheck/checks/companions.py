@@ -115,7 +115,7 @@ def _refused_by_conda(facts: Facts, matches: Matches) -> Hit | None:
     cuda = re.search(r"(?:cudatoolkit|pytorch-cuda)=(\d{1,2}\.\d)", kept)
     fits = [f"{chooses}={one}" for one, chooses in tables.channel_builds(needs)]
     other = cuda and fits and (next((one for one in fits if one.endswith(f"={cuda[1]}")), fits[-1]))
-    values = {"companion": name, "have": have, "torch": torch, "needs": needs}
+    values: dict[str, object] = {"companion": name, "have": have, "torch": torch, "needs": needs}
     values |= {"keep": [f"{name}={goes}", *kept.split()] if goes else None, "move": [f"{name}={have}", *([other] if other else ())]}
     return Hit(values, quoted(told), variant="conda")
 

@@ -580,7 +580,7 @@ def _of_a_list(facts: Facts, matches: Matches, platform: str | None) -> str | No
     if not listed or "+" in told or value(matches, "index"):
         return None
     places = (platform,) if platform else PLATFORMS
-    before, found = set(), set[str]()
+    before, found = set[tuple[str, str]](), set[str]()
     for row in facts.tables.releases():
         now = {(place, one) for place in places for one in row.pythons.get(place, ()) if not one.endswith("t")}
         found |= {one for place, one in now - before if row.version == listed[0] and before}
