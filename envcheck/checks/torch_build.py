@@ -196,11 +196,8 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
 def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     torch, devices, missing = facts.torch, facts.devices, facts.missing
-    if two := of_variant(matches, "interpreters"):
-        return Hit({name: value(two, name) for name in ("works", "lacks")}, quoted(two), variant="interpreters")
-    if devices.available:
-        blind = tuple(one for one in matches if one.symptom in ("no-cuda-gpus", "framework-sees-no-gpu") and not one.quoted)
-        return Hit({}, quoted(blind), variant="elsewhere") if blind and not devices.devices else None
+    if devices.available or of_variant(matches, "interpreters"):
+        return _in_another_process(facts, matches)
     if _without_a_gpu_build(torch, matches):
         return _no_device_said(facts, matches)
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
@@ -218,6 +215,14 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     if _unlisted(missing):
         return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
+
+
+def _in_another_process(facts: Facts, matches: Matches) -> Hit | None:
+    """Torch finds a GPU, and with another interpreter or in another process it finds none."""
+    if two := of_variant(matches, "interpreters"):
+        return Hit({name: value(two, name) for name in ("works", "lacks")}, quoted(two), variant="interpreters")
+    blind = tuple(one for one in matches if one.symptom in ("no-cuda-gpus", "framework-sees-no-gpu") and not one.quoted)
+    return Hit({}, quoted(blind), variant="elsewhere") if blind and not facts.devices.devices else None
 
 
 def _without_a_gpu_build(torch: TorchFacts, matches: Matches) -> bool:
