@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import Distribution, Gpu, TextEvidence
-from envcheck.read.beside import cpu_beside_cuda
+from envcheck.read.beside import cpu_beside_cuda, interpreters_differ
 from envcheck.read.came import missing_ranks
 from envcheck.read.collect_env import normal
 from envcheck.read.conda_conflict import conda_conflict
@@ -791,7 +791,7 @@ def _one_card(a: str, b: str) -> bool:
 
 
 # What a text shows as a whole
-_SIGNS = (missing_ranks, replaced_torch, cpu_beside_cuda, conda_conflict, traced_paths, told_around, told_hosts)
+_SIGNS = (missing_ranks, replaced_torch, cpu_beside_cuda, interpreters_differ, conda_conflict, traced_paths, told_around, told_hosts)
 
 
 def read_prose(text: str) -> Found | None:
