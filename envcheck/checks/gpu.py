@@ -181,7 +181,7 @@ def _as_said(facts: Facts, wanted: tuple[str, ...], cards: list[_Card], build: C
         return None
     known = build.archs and cards  # and the lists show no card without code, else this would not be asked
     if (told := of_variant(matches, "told", "ampere", "jetson")) and not known:
-        named = cards[0].name if cards else value(told, "gpu") or "this GPU"
+        named = cards[0].name if cards else value(told, "gpu") or "This GPU"
         return Hit(values | {"gpu": named}, quoted(told), variant=told[0].variant, confidence=Confidence.LIKELY)
     too_old = tuple(match for match in matches if match.symptom == "torch-gpu-too-old")
     if old := _old_as_said(facts, values, cards, build, matches, too_old):

@@ -424,19 +424,16 @@ def _made_for(wheel: str | None) -> dict[str, object] | None:
     return {"wheel": wheel, "made": made, "use": python}
 
 
-# The ends of wheels' names by system, and how a person calls it
-_ENDS = {
-    "windows": (r"-win\w+\.whl$", "Windows"),
-    "darwin": (r"-macosx\w+\.whl$", "macOS"),
-    "linux": (r"-(?:many|musl)?linux\w+\.whl$", "Linux"),
-}
+# What the last tag of a wheel's name begins with, by system, and how a person calls it
+_TAGS = {"windows": (("win",), "Windows"), "darwin": (("macosx",), "macOS"), "linux": (("linux", "manylinux", "musllinux"), "Linux")}
 
 
 def _for_another_system(facts: Facts, wheel: str) -> dict[str, object]:
     """What to ask for by its name, where this machine runs another system than the file is for; {} where it does not, or nobody says."""
-    end, name = _ENDS.get(facts.system.os or "", ("", ""))
-    asked = re.match(r"(?:.*[/\\])?([A-Za-z]\w{0,60})-(\d[\w.]{0,30})(?:(?:\+|%2B)(cu\d{2,3}))?[\w.+%]{0,30}-", wheel)
-    if not end or re.search(end, wheel) or asked is None:
+    tags, name = _TAGS.get(facts.system.os or "", ((), ""))
+    file = wheel.replace("\\", "/").rpartition("/")[2]
+    asked = re.match(r"([A-Za-z]\w{0,60})-(\d[\w.]{0,30})(?:(?:\+|%2B)(cu\d{2,3}))?[\w.+%]{0,30}-", file)
+    if not tags or file.rpartition("-")[2].startswith(tags) or asked is None:
         return {}
     index = f"https://download.pytorch.org/whl/{asked[3]}" if asked[3] and facts.system.os != "darwin" else None
     what = f"{asked[1].replace('_', '-')}=={asked[2]}"
