@@ -43,7 +43,7 @@ _HOLDS = re.compile(
 _NAME = re.compile(r"[a-z_]{1,80}(?:[._-][a-z0-9]{1,80}){0,20}|[a-z]{1,80}\d+|_{0,2}(?:[A-Z]{1,8}[a-z]{1,40}){1,20}")
 
 
-def _is_fact(token: str) -> bool:
+def is_fact(token: str) -> bool:
     return bool(_FACT.fullmatch(token) or _BEGINS.match(token) or _HOLDS.search(token))
 
 
@@ -69,10 +69,10 @@ def _kind(letter: str) -> str:
     return "A" if letter.isupper() else "a" if letter.isalpha() else "0" if letter.isdigit() else "_" if letter in "._-/" else "!"
 
 
-def _thought_of(token: str, named: bool) -> bool:
+def thought_of(token: str, named: bool) -> bool:
     """Whether people think of a password such as this. `named`: a colon, an arrow or a quotation mark says that here it is."""
     kinds = set(map(_kind, token))
-    if len(token) < (6 if named else 8) or not kinds & {"A", "a"} or _is_fact(token):
+    if len(token) < (6 if named else 8) or not kinds & {"A", "a"} or is_fact(token):
         return False
     if _NAME.fullmatch(token) and not (named and "0" in kinds and "_" in kinds):
         return False
@@ -81,9 +81,9 @@ def _thought_of(token: str, named: bool) -> bool:
     return told > 1
 
 
-def _drawn(token: str) -> bool:
+def drawn(token: str) -> bool:
     """Whether a program has drawn this: a key in hex, a UUID, letters and digits among each other."""
-    if not _KEY_LETTERS.fullmatch(token) or _is_fact(token):
+    if not _KEY_LETTERS.fullmatch(token) or is_fact(token):
         return False
     if _UUID.search(token):
         return True
@@ -165,8 +165,8 @@ def spoken(text: str, mask: str) -> str:
                 token = text[start:end]
                 if mask.strip("[]") in token:
                     break
-                thought_of = judges and (" " not in token or _quoted(text, start, found.end())) and _thought_of(token, named)
-                if thought_of or _drawn(token) or _GROUPS.fullmatch(token):
+                like_one = judges and (" " not in token or _quoted(text, start, found.end())) and thought_of(token, named)
+                if like_one or drawn(token) or _GROUPS.fullmatch(token):
                     hidden.append((start, end))
                     break
     return _without(text, hidden, mask)
@@ -190,13 +190,13 @@ def _without(text: str, hidden: list[tuple[int, int]], mask: str) -> str:
 
 _CHANCE = re.compile(
     r"(?<![\w+/.#-])(?<!\?id=)(?<!\bsha\d)(?<!\bsha\d{3}[-:])(?<!SHA256:)"
-    r"(?!_Z|ZN|AAAA|sha\d|0x)[A-Za-z0-9+/_-]{20,400}={0,2}(?![\w@?/+])(?!\.\w)"
+    r"(?!_Z|ZN|AAAA|sha\d|0x|LS0tLS1CRUdJTiBDRVJU)[A-Za-z0-9+/_-]{20,400}={0,2}(?![\w@?/+])(?!\.\w)"
 )
 _ADDRESS = re.compile(r"((?:://|(?<![\w./@:~-]))[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}(?::\d{1,5})?)(/[^\s\"'<>?]{16,400})")
 _SEGMENT = re.compile(r"(?<![\w-])(?<!/d/)(?<!/folders/)(?<!/id/)[\w-]{18,400}")
 _DOTTED = re.compile(
     r"(?<![\w+/#-])(?<!\bsha\d:)(?<!\bsha\d{3}[-:])(?<!SHA256:)"
-    r"(?!_Z|ZN|AAAA|sha\d|0x)(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,400}(?![\w@?+/=-])"
+    r"(?!_Z|ZN|AAAA|sha\d|0x|LS0tLS1CRUdJTiBDRVJU)(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,400}(?![\w@?+/=-])"
 )
 _REST_OF_DOTTED = re.compile(r"(?<=\[secret\])(?:[.:][\w-]{12,400}){1,6}")
 _TWO = re.compile(r"(?<![\w:/.@-])([A-Za-z0-9_-]{16,80}:)([A-Za-z0-9_-]{20,100})(?![\w:.@/-])")
@@ -215,7 +215,7 @@ _FLAG_OF_USER = re.compile(
 _SLASHED = re.compile(r"(\b(?i:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s)(\S{6,80})")
 # The word before a checksum
 _SUM = re.compile(
-    r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2}|host_?id|request_?id|\bh1)[\s:=\"'(]{0,6}\Z"
+    r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2}|\bh1|(?<!session)(?<!secret)(?<!token)(?<!role)(?<!sess)(?:[_-]id|(?<=[a-z])(?-i:Id)))[\s:=\"'(]{0,6}\Z"
 )
 _PARAMETER = re.compile(r"(?<=[?&])(?!(?:id|v)=)([\w.-]{1,40}=)([\w+/=%.-]{14,400})(?=[&\s\"'#]|\Z)")
 _CALL = re.compile(
@@ -243,26 +243,26 @@ def scattered(text: str, mask: str) -> str:
         return mask if by_chance(found[0]) and not _says(found[0]) and not _is_sum(found) else found[0]
 
     if "(" in text:
-        for call, judge in ((_CALL, lambda one: _thought_of(one, True) or _drawn(one)), (_FIRST_OF_TWO, lambda one: True)):
+        for call, judge in ((_CALL, lambda one: thought_of(one, True) or drawn(one)), (_FIRST_OF_TWO, lambda one: True)):
             text = call.sub(_judged(judge, mask), text)
     if "://" in text:
-        text = _POSITIONAL.sub(_judged(lambda one: _thought_of(one, False) or _drawn(one), mask), text)
+        text = _POSITIONAL.sub(_judged(lambda one: thought_of(one, False) or drawn(one), mask), text)
     if "/" in text:
         text = _ADDRESS.sub(lambda found: found[1] + _SEGMENT.sub(drawn_by_chance, found[2]), text)
-    text = _PARAMETER.sub(_judged(_drawn, mask), text)
-    text = _ONE_LETTER.sub(_judged(_drawn, mask), text)
+    text = _PARAMETER.sub(_judged(drawn, mask), text)
+    text = _ONE_LETTER.sub(_judged(drawn, mask), text)
     for pattern in (_FLAG_OF_USER, _SLASHED):
-        text = pattern.sub(_judged(lambda one: _thought_of(one, False), mask), text)
-    text = _PREFIXED.sub(lambda found: mask if _drawn(found[0].partition("-" if "-" in found[0][:8] else "_")[2]) else found[0], text)
+        text = pattern.sub(_judged(lambda one: thought_of(one, False), mask), text)
+    text = _PREFIXED.sub(lambda found: mask if drawn(found[0].partition("-" if "-" in found[0][:8] else "_")[2]) else found[0], text)
     if ":" in text:
-        text = _TWO.sub(lambda found: found[1] + mask if _drawn(found[1][:-1]) and _drawn(found[2]) else found[0], text)
+        text = _TWO.sub(lambda found: found[1] + mask if drawn(found[1][:-1]) and drawn(found[2]) else found[0], text)
     if "@" in text:
-        text = _AT_HOST.sub(_judged(lambda one: _thought_of(one, False), mask), text)
-    text = _SMALL.sub(lambda found: mask if _drawn(found[0]) and not _is_sum(found) else found[0], text)
+        text = _AT_HOST.sub(_judged(lambda one: thought_of(one, False), mask), text)
+    text = _SMALL.sub(lambda found: mask if drawn(found[0]) and not _is_sum(found) else found[0], text)
     text = _DOTTED.sub(drawn_by_chance, _CHANCE.sub(drawn_by_chance, text))
     if mask not in text:
         return text
-    return _FORM.sub(_judged(_drawn, mask), _REST_OF_DOTTED.sub("", text))
+    return _FORM.sub(_judged(drawn, mask), _REST_OF_DOTTED.sub("", text))
 
 
 def _is_sum(found: re.Match[str]) -> bool:
@@ -273,7 +273,7 @@ def _is_sum(found: re.Match[str]) -> bool:
 def _says(token: str) -> bool:
     """Whether this is base64 of a text, which is judged by itself."""
     try:
-        return b64decode(token + "=" * (-len(token) % 4)).decode().isprintable()
+        return b64decode(token + "=" * (-len(token) % 4)).decode().replace("\n", " ").isprintable()
     except ValueError:
         return False
 
@@ -285,7 +285,7 @@ def _judged(judge: Callable[[str], bool], mask: str) -> Callable[[re.Match[str]]
 # ------------------------------------------------------------------ behind a mask
 
 _TAIL = re.compile(
-    r"((?:&#?\w{2,6};|''|\"\"|\\[\"']|[,;:&<^|!'+#%*\\])(?!//)"
+    r"((?:&#?\w{2,6};|''|\"\"|\\{1,3}[\"':]|[,;:&<^|!'+#%*\\])(?!//)"
     r"([^\s=,;:&'\"<>()\[\]{}\\]{4,80}))(?![=\w(\[]|:/|:\s)"
 )
 
@@ -305,4 +305,4 @@ def without_tails(text: str, mask: str) -> str:
 def _rest(said: str, whole: str) -> bool:
     if whole.startswith(("''", '""', "\\", "&#")):
         return True
-    return not _is_fact(said) and (_thought_of(said, True) or (len(said) > 5 and not said.islower() and not said.isdigit()))
+    return not is_fact(said) and (thought_of(said, True) or (len(said) > 5 and not said.islower() and not said.isdigit()))
