@@ -109,7 +109,7 @@ _ASSIGNED = re.compile(
 _APART = re.compile(
     rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
     rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
-    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
+    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
     rf"|<name>[\w.-]{{0,80}}(?:{_PROGRAMS}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
     rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_PROGRAMS}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
@@ -343,12 +343,18 @@ _EMAIL = re.compile(
 
 # Certificates, public keys and signatures tell nothing that is secret
 _PUBLIC = re.compile(
-    r"(-----BEGIN (?:(?:TRUSTED |X509 )?CERTIFICATE(?: REQUEST)?|(?:RSA |EC |DSA )?PUBLIC KEY|X509 CRL|DH PARAMETERS|PKCS7|PGP PUBLIC KEY BLOCK|PGP SIGNATURE)-----"
-    r"[\w+/=\s\\]{1,20000}(?:-----END |\Z))"
+    r"(-----BEGIN (?:(?:TRUSTED |X509 )?CERTIFICATE(?: REQUEST)?|(?:RSA |EC |DSA )?PUBLIC KEY|X509 CRL|DH PARAMETERS|PKCS7"
+    r"|PGP PUBLIC KEY BLOCK|PGP SIGNATURE)-----[\w+/=\s\\]{1,20000}(?:-----END |\Z))"
 )
+# Further words of one that YAML writes without quotation marks
+_REST_OF_LINE = re.compile(
+    r"((?<![^\n])[\x20\t]{0,40}(?:-\s)?[\w\"'-]{1,60}:[^\n]{0,120}\n[\x20\t]{2,40}(?:-\s)?[\w-]{0,60}:\x20\[secret\])(?:\x20[A-Za-z0-9!?$%&*+=@_.-]{1,40}){1,8}(?=\r?\n|\Z)"
+)
+# "user/password: … / …"
+_SECOND_OF_TWO = re.compile(r"(\w/\w{2,30}\s?[:=]\s{0,4}\[secret\]\x20/\x20)(?!\[secret\])[^\s,;]{4,80}")
 # "hf_xxxxxxxx" of a manual
 _BLANKED = re.compile("x{6}|X{6}")
-_is_name = re.compile(_NAMED).search
+_NAME = re.compile(_NAMED)
 
 # A command may hold two
 _BEHIND_A_NAME = (
@@ -375,7 +381,7 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
         text = _EMAIL.sub(EMAIL, text)
     elif "%40" in text:
         text = _URL_LOGIN.sub(f"{mask}@", text)
-    text = placed(text, mask, _is_name)
+    text = placed(text, mask, lambda name: bool(_NAME.search(name)))
     text = _CODES.sub(lambda found: f"{found[1] or found[2]}{mask}", text)
     text = _LONE.sub(mask, text)
     text = _columns(_ARGUMENT.sub(lambda found: mask if _random(found[0]) else found[0], text), mask)
@@ -399,7 +405,9 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     for pattern in _BEHIND_A_NAME:
         text = pattern.sub(behind_name, text)
     text = _FLAG.sub(behind_name, text) if "-" in text else text
-    return without_tails(spoken(scattered(text, mask), mask), mask)
+    text = without_tails(spoken(scattered(text, mask), mask), mask)
+    text = _SECOND_OF_TWO.sub(rf"\1{mask}", text) if f"{mask} / " in text else text
+    return _REST_OF_LINE.sub(r"\1", text) if f": {mask} " in text else text
 
 
 def _unless_reference(found: re.Match[str], before: str, mask: str) -> str:

@@ -15,7 +15,8 @@ _OWNER = (
     "|creds?|credentials|inputs?|data|module|[Vv]alues|props|state|kwargs|each|github|steps|needs|os|sys|app|client)"
 )
 _READS = (
-    "(?:get|read|load|fetch|look_?up|input|prompt|ask|find|decrypt|resolve|retrieve|require|env|environ|getenv|open|parse|pop|param|query)"
+    "(?:get|read|load|fetch|look_?up|input|prompt|ask|find|decrypt|resolve|retrieve|require|env|environ|getenv|open|parse|pop|param|query"
+    "|var)"
 )
 _CODE = (
     rf"(?<![\"'`])(?:{_OWNER}(?:\.|->|::)[A-Za-z_][A-Za-z_.]{{1,80}}{_END}"
@@ -42,7 +43,7 @@ _PHRASE = (
     r"(?:unbound|undefined|readonly|unset)\svariable|parameter\s(?:null|not)|bad\ssubstitution|(?:command\s)?not\s(?:set|found|valid|provided|given"
     r"|defined|allowed|supplied|configured|specified|in|a|an|the)|permission\sdenied|no\ssuch|is\sa\sdirectory|access\sdenied|cannot|can't|could\snot"
     r"|couldn't|does\snot|doesn't|did\snot|must|should|has\s|have\s|is\s|was\s|are\s|were\s|field\srequired|value\sis|too\s(?:short|long|weak|many)"
-    r"|authentication\s|already\s|failed|failure"
+    r"|authentication\s|already\s|failed|failure|this\s|please\s|enter\s|expected\s|at\sleast\s|string\s|about\s|zu\s|très\s"
 )
 _STEMS = any_of(one for one in STATES if len(one) > 4)
 _WHOLE = any_of(one for one in STATES if len(one) < 5)
@@ -59,4 +60,6 @@ def is_reference(text: str, start: int, value: int) -> bool:
     before = text[max(start, value - 120) : value]
     if _OF_A_FILE.search(before):
         return bool(_PATH.match(text, value))
-    return bool((_SAYS.search(before) and _STATE.match(text, value)) or (before.endswith((" ", "\t")) and "\n" in before[-60:] and _STATEMENT.match(text, value)))
+    if _SAYS.search(before) and _STATE.match(text, value):
+        return True
+    return "\n" in before[-60:] and before.endswith((" ", "\t")) and bool(_STATEMENT.match(text, value))

@@ -9,6 +9,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 
+from envcheck.facts.secret_references import is_reference
 from envcheck.facts.secret_words import FOREIGN, any_of
 
 # ------------------------------------------------------------------ what a token is made of
@@ -101,6 +102,7 @@ _PASSWORD = re.compile(
     r"|\b(?:pass\sshow|vault\s(?:kv\s)?(?:get|read)|(?:op|bw|lpass|gopass)\s(?:read|get|show))\b"
     r"|(?<![A-Za-z0-9-])(?:PW|[Pp]w|[Pp]wd|[Pp]sw|[Mm]dp|(?:[Cc]redentials?|[Cc]reds?|CREDS)(?=[\s:=]))(?![\w-])"
     r"|(?<![A-Za-z0-9-])(?:[Pp]ass|[Cc]lave|[Ss]enha|PIN|[Pp]sk|PSK)(?=\s{0,20}[:=→»—–]|\s(?:is|was|es|est|é)\s)"
+    r"|(?<![A-Za-z0-9./-])(?:mk|ww|пасс)(?=:\s)"
 )
 _KEY = re.compile(
     r"(?i)(?:api|access|secret|private|account|auth|customer|service|license|licence|recovery|unlock|activation|send|deploy)[\x20_-]?keys?(?![a-z])"
@@ -110,6 +112,7 @@ _GROUPS = re.compile(r"[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){2,8}")  # of a key of a p
 _GAP = re.compile(r"(?:[\s\"'`「『«“‘(\[<:：=→>—–|.…?·»*#&;,!)\]}]|\\{1,3}[nrt\"']|-(?=[\s>])|[是为為は](?=[「『“\"'\x20]|[!-~])){0,80}")
 _NAMING = re.compile(r"[:：=→>»?|…—–\n\"'`「『«“‘是为為は]|\.\.\.")
 _BELOW = re.compile(r":\n[\x20\t]{1,40}\w")  # further lines that belong to this one
+_ALONE = re.compile(r":\s?\n\s?\n\s{0,8}\Z")  # a blank line, and what was spoken of on one of its own
 _CLOSED = {'"': '"', "'": "'", "`": "`", "「": "」", "『": "』", "«": "»", "“": "”", "‘": "’"}
 _TOKEN = re.compile(r"[^\s，。；、」』”’»\"`|]{1,400}")
 _ENDS = ".,;:!?)]}>'"
@@ -146,7 +149,7 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
             to = max(at, found.end() - len(found[0]) + len(found[0].rstrip(_ENDS)))
         else:
             return
-        if breaks > most_breaks:
+        if breaks > most_breaks and not (breaks == 2 and _ALONE.match(gap[0])):
             return
         if to > at and (number < _NEAR or (named and not breaks)):
             yield at, to, named
@@ -165,6 +168,8 @@ def spoken(text: str, mask: str) -> str:
                 token = text[start:end]
                 if mask.strip("[]") in token:
                     break
+                if is_reference(text, found.start(), start):
+                    continue
                 like_one = judges and (" " not in token or _quoted(text, start, found.end())) and thought_of(token, named)
                 if like_one or drawn(token) or _GROUPS.fullmatch(token):
                     hidden.append((start, end))
