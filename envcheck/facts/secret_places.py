@@ -4,7 +4,7 @@ to each other, as a word of a command, as a number or an answer that a sentence 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from envcheck.facts.secret_references import is_reference
 from envcheck.facts.secret_shapes import drawn, is_fact, thought_of
@@ -93,8 +93,11 @@ _SHOWN = re.compile(
 )
 _BELOW = re.compile(r"([\x20\t]{0,8})([^\n]{1,200}?)([\x20\t\r]{0,8}(?:\n|\Z))")
 _PROMPT = re.compile(
-    r"[^\s]{0,80}[\w)~\]/\\:-]?[$#>%](?:\s|\Z)|PS\s|\[[\w.-]{1,40}[@\]\s]|[A-Z]:\\|==>|In\s\[|[\w.-]{1,40}@[\w.-]{1,60}[:\s]|-{2,}|\d{4}-\d\d|\d\d:\d\d:\d\d"
+    r"[^\s]{0,80}[\w)~\]/\\:-]?[$#>%](?:\s|\Z)|PS\s|\[[\w.-]{1,40}[@\]\s]|[A-Z]:\\|==>|In\s\["
+    r"|[\w.-]{1,40}@[\w.-]{1,60}[:\s]|-{2,}|\d{4}-\d\d|\d\d:\d\d:\d\d"
 )
+_OF_THE_SYSTEM = re.compile(r"(?:/etc/|^)(?:passwd|shadow)$")
+_OF_ACCOUNTS = re.compile(r"(?i)cred|auth|user|smb|vpn|account|login|zugang")
 _USER = re.compile(r"[a-z][a-z0-9._@-]{1,40}")
 _STATEMENT = re.compile(r"[^\s]{1,60}:\s|[^=\n]{1,60}=[^=]|.{0,200}[({\[]")
 
@@ -103,15 +106,11 @@ def _shown_files(text: str, mask: str) -> str:
     """Text without the lines of a file that is shown and whose name says what it holds: up to a prompt or what has a name of its own."""
     parts, last = [], 0
     for found in _SHOWN.finditer(text):
-        if found.start() < last or re.search(r"(?i)(?:/etc/|^)(?:passwd|shadow)$", found[1] or found[2] or found[3]):
+        name = found[1] or found[2] or found[3]
+        if found.start() < last or _OF_THE_SYSTEM.search(name):
             continue
-        at, lines = found.end(), list[re.Match[str]]()
-        while len(lines) < 6 and (line := _BELOW.match(text, at)) and not _PROMPT.match(line[2]) and not _STATEMENT.match(line[2]):
-            if len(line[2].split()) > 5:
-                break
-            lines.append(line)
-            at = line.end()
-        if len(lines) > 1 and _USER.fullmatch(lines[0][2]) and not thought_of(lines[0][2], True):
+        lines = list(_lines_below(text, found.end(), mask))
+        if len(lines) > 1 and _OF_ACCOUNTS.search(name) and _USER.fullmatch(lines[0][2]) and not thought_of(lines[0][2], True):
             lines = lines[1:]
         for line in lines:
             if mask not in line[2] and not is_reference(text, line.start(), line.start(2)):
@@ -120,19 +119,28 @@ def _shown_files(text: str, mask: str) -> str:
     return "".join([*parts, text[last:]])
 
 
+def _lines_below(text: str, at: int, mask: str) -> Iterator[re.Match[str]]:
+    for _ in range(6):
+        line = _BELOW.match(text, at)
+        if not line or (line[2] != mask and (_PROMPT.match(line[2]) or _STATEMENT.match(line[2]) or line[2].count(" ") > 4)):
+            return
+        yield line
+        at = line.end()
+
+
 # ------------------------------------------------------------------ behind a digest's or a cipher's name
 
 _CIPHER = r"(?i:sha(?:-?\d{1,3})?|md5|aes(?:-?\d{1,3})?(?:-?[a-z]{3})?|3?des)"
 _CIPHERED = re.compile(rf"(?<![\w.-])({_CIPHER}(?:\s\d{{3}})?\s{{1,4}}[\"'])([^\"'\n]{{4,80}})(?=[\"'])")
 _DEVICE = re.compile(
-    rf"((?:\b(?:createUser|net-snmp-create-v3-user|snmp-server\suser|snmp-server\sgroup|usmUser)\s[^\n|;&]{{1,120}}?\s{_CIPHER}"
-    rf"|\bauthentication(?:-key)?\s\d{{1,5}}\s(?:md5|sha\d{{0,3}})|\bmessage-digest-key\s\d{{1,3}}\smd5|\bauth\s(?:sha\d{{0,3}}|md5)|\bpriv\s(?:aes|3?des))"
-    rf"(?:\s\d{{3}}(?=\s))?\s{{1,4}}(?:[05678]\s)?)(?!(?i:auth|priv|{_CIPHER})\b|-){_KEPT}{_WORD}"
-    r"|((?<![^\n])\d{1,5}\s(?:SHA\d{1,3}|MD5|AES\d{3})\s(?:HEX:|ASCII:))[^\s]{4,200}"
-    r"|(\b(?:crypto\sisakmp\skey|key-string|neighbor\s\S{1,60}\spassword|(?:tacacs|radius)(?:-server)?\s(?:host\s\S{1,60}\s)?key|ppp\s\w{1,6}\spassword)"
-    rf"\s(?:[05678]\s)?){_KEPT}{_WORD}"
-    r"|((?:[>#]\s?|(?<![^\n]))enable\s(?:secret|password)\s(?:level\s\d{1,2}\s)?(?:\d\s)?)(?!\[secret\])[^\s]{3,120}(?=\s{0,4}(?:\n|\Z|\\))"
-    rf"|((?:[>#]\s?|(?<![^\n]))username\s\S{{1,60}}\s(?:privilege\s\d{{1,2}}\s)?(?:secret|password)\s(?:\d\s)?){_KEPT}{_WORD}(?=\s{{0,4}}(?:\n|\Z|\\))"
+    rf"((?:\b(?:createUser|net-snmp-create-v3-user|snmp-server\x20user|snmp-server\x20group|usmUser)\x20[^\n|;&]{{1,120}}?\x20{_CIPHER}"
+    rf"|\bauthentication(?:-key)?\x20\d{{1,5}}\x20(?:md5|sha\d{{0,3}})|\bmessage-digest-key\x20\d{{1,3}}\x20md5|\bauth\x20(?:sha\d{{0,3}}|md5)|\bpriv\x20(?:aes|3?des))"
+    rf"(?:\x20\d{{3}}(?=\x20))?\x20{{1,4}}(?:[05678]\x20)?)(?!(?i:auth|priv|{_CIPHER})\b|-|\d{{1,3}}\x20){_KEPT}{_WORD}"
+    r"|((?<![\w.])\d{1,5}\x20(?:SHA\d{1,3}|MD5|AES\d{3})\x20(?:HEX:|ASCII:))[^\s]{4,200}"
+    r"|(\b(?:crypto\x20isakmp\x20key|key-string|neighbor\x20\S{1,60}\x20password|(?:tacacs|radius)(?:-server)?\x20(?:host\x20\S{1,60}\x20)?key|ppp\x20\w{1,6}\x20password)"
+    rf"\x20(?:[05678]\x20)?){_KEPT}{_WORD}"
+    r"|((?:[>#]\x20?|(?<![^\n]))enable\x20(?:secret|password)\x20(?:level\x20\d{1,2}\x20)?(?:\d\x20)?)(?!\[secret\])[^\s,]{3,120}(?=,|\x20{0,4}(?:\n|\Z|\\))"
+    rf"|(\busername\x20\S{{1,60}}\x20(?:privilege\x20\d{{1,2}}\x20(?:secret|password)\x20(?:\d\x20)?|(?:secret|password)\x20\d\x20)){_KEPT}{_WORD}"
 )
 
 
@@ -169,8 +177,8 @@ def _in_groups(found: re.Match[str]) -> bool:
 
 _CONNECTION = re.compile(
     r"((?<![\w@/.:-])[A-Za-z][\w.$-]{0,40}:)(?!\[secret\])[^\s\"'`]{2,120}(?=@(?:(?:tcp[46]?|unix|udp|pipe|ssh|\w{0,12}sql)?\([^()\s]{1,200}\)|/\w)/?)"
-    r"|(\b(?:sqlplus|sqlldr|sqlcl|rman|userid|target)\b(?:[=\s]\s{0,4}|\s-\S{1,12}){1,4}[\"']?[\w$#.-]{1,40}/)(?!\[secret\])(?:\"[^\"\n]{3,80}\"|[^\s\"'@/;]{3,80})"
-    r"|((?:SQL>\s{0,4}(?i:conn(?:ect)?)\s{1,4}|\b(?:expd?p?|impd?p?)\s{1,4}(?=\S{1,80}@)|(?i:connect|session|pool)\w{0,12}\([\"'](?=[^\"'\s]{1,80}@))[\w$#.-]{1,40}/)"
+    r"|(\b(?:sqlplus|sqlldr|sqlcl|rman|userid|target)\b(?:[=\s]\x20{0,4}|\x20-\S{1,12}){1,4}[\"']?[\w$#.-]{1,40}/)(?!\[secret\])(?:\"[^\"\n]{3,80}\"|[^\s\"'@/;]{3,80})"
+    r"|((?:SQL>\x20{0,4}(?i:conn(?:ect)?)\x20{1,4}|\b(?:expd?p?|impd?p?)\x20{1,4}(?=\S{1,80}@)|(?i:connect|session|pool)\w{0,12}\([\"'](?=[^\"'\s]{1,80}@))[\w$#.-]{1,40}/)"
     r"(?!\[secret\])[^\s\"'@/;]{3,80}"
     r"|((?i:(?:pwd|password|passwd)%3D))(?!\[secret\])(?:(?!%3B|%26)[^\s&\"']){3,200}",
 )
@@ -183,30 +191,30 @@ _DIALOGUE = re.compile(
     r"|((?<![\w.-])(?:[A-Za-z]{0,6}\d{1,6}|\.)\sLOGIN\s(?:\"[^\"\n]{1,80}\"|[^\s\"]{1,80})\s)(?!\[secret\])(?:\"[^\"\n]{1,200}\"|[^\s\"\\]{1,200})"
     r"|(\bAUTHENTICATE\s(?:(?:PLAIN|LOGIN|XOAUTH2|EXTERNAL|SCRAM-\S{1,20})(?:\s|\\{1,3}[rn]){1,4}(?:[^\n]{0,24}\+[^\n]{0,24}\n[^\n]{0,24}?(?<![\w+/]))?)?)(?!PLAIN|LOGIN|EXT|SCRAM|XOA)[A-Za-z0-9+/]{8,800}={0,2}(?![\w-])"
     r"|((?:\b(?:Command|Client|CLIENT|C|client|send|sent)[:>]|->|>>)\s{0,4}[\"']?PASS\s)(?!\*|\[secret\])[^\s\"'\\/]{3,200}"
-    r"|(\d>\s{1,4}(?i:auth)\s(?:[^\s\"']{1,80}\x20)?[\"']?)(?!\[secret\])[^\s\"']{3,200}"
+    r"|(\d>\s{1,4}(?i:auth)\s(?:[^\s\"']{1,80}\x20)?[\"']?)(?!(?:\S{1,80}\x20)?\[secret\])[^\s\"']{3,200}"
     r"|(\"(?i:auth)\"\s(?:\"[^\"\n]{1,80}\"\s)?\")(?!\[secret\])[^\"\n]{3,200}(?=\")"
     r"|(\bAUTH(?:\\r\\n|\r?\n)(?:\$\d{1,4}(?:\\r\\n|\r?\n)[^\s\\]{1,80}(?:\\r\\n|\r?\n))?\$\d{1,4}(?:\\r\\n|\r?\n))(?!\[secret\])[^\s\\]{2,200}"
     r"|(\bftp>\s{1,4}user\s\S{1,60}\s{1,4})(?!\[secret\])[^\s]{3,200}"
-    r"|((?i:nickserv|chanserv|\bns)[\s:]{1,4}(?i:identify|register|ghost|recover)\s{1,4}(?:[^\s\[]{1,40}\x20(?=[^\s(]))?)(?!\[secret\])[^\s\"';\\]{3,200}"
+    r"|((?i:nickserv|chanserv|\bns)[\s:]{1,4}(?i:identify|register|ghost|recover)\s{1,4}(?:[^\s\[,]{1,40}\x20(?=[^\s(]))?)(?!(?:\S{1,40}\x20)?\[secret\])[^\s\"';\\]{3,200}"
     r"|((?:(?<![^\s>\"'])/oper|(?<![^\n>:])OPER)\s\S{1,40}\s)(?!\[secret\])[^\s\"'\\]{3,200}"
     r"|((?i:\b(?:user|auth)password|\bunicodepwd|\bolcrootpw|\bsamba(?:nt|lm)password|\bkrbprincipalkey)::?\s{1,4})(?!\[secret\])[^\n\\]{3,400}"
 )
 
 # ------------------------------------------------------------------ words of commands
 
-_TO = r"\b[^\n|;&]{0,160}?\s"
+_TO = r"\b[^\n|;&]{0,160}?\x20"
 _COMMAND = re.compile(
-    r"((?:\brootpw\s{1,4}(?:--?\w{1,20}\s{1,4}){0,4}"
-    r"|\bhtpasswd\s(?:-[A-Za-z]{1,8}\s{1,4}){0,3}-(?:\w{0,6}n\w{0,6}b\w{0,6}|\w{0,6}b\w{0,6}n\w{0,6})\s{1,4}(?:-\w{1,8}\s{1,4}){0,3}[^\s:-]\S{0,80}\s{1,4}"
-    r"|\bhtpasswd\s(?:-[A-Za-z]{1,8}\s{1,4}){0,3}-[Bcdmps25]{0,6}b[Bcdmps25]{0,6}\s{1,4}(?:-\w{1,8}\s{1,4}){0,3}[^\s-]\S{0,200}\s{1,4}[^\s-]\S{0,80}\s{1,4}"
-    r"|\bnet1?\suser\s{1,4}[^\s/;|&][^\s;|&]{0,60}\s{1,4}(?![/*])|\bsmbclient\s{1,4}(?:-\S{1,40}\s{1,4}){0,4}[\"']?[/\\]{2,4}[^\s;|&]{1,120}\s{1,4}|\bset_network\s\d{1,2}\s\w{0,16}(?:psk|passw\w{1,4}|wep_key\d)\s{1,4}"
-    rf"|\bnet-snmp-[\w-]{{1,30}}{_TO}-[AX]\s{{1,4}}|\bipmitool{_TO}user\sset\spassword\s\d{{1,2}}\s{{1,4}}|\bpasswd/[\w-]{{4,40}}\s(?:password|string)\s{{1,4}}|\bmysqladmin{_TO}password\s{{1,4}}"
-    rf"|\b(?:rabbitmqctl|change_password){_TO}?(?:change_password|authenticate_user)\s\S{{1,80}}\s{{1,4}}|\bsamba-tool\suser\s(?:create|add)\s\S{{1,80}}\s{{1,4}}"
-    rf"|\b(?:kadmin(?:\.local)?|addprinc|add_principal|cpw|change_password){_TO}-pw\s{{1,4}}|\bkadmin{_TO}-w\s{{1,4}}|\bldappasswd{_TO}-[sa]\s{{1,4}}|\bslappasswd{_TO}-s\s{{1,4}}"
-    r"|\bopenssl\spasswd\s{1,4}(?:-(?:salt\s\S{1,40}|\w{1,8})\s{1,4}){0,4}|\bmkpasswd\s{1,4}(?:-{1,2}[\w-]{1,20}(?:[=\s][\w-]{1,20})?\s{1,4}){1,4}"
-    rf"|\s/rp\s{{1,4}}|\bwep_key\d=|\b(?:un)?rar\s{_TO}-h?p(?=\S)|\b(?:wifi-sec|wireless-security)\.(?:psk|wep-key\d)\s{{1,4}}|\bhash-password{_TO}--plaintext\s{{1,4}}"
-    rf"|\bipa(?:-\w{{1,8}}){{1,3}}{_TO}-[apw]\s{{1,4}}|\bset\siDRAC\.Users\.\d{{1,2}}\.Password\s{{1,4}}|\bvncpasswd\s-f\s<<<\s{{0,4}}|\bkeyctl\sadd\suser\s\S{{1,80}}\s{{1,4}}"
-    rf"|\bqpdf{_TO}--encrypt\s\S{{1,60}}\s{{1,4}}|\bpdftk{_TO}(?:user_pw|owner_pw|input_pw)\s{{1,4}}|\bexpect\s-c\s'[^']{{0,160}}?\bsend\s{{1,4}}\"))"
+    r"((?:\brootpw\x20{1,4}(?:--?\w{1,20}\x20{1,4}){0,4}"
+    r"|\bhtpasswd\x20(?:-[A-Za-z]{1,8}\x20{1,4}){0,3}-(?:\w{0,6}n\w{0,6}b\w{0,6}|\w{0,6}b\w{0,6}n\w{0,6})\x20{1,4}(?:-\w{1,8}\x20{1,4}){0,3}[^\s:-]\S{0,80}\x20{1,4}"
+    r"|\bhtpasswd\x20(?:-[A-Za-z]{1,8}\x20{1,4}){0,3}-[Bcdmps25]{0,6}b[Bcdmps25]{0,6}\x20{1,4}(?:-\w{1,8}\x20{1,4}){0,3}[^\s-]\S{0,200}\x20{1,4}[^\s-]\S{0,80}\x20{1,4}"
+    r"|\bnet1?\x20user\x20{1,4}[^\s/;|&][^\s;|&]{0,60}\x20{1,4}(?![/*])|\bsmbclient\x20{1,4}(?:-\S{1,40}\x20{1,4}){0,4}[\"']?[/\\]{2,4}[^\s;|&]{1,120}\x20{1,4}|\bset_network\x20\d{1,2}\x20\w{0,16}(?:psk|passw\w{1,4}|wep_key\d)\x20{1,4}"
+    rf"|\bnet-snmp-[\w-]{{1,30}}{_TO}-[AX]\x20{{1,4}}|\bipmitool{_TO}user\x20set\x20password\x20\d{{1,2}}\x20{{1,4}}|\bpasswd/[\w-]{{4,40}}\x20(?:password|string)\x20{{1,4}}|\bmysqladmin{_TO}password\x20{{1,4}}"
+    rf"|\b(?:rabbitmqctl|change_password){_TO}?(?:change_password|authenticate_user)\x20\S{{1,80}}\x20{{1,4}}|\bsamba-tool\x20user\x20(?:create|add)\x20\S{{1,80}}\x20{{1,4}}"
+    rf"|\b(?:kadmin(?:\.local)?|addprinc|add_principal|cpw|change_password){_TO}-pw\x20{{1,4}}|\bkadmin{_TO}-w\x20{{1,4}}|\bldappasswd{_TO}-[sa]\x20{{1,4}}|\bslappasswd{_TO}-s\x20{{1,4}}"
+    r"|\bopenssl\x20passwd\x20{1,4}(?:-(?:salt\x20\S{1,40}|\w{1,8})\x20{1,4}){0,4}|\bmkpasswd\x20{1,4}(?:-{1,2}[\w-]{1,20}(?:[=\s][\w-]{1,20})?\x20{1,4}){1,4}"
+    rf"|\x20/rp\x20{{1,4}}|\bwep_key\d=|\b(?:un)?rar\x20{_TO}-h?p(?=\S)|\b(?:wifi-sec|wireless-security)\.(?:psk|wep-key\d)\x20{{1,4}}|\bhash-password{_TO}--plaintext\x20{{1,4}}"
+    rf"|\bipa(?:-\w{{1,8}}){{1,3}}{_TO}-[apw]\x20{{1,4}}|\bset\x20iDRAC\.Users\.\d{{1,2}}\.Password\x20{{1,4}}|\bvncpasswd\x20-f\x20<<<\x20{{0,4}}|\bkeyctl\x20add\x20user\x20\S{{1,80}}\x20{{1,4}}"
+    rf"|\bqpdf{_TO}--encrypt\x20\S{{1,60}}\x20{{1,4}}|\bpdftk{_TO}(?:user_pw|owner_pw|input_pw)\x20{{1,4}}|\bexpect\x20-c\x20'[^']{{0,160}}?\bsend\x20{{1,4}}\"))"
     rf"(?!-){_KEPT}{_WORD}"
 )
 # cloud-init's list of accounts
@@ -247,13 +255,18 @@ _ANSWER = re.compile(
     r"|(?i:(?:security|secret|recovery|challenge)[\x20_-]q(?:uestions?)?|(?:sicherheits|geheim|kontroll)frage|question\s(?:secrète|de\ssécurité)|pregunta\s(?:secreta|de\sseguridad)|pergunta\s(?:secreta|de\ssegurança)"
     r"|domanda\s(?:segreta|di\ssicurezza)|(?:секретный|контрольный)\sвопрос|密保问题|安全问题|秘密の質問|보안\s?질문)[^\n]{1,160}?(?:\n[^\n]{0,20}?)?"
     r"(?i:\banswer|\bantwort|\bréponse|\brespuesta|\bresposta|\brisposta|\bответ|答案|答え|답변|(?<!\w)A)\s{0,4}[:：=]\s{0,4}[\"']?)"
-    r"(?!\[secret\]|[<{$*])(?:(?<=\")[^\"\n]{2,200}|(?<=')[^'\n]{2,200}|[^\n\"']{2,200})"
+    r"(?![\s\"']{0,8}\[secret\]|[\s<{$*])(?:(?<=\")[^\"\n]{2,200}|(?<=')[^'\n]{2,200}|[^\n\"']{2,200})"
 )
 
 
 def _is_number(found: re.Match[str]) -> bool:
+    return not _NO_CODE.search(found[0])
+
+
+def _is_bare_code(found: re.Match[str]) -> bool:
+    """Whether the code is somebody's: no error, exit or product is spoken of before on its line."""
     before = found.string[max(0, found.start() - 60) : found.start()].rpartition("\n")[2]
-    return not _NO_CODE.search(before + found[1])
+    return not _NO_CODE.search(before + found[0])
 
 
 # ------------------------------------------------------------------ all of them
@@ -263,7 +276,7 @@ _BY_WORD: tuple[tuple[tuple[str, ...], re.Pattern[str], Callable[[re.Match[str]]
     (("@(", "@tcp", "@unix", "@udp", "@/", "sql(", "sqlplus", "sqlldr", "sqlcl", "rman ", "userid", "target ",
       "sql>", "exp", "imp", "connect", "%3d"), _CONNECTION, None),
     (("pin", "пин", "otp", "tan", "mfa", "2fa", *(one.lower() for one in CODES)), _NUMBER, _is_number),
-    (("code ", "codice ", "código ", "kod", "код"), _BARE_CODE, _is_number),
+    (("code ", "codice ", "código ", "kod", "код"), _BARE_CODE, _is_bare_code),
     (("answer", "security q", "antwort", "maiden", "memorable", "frage", "question", "pregunta", "pergunta",
       "domanda", "réponse", "respuesta", "resposta", "risposta", "вопрос", "答案", "答え", "質問", "답변"), _ANSWER, None),
     (("pass", "pwd", "pw", "psk", "pin", "key"), _JOINED, _joined),

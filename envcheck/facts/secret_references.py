@@ -60,6 +60,9 @@ def is_reference(text: str, start: int, value: int) -> bool:
     before = text[max(start, value - 120) : value]
     if _OF_A_FILE.search(before):
         return bool(_PATH.match(text, value))
-    if _SAYS.search(before) and _STATE.match(text, value):
-        return True
-    return "\n" in before[-60:] and before.endswith((" ", "\t")) and bool(_STATEMENT.match(text, value))
+    return is_state(text, start, value) or ("\n" in before[-60:] and before.endswith((" ", "\t")) and bool(_STATEMENT.match(text, value)))
+
+
+def is_state(text: str, start: int, value: int) -> bool:
+    """Whether it is said of the name that begins at `start` what has become of it: expired, not set."""
+    return bool(_SAYS.search(text, max(start, value - 120), value) and _STATE.match(text, value))

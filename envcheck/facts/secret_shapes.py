@@ -9,7 +9,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 
-from envcheck.facts.secret_references import is_reference
+from envcheck.facts.secret_references import is_reference, is_state
 from envcheck.facts.secret_words import FOREIGN, any_of
 
 # ------------------------------------------------------------------ what a token is made of
@@ -161,20 +161,26 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
 
 def spoken(text: str, mask: str) -> str:
     """Without what stands behind a word for a password and looks like one, or behind a word for a key and is drawn."""
-    hidden = []
+    hidden: list[tuple[int, int]] = []
     for word, most, judges in ((_PASSWORD, 16, True), (_KEY, 10, False)):
-        for found in word.finditer(text):
-            for start, end, named in _behind(text, found.end(), most):
-                token = text[start:end]
-                if mask.strip("[]") in token:
-                    break
-                if is_reference(text, found.start(), start):
-                    continue
-                like_one = judges and (" " not in token or _quoted(text, start, found.end())) and thought_of(token, named)
-                if like_one or drawn(token) or _GROUPS.fullmatch(token):
-                    hidden.append((start, end))
-                    break
+        hidden += filter(None, (_spoken_of(text, found, most, mask, judges=judges) for found in word.finditer(text)))
     return _without(text, hidden, mask)
+
+
+def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: bool) -> tuple[int, int] | None:
+    ends = len(text)
+    for start, end, named in _behind(text, word.end(), most):
+        token = text[start:end]
+        if mask.strip("[]") in token or start > ends:
+            return None
+        if is_reference(text, word.start(), start):
+            if is_state(text, word.start(), start):  # the next line speaks of something else
+                ends = text.find("\n", start) % (len(text) + 1)
+            continue
+        like_one = judges and (" " not in token or _quoted(text, start, word.end())) and thought_of(token, named)
+        if like_one or drawn(token) or _GROUPS.fullmatch(token):
+            return start, end
+    return None
 
 
 def _quoted(text: str, start: int, word: int) -> bool:
