@@ -369,18 +369,9 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
 
 
 def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
-    def behind_name(found: re.Match[str]) -> str:
-        return _unless_reference(found, found[1], mask)
-
     if "BEGIN " in text or "Private-Lines" in text or "ANSIBLE_VAULT" in text:
         text = _PEM.sub(rf"\1{mask}", text)
-    text = _headless(text, mask)
-    if "@" in text:
-        text = _LOGIN.sub(f"{mask}@", _URL_LOGIN.sub(f"{mask}@", text) if "/" in text else text)
-        text = _PROXY.sub(rf"\1{mask}@", text)
-        text = _EMAIL.sub(EMAIL, text)
-    elif "%40" in text:
-        text = _URL_LOGIN.sub(f"{mask}@", text)
+    text = _without_logins(_headless(text, mask), mask)
     text = placed(text, mask, lambda name: bool(_NAME.search(name)))
     text = _CODES.sub(lambda found: f"{found[1] or found[2]}{mask}", text)
     text = _LONE.sub(mask, text)
@@ -394,6 +385,26 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
         text = pattern.sub(lambda found: found[0] if _BLANKED.search(found[0]) else mask, text)
     text = _accounts(text, mask) if "<<" in text else text
     text = _HERE.sub(rf"\1{mask}", _LISTED.sub(lambda found: f"{(found[1] or found[2]).rstrip()} {mask}", text))
+    text = _without_named(text, mask)
+    text = without_tails(spoken(scattered(text, mask), mask), mask)
+    text = _SECOND_OF_TWO.sub(rf"\1{mask}", text) if f"{mask} / " in text else text
+    return _REST_OF_LINE.sub(r"\1", text) if f": {mask} " in text else text
+
+
+def _without_logins(text: str, mask: str) -> str:
+    """Text without logins before a host and without addresses of e-mail."""
+    if "@" in text:
+        text = _LOGIN.sub(f"{mask}@", _URL_LOGIN.sub(f"{mask}@", text) if "/" in text else text)
+        return _EMAIL.sub(EMAIL, _PROXY.sub(rf"\1{mask}@", text))
+    return _URL_LOGIN.sub(f"{mask}@", text) if "%40" in text else text
+
+
+def _without_named(text: str, mask: str) -> str:
+    """Text without what stands behind a name or a flag that says what it is."""
+
+    def behind_name(found: re.Match[str]) -> str:
+        return _unless_reference(found, found[1], mask)
+
     if "=" in text or ":" in text or "%3" in text or not text.isascii():
         text = _SIGNED.sub(rf"\1{mask}", text)
         text = _SESSION.sub(rf"\1{mask}", text)
@@ -404,10 +415,7 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
         text = _HOOK.sub(rf"\1{mask}", text)
     for pattern in _BEHIND_A_NAME:
         text = pattern.sub(behind_name, text)
-    text = _FLAG.sub(behind_name, text) if "-" in text else text
-    text = without_tails(spoken(scattered(text, mask), mask), mask)
-    text = _SECOND_OF_TWO.sub(rf"\1{mask}", text) if f"{mask} / " in text else text
-    return _REST_OF_LINE.sub(r"\1", text) if f": {mask} " in text else text
+    return _FLAG.sub(behind_name, text) if "-" in text else text
 
 
 def _unless_reference(found: re.Match[str], before: str, mask: str) -> str:

@@ -167,6 +167,9 @@ def spoken(text: str, mask: str) -> str:
     return _without(text, hidden, mask)
 
 
+_GIVEN = re.compile(r"[\"'\])]{0,3}\s{0,8}[:=]{1,2}\s{0,8}[\"']?")
+
+
 def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: bool) -> tuple[int, int] | None:
     ends = len(text)
     for start, end, named in _behind(text, word.end(), most):
@@ -176,6 +179,8 @@ def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: 
         if is_reference(text, word.start(), start):
             if is_state(text, word.start(), start):  # the next line speaks of something else
                 ends = text.find("\n", start) % (len(text) + 1)
+            elif _GIVEN.fullmatch(text, word.end(), start):  # that is the value
+                return None
             continue
         like_one = judges and (" " not in token or _quoted(text, start, word.end())) and thought_of(token, named)
         if like_one or drawn(token) or _GROUPS.fullmatch(token):

@@ -106,12 +106,16 @@ def _masked_as_meant(line: str) -> str:
 _ELSEWHERE = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s"
 
 
+_FOR_HINTS = (*_HINTS, *map(str.lower, CODES))  # one tree of letters: each further branch is tried at each place
+
+
 @functools.cache
 def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
-    words = (*_HINTS, *FOREIGN, *map(str.lower, CODES))  # one tree of letters for all: each further branch is tried at each place
     # no LD_LIBRARY_PATH; a line of .pgpass
-    return re.compile(rf"{any_of(words)}|{_ELSEWHERE}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S")
+    return re.compile(
+        rf"{any_of(_FOR_HINTS)}|{any_of(FOREIGN)}|{_ELSEWHERE}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
+    )
 
 
 def mask_values(value: Any) -> Any:
