@@ -222,7 +222,7 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"kernel": system.kernel, "library": cuda_driver.library_path}
     if amd := of_variant(matches, "amd"):
         return None if works(facts.devices) else Hit(values, quoted(amd), variant="amd")
-    if hidden := of_symptom(facts, "libcuda-plain-name", "triton-libcuda", "triton-ld-lcuda"):
+    if hidden := of_symptom(facts, "libcuda-plain-name", "libcuda-plain-name-of-cudnn", "triton-libcuda", "triton-ld-lcuda"):
         return Hit(values, quoted(hidden), variant="path")
     if cuda_answers(facts) or wants_cuda(facts.torch, facts.absent) is False:
         return None

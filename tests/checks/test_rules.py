@@ -104,8 +104,8 @@ KEYS = {
     "layer", "decides", "about", "constants", "fix", "example",
 }  # fmt: skip
 FIX_KEYS = {
-    "kind", "when", "who", "on", "not_on", "text", "commands", "choose", "afterwards", "name", "value", "beside", "note", "requirements", "remove",
-    "reinstall", "version",
+    "kind", "when", "who", "on", "not_on", "text", "commands", "choose", "afterwards", "name", "value", "beside", "note", "requirements",
+    "remove", "reinstall", "version",
 }  # fmt: skip
 
 
