@@ -50,10 +50,10 @@ def open_given(path: str, patience: float = PATIENCE_SECONDS) -> BinaryIO:
     if not _ready(descriptor, patience):
         os.close(descriptor)
         raise UsageError(_silent(one_line(path, 200), patience))
-    return io.BufferedReader(_Patient(descriptor, one_line(path, 200), patience))
+    return io.BufferedReader(_Fifo(descriptor, one_line(path, 200), patience))
 
 
-class _Patient(io.RawIOBase):
+class _Fifo(io.RawIOBase):
     """A FIFO, each piece of which has to come in time: who opened it first may never write again, nor close it."""
 
     def __init__(self, descriptor: int, path: str, patience: float) -> None:

@@ -41,7 +41,7 @@ class WishFile:
 
 def not_taken(name: str, line: int, entry: str, error: Exception) -> UsageError:
     """Of an entry that pip would not take either. Secrets in it are masked before it is cut."""
-    return UsageError(f"{name}:{line}: {one_line(entry, 80)!r} is not a requirement: {str(error).splitlines()[0]}")
+    return UsageError(f"{name}:{line}: '{one_line(entry, 80)}' is not a requirement: {str(error).splitlines()[0]}")
 
 
 def line_at(text: str, place: int) -> int:

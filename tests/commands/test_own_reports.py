@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 import report_samples
+from hypothesis import given
+from hypothesis import strategies as st
 from own_reports import BY, RULES, UNRECORDED, archive, documents, extension, report_of
 
 from envcheck.commands import diagnose
@@ -286,6 +288,14 @@ def test_extensions_of_an_archive_are_not_followed(data: bytes) -> None:
     began = time.process_time()
     assert read_archive(b"", io.BytesIO(gzip.compress(data))) is None
     assert time.process_time() - began < 1
+
+
+@given(st.binary(max_size=600), st.integers(0, 1600), st.booleans())
+def test_no_archive_makes_its_reader_raise(data: bytes, at: int, packed: bool) -> None:
+    whole = archive({"a": b"x", "envcheck-evidence/snapshot.json": b'{"schema": 1}'})
+    whole = whole if packed else gzip.decompress(whole)
+    broken = whole[:at] + data + whole[at + len(data) :]
+    read_archive(b"", io.BytesIO(broken if packed else gzip.compress(broken, 1)))
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
