@@ -151,14 +151,14 @@ def _step_summary(rendered: Callable[[str, bool], str]) -> None:
     if not path:
         return
     try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(rendered("markdown", False))
-    except OSError as error:
-        print(visible(f"envcheck: GITHUB_STEP_SUMMARY {path}: {error.strerror}"), file=sys.stderr)
+        put(rendered("markdown", False), path, "GITHUB_STEP_SUMMARY ", add=True)
+    except UsageError as error:  # the report itself has been written
+        print(visible(f"envcheck: {error}"), file=sys.stderr)
 
 
-def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = False, private: bool = False) -> None:
-    """Write to `path`, which `flag` gave, or to stdout if it is None. `utf8`: also on a stdout of another encoding.
+def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = False, private: bool = False, add: bool = False) -> None:
+    """Write to `path`, which `flag` gave, or to stdout if it is None. `utf8`: also on a stdout of another encoding. `add`: behind what
+    stands there.
 
     A `private` file that is new can be read by its owner alone. A link to a file is not followed: where others can write to a
     folder, it may lead anywhere. UsageError if it cannot be written. BrokenPipeError where the reader of stdout is gone.
@@ -169,7 +169,7 @@ def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = F
     if reason := planted(path):
         raise UsageError(f"{flag}{path}: {reason}")
     try:
-        descriptor = _opened(path, private)
+        descriptor = _opened(path, private, add)
         try:
             _write_all(descriptor, text.replace("\n", os.linesep).encode("utf-8"), PATIENCE_SECONDS)
         finally:
@@ -180,16 +180,17 @@ def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = F
         raise UsageError(f"{flag}{path}: {error.strerror}") from None
 
 
-def _opened(path: str, private: bool) -> int:
+def _opened(path: str, private: bool, add: bool) -> int:
     """The file to write to. What stands there already is judged before it is emptied, since somebody may just have put it there."""
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     if not os.path.abspath(path).startswith(("/dev/", "/proc/")):  # /dev/stdout is a link, and the kernel's own
         flags |= getattr(os, "O_NOFOLLOW", 0)
+    flags |= os.O_APPEND if add else 0
     descriptor = _with_a_reader(path, flags, 0o600 if private else 0o666)
     try:
         if reason := planted(path):
             raise OSError(errno.EPERM, reason)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if not add and stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.ftruncate(descriptor, 0)
     except BaseException:
         os.close(descriptor)

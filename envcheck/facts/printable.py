@@ -25,6 +25,15 @@ def visible(text: str) -> str:
     return inert(mask_secrets(text))
 
 
+SAID = 3000  # characters of an error
+
+
+def said_of(text: str) -> str:
+    """`visible` text of an error, without its middle where it is long: a file that it quotes is anybody's."""
+    text = visible(text)
+    return text if len(text) <= SAID else f"{text[: SAID // 2]}…{text[-SAID // 2 :]}"
+
+
 def inert(text: str) -> str:
     """Text with newlines kept, tabs as spaces and every other control, bidi or undecodable character spelled out."""
     if text.isascii() and text.isprintable():

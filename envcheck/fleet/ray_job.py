@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from envcheck.errors import UsageError
 from envcheck.facts.printable import visible
 from envcheck.facts.record import record
+from envcheck.host.plain_files import beginning
 from envcheck.report.fleet import BAD_HOST, CANNOT_TELL
 
 CONNECT_SECONDS, INIT_SECONDS = 5.0, 60.0
@@ -87,9 +88,8 @@ def _listed(address: str) -> str:
     if address != "auto":
         return address
     try:
-        with open(CLUSTER_FILE, encoding="utf-8") as file:
-            left = file.read(200).strip()
-    except (OSError, UnicodeDecodeError):
+        left = beginning(CLUSTER_FILE, 200).strip()
+    except OSError:
         left = ""
     return os.environ.get("RAY_ADDRESS") or left
 

@@ -17,7 +17,7 @@ from envcheck import FOLDER
 from envcheck.facts.record import record
 from envcheck.host.library_search import library_files
 from envcheck.host.ownership import safe_variables
-from envcheck.host.plain_files import descriptor, real_path
+from envcheck.host.plain_files import beginning, real_path
 from envcheck.host.syscalls import (
     Disk,
     Resolved,
@@ -276,8 +276,7 @@ class RealHost:
     def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
         """The text of a file, at most `limit` bytes; None if it cannot be read."""
         try:
-            with open(descriptor(path), "rb") as file:
-                return file.read(limit).decode("utf-8", "replace")
+            return beginning(path, limit)
         except OSError:
             return None
 

@@ -19,6 +19,12 @@ def descriptor(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     return found
 
 
+def beginning(path: str, most: int) -> str:
+    """The first `most` bytes of a text. OSError where there is no regular file."""
+    with open(descriptor(path), "rb") as file:
+        return file.read(most).decode("utf-8", "replace")
+
+
 def written(path: str, start: int, most: int) -> bytes | None:
     """What a process of the target wrote, from `start` on. None where it wrote none, or put a link there."""
     try:

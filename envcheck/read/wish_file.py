@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from envcheck.errors import UsageError
+from envcheck.facts.printable import one_line
 from envcheck.facts.record import record
 
 Role: TypeAlias = Literal["wish", "constraint", "index", "extra-index", "cuda", "python", "kept"]
@@ -35,6 +37,11 @@ class WishFile:
     lines: tuple[WishLine, ...] = ()
     includes: tuple[tuple[Role, str, int], ...] = ()  # files that it names: as wishes or as constraints, and in which line
     fixed: str = ""  # key of the reason why it cannot be written back
+
+
+def not_taken(name: str, line: int, entry: str, error: Exception) -> UsageError:
+    """Of an entry that pip would not take either. Secrets in it are masked before it is cut."""
+    return UsageError(f"{name}:{line}: '{one_line(entry, 80)}' is not a requirement: {str(error).splitlines()[0]}")
 
 
 def line_at(text: str, place: int) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.errors import UsageError
-from envcheck.read.wish_file import Role, WishFile, WishLine
+from envcheck.read.wish_file import Role, WishFile, WishLine, not_taken
 from envcheck.tables.versions import requirement
 
 _INCLUDES: dict[str, Role] = {"-r": "wish", "--requirement": "wish", "-c": "constraint", "--constraint": "constraint"}
@@ -86,7 +85,7 @@ def _requirement(name: str, number: int, start: int, words: str, role: Role) -> 
     except InvalidRequirement as error:
         if "://" in text or text.startswith((".", "/", "~", "file:")) or text.endswith((".whl", ".gz", ".zip")):
             return WishLine(number, text, "kept", why="url")
-        raise UsageError(f"{name}:{number}: {text[:80]!r} is not a requirement: {str(error).splitlines()[0]}") from None
+        raise not_taken(name, number, text, error) from None
     if one.url:
         return WishLine(number, text, "kept", why="url")
     return WishLine(number, text, role, text, start, hashes=hashes)

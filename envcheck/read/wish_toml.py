@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envcheck.errors import UsageError
-from envcheck.read.wish_file import WishFile, WishLine, line_at
+from envcheck.read.wish_file import WishFile, WishLine, line_at, not_taken
 from envcheck.tables.toml import parse_toml
 from envcheck.tables.versions import requirement
 
@@ -43,7 +43,7 @@ def _entry(name: str, entry: str, start: int, text: str) -> WishLine:
     try:
         one = requirement(entry)
     except InvalidRequirement as error:
-        raise UsageError(f"{name}:{number}: {entry[:80]!r} is not a requirement: {str(error).splitlines()[0]}") from None
+        raise not_taken(name, number, entry, error) from None
     return WishLine(number, entry, "kept", why="url") if one.url else WishLine(number, entry, "wish", entry, start)
 
 

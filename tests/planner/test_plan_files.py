@@ -259,6 +259,19 @@ def test_what_is_refused(words: list[str], said: str, folder: Path, capsys: pyte
     assert said in capsys.readouterr().err
 
 
+def test_what_another_file_includes_is_not_quoted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "netrc").write_text("machine host login me password swordfish78\n", encoding="utf-8")
+    (folder / "requirements.txt").write_text("-r netrc\n", encoding="utf-8")
+    assert main(["plan", "-r", "requirements.txt", *HERE]) == 2
+    assert "requirements.txt:1: netrc is not a file of requirements" in (said := capsys.readouterr().err) and "machine" not in said
+    assert main(["plan", "-r", "netrc", *HERE]) == 2
+    assert "netrc:1: 'machine host" in (said := capsys.readouterr().err) and "swordfish78" not in said
+    long = f"{'a ' * 35}ghp_{'x1Y2' * 10}"
+    (folder / "netrc").write_text(f"{long}\n", encoding="utf-8")
+    assert main(["plan", "-r", "netrc", *HERE]) == 2
+    assert "ghp_" not in capsys.readouterr().err, "masked before it was cut"
+
+
 def test_files_that_include_each_other_are_read_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "reqs" / "base.txt").write_text("-r ../requirements.txt\ntorch\n", encoding="utf-8")
     assert main(["plan", "-r", "requirements.txt", *HERE]) == 0
