@@ -61,12 +61,12 @@ def _subreaper(wanted: bool) -> bool | None:
     return bool(was.value)
 
 
-def children() -> frozenset[int]:
-    """The processes whose parent is this one; zombies too."""
+def children(parent: int | str = "self") -> frozenset[int]:
+    """The processes whose parent is this one, or that one; zombies too."""
     found: set[int] = set()
     try:
-        for task in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
+        for task in os.listdir(f"/proc/{parent}/task"):
+            with open(f"/proc/{parent}/task/{task}/children", encoding="ascii") as file:
                 found.update(int(pid) for pid in file.read().split())
     except OSError:  # no /proc, or a kernel without CONFIG_PROC_CHILDREN
         return frozenset()

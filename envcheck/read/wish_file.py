@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from typing import Literal, TypeAlias
 
 from envcheck.facts.record import record
@@ -37,6 +39,11 @@ class WishFile:
     fixed: str = ""  # key of the reason why it cannot be written back
 
 
-def line_at(text: str, place: int) -> int:
-    """The line of a place, from 1."""
-    return text.count("\n", 0, place) + 1
+class LineNumbers:
+    """The lines of places in a text, from 1. Counting them anew for each place would take the square of the text."""
+
+    def __init__(self, text: str) -> None:
+        self._ends = [one.start() for one in re.finditer("\n", text)]
+
+    def at(self, place: int) -> int:
+        return bisect_left(self._ends, place) + 1

@@ -348,7 +348,7 @@ __version__ = "2.15.0"
     assert all_gone(mark)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
+@pytest.mark.skipif(sys.platform != "linux", reason="SIGXFSZ is of Unix")
 def test_a_tool_that_writes_without_end_does_not_fill_the_disk() -> None:
     from envcheck.host.access import READ_LIMIT, run_command
 
