@@ -30,7 +30,7 @@ from envcheck.fleet.store import Store, StoreError
 from envcheck.fleet.store_server import GONE
 from envcheck.host.access import kill_group
 from envcheck.host.plain_files import tail, written
-from envcheck.target.process import LINES, Target, start_agent
+from envcheck.target.process import LINES, Target, bound_output, start_agent
 
 SIZES = (4, 1 << 10, 64 << 10, 1 << 20)  # bytes; the third is the first that an MTU black hole swallows
 STEPS = 10
@@ -130,7 +130,8 @@ class Child:
             return  # it is gone, which `runs` says
 
     def events(self) -> list[dict[str, Any]]:
-        """What it has written since the last question."""
+        """What it has written since the last question; what it prints is kept from filling the disk."""
+        bound_output(self.folder)
         data = written(os.path.join(self.folder, LINES), self.at, 1 << 20) or b""
         whole = data[: data.rfind(b"\n") + 1]
         self.at += len(whole)

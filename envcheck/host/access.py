@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from envcheck import FOLDER
 from envcheck.facts.record import record
-from envcheck.host.command_output import READ_LIMIT, command_output
+from envcheck.host.command_output import command_output
 from envcheck.host.library_search import library_files
 from envcheck.host.orphans import children
 from envcheck.host.ownership import safe_variables
@@ -35,6 +35,7 @@ from envcheck.host.syscalls import (
     reverse,
 )
 
+READ_LIMIT = 1 << 20  # bytes of a file
 FILE_LIMIT = 64 << 20  # bytes of a file that a program may write
 ENVIRONMENT_LIMIT = 1 << 18  # bytes of another process's variables
 

@@ -11,10 +11,9 @@ import select
 import signal
 import subprocess
 import time
-from types import TracebackType
 from typing import Any
 
-READ_LIMIT = 1 << 20  # bytes of each stream that are kept, the first ones
+KEPT_BYTES = 1 << 20  # bytes of each stream that are kept, the first ones
 OUTPUT_LIMIT = 64 << 20  # bytes of both, after which the command is ended
 CHUNK = 1 << 16
 LOOK_SECONDS = 0.02  # where the kernel cannot tell us of the end
@@ -34,13 +33,16 @@ class CommandOutput:
                 self._given.append(theirs)
                 os.set_blocking(ours, False)
         except OSError:
-            self.__exit__()
+            self._close()
             raise
 
     def __enter__(self) -> CommandOutput:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None = None, error: BaseException | None = None, trace: TracebackType | None = None) -> None:
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
         self.handed_over()
         for ours in self._kept:
             os.close(ours)
@@ -79,7 +81,7 @@ class CommandOutput:
     def texts(self) -> tuple[str, str]:
         """What was printed until now; a process that holds a stream open is not waited for."""
         for ours, kept in self._kept.items():
-            while len(kept) < READ_LIMIT and self._take(ours):
+            while len(kept) < KEPT_BYTES and self._take(ours):
                 pass
         out, err = (bytes(kept).decode("utf-8", "replace") for kept in self._kept.values())
         return out, err
@@ -92,7 +94,7 @@ class CommandOutput:
             return False
         self._taken += len(data)
         kept = self._kept[ours]
-        kept += data[: READ_LIMIT - len(kept)]
+        kept += data[: KEPT_BYTES - len(kept)]
         return bool(data)
 
 
@@ -102,7 +104,7 @@ class OutputFiles:
     def __init__(self) -> None:
         import tempfile
 
-        self._files = [tempfile.TemporaryFile(), tempfile.TemporaryFile()]
+        self._files = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115  # closed by __exit__
 
     def __enter__(self) -> OutputFiles:
         return self
@@ -133,7 +135,7 @@ class OutputFiles:
     def texts(self) -> tuple[str, str]:
         for file in self._files:
             file.seek(0)
-        out, err = (file.read(READ_LIMIT).decode("utf-8", "replace") for file in self._files)
+        out, err = (file.read(KEPT_BYTES).decode("utf-8", "replace") for file in self._files)
         return out, err
 
 

@@ -11,7 +11,6 @@ from envcheck.read.wish_file import LineNumbers, WishFile, WishLine
 from envcheck.tables.toml import parse_toml
 from envcheck.tables.versions import requirement
 
-
 MOST_ESCAPED = 20  # entries that are looked for through the whole file in vain
 _NAME = re.compile(r'name = "([^"\n]{1,200})"')
 
