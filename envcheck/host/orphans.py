@@ -29,6 +29,13 @@ class Offspring:
         # To be added to the environment of each process that we start.
         self.mark: Mapping[str, str] = {} if own_process else {MARK: os.urandom(16).hex()}
 
+    def __enter__(self) -> Offspring:
+        self.adopt()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
     def adopt(self) -> None:
         """Become the parent of descendants whose own parent has left, if this process is ours."""
         if self._before is not None and self._adopted_before is None:

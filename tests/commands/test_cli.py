@@ -18,7 +18,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from patients import HERE, all_gone, fake_torch, needs_torch, processes_with
+from patients import HERE, all_gone, fake_torch, leaves_a_daemon, needs_torch, processes_with
 
 from envcheck import cli
 from envcheck.cli import main
@@ -346,6 +346,14 @@ __version__ = "2.15.0"
     done = run("--live", "off", "--json", env={"PYTHONPATH": f"{site}{os.pathsep}{ROOT}"})
     assert json.loads(done.stdout)["facts"]["torch"]["version"] == "2.15.0"
     assert all_gone(mark)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
+def test_a_daemon_that_a_tool_starts_ends_with_a_static_check(tmp_path: Path) -> None:
+    mark = f"daemon-{uuid.uuid4().hex}"
+    smi = leaves_a_daemon(tmp_path / "nvidia-smi", mark)
+    run("--static", "--json", env={"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"})
+    assert Path(f"{smi}.ran").exists() and all_gone(mark, 2.0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="SIGXFSZ is of Unix")
