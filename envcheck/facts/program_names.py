@@ -13,38 +13,38 @@ _VALUED = "XW"  # with one, glued or as the next word
 _LONG = ("--check-hash-based-pycs",)  # with a value
 
 
-class Started(NamedTuple):
+class RunByPython(NamedTuple):
     """What a Python runs: "module", "code" or "script" with its name, "stdin", or "" where its words are not understood."""
 
     kind: str = ""
     what: str = ""
 
 
-def started(words: Sequence[str]) -> Started:
+def run_by_python(words: Sequence[str]) -> RunByPython:
     """By CPython's own rules for the words behind its name: letters stand together (-Ic), a value may be glued to its letter (-mlis)."""
     left = list(words[:0:-1])
     while left:
         word = left.pop()
         if word == "-":
-            return Started("stdin")
+            return RunByPython("stdin")
         if word == "--":
-            return Started("script", left.pop()) if left else Started("stdin")
+            return RunByPython("script", left.pop()) if left else RunByPython("stdin")
         if word.startswith("--"):
             if word not in _LONG or not left:
-                return Started()
+                return RunByPython()
             left.pop()
         elif word.startswith("-"):
             rest = word[1:].lstrip(_FLAGS)
             value = rest[1:] or (left.pop() if rest and left else "")
             if rest[:1] == "c":
-                return Started("code", value)
+                return RunByPython("code", value)
             if rest[:1] == "m":
-                return Started("module", value)
+                return RunByPython("module", value)
             if rest and rest[0] not in _VALUED:
-                return Started()
+                return RunByPython()
         else:
-            return Started("script", word)
-    return Started("stdin")
+            return RunByPython("script", word)
+    return RunByPython("stdin")
 
 
 def is_python(word: str) -> bool:
@@ -64,7 +64,7 @@ def program_of(words: Sequence[str]) -> str:
     name = base(words[0]).rstrip(":")
     if not is_python(name):
         return name
-    kind, what = started(words)
+    kind, what = run_by_python(words)
     if kind == "module" and _MODULE.match(what):
         return f"{name} -m {what}"
     return f"{name} {base(what)}" if kind == "script" else name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from envcheck.facts.program_names import base, is_python, started
+from envcheck.facts.program_names import base, is_python, run_by_python
 from envcheck.host.access import Host
 from envcheck.probes.listeners import SCAN_SECONDS, command_name, words_of
 
@@ -63,5 +63,5 @@ def programs(cmdline: str | None) -> set[str]:
         return programs("\0".join(words[words.index("--") + 1 :]))
     if not words or not is_python(words[0]):
         return set()
-    kind, what = started(words)
+    kind, what = run_by_python(words)
     return {"module": {f"-m {what}"}, "code": {f"-c {what}"}, "script": {base(what)}}.get(kind, set())
