@@ -212,5 +212,5 @@ def _record(args: argparse.Namespace) -> int:
     from envcheck import __version__
     from envcheck.render.json_v1 import render_record
 
-    put(render_record(snapshot, "envcheck", __version__), args.output, private=True)
+    put(render_record(snapshot, "envcheck", __version__), args.output, private=True, form="json")
     return 0

@@ -138,7 +138,7 @@ def deliver(args: argparse.Namespace, rendered: Callable[[str, bool], str], stdo
     """
     if args.output or stdout:
         private = args.format in FACTS and not args.redact
-        put(rendered(args.format, not args.output), args.output, utf8=args.format in UTF8, private=private)
+        put(rendered(args.format, not args.output), args.output, utf8=args.format in UTF8, private=private, form=args.format)
         if args.format == "github":
             _step_summary(rendered)
     for form, path in args.documents:
@@ -156,7 +156,28 @@ def _step_summary(rendered: Callable[[str, bool], str]) -> None:
         print(visible(f"envcheck: {error}"), file=sys.stderr)
 
 
-def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = False, private: bool = False, add: bool = False) -> None:
+CI = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")  # one of them is set wherever a log may be obeyed
+
+
+def for_log(text: str, form: str = "text") -> str:
+    """A text for stdout or stderr: where a CI reads that, no word in it is a command of the CI's."""
+    if not any(os.environ.get(name, "false").lower() not in ("", "0", "false") for name in CI):
+        return text
+    from envcheck.facts.printable import unheeded
+
+    return unheeded(text, form)
+
+
+def put(
+    text: str,
+    path: str | None = None,
+    flag: str = "-o ",
+    *,
+    utf8: bool = False,
+    private: bool = False,
+    add: bool = False,
+    form: str = "text",
+) -> None:
     """Write to `path`, which `flag` gave, or to stdout if it is None. `utf8`: also on a stdout of another encoding. `add`: behind what
     stands there.
 
@@ -164,7 +185,7 @@ def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = F
     folder, it may lead anywhere. UsageError if it cannot be written. BrokenPipeError where the reader of stdout is gone.
     """
     if path is None:
-        _to_stdout(text, utf8)
+        _to_stdout(for_log(text, form), utf8)
         return
     if reason := planted(path):
         raise UsageError(f"{flag}{path}: {reason}")
@@ -276,12 +297,20 @@ class _Unfailing(io.FileIO):
             return memoryview(data).nbytes
 
 
+class _Notes(io.TextIOWrapper):
+    """What is said on stderr, which a CI reads as it does stdout."""
+
+    def write(self, text: str) -> int:
+        super().write(for_log(text))
+        return len(text)
+
+
 def unfailing(stream: TextIO) -> TextIO:
     """The process's stderr, for which a full disk or a reader that is gone is nothing: what was found, and the exit code, stand."""
     if stream is not sys.__stderr__ or type(getattr(stream.buffer, "raw", stream.buffer)) is not io.FileIO:  # Windows' console is none
         return stream
     raw = io.BufferedWriter(_Unfailing(stream.fileno(), "wb", closefd=False))
-    return io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True, write_through=True)
+    return _Notes(raw, stream.encoding, stream.errors, line_buffering=True, write_through=True)
 
 
 def take_every_character(stream: TextIO) -> None:

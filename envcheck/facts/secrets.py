@@ -137,28 +137,3 @@ def mask_words(words: Sequence[str]) -> Iterator[str]:
     for word in words:
         yield mask_secrets(flag + word).removeprefix(flag)
         flag = f"{word} " if word.startswith("-") and "=" not in word else ""
-
-
-def program_of(words: Sequence[str]) -> str:
-    """Program and script or module of a command line, of whatever user; other arguments, and code after -c, may hold secrets."""
-    if not words:
-        return ""
-    name = words[0].rsplit("/", 1)[-1]
-    if not name.startswith(("python", "pypy")):
-        return name
-    for at, word in enumerate(words[1:], 1):
-        if word == "-m":
-            return " ".join([name, "-m", *words[at + 1 : at + 2]])
-        if word == "-c":
-            return name
-        if not word.startswith("-") and words[at - 1] not in ("-X", "-W"):
-            return f"{name} {word.rsplit('/', 1)[-1]}"
-    return name
-
-
-def process_name(said: str | None) -> str | None:
-    """The same of what nvidia-smi and NVML call a process: a path, or a command line in one text. "[Not Found]" stays."""
-    if not said or said.startswith("[") or "\\" in said or (" -" not in said and ".py " not in said):
-        return said
-    words = said.split()
-    return program_of(words) if len(words) > 1 else said

@@ -59,7 +59,7 @@ def run_on_ray(
     for (_, path), text in zip(files, ends[0].files, strict=False):
         if text is not None:
             put(text, path)
-    return _told(ends)
+    return _told(ends, put)
 
 
 def _connect(ray: Any, address: str) -> None:
@@ -218,10 +218,9 @@ def _end(ray: Any, task: Any, rank: int, done: bool) -> NodeEnd:
         return NodeEnd(f"rank {rank}", CANNOT_TELL, "", f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
 
 
-def _told(ends: Sequence[NodeEnd]) -> int:
+def _told(ends: Sequence[NodeEnd], put: Put) -> int:
     sys.stderr.write(ends[0].stderr)
-    sys.stdout.write(ends[0].stdout)
-    sys.stdout.flush()
+    put(ends[0].stdout, None)
     for end in ends[1:]:
         if end.code != ends[0].code:
             lines = end.stderr.strip().splitlines()

@@ -29,6 +29,13 @@ class Offspring:
         # To be added to the environment of each process that we start.
         self.mark: Mapping[str, str] = {} if own_process else {MARK: os.urandom(16).hex()}
 
+    def __enter__(self) -> Offspring:
+        self.adopt()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
     def adopt(self) -> None:
         """Become the parent of descendants whose own parent has left, if this process is ours."""
         if self._before is not None and self._adopted_before is None:
@@ -61,12 +68,12 @@ def _subreaper(wanted: bool) -> bool | None:
     return bool(was.value)
 
 
-def children() -> frozenset[int]:
-    """The processes whose parent is this one; zombies too."""
+def children(parent: int | str = "self") -> frozenset[int]:
+    """The processes whose parent is this one, or that one; zombies too."""
     found: set[int] = set()
     try:
-        for task in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
+        for task in os.listdir(f"/proc/{parent}/task"):
+            with open(f"/proc/{parent}/task/{task}/children", encoding="ascii") as file:
                 found.update(int(pid) for pid in file.read().split())
     except OSError:  # no /proc, or a kernel without CONFIG_PROC_CHILDREN
         return frozenset()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from typing import Literal, TypeAlias
 
 from envcheck.errors import UsageError
@@ -44,6 +46,11 @@ def not_taken(name: str, line: int, entry: str, error: Exception) -> UsageError:
     return UsageError(f"{name}:{line}: '{one_line(entry, 80)}' is not a requirement: {str(error).splitlines()[0]}")
 
 
-def line_at(text: str, place: int) -> int:
-    """The line of a place, from 1."""
-    return text.count("\n", 0, place) + 1
+class LineNumbers:
+    """The lines of places in a text, from 1. Counting them anew for each place would take the square of the text."""
+
+    def __init__(self, text: str) -> None:
+        self._ends = [one.start() for one in re.finditer("\n", text)]
+
+    def at(self, place: int) -> int:
+        return bisect_left(self._ends, place) + 1

@@ -15,11 +15,14 @@ _LINKS = ("-f", "--find-links")
 _EDITABLE = ("-e", "--editable")
 
 
-def requirements(name: str, text: str, constraint: bool) -> WishFile:
-    """A requirements file, or one of constraints. Raises UsageError for a line that pip would not take either."""
+def requirements(name: str, text: str, constraint: bool, first: int = 1) -> WishFile:
+    """A requirements file, or one of constraints; `first` is the number of its first line, so that an error names it.
+
+    Raises UsageError for a line that pip would not take either.
+    """
     lines: list[WishLine] = []
     includes: list[tuple[Role, str, int]] = []
-    for number, start, words in _logical(text):
+    for number, start, words in _logical(text, first):
         option, value = _option(words)
         if option in _INCLUDES:
             includes.append((_INCLUDES[option], value, number))
@@ -36,11 +39,10 @@ def requirements(name: str, text: str, constraint: bool) -> WishFile:
     return WishFile(name, "requirements", text, tuple(lines), tuple(includes))
 
 
-def _logical(text: str) -> Iterator[tuple[int, int, str]]:
+def _logical(text: str, first: int) -> Iterator[tuple[int, int, str]]:
     """Line number, place and content of each line, without comments; what a backslash continues is one line, as long as it is written."""
-    place, number, whole, began, first = 0, 0, "", 0, 1
-    for physical in text.splitlines(keepends=True):
-        number += 1
+    place, whole, began = 0, "", 0
+    for number, physical in enumerate(text.splitlines(keepends=True), first):
         if not whole:
             began, first = place, number
         place += len(physical)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from envcheck.host.activity import Activity, Watch
 
 OUTPUT_LIMIT = 64 << 20  # of stdout and of stderr
+LOOK_SECONDS = 0.1
 LINES = "agent.jsonl"
 LINES_LIMIT = 64 << 20
 AGENT = os.path.join(FOLDER, "agent", "main.py")
@@ -230,7 +231,6 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
     watch: Watch | None = None
     while True:
         _read_lines(running)
-        _bound_output(running)
         step, since = _step(running)
         deadline, name = began + budget.agent, "total"
         if step is None and began + budget.start < deadline:
@@ -251,7 +251,7 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
         if tick:
             tick(step or "start")
         # Without a progress line nothing needs waking us but the end and the deadlines; the step may change unseen meanwhile.
-        if wait(running.process, min(max(left, 0.0), 0.25 if tick else 2.0)):
+        if _wait(running, min(max(left, 0.0), 0.25 if tick else 2.0)):
             break
     kill_group(running.process)
     _read_lines(running)
@@ -267,10 +267,20 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
     )
 
 
-def _bound_output(running: Running) -> None:
+def _wait(running: Running, seconds: float) -> bool:
+    """Whether it ended; what it prints is looked at often, because a fast program fills a gigabyte a second."""
+    deadline = time.monotonic() + seconds
+    while not wait(running.process, min(LOOK_SECONDS, max(deadline - time.monotonic(), 0.0))):
+        bound_output(running.folder)
+        if time.monotonic() >= deadline:
+            return False
+    return True
+
+
+def bound_output(folder: str) -> None:
     """A torch that prints without end does not fill the disk: what it wrote so far is thrown away, the latest words stay."""
     for name in ("agent.out", "agent.err"):  # opened for appending, so the next words stand at the start again
-        emptied_above(os.path.join(running.folder, name), OUTPUT_LIMIT)
+        emptied_above(os.path.join(folder, name), OUTPUT_LIMIT)
 
 
 def end(running: Running) -> None:
