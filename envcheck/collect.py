@@ -30,6 +30,7 @@ from envcheck.facts.snapshot import (
 from envcheck.host.access import Host, RealHost
 from envcheck.host.full_folder import full_folder, has_room
 from envcheck.host.orphans import Offspring
+from envcheck.host.plain_files import answers, temporary_folder
 from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, require_folder, start
 from envcheck.target.sections import sections
 
@@ -161,7 +162,7 @@ def private_folder() -> str:
     places = ["/dev/shm", f"/run/user/{os.getuid()}" if hasattr(os, "getuid") else ""]  # noqa: S108 - mkdtemp makes it 0700
     said = None
     try:
-        usual = tempfile.gettempdir()
+        usual = temporary_folder()
         long = len(os.fsencode(usual)) > LONGEST_TEMPORARY
         places = ["/tmp", *places, usual] if long or others_move(usual) else [usual, *places]  # noqa: S108
     except OSError as error:
@@ -224,7 +225,7 @@ def _with_full_folder(snapshot: Snapshot, running: Running, stopped: bool) -> Sn
         return snapshot
     ours, given = os.path.dirname(running.folder), running.env.get("TMPDIR")
     found = full_folder(ours, stopped)
-    if found is None and given and os.path.isdir(given) and os.path.abspath(given) != ours:
+    if found is None and given and answers(given) and os.path.isdir(given) and os.path.abspath(given) != ours:
         found = full_folder(os.path.abspath(given))
     return replace(snapshot, limits=replace(snapshot.limits, full_folder=found)) if found else snapshot
 

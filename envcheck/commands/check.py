@@ -15,6 +15,7 @@ from envcheck.commands.rendering import write
 from envcheck.errors import UsageError
 from envcheck.facts.printable import visible
 from envcheck.host.ownership import planted
+from envcheck.host.plain_files import answers
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
@@ -190,6 +191,8 @@ def assume(snapshot: Snapshot, assumptions: list[str], by: RuleSession) -> tuple
 def _check_output(args: argparse.Namespace) -> None:
     documents = [(f"-o {form}=", path) for form, path in getattr(args, "documents", ())]
     for flag, path in (("-o ", args.output), ("--host ", getattr(args, "host", None)), *documents):
+        if path and not answers(os.path.dirname(path) or "."):
+            raise UsageError(f"{flag}{path}: the file system there does not answer")
         if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
             raise UsageError(f"{flag}{path}: cannot be written")
         if path and (reason := planted(path)):

@@ -19,6 +19,7 @@ from math import isfinite
 from statistics import median
 from typing import Any
 
+from envcheck.collect import private_folder
 from envcheck.errors import UsageError
 from envcheck.facts.fleet import FleetSeat, FleetTrial
 from envcheck.facts.record import record, replace
@@ -111,7 +112,9 @@ class Child:
 
     def open(self) -> None:
         self.close()
-        self.folder = tempfile.mkdtemp(prefix="envcheck-")
+        usual = tempfile.tempdir
+        self.folder = private_folder()
+        tempfile.tempdir = usual
         self.at = 0
         options = {"folder": self.folder, "world": True, "start_method": "fork"}
         self.process = start_agent(self.target, options, self.env, subprocess.PIPE)

@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
-from envcheck.host.plain_files import descriptor, real_path
+from envcheck.host.plain_files import answers, descriptor, real_path
 
 
 def foreign(path: str) -> str | None:
@@ -132,8 +132,11 @@ def planted(path: str) -> str | None:
 
 
 def path_for_root(path: str) -> tuple[str, tuple[str, ...]]:
-    """PATH without the entries into which others could put a program, and those: relative ones, empty ones, folders open to all."""
+    """PATH without the entries into which others could put a program, and those: relative ones, empty ones, folders open to all. What
+    lies on a mount that does not answer is left out as well: whose it is cannot be asked."""
     entries = path.split(os.pathsep)
+    if not answers(*filter(os.path.isabs, entries)):
+        entries = [entry for entry in entries if not os.path.isabs(entry) or answers(entry)]
     safe = [entry for entry in entries if os.path.isabs(entry) and not (_open_to_all(entry) or _open_above(entry, groups=False))]
     return os.pathsep.join(safe), tuple(dict.fromkeys(entry for entry in entries if entry not in safe))
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from envcheck.errors import UsageError
-from envcheck.host.plain_files import descriptor, real_path
+from envcheck.host.plain_files import answers, descriptor, real_path
 from envcheck.target.process import Target
 
 ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -67,6 +67,8 @@ def _executable(python: str, env: Mapping[str, str], named_in: str | None) -> st
     import shutil
 
     flag = f"{named_in}: python = {python!r}" if named_in else f"--python {python}"
+    if not answers(python):
+        raise UsageError(f"{flag}: the file system there does not answer")
     if os.path.isdir(python):
         below = _python_below(python)
         if below:
@@ -85,7 +87,7 @@ def _executable(python: str, env: Mapping[str, str], named_in: str | None) -> st
 
 
 def _python_below(prefix: str | None) -> str | None:
-    if not prefix:
+    if not prefix or not answers(prefix):
         return None
     for tail in (("bin", "python"), ("Scripts", "python.exe"), ("python.exe",)):
         path = os.path.join(prefix, *tail)
@@ -160,7 +162,7 @@ def _ours(python: str) -> bool:
 
 def _path_folders(env: Mapping[str, str]) -> Iterator[str]:
     """Folders of PATH; an empty or relative one means wherever the user happens to stand, and is left out."""
-    return (folder for folder in env.get("PATH", "").split(os.pathsep) if os.path.isabs(folder))
+    return (folder for folder in env.get("PATH", "").split(os.pathsep) if os.path.isabs(folder) and answers(folder))
 
 
 def _on_path(env: Mapping[str, str]) -> str | None:
@@ -221,6 +223,8 @@ def _versioned(env: Mapping[str, str]) -> Iterator[str]:
 
 def _below(folder: str) -> list[str]:
     try:
+        if not answers(folder):
+            return []
         return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
     except OSError:
         return []
