@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from envcheck.errors import UsageError
+from envcheck.errors import MachineFault
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import (
     WARNED,
@@ -148,6 +148,13 @@ def examined(
 
 def _removed(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+    if os.path.isdir(folder) and not os.path.islink(folder):  # a target has made a folder that its own owner may not enter
+        for here, names, _ in os.walk(folder):
+            for path in (os.path.join(here, name) for name in names):
+                if not os.path.islink(path):
+                    with suppress(OSError):
+                        os.chmod(path, 0o700)
+        shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):  # a target may have put a file or a link in its place
         os.unlink(folder)
 
@@ -173,6 +180,7 @@ def private_folder() -> str:
         except OSError as error:
             said = said or error.strerror
             continue
+        os.chmod(folder, 0o700)  # whatever the umask has taken away
         if not has_room(folder):
             os.rmdir(folder)
             said = said or os.strerror(errno.ENOSPC)
@@ -180,7 +188,7 @@ def private_folder() -> str:
         if place != tempfile.tempdir:
             tempfile.tempdir = folder  # for the output of the probes' commands
         return folder
-    raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({said})")
+    raise MachineFault(f"no folder for temporary files can be written; set TMPDIR to one ({said})")
 
 
 def collect(

@@ -15,7 +15,7 @@ from envcheck.commands.rendering import write
 from envcheck.errors import UsageError
 from envcheck.facts.printable import visible
 from envcheck.host.ownership import planted
-from envcheck.host.plain_files import answers
+from envcheck.host.plain_files import answers, make_folders
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
@@ -149,7 +149,7 @@ def _keep_evidence(folder: str, into: str, snapshot: Snapshot, executable: str) 
 
     path = os.path.join(into, f"envcheck-evidence-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.tar.gz")
     try:
-        os.makedirs(into, exist_ok=True)
+        make_folders(into)
         keep(folder, path, snapshot, render_record(map_strings(snapshot, mask_secrets), "envcheck", __version__), executable)
     except OSError as error:
         print(visible(f"envcheck: no evidence could be kept in {path}: {error.strerror}"), file=sys.stderr)
@@ -200,7 +200,7 @@ def _check_output(args: argparse.Namespace) -> None:
     evidence = getattr(args, "evidence", None)
     if evidence:  # what cannot be kept must not be noticed after the whole run
         try:
-            os.makedirs(evidence, exist_ok=True)
+            make_folders(evidence)
         except OSError as error:
             raise UsageError(f"--evidence {evidence}: {error.strerror}") from None
         if not os.access(evidence, os.W_OK | os.X_OK):

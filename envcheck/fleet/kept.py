@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from envcheck.facts.fleet import FleetTrial
 from envcheck.facts.printable import visible
 from envcheck.fleet.seat import Seat
+from envcheck.host.plain_files import make_folders
 
 
 def keep_evidence(folder: str, into: str, seat: Seat, trials: Iterable[FleetTrial], executable: str) -> None:
@@ -25,7 +26,7 @@ def keep_evidence(folder: str, into: str, seat: Seat, trials: Iterable[FleetTria
     host = seat.host.replace(os.sep, "_")
     path = os.path.join(into, f"envcheck-evidence-{time.strftime('%Y%m%dT%H%M%S')}-{host}-rank{seat.rank}-{os.getpid()}.tar.gz")
     try:
-        os.makedirs(into, exist_ok=True)
+        make_folders(into)
         keep(folder, path, Snapshot(), render_record(Snapshot(), "envcheck", __version__), executable)
         said = f"evidence kept in {path}"
     except OSError as error:

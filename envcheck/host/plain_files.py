@@ -18,7 +18,36 @@ def descriptor(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     if not stat.S_ISREG(os.fstat(found).st_mode):
         os.close(found)
         raise OSError(errno.EINVAL, "not a regular file", path)
+    if flags & os.O_CREAT:
+        with suppress(OSError, AttributeError):  # it was there, and is another user's; Windows
+            os.fchmod(found, mode)  # whatever the umask has taken away
     return found
+
+
+def make_folders(path: str) -> None:
+    """A folder and those above it that are missing, each for its owner to use: a umask may have taken even that."""
+    missing = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for one in reversed(missing):
+        try:
+            os.mkdir(one)
+        except FileExistsError:  # another process was faster; or a file is there
+            if not os.path.isdir(one):
+                raise
+            continue
+        os.chmod(one, os.stat(one).st_mode | stat.S_IRWXU)
+
+
+def umask_for_others() -> int:
+    """That of a program of others that is given a folder of ours, without what takes files from their own owner; -1 as it is."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            mask = next((int(line.split()[1], 8) for line in file if line.startswith("Umask:")), 0)
+    except (OSError, ValueError):
+        return -1
+    return mask & ~stat.S_IRWXU if mask & stat.S_IRWXU else -1
 
 
 def written(path: str, start: int, most: int) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from envcheck import FOLDER
-from envcheck.errors import UsageError
+from envcheck.errors import MachineFault, UsageError
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record
 from envcheck.host.access import bound, kill_group, signal_name, wait
@@ -31,6 +32,7 @@ AGENT = os.path.join(FOLDER, "agent", "main.py")
 SOUND_IMPORT_SECONDS = 1.0  # nobody asks what a shorter one does
 CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
 FILE_LIMIT = 73  # of the agent: its own file would be larger than RLIMIT_FSIZE allows
+NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # for one more process
 TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr
 
 
@@ -191,7 +193,8 @@ def start_agent(
             )
         except OSError as error:
             what = error.filename if error.filename not in (None, target.executable) else ""  # /dev/null, the working folder
-            raise UsageError(f"{target.executable}: cannot be started: {f'{what}: ' if what else ''}{error.strerror}") from None
+            kind = MachineFault if what or error.errno in NO_ROOM else UsageError
+            raise kind(f"{target.executable}: cannot be started: {f'{what}: ' if what else ''}{error.strerror}") from None
     bound(process)
     return process
 
@@ -352,7 +355,7 @@ def is_gone(folder: str) -> bool:
 def require_folder(running: Running, ended: Ended) -> None:
     """UsageError if our folder went before the agent was done: what it met then says nothing of the target."""
     if not (ended.finished and ended.section("python")) and is_gone(running.folder):
-        raise UsageError(
+        raise MachineFault(
             f"{running.folder}, where the check keeps its files, was removed meanwhile: by what clears {os.path.dirname(running.folder)}"
             " of old files, or by something that torch imports"
         )
@@ -369,11 +372,11 @@ def require_answer(ended: Ended, target: Target) -> None:
     if "-X is reserved" in ended.stderr:  # Python 2.7 refuses our flags before it reads a line of ours
         raise UsageError(f"{target.executable}: Python 2 is too old, 3.8 or newer is needed")
     if ended.code == FILE_LIMIT:
-        raise UsageError("no file may be written here: the limit of their size (ulimit -f, RLIMIT_FSIZE) is reached")
+        raise MachineFault("no file may be written here: the limit of their size (ulimit -f, RLIMIT_FSIZE) is reached")
     if ended.code == CANNOT_WRITE:
-        raise UsageError(f"the temporary folder cannot be written{last}")
+        raise MachineFault(f"the temporary folder cannot be written{last}")
     if ended.ended_because:
-        raise UsageError(f"{target.executable}: did not start within {ended.seconds:.0f} s{last}")
+        raise MachineFault(f"{target.executable}: did not start within {ended.seconds:.0f} s{last}")
     if ended.code in (126, 127) and said:  # of a shell: a shim of pyenv or asdf, a wrapper whose interpreter is gone. It says why first.
         paragraphs = (" ".join(one.split()) for one in ended.stderr.partition("Note:")[0].split("\n\n"))
         words = "; ".join(one for one in paragraphs if one)

@@ -8,7 +8,7 @@ import stat
 import time
 
 from envcheck.facts.record import record
-from envcheck.host.plain_files import temporary_folder
+from envcheck.host.plain_files import descriptor, make_folders, temporary_folder
 from envcheck.trial.interruption import Interruption
 
 PREFIX = "envcheck-try-"
@@ -91,9 +91,10 @@ class Throwaway:
     def make(self) -> None:
         """OSError if it cannot be made (a full disk)."""
         os.mkdir(self.path, 0o700)
-        self._lock = os.open(os.path.join(self.path, LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+        os.chmod(self.path, 0o700)
+        self._lock = descriptor(os.path.join(self.path, LOCK), os.O_RDWR | os.O_CREAT)
         locked(self._lock)
-        os.mkdir(os.path.join(self.path, "tmp"))
+        make_folders(os.path.join(self.path, "tmp"))
 
     def folder(self, name: str) -> str:
         return os.path.join(self.path, name)

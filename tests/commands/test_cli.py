@@ -273,6 +273,21 @@ def test_run_names_the_cause(tmp_path: Path) -> None:
     assert words in done.stderr and "numpy-abi" in done.stderr
 
 
+def test_what_the_machine_refuses_to_a_check_keeps_no_command_from_starting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a file system without a place to write to nor a /dev without null; a wrong flag does."""
+
+    def refuse(*_: object, **__: object) -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    words = ["run", "--static", "-o", str(tmp_path / "report.json"), "--", "sh", "-c", "echo started; exit 4"]
+    assert main(words) == 4 and main([*words[:2], "--python", "/nonexistent", *words[4:]]) == 2
+    out, said = capfd.readouterr()
+    assert out == "started\n" and "nothing was checked: no folder for temporary files" in said and "bug" not in said
+
+
 def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
     import tempfile
