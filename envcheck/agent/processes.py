@@ -269,7 +269,8 @@ def end_tree(root: int) -> None:
     below = descendants(root)
     kill(root)
     for pid in below:
-        kill(pid)
+        if not keeps_shared_memory(pid):
+            kill(pid)
     reap(root, 3)
     while time.monotonic() < limit:
         below = [pid for pid in below if exists(pid)]
@@ -277,6 +278,8 @@ def end_tree(root: int) -> None:
             return
         for pid in below:  # adopted by now, where that is possible
             exit_status(pid)
+            if time.monotonic() > limit - 2:
+                kill(pid)
         time.sleep(0.01)
 
 
@@ -288,10 +291,17 @@ def end_strays(known: Sequence[int]) -> None:
         if not strays:
             return
         for pid in strays:
+            if keeps_shared_memory(pid) and reap(pid, 1) is not None:
+                continue
             kill(pid)
             for below in descendants(pid):
                 kill(below)
             reap(pid, 1)
+
+
+def keeps_shared_memory(pid: int) -> bool:
+    """Whether this process removes what others leave in /dev/shm, as soon as they have ended (host/orphans.py)."""
+    return any(command_holds(pid, word) for word in ("multiprocessing.resource_tracker", "torch_shm_manager"))
 
 
 def kill(pid: int) -> None:

@@ -29,7 +29,7 @@ from envcheck.fleet.options import BACKENDS, FleetOptions
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import Store, StoreError
 from envcheck.fleet.store_server import GONE
-from envcheck.host.access import kill_group
+from envcheck.host.orphans import end_group
 from envcheck.host.plain_files import tail, written
 from envcheck.target.process import LINES, Target, start_agent
 
@@ -146,7 +146,7 @@ class Child:
 
     def close(self) -> None:
         if self.process is not None:
-            kill_group(self.process)
+            end_group(self.process)
             if self.process.stdin:
                 try:
                     self.process.stdin.close()

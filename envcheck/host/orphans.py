@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+
+from envcheck.host.access import kill_group, wait
 
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 PATIENCE_SECONDS = 1.0
+REAP_SECONDS = 3.0  # one that is stuck in the kernel does not end
 MARK = "ENVCHECK_STARTED"  # its value is made for one check, so that two side by side do not end each other's
 MARK_LIMIT = 1 << 20  # bytes of an environment
 
@@ -75,12 +79,66 @@ def children() -> frozenset[int]:
 
 def _end_children(before: frozenset[int]) -> None:
     """What a killed one leaves comes to us in turn."""
+    _end_all(lambda: children() - before)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> bool:
+    """Kill what is left of a process group that we started (`kill_group`), after those of its processes that keep shared memory."""
+    if hasattr(os, "killpg"):
+        try:
+            os.killpg(process.pid, 0)
+        except OSError:  # nothing is left
+            return wait(process, 0)
+        process.kill()
+        if wait(process, REAP_SECONDS):
+            _end_all(lambda: _group(process.pid))
+    return kill_group(process)
+
+
+def _end_all(left: Callable[[], Collection[int]]) -> None:
+    """Kill processes until none is left, those that keep shared memory the last: they end by themselves when the others have, and
+    remove what those left in /dev/shm."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (orphans := children() - before) and time.monotonic() < deadline:
-        for pid in orphans:
-            _kill(pid)
+    while (pids := left()) and time.monotonic() < deadline:
+        keepers = [pid for pid in pids if _keeps_shared_memory(pid)] if time.monotonic() < deadline - PATIENCE_SECONDS / 4 else ()
+        for pid in pids:
+            if pid not in keepers:
+                _kill(pid)
             _reaped(pid)
         time.sleep(0.005)
+
+
+KEEPERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+
+
+def _keeps_shared_memory(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(MARK_LIMIT)
+    except OSError:
+        return False
+    return not words or any(one in words for one in KEEPERS)  # one that is just becoming another program has none for a moment
+
+
+def _group(leader: int) -> frozenset[int]:
+    """The processes of a group that have not ended; nothing where there is no /proc."""
+    found = set()
+    for pid in _processes():
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:  # 812 (my (odd) name) S parent group …
+                state, _, group = file.read().rpartition(b")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(group) == leader and state != b"Z":
+            found.add(pid)
+    return frozenset(found)
+
+
+def _processes() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
 
 
 def _end_marked(mark: bytes) -> None:
@@ -90,8 +148,10 @@ def _end_marked(mark: bytes) -> None:
     quiet = 0
     while quiet < 2 and time.monotonic() < deadline:
         found = _marked(mark)
+        late = time.monotonic() > deadline - PATIENCE_SECONDS / 4
         for pid in found:
-            _kill(pid)
+            if late or not _keeps_shared_memory(pid):
+                _kill(pid)
         killed |= found
         quiet = 0 if found else quiet + 1
         time.sleep(0.005)
@@ -103,12 +163,8 @@ def _end_marked(mark: bytes) -> None:
 
 def _marked(mark: bytes) -> set[int]:
     """Processes that live and were started, or forked by one that was started, with this variable."""
-    try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    except OSError:
-        return set()
     found = set()
-    for pid in pids:
+    for pid in _processes():
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if pid != os.getpid() and mark in file.read(MARK_LIMIT).split(b"\0"):

@@ -17,8 +17,9 @@ from envcheck import FOLDER
 from envcheck.errors import MachineFault, UsageError
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record
-from envcheck.host.access import bound, kill_group, signal_name, wait
+from envcheck.host.access import bound, signal_name, wait
 from envcheck.host.full_folder import full_folder
+from envcheck.host.orphans import end_group
 from envcheck.host.ownership import is_of_others
 from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
 
@@ -256,13 +257,14 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
         # Without a progress line nothing needs waking us but the end and the deadlines; the step may change unseen meanwhile.
         if wait(running.process, min(max(left, 0.0), 0.25 if tick else 2.0)):
             break
-    kill_group(running.process)
+    said = tail(os.path.join(running.folder, "agent.err"), 8000)  # a tracker of shared memory adds its own words when it ends
+    end_group(running.process)
     _read_lines(running)
     return Ended(
         tuple(running.lines),
         running.process.returncode if not running.ended_because else None,
         running.ended_because,
-        tail(os.path.join(running.folder, "agent.err"), 8000),
+        said,
         tail(os.path.join(running.folder, "agent.stack"), 16000),
         time.monotonic() - began,
         time.monotonic(),
@@ -278,7 +280,7 @@ def _bound_output(running: Running) -> None:
 
 def end(running: Running) -> None:
     """Make sure that nothing of the agent is left, whatever way the caller goes."""
-    kill_group(running.process)
+    end_group(running.process)
     _untie(running.ties)
 
 

@@ -78,6 +78,22 @@ def test_a_umask_that_takes_files_from_their_owner(mask: int, tmp_path: Path) ->
         assert os.listdir(folder) == ["a"]
 
 
+SHARES = """
+import os, time
+from multiprocessing import shared_memory
+kept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 16)
+{how}
+"""
+
+
+@pytest.mark.parametrize("how", ["1/0", "os.abort()", "os.fork() or time.sleep(600)\ntime.sleep(600)"], ids=["fails", "dies", "hangs"])
+def test_shared_memory_that_an_import_leaves_is_removed_by_its_own_keeper(how: str, tmp_path: Path) -> None:
+    """multiprocessing's resource tracker does so when everybody else has ended; killed with them it did not."""
+    name = f"envcheck-test-{os.getpid()}-{len(how)}"
+    seen = examine(path=fake_torch(tmp_path / "site", SHARES.format(name=name, how=how)), budget=Budget(4))
+    assert not os.path.exists(f"/dev/shm/{name}") and "resource_tracker" not in seen.ended.stderr
+
+
 REMOVE = """
 import json, os, shutil, sys
 folder = json.loads(sys.argv[1])["folder"]
