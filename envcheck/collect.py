@@ -29,7 +29,7 @@ from envcheck.facts.snapshot import (
 )
 from envcheck.host.access import Host, RealHost
 from envcheck.host.full_folder import full_folder, has_room
-from envcheck.host.orphans import Offspring
+from envcheck.host.orphans import Offspring, statuses_kept
 from envcheck.host.plain_files import answers, temporary_folder
 from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, require_folder, start
 from envcheck.target.sections import sections
@@ -129,6 +129,7 @@ def examined(
     """
     with ExitStack() as after:  # each is done whatever the others come to, the last one first
         after.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
+        after.enter_context(statuses_kept())
         folder = private_folder()
         after.callback(_removed, folder)
         offspring = Offspring()

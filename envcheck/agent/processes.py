@@ -68,7 +68,6 @@ def die_with_the_pipe(tie: Sequence[Sequence[int]]) -> None:
     """
     try:
         import fcntl
-        import select
 
         for number, inode in tie:
             if os.fstat(number).st_ino != inode:
@@ -77,7 +76,7 @@ def die_with_the_pipe(tie: Sequence[Sequence[int]]) -> None:
             fcntl.fcntl(number, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) | fcntl.FASYNC)
-            if select.select([number], [], [], 0)[0]:  # nobody writes, so this is its end
+            if wait_readable([number], 0):  # nobody writes, so this is its end
                 os._exit(1)
     except Exception:
         return

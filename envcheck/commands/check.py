@@ -14,6 +14,7 @@ from envcheck.commands.output import put
 from envcheck.commands.rendering import write
 from envcheck.errors import UsageError
 from envcheck.facts.printable import visible
+from envcheck.host.orphans import statuses_kept
 from envcheck.host.ownership import planted
 from envcheck.host.plain_files import answers, make_folders
 
@@ -41,7 +42,8 @@ def execute(args: argparse.Namespace) -> int:
         from envcheck.commands import trying
 
         args.fix_suggest = True
-        report = trying.try_fixes(report, args, by, elsewhere, examine_and_judge)
+        with statuses_kept():
+            report = trying.try_fixes(report, args, by, elsewhere, examine_and_judge)
     write(report, args)
     return report.exit_code
 

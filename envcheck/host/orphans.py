@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from envcheck.host.access import kill_group, wait
+if TYPE_CHECKING:
+    import subprocess
 
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 PATIENCE_SECONDS = 1.0
@@ -47,6 +49,27 @@ class Offspring:
         if self._adopted_before is not None:
             _subreaper(self._adopted_before)
             self._adopted_before = None
+
+
+def statuses_are_lost() -> bool:
+    """Whether the kernel reaps our children, and keeps to itself how they ended: who started us ignores SIGCHLD, and we inherit that."""
+    return hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+
+
+@contextmanager
+def statuses_kept() -> Iterator[None]:
+    """Undo that, in a process of our own, for as long as it lasts: a command that follows has what it would have had alone."""
+    try:
+        lost = own_process and statuses_are_lost()
+        if lost:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    except (ValueError, OSError):  # not in the main thread; a filter of system calls
+        lost = False
+    try:
+        yield
+    finally:
+        if lost:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def _subreaper(wanted: bool) -> bool | None:
@@ -84,6 +107,8 @@ def _end_children(before: frozenset[int]) -> None:
 
 def end_group(process: subprocess.Popen[bytes]) -> bool:
     """Kill what is left of a process group that we started (`kill_group`), after those of its processes that keep shared memory."""
+    from envcheck.host.access import kill_group, wait
+
     if hasattr(os, "killpg"):
         try:
             os.killpg(process.pid, 0)

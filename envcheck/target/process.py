@@ -19,7 +19,7 @@ from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record
 from envcheck.host.access import bound, signal_name, wait
 from envcheck.host.full_folder import full_folder
-from envcheck.host.orphans import end_group
+from envcheck.host.orphans import end_group, statuses_are_lost
 from envcheck.host.ownership import is_of_others
 from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
 
@@ -145,6 +145,8 @@ class Ended:
     @property
     def death(self) -> str:
         """How it ended by itself, in words."""
+        if self.code is None:
+            return "ended, and how is not known (SIGCHLD is ignored)"
         return f"died with {self.signal}" if self.signal else f"ended with exit code {self.code}"
 
 
@@ -262,7 +264,7 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
     _read_lines(running)
     return Ended(
         tuple(running.lines),
-        running.process.returncode if not running.ended_because else None,
+        _exit_code(running),
         running.ended_because,
         said,
         tail(os.path.join(running.folder, "agent.stack"), 16000),
@@ -270,6 +272,12 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
         time.monotonic(),
         watch.activity() if watch and running.ended_because else None,
     )
+
+
+def _exit_code(running: Running) -> int | None:
+    """None where we ended it, or cannot know: subprocess takes a child that somebody else has reaped for one that ended well."""
+    code: int | None = running.process.returncode
+    return None if running.ended_because or (code == 0 and statuses_are_lost()) else code
 
 
 def _bound_output(running: Running) -> None:
@@ -383,5 +391,5 @@ def require_answer(ended: Ended, target: Target) -> None:
         paragraphs = (" ".join(one.split()) for one in ended.stderr.partition("Note:")[0].split("\n\n"))
         words = "; ".join(one for one in paragraphs if one)
         raise UsageError(f"{target.executable}: starts no Python: {one_line(words, 300)}")
-    how = f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code} and no answer"
+    how = ended.death if ended.signal or ended.code is None else f"{ended.death} and no answer"
     raise UsageError(f"{target.executable}: is not a usable Python interpreter, it {how}{last}")

@@ -58,7 +58,7 @@ def without_roots_rights() -> None:
         ctypes.CDLL(None).prctl(24, capability)  # PR_CAPBSET_DROP
 
 
-@pytest.mark.parametrize("mask", [0o777, 0o477, 0o277, 0o177], ids=oct)
+@pytest.mark.parametrize("mask", [0o777, 0o177], ids=oct)
 def test_a_umask_that_takes_files_from_their_owner(mask: int, tmp_path: Path) -> None:
     body = "import os\nos.mkdir(os.path.join(os.environ['TMPDIR'], 'made'))\nos.chmod(os.path.join(os.environ['TMPDIR'], 'made'), 0)\n1/0"
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
@@ -90,7 +90,7 @@ kept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 16)
 def test_shared_memory_that_an_import_leaves_is_removed_by_its_own_keeper(how: str, tmp_path: Path) -> None:
     """multiprocessing's resource tracker does so when everybody else has ended; killed with them it did not."""
     name = f"envcheck-test-{os.getpid()}-{len(how)}"
-    seen = examine(path=fake_torch(tmp_path / "site", SHARES.format(name=name, how=how)), budget=Budget(4))
+    seen = examine(path=fake_torch(tmp_path / "site", SHARES.format(name=name, how=how)), budget=Budget(3))
     assert not os.path.exists(f"/dev/shm/{name}") and "resource_tracker" not in seen.ended.stderr
 
 
