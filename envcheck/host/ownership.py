@@ -97,7 +97,9 @@ def foreign_environment(folder: str, python: str) -> str | None:
     reason = foreign_entry(python) or _open_above(folder)
     if reason or os.geteuid() != 0:
         return reason
-    return foreign(python) or _open_above(python) or _foreign_below(folder) or _foreign_through_pth(found)
+    code = [os.path.dirname(python), *glob.glob(libraries[0])]  # not what lies beside them: uv's .lock is for everybody to write
+    below = next((reason for path in code if (reason := _foreign_below(path))), None)
+    return foreign(python) or _open_above(python) or below or _foreign_through_pth(found)
 
 
 def _foreign_through_pth(folders: list[str]) -> str | None:

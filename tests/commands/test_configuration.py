@@ -343,6 +343,7 @@ def test_root_looks_at_each_file_of_an_environment(here: Path, tmp_path: Path, m
     put(away / "editable", "", "x.py")
     (venv / "lib64").symlink_to("lib")
     put(venv, "home = /usr/bin\n", "pyvenv.cfg")
+    put(venv, "", ".lock").chmod(0o666)  # as uv makes it
     python = str(venv / "bin" / "python")
     assert foreign_environment(".venv", python) is None
     if whose.startswith("open"):
