@@ -75,6 +75,8 @@ def _foreign_below(folder: str) -> str | None:
 def _foreign_as_entry(entry: os.DirEntry[str]) -> str | None:
     if not entry.is_symlink():
         return _foreign(entry.stat(follow_symlinks=False), entry.path)
+    if not answers(entry.path):
+        return "the file system that it leads to does not answer"
     try:
         return foreign(entry.path) or _open_above(entry.path)
     except OSError:  # a link to nothing: somebody may put something there

@@ -87,13 +87,10 @@ def _executable(python: str, env: Mapping[str, str], named_in: str | None) -> st
 
 
 def _python_below(prefix: str | None) -> str | None:
-    if not prefix or not answers(prefix):
+    paths = [os.path.join(prefix or "", *tail) for tail in (("bin", "python"), ("Scripts", "python.exe"), ("python.exe",))]
+    if not prefix or not answers(*paths):  # a link in it may lead elsewhere
         return None
-    for tail in (("bin", "python"), ("Scripts", "python.exe"), ("python.exe",)):
-        path = os.path.join(prefix, *tail)
-        if os.path.exists(path):
-            return os.path.abspath(path)
-    return None
+    return next((os.path.abspath(path) for path in paths if os.path.exists(path)), None)
 
 
 def _holds_torch() -> bool:
