@@ -26,10 +26,10 @@ def descriptor(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
 
 def make_folders(path: str) -> None:
     """A folder and those above it that are missing, each for its owner to use: a umask may have taken even that."""
-    missing = []
-    while path and not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
+    missing, here = [] if os.path.isdir(path or ".") else [path], os.path.dirname(path)
+    while missing and here and not os.path.lexists(here):
+        missing.append(here)
+        here = os.path.dirname(here)
     for one in reversed(missing):
         try:
             os.mkdir(one)
